@@ -1,0 +1,1 @@
+"""Tests: a mirror of src, plus wire (real clients), simulation and architecture."""

@@ -1,0 +1,60 @@
+"""Makes the virtual environment; needs Python 3.11, and apt where the venv module is missing."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+# Debian ships Python without ensurepip; these are the packages that bring it.
+VENV_PACKAGES = (f"python3.{sys.version_info.minor}-venv", "python3-venv")
+
+
+def main(extra: str, stamp: str) -> None:
+    """Install Peeklock with one of its extras, then leave a stamp that tells make when."""
+    if sys.version_info < (3, 11):  # noqa: UP036 - make may have found an older python3
+        sys.exit(f"Peeklock needs Python 3.11 or newer, this is {sys.version.split()[0]}")
+    if not (VENV / "bin" / "pip").exists():
+        make_venv()
+    requirement = f"{ROOT}[{extra}]" if extra else str(ROOT)
+    install("setuptools")
+    # The environment has setuptools, so the build needs no isolated one; editable means plain.
+    install("--no-build-isolation", "--editable", requirement)
+    Path(stamp).touch()
+
+
+def make_venv() -> None:
+    """Make the empty environment, bringing the venv module by apt where the system left it out."""
+    command = [sys.executable, "-m", "venv", "--clear", str(VENV)]
+    if subprocess.run(command, check=False).returncode == 0:
+        return
+    if shutil.which("apt-get") is None:
+        sys.exit("this Python has no working venv module and there is no apt-get to bring it")
+    for package in VENV_PACKAGES:
+        if apt_install(package):
+            break
+    subprocess.run(command, check=True)
+
+
+def apt_install(*packages: str) -> bool:
+    """Install system packages and say whether that worked; the package lists are fetched first."""
+    prefix = [] if is_root() else ["sudo"]
+    subprocess.run([*prefix, "apt-get", "update", "-qq"], check=False)
+    done = subprocess.run([*prefix, "apt-get", "install", "-y", "-qq", *packages], check=False)
+    return done.returncode == 0
+
+
+def is_root() -> bool:
+    """Tell whether this process may install system packages by itself."""
+    return subprocess.run(["id", "-u"], capture_output=True, check=True).stdout.strip() == b"0"
+
+
+def install(*arguments: str) -> None:
+    """Run pip with the versions that the tests run with."""
+    pip = [str(VENV / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install"]
+    subprocess.run([*pip, "--quiet", "-c", str(ROOT / "constraints.txt"), *arguments], check=True)
+
+
+if __name__ == "__main__":
+    main(extra=sys.argv[1], stamp=sys.argv[2])
