@@ -1,0 +1,355 @@
+"""What a partition can be asked. Every command names who asked (`origin`) and, where one origin
+has many wishes under way, which one (`tag`); both come back unchanged with the reply."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, final
+
+from peeklock.entity.definition import QueueDefinition
+from peeklock.entity.message import Message
+
+# Lanes. The dead-letter lane of lane n is n | 1.
+MAIN: Final = 0
+DEAD: Final = 1
+
+# How a receiver receives.
+PEEK_LOCK: Final = 0
+RECEIVE_AND_DELETE: Final = 1
+
+# Outcomes of a settlement.
+COMPLETE: Final = 0
+ABANDON: Final = 1
+DEFER: Final = 2
+DEAD_LETTER: Final = 3
+RELEASE: Final = 4  # back at once; no delivery is counted
+
+
+@final
+@dataclass(slots=True, init=False)
+class SendMany:
+    """Several messages, each its own send: tag i belongs to message i."""
+
+    origin: Final[Any]
+    tags: Final[list[int]]
+    messages: Final[list[Message]]
+
+    def __init__(self, origin: Any, tags: list[int], messages: list[Message]) -> None:
+        self.origin = origin
+        self.tags = tags
+        self.messages = messages
+
+
+@final
+@dataclass(slots=True, init=False)
+class SendBatch:
+    """Several messages that are stored all or none, answered once (R-T5)."""
+
+    origin: Final[Any]
+    tag: Final[int]
+    messages: Final[list[Message]]
+
+    def __init__(self, origin: Any, tag: int, messages: list[Message]) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.messages = messages
+
+
+@final
+@dataclass(slots=True, init=False)
+class Schedule:
+    """Messages for later, all or none; the reply names their sequence numbers in order."""
+
+    origin: Final[Any]
+    tag: Final[int]
+    messages: Final[list[Message]]
+
+    def __init__(self, origin: Any, tag: int, messages: list[Message]) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.messages = messages
+
+
+@final
+@dataclass(slots=True, init=False)
+class CancelScheduled:
+    """Take scheduled messages back before they are due; one unknown number refuses all."""
+
+    origin: Final[Any]
+    tag: Final[int]
+    sequences: Final[list[int]]
+
+    def __init__(self, origin: Any, tag: int, sequences: list[int]) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.sequences = sequences
+
+
+@final
+@dataclass(slots=True, init=False)
+class OpenReceiver:
+    """A receiver on a lane, without credit at first. Its origin is its identity."""
+
+    origin: Final[Any]
+    lane: Final[int]
+    mode: Final[int]
+
+    def __init__(self, origin: Any, lane: int, mode: int) -> None:
+        self.origin = origin
+        self.lane = lane
+        self.mode = mode
+
+
+@final
+@dataclass(slots=True, init=False)
+class Grant:
+    """Credit as an absolute limit: how many deliveries the receiver takes since it was opened.
+
+    An absolute number has no race with deliveries that are still on their way. With `drain` the
+    unused rest is given back at once: the reply `Drained` follows the deliveries.
+    """
+
+    origin: Final[Any]
+    limit: Final[int]
+    drain: Final[bool]
+
+    def __init__(self, origin: Any, limit: int, drain: bool) -> None:
+        self.origin = origin
+        self.limit = limit
+        self.drain = drain
+
+
+@final
+@dataclass(slots=True, init=False)
+class CloseReceiver:
+    """The receiver is gone. Its locks stay until they expire, unless the queue says otherwise and
+    the connection broke."""
+
+    origin: Final[Any]
+    broken: Final[bool]
+
+    def __init__(self, origin: Any, broken: bool) -> None:
+        self.origin = origin
+        self.broken = broken
+
+
+@final
+@dataclass(slots=True, init=False)
+class LockToken:
+    """The right to settle one message, as the holder presents it.
+
+    `number` carries the lane in its upper 16 bits and chance in the others, so that a token finds
+    its lock without a table and cannot be guessed.
+    """
+
+    sequence: Final[int]
+    number: Final[int]
+
+    def __init__(self, sequence: int, number: int) -> None:
+        self.sequence = sequence
+        self.number = number
+
+
+@final
+@dataclass(slots=True, init=False)
+class DeadLetterNote:
+    """Why a receiver dead-letters a message; None where it did not say."""
+
+    reason: Final[str | None]
+    description: Final[str | None]
+
+    def __init__(self, reason: str | None, description: str | None) -> None:
+        self.reason = reason
+        self.description = description
+
+
+@final
+@dataclass(slots=True, init=False)
+class SettleMany:
+    """Several settlements with one outcome, each answered by its own tag.
+
+    `changes` are properties to set on the messages: name to encoded value, opaque here.
+    """
+
+    origin: Final[Any]
+    tags: Final[list[int]]
+    outcome: Final[int]
+    tokens: Final[list[LockToken]]
+    changes: Final[dict[str, bytes] | None]
+    note: Final[DeadLetterNote | None]
+
+    def __init__(
+        self,
+        origin: Any,
+        tags: list[int],
+        outcome: int,
+        tokens: list[LockToken],
+        changes: dict[str, bytes] | None = None,
+        note: DeadLetterNote | None = None,
+    ) -> None:
+        self.origin = origin
+        self.tags = tags
+        self.outcome = outcome
+        self.tokens = tokens
+        self.changes = changes
+        self.note = note
+
+
+@final
+@dataclass(slots=True, init=False)
+class SettleAll:
+    """Settlements that stand or fall together (one `$management` call), answered once."""
+
+    origin: Final[Any]
+    tag: Final[int]
+    outcome: Final[int]
+    tokens: Final[list[LockToken]]
+    changes: Final[dict[str, bytes] | None]
+    note: Final[DeadLetterNote | None]
+
+    def __init__(
+        self,
+        origin: Any,
+        tag: int,
+        outcome: int,
+        tokens: list[LockToken],
+        changes: dict[str, bytes] | None = None,
+        note: DeadLetterNote | None = None,
+    ) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.outcome = outcome
+        self.tokens = tokens
+        self.changes = changes
+        self.note = note
+
+
+@final
+@dataclass(slots=True, init=False)
+class RenewLocks:
+    """Give locks a whole duration from now; one lost lock refuses all."""
+
+    origin: Final[Any]
+    tag: Final[int]
+    tokens: Final[list[LockToken]]
+
+    def __init__(self, origin: Any, tag: int, tokens: list[LockToken]) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.tokens = tokens
+
+
+@final
+@dataclass(slots=True, init=False)
+class Peek:
+    """Look at messages in sequence order from a number on, locked, deferred, scheduled or not."""
+
+    origin: Final[Any]
+    tag: Final[int]
+    lane: Final[int]
+    from_sequence: Final[int]
+    count_max: Final[int]
+    bytes_max: Final[int]
+
+    def __init__(
+        self, origin: Any, tag: int, lane: int, from_sequence: int, count_max: int, bytes_max: int
+    ) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.lane = lane
+        self.from_sequence = from_sequence
+        self.count_max = count_max
+        self.bytes_max = bytes_max
+
+
+@final
+@dataclass(slots=True, init=False)
+class ReceiveDeferred:
+    """Fetch deferred messages by number; one that is not there refuses all (R-S6)."""
+
+    origin: Final[Any]
+    tag: Final[int]
+    lane: Final[int]
+    sequences: Final[list[int]]
+    mode: Final[int]
+
+    def __init__(self, origin: Any, tag: int, lane: int, sequences: list[int], mode: int) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.lane = lane
+        self.sequences = sequences
+        self.mode = mode
+
+
+@final
+@dataclass(slots=True, init=False)
+class DeleteMany:
+    """Delete up to `count_max` messages that were enqueued before an instant; locked ones stay."""
+
+    origin: Final[Any]
+    tag: Final[int]
+    lane: Final[int]
+    count_max: Final[int]
+    enqueued_before: Final[int]
+
+    def __init__(
+        self, origin: Any, tag: int, lane: int, count_max: int, enqueued_before: int
+    ) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.lane = lane
+        self.count_max = count_max
+        self.enqueued_before = enqueued_before
+
+
+@final
+@dataclass(slots=True, init=False)
+class Configure:
+    """The queue's description changed while it lives."""
+
+    definition: Final[QueueDefinition]
+
+    def __init__(self, definition: QueueDefinition) -> None:
+        self.definition = definition
+
+
+@final
+@dataclass(slots=True, init=False)
+class Count:
+    """How many messages are in which state, right now."""
+
+    origin: Final[Any]
+    tag: Final[int]
+
+    def __init__(self, origin: Any, tag: int) -> None:
+        self.origin = origin
+        self.tag = tag
+
+
+@final
+@dataclass(slots=True, init=False)
+class Tick:
+    """A deadline has come: locks, schedules and expiries that are due are acted on."""
+
+    def __init__(self) -> None:
+        pass
+
+
+Command: TypeAlias = (
+    SendMany
+    | SettleMany
+    | Grant
+    | SendBatch
+    | Schedule
+    | CancelScheduled
+    | OpenReceiver
+    | CloseReceiver
+    | SettleAll
+    | RenewLocks
+    | Peek
+    | ReceiveDeferred
+    | DeleteMany
+    | Configure
+    | Count
+    | Tick
+)

@@ -1,0 +1,316 @@
+"""The facts a partition writes down. The journal is all of them in order.
+
+A record takes one position, except those that carry messages: they take one position for each
+message, so that a position always finds one body. Replaying the records from the last complete
+checkpoint gives the living state, locks aside.
+
+Every record says all that it changes in absolute terms (a count, not an increment), so that a
+record may be applied again to a state that already contains it: checkpoints are taken in slices
+while the partition lives on, and the slices lie between the records they overlap with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias, final
+
+from peeklock.entity.message import Message
+
+# Why messages were removed.
+COMPLETED: Final = 0
+DELETED: Final = 1  # handed out by receive-and-delete
+EXPIRED: Final = 2  # dropped at the end of its life
+CANCELLED: Final = 3  # scheduled, taken back
+PURGED: Final = 4  # by batch delete
+
+# Why messages came back.
+ABANDONED: Final = 0
+LOCK_EXPIRED: Final = 1
+
+# Where a live message is.
+READY: Final = 0
+DEFERRED: Final = 1
+SCHEDULED: Final = 2
+
+
+@final
+@dataclass(slots=True, init=False)
+class Enqueued:
+    """Messages entered the main lane; message i has sequence `first_sequence + i`."""
+
+    at: Final[int]
+    first_sequence: Final[int]
+    messages: Final[list[Message]]
+
+    def __init__(self, at: int, first_sequence: int, messages: list[Message]) -> None:
+        self.at = at
+        self.first_sequence = first_sequence
+        self.messages = messages
+
+
+@final
+@dataclass(slots=True, init=False)
+class Scheduled:
+    """Messages were accepted for later; message i has sequence `first_sequence + i`."""
+
+    at: Final[int]
+    first_sequence: Final[int]
+    messages: Final[list[Message]]
+
+    def __init__(self, at: int, first_sequence: int, messages: list[Message]) -> None:
+        self.at = at
+        self.first_sequence = first_sequence
+        self.messages = messages
+
+
+@final
+@dataclass(slots=True, init=False)
+class Activated:
+    """Scheduled messages fell due and got new numbers: `sequences[i]` is now
+    `first_sequence + i` and expires at `expirations[i]` (0: never)."""
+
+    at: Final[int]
+    first_sequence: Final[int]
+    sequences: Final[list[int]]
+    expirations: Final[list[int]]
+
+    def __init__(
+        self, at: int, first_sequence: int, sequences: list[int], expirations: list[int]
+    ) -> None:
+        self.at = at
+        self.first_sequence = first_sequence
+        self.sequences = sequences
+        self.expirations = expirations
+
+
+@final
+@dataclass(slots=True, init=False)
+class Removed:
+    """Messages are gone for good, and why."""
+
+    at: Final[int]
+    lane: Final[int]
+    why: Final[int]
+    sequences: Final[list[int]]
+
+    def __init__(self, at: int, lane: int, why: int, sequences: list[int]) -> None:
+        self.at = at
+        self.lane = lane
+        self.why = why
+        self.sequences = sequences
+
+
+@final
+@dataclass(slots=True, init=False)
+class Returned:
+    """Locks ended without success; `counts[i]` is the new delivery count of `sequences[i]`."""
+
+    at: Final[int]
+    lane: Final[int]
+    why: Final[int]
+    sequences: Final[list[int]]
+    counts: Final[list[int]]
+
+    def __init__(
+        self, at: int, lane: int, why: int, sequences: list[int], counts: list[int]
+    ) -> None:
+        self.at = at
+        self.lane = lane
+        self.why = why
+        self.sequences = sequences
+        self.counts = counts
+
+
+@final
+@dataclass(slots=True, init=False)
+class Deferred:
+    """Messages were set aside, to be fetched by number only."""
+
+    at: Final[int]
+    lane: Final[int]
+    sequences: Final[list[int]]
+    counts: Final[list[int]]
+
+    def __init__(self, at: int, lane: int, sequences: list[int], counts: list[int]) -> None:
+        self.at = at
+        self.lane = lane
+        self.sequences = sequences
+        self.counts = counts
+
+
+@final
+@dataclass(slots=True, init=False)
+class DeadLettered:
+    """Messages moved from `lane` to its dead-letter lane."""
+
+    at: Final[int]
+    lane: Final[int]
+    sequences: Final[list[int]]
+    counts: Final[list[int]]
+    reason: Final[str | None]
+    description: Final[str | None]
+
+    def __init__(
+        self,
+        at: int,
+        lane: int,
+        sequences: list[int],
+        counts: list[int],
+        reason: str | None,
+        description: str | None,
+    ) -> None:
+        self.at = at
+        self.lane = lane
+        self.sequences = sequences
+        self.counts = counts
+        self.reason = reason
+        self.description = description
+
+
+@final
+@dataclass(slots=True, init=False)
+class Changed:
+    """A receiver changed a message's properties: all changes so far, name to encoded value."""
+
+    at: Final[int]
+    sequence: Final[int]
+    changes: Final[dict[str, bytes]]
+
+    def __init__(self, at: int, sequence: int, changes: dict[str, bytes]) -> None:
+        self.at = at
+        self.sequence = sequence
+        self.changes = changes
+
+
+@final
+@dataclass(slots=True, init=False)
+class HandedOut:
+    """Deliveries, for the journal only: written with the next record that must rest anyway."""
+
+    at: Final[int]
+    lane: Final[int]
+    sequences: Final[list[int]]
+
+    def __init__(self, at: int, lane: int, sequences: list[int]) -> None:
+        self.at = at
+        self.lane = lane
+        self.sequences = sequences
+
+
+@final
+@dataclass(slots=True, init=False)
+class Carried:
+    """Bodies written again at the tail, so that the old chunk they lay in can be dropped."""
+
+    at: Final[int]
+    sequences: Final[list[int]]
+    messages: Final[list[Message]]
+
+    def __init__(self, at: int, sequences: list[int], messages: list[Message]) -> None:
+        self.at = at
+        self.sequences = sequences
+        self.messages = messages
+
+
+@final
+@dataclass(slots=True, init=False)
+class CheckpointBegun:
+    """From here on slices of the live state follow, between the other records."""
+
+    at: Final[int]
+    next_sequence: Final[int]
+
+    def __init__(self, at: int, next_sequence: int) -> None:
+        self.at = at
+        self.next_sequence = next_sequence
+
+
+@final
+class Kept:
+    """One live message in a checkpoint: all that its entry knows."""
+
+    __slots__ = (
+        "changes",
+        "delivery_count",
+        "description",
+        "enqueue_sequence",
+        "enqueued_at",
+        "expires_at",
+        "place",
+        "position",
+        "reason",
+        "scheduled_at",
+        "sequence",
+        "size",
+        "time_to_live_ms",
+    )
+
+    def __init__(self) -> None:
+        self.sequence: int = 0
+        self.position: int = 0
+        self.place: int = READY
+        self.enqueued_at: int = 0
+        self.expires_at: int = 0
+        self.delivery_count: int = 0
+        self.size: int = 0
+        # Zero, -1 and None from here on for all but a few.
+        self.enqueue_sequence: int = 0
+        self.scheduled_at: int = 0
+        self.time_to_live_ms: int = -1
+        self.reason: str | None = None
+        self.description: str | None = None
+        self.changes: dict[str, bytes] | None = None
+
+
+@final
+@dataclass(slots=True, init=False)
+class CheckpointSlice:
+    """A part of the live state of one lane, as it is at this position."""
+
+    at: Final[int]
+    lane: Final[int]
+    entries: Final[list[Kept]]
+
+    def __init__(self, at: int, lane: int, entries: list[Kept]) -> None:
+        self.at = at
+        self.lane = lane
+        self.entries = entries
+
+
+@final
+@dataclass(slots=True, init=False)
+class CheckpointEnded:
+    """The checkpoint that began at that position is complete: opening may start there."""
+
+    at: Final[int]
+    begun_position: Final[int]
+
+    def __init__(self, at: int, begun_position: int) -> None:
+        self.at = at
+        self.begun_position = begun_position
+
+
+Record: TypeAlias = (
+    Enqueued
+    | Removed
+    | HandedOut
+    | Returned
+    | Scheduled
+    | Activated
+    | Deferred
+    | DeadLettered
+    | Changed
+    | Carried
+    | CheckpointBegun
+    | CheckpointSlice
+    | CheckpointEnded
+)
+
+
+def width(record: Record) -> int:
+    """How many positions the record takes."""
+    if isinstance(record, Enqueued):
+        return len(record.messages)
+    if isinstance(record, (Scheduled, Carried)):
+        return len(record.messages)
+    return 1

@@ -1,0 +1,57 @@
+"""Refusals: a wish that was declined, with the reason. Values, not exceptions.
+
+The gateway's table `refusals.py` gives each kind its wire codes; a test compares the two lists.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, final
+
+LOCK_LOST: Final = "lock-lost"
+MESSAGE_NOT_FOUND: Final = "message-not-found"
+MESSAGE_TOO_BIG: Final = "message-too-big"
+NOT_ALLOWED: Final = "not-allowed"
+INVALID_ARGUMENT: Final = "invalid-argument"
+ENTITY_NOT_FOUND: Final = "entity-not-found"
+ENTITY_DISABLED: Final = "entity-disabled"
+UNAUTHORIZED: Final = "unauthorized"
+NOT_IMPLEMENTED: Final = "not-implemented"
+BUSY: Final = "busy"  # full disk, overload: the same wish may succeed later
+UNAVAILABLE: Final = "unavailable"  # the store failed: whether it was stored is in doubt
+TIMED_OUT: Final = "timed-out"
+INTERNAL: Final = "internal"
+
+KINDS: Final = (
+    LOCK_LOST,
+    MESSAGE_NOT_FOUND,
+    MESSAGE_TOO_BIG,
+    NOT_ALLOWED,
+    INVALID_ARGUMENT,
+    ENTITY_NOT_FOUND,
+    ENTITY_DISABLED,
+    UNAUTHORIZED,
+    NOT_IMPLEMENTED,
+    BUSY,
+    UNAVAILABLE,
+    TIMED_OUT,
+    INTERNAL,
+)
+
+LOCK_LOST_TEXT: Final = (
+    "The lock supplied is invalid. Either the lock expired, "
+    "or the message has already been removed from the queue."
+)
+
+
+@final
+@dataclass(slots=True, init=False)
+class Refusal:
+    """Why a command was declined."""
+
+    kind: Final[str]
+    text: Final[str]
+
+    def __init__(self, kind: str, text: str) -> None:
+        self.kind = kind
+        self.text = text

@@ -1,0 +1,234 @@
+"""What a partition answers. Replies leave only after the records of their decision rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, final
+
+from peeklock.entity.message import Message
+from peeklock.entity.refusals import Refusal
+
+# The state a message is seen in.
+STATE_ACTIVE: Final = 0
+STATE_DEFERRED: Final = 1
+STATE_SCHEDULED: Final = 2
+
+
+@final
+class Details:
+    """The facts that few messages have, kept apart so that the others do not pay for them."""
+
+    __slots__ = (
+        "changes",
+        "description",
+        "enqueue_sequence",
+        "reason",
+        "scheduled_at",
+        "time_to_live_ms",
+    )
+
+    def __init__(self) -> None:
+        self.enqueue_sequence: int = 0  # the number at the first enqueue; 0: the sequence itself
+        self.scheduled_at: int = 0
+        self.time_to_live_ms: int = -1  # of a scheduled message: its life starts when it is due
+        self.reason: str | None = None
+        self.description: str | None = None
+        # Properties to set, name to encoded value. A change replaces the dictionary and never
+        # alters it, because deliveries on their way out share it.
+        self.changes: dict[str, bytes] | None = None
+
+    def copy(self) -> Details:
+        """The same facts in a new object: what is on its way out must not change any more."""
+        other = Details()
+        other.enqueue_sequence = self.enqueue_sequence
+        other.scheduled_at = self.scheduled_at
+        other.time_to_live_ms = self.time_to_live_ms
+        other.reason = self.reason
+        other.description = self.description
+        other.changes = self.changes
+        return other
+
+
+@final
+class Delivery:
+    """One handing of a message to a receiver, or one look at it.
+
+    `message` is None when the body is no longer in memory; the worker fetches it by `position`
+    before the reply leaves. `lock_number` is 0 where nothing was locked.
+    """
+
+    __slots__ = (
+        "delivery_count",
+        "details",
+        "enqueued_at",
+        "expires_at",
+        "lock_number",
+        "locked_until",
+        "message",
+        "position",
+        "sequence",
+        "state",
+    )
+
+    def __init__(
+        self,
+        sequence: int,
+        lock_number: int,
+        locked_until: int,
+        delivery_count: int,
+        enqueued_at: int,
+        expires_at: int,
+        position: int,
+        message: Message | None,
+        details: Details | None,
+        state: int,
+    ) -> None:
+        self.sequence: int = sequence
+        self.lock_number: int = lock_number
+        self.locked_until: int = locked_until
+        self.delivery_count: int = delivery_count
+        self.enqueued_at: int = enqueued_at
+        self.expires_at: int = expires_at
+        self.position: int = position
+        self.message: Message | None = message
+        self.details: Details | None = details
+        self.state: int = state
+
+
+@final
+@dataclass(slots=True, init=False)
+class Accepted:
+    """The sends with these tags are stored (SendMany, SendBatch)."""
+
+    origin: Final[Any]
+    tags: Final[list[int]]
+
+    def __init__(self, origin: Any, tags: list[int]) -> None:
+        self.origin = origin
+        self.tags = tags
+
+
+@final
+@dataclass(slots=True, init=False)
+class Delivered:
+    """Messages for a receiver, in order."""
+
+    origin: Final[Any]
+    mode: Final[int]
+    deliveries: Final[list[Delivery]]
+
+    def __init__(self, origin: Any, mode: int, deliveries: list[Delivery]) -> None:
+        self.origin = origin
+        self.mode = mode
+        self.deliveries = deliveries
+
+
+@final
+@dataclass(slots=True, init=False)
+class Settled:
+    """The settlements with these tags were carried out with that outcome."""
+
+    origin: Final[Any]
+    tags: Final[list[int]]
+    outcome: Final[int]
+
+    def __init__(self, origin: Any, tags: list[int], outcome: int) -> None:
+        self.origin = origin
+        self.tags = tags
+        self.outcome = outcome
+
+
+@final
+@dataclass(slots=True, init=False)
+class Refused:
+    """The wishes with these tags were declined, all for the same reason."""
+
+    origin: Final[Any]
+    tags: Final[list[int]]
+    refusal: Final[Refusal]
+
+    def __init__(self, origin: Any, tags: list[int], refusal: Refusal) -> None:
+        self.origin = origin
+        self.tags = tags
+        self.refusal = refusal
+
+
+@final
+@dataclass(slots=True, init=False)
+class Drained:
+    """The receiver's credit is used up: nothing more comes until it grants again."""
+
+    origin: Final[Any]
+
+    def __init__(self, origin: Any) -> None:
+        self.origin = origin
+
+
+@final
+@dataclass(slots=True, init=False)
+class Numbered:
+    """A wish was carried out and this is its list of numbers: sequence numbers of scheduled
+    messages, new expiries of renewed locks, the count of deleted messages; empty for Cancel and
+    SettleAll."""
+
+    origin: Final[Any]
+    tag: Final[int]
+    numbers: Final[list[int]]
+
+    def __init__(self, origin: Any, tag: int, numbers: list[int]) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.numbers = numbers
+
+
+@final
+@dataclass(slots=True, init=False)
+class Found:
+    """Messages that were looked at (Peek) or fetched (ReceiveDeferred)."""
+
+    origin: Final[Any]
+    tag: Final[int]
+    deliveries: Final[list[Delivery]]
+
+    def __init__(self, origin: Any, tag: int, deliveries: list[Delivery]) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.deliveries = deliveries
+
+
+@final
+@dataclass(slots=True, init=False)
+class Counted:
+    """How many messages are in which state, and their bytes."""
+
+    origin: Final[Any]
+    tag: Final[int]
+    active: Final[int]
+    dead_letter: Final[int]
+    scheduled: Final[int]
+    deferred: Final[int]
+    locked: Final[int]
+    bytes: Final[int]
+
+    def __init__(
+        self,
+        origin: Any,
+        tag: int,
+        active: int,
+        dead_letter: int,
+        scheduled: int,
+        deferred: int,
+        locked: int,
+        bytes: int,
+    ) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.active = active
+        self.dead_letter = dead_letter
+        self.scheduled = scheduled
+        self.deferred = deferred
+        self.locked = locked
+        self.bytes = bytes
+
+
+Reply: TypeAlias = Accepted | Delivered | Settled | Refused | Drained | Numbered | Found | Counted

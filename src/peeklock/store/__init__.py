@@ -1,0 +1,1 @@
+"""Where records rest: durable, ordered, fenced; no locks, no credit, no broker meaning."""

@@ -1,0 +1,168 @@
+"""The two protocols of this room: `Store` keeps records, `Catalog` keeps descriptions.
+
+    StoreError
+    +-- Fenced        another owner opened the partition with a higher epoch
+    +-- Unavailable   the engine failed; what was being appended is in doubt
+    +-- Corrupt       a checksum or a format does not fit
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, final
+
+from peeklock.entity.message import Message
+from peeklock.entity.records import Record
+
+# Live bodies are counted per block of this many positions; trim keeps whole blocks.
+BLOCK: Final = 4096
+
+
+class StoreError(Exception):
+    """The store could not do what it was asked."""
+
+
+class Fenced(StoreError):
+    """Another owner has the partition now."""
+
+
+class Unavailable(StoreError):
+    """The engine failed; whether the append rests is in doubt."""
+
+
+class Corrupt(StoreError):
+    """What was read is not what was written."""
+
+
+@final
+@dataclass(slots=True, init=False)
+class PartitionId:
+    """Names a partition: its namespace, its entity's path and its index in the entity."""
+
+    namespace: Final[str]
+    path: Final[str]
+    index: Final[int]
+
+    def __init__(self, namespace: str, path: str, index: int = 0) -> None:
+        self.namespace = namespace
+        self.path = path
+        self.index = index
+
+    @property
+    def key(self) -> str:
+        """One text for all three; paths are compared without case."""
+        return f"{self.namespace.lower()}|{self.path.lower()}|{self.index}"
+
+
+@final
+@dataclass(slots=True, init=False)
+class Replay:
+    """Records in order; the first one has position `first_position`. Messages in them have no
+    bodies (their sizes and instants are there)."""
+
+    first_position: Final[int]
+    records: Final[Sequence[Record]]
+
+    def __init__(self, first_position: int, records: Sequence[Record]) -> None:
+        self.first_position = first_position
+        self.records = records
+
+
+@final
+@dataclass(slots=True, init=False)
+class Opening:
+    """A partition just opened: the epoch in force and its records from the last checkpoint on."""
+
+    epoch: Final[int]
+    replays: Final[AsyncIterator[Replay]]
+
+    def __init__(self, epoch: int, replays: AsyncIterator[Replay]) -> None:
+        self.epoch = epoch
+        self.replays = replays
+
+
+@final
+@dataclass(slots=True, init=False)
+class JournalPage:
+    """Raw chunks in order, to be decoded by `records.decode_chunk`.
+
+    `first` is the oldest position that the journal still has: a reader that asked for less fell
+    behind and is told so. `next` is where the next page starts.
+    """
+
+    first: Final[int]
+    next: Final[int]
+    chunks: Final[list[bytes]]
+
+    def __init__(self, first: int, next: int, chunks: list[bytes]) -> None:
+        self.first = first
+        self.next = next
+        self.chunks = chunks
+
+
+class Store(Protocol):
+    """One engine instance that keeps the records of many partitions."""
+
+    full: bool
+    """Free space is below the low-water mark: sends are to be refused, settlements are not."""
+
+    async def open(self, partition: PartitionId, epoch: int | None = None) -> Opening:
+        """Fence older owners durably, then give the records from the last complete checkpoint on.
+
+        Without an epoch the store takes the next one; an epoch below the one in force is Fenced.
+        """
+        ...
+
+    async def append(
+        self,
+        partition: PartitionId,
+        epoch: int,
+        first_position: int,
+        records: Sequence[Record],
+        replay_from: int | None = None,
+    ) -> None:
+        """Atomic and durable when it returns. `replay_from` moves the place where opening starts."""
+        ...
+
+    async def payloads(
+        self, partition: PartitionId, positions: Sequence[int]
+    ) -> list[Message]:
+        """The messages at these positions, with their bodies, in the order asked."""
+        ...
+
+    async def journal(self, partition: PartitionId, after: int, limit_bytes: int) -> JournalPage:
+        """Raw chunks from position `after` on, at least one if there is any."""
+        ...
+
+    async def trim(
+        self, partition: PartitionId, upto: int, keep_blocks: Collection[int], now: int
+    ) -> int:
+        """Drop whole chunks below `upto` that retention no longer asks for and that touch none of
+        the blocks in `keep_blocks` (block = position // BLOCK); answers the oldest position that
+        the journal still has."""
+        ...
+
+    async def close(self) -> None:
+        """Flush and let go."""
+        ...
+
+
+class Catalog(Protocol):
+    """Descriptions of namespaces and entities, by (namespace, kind, path); values are JSON text."""
+
+    async def load(self) -> list[tuple[str, str, str, str]]:
+        """All of it: namespace, kind, path, JSON."""
+        ...
+
+    async def save(self, namespace: str, kind: str, path: str, text: str) -> None:
+        """Durable when it returns; replaces what was there."""
+        ...
+
+    async def remove(self, namespace: str, kind: str, path: str) -> None:
+        """Durable when it returns."""
+        ...
+
+    async def close(self) -> None:
+        """Flush and let go."""
+        ...
