@@ -1,4 +1,5 @@
-# Everything that is done with this repository; `make` alone lists it. What needs more than a line is a script in tools/.
+# Everything that is done with this repository; `make` alone lists it. What needs more than a line
+# is a script in tools/.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -6,33 +7,72 @@ SHELL := /bin/bash
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
-PACKAGING := pyproject.toml setup.py constraints.txt tools/environment.py
-SOURCES := $(shell find src -name '*.py' 2>/dev/null)
-CHECKED := src tests tools setup.py
+PACKAGING := pyproject.toml constraints.txt tools/environment.py
+SOURCES := $(shell find src -name '*.py')
+JAVASCRIPT := tests/wire/js
 
 # Stamps: each is touched when its step is done, so that repeated calls cost nothing.
 RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
+NODE := $(JAVASCRIPT)/node_modules/.stamp
 COMPILED := build/compiled/.stamp
 
-# The compiled copy is put before the plain, editable one; both come from the same source.
-AS_PLAIN := env -u PYTHONPATH PEEKLOCK_EXPECT=plain
-AS_COMPILED := env PYTHONPATH=$(CURDIR)/build/compiled PEEKLOCK_EXPECT=compiled
+# One source, two forms: the compiled copy is found before the plain, editable one. PEEKLOCK_EXPECT
+# lets the tests notice when they run the wrong one.
+PLAIN := env -u PYTHONPATH PEEKLOCK_EXPECT=plain
+FAST := env PYTHONPATH=$(CURDIR)/build/compiled PEEKLOCK_EXPECT=compiled
 PYTEST := $(BIN)/python -m pytest
+UNIT := tests --ignore=tests/wire -m "not torture"
 
-.PHONY: help setup format check clean
+.PHONY: help setup run format check unit unit-compiled wire wire-plain test torture bench compile clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(DEV) ## make .venv with everything for development
+setup: $(DEV) $(NODE) ## make the virtual environment and install the tests' packages
 
-$(RUNTIME): $(PACKAGING)
-	$(PYTHON) tools/environment.py "" $(RUNTIME)
+run: $(RUNTIME) ## serve, compiled where a C compiler is there (PEEKLOCK_PURE=1: plain)
+	@exec $(BIN)/python -m tools.run
 
-$(DEV): $(PACKAGING)
-	$(PYTHON) tools/environment.py dev $(DEV)
-	touch $(RUNTIME)
+format: $(DEV) ## rewrite the source in the house style
+	$(BIN)/ruff check --quiet --fix-only . && $(BIN)/ruff format --quiet .
+
+check: $(DEV) ## lint, types, import rules, tidiness
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports && $(PLAIN) $(PYTEST) -q tests/architecture
+
+unit: $(DEV) ## the fast tests: no port, no sleep, under a minute
+	$(PLAIN) $(PYTEST) $(UNIT)
+
+unit-compiled: $(DEV) $(COMPILED)
+	$(FAST) $(PYTEST) $(UNIT)
+
+wire: $(DEV) $(NODE) $(COMPILED) ## the real clients against a listening broker
+	$(FAST) $(PYTEST) tests/wire -m "not torture"
+
+wire-plain: $(DEV) $(NODE)
+	$(PLAIN) $(PYTEST) tests/wire -m "smoke and not torture"
+
+test: check unit unit-compiled wire wire-plain ## everything that must pass on each change
+
+torture: $(DEV) $(NODE) $(COMPILED) ## the long crash runs
+	$(FAST) $(PYTEST) tests -m torture --timeout 0
+
+bench: $(DEV) $(COMPILED) ## measure, beside RabbitMQ
+	$(BIN)/python -m bench
+
+compile: $(COMPILED) ## build the compiled copy in build/compiled
 
 clean: ## remove everything that make made, but no data
-	rm -rf $(VENV) build tests/wire/js/node_modules .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis src/*.egg-info
+	rm -rf $(VENV) build $(JAVASCRIPT)/node_modules .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis src/*.egg-info
+
+$(RUNTIME): $(PACKAGING)
+	$(PYTHON) tools/environment.py compile $@
+
+$(DEV): $(PACKAGING)
+	$(PYTHON) tools/environment.py dev $@ && touch $(RUNTIME)
+
+$(NODE): $(JAVASCRIPT)/package-lock.json $(JAVASCRIPT)/package.json | $(DEV)
+	$(BIN)/python -m tools.node $@
+
+$(COMPILED): $(SOURCES) setup.py tools/compile.py | $(RUNTIME)
+	$(BIN)/python -m tools.compile && touch $@

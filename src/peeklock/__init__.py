@@ -1,5 +1,5 @@
 """Peeklock, a durable message broker that the official Service Bus clients use unmodified."""
 
-from typing import Final
+from peeklock.version import VERSION
 
-__version__: Final = "0.1.0"
+__version__ = VERSION

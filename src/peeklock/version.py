@@ -1,0 +1,21 @@
+"""Which Peeklock this is, and in which form it runs."""
+
+from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import find_spec
+from typing import Final
+
+VERSION: Final = "0.1.0"
+
+# One module of the compiled group speaks for all of them: they are built together or not at all.
+_WITNESS: Final = "peeklock.amqp.codec"
+
+
+def is_compiled() -> bool:
+    """Tell whether the hot modules are C; finding the witness does not load it."""
+    spec = find_spec(_WITNESS)
+    return spec is not None and (spec.origin or "").endswith(tuple(EXTENSION_SUFFIXES))
+
+
+def describe() -> str:
+    """Return the lines that `peeklock --version` prints."""
+    return f"peeklock {VERSION}\ncompiled: {'yes' if is_compiled() else 'no'}"

@@ -1,0 +1,1 @@
+"""What the Makefile calls when a line is not enough."""

@@ -1,0 +1,36 @@
+"""Builds the compiled copy of the package, build/compiled, from the source of the plain one."""
+
+import subprocess
+import sys
+
+from setup import ROOT, compiler_problem, hot_modules
+
+SOURCE = ROOT / "src"
+COPY = ROOT / "build" / "compiled"
+OBJECTS = ROOT / "build" / "objects"
+
+
+def main() -> None:
+    """Build the copy, or say why that is not possible here."""
+    problem = compiler_problem()
+    if problem is not None:
+        sys.exit(f"cannot compile: {problem}")
+    remove_leftovers()
+    print(f"Compiling {len(hot_modules())} modules to C; this takes a minute or two.", flush=True)
+    command = [sys.executable, "setup.py", "--quiet", "build"]
+    places = ["--build-lib", str(COPY), "--build-temp", str(OBJECTS)]
+    subprocess.run([*command, *places], cwd=ROOT, check=True)
+
+
+def remove_leftovers() -> None:
+    """Remove what an earlier build made of modules that are gone, or hot no longer."""
+    hot = {path.relative_to(SOURCE).with_suffix("") for path in hot_modules()}
+    for built in [*COPY.glob("peeklock/**/*.py"), *COPY.glob("peeklock/**/*.so")]:
+        module = built.relative_to(COPY).with_name(built.name.split(".")[0])
+        has_source = (SOURCE / module).with_suffix(".py").exists()
+        if not has_source or (built.suffix == ".so" and module not in hot):
+            built.unlink()
+
+
+if __name__ == "__main__":
+    main()
