@@ -1,0 +1,1 @@
+"""AMQP 1.0 as a pure machine for both roles: bytes in, events out."""

@@ -1,0 +1,347 @@
+"""Python values <-> AMQP types, with nothing lost: decode(encode(x)) is x again, type and all [1.6].
+
+The decoder trusts no number that it reads. Nothing is allocated from a declared length; every
+element of a list, map or array is paid for from a `Budget`, the ones that take no bytes too; nesting
+has a floor. `skip` walks over a value without decoding it, which is what the hot path does with
+nearly everything.
+"""
+
+from struct import Struct
+from typing import Any, Final, final
+from uuid import UUID
+
+from peeklock.amqp.constructors import (
+    BINARY8,
+    BINARY32,
+    BOOLEAN,
+    BYTE,
+    CHAR,
+    DECIMAL32,
+    DECIMAL64,
+    DECIMAL128,
+    DESCRIBED,
+    DOUBLE,
+    FALSE,
+    FLOAT,
+    INT,
+    LIST8,
+    LIST32,
+    LONG,
+    MAP8,
+    MAP32,
+    NULL,
+    SHORT,
+    SIZED8,
+    SIZED32,
+    SMALL_INT,
+    SMALL_LONG,
+    SMALL_UINT,
+    SMALL_ULONG,
+    STRING8,
+    STRING32,
+    TIMESTAMP,
+    TRUE,
+    UBYTE,
+    UINT,
+    UINT0,
+    ULONG,
+    ULONG0,
+    UNKNOWN,
+    USHORT,
+    UUID_CODE,
+    WIDTHS,
+)
+from peeklock.amqp.encoder import encode as encode
+from peeklock.amqp.encoder import encode_into as encode_into
+from peeklock.amqp.errors import DecodeError
+from peeklock.amqp.types import (
+    Array,
+    Byte,
+    Char,
+    Decimal32,
+    Decimal64,
+    Decimal128,
+    Described,
+    Float,
+    Int,
+    Short,
+    Symbol,
+    Timestamp,
+    Ubyte,
+    Uint,
+    Ulong,
+    Ushort,
+)
+
+# Three times what the official clients nest at most; each level is one Python call.
+NESTING_MAX: Final = 32
+# What pyamqp accepts in one compound; a request that schedules 1,000 messages needs about 10,000.
+ELEMENTS_MAX: Final = 65_536
+# An honest element takes a byte or more; the few that do not (an array of nulls) live on this.
+ELEMENTS_FREE: Final = 64
+
+_FLOAT: Final = Struct(">f")
+_DOUBLE: Final = Struct(">d")
+_UNSIGNED: Final[dict[int, Any]] = {
+    UBYTE: Ubyte,
+    USHORT: Ushort,
+    SMALL_UINT: Uint,
+    UINT: Uint,
+    SMALL_ULONG: Ulong,
+    ULONG: Ulong,
+}
+_SIGNED: Final[dict[int, Any]] = {
+    BYTE: Byte,
+    SHORT: Short,
+    SMALL_INT: Int,
+    INT: Int,
+    TIMESTAMP: Timestamp,
+}
+_DECIMALS: Final[dict[int, Any]] = {
+    DECIMAL32: Decimal32,
+    DECIMAL64: Decimal64,
+    DECIMAL128: Decimal128,
+}
+
+
+@final
+class Budget:
+    """How many elements the values of one frame or message may still have."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def spend(self, count: int) -> None:
+        """Pays for the elements of one compound before any of them is made."""
+        if count > self.left:
+            raise DecodeError(f"{count} elements where {self.left} are still allowed")
+        self.left -= count
+
+
+def budget_for(length: int) -> Budget:
+    """Gives the budget of a frame or message of this many bytes."""
+    return Budget(min(length + ELEMENTS_FREE, ELEMENTS_MAX))
+
+
+def decode(
+    buffer: bytes, position: int = 0, end: int | None = None, budget: Budget | None = None
+) -> tuple[Any, int]:
+    """Reads one value and tells where the next one begins."""
+    limit = len(buffer) if end is None else end
+    if not 0 <= position <= limit <= len(buffer):
+        raise DecodeError("a value outside its frame")
+    return _value(buffer, position, limit, budget or budget_for(limit - position), 0)
+
+
+def skip(buffer: bytes, position: int, end: int) -> int:
+    """Walks over one value without decoding it and tells where the next one begins."""
+    if end > len(buffer):
+        raise DecodeError("a value outside its frame")
+    pending = 1
+    while pending:
+        if position >= end:
+            raise _cut()
+        code = buffer[position]
+        position += 1
+        if code == DESCRIBED:
+            pending += 1  # the descriptor and then the value: two where one was expected
+            continue
+        pending -= 1
+        width = WIDTHS[code]
+        if width <= 16:
+            position += width
+        elif width == SIZED8:
+            if position >= end:
+                raise _cut()
+            position += 1 + buffer[position]
+        elif width == SIZED32:
+            if position + 4 > end:
+                raise _cut()
+            position += 4 + int.from_bytes(buffer[position : position + 4], "big")
+        else:
+            raise _unknown(code)
+    if position > end:
+        raise _cut()
+    return position
+
+
+def _value(buffer: bytes, position: int, end: int, budget: Budget, depth: int) -> tuple[Any, int]:
+    if position >= end:
+        raise _cut()
+    code = buffer[position]
+    if code != DESCRIBED:
+        return _body(code, buffer, position + 1, end, budget, depth)
+    if depth >= NESTING_MAX:
+        raise _too_deep()
+    budget.spend(1)
+    descriptor, position = _value(buffer, position + 1, end, budget, depth + 1)
+    value, position = _value(buffer, position, end, budget, depth + 1)
+    return Described(descriptor, value), position
+
+
+def _body(
+    code: int, buffer: bytes, position: int, end: int, budget: Budget, depth: int
+) -> tuple[Any, int]:
+    """Reads what follows the constructor `code`; elements of an array have nothing else."""
+    width = WIDTHS[code]
+    if width <= 16:
+        after = position + width
+        if after > end:
+            raise _cut()
+        return _fixed(code, buffer, position, after), after
+    if width == UNKNOWN:
+        raise _unknown(code)
+    size_width = 1 if width == SIZED8 else 4
+    start = position + size_width
+    if start > end:
+        raise _cut()
+    after = start + int.from_bytes(buffer[position:start], "big")
+    if after > end:
+        raise _cut()
+    if code < LIST8:
+        return _variable(code, buffer, start, after), after
+    if depth >= NESTING_MAX:
+        raise _too_deep()
+    first = start + size_width
+    if first > after:
+        raise _cut()
+    count = int.from_bytes(buffer[start:first], "big")
+    budget.spend(count)
+    if code in (LIST8, LIST32):
+        return _list(buffer, first, after, count, budget, depth + 1), after
+    if code in (MAP8, MAP32):
+        return _map(buffer, first, after, count, budget, depth + 1), after
+    return _array(buffer, first, after, count, budget, depth + 1), after
+
+
+def _fixed(code: int, buffer: bytes, position: int, after: int) -> Any:
+    if code < UBYTE:
+        return _empty(code)
+    if code == UUID_CODE:
+        return UUID(bytes=buffer[position:after])
+    unsigned = _UNSIGNED.get(code)
+    if unsigned is not None:
+        return unsigned(int.from_bytes(buffer[position:after], "big"))
+    if code in (LONG, SMALL_LONG):
+        return int.from_bytes(buffer[position:after], "big", signed=True)
+    signed = _SIGNED.get(code)
+    if signed is not None:
+        return signed(int.from_bytes(buffer[position:after], "big", signed=True))
+    if code == BOOLEAN:
+        if buffer[position] > 1:
+            raise DecodeError(f"a boolean of {buffer[position]}")
+        return buffer[position] == 1
+    if code == DOUBLE:
+        return _DOUBLE.unpack_from(buffer, position)[0]
+    if code == FLOAT:
+        return Float(_FLOAT.unpack_from(buffer, position)[0])
+    if code == CHAR:
+        point = int.from_bytes(buffer[position:after], "big")
+        if point > 0x10FFFF:
+            raise DecodeError(f"a char beyond Unicode: {point:#x}")
+        return Char(chr(point))
+    return _DECIMALS[code](buffer[position:after])
+
+
+def _empty(code: int) -> Any:
+    if code == NULL:
+        return None
+    if code == TRUE:
+        return True
+    if code == FALSE:
+        return False
+    if code == UINT0:
+        return Uint(0)
+    if code == ULONG0:
+        return Ulong(0)
+    return []
+
+
+def _variable(code: int, buffer: bytes, start: int, after: int) -> Any:
+    raw = buffer[start:after]
+    if code in (BINARY8, BINARY32):
+        return raw
+    try:
+        if code in (STRING8, STRING32):
+            return raw.decode("utf-8")
+        return Symbol(raw.decode("ascii"))
+    except UnicodeDecodeError:
+        raise DecodeError("a text that is not UTF-8, or a symbol that is not ASCII") from None
+
+
+def _list(
+    buffer: bytes, position: int, end: int, count: int, budget: Budget, depth: int
+) -> list[Any]:
+    if count > end - position:
+        raise _cut()
+    items: list[Any] = []
+    for _ in range(count):
+        item, position = _value(buffer, position, end, budget, depth)
+        items.append(item)
+    if position != end:
+        raise _left_over()
+    return items
+
+
+def _map(
+    buffer: bytes, position: int, end: int, count: int, budget: Budget, depth: int
+) -> dict[Any, Any]:
+    if count > end - position:
+        raise _cut()
+    if count % 2:
+        raise DecodeError("a map with a key and no value")
+    items: dict[Any, Any] = {}
+    for _ in range(count // 2):
+        key, position = _value(buffer, position, end, budget, depth)
+        if isinstance(key, (list, dict, Array, Described)):
+            raise DecodeError("a map whose key is a compound or described value")
+        if key in items:
+            raise DecodeError(f"a map with the same key twice: {key!r}")
+        value, position = _value(buffer, position, end, budget, depth)
+        items[key] = value
+    if position != end:
+        raise _left_over()
+    return items
+
+
+def _array(buffer: bytes, position: int, end: int, count: int, budget: Budget, depth: int) -> Array:
+    if position >= end:
+        raise _cut()
+    descriptor: Any = None
+    if buffer[position] == DESCRIBED:
+        descriptor, position = _value(buffer, position + 1, end, budget, depth)
+        if position >= end:
+            raise _cut()
+        if descriptor is None or buffer[position] == DESCRIBED:
+            raise DecodeError("an array whose descriptor is null or described again")
+    code = buffer[position]
+    if WIDTHS[code] == UNKNOWN:
+        raise _unknown(code)
+    position += 1
+    if WIDTHS[code] and count > end - position:
+        raise _cut()
+    items: list[Any] = []
+    for _ in range(count):
+        item, position = _body(code, buffer, position, end, budget, depth)
+        items.append(item)
+    if position != end:
+        raise _left_over()
+    return Array(code, items, descriptor)
+
+
+def _cut() -> DecodeError:
+    return DecodeError("a value that ends before it should")
+
+
+def _left_over() -> DecodeError:
+    return DecodeError("a compound that is longer than its elements")
+
+
+def _too_deep() -> DecodeError:
+    return DecodeError(f"values nested deeper than {NESTING_MAX} levels")
+
+
+def _unknown(code: int) -> DecodeError:
+    return DecodeError(f"an unknown constructor {code:#04x}")

@@ -1,0 +1,199 @@
+"""What a connection tells its owner after each pass: value types, most frequent first.
+
+One pass is one `Connection.receive`. Within it everything that concerns one link is gathered: however many
+transfers arrive, there is one `TransfersReceived` per link, so that the owner pays per batch and not per frame.
+"""
+
+from dataclasses import dataclass
+from typing import Final, final
+
+from peeklock.amqp.composites import Open
+from peeklock.amqp.delivery import IncomingDelivery, OutgoingDelivery
+from peeklock.amqp.errors import AmqpError
+from peeklock.amqp.link import Link
+from peeklock.amqp.session import Session
+
+
+@final
+@dataclass(slots=True, init=False)
+class TransfersReceived:
+    """Messages arrived on a link where we receive."""
+
+    link: Final[Link]
+    deliveries: Final[list[IncomingDelivery]]
+
+    def __init__(self, link: Link, deliveries: list[IncomingDelivery]) -> None:
+        self.link = link
+        self.deliveries = deliveries
+
+
+@final
+@dataclass(slots=True, init=False)
+class SettlementsReceived:
+    """The peer told the outcome of messages that we sent.
+
+    `outcome` is the encoded delivery state (empty when the peer gave none). With `settled` the peer has
+    forgotten the deliveries and so have we; without it, it waits for our `Link.settle`.
+    """
+
+    link: Final[Link]
+    outcome: Final[bytes]
+    settled: Final[bool]
+    deliveries: Final[list[OutgoingDelivery]]
+
+    def __init__(
+        self, link: Link, outcome: bytes, settled: bool, deliveries: list[OutgoingDelivery]
+    ) -> None:
+        self.link = link
+        self.outcome = outcome
+        self.settled = settled
+        self.deliveries = deliveries
+
+
+@final
+@dataclass(slots=True, init=False)
+class FlowReceived:
+    """Credit or drain changed on a link where we send; read them from the link."""
+
+    link: Final[Link]
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+
+
+@final
+@dataclass(slots=True, init=False)
+class AnswersReceived:
+    """The sender settled messages whose outcome we told it with `settled=False`."""
+
+    link: Final[Link]
+    state: Final[bytes]
+    ids: Final[list[int]]
+
+    def __init__(self, link: Link, state: bytes, ids: list[int]) -> None:
+        self.link = link
+        self.state = state
+        self.ids = ids
+
+
+@final
+@dataclass(slots=True, init=False)
+class AttachRequested:
+    """The peer asks for a link; answer with `Link.accept` or `Link.refuse`, now or later."""
+
+    link: Final[Link]
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+
+
+@final
+@dataclass(slots=True, init=False)
+class AttachAnswered:
+    """The peer accepted a link that we asked for; a refusal comes as `LinkDetached` instead."""
+
+    link: Final[Link]
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+
+
+@final
+@dataclass(slots=True, init=False)
+class LinkDetached:
+    """A link is gone, by the peer's wish or because the peer broke a rule (then `error` is ours).
+
+    `unsettled` are messages that we sent and whose outcome stays unknown; `unsent` are those that never
+    left, be they settled or not. A link that the owner detached itself is not reported.
+    """
+
+    link: Final[Link]
+    closed: Final[bool]
+    error: Final[AmqpError | None]
+    unsettled: Final[list[OutgoingDelivery]]
+    unsent: Final[list[OutgoingDelivery]]
+
+    def __init__(
+        self,
+        link: Link,
+        closed: bool,
+        error: AmqpError | None,
+        unsettled: list[OutgoingDelivery],
+        unsent: list[OutgoingDelivery],
+    ) -> None:
+        self.link = link
+        self.closed = closed
+        self.error = error
+        self.unsettled = unsettled
+        self.unsent = unsent
+
+
+@final
+@dataclass(slots=True, init=False)
+class SessionEnded:
+    """A session is gone with all its links, by the peer's wish or because it broke a rule."""
+
+    session: Final[Session]
+    links: Final[list[Link]]
+    error: Final[AmqpError | None]
+
+    def __init__(self, session: Session, links: list[Link], error: AmqpError | None) -> None:
+        self.session = session
+        self.links = links
+        self.error = error
+
+
+@final
+@dataclass(slots=True, init=False)
+class SaslInitReceived:
+    """The peer chose a mechanism; answer with `accept_sasl` or `refuse_sasl`."""
+
+    mechanism: Final[str]
+    initial_response: Final[bytes]
+    hostname: Final[str | None]
+
+    def __init__(self, mechanism: str, initial_response: bytes, hostname: str | None) -> None:
+        self.mechanism = mechanism
+        self.initial_response = initial_response
+        self.hostname = hostname
+
+
+@final
+@dataclass(slots=True, init=False)
+class Opened:
+    """The peer opened the connection; `authenticated` says whether SASL came before."""
+
+    open: Final[Open]
+    authenticated: Final[bool]
+
+    def __init__(self, open: Open, authenticated: bool) -> None:
+        self.open = open
+        self.authenticated = authenticated
+
+
+@final
+@dataclass(slots=True, init=False)
+class Closed:
+    """The connection is over, with all its links; `by_peer` says who ended it."""
+
+    error: Final[AmqpError | None]
+    by_peer: Final[bool]
+
+    def __init__(self, error: AmqpError | None, by_peer: bool) -> None:
+        self.error = error
+        self.by_peer = by_peer
+
+
+Event = (
+    TransfersReceived
+    | SettlementsReceived
+    | FlowReceived
+    | AnswersReceived
+    | AttachRequested
+    | AttachAnswered
+    | LinkDetached
+    | SessionEnded
+    | SaslInitReceived
+    | Opened
+    | Closed
+)
