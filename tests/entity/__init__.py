@@ -1,0 +1,1 @@
+"""What a queue means, shown without a clock, a socket or a disk."""
