@@ -5,8 +5,9 @@ import shutil
 import sys
 import sysconfig
 from pathlib import Path
+from typing import Any
 
-from setuptools import Extension, setup
+from setuptools import setup
 
 ROOT = Path(__file__).resolve().parent
 PACKAGE = ROOT / "src" / "peeklock"
@@ -25,7 +26,7 @@ INTERPRETED = ("gateway/amqp/protocol.py",)
 BUILDING = {"build", "build_ext", "bdist_wheel", "install"}
 
 
-def extensions() -> list[Extension]:
+def extensions() -> list[Any]:
     """Return the hot modules as one compiled group, or nothing where the build stays plain."""
     if BUILDING.isdisjoint(sys.argv) or compiler_problem() is not None:
         return []

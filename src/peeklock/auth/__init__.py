@@ -1,0 +1,1 @@
+"""Who may do what: SAS tokens, authorization rules, rights, claims of a connection (pure)."""

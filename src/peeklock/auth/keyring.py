@@ -1,0 +1,105 @@
+"""The key ring: all authorization rules of a namespace, and the check of what clients present."""
+
+import hmac
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, final
+
+from peeklock.auth import refusal
+from peeklock.auth.refusal import AuthRefusal
+from peeklock.auth.rights import AuthorizationRule, Rights
+from peeklock.auth.sas import covers, is_jwt, parse_sas, resource_path
+from peeklock.clock import Instant
+
+# When a grant ends that has no end: an instant that no clock will reach.
+NEVER: Final = 1 << 62
+
+
+@final
+@dataclass(slots=True, init=False)
+class Grant:
+    """Rights on a path and everything below it, until an instant."""
+
+    path: Final[str]
+    rights: Final[Rights]
+    expires_at: Final[Instant]
+    rule_name: Final[str]
+
+    def __init__(self, path: str, rights: Rights, expires_at: Instant, rule_name: str) -> None:
+        self.path = path
+        self.rights = rights
+        self.expires_at = expires_at
+        self.rule_name = rule_name
+
+
+class KeyRing:
+    """Knows the rules of the namespace and of each entity, and turns credentials into grants."""
+
+    __slots__ = ("_rules",)
+
+    def __init__(self, namespace_rules: Sequence[AuthorizationRule]) -> None:
+        # The namespace is the path that is a prefix of all others.
+        self._rules: dict[str, tuple[AuthorizationRule, ...]] = {"": tuple(namespace_rules)}
+
+    def set_entity_rules(self, path: str, rules: Sequence[AuthorizationRule]) -> None:
+        """Replace the rules of an entity; none at all forgets the entity."""
+        key = resource_path(path)
+        if not key:
+            raise ValueError("an entity has a path; the namespace's rules are given at the start")
+        if rules:
+            self._rules[key] = tuple(rules)
+        else:
+            self._rules.pop(key, None)
+
+    def verify(self, token: str, audience: str, now: Instant) -> Grant | AuthRefusal:
+        """Check a token for an audience, which may be a URI or a bare path; the grant is for it."""
+        if is_jwt(token):
+            return refusal.unsupported_jwt()
+        parsed = parse_sas(token)
+        if isinstance(parsed, AuthRefusal):
+            return parsed
+        resource = resource_path(parsed.resource)
+        candidates = self._named(parsed.rule_name, resource)
+        if not candidates:
+            return refusal.unknown_rule(parsed.rule_name)
+        signer = next(
+            (rule for rule in candidates if any(map(parsed.is_signed_with, rule.signing_keys()))),
+            None,
+        )
+        if signer is None:
+            return refusal.invalid_signature()
+        # What follows is told only to somebody who holds the key.
+        if parsed.expires_at <= now:
+            return refusal.expired(parsed.expires_at)
+        path = resource_path(audience)
+        if not covers(resource, path):
+            return refusal.invalid_audience(resource, path)
+        return Grant(path, signer.rights, parsed.expires_at, signer.name)
+
+    def verify_plain(self, rule_name: str, key: str) -> list[Grant] | AuthRefusal:
+        """Check a rule's name and key; the grants are for the places whose rule it is."""
+        grants: list[Grant] = []
+        is_known = False
+        for path, rules in self._rules.items():
+            for rule in rules:
+                if rule.name == rule_name:
+                    is_known = True
+                    if any(_equal(key, known) for known in rule.signing_keys()):
+                        grants.append(Grant(path, rule.rights, NEVER, rule.name))
+        if grants:
+            return grants
+        return refusal.invalid_key(rule_name) if is_known else refusal.unknown_rule(rule_name)
+
+    def _named(self, rule_name: str, resource: str) -> list[AuthorizationRule]:
+        # A rule signs for its own place and below: an entity's rule makes no namespace token.
+        return [
+            rule
+            for path, rules in self._rules.items()
+            if covers(path, resource)
+            for rule in rules
+            if rule.name == rule_name
+        ]
+
+
+def _equal(given: str, known: str) -> bool:
+    return hmac.compare_digest(given.encode(), known.encode())

@@ -1,0 +1,83 @@
+"""Why somebody was not let in; a value, so that every door can translate it into its own words."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, final
+
+from peeklock.clock import Instant
+
+MALFORMED_TOKEN: Final = "MalformedToken"
+UNSUPPORTED_TOKEN: Final = "UnsupportedToken"
+INVALID_SIGNATURE: Final = "InvalidSignature"
+EXPIRED_TOKEN: Final = "ExpiredToken"
+UNKNOWN_RULE: Final = "UnknownRule"
+INVALID_AUDIENCE: Final = "InvalidAudience"
+
+
+@final
+@dataclass(slots=True, init=False)
+class AuthRefusal:
+    """A credential that was declined; the text begins with the reason and holds no secret."""
+
+    reason: Final[str]
+    text: Final[str]
+
+    def __init__(self, reason: str, text: str) -> None:
+        self.reason = reason
+        self.text = text
+
+
+def malformed(what: str) -> AuthRefusal:
+    """Decline what is not a token at all."""
+    return AuthRefusal(MALFORMED_TOKEN, f"MalformedToken: The token cannot be read: {what}.")
+
+
+def unsupported_jwt() -> AuthRefusal:
+    """Decline a JSON web token, for which there is no issuer to ask."""
+    return AuthRefusal(
+        UNSUPPORTED_TOKEN,
+        "UnsupportedToken: This broker has no token issuer and takes no JSON web tokens (JWT); "
+        "use a shared access key or a shared access signature.",
+    )
+
+
+def invalid_signature() -> AuthRefusal:
+    """Decline a token that none of the rule's keys has signed."""
+    return AuthRefusal(INVALID_SIGNATURE, "InvalidSignature: The token has an invalid signature.")
+
+
+def invalid_key(rule_name: str) -> AuthRefusal:
+    """Decline a key that is none of the rule's keys."""
+    return AuthRefusal(
+        INVALID_SIGNATURE, f"InvalidSignature: The key is not one of the rule '{rule_name}'."
+    )
+
+
+def expired(expires_at: Instant) -> AuthRefusal:
+    """Decline a token whose time is over, and say since when."""
+    return AuthRefusal(
+        EXPIRED_TOKEN,
+        f"ExpiredToken: The token is expired. Expiration time: '{iso_instant(expires_at)}'.",
+    )
+
+
+def unknown_rule(rule_name: str) -> AuthRefusal:
+    """Decline a token whose rule exists neither on the entity nor on the namespace."""
+    return AuthRefusal(
+        UNKNOWN_RULE,
+        f"UnknownRule: There is no authorization rule '{rule_name}' for this resource.",
+    )
+
+
+def invalid_audience(resource: str, audience: str) -> AuthRefusal:
+    """Decline a token that was made for something else."""
+    return AuthRefusal(
+        INVALID_AUDIENCE,
+        f"InvalidAudience: The token is for '/{resource}', which does not cover '/{audience}'.",
+    )
+
+
+def iso_instant(instant: Instant) -> str:
+    """Write an instant as people read it, in UTC with seconds."""
+    moment = datetime.fromtimestamp(instant // 1000, tz=UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

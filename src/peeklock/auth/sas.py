@@ -1,0 +1,138 @@
+"""Shared access signatures: reading, checking and making the tokens that clients sign."""
+
+import base64
+import hashlib
+import hmac
+import re
+from dataclasses import dataclass
+from typing import Final, final
+from urllib.parse import quote, unquote
+
+from peeklock.auth.refusal import AuthRefusal, malformed
+from peeklock.clock import Instant
+
+_PREFIX: Final = "sharedaccesssignature "
+_REQUIRED: Final = ("sr", "sig", "se", "skn")
+_SCHEME_AND_HOST: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/]*")
+
+# The longest entity path, percent-encoded twice, with all other parts fits into a quarter of this.
+TOKEN_LENGTH_MAX: Final = 16_384
+# Twelve digits of seconds reach beyond the year 9999; more is not a date but an attack.
+_EXPIRY_DIGITS_MAX: Final = 12
+
+
+@final
+@dataclass(slots=True, init=False)
+class SasToken:
+    """A token taken apart; nothing in it is believed before `is_signed_with` says so."""
+
+    resource: Final[str]
+    rule_name: Final[str]
+    expires_at: Final[Instant]
+    # The signature covers these two as they stood in the token, still percent-encoded.
+    signed_text: Final[str]
+    signature: Final[str]
+
+    def __init__(
+        self,
+        resource: str,
+        rule_name: str,
+        expires_at: Instant,
+        signed_text: str,
+        signature: str,
+    ) -> None:
+        self.resource = resource
+        self.rule_name = rule_name
+        self.expires_at = expires_at
+        self.signed_text = signed_text
+        self.signature = signature
+
+    def is_signed_with(self, key: str) -> bool:
+        """Tell whether the key made the signature; the time it takes says nothing about the key."""
+        expected = _sign(self.signed_text, key)
+        return hmac.compare_digest(expected.encode(), self.signature.encode())
+
+    def __repr__(self) -> str:
+        # Written out so that no signature reaches a log or a traceback.
+        return f"SasToken({self.resource!r}, {self.rule_name!r}, expires_at={self.expires_at})"
+
+
+def is_sas(text: str) -> bool:
+    """Tell a SAS token by its content; the type that clients declare is often wrong."""
+    return text[: len(_PREFIX)].lower() == _PREFIX
+
+
+def is_jwt(text: str) -> bool:
+    """Tell a JSON web token by its three parts of URL-safe base64."""
+    parts = text.removeprefix("Bearer ").split(".")
+    return len(parts) == 3 and all(part and _is_base64url(part) for part in parts)
+
+
+def parse_sas(text: str) -> SasToken | AuthRefusal:
+    """Take a token apart; its parameters come in any order, and unknown ones are ignored."""
+    if len(text) > TOKEN_LENGTH_MAX:
+        return malformed(f"it has {len(text)} characters, at most {TOKEN_LENGTH_MAX} are read")
+    if not is_sas(text):
+        return malformed("it does not begin with 'SharedAccessSignature '")
+    raw: dict[str, str] = {}
+    for parameter in text[len(_PREFIX) :].strip().split("&"):
+        name, equals, value = parameter.partition("=")
+        if not equals:
+            return malformed(f"'{name}' has no value")
+        if name in raw:
+            return malformed(f"'{name}' is given twice")
+        raw[name] = value
+    for name in _REQUIRED:
+        if not raw.get(name):
+            return malformed(f"'{name}' is missing")
+    expiry = raw["se"]
+    if not (expiry.isascii() and expiry.isdigit() and len(expiry) <= _EXPIRY_DIGITS_MAX):
+        return malformed("'se' is not a whole number of seconds since 1970")
+    return SasToken(
+        resource=raw["sr"],
+        rule_name=decode_until_stable(raw["skn"]),
+        expires_at=int(expiry) * 1000,
+        signed_text=f"{raw['sr']}\n{expiry}",
+        signature=unquote(raw["sig"]),
+    )
+
+
+def generate_sas(resource: str, rule_name: str, key: str, expires_at: Instant) -> str:
+    """Make a token for a resource such as `sb://localhost/orders`; the expiry is cut to seconds."""
+    encoded = quote(resource, safe="")
+    expiry = expires_at // 1000
+    signature = quote(_sign(f"{encoded}\n{expiry}", key), safe="")
+    name = quote(rule_name, safe="")
+    return f"SharedAccessSignature sr={encoded}&sig={signature}&se={expiry}&skn={name}"
+
+
+def resource_path(resource: str) -> str:
+    """Reduce a resource or audience to its path: no scheme, host, port, query, case or encoding."""
+    text = decode_until_stable(resource).partition("?")[0].lower()
+    scheme = _SCHEME_AND_HOST.match(text)
+    if scheme is not None:
+        text = text[scheme.end() :]
+    return "/".join(segment for segment in text.split("/") if segment)
+
+
+def covers(prefix: str, path: str) -> bool:
+    """Tell whether a path is the prefix or lies below it; both are results of `resource_path`."""
+    return prefix in ("", path) or path.startswith(prefix + "/")
+
+
+def decode_until_stable(text: str) -> str:
+    """Undo percent-encoding however often it was applied; some clients encode names twice."""
+    # Each round that changes something shortens the text, so this ends.
+    while (decoded := unquote(text)) != text:
+        text = decoded
+    return text
+
+
+def _sign(text: str, key: str) -> str:
+    # The key is used as the text it is, although it looks like base64.
+    digest = hmac.new(key.encode(), text.encode(), hashlib.sha256).digest()
+    return base64.b64encode(digest).decode("ascii")
+
+
+def _is_base64url(part: str) -> bool:
+    return part.isascii() and part.replace("-", "a").replace("_", "a").rstrip("=").isalnum()

@@ -1,0 +1,163 @@
+"""The key ring: which token, for which audience, with which rights."""
+
+import pytest
+
+from peeklock.auth.keyring import NEVER, Grant, KeyRing
+from peeklock.auth.refusal import (
+    EXPIRED_TOKEN,
+    INVALID_AUDIENCE,
+    INVALID_SIGNATURE,
+    MALFORMED_TOKEN,
+    UNKNOWN_RULE,
+    UNSUPPORTED_TOKEN,
+    AuthRefusal,
+)
+from peeklock.auth.rights import ALL_RIGHTS, LISTEN, SEND, AuthorizationRule
+from peeklock.auth.sas import generate_sas
+
+NOW = 1_700_000_000_000
+LATER = NOW + 3_600_000
+
+
+def ring() -> KeyRing:
+    keys = KeyRing([AuthorizationRule("root", "root-key", "root-spare")])
+    keys.set_entity_rules(
+        "Orders",
+        [
+            AuthorizationRule("sender", "sender-key", rights=SEND),
+            AuthorizationRule("shared", "orders-key", rights=LISTEN),
+        ],
+    )
+    keys.set_entity_rules("invoices", [AuthorizationRule("shared", "invoices-key", rights=SEND)])
+    return keys
+
+
+def token(
+    resource: str = "sb://localhost/orders", rule: str = "root", key: str = "root-key"
+) -> str:
+    return generate_sas(resource, rule, key, LATER)
+
+
+def reason(answer: object) -> str:
+    assert isinstance(answer, AuthRefusal), answer
+    assert answer.text.startswith(answer.reason)
+    return answer.reason
+
+
+def test_a_good_token_grants_its_rules_rights_on_the_audience_until_it_expires() -> None:
+    answer = ring().verify(token(), "sb://localhost:5672/Orders", NOW)
+    assert answer == Grant("orders", ALL_RIGHTS, LATER, "root")
+
+
+def test_a_token_covers_everything_below_its_resource() -> None:
+    for audience in ("orders", "amqps://x/orders/$management", "orders/$DeadLetterQueue"):
+        assert isinstance(ring().verify(token(), audience, NOW), Grant)
+    assert isinstance(ring().verify(token("sb://localhost"), "sb://other/anything", NOW), Grant)
+
+
+def test_a_token_covers_nothing_beside_or_above_its_resource() -> None:
+    for audience in ("invoices", "orders2", "sb://localhost/", ""):
+        assert reason(ring().verify(token(), audience, NOW)) == INVALID_AUDIENCE
+
+
+@pytest.mark.parametrize("key", ["root-key", "root-spare"])
+def test_either_key_signs(key: str) -> None:
+    assert isinstance(ring().verify(token(key=key), "orders", NOW), Grant)
+
+
+@pytest.mark.parametrize("key", ["wrong", "", "sender-key"])
+def test_a_wrong_key_is_an_invalid_signature(key: str) -> None:
+    assert reason(ring().verify(token(key=key), "orders", NOW)) == INVALID_SIGNATURE
+
+
+def test_a_changed_resource_or_expiry_is_an_invalid_signature() -> None:
+    good = token()
+    assert reason(ring().verify(good.replace("orders", "invoices"), "invoices", NOW)) == (
+        INVALID_SIGNATURE
+    )
+    longer = good.replace(f"se={LATER // 1000}", f"se={LATER // 1000 + 1}")
+    assert reason(ring().verify(longer, "orders", NOW)) == INVALID_SIGNATURE
+
+
+def test_an_expired_token_says_when_it_expired() -> None:
+    answer = ring().verify(token(), "orders", LATER)
+    assert reason(answer) == EXPIRED_TOKEN
+    assert isinstance(answer, AuthRefusal)
+    assert "2023-11-14T23:13:20Z" in answer.text
+    assert isinstance(ring().verify(token(), "orders", LATER - 1), Grant)
+
+
+def test_a_stranger_does_not_learn_that_a_token_has_expired() -> None:
+    assert reason(ring().verify(token(key="wrong"), "orders", LATER)) == INVALID_SIGNATURE
+
+
+def test_an_unknown_rule_is_named() -> None:
+    answer = ring().verify(token(rule="nobody"), "orders", NOW)
+    assert reason(answer) == UNKNOWN_RULE
+    assert isinstance(answer, AuthRefusal)
+    assert "'nobody'" in answer.text
+
+
+def test_an_entitys_rule_signs_for_the_entity_only() -> None:
+    answer = ring().verify(token(rule="sender", key="sender-key"), "orders", NOW)
+    assert answer == Grant("orders", SEND, LATER, "sender")
+    for resource in ("sb://localhost", "sb://localhost/invoices"):
+        elsewhere = token(resource, "sender", "sender-key")
+        assert reason(ring().verify(elsewhere, "invoices", NOW)) == UNKNOWN_RULE
+
+
+def test_two_entities_may_have_rules_of_one_name() -> None:
+    invoices = token("sb://localhost/invoices", "shared", "invoices-key")
+    assert ring().verify(invoices, "invoices", NOW) == Grant("invoices", SEND, LATER, "shared")
+    stolen = token("sb://localhost/orders", "shared", "invoices-key")
+    assert reason(ring().verify(stolen, "orders", NOW)) == INVALID_SIGNATURE
+
+
+def test_rules_are_replaced_and_forgotten() -> None:
+    keys = ring()
+    keys.set_entity_rules("orders", [AuthorizationRule("sender", "new-key", rights=SEND)])
+    old = token(rule="sender", key="sender-key")
+    assert reason(keys.verify(old, "orders", NOW)) == INVALID_SIGNATURE
+    keys.set_entity_rules("ORDERS", [])
+    assert reason(keys.verify(old, "orders", NOW)) == UNKNOWN_RULE
+    keys.set_entity_rules("never-there", [])
+    with pytest.raises(ValueError, match="has a path"):
+        keys.set_entity_rules("/", [])
+
+
+def test_what_is_no_sas_token_is_refused() -> None:
+    jwt = ring().verify("eyJhbGciOi.eyJhdWQi.c2ln", "orders", NOW)
+    assert reason(jwt) == UNSUPPORTED_TOKEN
+    assert isinstance(jwt, AuthRefusal)
+    assert "JWT" in jwt.text
+    assert reason(ring().verify("", "orders", NOW)) == MALFORMED_TOKEN
+    assert reason(ring().verify("password", "orders", NOW)) == MALFORMED_TOKEN
+
+
+def test_a_rule_without_keys_lets_nobody_in() -> None:
+    keys = KeyRing([AuthorizationRule("root", "")])
+    assert reason(keys.verify(token(key=""), "orders", NOW)) == INVALID_SIGNATURE
+    assert reason(keys.verify_plain("root", "")) == INVALID_SIGNATURE
+
+
+def test_name_and_key_grant_the_place_of_the_rule_for_ever() -> None:
+    assert ring().verify_plain("root", "root-spare") == [Grant("", ALL_RIGHTS, NEVER, "root")]
+    assert ring().verify_plain("shared", "orders-key") == [Grant("orders", LISTEN, NEVER, "shared")]
+
+
+def test_name_and_key_that_do_not_fit_are_refused() -> None:
+    assert reason(ring().verify_plain("root", "wrong")) == INVALID_SIGNATURE
+    assert reason(ring().verify_plain("root", "")) == INVALID_SIGNATURE
+    assert reason(ring().verify_plain("nobody", "root-key")) == UNKNOWN_RULE
+
+
+def test_no_refusal_shows_a_key() -> None:
+    answers = [
+        ring().verify(token(key="wrong-secret"), "orders", NOW),
+        ring().verify(token(), "orders", LATER),
+        ring().verify(token(), "invoices", NOW),
+    ]
+    plain = ring().verify_plain("root", "wrong-secret")
+    texts = [a.text for a in (*answers, plain) if isinstance(a, AuthRefusal)]
+    assert len(texts) == 4
+    assert not [text for text in texts if "secret" in text or "root-key" in text or "sig=" in text]
