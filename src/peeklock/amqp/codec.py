@@ -1,8 +1,8 @@
-"""Python values <-> AMQP types, with nothing lost: decode(encode(x)) is x again, type and all [1.6].
+"""Python values <-> AMQP types, with nothing lost: decode(encode(x)) is x again, type too [1.6].
 
 The decoder trusts no number that it reads. Nothing is allocated from a declared length; every
-element of a list, map or array is paid for from a `Budget`, the ones that take no bytes too; nesting
-has a floor. `skip` walks over a value without decoding it, which is what the hot path does with
+element of a list, map or array is paid for from a `Budget`, those without bytes too; nesting has a
+floor. `skip` walks over a value without decoding it, which is what the hot path does with
 nearly everything.
 """
 
