@@ -1,9 +1,9 @@
 """The composite types of AMQP, read and written by their tables.
 
 A list may leave out its last fields, and a descriptor may be a number or a symbol. What we write
-has every field, null where unset, behind the short descriptor `00 53 xx`, because pyamqp reads the code
-at a fixed place. Attributes hold plain Python values: numbers as int, symbols as str, absent fields
-as the default of the specification, or None where there is none.
+has every field, null where unset, behind the short descriptor `00 53 xx`, because pyamqp reads the
+code at a fixed place. Attributes hold plain Python values: numbers as int, symbols as str, absent
+fields as the default of the specification, or None where there is none.
 """
 
 from typing import Any, Final

@@ -2,8 +2,8 @@
 
 Each is a subclass of the nearest Python type, so that a `Uint` counts and compares like the int it
 is, and yet goes back to the wire as the uint that came. Plain int stands for long, float for
-double, str for string. A compiled function that takes an `int` hands on a plain int: values that must keep
-their type are passed as `Any`.
+double, str for string. A compiled function that takes an `int` hands on a plain int: values that
+must keep their type are passed as `Any`.
 """
 
 from dataclasses import dataclass

@@ -1,0 +1,435 @@
+"""Transfer, disposition and flow read and written by hand, because they come with every message.
+
+The tables in `performatives` stay the truth: property tests hold these forms against them, byte for
+byte. Reading takes every legal encoding. What a peer writes behind the numbers (flags, outcome) is
+the same few byte strings nearly always, so those tails are read once and remembered.
+
+A read past the end of the list is noticed afterwards, where the position is compared with the end;
+a read past the end of the buffer is an IndexError or a struct.error on the way there.
+"""
+
+from struct import Struct
+from struct import error as StructError  # noqa: N812  (the name that says what is caught)
+from typing import Final
+
+from peeklock.amqp.codec import decode, skip
+from peeklock.amqp.composites import Transfer, encode_composite, form_of
+from peeklock.amqp.encoder import encode
+from peeklock.amqp.errors import DecodeError
+from peeklock.amqp.parsed import ParsedDisposition as ParsedDisposition
+from peeklock.amqp.parsed import ParsedFlow as ParsedFlow
+from peeklock.amqp.parsed import ParsedTransfer as ParsedTransfer
+from peeklock.amqp.types import Encoded, Uint
+
+_UINT32: Final = Struct(">I")
+# More distinct tails than all known clients write together; a peer that varies them on purpose only
+# makes us read them each time.
+_TAILS_MAX: Final = 512
+# Long enough for every plain outcome, too short for an error text or a transaction's name.
+_TAIL_LENGTH_MAX: Final = 24
+
+
+# settled, more, rcv-settle-mode, state, resume, aborted, batchable, and how many fields there were.
+_TransferTail = tuple[bool | None, bool, int, bytes | None, bool, bool, bool, int]
+# settled, state, batchable, and how many fields there were.
+_DispositionTail = tuple[bool, bytes, bool, int]
+_transfer_tails: Final[dict[bytes, _TransferTail]] = {}
+_disposition_tails: Final[dict[bytes, _DispositionTail]] = {}
+
+
+def performative_code(buffer: bytes, position: int, end: int) -> int:
+    """Tells which composite begins here, whatever form its descriptor has."""
+    if position + 3 <= end and buffer[position] == 0 and buffer[position + 1] == 0x53:
+        return buffer[position + 2]
+    if position >= end or buffer[position] != 0:
+        raise DecodeError("a frame that does not begin with a performative")
+    descriptor, _ = decode(buffer, position + 1, end)
+    found = form_of(descriptor)
+    if found is None:
+        raise DecodeError(f"no performative has the descriptor {descriptor!r}")
+    return found.code
+
+
+def parse_transfer(buffer: bytes, position: int, end: int) -> ParsedTransfer:
+    """Reads the transfer that begins at `position` in a frame that ends at `end`."""
+    try:
+        if buffer[position + 1] == 0x53 and buffer[position + 3] == 0xC0:
+            after = position + 5 + buffer[position + 4]
+            count = buffer[position + 5]
+            at = position + 6
+        else:
+            at, after, count = _list_at(buffer, position, end)
+        if count < 4:
+            return _short_transfer(buffer, at, after, count, end)
+        code = buffer[at]
+        if code == 0x52:
+            handle = buffer[at + 1]
+            at += 2
+        else:
+            handle, at = _uint_at(buffer, at, "transfer.handle")
+        code = buffer[at]
+        if code == 0x70:
+            delivery_id: int = _UINT32.unpack_from(buffer, at + 1)[0]
+            at += 5
+        elif code == 0x52:
+            delivery_id = buffer[at + 1]
+            at += 2
+        else:
+            delivery_id, at = _uint_at(buffer, at, "transfer.delivery-id")
+        tag: bytes | None = None
+        if buffer[at] == 0xA0:
+            start = at + 2
+            at = start + buffer[at + 1]
+            tag = buffer[start:at]
+        else:
+            tag, at = _binary_at(buffer, at, "transfer.delivery-tag")
+        if buffer[at] == 0x43:
+            message_format = 0
+            at += 1
+        else:
+            message_format, at = _uint_at(buffer, at, "transfer.message-format")
+    except (IndexError, StructError):
+        raise _cut() from None
+    if at > after or after > end or handle < 0:
+        raise _cut()
+    tail = buffer[at:after]
+    rest = _transfer_tails.get(tail)
+    if rest is None or rest[7] != count - 4:
+        rest = _read_transfer_tail(tail, count - 4)
+    settled, more, rcv_settle_mode, state, resume, aborted, batchable, _ = rest
+    return ParsedTransfer(
+        handle,
+        delivery_id,
+        tag,
+        message_format,
+        settled,
+        more,
+        rcv_settle_mode,
+        state,
+        resume,
+        aborted,
+        batchable,
+        after,
+    )
+
+
+def parse_disposition(buffer: bytes, position: int, end: int) -> ParsedDisposition:
+    """Reads the disposition that begins at `position` in a frame that ends at `end`."""
+    try:
+        at, after, count = _list_at(buffer, position, end)
+        if count < 2:
+            raise DecodeError("disposition comes without its role or its first")
+        role, at = _flag_at(buffer, at, "disposition.role")
+        first, at = _uint_at(buffer, at, "disposition.first")
+        last = -1
+        if count > 2:
+            last, at = _uint_at(buffer, at, "disposition.last")
+    except (IndexError, StructError):
+        raise _cut() from None
+    if at > after or after > end:
+        raise _cut()
+    if role < 0 or first < 0:
+        raise DecodeError("disposition comes without its role or its first")
+    if last < 0:
+        last = first  # absent means first [2.7.6]
+    tail = buffer[at:after]
+    fields = count - 3 if count > 2 else 0
+    rest = _disposition_tails.get(tail)
+    if rest is None or rest[3] != fields:
+        rest = _read_disposition_tail(tail, fields)
+    return ParsedDisposition(role == 1, first, last, rest[0], rest[1], rest[2])
+
+
+def parse_flow(buffer: bytes, position: int, end: int) -> ParsedFlow:
+    """Reads the flow that begins at `position` in a frame that ends at `end`."""
+    numbers = [-1, -1, -1, -1, -1, -1, -1, -1]
+    drain = -1
+    echo = -1
+    try:
+        at, after, count = _list_at(buffer, position, end)
+        for index in range(min(count, 8)):
+            numbers[index], at = _uint_at(buffer, at, "flow")
+        if count > 8:
+            drain, at = _flag_at(buffer, at, "flow.drain")
+        if count > 9:
+            echo, at = _flag_at(buffer, at, "flow.echo")
+    except (IndexError, StructError):
+        raise _cut() from None
+    if count > 10 and at < after <= end:
+        at = skip(buffer, at, after)
+    if at != after or after > end or count > 11:
+        raise _cut()
+    if numbers[1] < 0 or numbers[2] < 0 or numbers[3] < 0:
+        raise DecodeError("flow comes without one of its windows or its next-outgoing-id")
+    return ParsedFlow(
+        numbers[0],
+        numbers[1],
+        numbers[2],
+        numbers[3],
+        numbers[4],
+        numbers[5],
+        numbers[6],
+        numbers[7],
+        drain == 1,
+        echo == 1,
+    )
+
+
+def _list_at(buffer: bytes, position: int, end: int) -> tuple[int, int, int]:
+    """Finds the list behind a descriptor: where its fields begin, where it ends, how many it has."""
+    at = position + 3 if buffer[position + 1] == 0x53 else skip(buffer, position + 1, end)
+    code = buffer[at]
+    if code == 0xC0:
+        return at + 3, at + 2 + buffer[at + 1], buffer[at + 2]
+    if code == 0xD0:
+        after = at + 5 + int(_UINT32.unpack_from(buffer, at + 1)[0])
+        return at + 9, after, _UINT32.unpack_from(buffer, at + 5)[0]
+    if code == 0x45:
+        return at + 1, at + 1, 0
+    raise DecodeError("a performative that is not a list")
+
+
+def _uint_at(buffer: bytes, at: int, name: str) -> tuple[int, int]:
+    """Reads a uint, -1 for null."""
+    code = buffer[at]
+    if code == 0x52:
+        return buffer[at + 1], at + 2
+    if code == 0x43:
+        return 0, at + 1
+    if code == 0x70:
+        return _UINT32.unpack_from(buffer, at + 1)[0], at + 5
+    if code == 0x40:
+        return -1, at + 1
+    raise DecodeError(f"{name} is not a uint")
+
+
+def _flag_at(buffer: bytes, at: int, name: str) -> tuple[int, int]:
+    """Reads a boolean as 0 or 1, -1 for null."""
+    code = buffer[at]
+    if code == 0x42:
+        return 0, at + 1
+    if code == 0x41:
+        return 1, at + 1
+    if code == 0x56 and buffer[at + 1] < 2:
+        return buffer[at + 1], at + 2
+    if code == 0x40:
+        return -1, at + 1
+    raise DecodeError(f"{name} is not a boolean")
+
+
+def _binary_at(buffer: bytes, at: int, name: str) -> tuple[bytes | None, int]:
+    code = buffer[at]
+    if code == 0x40:
+        return None, at + 1
+    if code == 0xA0:
+        start = at + 2
+        after = start + buffer[at + 1]
+    elif code == 0xB0:
+        start = at + 5
+        after = start + int(_UINT32.unpack_from(buffer, at + 1)[0])
+    else:
+        raise DecodeError(f"{name} is not binary")
+    return buffer[start:after], after
+
+
+def _short_transfer(buffer: bytes, at: int, after: int, count: int, end: int) -> ParsedTransfer:
+    """Reads a transfer of three fields or fewer: a continuation that repeats nothing."""
+    delivery_id = -1
+    tag: bytes | None = None
+    if count < 1:
+        raise DecodeError("transfer comes without its handle")
+    handle, at = _uint_at(buffer, at, "transfer.handle")
+    if count > 1:
+        delivery_id, at = _uint_at(buffer, at, "transfer.delivery-id")
+    if count > 2:
+        tag, at = _binary_at(buffer, at, "transfer.delivery-tag")
+    if at != after or after > end or handle < 0:
+        raise _cut()
+    return ParsedTransfer(
+        handle, delivery_id, tag, -1, None, False, -1, None, False, False, False, after
+    )
+
+
+def _read_transfer_tail(tail: bytes, count: int) -> _TransferTail:
+    if count > 7:
+        raise DecodeError("transfer has more fields than are known")
+    raw = _raw_fields(tail, count, 7)
+    rcv_settle_mode = -1
+    if raw[2]:
+        if raw[2][0] != 0x50:
+            raise DecodeError("transfer.rcv-settle-mode is not a ubyte")
+        rcv_settle_mode = raw[2][1]
+    settled = _flag_of(raw[0], "transfer.settled")
+    rest: _TransferTail = (
+        None if settled < 0 else settled == 1,
+        _flag_of(raw[1], "transfer.more") == 1,
+        rcv_settle_mode,
+        raw[3] or None,
+        _flag_of(raw[4], "transfer.resume") == 1,
+        _flag_of(raw[5], "transfer.aborted") == 1,
+        _flag_of(raw[6], "transfer.batchable") == 1,
+        count,
+    )
+    if len(tail) <= _TAIL_LENGTH_MAX:
+        if len(_transfer_tails) >= _TAILS_MAX:
+            _transfer_tails.clear()
+        _transfer_tails[tail] = rest
+    return rest
+
+
+def _read_disposition_tail(tail: bytes, count: int) -> _DispositionTail:
+    if count > 3:
+        raise DecodeError("disposition has more fields than are known")
+    raw = _raw_fields(tail, count, 3)
+    rest: _DispositionTail = (
+        _flag_of(raw[0], "disposition.settled") == 1,
+        raw[1],
+        _flag_of(raw[2], "disposition.batchable") == 1,
+        count,
+    )
+    if len(tail) <= _TAIL_LENGTH_MAX:
+        if len(_disposition_tails) >= _TAILS_MAX:
+            _disposition_tails.clear()
+        _disposition_tails[tail] = rest
+    return rest
+
+
+def _raw_fields(tail: bytes, count: int, known: int) -> list[bytes]:
+    """Cuts a tail into its fields, still encoded; null and absent ones are empty."""
+    raw: list[bytes] = []
+    at = 0
+    for _ in range(count):
+        after = skip(tail, at, len(tail))
+        raw.append(b"" if tail[at] == 0x40 else tail[at:after])
+        at = after
+    if at != len(tail):
+        raise _cut()
+    raw.extend([b""] * (known - count))
+    return raw
+
+
+def _flag_of(raw: bytes, name: str) -> int:
+    return _flag_at(raw, 0, name)[0] if raw else -1
+
+
+def _cut() -> DecodeError:
+    return DecodeError("a performative whose fields do not end where it does")
+
+
+# What the writers are put together from.
+_NULL: Final = b"\x40"
+_UINTS: Final = [encode(Uint(number)) for number in range(256)]
+_TAG_LENGTH_MAX: Final = 32  # longer ones are illegal [2.8.7] and only written in tests
+_TAG_HEADS: Final = [b"\xa0" + bytes((length,)) for length in range(_TAG_LENGTH_MAX + 1)]
+_TRANSFER_HEADS: Final = [b"\x00\x53\x14\xc0" + bytes((size, 11)) for size in range(256)]
+_FLAG: Final[dict[bool | None, bytes]] = {True: b"\x41", False: b"\x42", None: b"\x40"}
+_TRANSFER_ENDS: Final[dict[tuple[bool | None, bool, bool], bytes]] = {
+    (settled, more, batchable): _FLAG[settled]
+    + _FLAG[more]
+    + b"\x40\x40\x42\x42"
+    + _FLAG[batchable]
+    for settled in (None, False, True)
+    for more in (False, True)
+    for batchable in (False, True)
+}
+
+
+def build_transfer(
+    handle: int,
+    delivery_id: int,
+    delivery_tag: bytes | None,
+    message_format: int,
+    settled: bool | None,
+    more: bool,
+    *,
+    rcv_settle_mode: int = -1,
+    state: bytes | None = None,
+    resume: bool = False,
+    aborted: bool = False,
+    batchable: bool = False,
+) -> bytes:
+    """Writes a transfer without its payload; -1 and None stand for null."""
+    tag = delivery_tag or b""
+    rare = rcv_settle_mode >= 0 or state is not None or resume or aborted
+    if rare or len(tag) > _TAG_LENGTH_MAX:
+        whole = Transfer(
+            handle=handle,
+            delivery_id=None if delivery_id < 0 else delivery_id,
+            delivery_tag=delivery_tag,
+            message_format=None if message_format < 0 else message_format,
+            settled=settled,
+            more=more,
+            rcv_settle_mode=None if rcv_settle_mode < 0 else rcv_settle_mode,
+            state=None if state is None else Encoded(state),
+            resume=resume,
+            aborted=aborted,
+            batchable=batchable,
+        )
+        return encode_composite(whole)
+    fields = (
+        _uint(handle)
+        + _uint(delivery_id)
+        + (_NULL if delivery_tag is None else _TAG_HEADS[len(tag)])
+        + tag
+        + _uint(message_format)
+        + _TRANSFER_ENDS[(settled, more, batchable)]
+    )
+    return _TRANSFER_HEADS[len(fields) + 1] + fields
+
+
+def build_disposition(
+    role: bool, first: int, last: int, settled: bool, state: bytes, batchable: bool = False
+) -> bytes:
+    """Writes a disposition; an empty state is null."""
+    fields = (
+        _FLAG[role]
+        + _uint(first)
+        + _uint(last)
+        + _FLAG[settled]
+        + (state or _NULL)
+        + _FLAG[batchable]
+    )
+    return _performative(0x15, 6, fields)
+
+
+def build_flow(
+    *,
+    next_incoming_id: int,
+    incoming_window: int,
+    next_outgoing_id: int,
+    outgoing_window: int,
+    handle: int = -1,
+    delivery_count: int = -1,
+    link_credit: int = -1,
+    available: int = -1,
+    drain: bool = False,
+    echo: bool = False,
+) -> bytes:
+    """Writes a flow; -1 stands for null."""
+    fields = (
+        _uint(next_incoming_id)
+        + _uint(incoming_window)
+        + _uint(next_outgoing_id)
+        + _uint(outgoing_window)
+        + _uint(handle)
+        + _uint(delivery_count)
+        + _uint(link_credit)
+        + _uint(available)
+        + _FLAG[drain]
+        + _FLAG[echo]
+        + _NULL
+    )
+    return _performative(0x13, 11, fields)
+
+
+def _uint(number: int) -> bytes:
+    if 0 <= number < 256:
+        return _UINTS[number]
+    return _NULL if number < 0 else b"\x70" + _UINT32.pack(number)
+
+
+def _performative(code: int, count: int, fields: bytes) -> bytes:
+    size = len(fields) + 1
+    if size < 256:
+        return bytes((0, 0x53, code, 0xC0, size, count)) + fields
+    return bytes((0, 0x53, code, 0xD0)) + _UINT32.pack(size + 3) + _UINT32.pack(count) + fields
