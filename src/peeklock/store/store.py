@@ -1,9 +1,9 @@
 """The two protocols of this room: `Store` keeps records, `Catalog` keeps descriptions.
 
-    StoreError
-    +-- Fenced        another owner opened the partition with a higher epoch
-    +-- Unavailable   the engine failed; what was being appended is in doubt
-    +-- Corrupt       a checksum or a format does not fit
+StoreError
++-- Fenced        another owner opened the partition with a higher epoch
++-- Unavailable   the engine failed; what was being appended is in doubt
++-- Corrupt       a checksum or a format does not fit
 """
 
 from __future__ import annotations
@@ -125,9 +125,7 @@ class Store(Protocol):
         """Atomic and durable when it returns. `replay_from` moves the place where opening starts."""
         ...
 
-    async def payloads(
-        self, partition: PartitionId, positions: Sequence[int]
-    ) -> list[Message]:
+    async def payloads(self, partition: PartitionId, positions: Sequence[int]) -> list[Message]:
         """The messages at these positions, with their bodies, in the order asked."""
         ...
 

@@ -1,0 +1,191 @@
+"""Keeping the journal short: checkpoints, so that opening costs what is alive and not what was
+ever written, and carrying, so that one old message does not pin the chunk it was written in.
+
+Both walk over all live messages in small steps while the partition goes on. A walk starts from a
+list of references taken at once (a memory copy), so that nothing that was alive at its beginning
+is missed; a message that changes lanes meanwhile gets a new entry and is added to the walk.
+
+A checkpoint lies in the journal itself: CheckpointBegun, slices, CheckpointEnded, with other
+records in between. Each slice tells the state at its own position, so replaying everything from
+CheckpointBegun on, in order, gives the state at the end: what the records in between say of
+messages not yet introduced is ignored, because a later slice introduces them as they then are.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from peeklock.entity.bodies import BLOCK_BITS
+from peeklock.entity.lane import GONE, LOCKED, Entry, Lane
+from peeklock.entity.message import Message
+from peeklock.entity.records import (
+    DEFERRED,
+    READY,
+    CheckpointBegun,
+    CheckpointEnded,
+    CheckpointSlice,
+    Kept,
+)
+from peeklock.entity.state import State
+
+# A checkpoint is due when this many positions were written since the last one, or twice as many
+# as there are live messages: it then writes at most half of what was written anyway.
+TAIL_MIN: Final = 20_000
+
+# Live messages looked at in one step: a fraction of a millisecond.
+SLICE: Final = 512
+CARRY_SCAN: Final = 4096
+
+NOT_BEGUN: Final = -1
+
+
+@final
+class Walk:
+    """A walk over the live messages of all lanes, a few at a time."""
+
+    __slots__ = ("_at", "_lists")
+
+    def __init__(self, lanes: list[Lane]) -> None:
+        self._lists: list[tuple[int, list[Entry]]] = [
+            (lane.number, references(lane)) for lane in lanes
+        ]
+        self._at: int = 0
+
+    def take(self, count: int) -> tuple[int, list[Entry]]:
+        """The next references of one lane and its number; an empty list at the end."""
+        while self._lists:
+            number, entries = self._lists[0]
+            if self._at < len(entries):
+                part = entries[self._at : self._at + count]
+                self._at += len(part)
+                return number, part
+            self._lists.pop(0)
+            self._at = 0
+        return 0, []
+
+
+@final
+class Housekeeping:
+    """Decides when a checkpoint or a carry is worth it, and does both step by step."""
+
+    __slots__ = ("_begun", "_carry_blocks", "_carry_walk", "_state", "_walk", "replay_from")
+
+    def __init__(self, state: State) -> None:
+        self._state: State = state
+        self._begun: int = NOT_BEGUN
+        self._walk: Walk | None = None
+        self._carry_walk: Walk | None = None
+        self._carry_blocks: set[int] = set()
+        self.replay_from: int = 0
+
+    def opened(self, replay_from: int) -> None:
+        """The partition was opened by replaying from this position on."""
+        self.replay_from = replay_from
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a checkpoint is under way or worth beginning."""
+        if self._begun != NOT_BEGUN:
+            return True
+        tail = self._state.next_position - self.replay_from
+        return tail >= TAIL_MIN and tail >= 2 * self._state.bodies.count
+
+    def step(self, now: int) -> int:
+        """One step of a checkpoint; answers the new position to replay from when it is
+        complete, else -1."""
+        state = self._state
+        walk = self._walk
+        if walk is None:
+            self._begun = state.next_position
+            self._walk = Walk(state.lanes)
+            state.moved = []
+            state.records.append(CheckpointBegun(now, state.next_sequence))
+            return -1
+        lane_number, entries = walk.take(SLICE)
+        if not entries and state.moved:
+            lane_number = state.moved[0][0]
+            entries = [entry for number, entry in state.moved if number == lane_number]
+            state.moved = [pair for pair in state.moved if pair[0] != lane_number]
+        if entries:
+            lane = state.lanes[lane_number]
+            kept = [keep(lane, entry) for entry in entries if entry.place != GONE]
+            if kept:
+                state.records.append(CheckpointSlice(now, lane_number, kept))
+            return -1
+        state.records.append(CheckpointEnded(now, self._begun))
+        self.replay_from = self._begun
+        self._begun = NOT_BEGUN
+        self._walk = None
+        state.moved = None
+        return self.replay_from
+
+    def next_to_carry(self, below: int, count_max: int) -> list[Entry]:
+        """Live messages in sparse blocks below a position, as far as one step of the walk finds
+        them; starts a walk when enough would be freed by it."""
+        if self._carry_walk is None:
+            blocks = self._state.bodies.sparse_blocks(below)
+            if not blocks:
+                return []
+            self._carry_blocks = set(blocks)
+            self._carry_walk = Walk(self._state.lanes)
+        found: list[Entry] = []
+        scanned = 0
+        while len(found) < count_max and scanned < CARRY_SCAN:
+            _, entries = self._carry_walk.take(count_max)
+            if not entries:
+                self._carry_walk = None
+                break
+            scanned += len(entries)
+            for entry in entries:
+                if entry.place != GONE and entry.position >> BLOCK_BITS in self._carry_blocks:
+                    found.append(entry)
+        return found
+
+    @property
+    def is_carrying(self) -> bool:
+        """Whether a walk for carrying is under way."""
+        return self._carry_walk is not None
+
+    def carry(self, entries: list[Entry], messages: list[Message], now: int) -> None:
+        """Write the bodies of those that are still alive again at the tail."""
+        alive: list[Entry] = []
+        bodies: list[Message] = []
+        for entry, message in zip(entries, messages, strict=True):
+            if entry.place != GONE:
+                alive.append(entry)
+                bodies.append(message)
+        if alive:
+            self._state.carry(alive, bodies, now)
+
+
+def references(lane: Lane) -> list[Entry]:
+    """Every live entry of a lane, and some that are gone."""
+    entries = lane.ready[lane.head :]
+    entries += [pair[1] for pair in lane.returned]
+    entries += [lock.entry for lock in lane.locked.values()]
+    entries += lane.deferred.values()
+    entries += lane.scheduled.values()
+    return entries
+
+
+def keep(lane: Lane, entry: Entry) -> Kept:
+    """An entry as a checkpoint writes it; a lock is not written, only what it was taken from."""
+    kept = Kept()
+    kept.sequence = entry.sequence
+    kept.position = entry.position
+    kept.place = entry.place
+    if entry.place == LOCKED:
+        kept.place = DEFERRED if lane.locked[entry.sequence].deferred else READY
+    kept.enqueued_at = entry.enqueued_at
+    kept.expires_at = entry.expires_at
+    kept.delivery_count = entry.delivery_count
+    kept.size = entry.size
+    details = entry.details
+    if details is not None:
+        kept.enqueue_sequence = details.enqueue_sequence
+        kept.scheduled_at = details.scheduled_at
+        kept.time_to_live_ms = details.time_to_live_ms
+        kept.reason = details.reason
+        kept.description = details.description
+        kept.changes = details.changes
+    return kept

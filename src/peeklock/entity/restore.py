@@ -1,0 +1,225 @@
+"""Opening: records in, living state out. Locks are not among the records; what was locked is
+ready again, with the deliveries counted that had ended (R-L4)."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from typing import final
+
+from peeklock.entity.commands import MAIN
+from peeklock.entity.lane import Entry
+from peeklock.entity.message import NEVER
+from peeklock.entity.records import (
+    DEFERRED,
+    READY,
+    SCHEDULED,
+    Activated,
+    Carried,
+    Changed,
+    CheckpointBegun,
+    CheckpointEnded,
+    CheckpointSlice,
+    DeadLettered,
+    Deferred,
+    Enqueued,
+    HandedOut,
+    Kept,
+    Record,
+    Removed,
+    Returned,
+    Scheduled,
+    width,
+)
+from peeklock.entity.state import State
+
+
+@final
+class Restoring:
+    """Rebuilds a state from records. The index by number exists only while opening."""
+
+    __slots__ = ("_complete", "_entries", "_lanes", "_next_sequence", "_state", "replayed")
+
+    def __init__(self, state: State) -> None:
+        self._state: State = state
+        self._entries: dict[int, Entry] = {}
+        self._lanes: dict[int, int] = {}  # of those that are not in the main lane
+        self._next_sequence: int = state.next_sequence
+        self._complete: bool = True  # whether every live message is known at this point
+        self.replayed: int = -1  # the position where the replay began
+
+    def apply(self, first_position: int, records: Sequence[Record]) -> None:
+        """Take in records in order; positions must join without a gap."""
+        if self.replayed < 0:
+            self.replayed = first_position
+            # Only the very first record has nothing before it that could be missing.
+            self._complete = first_position == 0
+        else:
+            assert first_position == self._state.next_position, "the journal has no gaps"
+        position = first_position
+        for record in records:
+            self._apply(record, position)
+            position += width(record)
+        self._state.next_position = position
+
+    def _apply(self, record: Record, position: int) -> None:
+        if isinstance(record, Enqueued):
+            self._enqueued(record, position)
+        elif isinstance(record, Removed):
+            for sequence in record.sequences:
+                if self._entries.pop(sequence, None) is None:
+                    self._unknown(sequence)
+                self._lanes.pop(sequence, None)
+        elif isinstance(record, HandedOut):
+            pass
+        elif isinstance(record, Returned):
+            self._counts(record.sequences, record.counts)
+        elif isinstance(record, Scheduled):
+            self._scheduled(record, position)
+        elif isinstance(record, Activated):
+            self._activated(record)
+        elif isinstance(record, Deferred):
+            self._counts(record.sequences, record.counts)
+            for sequence in record.sequences:
+                entry = self._entries.get(sequence)
+                if entry is not None:
+                    entry.place = DEFERRED
+        elif isinstance(record, DeadLettered):
+            self._dead_lettered(record)
+        elif isinstance(record, Changed):
+            entry = self._entries.get(record.sequence)
+            if entry is None:
+                self._unknown(record.sequence)
+            else:
+                entry.detailed().changes = record.changes
+        elif isinstance(record, Carried):
+            for at, sequence in enumerate(record.sequences):
+                entry = self._entries.get(sequence)
+                if entry is None:
+                    self._unknown(sequence)
+                else:
+                    entry.position = position + at
+        elif isinstance(record, CheckpointBegun):
+            self._next_sequence = max(self._next_sequence, record.next_sequence)
+        elif isinstance(record, CheckpointSlice):
+            for kept in record.entries:
+                self._kept(kept, record.lane)
+        elif isinstance(record, CheckpointEnded):
+            self._complete = self._complete or record.begun_position >= self.replayed
+        else:
+            raise AssertionError(f"no partition knows the record {record!r}")
+
+    def _enqueued(self, record: Enqueued, position: int) -> None:
+        sequence = record.first_sequence
+        at = record.at
+        entries = self._entries
+        for message in record.messages:
+            entries[sequence] = Entry(
+                sequence, position, at, message.expires_at, message.size, None
+            )
+            sequence += 1
+            position += 1
+        self._next_sequence = max(self._next_sequence, sequence)
+
+    def _scheduled(self, record: Scheduled, position: int) -> None:
+        sequence = record.first_sequence
+        for message in record.messages:
+            entry = Entry(sequence, position, record.at, NEVER, message.size, None)
+            entry.place = SCHEDULED
+            details = entry.detailed()
+            details.scheduled_at = message.scheduled_at
+            details.time_to_live_ms = message.time_to_live_ms
+            self._entries[sequence] = entry
+            sequence += 1
+            position += 1
+        self._next_sequence = max(self._next_sequence, sequence)
+
+    def _activated(self, record: Activated) -> None:
+        sequence = record.first_sequence
+        for old, expires_at in zip(record.sequences, record.expirations, strict=True):
+            entry = self._entries.pop(old, None)
+            if entry is None:
+                self._unknown(old)
+            else:
+                entry.sequence = sequence
+                entry.place = READY
+                entry.expires_at = expires_at
+                entry.enqueued_at = entry.detailed().scheduled_at
+                self._entries[sequence] = entry
+            sequence += 1
+        self._next_sequence = max(self._next_sequence, sequence)
+
+    def _counts(self, sequences: list[int], counts: list[int]) -> None:
+        for sequence, count in zip(sequences, counts, strict=True):
+            entry = self._entries.get(sequence)
+            if entry is None:
+                self._unknown(sequence)
+            else:
+                entry.delivery_count = count
+
+    def _dead_lettered(self, record: DeadLettered) -> None:
+        self._counts(record.sequences, record.counts)
+        for sequence in record.sequences:
+            entry = self._entries.get(sequence)
+            if entry is not None:
+                entry.place = READY
+                details = entry.detailed()
+                details.reason = record.reason
+                details.description = record.description
+                self._lanes[sequence] = record.lane | 1
+
+    def _kept(self, kept: Kept, lane: int) -> None:
+        entry = Entry(
+            kept.sequence, kept.position, kept.enqueued_at, kept.expires_at, kept.size, None
+        )
+        entry.delivery_count = kept.delivery_count
+        entry.place = kept.place
+        if (
+            kept.reason is not None
+            or kept.description is not None
+            or kept.changes is not None
+            or kept.scheduled_at
+            or kept.enqueue_sequence
+            or kept.time_to_live_ms >= 0
+        ):
+            details = entry.detailed()
+            details.enqueue_sequence = kept.enqueue_sequence
+            details.scheduled_at = kept.scheduled_at
+            details.time_to_live_ms = kept.time_to_live_ms
+            details.reason = kept.reason
+            details.description = kept.description
+            details.changes = kept.changes
+        self._entries[kept.sequence] = entry
+        if lane != MAIN:
+            self._lanes[kept.sequence] = lane
+        else:
+            self._lanes.pop(kept.sequence, None)
+
+    def _unknown(self, sequence: int) -> None:
+        assert not self._complete, f"the journal tells of message {sequence}, which is not there"
+
+    def finish(self) -> None:
+        """Put every entry into its line."""
+        assert self._complete, "the journal begins inside a checkpoint that never ended"
+        state = self._state
+        state.next_sequence = self._next_sequence
+        self.replayed = max(self.replayed, 0)
+        for sequence in sorted(self._entries):
+            entry = self._entries[sequence]
+            state.bodies.add(entry.position, entry.size)
+            lane = state.lanes[self._lanes.get(sequence, MAIN)]
+            if entry.place == DEFERRED:
+                lane.deferred[sequence] = entry
+            elif entry.place == SCHEDULED:
+                lane.scheduled[sequence] = entry
+                lane.schedules.append((entry.detailed().scheduled_at, sequence))
+            else:
+                lane.ready.append(entry)
+                lane.ready_count += 1
+                if entry.expires_at and not lane.is_dead_letter:
+                    lane.expirations.append((entry.expires_at, sequence, entry))
+        for lane in state.lanes:
+            heapq.heapify(lane.schedules)
+            heapq.heapify(lane.expirations)
+        self._entries = {}
+        self._lanes = {}
