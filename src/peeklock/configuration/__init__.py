@@ -1,0 +1,1 @@
+"""The configuration file: the emulator's Config.json, read into definitions and rules."""

@@ -1,0 +1,74 @@
+"""What was chosen at the start: read once, typed, passed down; only here from outside."""
+
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, final
+
+EMBEDDED: Final = "embedded"
+MEMORY: Final = "memory"
+STORES: Final = (EMBEDDED, MEMORY)
+
+HOST: Final = "127.0.0.1"
+# The emulator's ports, which every client with UseDevelopmentEmulator=true expects.
+AMQP_PORT: Final = 5672
+HTTP_PORT: Final = 5300
+
+JOURNAL_RETENTION_MS: Final = 3_600_000
+JOURNAL_RETENTION_BYTES: Final = 1 << 30
+# Room for the settlements, checkpoints and trims that go on after sends are refused.
+FREE_BYTES_MIN: Final = 256 << 20
+
+
+@final
+@dataclass(slots=True, init=False)
+class Settings:
+    """The choices of one broker; the command line has checked each of them."""
+
+    data: Final[Path]
+    config: Final[Path | None]
+    host: Final[str]
+    amqp_port: Final[int]
+    http_port: Final[int]
+    store: Final[str]
+    journal_retention_ms: Final[int]
+    journal_retention_bytes: Final[int]
+    free_bytes_min: Final[int]
+    allow_development_key: Final[bool]
+    log_level: Final[str]
+
+    def __init__(
+        self,
+        *,
+        data: Path = Path("data"),
+        config: Path | None = None,
+        host: str = HOST,
+        amqp_port: int = AMQP_PORT,
+        http_port: int = HTTP_PORT,
+        store: str = EMBEDDED,
+        journal_retention_ms: int = JOURNAL_RETENTION_MS,
+        journal_retention_bytes: int = JOURNAL_RETENTION_BYTES,
+        free_bytes_min: int = FREE_BYTES_MIN,
+        allow_development_key: bool = False,
+        log_level: str = "info",
+    ) -> None:
+        self.data = data
+        self.config = config
+        self.host = host
+        self.amqp_port = amqp_port
+        self.http_port = http_port
+        self.store = store
+        self.journal_retention_ms = journal_retention_ms
+        self.journal_retention_bytes = journal_retention_bytes
+        self.free_bytes_min = free_bytes_min
+        self.allow_development_key = allow_development_key
+        self.log_level = log_level
+
+    def is_loopback(self) -> bool:
+        """Tell whether only this machine can reach the listeners; of names only localhost can."""
+        if self.host.lower() == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
