@@ -1,0 +1,147 @@
+"""The broker that the wire tests talk to, the queues it has, and its log when a test fails."""
+
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.wire.broker_process import BrokerProcess
+from tests.wire.clients import FLAVOURS, Bus, Flavour, LoopThread
+from tests.wire.entities import Queues, write_config
+from tests.wire.side_by_side import Runs
+
+_BROKERS = pytest.StashKey[list[tuple[BrokerProcess, int]]]()
+# The end of a log says why; the beginning of a long one is noise.
+LOG_SHOWN_CHARACTERS = 6000
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """The broker that most tests share: each of them has queues of its own."""
+    process = make_broker(tmp_path_factory.mktemp("broker"))
+    process.start()
+    yield process
+    # A broker that served hundreds of clients must still end politely.
+    assert process.stop() == 0
+
+
+@pytest.fixture
+def own_broker(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[BrokerProcess]:
+    """A broker that one test may stop, kill and start again."""
+    process = make_broker(tmp_path, counts={"plain": 6, "short-lock": 2})
+    request.node.stash.setdefault(_BROKERS, []).append((process, 0))
+    process.start()
+    yield process
+    if process.is_running:
+        process.kill()
+
+
+@pytest.fixture
+def start_broker(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Callable[..., BrokerProcess]]:
+    """Makes brokers that are not started, for tests of the start itself."""
+    made: list[BrokerProcess] = []
+
+    def make(name: str = "broker", **options: Any) -> BrokerProcess:
+        directory = tmp_path / name
+        directory.mkdir(exist_ok=True)
+        process = make_broker(directory, **options)
+        request.node.stash.setdefault(_BROKERS, []).append((process, 0))
+        made.append(process)
+        return process
+
+    yield make
+    for process in made:
+        if process.is_running:
+            process.kill()
+
+
+def make_broker(directory: Path, *, counts: dict[str, int] | None = None) -> BrokerProcess:
+    config = write_config(directory / "Config.json", counts=counts)
+    return BrokerProcess(data=directory / "data", config=config, log=directory / "broker.log")
+
+
+@pytest.fixture(scope="session")
+def queues() -> Queues:
+    return Queues()
+
+
+@pytest.fixture
+def queue(queues: Queues) -> str:
+    """A queue that no other test has touched."""
+    return queues.take("plain")
+
+
+@pytest.fixture(scope="session")
+def loop() -> Iterator[LoopThread]:
+    thread = LoopThread()
+    yield thread
+    thread.close()
+
+
+@pytest.fixture(scope="session")
+def buses(broker: BrokerProcess, loop: LoopThread) -> Iterator[dict[Flavour, Bus]]:
+    """The official client in both flavours, connected to the shared broker."""
+    made: dict[Flavour, Bus] = {
+        flavour: Bus(flavour, broker.connection_string, loop) for flavour in FLAVOURS
+    }
+    yield made
+    for bus in made.values():
+        bus.close()
+
+
+@pytest.fixture(params=FLAVOURS)
+def bus(request: pytest.FixtureRequest, buses: dict[Flavour, Bus]) -> Bus:
+    """Each test that asks for this runs once per flavour."""
+    flavour: Flavour = request.param
+    return buses[flavour]
+
+
+@pytest.fixture(scope="module")
+def runs(
+    request: pytest.FixtureRequest, buses: dict[Flavour, Bus], queues: Queues
+) -> Iterator[Runs]:
+    """The waiting scenarios of a module; only those are run whose tests were chosen."""
+    chosen = {
+        item.callspec.id
+        for item in request.session.items
+        if isinstance(item, pytest.Function)
+        and item.module is request.module
+        and hasattr(item, "callspec")
+    }
+    made = Runs(buses, queues, chosen)
+    made.start(request.module.SCENARIOS)
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=FLAVOURS)
+def own_bus(
+    request: pytest.FixtureRequest, own_broker: BrokerProcess, loop: LoopThread
+) -> Iterator[Bus]:
+    """The official client in both flavours, connected to a broker that the test may end."""
+    made = Bus(request.param, own_broker.connection_string, loop)
+    yield made
+    made.close()
+
+
+@pytest.fixture(autouse=True)
+def _remember_log_position(request: pytest.FixtureRequest) -> None:
+    if "broker" in request.fixturenames:
+        process: BrokerProcess = request.getfixturevalue("broker")
+        request.node.stash.setdefault(_BROKERS, []).append((process, process.log_size()))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show what the broker wrote while the failing test ran."""
+    report = yield
+    if report.failed:
+        for process, position in item.stash.get(_BROKERS, []):
+            text = process.log_since(position)[-LOG_SHOWN_CHARACTERS:]
+            report.sections.append(("broker log", text))
+    return report

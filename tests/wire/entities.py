@@ -1,0 +1,90 @@
+"""The queues that the wire tests use: written into a Config.json, handed out one per test."""
+
+import json
+import threading
+from pathlib import Path
+from typing import Any, Final
+
+ROOT_RULE: Final = "RootManageSharedAccessKey"
+ROOT_KEY: Final = "SAS_KEY_VALUE"
+LOCK_SHORT_S: Final = 5
+TTL_S: Final = 2
+
+# Rules on a queue, next to the namespace's own. A key is any text; its bytes sign.
+QUEUE_RULES: Final[list[dict[str, Any]]] = [
+    {
+        "KeyName": "send-only",
+        "PrimaryKey": "key-that-sends",
+        "SecondaryKey": "second-key-that-sends",
+        "Rights": ["Send"],
+    },
+    {"KeyName": "listen-only", "PrimaryKey": "key-that-listens", "Rights": ["Listen"]},
+]
+
+# kind -> (how many, the emulator's properties). Each flavour of each test takes its own.
+KINDS: Final[dict[str, tuple[int, dict[str, Any]]]] = {
+    # Nothing is said about these, so they prove the defaults: 60 s locks, 10 deliveries, no expiry.
+    "plain": (260, {}),
+    "short-lock": (60, {"LockDuration": f"PT{LOCK_SHORT_S}S"}),
+    "three-deliveries": (8, {"MaxDeliveryCount": 3}),
+    "short-lock-two-deliveries": (
+        8,
+        {"LockDuration": f"PT{LOCK_SHORT_S}S", "MaxDeliveryCount": 2},
+    ),
+    "ttl": (8, {"DefaultMessageTimeToLive": f"PT{TTL_S}S"}),
+    "ttl-dead-letter": (
+        8,
+        {
+            "DefaultMessageTimeToLive": f"PT{TTL_S}S",
+            "DeadLetteringOnMessageExpiration": True,
+        },
+    ),
+    "dead-letter-on-expiry": (12, {"DeadLetteringOnMessageExpiration": True}),
+    "never-held": (8, {"EnableBatchedOperations": False}),
+    "own-rules": (24, {}),
+}
+
+# Names with every character that a path may have; asked for by name, not from a pool.
+ODD_NAMES: Final = ("orders/eu.north-1_x", "CamelCase")
+
+
+class Queues:
+    """The pools of one broker; every queue is given to one test only."""
+
+    def __init__(self) -> None:
+        self._left = {kind: _names(kind, count) for kind, (count, _) in KINDS.items()}
+        self._guard = threading.Lock()
+
+    def take(self, kind: str = "plain") -> str:
+        with self._guard:
+            return self._left[kind].pop(0)
+
+    def take_many(self, kind: str, count: int) -> list[str]:
+        return [self.take(kind) for _ in range(count)]
+
+
+def _names(kind: str, count: int) -> list[str]:
+    return [f"{kind}-{number:03}" for number in range(1, count + 1)]
+
+
+def write_config(path: Path, *, counts: dict[str, int] | None = None) -> Path:
+    """Write a Config.json in the emulator's form, with the comments that the original has too."""
+    wanted = counts if counts is not None else {kind: count for kind, (count, _) in KINDS.items()}
+    queues: list[dict[str, Any]] = [
+        {"Name": name, "Properties": KINDS[kind][1]}
+        | ({"AuthorizationRules": QUEUE_RULES} if kind == "own-rules" else {})
+        for kind, count in wanted.items()
+        for name in _names(kind, count)
+    ]
+    queues += [{"Name": name} for name in ODD_NAMES]
+    document = {
+        "UserConfig": {
+            "Namespaces": [{"Name": "sbemulatorns", "Queues": queues, "Topics": []}],
+            "Logging": {"Type": "Console"},
+        }
+    }
+    text = json.dumps(document, indent=2)
+    path.write_text(
+        f"// The queues of the wire tests.\n/* Both kinds of comment are allowed. */\n{text}\n"
+    )
+    return path

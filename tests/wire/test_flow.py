@@ -1,0 +1,165 @@
+"""Flow: credit is honoured exactly, caches are given back, and nothing is lost on the way."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from azure.servicebus import ServiceBusMessage, ServiceBusReceiveMode
+
+from tests.wire.clients import (
+    Bus,
+    assert_nothing_comes,
+    bodies,
+    body,
+    number,
+    peek_all,
+    receive,
+    receive_one,
+)
+
+IN_FLIGHT = 5_000
+
+
+def send_many(bus: Bus, queue: str, count: int) -> None:
+    with bus.sender(queue) as sender:
+        for start in range(0, count, 1000):
+            sender.send_messages(
+                [
+                    ServiceBusMessage(f"{index}", message_id=f"{index}")
+                    for index in range(start, min(count, start + 1000))
+                ]
+            )
+
+
+def test_thousands_of_messages_in_flight_on_one_receiver(bus: Bus, queue: str) -> None:
+    """R-F4, R-S2: 5,000 messages held by one link, each locked, each settled by itself."""
+    send_many(bus, queue, IN_FLIGHT)
+
+    with bus.receiver(queue, prefetch_count=IN_FLIGHT) as receiver, bus.receiver(queue) as other:
+        messages = receive(receiver, IN_FLIGHT, within_s=60)
+        assert [message.message_id for message in messages] == [
+            f"{index}" for index in range(IN_FLIGHT)
+        ]
+        assert len({message.lock_token for message in messages}) == IN_FLIGHT
+        assert_nothing_comes(other)
+        # From both ends and across the middle, so that the answers are not one neat range.
+        for message in [*messages[::-2], *messages[::2]]:
+            receiver.complete_message(message)
+        assert peek_all(other) == []
+
+
+def test_credit_is_honoured_exactly(bus: Bus, queue: str) -> None:
+    """R-F4: who asks for two gets two, the rest is there for others at once."""
+    bus.send(queue, [ServiceBusMessage(f"{index}") for index in range(5)])
+
+    with bus.receiver(queue) as modest, bus.receiver(queue) as other:
+        assert bodies(receive(modest, 2)) == [b"0", b"1"]
+        assert bodies(receive(other, 3, within_s=3)) == [b"2", b"3", b"4"]
+
+
+def test_asking_for_more_than_there_is_loses_nothing(bus: Bus, queue: str) -> None:
+    """R-S2: what is there is returned; what comes later is not lost with the credit left over."""
+    bus.send(queue, [ServiceBusMessage(f"{index}") for index in range(3)])
+
+    with bus.receiver(queue) as receiver:
+        started = time.monotonic()
+        messages = receiver.receive_messages(max_message_count=10, max_wait_time=10)
+        assert time.monotonic() - started < 5
+        assert bodies(messages) == [b"0", b"1", b"2"]
+        bus.send(queue, [ServiceBusMessage(f"{index}") for index in range(3, 20)])
+        messages += receive(receiver, 17)
+
+    assert sorted(number(message) for message in messages) == list(range(1, 21))
+    assert [message.delivery_count for message in messages] == [0] * 20
+
+
+def test_credit_left_over_does_not_hide_messages(bus: Bus, queue: str) -> None:
+    """R-S2: a receiver that asked and left gives back what still came, without a count."""
+    with bus.receiver(queue) as gone, bus.receiver(queue) as other:
+        assert gone.receive_messages(max_message_count=10, max_wait_time=0.5) == []
+        bus.send(queue, [ServiceBusMessage(f"{index}") for index in range(5)])
+        gone.close()
+        messages = receive(other, 5, within_s=10)
+
+    assert bodies(messages) == [b"0", b"1", b"2", b"3", b"4"]
+    assert [message.delivery_count for message in messages] == [0] * 5
+
+
+def test_a_waiting_receiver_gets_what_is_sent(bus: Bus, queue: str) -> None:
+    """R-S2: at once, not at the next poll."""
+    with bus.receiver(queue) as receiver, bus.sender(queue) as sender:
+        sender.send_messages(ServiceBusMessage("warm"))
+        receiver.complete_message(receive_one(receiver))
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            waiting = pool.submit(receive_one, receiver)
+            time.sleep(0.5)
+            sent = time.monotonic()
+            sender.send_messages(ServiceBusMessage("x"))
+            assert body(waiting.result(20)) == b"x"
+            assert time.monotonic() - sent < 2
+
+
+def test_a_cache_takes_receive_and_delete_messages_off(bus: Bus, queue: str) -> None:
+    """R-S1, R-F4: prefetched in this mode means gone from the queue."""
+    bus.send(queue, [ServiceBusMessage(f"{index}") for index in range(20)])
+
+    with bus.receiver(
+        queue, prefetch_count=50, receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE
+    ) as receiver:
+        first = receive_one(receiver)
+        with bus.receiver(queue) as other:
+            assert peek_all(other) == []
+        messages = [first, *receive(receiver, 19)]
+
+    assert bodies(messages) == [f"{index}".encode() for index in range(20)]
+
+
+@pytest.mark.smoke
+def test_messages_are_received_by_iterating(bus: Bus, queue: str) -> None:
+    """R-S2: the client's endless loop, which asks for one message after the other."""
+    send_many(bus, queue, 30)
+
+    with bus.receiver(queue, max_wait_time=2) as receiver:
+        got = []
+        for message in receiver:
+            got.append(body(message))
+            receiver.complete_message(message)
+            if len(got) == 30:
+                break
+        assert peek_all(receiver) == []
+
+    assert got == [f"{index}".encode() for index in range(30)]
+
+
+def test_many_receivers_drain_one_queue(bus: Bus, queue: str) -> None:
+    """R-S2: competing receivers that come and go share the messages without loss or repetition."""
+    send_many(bus, queue, 400)
+    got: list[int] = []
+    guard = threading.Lock()
+
+    def drain(prefetch: int) -> None:
+        with bus.receiver(queue, prefetch_count=prefetch) as receiver:
+            while messages := receiver.receive_messages(max_message_count=10, max_wait_time=2):
+                for message in messages:
+                    receiver.complete_message(message)
+                with guard:
+                    got.extend(number(message) for message in messages)
+
+    with ThreadPoolExecutor(max_workers=5) as pool:
+        for run in [pool.submit(drain, prefetch) for prefetch in (0, 0, 10, 10, 25)]:
+            run.result(60)
+    with bus.receiver(queue) as receiver:
+        assert peek_all(receiver) == []
+
+    assert sorted(got) == list(range(1, 401))
+
+
+def test_the_credit_of_a_large_cache_is_topped_up(bus: Bus, queue: str) -> None:
+    """R-F4: a cache of 100 carries a thousand messages, as it is emptied and filled again."""
+    send_many(bus, queue, 1000)
+
+    with bus.receiver(queue, prefetch_count=100) as receiver:
+        messages = receive(receiver, 1000, within_s=60)
+
+    assert [number(message) for message in messages] == list(range(1, 1001))
