@@ -104,8 +104,10 @@ class JournalPage:
 class Store(Protocol):
     """One engine instance that keeps the records of many partitions."""
 
-    full: bool
-    """Free space is below the low-water mark: sends are to be refused, settlements are not."""
+    @property
+    def full(self) -> bool:
+        """Free space is below the low-water mark: sends are to be refused, settlements are not."""
+        ...
 
     async def open(self, partition: PartitionId, epoch: int | None = None) -> Opening:
         """Fence older owners durably, then give the records from the last complete checkpoint on.
@@ -122,7 +124,7 @@ class Store(Protocol):
         records: Sequence[Record],
         replay_from: int | None = None,
     ) -> None:
-        """Atomic and durable when it returns. `replay_from` moves the place where opening starts."""
+        """Atomic and durable when it returns; `replay_from` moves the place where opening starts."""
         ...
 
     async def payloads(self, partition: PartitionId, positions: Sequence[int]) -> list[Message]:

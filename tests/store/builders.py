@@ -1,0 +1,182 @@
+"""Records of every kind, drawn or written down, and a form of them that can be compared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from peeklock.entity.message import NEVER, NO_DURATION, Message
+from peeklock.entity.records import (
+    Activated,
+    Carried,
+    Changed,
+    CheckpointBegun,
+    CheckpointEnded,
+    CheckpointSlice,
+    DeadLettered,
+    Deferred,
+    Enqueued,
+    HandedOut,
+    Kept,
+    Record,
+    Removed,
+    Returned,
+    Scheduled,
+)
+
+instants = st.integers(0, 1 << 42)
+sequences = st.one_of(
+    st.integers(1, 300), st.integers(1, (1 << 48) - 1000), st.just((65535 << 48) + 7)
+)
+lanes = st.integers(0, 65535)
+counts = st.integers(0, 1 << 31)
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+maybe_texts = st.none() | texts
+changes = st.dictionaries(texts, st.binary(max_size=20), max_size=3)
+
+
+@st.composite
+def messages(draw: st.DrawFn) -> Message:
+    message = Message(
+        draw(st.binary(max_size=30)),
+        draw(st.binary(max_size=60)),
+        message_id=draw(texts),
+        time_to_live_ms=draw(st.just(NO_DURATION) | st.integers(0, 1 << 40)),
+        scheduled_at=draw(st.just(NEVER) | instants),
+    )
+    message.expires_at = draw(st.just(NEVER) | instants)
+    return message
+
+
+@st.composite
+def kept(draw: st.DrawFn) -> Kept:
+    entry = Kept()
+    entry.sequence = draw(sequences)
+    entry.position = draw(st.integers(0, 1 << 60))
+    entry.place = draw(st.integers(0, 2))
+    entry.enqueued_at = draw(instants)
+    entry.expires_at = draw(instants)
+    entry.delivery_count = draw(counts)
+    entry.size = draw(st.integers(0, 1 << 40))
+    entry.enqueue_sequence = draw(st.just(0) | sequences)
+    entry.scheduled_at = draw(st.just(NEVER) | instants)
+    entry.time_to_live_ms = draw(st.just(NO_DURATION) | instants)
+    entry.reason = draw(maybe_texts)
+    entry.description = draw(maybe_texts)
+    entry.changes = draw(st.none() | changes)
+    return entry
+
+
+@st.composite
+def numbers(draw: st.DrawFn) -> list[int]:
+    """Lists as they come: single numbers, runs, and both mixed, in any order."""
+    runs = draw(st.lists(st.tuples(sequences, st.integers(1, 40)), max_size=5))
+    return [first + step for first, count in runs for step in range(count)]
+
+
+@st.composite
+def counted(draw: st.DrawFn) -> tuple[list[int], list[int]]:
+    sequence_list = draw(numbers())
+    size = len(sequence_list)
+    return sequence_list, draw(st.lists(counts, min_size=size, max_size=size))
+
+
+@st.composite
+def records(draw: st.DrawFn) -> Record:
+    at = draw(instants)
+    runs = st.lists(messages(), min_size=1, max_size=4)
+    build = draw(st.sampled_from(range(13)))
+    if build == 0:
+        return Enqueued(at, draw(sequences), draw(runs))
+    if build == 1:
+        return Scheduled(at, draw(sequences), draw(runs))
+    if build == 2:
+        carried = draw(runs)
+        size = len(carried)
+        return Carried(at, draw(st.lists(sequences, min_size=size, max_size=size)), carried)
+    if build == 3:
+        return Removed(at, draw(lanes), draw(st.integers(0, 4)), draw(numbers()))
+    if build == 4:
+        return HandedOut(at, draw(lanes), draw(numbers()))
+    if build == 5:
+        return Changed(at, draw(sequences), draw(changes))
+    if build == 6:
+        return CheckpointBegun(at, draw(sequences))
+    if build == 7:
+        return CheckpointSlice(at, draw(lanes), draw(st.lists(kept(), max_size=4)))
+    if build == 8:
+        return CheckpointEnded(at, draw(st.integers(0, 1 << 60)))
+    sequence_list, count_list = draw(counted())
+    if build == 9:
+        return Activated(at, draw(sequences), sequence_list, count_list)
+    if build == 10:
+        return Returned(at, draw(lanes), draw(st.integers(0, 1)), sequence_list, count_list)
+    if build == 11:
+        return Deferred(at, draw(lanes), sequence_list, count_list)
+    lane, reason, description = draw(lanes), draw(maybe_texts), draw(maybe_texts)
+    return DeadLettered(at, lane, sequence_list, count_list, reason, description)
+
+
+def message_of(number: int, size: int = 100) -> Message:
+    """A message that can be told from every other."""
+    content = f"content {number} ".encode()
+    return Message(b"envelope", content.ljust(size, b"."), message_id=f"id-{number}")
+
+
+def enqueued(at: int, first_sequence: int, count: int, size: int = 100) -> Enqueued:
+    run = [message_of(first_sequence + step, size) for step in range(count)]
+    return Enqueued(at, first_sequence, run)
+
+
+MESSAGE_FIELDS = (
+    "envelope",
+    "content",
+    "message_id",
+    "time_to_live_ms",
+    "scheduled_at",
+    "expires_at",
+    "size",
+)
+KEPT_FIELDS = (
+    "sequence",
+    "position",
+    "place",
+    "enqueued_at",
+    "expires_at",
+    "delivery_count",
+    "size",
+    "enqueue_sequence",
+    "scheduled_at",
+    "time_to_live_ms",
+    "reason",
+    "description",
+    "changes",
+)
+
+
+def shown(value: Message | Kept, bodies: bool = True) -> dict[str, Any]:
+    """Show all that a message or an entry holds."""
+    fields = MESSAGE_FIELDS if isinstance(value, Message) else KEPT_FIELDS
+    if not bodies:
+        fields = tuple(name for name in fields if name not in ("envelope", "content"))
+    return {name: getattr(value, name) for name in fields}
+
+
+def told(record_list: list[Record], bodies: bool = True) -> list[Any]:
+    """Tell records as plain values, one for each position, so that runs do not matter."""
+    result: list[Any] = []
+    for record in record_list:
+        if isinstance(record, (Enqueued, Scheduled)):
+            for step, message in enumerate(record.messages):
+                sequence = record.first_sequence + step
+                result.append((type(record), record.at, sequence, shown(message, bodies)))
+        elif isinstance(record, Carried):
+            for sequence, message in zip(record.sequences, record.messages, strict=True):
+                result.append((Carried, record.at, sequence, shown(message, bodies)))
+        elif isinstance(record, CheckpointSlice):
+            entries = [shown(entry) for entry in record.entries]
+            result.append((CheckpointSlice, record.at, record.lane, entries))
+        else:
+            result.append(record)
+    return result
