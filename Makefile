@@ -22,7 +22,7 @@ COMPILED := build/compiled/.stamp
 PLAIN := env -u PYTHONPATH PEEKLOCK_EXPECT=plain
 FAST := env PYTHONPATH=$(CURDIR)/build/compiled PEEKLOCK_EXPECT=compiled
 PYTEST := $(BIN)/python -m pytest
-UNIT := tests --ignore=tests/wire -m "not torture"
+UNIT := tests --ignore=tests/wire --ignore=tests/crash -m "not torture"
 
 .PHONY: help setup run format check unit unit-compiled wire wire-plain test torture bench compile clean
 
@@ -38,7 +38,7 @@ format: $(DEV) ## rewrite the source in the house style
 	$(BIN)/ruff check --quiet --fix-only . && $(BIN)/ruff format --quiet .
 
 check: $(DEV) ## lint, types, import rules, tidiness
-	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports && $(PLAIN) $(PYTEST) -q tests/architecture
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports --no-logo && $(PLAIN) $(PYTEST) -q tests/architecture
 
 unit: $(DEV) ## the fast tests: no port, no sleep, under a minute
 	$(PLAIN) $(PYTEST) $(UNIT)
@@ -47,7 +47,7 @@ unit-compiled: $(DEV) $(COMPILED)
 	$(FAST) $(PYTEST) $(UNIT)
 
 wire: $(DEV) $(NODE) $(COMPILED) ## the real clients against a listening broker
-	$(FAST) $(PYTEST) tests/wire -m "not torture"
+	$(FAST) $(PYTEST) tests/wire tests/crash -m "not torture"
 
 wire-plain: $(DEV) $(NODE)
 	$(PLAIN) $(PYTEST) tests/wire -m "smoke and not torture"

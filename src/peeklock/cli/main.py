@@ -1,15 +1,15 @@
-"""The command `peeklock`: its options, and which of them come from the environment."""
+"""The command `peeklock`; each command imports its room when called, so that help is quick."""
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, NoReturn
 
 import typer
 
-from peeklock import settings as defaults
+from peeklock import settings as chosen
+from peeklock.cli import options
 from peeklock.settings import Settings
 
-# Each command imports its room when it is called: `--version` and `--help` wait for no broker.
 app = typer.Typer(
     help="A durable message broker that the official Service Bus clients use unmodified.",
     add_completion=False,
@@ -23,8 +23,8 @@ def main() -> None:
     app(prog_name="peeklock")
 
 
-def _print_version(*, wanted: bool) -> None:
-    if wanted:
+def _print_version(value: bool) -> None:
+    if value:
         from peeklock.version import describe
 
         typer.echo(describe())
@@ -38,7 +38,7 @@ def peeklock(
         bool,
         typer.Option(
             "--version",
-            callback=lambda wanted: _print_version(wanted=wanted),
+            callback=_print_version,
             is_eager=True,
             help="Print the version, and whether the hot modules are compiled.",
         ),
@@ -50,80 +50,19 @@ def peeklock(
 @app.command()
 def serve(
     *,
-    data: Annotated[
-        Path,
-        typer.Option(
-            envvar="PEEKLOCK_DATA",
-            file_okay=False,
-            help="Directory that keeps the messages; made when it is missing.",
-        ),
-    ] = Path("data"),
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="PEEKLOCK_CONFIG",
-            exists=True,
-            dir_okay=False,
-            help="The emulator's Config.json: queues to create or update, authorization rules.",
-        ),
-    ] = None,
-    host: Annotated[
-        str, typer.Option(envvar="PEEKLOCK_HOST", help="Address to listen on.")
-    ] = defaults.HOST,
-    amqp_port: Annotated[
-        int,
-        typer.Option(
-            envvar="PEEKLOCK_AMQP_PORT", min=0, max=65535, help="Port for AMQP; 0 takes a free one."
-        ),
-    ] = defaults.AMQP_PORT,
-    http_port: Annotated[
-        int,
-        typer.Option(
-            envvar="PEEKLOCK_HTTP_PORT", min=0, max=65535, help="Port for HTTP; 0 takes a free one."
-        ),
-    ] = defaults.HTTP_PORT,
-    store: Annotated[
-        Literal["embedded", "memory"],
-        typer.Option(
-            envvar="PEEKLOCK_STORE", help="Where messages rest: on disk, or in memory for tests."
-        ),
-    ] = "embedded",
-    journal_retention_ms: Annotated[
-        int,
-        typer.Option(
-            envvar="PEEKLOCK_JOURNAL_RETENTION_MS", min=0, help="How long the journal is kept."
-        ),
-    ] = defaults.JOURNAL_RETENTION_MS,
-    journal_retention_bytes: Annotated[
-        int,
-        typer.Option(
-            envvar="PEEKLOCK_JOURNAL_RETENTION_BYTES",
-            min=0,
-            help="How much of the journal is kept, per store.",
-        ),
-    ] = defaults.JOURNAL_RETENTION_BYTES,
-    free_bytes_min: Annotated[
-        int,
-        typer.Option(
-            envvar="PEEKLOCK_FREE_BYTES_MIN",
-            min=0,
-            help="Free space on disk below which sends are refused; settling goes on.",
-        ),
-    ] = defaults.FREE_BYTES_MIN,
-    allow_development_key: Annotated[
-        bool,
-        typer.Option(
-            "--allow-development-key",
-            envvar="PEEKLOCK_ALLOW_DEVELOPMENT_KEY",
-            help="Serve the well-known development key on an address that others can reach.",
-        ),
-    ] = False,
-    log_level: Annotated[
-        Literal["debug", "info", "warning", "error"],
-        typer.Option(envvar="PEEKLOCK_LOG_LEVEL", help="The least that is logged."),
-    ] = "info",
+    data: options.Data = Path("data"),
+    config: options.Config = None,
+    host: options.Host = chosen.HOST,
+    amqp_port: options.AmqpPort = chosen.AMQP_PORT,
+    http_port: options.HttpPort = chosen.HTTP_PORT,
+    store: options.Store = "embedded",
+    journal_retention_ms: options.JournalRetentionMs = chosen.JOURNAL_RETENTION_MS,
+    journal_retention_bytes: options.JournalRetentionBytes = chosen.JOURNAL_RETENTION_BYTES,
+    free_bytes_min: options.FreeBytesMin = chosen.FREE_BYTES_MIN,
+    allow_development_key: options.AllowDevelopmentKey = False,
+    log_level: options.LogLevel = "info",
 ) -> None:
-    """Serve until SIGTERM or Ctrl-C; then links are closed, everything is flushed."""
+    """Serve until SIGTERM or Ctrl-C; then links are closed and everything is flushed."""
     settings = Settings(
         data=data,
         config=config,
@@ -149,11 +88,11 @@ def _serve(settings: Settings) -> None:
     except ConfigurationError as error:
         _fail(str(error))
     except OSError as error:
-        # A port that is taken, a directory that may not be written: said in one line, no traceback.
+        # A port that is taken, a directory that may not be written: one line, no traceback.
         _fail(f"cannot serve: {error}")
 
 
-def _fail(text: str) -> None:
+def _fail(text: str) -> NoReturn:
     from rich.console import Console
 
     Console(stderr=True, highlight=False).print(text, style="red", markup=False, soft_wrap=True)

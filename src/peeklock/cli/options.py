@@ -1,0 +1,79 @@
+"""The options of `peeklock serve`: what each takes, which variable sets it, what it means."""
+
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+
+import typer
+
+Data: TypeAlias = Annotated[
+    Path,
+    typer.Option(
+        envvar="PEEKLOCK_DATA",
+        file_okay=False,
+        help="Directory that keeps the messages; made when it is missing.",
+    ),
+]
+Config: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="PEEKLOCK_CONFIG",
+        exists=True,
+        dir_okay=False,
+        help="The emulator's Config.json: queues to create or update, authorization rules.",
+    ),
+]
+Host: TypeAlias = Annotated[str, typer.Option(envvar="PEEKLOCK_HOST", help="Address to listen on.")]
+AmqpPort: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        envvar="PEEKLOCK_AMQP_PORT", min=0, max=65535, help="Port for AMQP; 0 takes a free one."
+    ),
+]
+HttpPort: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        envvar="PEEKLOCK_HTTP_PORT", min=0, max=65535, help="Port for HTTP; 0 takes a free one."
+    ),
+]
+Store: TypeAlias = Annotated[
+    Literal["embedded", "memory"],
+    typer.Option(
+        envvar="PEEKLOCK_STORE", help="Where messages rest: on disk, or in memory for tests."
+    ),
+]
+JournalRetentionMs: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        envvar="PEEKLOCK_JOURNAL_RETENTION_MS",
+        min=0,
+        help="How long facts stay readable in the journal.",
+    ),
+]
+JournalRetentionBytes: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        envvar="PEEKLOCK_JOURNAL_RETENTION_BYTES",
+        min=0,
+        help="How much of the journal is kept, per store.",
+    ),
+]
+FreeBytesMin: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        envvar="PEEKLOCK_FREE_BYTES_MIN",
+        min=0,
+        help="Free space on disk below which sends are refused; settling goes on.",
+    ),
+]
+AllowDevelopmentKey: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--allow-development-key",
+        envvar="PEEKLOCK_ALLOW_DEVELOPMENT_KEY",
+        help="Serve the well-known development key on an address that others can reach.",
+    ),
+]
+LogLevel: TypeAlias = Annotated[
+    Literal["debug", "info", "warning", "error"],
+    typer.Option(envvar="PEEKLOCK_LOG_LEVEL", help="The least that is logged."),
+]

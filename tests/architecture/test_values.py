@@ -1,0 +1,74 @@
+"""Value types: a written __init__ takes exactly the fields, in their order."""
+
+import ast
+from collections.abc import Iterator
+
+from tests.architecture.tree import name, parse, python_files
+
+
+def written_values() -> Iterator[tuple[str, list[str], list[str] | None]]:
+    """Each dataclass that writes its own __init__: where it is, its fields, its parameters."""
+    for path in python_files("src"):
+        for node in ast.walk(parse(path)):
+            if isinstance(node, ast.ClassDef) and any(map(_is_dataclass, node.decorator_list)):
+                parameters = _parameters(node)
+                if parameters is not None or any(map(_writes_init, node.decorator_list)):
+                    yield f"{name(path)}: {node.name}", _fields(node), parameters
+
+
+def test_parameters_are_the_fields() -> None:
+    checked = list(written_values())
+    wrong = {where: (fields, given) for where, fields, given in checked if fields != given}
+    assert wrong == {}
+    assert len(checked) > 10, "the house has many value types; were they found?"
+
+
+def test_value_types_are_final_and_slotted() -> None:
+    loose = []
+    for path in python_files("src"):
+        for node in ast.walk(parse(path)):
+            if not isinstance(node, ast.ClassDef):
+                continue
+            for decorator in filter(_is_dataclass, node.decorator_list):
+                is_final = any(
+                    isinstance(d, ast.Name) and d.id == "final" for d in node.decorator_list
+                )
+                if not (is_final and _has(decorator, "slots", value=True)):
+                    loose.append(f"{name(path)}: {node.name}")
+    assert loose == []
+
+
+def _is_dataclass(decorator: ast.expr) -> bool:
+    called = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return isinstance(called, ast.Name) and called.id == "dataclass"
+
+
+def _writes_init(decorator: ast.expr) -> bool:
+    return _is_dataclass(decorator) and _has(decorator, "init", value=False)
+
+
+def _has(decorator: ast.expr, keyword: str, *, value: bool) -> bool:
+    return isinstance(decorator, ast.Call) and any(
+        given.arg == keyword
+        and isinstance(given.value, ast.Constant)
+        and given.value.value is value
+        for given in decorator.keywords
+    )
+
+
+def _fields(node: ast.ClassDef) -> list[str]:
+    return [
+        line.target.id
+        for line in node.body
+        if isinstance(line, ast.AnnAssign)
+        and isinstance(line.target, ast.Name)
+        and "ClassVar" not in ast.unparse(line.annotation)
+    ]
+
+
+def _parameters(node: ast.ClassDef) -> list[str] | None:
+    for line in node.body:
+        if isinstance(line, ast.FunctionDef) and line.name == "__init__":
+            arguments = [*line.args.posonlyargs, *line.args.args, *line.args.kwonlyargs]
+            return [argument.arg for argument in arguments[1:]]
+    return None

@@ -1,0 +1,91 @@
+"""The command line: options and environment reach the settings, and errors are said in a line."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from peeklock.cli.main import app
+from peeklock.version import VERSION
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command as a user does, with nothing of ours in the environment but this."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("PEEKLOCK_")}
+    return subprocess.run(
+        [sys.executable, "-m", "peeklock", *arguments],
+        env={**kept, "NO_COLOR": "1", "COLUMNS": "200", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_the_version_names_the_form() -> None:
+    done = run("--version")
+    assert done.returncode == 0
+    assert re.fullmatch(rf"peeklock {re.escape(VERSION)}\ncompiled: (yes|no)\n", done.stdout)
+
+
+def test_the_version_waits_for_no_broker() -> None:
+    code = "import sys; from peeklock.cli.main import app; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert {"asyncio", "lmdb", "peeklock.server"}.isdisjoint(loaded)
+
+
+def test_help_names_every_option_with_its_variable() -> None:
+    shown = " ".join(run("serve", "--help", COLUMNS="300").stdout.split())
+    command = typer.main.get_command(app).get_command(None, "serve")  # type: ignore[attr-defined]  # a group
+    for option in command.params:
+        assert option.opts[0] in shown
+        if option.name != "help":
+            assert option.envvar == f"PEEKLOCK_{option.name.upper()}"
+            assert option.envvar in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "said"),
+    [
+        (["--amqp-port", "70000"], {}, "--amqp-port"),
+        ([], {"PEEKLOCK_AMQP_PORT": "many"}, "--amqp-port"),
+        (["--store", "paper"], {}, "paper"),
+        ([], {"PEEKLOCK_STORE": "paper"}, "paper"),
+        ([], {"PEEKLOCK_HTTP_PORT": "-1"}, "--http-port"),
+        (["--config", "no-such-file.json"], {}, "no-such-file.json"),
+        ([], {"PEEKLOCK_CONFIG": "no-such-file.json"}, "no-such-file.json"),
+        ([], {"PEEKLOCK_JOURNAL_RETENTION_MS": "-5"}, "--journal-retention-ms"),
+        (["--data", "pyproject.toml"], {}, "pyproject.toml"),
+    ],
+)
+def test_a_wrong_value_is_named_and_nothing_is_served(
+    arguments: list[str], environment: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    done = CliRunner().invoke(app, ["serve", *arguments], env=environment)
+    assert done.exit_code == 2
+    assert said in done.output
+
+
+def test_an_open_address_with_the_development_key_is_refused(tmp_path: Path) -> None:
+    done = run("serve", "--host", "0.0.0.0", "--data", str(tmp_path), PEEKLOCK_AMQP_PORT="0")
+    assert done.returncode == 1
+    assert "--allow-development-key" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_wrong_configuration_is_told_with_its_path(tmp_path: Path) -> None:
+    config = tmp_path / "Config.json"
+    config.write_text('{"UserConfig": {"Namespaces": [{"Name": "n", "Topics": [{"Name": "t"}]}]}}')
+    done = run("serve", "--config", str(config), PEEKLOCK_DATA=str(tmp_path / "data"))
+    assert done.returncode == 1
+    assert "UserConfig.Namespaces[0].Topics[0]: topics are not supported yet" in done.stderr
