@@ -197,6 +197,11 @@ class Partition:
         """The position from which the next opening starts."""
         return self._housekeeping.replay_from
 
+    @property
+    def is_carrying(self) -> bool:
+        """Whether a walk for messages to carry is under way."""
+        return self._housekeeping.is_carrying
+
     def next_to_carry(self, below: int, count_max: int) -> list[Entry]:
         """Some live messages whose bodies lie in sparse blocks below a position."""
         return self._housekeeping.next_to_carry(below, count_max)

@@ -166,6 +166,20 @@ class Drained:
 
 @final
 @dataclass(slots=True, init=False)
+class ReceiverClosed:
+    """The partition let a receiver go (its store failed, its entity is gone); its locks are lost.
+    It may open again."""
+
+    origin: Final[Any]
+    refusal: Final[Refusal]
+
+    def __init__(self, origin: Any, refusal: Refusal) -> None:
+        self.origin = origin
+        self.refusal = refusal
+
+
+@final
+@dataclass(slots=True, init=False)
 class Numbered:
     """A wish was carried out and this is its list of numbers: sequence numbers of scheduled
     messages, new expiries of renewed locks, the count of deleted messages; empty for Cancel and
@@ -231,4 +245,6 @@ class Counted:
         self.bytes = bytes
 
 
-Reply: TypeAlias = Accepted | Delivered | Settled | Refused | Drained | Numbered | Found | Counted
+Reply: TypeAlias = (
+    Accepted | Delivered | Settled | Refused | Drained | Numbered | Found | Counted | ReceiverClosed
+)

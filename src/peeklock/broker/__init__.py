@@ -1,0 +1,1 @@
+"""Owns partitions: the only room where deciding meets storing."""

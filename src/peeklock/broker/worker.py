@@ -1,0 +1,420 @@
+"""The worker of one partition: drains the mailbox, decides, stores, then lets the replies go.
+
+One coroutine is the only one that touches the partition, so there are no locks. A round takes
+whatever has come in since the last one; while its records are being stored, the replies of the
+round before are written out. A round whose records could not be stored leaves the partition in
+doubt: it is thrown away, everybody who waits is told, and it is opened anew from the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Final, Protocol, final
+
+from peeklock.broker.alarm import Alarm, Alarms
+from peeklock.clock import Clock
+from peeklock.entity.commands import (
+    CloseReceiver,
+    Command,
+    Configure,
+    Grant,
+    OpenReceiver,
+    Schedule,
+    SendBatch,
+    SendMany,
+    SettleMany,
+    Tick,
+)
+from peeklock.entity.definition import QueueDefinition
+from peeklock.entity.message import BodyBudget
+from peeklock.entity.partition import NO_REPLAY, Decision, Partition
+from peeklock.entity.refusals import BUSY, INTERNAL, UNAVAILABLE, Refusal
+from peeklock.entity.replies import Delivered, Delivery, Found, ReceiverClosed, Refused, Reply
+from peeklock.store.store import PartitionId, Store, StoreError
+
+# Commands taken into one round: one store write must stay small beside a lock's duration.
+ROUND_MAX: Final = 1024
+
+# How long a partition that could not be opened waits before it tries again.
+BACKOFF_MS_MIN: Final = 100
+BACKOFF_MS_MAX: Final = 5_000
+
+# Bodies rewritten in one step of carrying: about a frame's worth of small messages.
+CARRY_MAX: Final = 64
+
+_log: Final = logging.getLogger("peeklock.broker")
+
+
+class Origin(Protocol):
+    """Whoever asks: gets its replies one by one, then one call to write them out."""
+
+    def replied(self, reply: Reply) -> None:
+        """Take a reply."""
+        ...
+
+    def flush(self) -> None:
+        """All replies of this round are there."""
+        ...
+
+
+@final
+class PartitionWorker:
+    """Owns one partition, here and now."""
+
+    __slots__ = (
+        "_alarm",
+        "_alarm_at",
+        "_alarms",
+        "_budget",
+        "_chance",
+        "_clock",
+        "_closing",
+        "_definition",
+        "_epoch",
+        "_loop",
+        "_mailbox",
+        "_partition",
+        "_pending",
+        "_receivers",
+        "_store",
+        "_task",
+        "_trim_due",
+        "_wake",
+        "id",
+        "journal_first",
+    )
+
+    def __init__(
+        self,
+        partition_id: PartitionId,
+        definition: QueueDefinition,
+        store: Store,
+        clock: Clock,
+        alarms: Alarms,
+        budget: BodyBudget,
+        chance: Callable[[], int],
+    ) -> None:
+        self.id: PartitionId = partition_id
+        self.journal_first: int = 0
+        self._definition: QueueDefinition = definition
+        self._store: Store = store
+        self._clock: Clock = clock
+        self._alarms: Alarms = alarms
+        self._budget: BodyBudget = budget
+        self._chance: Callable[[], int] = chance
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._partition: Partition | None = None
+        self._epoch: int = 0
+        self._mailbox: list[Command] = []
+        self._pending: list[Reply] = []
+        self._receivers: dict[Any, bool] = {}
+        self._wake: asyncio.Future[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._closing: bool = False
+        self._trim_due: bool = False
+        self._alarm: Alarm | None = None
+        self._alarm_at: int = 0
+
+    # From outside.
+
+    def submit(self, command: Command) -> None:
+        """Put a command into the mailbox; the first one opens the partition."""
+        self._mailbox.append(command)
+        if self._wake is not None:
+            self._awake()
+        elif self._task is None:
+            self._loop = asyncio.get_running_loop()
+            self._task = self._loop.create_task(self._run())
+
+    def configure(self, definition: QueueDefinition) -> None:
+        """The description changed; a living partition is told in its turn."""
+        self._definition = definition
+        if self._task is not None:
+            self.submit(Configure(definition))
+
+    def trim_soon(self) -> None:
+        """Look after the journal in the next round; nothing to do while closed."""
+        if self._task is not None:
+            self._trim_due = True
+            self._awake()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the partition lives in memory."""
+        return self._partition is not None
+
+    async def close(self) -> None:
+        """Carry out what is in the mailbox, store it, and stop."""
+        self._closing = True
+        if self._task is not None:
+            self._awake()
+            await self._task
+            self._task = None
+        self._call_off_alarm()
+
+    def _awake(self) -> None:
+        wake = self._wake
+        if wake is not None:
+            self._wake = None
+            if not wake.done():
+                wake.set_result(None)
+
+    # The one coroutine.
+
+    async def _run(self) -> None:
+        backoff_ms = BACKOFF_MS_MIN
+        while True:
+            if self._partition is None:
+                if self._closing:
+                    self._refuse_mailbox(Refusal(UNAVAILABLE, "The broker is shutting down."))
+                    return
+                if await self._open():
+                    backoff_ms = BACKOFF_MS_MIN
+                else:
+                    await self._back_off(backoff_ms)
+                    backoff_ms = min(2 * backoff_ms, BACKOFF_MS_MAX)
+                continue
+            if self._mailbox or self._trim_due or self._partition.housekeeping_due:
+                await self._round()
+                continue
+            if self._pending:
+                self._release()
+                continue  # what was let go may have brought new commands
+            if self._closing:
+                return
+            await self._sleep()
+
+    async def _sleep(self) -> None:
+        assert self._loop is not None
+        wake: asyncio.Future[None] = self._loop.create_future()
+        self._wake = wake
+        await wake
+
+    async def _round(self) -> None:
+        """Decide on what has come in, store it, keep its replies for the next opportunity."""
+        commands = self._take_commands()
+        try:
+            if commands:
+                decision = self._decide(commands)
+                await self._store_decision(decision)
+                await self._fetch_bodies(decision.replies)
+                self._pending = decision.replies
+            else:
+                self._release()  # nobody waits for chores
+                if self._partition is not None:
+                    await self._do_chores(self._partition)
+            self._set_alarm()
+        except StoreError as error:
+            _log.error("store-failed partition=%s error=%r", self.id.key, str(error))
+            text = "The store failed; whether this was stored is in doubt. Try again."
+            self._fail(commands, Refusal(UNAVAILABLE, text))
+        except Exception:  # noqa: BLE001 - whatever it was, the partition is in doubt
+            _log.exception("partition-failed partition=%s", self.id.key)
+            self._fail(commands, Refusal(INTERNAL, "The partition failed and is opened anew."))
+
+    def _take_commands(self) -> list[Command]:
+        commands = self._mailbox
+        if len(commands) > ROUND_MAX:
+            self._mailbox = commands[ROUND_MAX:]
+            commands = commands[:ROUND_MAX]
+        else:
+            self._mailbox = []
+        if self._store.full:
+            commands = self._refuse_sends(commands)
+        return commands
+
+    def _decide(self, commands: list[Command]) -> Decision:
+        partition = self._partition
+        assert partition is not None
+        now = self._clock.now()
+        for command in commands:
+            if isinstance(command, OpenReceiver):
+                self._receivers[command.origin] = True
+            elif isinstance(command, CloseReceiver):
+                self._receivers.pop(command.origin, None)
+        decision = partition.decide(commands, now)
+        if decision.records and partition.housekeeping_due:
+            step = partition.keep_house(now)
+            decision.records += step.records
+            decision.replay_from = step.replay_from
+        return decision
+
+    async def _store_decision(self, decision: Decision) -> None:
+        if not decision.records:
+            # Nothing to wait for, but the replies before these must leave before them.
+            self._release()
+            return
+        replay_from = None if decision.replay_from == NO_REPLAY else decision.replay_from
+        stored = self._store.append(
+            self.id, self._epoch, decision.first_position, decision.records, replay_from
+        )
+        # The store is at work now: a good moment to write out what rests already.
+        self._release()
+        await stored
+
+    async def _fetch_bodies(self, replies: list[Reply]) -> None:
+        """Bodies that are no longer in memory are read before their delivery leaves."""
+        cold: list[Delivery] = []
+        for reply in replies:
+            if isinstance(reply, (Delivered, Found)):
+                for delivery in reply.deliveries:
+                    if delivery.message is None:
+                        cold.append(delivery)
+        if not cold:
+            return
+        positions = [delivery.position for delivery in cold]
+        messages = await self._store.payloads(self.id, positions)
+        for delivery, message in zip(cold, messages, strict=True):
+            delivery.message = message
+
+    # Chores.
+
+    async def _do_chores(self, partition: Partition) -> None:
+        now = self._clock.now()
+        if partition.housekeeping_due:
+            await self._store_decision(partition.keep_house(now))
+            return
+        if not self._trim_due:
+            return
+        self._trim_due = False
+        self.journal_first = await self._store.trim(
+            self.id, partition.replay_from(), partition.live_blocks(), now
+        )
+        entries = partition.next_to_carry(self.journal_first, CARRY_MAX)
+        if entries:
+            messages = await self._store.payloads(self.id, [entry.position for entry in entries])
+            await self._store_decision(partition.carry(entries, messages, now))
+        self._trim_due = partition.is_carrying
+
+    # Letting go.
+
+    def _release(self) -> None:
+        """Hand out the replies whose records rest."""
+        replies = self._pending
+        if not replies:
+            return
+        self._pending = []
+        origins: dict[Any, bool] = {}
+        for reply in replies:
+            origin: Any = reply.origin
+            origins[origin] = True
+            try:
+                origin.replied(reply)
+            except Exception:  # noqa: BLE001 - one origin's fault must not stop the others
+                _log.exception("reply-failed partition=%s", self.id.key)
+        for origin in origins:
+            try:
+                origin.flush()
+            except Exception:  # noqa: BLE001 - one origin's fault must not stop the others
+                _log.exception("reply-failed partition=%s", self.id.key)
+
+    def _fail(self, commands: list[Command], refusal: Refusal) -> None:
+        """The partition is in doubt: tell everybody who waits, and forget it."""
+        self._release()
+        self._partition = None
+        self._call_off_alarm()
+        for command in commands:
+            self._refuse(command, refusal)
+        for origin in self._receivers:
+            self._pending.append(ReceiverClosed(origin, refusal))
+        self._receivers = {}
+        self._release()
+
+    def _refuse(self, command: Command, refusal: Refusal) -> None:
+        if isinstance(command, (SendMany, SettleMany)):
+            self._pending.append(Refused(command.origin, command.tags, refusal))
+        elif isinstance(command, OpenReceiver):
+            self._receivers.pop(command.origin, None)
+            self._pending.append(ReceiverClosed(command.origin, refusal))
+        elif not isinstance(command, (Grant, CloseReceiver, Configure, Tick)):
+            self._pending.append(Refused(command.origin, [command.tag], refusal))
+
+    def _refuse_sends(self, commands: list[Command]) -> list[Command]:
+        """The disk is nearly full: what is left of it belongs to settlements (R-T2)."""
+        refusal = Refusal(BUSY, "The store is short of space and takes no messages. Try later.")
+        kept: list[Command] = []
+        for command in commands:
+            if isinstance(command, (SendMany, SendBatch, Schedule)):
+                self._refuse(command, refusal)
+            else:
+                kept.append(command)
+        if not kept:
+            self._release()
+        return kept
+
+    def _refuse_mailbox(self, refusal: Refusal) -> None:
+        commands = self._mailbox
+        self._mailbox = []
+        for command in commands:
+            self._refuse(command, refusal)
+        self._release()
+
+    # Opening.
+
+    async def _open(self) -> bool:
+        """Replay the partition from its store; answers whether it lives now."""
+        started_at = self._clock.now()
+        try:
+            opening = await self._store.open(self.id)
+            partition = Partition(self._definition, self.id.index, self._budget, self._chance)
+            async for replay in opening.replays:
+                partition.restore(replay.first_position, replay.records)
+            partition.opened()
+        except StoreError as error:
+            _log.error("open-failed partition=%s error=%r", self.id.key, str(error))
+            return False
+        except Exception:  # noqa: BLE001 - one bad journal must not stop the broker
+            _log.exception("open-failed partition=%s", self.id.key)
+            return False
+        self._epoch = opening.epoch
+        self._partition = partition
+        self._mailbox.insert(0, Tick())  # what fell due while nobody looked
+        _log.info(
+            "partition-opened partition=%s epoch=%d messages=%d took_ms=%d",
+            self.id.key,
+            opening.epoch,
+            partition.live_count,
+            self._clock.now() - started_at,
+        )
+        return True
+
+    async def _back_off(self, backoff_ms: int) -> None:
+        """Wait before the next try; whoever asks meanwhile is told at once."""
+        assert self._loop is not None
+        refusal = Refusal(UNAVAILABLE, "The store is out of reach. Try again later.")
+        until = self._loop.time() + backoff_ms / 1000
+        while not self._closing:
+            self._refuse_mailbox(refusal)
+            left = until - self._loop.time()
+            if left <= 0:
+                return
+            try:
+                await asyncio.wait_for(self._sleep(), left)
+            except TimeoutError:
+                self._wake = None
+
+    # The alarm.
+
+    def _set_alarm(self) -> None:
+        """Knock at the next deadline; an alarm that rings too early does no harm."""
+        assert self._partition is not None
+        deadline = self._partition.next_deadline()
+        if deadline == 0 or (self._alarm_at and self._alarm_at <= deadline):
+            return
+        self._call_off_alarm()
+        self._alarm_at = deadline
+        self._alarm = self._alarms.set(deadline, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self._alarm_at = 0
+        if not self._closing:
+            self.submit(Tick())
+
+    def _call_off_alarm(self) -> None:
+        self._alarm_at = 0
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
