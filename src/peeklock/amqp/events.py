@@ -174,14 +174,16 @@ class Opened:
 @final
 @dataclass(slots=True, init=False)
 class Closed:
-    """The connection is over, with all its links; `by_peer` says who ended it."""
+    """The connection is over; `by_peer` says who ended it, `links` which links went with it."""
 
     error: Final[AmqpError | None]
     by_peer: Final[bool]
+    links: Final[list[Link]]
 
-    def __init__(self, error: AmqpError | None, by_peer: bool) -> None:
+    def __init__(self, error: AmqpError | None, by_peer: bool, links: list[Link]) -> None:
         self.error = error
         self.by_peer = by_peer
+        self.links = links
 
 
 Event = (

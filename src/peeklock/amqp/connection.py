@@ -1,0 +1,624 @@
+"""A connection as a pure machine: bytes in, events out, bytes out [2.4].
+
+    events = connection.receive(data, now)      the owner acts on them: accept, send, settle, grant
+    socket.write(connection.take_output())      everything of this pass at once
+    deadline = connection.tick(now)             heartbeats and silence; `closed` and `error` tell the rest
+
+No fault of the peer raises. A fault ends the smallest thing it belongs to (link, session, connection)
+with an error on the wire and an event for the owner. Frames are read where they lie: a whole one is
+never copied, and of a frame that was cut by the network only that frame is put together.
+"""
+
+from typing import Any, Final, final
+
+from peeklock.amqp.composites import (
+    Attach,
+    Begin,
+    Close,
+    Detach,
+    End,
+    Open,
+    SaslInit,
+    SaslMechanisms,
+    SaslOutcome,
+    decode_composite,
+    encode_composite,
+)
+from peeklock.amqp.errors import (
+    FRAME_SIZE_TOO_SMALL,
+    FRAMING_ERROR,
+    ILLEGAL_STATE,
+    INVALID_FIELD,
+    NOT_ALLOWED,
+    RESOURCE_LIMIT_EXCEEDED,
+    AmqpError,
+    DecodeError,
+    ProtocolError,
+)
+from peeklock.amqp.events import Closed, Event, Opened, SaslInitReceived
+from peeklock.amqp.fast import performative_code
+from peeklock.amqp.frames import (
+    AMQP_FRAME,
+    AMQP_HEADER,
+    DISPOSITION,
+    EMPTY,
+    FLOW,
+    FRAME_SIZE_MIN,
+    HEAD_SIZE,
+    HEARTBEAT,
+    SASL_HEADER,
+    TRANSFER,
+    frame_head,
+    frame_size,
+)
+from peeklock.amqp.gathering import Gathering
+from peeklock.amqp.limits import Limits
+from peeklock.amqp.link import Link
+from peeklock.amqp.moves import (
+    BEGIN_SENT,
+    CLOSED,
+    CLOSING,
+    DROP,
+    FRAME_MOVES,
+    HEADER_MOVES,
+    HEADER_PHASES,
+    MAPPED,
+    OPENED,
+    SASL_DECIDING,
+    SESSION_MOVES,
+    WAIT_AMQP_HEADER,
+    WAIT_HEADER,
+    WAIT_OPEN,
+    WAIT_SASL_HEADER,
+)
+from peeklock.amqp.sasl import (
+    OUTCOME_AUTH,
+    OUTCOME_OK,
+    Credential,
+    check_offer,
+    check_outcome,
+    write_init,
+    write_mechanisms,
+    write_outcome,
+)
+from peeklock.amqp.session import Session
+
+SERVER: Final = 0
+CLIENT: Final = 1
+
+# A server counts its deliveries from here. Python's client does not look at the role of a disposition,
+# so that small numbers of ours would settle its own transfers.
+SERVER_FIRST_ID: Final = 100_000
+CLIENT_FIRST_ID: Final = 0
+# What a peer may send ahead while the owner checks its credential.
+HELD_MAX: Final = 65_536
+# A peer that asks for more than ten heartbeats a second gets ten.
+HEARTBEAT_MS_MIN: Final = 100
+
+
+@final
+class Connection:
+    """One connection of either role."""
+
+    __slots__ = (
+        "authenticated",
+        "closing_at",
+        "container_id",
+        "credential",
+        "dirty",
+        "early",
+        "error",
+        "frame_max",
+        "gathering",
+        "heard_at",
+        "hostname",
+        "limits",
+        "link_count",
+        "local",
+        "mechanisms",
+        "names",
+        "now",
+        "open_sent",
+        "out",
+        "partial",
+        "peer_frame_max",
+        "peer_idle_ms",
+        "phase",
+        "properties",
+        "released",
+        "remote_open",
+        "role",
+        "sealed",
+        "sealed_output",
+        "sent_at",
+        "sessions",
+        "started_at",
+    )
+
+    def __init__(
+        self,
+        *,
+        role: int,
+        container_id: str,
+        limits: Limits,
+        now: int,
+        sasl_mechanisms: list[str] | None = None,
+        hostname: str | None = None,
+        credential: Credential | None = None,
+        properties: dict[Any, Any] | None = None,
+    ) -> None:
+        self.role = role
+        self.container_id = container_id
+        self.limits = limits
+        self.hostname = hostname
+        self.properties = properties
+        # A server offers mechanisms, a client presents a credential; neither means no SASL.
+        self.mechanisms = [] if sasl_mechanisms is None else sasl_mechanisms
+        self.credential = credential
+        self.phase = WAIT_HEADER
+        self.authenticated = False
+        self.open_sent = False
+        self.remote_open: Open | None = None
+        self.error: AmqpError | None = None
+        self.now = now
+        self.started_at = now
+        self.heard_at = now
+        self.sent_at = now
+        self.closing_at = now
+        # Input: the beginning of a frame whose rest has not come.
+        self.partial = bytearray()
+        self.frame_max = limits.max_frame_size_before_open
+        # Output: what a client writes behind its SASL frames waits in `out` until it is let in.
+        self.early: list[bytes] = []
+        self.out: list[bytes] = []
+        self.released = role == SERVER
+        self.sealed = False
+        self.sealed_output = b""
+        self.dirty: list[Session] = []
+        self.peer_frame_max = 0xFFFFFFFF
+        self.peer_idle_ms = 0
+        # Sessions by the peer's channel and by ours; living links by role and name.
+        self.sessions: dict[int, Session] = {}
+        self.local: dict[int, Session] = {}
+        self.names: dict[tuple[int, str], Link] = {}
+        self.link_count = 0
+        self.gathering = Gathering()
+
+    # --- the owner's side
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more will come or go, but for the output that is still to be taken."""
+        return self.phase == CLOSED
+
+    @property
+    def has_output(self) -> bool:
+        """Whether `take_output` would give something."""
+        if self.sealed:
+            return bool(self.sealed_output)
+        if self.early:
+            return True
+        return self.released and bool(self.out or self.dirty)
+
+    def links(self) -> list[Link]:
+        """Lists the living links of all sessions."""
+        return list(self.names.values())
+
+    def start(self) -> None:
+        """Writes a client's first words; open and what follows it do not wait for answers."""
+        if self.credential is None:
+            self.released = True
+            self.phase = WAIT_AMQP_HEADER
+        else:
+            self.early.append(SASL_HEADER)
+            self.phase = WAIT_SASL_HEADER
+        self.out.append(AMQP_HEADER)
+        self._write_open()
+
+    def begin_session(self) -> Session:
+        """Begins a session; links can be attached on it at once."""
+        channel = 0
+        while channel in self.local:
+            channel += 1
+        session = Session(self, channel, first_id=CLIENT_FIRST_ID, state=BEGIN_SENT)
+        self.local[channel] = session
+        session.write_begin(None)
+        return session
+
+    def accept_sasl(self) -> list[Event]:
+        """Lets the peer in; returns the events of what it sent ahead, mostly none."""
+        if self.phase != SASL_DECIDING:
+            return []
+        self.out.append(write_outcome(OUTCOME_OK))
+        self.authenticated = True
+        self.phase = WAIT_AMQP_HEADER
+        held = bytes(self.partial)
+        self.partial.clear()
+        return self.receive(held, self.now)
+
+    def refuse_sasl(self) -> None:
+        """Turns the peer away; the connection is closed."""
+        if self.phase == SASL_DECIDING:
+            self.out.append(write_outcome(OUTCOME_AUTH))
+            self._finish(None)
+
+    def close(self, error: AmqpError | None = None) -> None:
+        """Closes from our side; `closed` follows when the peer answers or takes too long."""
+        if self.phase in (CLOSING, CLOSED):
+            return
+        if self.phase == OPENED:
+            self._write_close(error)
+            self._drop_sessions()
+            self.error = error
+            self.phase = CLOSING
+            self.closing_at = self.now
+        else:
+            self._abort(error)
+
+    def take_output(self) -> bytes:
+        """Hands over everything that is to be written."""
+        if self.sealed:
+            output = self.sealed_output
+            self.sealed_output = b""
+            return output
+        if self.dirty:
+            self._flush()
+        parts = self.early
+        if self.released:
+            if parts:
+                parts.extend(self.out)
+            else:
+                parts = self.out
+            self.out = []
+        if not parts:
+            return b""
+        self.early = []
+        self.sent_at = self.now
+        return b"".join(parts)
+
+    def tick(self, now: int) -> int | None:
+        """Sends a heartbeat when one is due, gives up on a silent peer, and tells when to look again."""
+        self.now = now
+        if self.phase == CLOSED:
+            return None
+        if self.phase == CLOSING:
+            deadline = self.closing_at + self.limits.close_timeout_ms
+            if now < deadline:
+                return deadline
+            self._finish(self.error)
+            return None
+        if self.phase != OPENED:
+            deadline = self.started_at + self.limits.handshake_timeout_ms
+            if now < deadline:
+                return deadline
+            self._abort(AmqpError(RESOURCE_LIMIT_EXCEEDED, "the connection took too long to open"))
+            return None
+        return self._tick_opened(now)
+
+    def _tick_opened(self, now: int) -> int | None:
+        deadlines: list[int] = []
+        if self.limits.idle_timeout_ms:
+            # The announced time is half of what is really waited for [2.4.5].
+            silent_until = self.heard_at + 2 * self.limits.idle_timeout_ms
+            if now >= silent_until:
+                self._abort(AmqpError(RESOURCE_LIMIT_EXCEEDED, "the peer was silent for too long"))
+                return None
+            deadlines.append(silent_until)
+        if self.peer_idle_ms:
+            interval = max(HEARTBEAT_MS_MIN, self.peer_idle_ms // 2)
+            if now >= self.sent_at + interval:
+                self.out.append(HEARTBEAT)
+                self.sent_at = now
+            deadlines.append(self.sent_at + interval)
+        return min(deadlines) if deadlines else None
+
+    # --- input
+
+    def receive(self, data: bytes, now: int) -> list[Event]:
+        """Takes what the peer sent, in any cut, and returns what the owner should know."""
+        self.now = now
+        self.heard_at = now
+        if self.phase != CLOSED:
+            try:
+                if self.partial:
+                    self._continue(data)
+                else:
+                    self._feed(data, 0)
+            except ProtocolError as error:
+                self._abort(AmqpError(error.condition, error.text))
+        return self.gathering.take()
+
+    def _feed(self, data: bytes, position: int) -> None:
+        """Handles the whole frames from `position` on and keeps the rest for the next pass."""
+        length = len(data)
+        while length - position >= HEAD_SIZE:
+            phase = self.phase
+            if phase != OPENED:
+                if phase in HEADER_PHASES:
+                    self._on_header(data[position : position + HEAD_SIZE])
+                    position += HEAD_SIZE
+                    continue
+                if phase in (SASL_DECIDING, CLOSED):
+                    break
+            size = frame_size(data, position)
+            if size < HEAD_SIZE or size > self.frame_max:
+                raise self._bad_size(size)
+            end = position + size
+            if end > length:
+                break
+            self._on_frame(data, position, end)
+            position = end
+        if position < length:
+            self._keep(data[position:])
+
+    def _continue(self, data: bytes) -> None:
+        """Completes the frame that was cut, and only that, before the rest of the data is read."""
+        if self.phase == SASL_DECIDING:
+            self._keep(data)
+            return
+        partial = self.partial
+        taken = 0
+        if len(partial) < HEAD_SIZE:
+            taken = min(HEAD_SIZE - len(partial), len(data))
+            partial += data[:taken]
+            if len(partial) < HEAD_SIZE:
+                return
+        needed = HEAD_SIZE
+        if self.phase not in HEADER_PHASES:
+            needed = frame_size(bytes(partial[:4]), 0)
+            if needed < HEAD_SIZE or needed > self.frame_max:
+                raise self._bad_size(needed)
+        missing = needed - len(partial)
+        if len(data) - taken < missing:
+            partial += data[taken:]
+            return
+        partial += data[taken : taken + missing]
+        whole = bytes(partial)
+        partial.clear()
+        self._feed(whole, 0)
+        self._feed(data, taken + missing)
+
+    def _keep(self, rest: bytes) -> None:
+        if self.phase == CLOSED:
+            return
+        self.partial += rest
+        if self.phase == SASL_DECIDING and len(self.partial) > HELD_MAX:
+            raise ProtocolError(RESOURCE_LIMIT_EXCEEDED, "too much was sent ahead of the outcome")
+
+    def _bad_size(self, size: int) -> ProtocolError:
+        return ProtocolError(
+            FRAMING_ERROR,
+            f"a frame of {size} bytes where {HEAD_SIZE} to {self.frame_max} are allowed",
+        )
+
+    def _on_header(self, header: bytes) -> None:
+        move = HEADER_MOVES.get((self.phase, header))
+        if move is None or (header == SASL_HEADER and self.role == SERVER and not self.mechanisms):
+            raise ProtocolError(FRAMING_ERROR, f"not a protocol header that fits: {header!r}")
+        self.phase = move
+        if self.role == SERVER:
+            self.out.append(header)
+            if header == SASL_HEADER:
+                self.out.append(write_mechanisms(self.mechanisms))
+
+    def _on_frame(self, data: bytes, position: int, end: int) -> None:
+        body = position + 4 * data[position + 4]
+        if body < position + HEAD_SIZE or body > end:
+            raise ProtocolError(FRAMING_ERROR, f"a data offset of {data[position + 4]}")
+        kind = data[position + 5]
+        code = EMPTY if body == end else performative_code(data, body, end)
+        if self.phase == OPENED and kind == AMQP_FRAME and FLOW <= code <= DISPOSITION:
+            session = self.sessions.get(data[position + 6] << 8 | data[position + 7])
+            if session is not None and session.state == MAPPED:
+                if code == TRANSFER:
+                    session.on_transfer(data, body, end)
+                elif code == DISPOSITION:
+                    session.on_disposition(data, body, end)
+                else:
+                    session.on_flow(data, body, end)
+                return
+        self._on_performative(data, position, body, end, code)
+
+    def _on_performative(self, data: bytes, position: int, body: int, end: int, code: int) -> None:
+        kind = data[position + 5]
+        move = FRAME_MOVES.get((self.phase, kind, code))
+        if move is None:
+            raise ProtocolError(
+                ILLEGAL_STATE, f"a frame of type {kind} with {code:#04x} has no place here"
+            )
+        if code == EMPTY or move == CLOSING:
+            return
+        channel = data[position + 6] << 8 | data[position + 7]
+        if FLOW <= code <= DISPOSITION:
+            self._session_for(channel, code)  # it drops what the table drops, and refuses the rest
+            return
+        value, after = decode_composite(data, body, end)
+        if after != end:
+            raise DecodeError("a frame that goes on behind its performative")
+        if isinstance(value, Attach):
+            session = self._session_for(channel, code)
+            if session is not None:
+                session.on_attach(value, data, body, end)
+        elif isinstance(value, Detach):
+            session = self._session_for(channel, code)
+            if session is not None:
+                session.on_detach(value)
+        elif isinstance(value, Begin):
+            self._on_begin(value, channel)
+        elif isinstance(value, End):
+            session = self._session_for(channel, code)
+            if session is not None:
+                session.on_end(value.error)
+                del self.sessions[channel]
+                del self.local[session.channel]
+        elif isinstance(value, Close):
+            self._on_close(value.error)
+        elif isinstance(value, Open):
+            self._on_open(value)
+        else:
+            self.phase = move
+            self._on_sasl(value)
+
+    def _session_for(self, channel: int, code: int) -> Session | None:
+        """Finds the session of a channel, or None when it drops the frame [2.5.5]."""
+        session = self.sessions.get(channel)
+        move = None if session is None else SESSION_MOVES.get((session.state, code))
+        if move is None:
+            raise ProtocolError(
+                ILLEGAL_STATE, f"{code:#04x} on channel {channel}: no session there"
+            )
+        return None if move == DROP else session
+
+    def _on_sasl(self, frame: Any) -> None:
+        if isinstance(frame, SaslInit):
+            response = frame.initial_response
+            self.gathering.add(
+                SaslInitReceived(
+                    frame.mechanism, b"" if response is None else response, frame.hostname
+                )
+            )
+        elif isinstance(frame, SaslMechanisms) and self.credential is not None:
+            check_offer(self.credential, frame)
+            self.early.append(write_init(self.credential, self.hostname))
+        elif isinstance(frame, SaslOutcome):
+            check_outcome(frame)
+            self.authenticated = True
+            self.released = True
+
+    def _on_open(self, open: Open) -> None:
+        if open.max_frame_size < FRAME_SIZE_MIN:
+            raise ProtocolError(INVALID_FIELD, f"a max-frame-size below {FRAME_SIZE_MIN}")
+        self.remote_open = open
+        self.peer_frame_max = open.max_frame_size
+        self.peer_idle_ms = open.idle_time_out or 0
+        self.frame_max = self.limits.max_frame_size
+        self._write_open()
+        self.phase = OPENED
+        self.gathering.add(Opened(open, self.authenticated))
+
+    def _on_begin(self, begin: Begin, channel: int) -> None:
+        if channel > self.limits.channel_max:
+            raise ProtocolError(NOT_ALLOWED, f"channel {channel} is above the channel-max")
+        if channel in self.sessions:
+            raise ProtocolError(ILLEGAL_STATE, f"channel {channel} has a session already")
+        if begin.remote_channel is None:
+            own = channel
+            while own in self.local:
+                own += 1
+            first_id = SERVER_FIRST_ID if self.role == SERVER else CLIENT_FIRST_ID
+            session = Session(self, own, first_id=first_id, state=MAPPED)
+            self.local[own] = session
+            session.on_begin(begin, channel)
+            session.write_begin(channel)
+        else:
+            asked = self.local.get(begin.remote_channel)
+            if asked is None or asked.remote_channel >= 0:
+                raise ProtocolError(ILLEGAL_STATE, "a begin that answers none of ours")
+            session = asked
+            session.on_begin(begin, channel)
+        self.sessions[channel] = session
+
+    def _on_close(self, error: AmqpError | None) -> None:
+        by_peer = self.phase != CLOSING
+        links = self.links()
+        if by_peer:
+            self._write_close(None)
+        self._finish(error)
+        self.gathering.add(Closed(error, by_peer, links))
+
+    # --- output
+
+    def write(self, channel: int, performative: bytes) -> None:
+        """Writes one frame that cannot be split."""
+        size = HEAD_SIZE + len(performative)
+        if size > self.peer_frame_max:
+            self._abort(
+                AmqpError(
+                    FRAME_SIZE_TOO_SMALL, f"a frame of {size} bytes is too large for the peer"
+                )
+            )
+            return
+        self.out.append(frame_head(size, channel) + performative)
+
+    def _write_open(self) -> None:
+        if self.open_sent:
+            return
+        self.open_sent = True
+        limits = self.limits
+        ours = Open(
+            container_id=self.container_id,
+            hostname=self.hostname,
+            max_frame_size=limits.max_frame_size,
+            channel_max=limits.channel_max,
+            idle_time_out=limits.idle_timeout_ms or None,
+            properties=self.properties,
+        )
+        self.write(0, encode_composite(ours))
+
+    def _write_close(self, error: AmqpError | None) -> None:
+        """Writes close behind everything else; nothing can follow it."""
+        if self.sealed:
+            return
+        self._flush()
+        self._write_open()
+        performative = encode_composite(Close(error=error))
+        self.out.append(frame_head(HEAD_SIZE + len(performative), 0) + performative)
+        self._seal()
+
+    def _flush(self) -> None:
+        dirty = self.dirty
+        self.dirty = []
+        for session in dirty:
+            session.flush()
+
+    def _seal(self) -> None:
+        parts = self.early
+        if self.released:
+            parts = parts + self.out
+        self.sealed_output = b"".join(parts)
+        self.sealed = True
+
+    # --- the end
+
+    def _abort(self, error: AmqpError | None) -> None:
+        """Closes at once, as far as the peer can still be told why, and tells the owner."""
+        if self.phase == CLOSED:
+            return
+        links = self.links()
+        if self.phase == WAIT_HEADER:
+            # A peer with another protocol or version is told which one is spoken here [2.2].
+            self.out.append(SASL_HEADER if self.mechanisms else AMQP_HEADER)
+        elif self.phase >= WAIT_OPEN:
+            self._write_close(error)
+        self._finish(error)
+        self.gathering.add(Closed(error, False, links))
+
+    def _finish(self, error: AmqpError | None) -> None:
+        if not self.sealed:
+            self._seal()
+        self._drop_sessions()
+        self.error = error
+        self.phase = CLOSED
+        self.partial.clear()
+
+    def _drop_sessions(self) -> None:
+        for session in list(self.local.values()):
+            session.drop()
+        self.out = []
+
+    # --- what sessions and links tell
+
+    def add_link(self, link: Link) -> None:
+        """Counts a link and notes its name."""
+        self.link_count += 1
+        self.names[(link.role, link.name)] = link
+
+    def find_name(self, role: int, name: str) -> Link | None:
+        """Finds the living link of this name and role."""
+        return self.names.get((role, name))
+
+    def forget_name(self, link: Link) -> None:
+        """Frees the name of a link that goes away."""
+        key = (link.role, link.name)
+        if self.names.get(key) is link:
+            del self.names[key]

@@ -1,0 +1,415 @@
+"""One link: a one-way road for messages, with credit, drain and settlement [2.6, 2.7].
+
+The first half of `Link` is for its owner, the second half is called by the session with what the
+peer said. A link that is gone takes every call of its owner and does nothing: the owner may learn of
+a detach later than the machine does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, final
+
+from peeklock.amqp.delivery import IncomingDelivery, OutgoingDelivery
+from peeklock.amqp.errors import (
+    ILLEGAL_STATE,
+    INVALID_FIELD,
+    MESSAGE_SIZE_EXCEEDED,
+    NOT_ALLOWED,
+    TRANSFER_LIMIT_EXCEEDED,
+    AmqpError,
+)
+from peeklock.amqp.fast import ParsedFlow, ParsedTransfer
+from peeklock.amqp.frames import SERIAL_MASK, TRANSFER, serial_distance
+from peeklock.amqp.moves import (
+    ATTACH_SENT,
+    ATTACHED,
+    DETACHED,
+    DETACHING,
+    DROP,
+    LINK_MOVES,
+    REQUESTED,
+)
+
+if TYPE_CHECKING:
+    from peeklock.amqp.composites import Attach
+    from peeklock.amqp.events import AnswersReceived, SettlementsReceived
+    from peeklock.amqp.session import Session
+
+# Our role on a link; the numbers are the wire's [2.8.1].
+SENDER: Final = 0
+RECEIVER: Final = 1
+
+# A tag is up to 32 bytes [2.8.7].
+TAG_SIZE_MAX: Final = 32
+
+NULL: Final = b"\x40"
+EMPTY_SOURCE: Final = b"\x00\x53\x28\x45"
+EMPTY_TARGET: Final = b"\x00\x53\x29\x45"
+
+
+@final
+class Link:
+    """A link of either role; `context` is the owner's."""
+
+    __slots__ = (
+        "answered",
+        "arrived",
+        "assembly",
+        "context",
+        "credit",
+        "credit_floor",
+        "delivery_count",
+        "drain",
+        "flowed",
+        "handle",
+        "initial_delivery_count",
+        "max_message_size",
+        "name",
+        "peer_max_message_size",
+        "properties",
+        "queued",
+        "rcv_settle_mode",
+        "refused",
+        "remote_handle",
+        "role",
+        "session",
+        "settling",
+        "snd_settle_mode",
+        "source",
+        "source_raw",
+        "state",
+        "target",
+        "target_raw",
+        "touched",
+    )
+
+    def __init__(
+        self, session: Session, name: str, *, handle: int, role: int, state: int, overdraft: int
+    ) -> None:
+        self.session = session
+        self.name = name
+        self.handle = handle
+        self.remote_handle = -1
+        self.role = role
+        self.state = state
+        self.context: Any = None
+        # What the peer's attach said; the raw forms are echoed byte for byte.
+        self.source: Any = None
+        self.target: Any = None
+        self.source_raw = NULL
+        self.target_raw = NULL
+        self.snd_settle_mode: int | None = None
+        self.rcv_settle_mode: int | None = None
+        self.properties: dict[Any, Any] | None = None
+        self.peer_max_message_size = 0
+        self.refused = False
+        # What we announce; zero means no limit.
+        self.max_message_size = 0
+        # `credit` is what is left; on a receiving link it falls below zero for a peer that ignores it.
+        self.credit = 0
+        self.credit_floor = -overdraft
+        self.delivery_count = 0
+        self.initial_delivery_count = 0
+        # Sender: the peer asked to use up the credit, and was not answered. Receiver: we asked.
+        self.drain = False
+        # Messages that are sent for the owner but wait for the session's window.
+        self.queued = 0
+        self.assembly: Assembly | None = None
+        # What this pass has gathered; the connection resets it when the pass ends.
+        self.touched = False
+        self.arrived: list[IncomingDelivery] | None = None
+        self.settling: SettlementsReceived | None = None
+        self.answered: AnswersReceived | None = None
+        self.flowed = False
+
+    @property
+    def attached(self) -> bool:
+        """Whether both sides are attached."""
+        return self.state == ATTACHED
+
+    # --- the owner's answer to AttachRequested
+
+    def accept(
+        self,
+        *,
+        source: bytes | None = None,
+        target: bytes | None = None,
+        max_message_size: int | None = None,
+        properties: dict[Any, Any] | None = None,
+        initial_delivery_count: int = 0,
+    ) -> bool:
+        """Attaches our side; tells False when the peer has given up meanwhile.
+
+        `source` and `target` are encoded; None echoes the peer's. Credit that the peer granted
+        before is in `credit` already.
+        """
+        if self.state != REQUESTED:
+            return False
+        if max_message_size is None:
+            max_message_size = self.session.connection.limits.max_message_size
+        self.max_message_size = max_message_size
+        if self.role == SENDER:
+            self.initial_delivery_count = initial_delivery_count
+            self.delivery_count = initial_delivery_count
+        self.state = ATTACHED
+        self.session.write_attach(
+            self,
+            source=_terminus(self.source_raw if source is None else source, EMPTY_SOURCE),
+            target=_terminus(self.target_raw if target is None else target, EMPTY_TARGET),
+            properties=properties,
+        )
+        return True
+
+    def refuse(self, error: AmqpError) -> None:
+        """Turns the peer's request down [2.6.3]: no source, no target, and a detach with the reason."""
+        if self.state == REQUESTED:
+            self.detach(error)
+
+    def detach(
+        self, error: AmqpError | None = None, *, closed: bool = True
+    ) -> list[OutgoingDelivery]:
+        """Ends the link from our side and returns what was sent on it and never settled."""
+        if self.state in (DETACHING, DETACHED):
+            return []
+        if self.state == REQUESTED:
+            self.session.write_attach(self, source=NULL, target=NULL, properties=None)
+        lost = self.session.forget(self)
+        self.state = DETACHING
+        self.session.write_detach(self, error, closed)
+        return lost.unsettled
+
+    # --- sending
+
+    def send(
+        self,
+        tag: bytes,
+        head: bytes,
+        body: bytes,
+        settled: bool,
+        context: Any,
+        message_format: int = 0,
+    ) -> int:
+        """Sends one message, whose bytes are `head` and then `body`, and returns its delivery id.
+
+        Returns -1, and sends nothing, when the credit is used up or the link is gone. A message
+        that has to wait for the peer's window leaves later. Its id is the one that events carry: it
+        moves when another link of the session goes away while both wait.
+        """
+        if self.credit <= 0 or self.state != ATTACHED or self.role != SENDER:
+            return -1
+        self.credit -= 1
+        self.delivery_count += 1
+        return self.session.send(self, tag, head, body, settled, context, message_format)
+
+    def drained(self) -> None:
+        """Tells the peer that there is nothing more to send: the rest of the credit is used up."""
+        if not self.drain or self.state != ATTACHED or self.role != SENDER:
+            return
+        self.delivery_count += self.credit
+        self.credit = 0
+        self.drain = False
+        self.session.write_drained(self)
+
+    # --- receiving
+
+    def grant(self, credit: int) -> None:
+        """Lets the peer send this many messages from now on, whatever was left before."""
+        if self.state in (ATTACHED, ATTACH_SENT) and self.role == RECEIVER:
+            self.credit = credit
+            self.drain = False
+            self.session.write_link_flow(self, drain=False)
+
+    def drain_credit(self) -> None:
+        """Asks the peer to send what it has and to use up the rest; a FlowReceived tells the end."""
+        if self.state in (ATTACHED, ATTACH_SENT) and self.role == RECEIVER:
+            self.drain = True
+            self.session.write_link_flow(self, drain=True)
+
+    # --- both
+
+    def settle(self, delivery_ids: list[int], state: bytes, *, settled: bool = True) -> None:
+        """Tells the outcome of deliveries; the session gathers it into ranges until the next output.
+
+        As receiver, `settled=False` waits for the sender to settle first (an AnswersReceived).
+        """
+        if self.state == ATTACHED:
+            self.session.settle(self, delivery_ids, state, settled)
+
+    def unsettled(self) -> list[OutgoingDelivery]:
+        """Lists what was sent on this link and is not settled."""
+        return [d for d in self.session.unsettled.values() if d.link is self]
+
+    # --- what the peer said
+
+    def on_attach(self, attach: Attach, source_raw: bytes, target_raw: bytes) -> None:
+        """Notes the peer's side of the link."""
+        self.remote_handle = attach.handle
+        self.source = attach.source
+        self.target = attach.target
+        self.source_raw = source_raw
+        self.target_raw = target_raw
+        self.properties = attach.properties
+        self.peer_max_message_size = attach.max_message_size or 0
+        self.snd_settle_mode = attach.snd_settle_mode
+        self.rcv_settle_mode = attach.rcv_settle_mode
+        if self.role == RECEIVER:
+            self.delivery_count = attach.initial_delivery_count or 0
+        # A null terminus on the peer's own side is a refusal; its detach with the reason follows.
+        self.refused = attach.target is None if self.role == SENDER else attach.source is None
+
+    def on_flow(self, flow: ParsedFlow) -> None:
+        """Takes the link's part of a flow [2.6.7]."""
+        if self.role == SENDER:
+            self._on_credit(flow)
+        else:
+            self._on_sender_flow(flow)
+        if flow.echo and self.state == ATTACHED:
+            self.session.write_link_flow(self, drain=self.drain)
+
+    def _on_credit(self, flow: ParsedFlow) -> None:
+        if flow.link_credit >= 0:
+            # The peer counts from what it has seen; what is still on its way uses up credit too.
+            seen = self.initial_delivery_count if flow.delivery_count < 0 else flow.delivery_count
+            unseen = serial_distance(self.delivery_count & SERIAL_MASK, seen)
+            self.credit = max(0, flow.link_credit - unseen)
+        self.drain = flow.drain
+        self.session.connection.gathering.flow(self)
+        if self.credit == 0:
+            self.drained()
+
+    def _on_sender_flow(self, flow: ParsedFlow) -> None:
+        if flow.delivery_count >= 0:
+            used = serial_distance(flow.delivery_count, self.delivery_count & SERIAL_MASK)
+            if used > 0:
+                self.delivery_count += used
+                self.credit = max(0, self.credit - used)
+        if self.drain and flow.drain and self.credit <= 0:
+            self.drain = False
+            self.session.connection.gathering.flow(self)
+
+    def on_transfer(self, transfer: ParsedTransfer, data: bytes, end: int) -> None:
+        """Takes one frame of a message; the message is told when its last frame is here."""
+        if self.state != ATTACHED or self.role != RECEIVER:
+            self._unexpected_transfer()
+            return
+        if self.assembly is not None or transfer.more or transfer.aborted:
+            self._assemble(transfer, data, end)
+            return
+        tag = transfer.delivery_tag
+        if transfer.delivery_id < 0 or tag is None or len(tag) > TAG_SIZE_MAX:
+            self._fault(INVALID_FIELD, "a first transfer needs a delivery-id and a delivery-tag")
+            return
+        start = transfer.payload_at
+        if self.max_message_size and end - start > self.max_message_size:
+            self._too_large(transfer.delivery_id, end - start)
+            return
+        self._arrive(
+            IncomingDelivery(
+                transfer.delivery_id,
+                tag,
+                transfer.message_format if transfer.message_format >= 0 else 0,
+                transfer.settled is True,
+                data[start:end],
+                transfer.state,
+            )
+        )
+
+    def _arrive(self, delivery: IncomingDelivery) -> None:
+        self.credit -= 1
+        self.delivery_count += 1
+        if self.credit < self.credit_floor:
+            self._fault(TRANSFER_LIMIT_EXCEEDED, "more messages than there was credit for")
+            return
+        arrived = self.arrived
+        if arrived is None:
+            arrived = self.session.connection.gathering.transfers(self)
+        arrived.append(delivery)
+
+    def _assemble(self, transfer: ParsedTransfer, data: bytes, end: int) -> None:
+        assembly = self.assembly
+        if assembly is None:
+            tag = transfer.delivery_tag
+            if transfer.delivery_id < 0 or tag is None or len(tag) > TAG_SIZE_MAX:
+                self._fault(
+                    INVALID_FIELD, "a first transfer needs a delivery-id and a delivery-tag"
+                )
+                return
+            assembly = Assembly(transfer.delivery_id, tag, max(0, transfer.message_format))
+            self.assembly = assembly
+        elif transfer.delivery_id >= 0 and transfer.delivery_id != assembly.id:
+            # The official clients repeat the id on every frame; it must stay the same [2.7.5].
+            self._fault(INVALID_FIELD, f"delivery {assembly.id} is not complete")
+            return
+        if transfer.aborted:
+            self.assembly = None
+            self.credit -= 1
+            self.delivery_count += 1
+            return
+        start = transfer.payload_at
+        assembly.size += end - start
+        if self.max_message_size and assembly.size > self.max_message_size:
+            self._too_large(assembly.id, assembly.size)
+            return
+        assembly.parts.append(data[start:end])
+        assembly.settled = assembly.settled or transfer.settled is True
+        if transfer.state is not None:
+            assembly.state = transfer.state
+        if not transfer.more:
+            self.assembly = None
+            self._arrive(assembly.delivery())
+
+    def _too_large(self, delivery_id: int, size: int) -> None:
+        self._fault(
+            MESSAGE_SIZE_EXCEEDED,
+            f"The message of delivery {delivery_id} has {size} bytes or more, "
+            f"and this link takes {self.max_message_size}.",
+        )
+
+    def _unexpected_transfer(self) -> None:
+        if LINK_MOVES.get((self.state, TRANSFER)) == DROP:
+            return
+        if self.role == SENDER:
+            self._fault(NOT_ALLOWED, "a transfer to the sender of a link")
+        else:
+            self._fault(ILLEGAL_STATE, "a transfer on a link that is not attached")
+
+    def _fault(self, condition: str, text: str) -> None:
+        self.end(AmqpError(condition, text))
+
+    def end(self, error: AmqpError) -> None:
+        """Ends the link because of what the peer did, and tells the owner."""
+        lost = self.session.forget(self)
+        if self.state == REQUESTED:
+            self.session.write_attach(self, source=NULL, target=NULL, properties=None)
+        self.state = DETACHING
+        self.assembly = None
+        self.session.write_detach(self, error, True)
+        self.session.connection.gathering.detached(self, True, error, lost)
+
+
+@final
+class Assembly:
+    """A message of several frames that is not complete yet."""
+
+    __slots__ = ("id", "message_format", "parts", "settled", "size", "state", "tag")
+
+    def __init__(self, id: int, tag: bytes, message_format: int) -> None:
+        self.id = id
+        self.tag = tag
+        self.message_format = message_format
+        self.parts: list[bytes] = []
+        self.size = 0
+        self.settled = False
+        self.state: bytes | None = None
+
+    def delivery(self) -> IncomingDelivery:
+        """Puts the parts together."""
+        payload = b"".join(self.parts)
+        return IncomingDelivery(
+            self.id, self.tag, self.message_format, self.settled, payload, self.state
+        )
+
+
+def _terminus(raw: bytes, empty: bytes) -> bytes:
+    """Gives what an accepted attach must carry: both termini, even where the peer sent null."""
+    return empty if raw == NULL else raw

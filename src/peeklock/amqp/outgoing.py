@@ -1,0 +1,264 @@
+"""The sending half of a session: what was sent, what waits for the peer's window, and the ids [2.5.6].
+
+A message goes out at once while the peer's window is open. Otherwise it joins one queue for all links of
+the session, because delivery ids must follow each other without gaps: rhea ends the connection at the first gap.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, final
+
+from peeklock.amqp.delivery import OutgoingDelivery
+from peeklock.amqp.fast import build_transfer
+from peeklock.amqp.frames import HEAD_SIZE, SERIAL_MASK, frame_head, serial_distance
+
+if TYPE_CHECKING:
+    from peeklock.amqp.link import Link
+    from peeklock.amqp.session import Session
+
+# rhea keeps unsettled deliveries in a ring of 2,048 and announces it as its window. It is the distance
+# from the oldest to the newest that counts, so that one old delivery can hold up the session. A smaller
+# window is a plain flow window and says nothing of unsettled deliveries.
+SPAN_MIN: Final = 2048
+
+
+@final
+class Outgoing:
+    """Deliveries from us to the peer on one session."""
+
+    __slots__ = (
+        "first_id",
+        "next_delivery_id",
+        "next_outgoing_id",
+        "oldest_id",
+        "queue",
+        "session",
+        "span_max",
+        "unsettled",
+        "window",
+    )
+
+    def __init__(self, session: Session, first_id: int) -> None:
+        self.session = session
+        self.first_id = first_id
+        # Transfer frames and deliveries are counted apart: a delivery may take several frames.
+        self.next_outgoing_id = first_id
+        self.next_delivery_id = first_id
+        # No unsettled delivery is older than this one.
+        self.oldest_id = first_id
+        self.window = 0
+        self.span_max = SPAN_MIN
+        self.unsettled: dict[int, OutgoingDelivery] = {}
+        self.queue: deque[Waiting] = deque()
+
+    def on_begin(self, incoming_window: int) -> None:
+        """Takes the window that the peer starts with."""
+        self.window = incoming_window
+        self.span_max = max(SPAN_MIN, incoming_window)
+
+    def on_flow(self, next_incoming_id: int, incoming_window: int) -> None:
+        """Takes the peer's window; what is on its way to it counts against it [2.5.6]."""
+        seen = self.first_id if next_incoming_id < 0 else next_incoming_id
+        self.window = max(0, incoming_window + serial_distance(seen, self.next_outgoing_id))
+        if self.queue:
+            self.pump()
+
+    def send(
+        self,
+        link: Link,
+        tag: bytes,
+        head: bytes,
+        body: bytes,
+        settled: bool,
+        context: Any,
+        message_format: int,
+    ) -> int:
+        """Sends one message now or queues it; returns its delivery id."""
+        delivery_id = self.next_delivery_id
+        self.next_delivery_id = (delivery_id + 1) & SERIAL_MASK
+        if not settled:
+            self.unsettled[delivery_id] = OutgoingDelivery(delivery_id, tag, link, context)
+        if not self.queue and self._has_room(delivery_id):
+            performative = build_transfer(
+                link.handle, delivery_id, tag, message_format, settled, False
+            )
+            size = HEAD_SIZE + len(performative) + len(head) + len(body)
+            connection = self.session.connection
+            if size <= connection.peer_frame_max:
+                self.next_outgoing_id = (self.next_outgoing_id + 1) & SERIAL_MASK
+                self.window -= 1
+                out = connection.out
+                out.append(frame_head(size, self.session.channel) + performative)
+                out.append(head)
+                out.append(body)
+                return delivery_id
+        delivery = self.unsettled.get(delivery_id) if not settled else None
+        if delivery is None:
+            delivery = OutgoingDelivery(delivery_id, tag, link, context)
+        self.queue.append(Waiting(link, delivery, head + body, settled, message_format))
+        link.queued += 1
+        self.pump()
+        return delivery_id
+
+    def queue_drained(self, link: Link) -> None:
+        """Answers a drain behind the messages of the link that still wait."""
+        self.queue.append(Waiting(link, None, b"", True, 0))
+
+    def pump(self) -> None:
+        """Writes what waits, as far as the peer's window goes."""
+        queue = self.queue
+        while queue:
+            waiting = queue[0]
+            delivery = waiting.delivery
+            if delivery is None:
+                self.session.write_link_flow(waiting.link, drain=True)
+            else:
+                if waiting.position == 0 and not self._has_room(delivery.id):
+                    return
+                if not self._write_frames(waiting, delivery):
+                    return
+                waiting.link.queued -= 1
+            queue.popleft()
+
+    def _write_frames(self, waiting: Waiting, delivery: OutgoingDelivery) -> bool:
+        """Writes frames of one message while the window lasts; tells whether it is out completely."""
+        payload = waiting.payload
+        connection = self.session.connection
+        while self.window > 0:
+            first = waiting.position == 0
+            performative = build_transfer(
+                waiting.link.handle,
+                delivery.id,
+                delivery.tag if first else None,
+                waiting.message_format if first else -1,
+                waiting.settled,
+                True,
+            )
+            room = connection.peer_frame_max - HEAD_SIZE - len(performative)
+            end = waiting.position + room
+            last = end >= len(payload)
+            if last:
+                end = len(payload)
+                performative = build_transfer(
+                    waiting.link.handle,
+                    delivery.id,
+                    delivery.tag if first else None,
+                    waiting.message_format if first else -1,
+                    waiting.settled,
+                    False,
+                )
+            self._write_frame(performative, payload[waiting.position : end])
+            waiting.position = end
+            if last:
+                return True
+        return False
+
+    def _write_frame(self, performative: bytes, payload: bytes) -> None:
+        self.next_outgoing_id = (self.next_outgoing_id + 1) & SERIAL_MASK
+        self.window -= 1
+        size = HEAD_SIZE + len(performative) + len(payload)
+        out = self.session.connection.out
+        out.append(frame_head(size, self.session.channel) + performative)
+        out.append(payload)
+
+    def _has_room(self, delivery_id: int) -> bool:
+        """Whether a new delivery fits the peer's window and its memory of unsettled ones."""
+        if self.window <= 0:
+            return False
+        oldest = self.oldest_id
+        if (delivery_id - oldest) & SERIAL_MASK < self.span_max:
+            return True
+        unsettled = self.unsettled
+        while oldest != delivery_id and oldest not in unsettled:
+            oldest = (oldest + 1) & SERIAL_MASK
+        self.oldest_id = oldest
+        return (delivery_id - oldest) & SERIAL_MASK < self.span_max
+
+    def forget(self, link: Link) -> Lost:
+        """Drops everything of a link that goes away, and returns what the owner may want back."""
+        unsettled = [d for d in self.unsettled.values() if d.link is link]
+        for delivery in unsettled:
+            del self.unsettled[delivery.id]
+        unsent: list[OutgoingDelivery] = []
+        if link.queued:
+            unsent = self._leave_queue(link)
+            never_left = {delivery.id for delivery in unsent}
+            unsettled = [d for d in unsettled if d.id not in never_left]
+            link.queued = 0
+        if self.queue:
+            self.pump()
+        return Lost(unsettled, unsent)
+
+    def _leave_queue(self, link: Link) -> list[OutgoingDelivery]:
+        """Takes a link's messages out of the queue and closes the gap in the ids that they leave."""
+        started = self.queue[0]
+        kept: deque[Waiting] = deque()
+        if started.position > 0:
+            self.queue.popleft()
+            if started.link is not link:
+                kept.append(started)
+            elif started.delivery is not None and self.window > 0:
+                # Half a message is out: the peer must not wait for the rest [2.7.5].
+                self._write_frame(
+                    build_transfer(
+                        link.handle, started.delivery.id, None, -1, True, False, aborted=True
+                    ),
+                    b"",
+                )
+        unsent: list[OutgoingDelivery] = []
+        moved: list[OutgoingDelivery] = []
+        next_id = -1
+        for waiting in self.queue:
+            delivery = waiting.delivery
+            if delivery is not None and next_id < 0:
+                next_id = delivery.id
+            if waiting.link is link:
+                if delivery is not None:
+                    unsent.append(delivery)
+                continue
+            kept.append(waiting)
+            if delivery is not None:
+                if self.unsettled.pop(delivery.id, None) is not None:
+                    moved.append(delivery)
+                delivery.id = next_id
+                next_id = (next_id + 1) & SERIAL_MASK
+        for delivery in moved:
+            self.unsettled[delivery.id] = delivery
+        if next_id >= 0:
+            self.next_delivery_id = next_id
+        self.queue = kept
+        return unsent
+
+
+@final
+class Waiting:
+    """A message that waits for the window, or (without a delivery) the answer to a drain."""
+
+    __slots__ = ("delivery", "link", "message_format", "payload", "position", "settled")
+
+    def __init__(
+        self,
+        link: Link,
+        delivery: OutgoingDelivery | None,
+        payload: bytes,
+        settled: bool,
+        message_format: int,
+    ) -> None:
+        self.link = link
+        self.delivery = delivery
+        self.payload = payload
+        self.position = 0
+        self.settled = settled
+        self.message_format = message_format
+
+
+@final
+class Lost:
+    """What a link leaves behind: sent but not settled, and never sent."""
+
+    __slots__ = ("unsent", "unsettled")
+
+    def __init__(self, unsettled: list[OutgoingDelivery], unsent: list[OutgoingDelivery]) -> None:
+        self.unsettled = unsettled
+        self.unsent = unsent

@@ -1,0 +1,581 @@
+"""One session: it carries links, numbers deliveries, and keeps both windows [2.5].
+
+Our incoming window is opened again whenever half of it is used, and it is never enforced: Python's
+client counts messages where it should count frames. What bounds a peer is the credit of its links and
+the size of a message.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+from peeklock.amqp.codec import encode, skip
+from peeklock.amqp.composites import (
+    Attach,
+    Begin,
+    Coordinator,
+    Detach,
+    End,
+    Source,
+    Target,
+    encode_composite,
+)
+from peeklock.amqp.delivery import OutgoingDelivery
+from peeklock.amqp.errors import (
+    HANDLE_IN_USE,
+    INVALID_FIELD,
+    LINK_STOLEN,
+    NOT_ALLOWED,
+    RESOURCE_LIMIT_EXCEEDED,
+    UNATTACHED_HANDLE,
+    AmqpError,
+    DecodeError,
+)
+from peeklock.amqp.fast import (
+    build_disposition,
+    build_flow,
+    parse_disposition,
+    parse_flow,
+    parse_transfer,
+)
+from peeklock.amqp.frames import (
+    ATTACH,
+    DETACH,
+    FLOW,
+    SERIAL_HALF,
+    SERIAL_MASK,
+)
+from peeklock.amqp.link import NULL, RECEIVER, SENDER, Link
+from peeklock.amqp.moves import (
+    ATTACH_SENT,
+    ATTACHED,
+    BEGIN_SENT,
+    DETACHED,
+    DETACHING,
+    DROP,
+    ENDED,
+    ENDING,
+    LINK_MOVES,
+    MAPPED,
+    REQUESTED,
+)
+from peeklock.amqp.outgoing import Lost, Outgoing
+from peeklock.amqp.types import Described, Encoded, Ubyte, Uint, Ulong
+
+if TYPE_CHECKING:
+    from peeklock.amqp.connection import Connection
+
+
+@final
+class Session:
+    """A session of either role; it lives in one channel of each direction."""
+
+    __slots__ = (
+        "awaited",
+        "channel",
+        "connection",
+        "dirty",
+        "dispositions",
+        "incoming",
+        "incoming_window",
+        "local",
+        "next_incoming_id",
+        "outgoing",
+        "remote_channel",
+        "state",
+        "unsettled",
+        "window_low",
+    )
+
+    def __init__(self, connection: Connection, channel: int, *, first_id: int, state: int) -> None:
+        self.connection = connection
+        self.channel = channel
+        self.remote_channel = -1
+        self.state = state
+        self.outgoing = Outgoing(self, first_id)
+        self.unsettled = self.outgoing.unsettled
+        self.next_incoming_id = -1
+        self.incoming_window = connection.limits.incoming_window
+        self.window_low = connection.limits.incoming_window // 2
+        # Links by the peer's handle and by ours.
+        self.incoming: dict[int, Link] = {}
+        self.local: dict[int, Link] = {}
+        # Outcomes to tell at the next output: (role, settled, state) -> delivery ids.
+        self.dispositions: dict[tuple[int, bool, bytes], list[int]] = {}
+        self.dirty = False
+        # What we received and told the outcome of, while the sender has not settled it.
+        self.awaited: dict[int, Link] = {}
+
+    @property
+    def links(self) -> list[Link]:
+        """The links that are asked for or attached."""
+        return [link for link in self.local.values() if link.state < DETACHING]
+
+    # --- the owner's side
+
+    def attach_sender(
+        self,
+        name: str,
+        target: Target | Coordinator,
+        *,
+        source: Source | None = None,
+        snd_settle_mode: int | None = None,
+        rcv_settle_mode: int | None = None,
+        max_message_size: int = 0,
+        properties: dict[Any, Any] | None = None,
+    ) -> Link:
+        """Asks for a link on which we send; AttachAnswered or LinkDetached follows."""
+        return self._ask(
+            name,
+            SENDER,
+            Source() if source is None else source,
+            target,
+            snd_settle_mode,
+            rcv_settle_mode,
+            max_message_size,
+            properties,
+        )
+
+    def attach_receiver(
+        self,
+        name: str,
+        source: Source,
+        *,
+        target: Target | None = None,
+        snd_settle_mode: int | None = None,
+        rcv_settle_mode: int | None = None,
+        max_message_size: int = 0,
+        properties: dict[Any, Any] | None = None,
+    ) -> Link:
+        """Asks for a link on which we receive; AttachAnswered or LinkDetached follows."""
+        return self._ask(
+            name,
+            RECEIVER,
+            source,
+            Target() if target is None else target,
+            snd_settle_mode,
+            rcv_settle_mode,
+            max_message_size,
+            properties,
+        )
+
+    def end(self, error: AmqpError | None = None) -> None:
+        """Ends the session from our side, with all its links."""
+        if self.state in (BEGIN_SENT, MAPPED):
+            self.flush()
+            self._close_links()
+            self.state = ENDING
+            self.connection.write(self.channel, encode_composite(End(error=error)))
+
+    def _ask(
+        self,
+        name: str,
+        role: int,
+        source: Source,
+        target: Target | Coordinator,
+        snd_settle_mode: int | None,
+        rcv_settle_mode: int | None,
+        max_message_size: int,
+        properties: dict[Any, Any] | None,
+    ) -> Link:
+        link = self._new_link(name, role, self._free_handle(0), ATTACH_SENT)
+        link.snd_settle_mode = snd_settle_mode
+        link.rcv_settle_mode = rcv_settle_mode
+        link.max_message_size = max_message_size
+        self.write_attach(
+            link,
+            source=encode_composite(source),
+            target=encode_composite(target),
+            properties=properties,
+        )
+        return link
+
+    # --- what links ask of their session
+
+    def send(
+        self,
+        link: Link,
+        tag: bytes,
+        head: bytes,
+        body: bytes,
+        settled: bool,
+        context: Any,
+        message_format: int,
+    ) -> int:
+        """Sends one message of a link."""
+        return self.outgoing.send(link, tag, head, body, settled, context, message_format)
+
+    def settle(self, link: Link, delivery_ids: list[int], state: bytes, settled: bool) -> None:
+        """Gathers outcomes for the next output and forgets what is settled."""
+        key = (link.role, settled, state)
+        told = self.dispositions.get(key)
+        if told is None:
+            told = []
+            self.dispositions[key] = told
+            self.mark_dirty()
+        if link.role == RECEIVER:
+            told.extend(delivery_ids)
+            if not settled:
+                for delivery_id in delivery_ids:
+                    self.awaited[delivery_id] = link
+            return
+        unsettled = self.unsettled
+        for delivery_id in delivery_ids:
+            # The peer may have settled it meanwhile; then it waits for nothing.
+            if delivery_id in unsettled:
+                told.append(delivery_id)
+                if settled:
+                    del unsettled[delivery_id]
+        if self.outgoing.queue:
+            self.outgoing.pump()
+
+    def forget(self, link: Link) -> Lost:
+        """Writes what was to be told on a link that goes away, and drops its deliveries."""
+        self.flush()
+        self.connection.forget_name(link)
+        if self.awaited:
+            self.awaited = {i: other for i, other in self.awaited.items() if other is not link}
+        return self.outgoing.forget(link)
+
+    def mark_dirty(self) -> None:
+        """Asks for a flush at the next output."""
+        if not self.dirty:
+            self.dirty = True
+            self.connection.dirty.append(self)
+
+    def flush(self) -> None:
+        """Writes the gathered outcomes as ranges, and opens the window again where it is due."""
+        self.dirty = False
+        if self.dispositions:
+            gathered = self.dispositions
+            self.dispositions = {}
+            for (role, settled, state), ids in gathered.items():
+                if ids:
+                    ids.sort()
+                    self._write_dispositions(role == RECEIVER, settled, state, ids)
+        if self.incoming_window <= self.window_low:
+            self.write_flow()
+
+    # --- writing
+
+    def write_begin(self, remote_channel: int | None) -> None:
+        """Begins our side of the session."""
+        limits = self.connection.limits
+        begin = Begin(
+            remote_channel=remote_channel,
+            next_outgoing_id=self.outgoing.next_outgoing_id,
+            incoming_window=self.incoming_window,
+            outgoing_window=limits.incoming_window,
+            handle_max=limits.handle_max,
+        )
+        self.connection.write(self.channel, encode_composite(begin))
+
+    def write_attach(
+        self, link: Link, *, source: bytes, target: bytes, properties: dict[Any, Any] | None
+    ) -> None:
+        """Attaches our side of a link; source and target are encoded already."""
+        sends = link.role == SENDER
+        fields = [
+            link.name,
+            Uint(link.handle),
+            not sends,
+            None if link.snd_settle_mode is None else Ubyte(link.snd_settle_mode),
+            None if link.rcv_settle_mode is None else Ubyte(link.rcv_settle_mode),
+            Encoded(source),
+            Encoded(target),
+            None,
+            False,
+            Uint(link.delivery_count & SERIAL_MASK) if sends else None,
+            Ulong(link.max_message_size) if link.max_message_size else None,
+            None,
+            None,
+            properties,
+        ]
+        self.connection.write(self.channel, encode(Described(Ulong(ATTACH), fields)))
+
+    def write_detach(self, link: Link, error: AmqpError | None, closed: bool) -> None:
+        """Detaches our side of a link."""
+        detach = Detach(handle=link.handle, closed=closed, error=error)
+        self.connection.write(self.channel, encode_composite(detach))
+
+    def write_flow(self) -> None:
+        """Tells the session's windows alone."""
+        self._write_flow(-1, -1, -1, False)
+
+    def write_link_flow(self, link: Link, *, drain: bool) -> None:
+        """Tells a link's credit and count, and the windows with it."""
+        count = link.delivery_count & SERIAL_MASK
+        credit = max(0, link.credit)
+        if link.role == SENDER:
+            # What waits in the queue is not sent yet, in the eyes of the peer.
+            count = (count - link.queued) & SERIAL_MASK
+            credit += link.queued
+        elif link.state == ATTACH_SENT:
+            count = -1  # unknown until the sender has attached [2.7.4]
+        self._write_flow(link.handle, count, credit, drain)
+
+    def write_drained(self, link: Link) -> None:
+        """Answers a drain, after everything that was sent before it."""
+        if link.queued:
+            self.outgoing.queue_drained(link)
+        else:
+            self.write_link_flow(link, drain=True)
+
+    def _write_flow(self, handle: int, delivery_count: int, credit: int, drain: bool) -> None:
+        limits = self.connection.limits
+        self.incoming_window = limits.incoming_window
+        flow = build_flow(
+            next_incoming_id=self.next_incoming_id,
+            incoming_window=self.incoming_window,
+            next_outgoing_id=self.outgoing.next_outgoing_id,
+            outgoing_window=limits.incoming_window,
+            handle=handle,
+            delivery_count=delivery_count,
+            link_credit=credit,
+            drain=drain,
+        )
+        self.connection.write(self.channel, flow)
+
+    def _write_dispositions(
+        self, receiver: bool, settled: bool, state: bytes, ids: list[int]
+    ) -> None:
+        first = last = ids[0]
+        for delivery_id in ids:
+            if delivery_id > last + 1:
+                self._write_range(receiver, first, last, settled, state)
+                first = delivery_id
+            last = delivery_id
+        self._write_range(receiver, first, last, settled, state)
+
+    def _write_range(
+        self, receiver: bool, first: int, last: int, settled: bool, state: bytes
+    ) -> None:
+        performative = build_disposition(receiver, first, last, settled, state)
+        self.connection.write(self.channel, performative)
+
+    # --- what the peer said
+
+    def on_begin(self, begin: Begin, remote_channel: int) -> None:
+        """Takes the peer's windows; the session is whole now."""
+        self.remote_channel = remote_channel
+        self.next_incoming_id = begin.next_outgoing_id
+        self.outgoing.on_begin(begin.incoming_window)
+        if self.state == BEGIN_SENT:
+            self.state = MAPPED
+
+    def on_transfer(self, data: bytes, position: int, end: int) -> None:
+        """Takes a transfer frame."""
+        transfer = parse_transfer(data, position, end)
+        self.next_incoming_id = (self.next_incoming_id + 1) & SERIAL_MASK
+        self.incoming_window -= 1
+        if self.incoming_window <= self.window_low and not self.dirty:
+            self.mark_dirty()
+        link = self.incoming.get(transfer.handle)
+        if link is None:
+            self._unattached(transfer.handle)
+        else:
+            link.on_transfer(transfer, data, end)
+
+    def on_disposition(self, data: bytes, position: int, end: int) -> None:
+        """Takes the outcome of a range of deliveries, ours or the peer's [2.7.6]."""
+        told = parse_disposition(data, position, end)
+        first = told.first
+        count = ((told.last - first) & SERIAL_MASK) + 1
+        if count > SERIAL_HALF:
+            self.fail(INVALID_FIELD, f"a disposition from {first} back to {told.last}")
+        elif told.role:
+            self._on_outcome(first, count, told.state, told.settled)
+        elif told.settled and self.awaited:
+            self._on_answer(first, count, told.state)
+
+    def _on_outcome(self, first: int, count: int, outcome: bytes, settled: bool) -> None:
+        unsettled = self.unsettled
+        if count == 1:
+            delivery = unsettled.get(first)
+            if delivery is not None:
+                self._told(delivery, outcome, settled)
+        elif count <= len(unsettled):
+            for ahead in range(count):
+                delivery = unsettled.get((first + ahead) & SERIAL_MASK)
+                if delivery is not None:
+                    self._told(delivery, outcome, settled)
+        else:
+            # The peer names the range, so it is our deliveries that are walked, never its numbers.
+            for delivery in list(unsettled.values()):
+                if (delivery.id - first) & SERIAL_MASK < count:
+                    self._told(delivery, outcome, settled)
+        if settled and self.outgoing.queue:
+            self.outgoing.pump()
+
+    def _told(self, delivery: OutgoingDelivery, outcome: bytes, settled: bool) -> None:
+        if settled:
+            del self.unsettled[delivery.id]
+        link = delivery.link
+        settling = link.settling
+        if settling is None or settling.settled != settled or settling.outcome != outcome:
+            settling = self.connection.gathering.settlements(link, outcome, settled)
+        settling.deliveries.append(delivery)
+
+    def _on_answer(self, first: int, count: int, state: bytes) -> None:
+        ids = [i for i in self.awaited if (i - first) & SERIAL_MASK < count]
+        for delivery_id in ids:
+            link = self.awaited.pop(delivery_id)
+            answered = link.answered
+            if answered is None or answered.state != state:
+                answered = self.connection.gathering.answers(link, state)
+            answered.ids.append(delivery_id)
+
+    def on_flow(self, data: bytes, position: int, end: int) -> None:
+        """Takes the peer's windows and, when the flow names a link, its credit."""
+        flow = parse_flow(data, position, end)
+        self.next_incoming_id = flow.next_outgoing_id
+        self.outgoing.on_flow(flow.next_incoming_id, flow.incoming_window)
+        if flow.handle < 0:
+            if flow.echo:
+                self.write_flow()
+            return
+        link = self.incoming.get(flow.handle)
+        if link is None:
+            self._unattached(flow.handle)
+        elif LINK_MOVES.get((link.state, FLOW)) != DROP:
+            link.on_flow(flow)
+
+    def on_attach(self, attach: Attach, data: bytes, position: int, end: int) -> None:
+        """Takes the peer's side of a link: a request, or the answer to ours."""
+        source_raw, target_raw = _raw_termini(data, position, end)
+        handle = attach.handle
+        if handle > self.connection.limits.handle_max:
+            self.fail(NOT_ALLOWED, f"handle {handle} is above the handle-max")
+            return
+        if handle in self.incoming:
+            self.fail(HANDLE_IN_USE, f"handle {handle} is attached already")
+            return
+        role = SENDER if attach.role else RECEIVER
+        link = self._asked(attach.name, role)
+        if link is not None:
+            self.incoming[handle] = link
+            link.on_attach(attach, source_raw, target_raw)
+            if link.state == ATTACH_SENT:
+                link.state = ATTACHED
+                if not link.refused:
+                    self.connection.gathering.answered(link)
+            return
+        if self.connection.link_count >= self.connection.limits.links_max:
+            self.fail(RESOURCE_LIMIT_EXCEEDED, "too many links on this connection")
+            return
+        rival = self.connection.find_name(role, attach.name)
+        if rival is not None:
+            rival.end(AmqpError(LINK_STOLEN, f"link {attach.name} was attached anew"))
+        link = self._new_link(attach.name, role, self._free_handle(handle), REQUESTED)
+        self.incoming[handle] = link
+        link.on_attach(attach, source_raw, target_raw)
+        self.connection.gathering.requested(link)
+
+    def on_detach(self, detach: Detach) -> None:
+        """Takes the end of a link, and answers it unless it is an answer itself."""
+        link = self.incoming.get(detach.handle)
+        if link is None:
+            self._unattached(detach.handle)
+            return
+        if LINK_MOVES.get((link.state, DETACH)) is None:
+            self.fail(UNATTACHED_HANDLE, f"a detach of link {link.name}, which is not attached")
+            return
+        if link.state != DETACHING:
+            lost = self.forget(link)
+            if link.state == REQUESTED:
+                self.write_attach(link, source=NULL, target=NULL, properties=None)
+            self.write_detach(link, None, detach.closed)
+            self.connection.gathering.detached(link, detach.closed, detach.error, lost)
+        link.state = DETACHED
+        link.assembly = None
+        del self.incoming[detach.handle]
+        del self.local[link.handle]
+        self.connection.link_count -= 1
+
+    def on_end(self, error: AmqpError | None) -> None:
+        """Takes the end of the session, and answers it unless it is an answer itself."""
+        if self.state == MAPPED:
+            links = self._close_links()
+            self.connection.write(self.channel, encode_composite(End()))
+            self.connection.gathering.ended(self, links, error)
+        self.state = ENDED
+
+    def fail(self, condition: str, text: str) -> None:
+        """Ends the session because the peer broke a rule, and tells the owner."""
+        error = AmqpError(condition, text)
+        self.flush()
+        links = self._close_links()
+        self.state = ENDING
+        self.connection.write(self.channel, encode_composite(End(error=error)))
+        self.connection.gathering.ended(self, links, error)
+
+    def _unattached(self, handle: int) -> None:
+        self.fail(UNATTACHED_HANDLE, f"handle {handle} is not attached")
+
+    def _asked(self, name: str, role: int) -> Link | None:
+        """Finds the link that we asked for and whose answer this may be."""
+        for link in self.local.values():
+            if link.remote_handle < 0 and link.name == name and link.role == role:
+                return link
+        return None
+
+    def _new_link(self, name: str, role: int, handle: int, state: int) -> Link:
+        link = Link(
+            self,
+            name,
+            handle=handle,
+            role=role,
+            state=state,
+            overdraft=self.connection.limits.credit_overdraft,
+        )
+        self.local[handle] = link
+        self.connection.add_link(link)
+        return link
+
+    def _free_handle(self, wish: int) -> int:
+        """Gives the wished handle, or the lowest free one."""
+        handle = wish
+        if handle in self.local:
+            handle = 0
+            while handle in self.local:
+                handle += 1
+        return handle
+
+    def drop(self) -> None:
+        """Forgets everything, because the connection is over."""
+        self._close_links()
+        self.state = ENDED
+
+    def _close_links(self) -> list[Link]:
+        """Marks all links as gone and returns those that were alive."""
+        alive = self.links
+        self.connection.link_count -= len(self.local)
+        for link in self.local.values():
+            self.connection.forget_name(link)
+            link.state = DETACHED
+            link.assembly = None
+        self.local.clear()
+        self.incoming.clear()
+        self.outgoing.queue.clear()
+        self.dispositions.clear()
+        self.awaited.clear()
+        return alive
+
+
+def _raw_termini(data: bytes, position: int, end: int) -> tuple[bytes, bytes]:
+    """Cuts the encoded source and target out of an attach that decodes well."""
+    position = skip(data, position + 1, end)  # the descriptor
+    code = data[position]
+    if code == 0x45:
+        raise DecodeError("an attach without fields")
+    width = 1 if code == 0xC0 else 4
+    count_at = position + 1 + width
+    count = int.from_bytes(data[count_at : count_at + width], "big")
+    position = count_at + width
+    raw = [NULL, NULL]
+    for index in range(min(count, 7)):
+        after = skip(data, position, end)
+        if index >= 5:
+            raw[index - 5] = data[position:after]
+        position = after
+    return raw[0], raw[1]
