@@ -1,0 +1,95 @@
+"""A broker on a memory store, with a clock that tests move and an origin that remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from peeklock.auth.keyring import KeyRing
+from peeklock.auth.rights import development_rule
+from peeklock.broker.alarm import ManualAlarms
+from peeklock.broker.broker import Broker
+from peeklock.broker.chance import SeededChance
+from peeklock.clock import ManualClock
+from peeklock.entity.commands import LockToken
+from peeklock.entity.message import Message
+from peeklock.entity.replies import Delivered, Delivery, Found, Reply
+from peeklock.store.memory import MemoryCatalog, MemoryStore
+from peeklock.store.store import Catalog, Store
+
+
+class Recorder:
+    """An origin that keeps its replies and counts how often it was flushed."""
+
+    def __init__(self) -> None:
+        self.replies: list[Reply] = []
+        self.flushes = 0
+
+    def replied(self, reply: Reply) -> None:
+        self.replies.append(reply)
+
+    def flush(self) -> None:
+        self.flushes += 1
+
+    def take(self) -> list[Reply]:
+        replies = self.replies
+        self.replies = []
+        return replies
+
+    def deliveries(self) -> list[Delivery]:
+        return [
+            delivery
+            for reply in self.replies
+            if isinstance(reply, (Delivered, Found))
+            for delivery in reply.deliveries
+        ]
+
+
+class Bench:
+    """A broker whose time stands still until a test moves it."""
+
+    def __init__(self, store: Store | None = None, catalog: Catalog | None = None) -> None:
+        self.clock = ManualClock()
+        self.alarms = ManualAlarms(self.clock)
+        self.store = store or MemoryStore()
+        self.catalog = catalog or MemoryCatalog()
+        self.broker = Broker(
+            "ns",
+            KeyRing([development_rule()]),
+            self.store,
+            self.catalog,
+            self.clock,
+            self.alarms,
+            SeededChance(7).number,
+        )
+
+    async def advance(self, duration_ms: int) -> None:
+        self.alarms.advance(duration_ms)
+        await settle_down()
+
+
+async def settle_down() -> None:
+    """Let every coroutine run until only time or a test can go on."""
+    for _ in range(20):
+        await _Turn()
+
+
+class _Turn:
+    """One turn of the event loop."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield
+
+
+def message(text: str, **facts: Any) -> Message:
+    return Message(b"", text.encode(), **facts)
+
+
+def token(delivery: Delivery) -> LockToken:
+    return LockToken(delivery.sequence, delivery.lock_number)
+
+
+def contents(deliveries: list[Delivery]) -> list[str]:
+    return [
+        delivery.message.content.decode() for delivery in deliveries if delivery.message is not None
+    ]

@@ -1,0 +1,273 @@
+"""The worker: stores before it replies, and starts again when storing fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from peeklock.entity.commands import (
+    COMPLETE,
+    DEAD,
+    MAIN,
+    PEEK_LOCK,
+    Count,
+    Grant,
+    OpenReceiver,
+    Peek,
+    SendBatch,
+    SendMany,
+    SettleMany,
+)
+from peeklock.entity.definition import QueueDefinition
+from peeklock.entity.refusals import BUSY, INTERNAL, UNAVAILABLE
+from peeklock.entity.replies import (
+    Accepted,
+    Counted,
+    Delivered,
+    ReceiverClosed,
+    Refused,
+    Settled,
+)
+from peeklock.store.memory import MemoryStore
+from peeklock.store.store import StoreError, Unavailable
+from tests.broker.bench import Bench, Recorder, contents, message, settle_down, token
+
+
+def run(test: Callable[[Bench], Awaitable[None]], store: MemoryStore | None = None) -> None:
+    async def whole() -> None:
+        bench = Bench(store)
+        await bench.broker.start()
+        await bench.broker.put_queue(QueueDefinition("q"))
+        await test(bench)
+        await bench.broker.close()
+
+    asyncio.run(whole())
+
+
+def test_a_message_walks_down_once_and_up_once() -> None:
+    """R-T1, R-S2, R-S3: sent, stored, answered, delivered, completed."""
+
+    async def walk(bench: Bench) -> None:
+        queue = bench.broker.find("NS", "Q")
+        assert queue is not None
+        sender, receiver = Recorder(), Recorder()
+        queue.submit(OpenReceiver(receiver, MAIN, PEEK_LOCK))
+        queue.submit(Grant(receiver, 10, False))
+        queue.submit(SendMany(sender, [1, 2], [message("a"), message("b")]))
+        await settle_down()
+        assert sender.take() == [Accepted(sender, [1, 2])]
+        assert sender.flushes == 1
+        deliveries = receiver.deliveries()
+        assert contents(deliveries) == ["a", "b"]
+        receiver.take()
+        queue.submit(SettleMany(receiver, [5, 6], COMPLETE, [token(d) for d in deliveries]))
+        queue.submit(Count(sender, 9))
+        await settle_down()
+        assert receiver.take() == [Settled(receiver, [5, 6], COMPLETE)]
+        assert sender.take() == [Counted(sender, 9, 0, 0, 0, 0, 0, 0)]
+
+    run(walk)
+
+
+def test_no_reply_leaves_before_its_record_rests() -> None:
+    """R-T1: while the store has not answered, neither sender nor receiver hears anything."""
+    store = MemoryStore()
+    sender, receiver = Recorder(), Recorder()
+    heard_before_commit: list[int] = []
+
+    def look() -> None:
+        heard_before_commit.append(len(sender.replies) + len(receiver.replies))
+
+    async def walk(bench: Bench) -> None:
+        queue = bench.broker.find("ns", "q")
+        assert queue is not None
+        store.before_commit = look
+        queue.submit(OpenReceiver(receiver, MAIN, PEEK_LOCK))
+        queue.submit(Grant(receiver, 10, False))
+        queue.submit(SendMany(sender, [1], [message("a")]))
+        await settle_down()
+        assert heard_before_commit == [0]
+        assert [type(reply) for reply in receiver.replies] == [Delivered]
+        assert sender.replies == [Accepted(sender, [1])]
+
+    run(walk, store)
+
+
+def test_a_failed_append_refuses_and_opens_anew() -> None:
+    """R-T2: what could not be stored is refused; what was stored before is still there."""
+    store = MemoryStore()
+
+    def fail() -> None:
+        store.before_commit = lambda: None
+        raise Unavailable("the disk is gone")
+
+    async def walk(bench: Bench) -> None:
+        queue = bench.broker.find("ns", "q")
+        assert queue is not None
+        sender, receiver = Recorder(), Recorder()
+        queue.submit(SendMany(sender, [1], [message("kept")]))
+        queue.submit(OpenReceiver(receiver, MAIN, PEEK_LOCK))
+        await settle_down()
+        sender.take()
+        store.before_commit = fail
+        queue.submit(SendBatch(sender, 2, [message("lost")]))
+        await settle_down()
+        [refused] = sender.take()
+        assert isinstance(refused, Refused)
+        assert (refused.tags, refused.refusal.kind) == ([2], UNAVAILABLE)
+        [closed] = receiver.take()
+        assert isinstance(closed, ReceiverClosed)
+        queue.submit(SendMany(sender, [3], [message("later")]))
+        queue.submit(Peek(sender, 4, MAIN, 1, 10, 1 << 20))
+        await settle_down()
+        assert sender.replies[0] == Accepted(sender, [3])
+        assert contents(sender.deliveries()) == ["kept", "later"]
+
+    run(walk, store)
+
+
+def test_a_store_out_of_reach_is_told_at_once() -> None:
+    """R-T2: nobody waits for a store that does not open; a later try finds it again."""
+    store = MemoryStore()
+
+    async def walk(bench: Bench) -> None:
+        queue = bench.broker.find("ns", "q")
+        assert queue is not None
+        sender = Recorder()
+        queue.submit(SendMany(sender, [1], [message("a")]))
+        await settle_down()
+        sender.take()
+
+        def fail() -> None:
+            raise RuntimeError("a fault of ours")
+
+        store.before_commit = fail
+        queue.submit(SendMany(sender, [2], [message("b")]))
+        await settle_down()
+        [refused] = sender.take()
+        assert isinstance(refused, Refused)
+        assert refused.refusal.kind == INTERNAL
+
+    run(walk, store)
+
+
+def test_a_nearly_full_disk_refuses_sends_but_settles() -> None:
+    """R-T2: the condition is retryable, and settlements go on."""
+    store = MemoryStore()
+
+    async def walk(bench: Bench) -> None:
+        queue = bench.broker.find("ns", "q")
+        assert queue is not None
+        sender, receiver = Recorder(), Recorder()
+        queue.submit(SendMany(sender, [1], [message("a")]))
+        queue.submit(OpenReceiver(receiver, MAIN, PEEK_LOCK))
+        queue.submit(Grant(receiver, 10, False))
+        await settle_down()
+        [delivery] = receiver.deliveries()
+        sender.take(), receiver.take()
+        store.full = True
+        queue.submit(SendMany(sender, [2], [message("b")]))
+        queue.submit(SettleMany(receiver, [1], COMPLETE, [token(delivery)]))
+        await settle_down()
+        [refused] = sender.take()
+        assert isinstance(refused, Refused)
+        assert refused.refusal.kind == BUSY
+        assert receiver.take() == [Settled(receiver, [1], COMPLETE)]
+        store.full = False
+        queue.submit(SendMany(sender, [3], [message("c")]))
+        await settle_down()
+        assert sender.take() == [Accepted(sender, [3])]
+
+    run(walk, store)
+
+
+def test_the_alarm_returns_a_message_whose_lock_is_over() -> None:
+    """R-L3: nobody has to ask; the waiting receiver gets it again with one delivery counted."""
+
+    async def walk(bench: Bench) -> None:
+        queue = bench.broker.find("ns", "q")
+        assert queue is not None
+        sender, receiver = Recorder(), Recorder()
+        queue.submit(OpenReceiver(receiver, MAIN, PEEK_LOCK))
+        queue.submit(Grant(receiver, 10, False))
+        queue.submit(SendMany(sender, [1], [message("a")]))
+        await settle_down()
+        receiver.take()
+        await bench.advance(59_999)
+        assert receiver.take() == []
+        await bench.advance(1)
+        [again] = receiver.deliveries()
+        assert (again.delivery_count, contents([again])) == (1, ["a"])
+
+    run(walk)
+
+
+def test_a_restart_brings_back_what_was_not_completed() -> None:
+    """R-L4: locks are lost with the process, messages are not."""
+    store = MemoryStore()
+
+    async def whole() -> None:
+        bench = Bench(store)
+        await bench.broker.start()
+        await bench.broker.put_queue(QueueDefinition("q"))
+        queue = bench.broker.find("ns", "q")
+        assert queue is not None
+        origin = Recorder()
+        texts = [f"m{number}" for number in range(100)]
+        queue.submit(OpenReceiver(origin, MAIN, PEEK_LOCK))
+        queue.submit(Grant(origin, 50, False))
+        queue.submit(SendMany(origin, list(range(100)), [message(text) for text in texts]))
+        await settle_down()
+        done = origin.deliveries()[:20]
+        queue.submit(SettleMany(origin, list(range(20)), COMPLETE, [token(d) for d in done]))
+        await settle_down()
+
+        later = Bench(store, bench.catalog)
+        await later.broker.start()
+        queue = later.broker.find("ns", "q")
+        assert queue is not None
+        other = Recorder()
+        queue.submit(Peek(other, 1, MAIN, 1, 200, 1 << 20))
+        await settle_down()
+        assert contents(other.deliveries()) == texts[20:]
+        assert other.deliveries()[0].sequence == 21
+
+    asyncio.run(whole())
+
+
+def test_many_messages_leave_a_short_journal() -> None:
+    """Checkpoints and trim: what is completed does not stay, what is deferred does not pin it."""
+    store = MemoryStore()
+
+    async def walk(bench: Bench) -> None:
+        queue = bench.broker.find("ns", "q")
+        assert queue is not None
+        origin = Recorder()
+        queue.submit(OpenReceiver(origin, MAIN, PEEK_LOCK))
+        queue.submit(Grant(origin, 10**9, False))
+        queue.submit(SendMany(origin, [1], [message("old")]))
+        await settle_down()
+        origin.take()
+        for _ in range(60):
+            queue.submit(SendMany(origin, list(range(1000)), [message("x")] * 1000))
+            await settle_down()
+            done = origin.deliveries()
+            origin.take()
+            tags = list(range(len(done)))
+            queue.submit(SettleMany(origin, tags, COMPLETE, [token(d) for d in done]))
+            await settle_down()
+            await bench.advance(1_000)
+        await bench.advance(4_000_000)
+        for _ in range(30):
+            await bench.advance(1_000)
+        page = await store.journal(queue.worker.id, 0, 1 << 30)
+        assert page.first > 40_000
+        with pytest.raises(StoreError):
+            await store.payloads(queue.worker.id, [0])
+        queue.submit(Peek(origin, 1, DEAD, 1, 10, 1 << 20))
+        await settle_down()
+        assert contents(origin.deliveries()) == ["old"]
+
+    run(walk, store)
