@@ -13,22 +13,22 @@ TTL_S: Final = 2
 # Rules on a queue, next to the namespace's own. A key is any text; its bytes sign.
 QUEUE_RULES: Final[list[dict[str, Any]]] = [
     {
-        "KeyName": "send-only",
+        "Name": "send-only",
         "PrimaryKey": "key-that-sends",
         "SecondaryKey": "second-key-that-sends",
         "Rights": ["Send"],
     },
-    {"KeyName": "listen-only", "PrimaryKey": "key-that-listens", "Rights": ["Listen"]},
+    {"Name": "listen-only", "PrimaryKey": "key-that-listens", "Rights": ["Listen"]},
 ]
 
 # kind -> (how many, the emulator's properties). Each flavour of each test takes its own.
 KINDS: Final[dict[str, tuple[int, dict[str, Any]]]] = {
     # Nothing is said about these, so they prove the defaults: 60 s locks, 10 deliveries, no expiry.
-    "plain": (260, {}),
-    "short-lock": (60, {"LockDuration": f"PT{LOCK_SHORT_S}S"}),
+    "plain": (480, {}),
+    "short-lock": (90, {"LockDuration": f"PT{LOCK_SHORT_S}S"}),
     "three-deliveries": (8, {"MaxDeliveryCount": 3}),
     "short-lock-two-deliveries": (
-        8,
+        12,
         {"LockDuration": f"PT{LOCK_SHORT_S}S", "MaxDeliveryCount": 2},
     ),
     "ttl": (8, {"DefaultMessageTimeToLive": f"PT{TTL_S}S"}),
@@ -39,9 +39,13 @@ KINDS: Final[dict[str, tuple[int, dict[str, Any]]]] = {
             "DeadLetteringOnMessageExpiration": True,
         },
     ),
-    "dead-letter-on-expiry": (12, {"DeadLetteringOnMessageExpiration": True}),
+    "dead-letter-on-expiry": (20, {"DeadLetteringOnMessageExpiration": True}),
     "never-held": (8, {"EnableBatchedOperations": False}),
-    "own-rules": (24, {}),
+    "one-megabyte": (4, {"MaxMessageSizeInKilobytes": 1024}),
+    "unlock-on-disconnect": (4, {"UnlockOnDisconnect": True}),
+    "send-disabled": (4, {"Status": "SendDisabled"}),
+    "receive-disabled": (4, {"Status": "ReceiveDisabled"}),
+    "own-rules": (32, {}),
 }
 
 # Names with every character that a path may have; asked for by name, not from a pool.

@@ -103,6 +103,21 @@ def test_a_message_is_settled_after_its_connection_broke(
                     assert receive_one(dead_letters).dead_letter_reason == "r"
 
 
+def test_a_queue_may_unlock_what_a_broken_connection_held(
+    bus: Bus, broker: BrokerProcess, queues: Queues
+) -> None:
+    """R-S8: as the articles have it, where the queue asks for it; another receiver need not wait."""
+    queue = queues.take("unlock-on-disconnect")
+    bus.send(queue, ServiceBusMessage("x"))
+    with TcpProxy(broker.amqp_port) as proxy, bus.receiver(queue) as other:
+        client = bus.client(sas.connection_string(proxy.port), retry_total=0)
+        with bus.receiver(queue, client=client) as receiver:
+            receive_one(receiver)
+            assert_nothing_comes(other)
+            assert proxy.cut() == 1
+            assert body(receive_one(other, within_s=5)) == b"x"
+
+
 def test_a_client_outlives_its_connections(bus: Bus, broker: BrokerProcess, queue: str) -> None:
     """R-S8: sender and receiver go on after each cut; what was locked stays locked."""
     with TcpProxy(broker.amqp_port) as proxy:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
-from azure.servicebus.exceptions import MessageSizeExceededError
+from azure.servicebus.exceptions import MessageSizeExceededError, MessagingEntityDisabledError
 
 from tests.wire.clients import (
     Bus,
@@ -139,6 +139,44 @@ def test_a_message_over_the_limit_is_refused_and_the_sender_lives_on(bus: Bus, q
     with bus.receiver(queue) as receiver:
         assert body(receive_one(receiver)) == b"small"
         assert_nothing_comes(receiver)
+
+
+def test_a_queue_may_take_larger_messages(bus: Bus, queues: Queues) -> None:
+    """R-T1: the limit is the queue's property, told to the client when it attaches."""
+    queue = queues.take("one-megabyte")
+    content = bytes(index * 7 % 251 for index in range(900_000))
+    bus.send(queue, ServiceBusMessage(content))
+
+    with bus.receiver(queue) as receiver:
+        (peeked,) = receiver.peek_messages(max_message_count=1)
+        message = receive_one(receiver)
+        receiver.complete_message(message)
+
+    assert body(peeked) == content
+    assert body(message) == content
+
+
+def test_a_queue_that_takes_no_messages(bus: Bus, queues: Queues) -> None:
+    """R-T2: disabled for senders, and said so; receivers are welcome."""
+    queue = queues.take("send-disabled")
+    with (
+        bus.sender(queue, client=bus.client(retry_total=0)) as sender,
+        pytest.raises(MessagingEntityDisabledError),
+    ):
+        sender.send_messages(ServiceBusMessage("x"))
+    with bus.receiver(queue) as receiver:
+        assert_nothing_comes(receiver)
+
+
+def test_a_queue_that_gives_no_messages(bus: Bus, queues: Queues) -> None:
+    """R-T2: disabled for receivers, and said so; senders are welcome."""
+    queue = queues.take("receive-disabled")
+    bus.send(queue, ServiceBusMessage("x"))
+    with (
+        bus.receiver(queue, client=bus.client(retry_total=0)) as receiver,
+        pytest.raises(MessagingEntityDisabledError),
+    ):
+        receiver.receive_messages(max_message_count=1, max_wait_time=5)
 
 
 def test_a_message_without_an_id_gets_one(bus: Bus, queue: str) -> None:

@@ -1,0 +1,55 @@
+"""The official JavaScript client: each file of js/ is one test here."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.wire.broker_process import BrokerProcess
+from tests.wire.entities import Queues
+
+HERE = Path(__file__).parent / "js"
+FILES = sorted(path.name for path in HERE.glob("*.test.mjs"))
+# kind -> how many queues one file gets.
+QUEUES_PER_FILE = {
+    "plain": 20,
+    "short-lock": 6,
+    "short-lock-two-deliveries": 1,
+    "dead-letter-on-expiry": 1,
+    "own-rules": 2,
+}
+WITHIN_S = 110
+
+
+@pytest.fixture(scope="session")
+def node() -> str:
+    """Node with the client installed; missing packages are installed from the lock file."""
+    found = shutil.which("node")
+    assert found is not None, "the JavaScript tests need Node 20 or newer"
+    if not (HERE / "node_modules" / "@azure" / "service-bus").is_dir():
+        subprocess.run(["npm", "ci", "--no-audit", "--no-fund"], cwd=HERE, check=True)
+    return found
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_javascript(node: str, broker: BrokerProcess, queues: Queues, file: str) -> None:
+    """R-T1 to R-T5, R-S1 to R-S9, R-L1 to R-L3: each test names its own."""
+    pools = {kind: queues.take_many(kind, count) for kind, count in QUEUES_PER_FILE.items()}
+    environment = os.environ | {
+        "PEEKLOCK_CONNECTION": broker.connection_string,
+        "PEEKLOCK_PORT": str(broker.amqp_port),
+        "PEEKLOCK_QUEUES": json.dumps(pools),
+    }
+    done = subprocess.run(
+        [node, "--test", "--test-reporter=tap", file],
+        cwd=HERE,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_S,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
