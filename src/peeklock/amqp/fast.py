@@ -3,13 +3,9 @@
 The tables in `performatives` stay the truth: property tests hold these forms against them, byte for
 byte. Reading takes every legal encoding. What a peer writes behind the numbers (flags, outcome) is
 the same few byte strings nearly always, so those tails are read once and remembered.
-
-A read past the end of the list is noticed afterwards, where the position is compared with the end;
-a read past the end of the buffer is an IndexError or a struct.error on the way there.
 """
 
 from struct import Struct
-from struct import error as StructError  # noqa: N812  (the name that says what is caught)
 from typing import Final
 
 from peeklock.amqp.codec import decode, skip
@@ -19,6 +15,7 @@ from peeklock.amqp.errors import DecodeError
 from peeklock.amqp.parsed import ParsedDisposition as ParsedDisposition
 from peeklock.amqp.parsed import ParsedFlow as ParsedFlow
 from peeklock.amqp.parsed import ParsedTransfer as ParsedTransfer
+from peeklock.amqp.readers import READ_ERRORS, binary_at, cut, flag_at, list_at, raw_fields, uint_at
 from peeklock.amqp.types import Encoded, Uint
 
 _UINT32: Final = Struct(">I")
@@ -58,7 +55,7 @@ def parse_transfer(buffer: bytes, position: int, end: int) -> ParsedTransfer:
             count = buffer[position + 5]
             at = position + 6
         else:
-            at, after, count = _list_at(buffer, position, end)
+            at, after, count = list_at(buffer, position, end)
         if count < 4:
             return _short_transfer(buffer, at, after, count, end)
         code = buffer[at]
@@ -66,7 +63,7 @@ def parse_transfer(buffer: bytes, position: int, end: int) -> ParsedTransfer:
             handle = buffer[at + 1]
             at += 2
         else:
-            handle, at = _uint_at(buffer, at, "transfer.handle")
+            handle, at = uint_at(buffer, at, "transfer.handle")
         code = buffer[at]
         if code == 0x70:
             delivery_id: int = _UINT32.unpack_from(buffer, at + 1)[0]
@@ -75,23 +72,23 @@ def parse_transfer(buffer: bytes, position: int, end: int) -> ParsedTransfer:
             delivery_id = buffer[at + 1]
             at += 2
         else:
-            delivery_id, at = _uint_at(buffer, at, "transfer.delivery-id")
+            delivery_id, at = uint_at(buffer, at, "transfer.delivery-id")
         tag: bytes | None = None
         if buffer[at] == 0xA0:
             start = at + 2
             at = start + buffer[at + 1]
             tag = buffer[start:at]
         else:
-            tag, at = _binary_at(buffer, at, "transfer.delivery-tag")
+            tag, at = binary_at(buffer, at, "transfer.delivery-tag")
         if buffer[at] == 0x43:
             message_format = 0
             at += 1
         else:
-            message_format, at = _uint_at(buffer, at, "transfer.message-format")
-    except (IndexError, StructError):
-        raise _cut() from None
+            message_format, at = uint_at(buffer, at, "transfer.message-format")
+    except READ_ERRORS:
+        raise cut() from None
     if at > after or after > end or handle < 0:
-        raise _cut()
+        raise cut()
     tail = buffer[at:after]
     rest = _transfer_tails.get(tail)
     if rest is None or rest[7] != count - 4:
@@ -116,18 +113,18 @@ def parse_transfer(buffer: bytes, position: int, end: int) -> ParsedTransfer:
 def parse_disposition(buffer: bytes, position: int, end: int) -> ParsedDisposition:
     """Reads the disposition that begins at `position` in a frame that ends at `end`."""
     try:
-        at, after, count = _list_at(buffer, position, end)
+        at, after, count = list_at(buffer, position, end)
         if count < 2:
             raise DecodeError("disposition comes without its role or its first")
-        role, at = _flag_at(buffer, at, "disposition.role")
-        first, at = _uint_at(buffer, at, "disposition.first")
+        role, at = flag_at(buffer, at, "disposition.role")
+        first, at = uint_at(buffer, at, "disposition.first")
         last = -1
         if count > 2:
-            last, at = _uint_at(buffer, at, "disposition.last")
-    except (IndexError, StructError):
-        raise _cut() from None
+            last, at = uint_at(buffer, at, "disposition.last")
+    except READ_ERRORS:
+        raise cut() from None
     if at > after or after > end:
-        raise _cut()
+        raise cut()
     if role < 0 or first < 0:
         raise DecodeError("disposition comes without its role or its first")
     if last < 0:
@@ -146,19 +143,19 @@ def parse_flow(buffer: bytes, position: int, end: int) -> ParsedFlow:
     drain = -1
     echo = -1
     try:
-        at, after, count = _list_at(buffer, position, end)
+        at, after, count = list_at(buffer, position, end)
         for index in range(min(count, 8)):
-            numbers[index], at = _uint_at(buffer, at, "flow")
+            numbers[index], at = uint_at(buffer, at, "flow")
         if count > 8:
-            drain, at = _flag_at(buffer, at, "flow.drain")
+            drain, at = flag_at(buffer, at, "flow.drain")
         if count > 9:
-            echo, at = _flag_at(buffer, at, "flow.echo")
-    except (IndexError, StructError):
-        raise _cut() from None
+            echo, at = flag_at(buffer, at, "flow.echo")
+    except READ_ERRORS:
+        raise cut() from None
     if count > 10 and at < after <= end:
         at = skip(buffer, at, after)
     if at != after or after > end or count > 11:
-        raise _cut()
+        raise cut()
     if numbers[1] < 0 or numbers[2] < 0 or numbers[3] < 0:
         raise DecodeError("flow comes without one of its windows or its next-outgoing-id")
     return ParsedFlow(
@@ -175,76 +172,19 @@ def parse_flow(buffer: bytes, position: int, end: int) -> ParsedFlow:
     )
 
 
-def _list_at(buffer: bytes, position: int, end: int) -> tuple[int, int, int]:
-    """Finds the list behind a descriptor: where its fields begin, where it ends, how many it has."""
-    at = position + 3 if buffer[position + 1] == 0x53 else skip(buffer, position + 1, end)
-    code = buffer[at]
-    if code == 0xC0:
-        return at + 3, at + 2 + buffer[at + 1], buffer[at + 2]
-    if code == 0xD0:
-        after = at + 5 + int(_UINT32.unpack_from(buffer, at + 1)[0])
-        return at + 9, after, _UINT32.unpack_from(buffer, at + 5)[0]
-    if code == 0x45:
-        return at + 1, at + 1, 0
-    raise DecodeError("a performative that is not a list")
-
-
-def _uint_at(buffer: bytes, at: int, name: str) -> tuple[int, int]:
-    """Reads a uint, -1 for null."""
-    code = buffer[at]
-    if code == 0x52:
-        return buffer[at + 1], at + 2
-    if code == 0x43:
-        return 0, at + 1
-    if code == 0x70:
-        return _UINT32.unpack_from(buffer, at + 1)[0], at + 5
-    if code == 0x40:
-        return -1, at + 1
-    raise DecodeError(f"{name} is not a uint")
-
-
-def _flag_at(buffer: bytes, at: int, name: str) -> tuple[int, int]:
-    """Reads a boolean as 0 or 1, -1 for null."""
-    code = buffer[at]
-    if code == 0x42:
-        return 0, at + 1
-    if code == 0x41:
-        return 1, at + 1
-    if code == 0x56 and buffer[at + 1] < 2:
-        return buffer[at + 1], at + 2
-    if code == 0x40:
-        return -1, at + 1
-    raise DecodeError(f"{name} is not a boolean")
-
-
-def _binary_at(buffer: bytes, at: int, name: str) -> tuple[bytes | None, int]:
-    code = buffer[at]
-    if code == 0x40:
-        return None, at + 1
-    if code == 0xA0:
-        start = at + 2
-        after = start + buffer[at + 1]
-    elif code == 0xB0:
-        start = at + 5
-        after = start + int(_UINT32.unpack_from(buffer, at + 1)[0])
-    else:
-        raise DecodeError(f"{name} is not binary")
-    return buffer[start:after], after
-
-
 def _short_transfer(buffer: bytes, at: int, after: int, count: int, end: int) -> ParsedTransfer:
     """Reads a transfer of three fields or fewer: a continuation that repeats nothing."""
     delivery_id = -1
     tag: bytes | None = None
     if count < 1:
         raise DecodeError("transfer comes without its handle")
-    handle, at = _uint_at(buffer, at, "transfer.handle")
+    handle, at = uint_at(buffer, at, "transfer.handle")
     if count > 1:
-        delivery_id, at = _uint_at(buffer, at, "transfer.delivery-id")
+        delivery_id, at = uint_at(buffer, at, "transfer.delivery-id")
     if count > 2:
-        tag, at = _binary_at(buffer, at, "transfer.delivery-tag")
+        tag, at = binary_at(buffer, at, "transfer.delivery-tag")
     if at != after or after > end or handle < 0:
-        raise _cut()
+        raise cut()
     return ParsedTransfer(
         handle, delivery_id, tag, -1, None, False, -1, None, False, False, False, after
     )
@@ -253,7 +193,7 @@ def _short_transfer(buffer: bytes, at: int, after: int, count: int, end: int) ->
 def _read_transfer_tail(tail: bytes, count: int) -> _TransferTail:
     if count > 7:
         raise DecodeError("transfer has more fields than are known")
-    raw = _raw_fields(tail, count, 7)
+    raw = raw_fields(tail, count, 7)
     rcv_settle_mode = -1
     if raw[2]:
         if raw[2][0] != 0x50:
@@ -280,7 +220,7 @@ def _read_transfer_tail(tail: bytes, count: int) -> _TransferTail:
 def _read_disposition_tail(tail: bytes, count: int) -> _DispositionTail:
     if count > 3:
         raise DecodeError("disposition has more fields than are known")
-    raw = _raw_fields(tail, count, 3)
+    raw = raw_fields(tail, count, 3)
     rest: _DispositionTail = (
         _flag_of(raw[0], "disposition.settled") == 1,
         raw[1],
@@ -294,26 +234,8 @@ def _read_disposition_tail(tail: bytes, count: int) -> _DispositionTail:
     return rest
 
 
-def _raw_fields(tail: bytes, count: int, known: int) -> list[bytes]:
-    """Cuts a tail into its fields, still encoded; null and absent ones are empty."""
-    raw: list[bytes] = []
-    at = 0
-    for _ in range(count):
-        after = skip(tail, at, len(tail))
-        raw.append(b"" if tail[at] == 0x40 else tail[at:after])
-        at = after
-    if at != len(tail):
-        raise _cut()
-    raw.extend([b""] * (known - count))
-    return raw
-
-
 def _flag_of(raw: bytes, name: str) -> int:
-    return _flag_at(raw, 0, name)[0] if raw else -1
-
-
-def _cut() -> DecodeError:
-    return DecodeError("a performative whose fields do not end where it does")
+    return flag_at(raw, 0, name)[0] if raw else -1
 
 
 # What the writers are put together from.
