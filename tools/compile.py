@@ -19,7 +19,7 @@ def main() -> None:
     print(f"Compiling {len(hot_modules())} modules to C; this takes a minute or two.", flush=True)
     command = [sys.executable, "setup.py", "--quiet", "build"]
     places = ["--build-lib", str(COPY), "--build-temp", str(OBJECTS)]
-    subprocess.run([*command, *places], cwd=ROOT, check=True)
+    sys.exit(subprocess.run([*command, *places], cwd=ROOT, check=False).returncode)
 
 
 def remove_leftovers() -> None:

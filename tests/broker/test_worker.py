@@ -9,7 +9,7 @@ import pytest
 
 from peeklock.entity.commands import (
     COMPLETE,
-    DEAD,
+    DEFER,
     MAIN,
     PEEK_LOCK,
     Count,
@@ -249,6 +249,9 @@ def test_many_messages_leave_a_short_journal() -> None:
         queue.submit(Grant(origin, 10**9, False))
         queue.submit(SendMany(origin, [1], [message("old")]))
         await settle_down()
+        [old] = origin.deliveries()
+        queue.submit(SettleMany(origin, [1], DEFER, [token(old)]))
+        await settle_down()
         origin.take()
         for _ in range(60):
             queue.submit(SendMany(origin, list(range(1000)), [message("x")] * 1000))
@@ -266,7 +269,7 @@ def test_many_messages_leave_a_short_journal() -> None:
         assert page.first > 40_000
         with pytest.raises(StoreError):
             await store.payloads(queue.worker.id, [0])
-        queue.submit(Peek(origin, 1, DEAD, 1, 10, 1 << 20))
+        queue.submit(Peek(origin, 1, MAIN, 1, 10, 1 << 20))
         await settle_down()
         assert contents(origin.deliveries()) == ["old"]
 

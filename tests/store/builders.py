@@ -157,7 +157,7 @@ KEPT_FIELDS = (
 
 def shown(value: Message | Kept, bodies: bool = True) -> dict[str, Any]:
     """Show all that a message or an entry holds."""
-    fields = MESSAGE_FIELDS if isinstance(value, Message) else KEPT_FIELDS
+    fields: tuple[str, ...] = MESSAGE_FIELDS if isinstance(value, Message) else KEPT_FIELDS
     if not bodies:
         fields = tuple(name for name in fields if name not in ("envelope", "content"))
     return {name: getattr(value, name) for name in fields}

@@ -1,12 +1,12 @@
 """A connection as a pure machine: bytes in, events out, bytes out [2.4].
 
-    events = connection.receive(data, now)      the owner acts on them: accept, send, settle, grant
-    socket.write(connection.take_output())      everything of this pass at once
-    deadline = connection.tick(now)             heartbeats and silence; `closed` and `error` tell the rest
+    events = connection.receive(data, now)    the owner acts on them: accept, send, settle, grant
+    socket.write(connection.take_output())    everything of this pass at once
+    deadline = connection.tick(now)           heartbeats and silence; then look at `closed`
 
-No fault of the peer raises. A fault ends the smallest thing it belongs to (link, session, connection)
-with an error on the wire and an event for the owner. Frames are read where they lie: a whole one is
-never copied, and of a frame that was cut by the network only that frame is put together.
+No fault of the peer raises. A fault ends the smallest thing it belongs to (link, session or
+connection) with an error on the wire and an event for the owner. Frames are read where they lie: a
+whole one is never copied, and of a frame that the network cut only that frame is put together.
 """
 
 from typing import Any, Final, final
@@ -86,8 +86,8 @@ from peeklock.amqp.session import Session
 SERVER: Final = 0
 CLIENT: Final = 1
 
-# A server counts its deliveries from here. Python's client does not look at the role of a disposition,
-# so that small numbers of ours would settle its own transfers.
+# A server counts its deliveries from here. Python's client does not look at the role of a
+# disposition, so that small numbers of ours would settle its own transfers.
 SERVER_FIRST_ID: Final = 100_000
 CLIENT_FIRST_ID: Final = 0
 # What a peer may send ahead while the owner checks its credential.
@@ -277,7 +277,7 @@ class Connection:
         return b"".join(parts)
 
     def tick(self, now: int) -> int | None:
-        """Sends a heartbeat when one is due, gives up on a silent peer, and tells when to look again."""
+        """Sends a heartbeat when due, gives up on a silent peer, and tells when to look again."""
         self.now = now
         if self.phase == CLOSED:
             return None

@@ -39,7 +39,7 @@ class IncomingDelivery:
 
 
 class OutgoingDelivery:
-    """One message that we sent and that is not settled yet; `context` belongs to whoever sent it."""
+    """One message that we sent and that is not settled yet; `context` is its sender's."""
 
     __slots__ = ("context", "id", "link", "tag")
 

@@ -1,7 +1,8 @@
 """What a connection tells its owner after each pass: value types, most frequent first.
 
-One pass is one `Connection.receive`. Within it everything that concerns one link is gathered: however many
-transfers arrive, there is one `TransfersReceived` per link, so that the owner pays per batch and not per frame.
+One pass is one `Connection.receive`. Within it everything that concerns one link is gathered:
+however many transfers arrive, there is one `TransfersReceived` per link, so that the owner pays per
+batch and not per frame.
 """
 
 from dataclasses import dataclass
@@ -32,8 +33,8 @@ class TransfersReceived:
 class SettlementsReceived:
     """The peer told the outcome of messages that we sent.
 
-    `outcome` is the encoded delivery state (empty when the peer gave none). With `settled` the peer has
-    forgotten the deliveries and so have we; without it, it waits for our `Link.settle`.
+    `outcome` is the encoded delivery state (empty when the peer gave none). With `settled` the peer
+    has forgotten the deliveries and so have we; without it, it waits for our `Link.settle`.
     """
 
     link: Final[Link]
@@ -103,8 +104,8 @@ class AttachAnswered:
 class LinkDetached:
     """A link is gone, by the peer's wish or because the peer broke a rule (then `error` is ours).
 
-    `unsettled` are messages that we sent and whose outcome stays unknown; `unsent` are those that never
-    left, be they settled or not. A link that the owner detached itself is not reported.
+    `unsettled` are messages that we sent and whose outcome stays unknown; `unsent` are those that
+    never left, be they settled or not. A link that the owner detached itself is not reported.
     """
 
     link: Final[Link]

@@ -39,7 +39,7 @@ class Limits:
         incoming_window: int = 5_000,
         # Python's client ignores credit: so many messages beyond it are taken before a link ends.
         credit_overdraft: int = 5_000,
-        # Python's client writes heartbeats only while it pumps, so less than 120 s would cut it off.
+        # Python's client writes heartbeats only while it pumps: below 120 s it would be cut off.
         idle_timeout_ms: int = 240_000,
         # From the first byte to `open`; a peer that dawdles longer only holds memory.
         handshake_timeout_ms: int = 30_000,

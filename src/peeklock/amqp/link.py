@@ -1,8 +1,8 @@
 """One link: a one-way road for messages, with credit, drain and settlement [2.6, 2.7].
 
 The first half of `Link` is for its owner, the second half is called by the session with what the
-peer said. A link that is gone takes every call of its owner and does nothing: the owner may learn of
-a detach later than the machine does.
+peer said. A link that is gone takes every call of its owner and does nothing: the owner may learn
+of a detach later than the machine does.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Link:
         self.refused = False
         # What we announce; zero means no limit.
         self.max_message_size = 0
-        # `credit` is what is left; on a receiving link it falls below zero for a peer that ignores it.
+        # What is left; on a receiving link it falls below zero for a peer that ignores it.
         self.credit = 0
         self.credit_floor = -overdraft
         self.delivery_count = 0
@@ -161,7 +161,7 @@ class Link:
         return True
 
     def refuse(self, error: AmqpError) -> None:
-        """Turns the peer's request down [2.6.3]: no source, no target, and a detach with the reason."""
+        """Turns the request down [2.6.3]: no source, no target, and a detach with the reason."""
         if self.state == REQUESTED:
             self.detach(error)
 
@@ -220,7 +220,7 @@ class Link:
             self.session.write_link_flow(self, drain=False)
 
     def drain_credit(self) -> None:
-        """Asks the peer to send what it has and to use up the rest; a FlowReceived tells the end."""
+        """Asks the peer to send what it has and use up the rest; a FlowReceived tells the end."""
         if self.state in (ATTACHED, ATTACH_SENT) and self.role == RECEIVER:
             self.drain = True
             self.session.write_link_flow(self, drain=True)
@@ -228,7 +228,7 @@ class Link:
     # --- both
 
     def settle(self, delivery_ids: list[int], state: bytes, *, settled: bool = True) -> None:
-        """Tells the outcome of deliveries; the session gathers it into ranges until the next output.
+        """Tells the outcome of deliveries; the next output has it gathered into ranges.
 
         As receiver, `settled=False` waits for the sender to settle first (an AnswersReceived).
         """

@@ -1,7 +1,8 @@
-"""The sending half of a session: what was sent, what waits for the peer's window, and the ids [2.5.6].
+"""The sending half of a session: what was sent, what waits for the peer's window, the ids [2.5.6].
 
-A message goes out at once while the peer's window is open. Otherwise it joins one queue for all links of
-the session, because delivery ids must follow each other without gaps: rhea ends the connection at the first gap.
+A message goes out at once while the peer's window is open. Otherwise it joins one queue for all
+links of the session, because delivery ids must follow each other without gaps: rhea ends the
+connection at the first gap.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
     from peeklock.amqp.link import Link
     from peeklock.amqp.session import Session
 
-# rhea keeps unsettled deliveries in a ring of 2,048 and announces it as its window. It is the distance
-# from the oldest to the newest that counts, so that one old delivery can hold up the session. A smaller
-# window is a plain flow window and says nothing of unsettled deliveries.
+# rhea keeps unsettled deliveries in a ring of 2,048 and announces it as its window. It is the
+# distance from the oldest to the newest that counts, so that one old delivery can hold up the
+# session. A smaller window is a plain flow window and says nothing of unsettled deliveries.
 SPAN_MIN: Final = 2048
 
 
@@ -122,7 +123,7 @@ class Outgoing:
             queue.popleft()
 
     def _write_frames(self, waiting: Waiting, delivery: OutgoingDelivery) -> bool:
-        """Writes frames of one message while the window lasts; tells whether it is out completely."""
+        """Writes frames of one message while the window lasts; tells whether all of it is out."""
         payload = waiting.payload
         connection = self.session.connection
         while self.window > 0:
@@ -191,7 +192,7 @@ class Outgoing:
         return Lost(unsettled, unsent)
 
     def _leave_queue(self, link: Link) -> list[OutgoingDelivery]:
-        """Takes a link's messages out of the queue and closes the gap in the ids that they leave."""
+        """Takes a link's messages out of the queue and closes the gap that they leave in the ids."""
         started = self.queue[0]
         kept: deque[Waiting] = deque()
         if started.position > 0:

@@ -1,8 +1,8 @@
 """One session: it carries links, numbers deliveries, and keeps both windows [2.5].
 
 Our incoming window is opened again whenever half of it is used, and it is never enforced: Python's
-client counts messages where it should count frames. What bounds a peer is the credit of its links and
-the size of a message.
+client counts messages where it should count frames. What bounds a peer is the credit of its links
+and the size of a message.
 """
 
 from __future__ import annotations
