@@ -106,7 +106,7 @@ def test_a_message_is_settled_after_its_connection_broke(
 def test_a_queue_may_unlock_what_a_broken_connection_held(
     bus: Bus, broker: BrokerProcess, queues: Queues
 ) -> None:
-    """R-S8: as the articles have it, where the queue asks for it; another receiver need not wait."""
+    """R-S8: as the articles have it, where the queue asks for it; nobody has to wait."""
     queue = queues.take("unlock-on-disconnect")
     bus.send(queue, ServiceBusMessage("x"))
     with TcpProxy(broker.amqp_port) as proxy, bus.receiver(queue) as other:
