@@ -83,6 +83,6 @@ def test_what_the_client_makes_of_a_refusal(bus: Bus, queue: str) -> None:
     """R-T2: the condition reaches the caller as an exception with its text."""
     with (
         bus.receiver(queue, client=bus.client(retry_total=0)) as receiver,
-        pytest.raises(ServiceBusError, match="(?i)message.*not.*found|could not be found"),
+        pytest.raises(ServiceBusError, match=r"(?i)message.*not.*found|could not be found"),
     ):
         receiver.receive_deferred_messages(99)
