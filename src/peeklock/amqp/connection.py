@@ -24,6 +24,7 @@ from peeklock.amqp.composites import (
     decode_composite,
     encode_composite,
 )
+from peeklock.amqp.cutter import Cutter
 from peeklock.amqp.errors import (
     FRAME_SIZE_TOO_SMALL,
     FRAMING_ERROR,
@@ -48,8 +49,6 @@ from peeklock.amqp.frames import (
     HEARTBEAT,
     SASL_HEADER,
     TRANSFER,
-    frame_head,
-    frame_size,
 )
 from peeklock.amqp.gathering import Gathering
 from peeklock.amqp.limits import Limits
@@ -71,6 +70,9 @@ from peeklock.amqp.moves import (
     WAIT_OPEN,
     WAIT_SASL_HEADER,
 )
+from peeklock.amqp.output import Output
+from peeklock.amqp.pulse import Pulse
+from peeklock.amqp.roster import Roster
 from peeklock.amqp.sasl import (
     OUTCOME_AUTH,
     OUTCOME_OK,
@@ -92,8 +94,6 @@ SERVER_FIRST_ID: Final = 100_000
 CLIENT_FIRST_ID: Final = 0
 # What a peer may send ahead while the owner checks its credential.
 HELD_MAX: Final = 65_536
-# A peer that asks for more than ten heartbeats a second gets ten.
-HEARTBEAT_MS_MIN: Final = 100
 
 
 @final
@@ -102,37 +102,26 @@ class Connection:
 
     __slots__ = (
         "authenticated",
-        "closing_at",
         "container_id",
         "credential",
+        "cutter",
         "dirty",
-        "early",
         "error",
-        "frame_max",
         "gathering",
-        "heard_at",
         "hostname",
         "limits",
-        "link_count",
         "local",
         "mechanisms",
-        "names",
-        "now",
         "open_sent",
-        "out",
-        "partial",
+        "output",
         "peer_frame_max",
-        "peer_idle_ms",
         "phase",
         "properties",
-        "released",
+        "pulse",
         "remote_open",
         "role",
-        "sealed",
-        "sealed_output",
-        "sent_at",
+        "roster",
         "sessions",
-        "started_at",
     )
 
     def __init__(
@@ -160,28 +149,16 @@ class Connection:
         self.open_sent = False
         self.remote_open: Open | None = None
         self.error: AmqpError | None = None
-        self.now = now
-        self.started_at = now
-        self.heard_at = now
-        self.sent_at = now
-        self.closing_at = now
-        # Input: the beginning of a frame whose rest has not come.
-        self.partial = bytearray()
-        self.frame_max = limits.max_frame_size_before_open
-        # Output: what a client writes behind its SASL frames waits in `out` until it is let in.
-        self.early: list[bytes] = []
-        self.out: list[bytes] = []
-        self.released = role == SERVER
-        self.sealed = False
-        self.sealed_output = b""
+        self.pulse = Pulse(limits, now)
+        self.cutter = Cutter(limits.max_frame_size_before_open)
+        self.output = Output(released=role == SERVER)
+        # Sessions that have something to write before the next output.
         self.dirty: list[Session] = []
         self.peer_frame_max = 0xFFFFFFFF
-        self.peer_idle_ms = 0
-        # Sessions by the peer's channel and by ours; living links by role and name.
+        # Sessions by the peer's channel and by ours.
         self.sessions: dict[int, Session] = {}
         self.local: dict[int, Session] = {}
-        self.names: dict[tuple[int, str], Link] = {}
-        self.link_count = 0
+        self.roster = Roster()
         self.gathering = Gathering()
 
     # --- the owner's side
@@ -194,25 +171,21 @@ class Connection:
     @property
     def has_output(self) -> bool:
         """Whether `take_output` would give something."""
-        if self.sealed:
-            return bool(self.sealed_output)
-        if self.early:
-            return True
-        return self.released and bool(self.out or self.dirty)
+        return self.output.pending() or len(self.dirty) > 0
 
     def links(self) -> list[Link]:
         """Lists the living links of all sessions."""
-        return list(self.names.values())
+        return self.roster.links()
 
     def start(self) -> None:
         """Writes a client's first words; open and what follows it do not wait for answers."""
         if self.credential is None:
-            self.released = True
+            self.output.released = True
             self.phase = WAIT_AMQP_HEADER
         else:
-            self.early.append(SASL_HEADER)
+            self.output.early.append(SASL_HEADER)
             self.phase = WAIT_SASL_HEADER
-        self.out.append(AMQP_HEADER)
+        self.output.parts.append(AMQP_HEADER)
         self._write_open()
 
     def begin_session(self) -> Session:
@@ -229,17 +202,15 @@ class Connection:
         """Lets the peer in; returns the events of what it sent ahead, mostly none."""
         if self.phase != SASL_DECIDING:
             return []
-        self.out.append(write_outcome(OUTCOME_OK))
+        self.output.parts.append(write_outcome(OUTCOME_OK))
         self.authenticated = True
         self.phase = WAIT_AMQP_HEADER
-        held = bytes(self.partial)
-        self.partial.clear()
-        return self.receive(held, self.now)
+        return self.receive(self.cutter.take(), self.pulse.now)
 
     def refuse_sasl(self) -> None:
         """Turns the peer away; the connection is closed."""
         if self.phase == SASL_DECIDING:
-            self.out.append(write_outcome(OUTCOME_AUTH))
+            self.output.parts.append(write_outcome(OUTCOME_AUTH))
             self._finish(None)
 
     def close(self, error: AmqpError | None = None) -> None:
@@ -251,76 +222,58 @@ class Connection:
             self._drop_sessions()
             self.error = error
             self.phase = CLOSING
-            self.closing_at = self.now
+            self.pulse.closing_at = self.pulse.now
         else:
             self._abort(error)
 
     def take_output(self) -> bytes:
         """Hands over everything that is to be written."""
-        if self.sealed:
-            output = self.sealed_output
-            self.sealed_output = b""
-            return output
         if self.dirty:
             self._flush()
-        parts = self.early
-        if self.released:
-            if parts:
-                parts.extend(self.out)
-            else:
-                parts = self.out
-            self.out = []
-        if not parts:
-            return b""
-        self.early = []
-        self.sent_at = self.now
-        return b"".join(parts)
+        output = self.output.take()
+        if output:
+            self.pulse.sent_at = self.pulse.now
+        return output
 
     def tick(self, now: int) -> int | None:
         """Sends a heartbeat when due, gives up on a silent peer, and tells when to look again."""
-        self.now = now
+        self.pulse.now = now
         if self.phase == CLOSED:
             return None
+        if self.phase == OPENED:
+            return self._tick_opened(now)
+        deadline = self.pulse.close_until() if self.phase == CLOSING else self.pulse.open_until()
+        if now < deadline:
+            return deadline
         if self.phase == CLOSING:
-            deadline = self.closing_at + self.limits.close_timeout_ms
-            if now < deadline:
-                return deadline
             self._finish(self.error)
-            return None
-        if self.phase != OPENED:
-            deadline = self.started_at + self.limits.handshake_timeout_ms
-            if now < deadline:
-                return deadline
+        else:
             self._abort(AmqpError(RESOURCE_LIMIT_EXCEEDED, "the connection took too long to open"))
-            return None
-        return self._tick_opened(now)
+        return None
 
     def _tick_opened(self, now: int) -> int | None:
-        deadlines: list[int] = []
-        if self.limits.idle_timeout_ms:
-            # The announced time is half of what is really waited for [2.4.5].
-            silent_until = self.heard_at + 2 * self.limits.idle_timeout_ms
-            if now >= silent_until:
-                self._abort(AmqpError(RESOURCE_LIMIT_EXCEEDED, "the peer was silent for too long"))
-                return None
-            deadlines.append(silent_until)
-        if self.peer_idle_ms:
-            interval = max(HEARTBEAT_MS_MIN, self.peer_idle_ms // 2)
-            if now >= self.sent_at + interval:
-                self.out.append(HEARTBEAT)
-                self.sent_at = now
-            deadlines.append(self.sent_at + interval)
-        return min(deadlines) if deadlines else None
+        silent_until = self.pulse.silent_until()
+        if silent_until is not None and now >= silent_until:
+            self._abort(AmqpError(RESOURCE_LIMIT_EXCEEDED, "the peer was silent for too long"))
+            return None
+        heartbeat_at = self.pulse.heartbeat_at()
+        if heartbeat_at is None:
+            return silent_until
+        if now >= heartbeat_at:
+            self.output.parts.append(HEARTBEAT)
+            self.pulse.sent_at = now
+            return self._tick_opened(now)
+        return heartbeat_at if silent_until is None else min(heartbeat_at, silent_until)
 
     # --- input
 
     def receive(self, data: bytes, now: int) -> list[Event]:
         """Takes what the peer sent, in any cut, and returns what the owner should know."""
-        self.now = now
-        self.heard_at = now
+        self.pulse.now = now
+        self.pulse.heard_at = now
         if self.phase != CLOSED:
             try:
-                if self.partial:
+                if self.cutter.partial:
                     self._continue(data)
                 else:
                     self._feed(data, 0)
@@ -340,10 +293,7 @@ class Connection:
                     continue
                 if phase in (SASL_DECIDING, CLOSED):
                     break
-            size = frame_size(data, position)
-            if size < HEAD_SIZE or size > self.frame_max:
-                raise self._bad_size(size)
-            end = position + size
+            end = position + self.cutter.size_at(data, position)
             if end > length:
                 break
             self._on_frame(data, position, end)
@@ -356,40 +306,17 @@ class Connection:
         if self.phase == SASL_DECIDING:
             self._keep(data)
             return
-        partial = self.partial
-        taken = 0
-        if len(partial) < HEAD_SIZE:
-            taken = min(HEAD_SIZE - len(partial), len(data))
-            partial += data[:taken]
-            if len(partial) < HEAD_SIZE:
-                return
-        needed = HEAD_SIZE
-        if self.phase not in HEADER_PHASES:
-            needed = frame_size(bytes(partial[:4]), 0)
-            if needed < HEAD_SIZE or needed > self.frame_max:
-                raise self._bad_size(needed)
-        missing = needed - len(partial)
-        if len(data) - taken < missing:
-            partial += data[taken:]
-            return
-        partial += data[taken : taken + missing]
-        whole = bytes(partial)
-        partial.clear()
-        self._feed(whole, 0)
-        self._feed(data, taken + missing)
+        taken = self.cutter.top_up(data, header=self.phase in HEADER_PHASES)
+        if taken >= 0:
+            self._feed(self.cutter.take(), 0)
+            self._feed(data, taken)
 
     def _keep(self, rest: bytes) -> None:
         if self.phase == CLOSED:
             return
-        self.partial += rest
-        if self.phase == SASL_DECIDING and len(self.partial) > HELD_MAX:
+        self.cutter.partial += rest
+        if self.phase == SASL_DECIDING and len(self.cutter.partial) > HELD_MAX:
             raise ProtocolError(RESOURCE_LIMIT_EXCEEDED, "too much was sent ahead of the outcome")
-
-    def _bad_size(self, size: int) -> ProtocolError:
-        return ProtocolError(
-            FRAMING_ERROR,
-            f"a frame of {size} bytes where {HEAD_SIZE} to {self.frame_max} are allowed",
-        )
 
     def _on_header(self, header: bytes) -> None:
         move = HEADER_MOVES.get((self.phase, header))
@@ -397,9 +324,9 @@ class Connection:
             raise ProtocolError(FRAMING_ERROR, f"not a protocol header that fits: {header!r}")
         self.phase = move
         if self.role == SERVER:
-            self.out.append(header)
+            self.output.parts.append(header)
             if header == SASL_HEADER:
-                self.out.append(write_mechanisms(self.mechanisms))
+                self.output.parts.append(write_mechanisms(self.mechanisms))
 
     def _on_frame(self, data: bytes, position: int, end: int) -> None:
         body = position + 4 * data[position + 4]
@@ -413,7 +340,7 @@ class Connection:
                 if code == TRANSFER:
                     session.on_transfer(data, body, end)
                 elif code == DISPOSITION:
-                    session.on_disposition(data, body, end)
+                    session.settling.on_disposition(data, body, end)
                 else:
                     session.on_flow(data, body, end)
                 return
@@ -479,19 +406,19 @@ class Connection:
             )
         elif isinstance(frame, SaslMechanisms) and self.credential is not None:
             check_offer(self.credential, frame)
-            self.early.append(write_init(self.credential, self.hostname))
+            self.output.early.append(write_init(self.credential, self.hostname))
         elif isinstance(frame, SaslOutcome):
             check_outcome(frame)
             self.authenticated = True
-            self.released = True
+            self.output.released = True
 
     def _on_open(self, open: Open) -> None:
         if open.max_frame_size < FRAME_SIZE_MIN:
             raise ProtocolError(INVALID_FIELD, f"a max-frame-size below {FRAME_SIZE_MIN}")
         self.remote_open = open
         self.peer_frame_max = open.max_frame_size
-        self.peer_idle_ms = open.idle_time_out or 0
-        self.frame_max = self.limits.max_frame_size
+        self.pulse.peer_idle_ms = open.idle_time_out or 0
+        self.cutter.frame_max = self.limits.max_frame_size
         self._write_open()
         self.phase = OPENED
         self.gathering.add(Opened(open, self.authenticated))
@@ -538,7 +465,7 @@ class Connection:
                 )
             )
             return
-        self.out.append(frame_head(size, channel) + performative)
+        self.output.write(channel, performative)
 
     def _write_open(self) -> None:
         if self.open_sent:
@@ -557,26 +484,16 @@ class Connection:
 
     def _write_close(self, error: AmqpError | None) -> None:
         """Writes close behind everything else; nothing can follow it."""
-        if self.sealed:
-            return
         self._flush()
         self._write_open()
-        performative = encode_composite(Close(error=error))
-        self.out.append(frame_head(HEAD_SIZE + len(performative), 0) + performative)
-        self._seal()
+        self.output.write(0, encode_composite(Close(error=error)))
+        self.output.seal()
 
     def _flush(self) -> None:
         dirty = self.dirty
         self.dirty = []
         for session in dirty:
             session.flush()
-
-    def _seal(self) -> None:
-        parts = self.early
-        if self.released:
-            parts = parts + self.out
-        self.sealed_output = b"".join(parts)
-        self.sealed = True
 
     # --- the end
 
@@ -587,38 +504,20 @@ class Connection:
         links = self.links()
         if self.phase == WAIT_HEADER:
             # A peer with another protocol or version is told which one is spoken here [2.2].
-            self.out.append(SASL_HEADER if self.mechanisms else AMQP_HEADER)
+            self.output.parts.append(SASL_HEADER if self.mechanisms else AMQP_HEADER)
         elif self.phase >= WAIT_OPEN:
             self._write_close(error)
         self._finish(error)
         self.gathering.add(Closed(error, False, links))
 
     def _finish(self, error: AmqpError | None) -> None:
-        if not self.sealed:
-            self._seal()
+        self.output.seal()
         self._drop_sessions()
         self.error = error
         self.phase = CLOSED
-        self.partial.clear()
+        self.cutter.partial.clear()
 
     def _drop_sessions(self) -> None:
         for session in list(self.local.values()):
             session.drop()
-        self.out = []
-
-    # --- what sessions and links tell
-
-    def add_link(self, link: Link) -> None:
-        """Counts a link and notes its name."""
-        self.link_count += 1
-        self.names[(link.role, link.name)] = link
-
-    def find_name(self, role: int, name: str) -> Link | None:
-        """Finds the living link of this name and role."""
-        return self.names.get((role, name))
-
-    def forget_name(self, link: Link) -> None:
-        """Frees the name of a link that goes away."""
-        key = (link.role, link.name)
-        if self.names.get(key) is link:
-            del self.names[key]
+        self.dirty = []

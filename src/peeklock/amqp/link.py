@@ -199,7 +199,7 @@ class Link:
             return -1
         self.credit -= 1
         self.delivery_count += 1
-        return self.session.send(self, tag, head, body, settled, context, message_format)
+        return self.session.outgoing.send(self, tag, head, body, settled, context, message_format)
 
     def drained(self) -> None:
         """Tells the peer that there is nothing more to send: the rest of the credit is used up."""
@@ -233,11 +233,11 @@ class Link:
         As receiver, `settled=False` waits for the sender to settle first (an AnswersReceived).
         """
         if self.state == ATTACHED:
-            self.session.settle(self, delivery_ids, state, settled)
+            self.session.settling.settle(self, delivery_ids, state, settled)
 
     def unsettled(self) -> list[OutgoingDelivery]:
         """Lists what was sent on this link and is not settled."""
-        return [d for d in self.session.unsettled.values() if d.link is self]
+        return [d for d in self.session.outgoing.unsettled.values() if d.link is self]
 
     # --- what the peer said
 

@@ -89,10 +89,10 @@ class Outgoing:
             if size <= connection.peer_frame_max:
                 self.next_outgoing_id = (self.next_outgoing_id + 1) & SERIAL_MASK
                 self.window -= 1
-                out = connection.out
-                out.append(frame_head(size, self.session.channel) + performative)
-                out.append(head)
-                out.append(body)
+                parts = connection.output.parts
+                parts.append(frame_head(size, self.session.channel) + performative)
+                parts.append(head)
+                parts.append(body)
                 return delivery_id
         delivery = self.unsettled.get(delivery_id) if not settled else None
         if delivery is None:
@@ -159,9 +159,9 @@ class Outgoing:
         self.next_outgoing_id = (self.next_outgoing_id + 1) & SERIAL_MASK
         self.window -= 1
         size = HEAD_SIZE + len(performative) + len(payload)
-        out = self.session.connection.out
-        out.append(frame_head(size, self.session.channel) + performative)
-        out.append(payload)
+        parts = self.session.connection.output.parts
+        parts.append(frame_head(size, self.session.channel) + performative)
+        parts.append(payload)
 
     def _has_room(self, delivery_id: int) -> bool:
         """Whether a new delivery fits the peer's window and its memory of unsettled ones."""
@@ -192,7 +192,7 @@ class Outgoing:
         return Lost(unsettled, unsent)
 
     def _leave_queue(self, link: Link) -> list[OutgoingDelivery]:
-        """Takes a link's messages out of the queue and closes the gap that they leave in the ids."""
+        """Takes a link's messages out of the queue and closes the gap in the ids."""
         started = self.queue[0]
         kept: deque[Waiting] = deque()
         if started.position > 0:

@@ -20,10 +20,8 @@ from peeklock.amqp.composites import (
     Target,
     encode_composite,
 )
-from peeklock.amqp.delivery import OutgoingDelivery
 from peeklock.amqp.errors import (
     HANDLE_IN_USE,
-    INVALID_FIELD,
     LINK_STOLEN,
     NOT_ALLOWED,
     RESOURCE_LIMIT_EXCEEDED,
@@ -32,9 +30,7 @@ from peeklock.amqp.errors import (
     DecodeError,
 )
 from peeklock.amqp.fast import (
-    build_disposition,
     build_flow,
-    parse_disposition,
     parse_flow,
     parse_transfer,
 )
@@ -42,7 +38,6 @@ from peeklock.amqp.frames import (
     ATTACH,
     DETACH,
     FLOW,
-    SERIAL_HALF,
     SERIAL_MASK,
 )
 from peeklock.amqp.link import NULL, RECEIVER, SENDER, Link
@@ -60,6 +55,7 @@ from peeklock.amqp.moves import (
     REQUESTED,
 )
 from peeklock.amqp.outgoing import Lost, Outgoing
+from peeklock.amqp.settling import Settling
 from peeklock.amqp.types import Described, Encoded, Ubyte, Uint, Ulong
 
 if TYPE_CHECKING:
@@ -71,19 +67,17 @@ class Session:
     """A session of either role; it lives in one channel of each direction."""
 
     __slots__ = (
-        "awaited",
         "channel",
         "connection",
         "dirty",
-        "dispositions",
         "incoming",
         "incoming_window",
         "local",
         "next_incoming_id",
         "outgoing",
         "remote_channel",
+        "settling",
         "state",
-        "unsettled",
         "window_low",
     )
 
@@ -93,18 +87,14 @@ class Session:
         self.remote_channel = -1
         self.state = state
         self.outgoing = Outgoing(self, first_id)
-        self.unsettled = self.outgoing.unsettled
+        self.settling = Settling(self)
         self.next_incoming_id = -1
         self.incoming_window = connection.limits.incoming_window
         self.window_low = connection.limits.incoming_window // 2
         # Links by the peer's handle and by ours.
         self.incoming: dict[int, Link] = {}
         self.local: dict[int, Link] = {}
-        # Outcomes to tell at the next output: (role, settled, state) -> delivery ids.
-        self.dispositions: dict[tuple[int, bool, bytes], list[int]] = {}
         self.dirty = False
-        # What we received and told the outcome of, while the sender has not settled it.
-        self.awaited: dict[int, Link] = {}
 
     @property
     def links(self) -> list[Link]:
@@ -165,7 +155,7 @@ class Session:
             self.flush()
             self._close_links()
             self.state = ENDING
-            self.connection.write(self.channel, encode_composite(End(error=error)))
+            self.write(encode_composite(End(error=error)))
 
     def _ask(
         self,
@@ -192,49 +182,11 @@ class Session:
 
     # --- what links ask of their session
 
-    def send(
-        self,
-        link: Link,
-        tag: bytes,
-        head: bytes,
-        body: bytes,
-        settled: bool,
-        context: Any,
-        message_format: int,
-    ) -> int:
-        """Sends one message of a link."""
-        return self.outgoing.send(link, tag, head, body, settled, context, message_format)
-
-    def settle(self, link: Link, delivery_ids: list[int], state: bytes, settled: bool) -> None:
-        """Gathers outcomes for the next output and forgets what is settled."""
-        key = (link.role, settled, state)
-        told = self.dispositions.get(key)
-        if told is None:
-            told = []
-            self.dispositions[key] = told
-            self.mark_dirty()
-        if link.role == RECEIVER:
-            told.extend(delivery_ids)
-            if not settled:
-                for delivery_id in delivery_ids:
-                    self.awaited[delivery_id] = link
-            return
-        unsettled = self.unsettled
-        for delivery_id in delivery_ids:
-            # The peer may have settled it meanwhile; then it waits for nothing.
-            if delivery_id in unsettled:
-                told.append(delivery_id)
-                if settled:
-                    del unsettled[delivery_id]
-        if self.outgoing.queue:
-            self.outgoing.pump()
-
     def forget(self, link: Link) -> Lost:
         """Writes what was to be told on a link that goes away, and drops its deliveries."""
         self.flush()
-        self.connection.forget_name(link)
-        if self.awaited:
-            self.awaited = {i: other for i, other in self.awaited.items() if other is not link}
+        self.connection.roster.free_name(link)
+        self.settling.forget(link)
         return self.outgoing.forget(link)
 
     def mark_dirty(self) -> None:
@@ -244,19 +196,20 @@ class Session:
             self.connection.dirty.append(self)
 
     def flush(self) -> None:
-        """Writes the gathered outcomes as ranges, and opens the window again where it is due."""
+        """Writes the gathered outcomes, and opens the window again where it is due."""
         self.dirty = False
-        if self.dispositions:
-            gathered = self.dispositions
-            self.dispositions = {}
-            for (role, settled, state), ids in gathered.items():
-                if ids:
-                    ids.sort()
-                    self._write_dispositions(role == RECEIVER, settled, state, ids)
+        if self.state != MAPPED:
+            return
+        if self.settling.told:
+            self.settling.flush()
         if self.incoming_window <= self.window_low:
             self.write_flow()
 
     # --- writing
+
+    def write(self, performative: bytes) -> None:
+        """Writes one frame on this session's channel."""
+        self.connection.write(self.channel, performative)
 
     def write_begin(self, remote_channel: int | None) -> None:
         """Begins our side of the session."""
@@ -268,7 +221,7 @@ class Session:
             outgoing_window=limits.incoming_window,
             handle_max=limits.handle_max,
         )
-        self.connection.write(self.channel, encode_composite(begin))
+        self.write(encode_composite(begin))
 
     def write_attach(
         self, link: Link, *, source: bytes, target: bytes, properties: dict[Any, Any] | None
@@ -291,12 +244,12 @@ class Session:
             None,
             properties,
         ]
-        self.connection.write(self.channel, encode(Described(Ulong(ATTACH), fields)))
+        self.write(encode(Described(Ulong(ATTACH), fields)))
 
     def write_detach(self, link: Link, error: AmqpError | None, closed: bool) -> None:
         """Detaches our side of a link."""
         detach = Detach(handle=link.handle, closed=closed, error=error)
-        self.connection.write(self.channel, encode_composite(detach))
+        self.write(encode_composite(detach))
 
     def write_flow(self) -> None:
         """Tells the session's windows alone."""
@@ -334,24 +287,7 @@ class Session:
             link_credit=credit,
             drain=drain,
         )
-        self.connection.write(self.channel, flow)
-
-    def _write_dispositions(
-        self, receiver: bool, settled: bool, state: bytes, ids: list[int]
-    ) -> None:
-        first = last = ids[0]
-        for delivery_id in ids:
-            if delivery_id > last + 1:
-                self._write_range(receiver, first, last, settled, state)
-                first = delivery_id
-            last = delivery_id
-        self._write_range(receiver, first, last, settled, state)
-
-    def _write_range(
-        self, receiver: bool, first: int, last: int, settled: bool, state: bytes
-    ) -> None:
-        performative = build_disposition(receiver, first, last, settled, state)
-        self.connection.write(self.channel, performative)
+        self.write(flow)
 
     # --- what the peer said
 
@@ -375,55 +311,6 @@ class Session:
             self._unattached(transfer.handle)
         else:
             link.on_transfer(transfer, data, end)
-
-    def on_disposition(self, data: bytes, position: int, end: int) -> None:
-        """Takes the outcome of a range of deliveries, ours or the peer's [2.7.6]."""
-        told = parse_disposition(data, position, end)
-        first = told.first
-        count = ((told.last - first) & SERIAL_MASK) + 1
-        if count > SERIAL_HALF:
-            self.fail(INVALID_FIELD, f"a disposition from {first} back to {told.last}")
-        elif told.role:
-            self._on_outcome(first, count, told.state, told.settled)
-        elif told.settled and self.awaited:
-            self._on_answer(first, count, told.state)
-
-    def _on_outcome(self, first: int, count: int, outcome: bytes, settled: bool) -> None:
-        unsettled = self.unsettled
-        if count == 1:
-            delivery = unsettled.get(first)
-            if delivery is not None:
-                self._told(delivery, outcome, settled)
-        elif count <= len(unsettled):
-            for ahead in range(count):
-                delivery = unsettled.get((first + ahead) & SERIAL_MASK)
-                if delivery is not None:
-                    self._told(delivery, outcome, settled)
-        else:
-            # The peer names the range, so it is our deliveries that are walked, never its numbers.
-            for delivery in list(unsettled.values()):
-                if (delivery.id - first) & SERIAL_MASK < count:
-                    self._told(delivery, outcome, settled)
-        if settled and self.outgoing.queue:
-            self.outgoing.pump()
-
-    def _told(self, delivery: OutgoingDelivery, outcome: bytes, settled: bool) -> None:
-        if settled:
-            del self.unsettled[delivery.id]
-        link = delivery.link
-        settling = link.settling
-        if settling is None or settling.settled != settled or settling.outcome != outcome:
-            settling = self.connection.gathering.settlements(link, outcome, settled)
-        settling.deliveries.append(delivery)
-
-    def _on_answer(self, first: int, count: int, state: bytes) -> None:
-        ids = [i for i in self.awaited if (i - first) & SERIAL_MASK < count]
-        for delivery_id in ids:
-            link = self.awaited.pop(delivery_id)
-            answered = link.answered
-            if answered is None or answered.state != state:
-                answered = self.connection.gathering.answers(link, state)
-            answered.ids.append(delivery_id)
 
     def on_flow(self, data: bytes, position: int, end: int) -> None:
         """Takes the peer's windows and, when the flow names a link, its credit."""
@@ -460,10 +347,10 @@ class Session:
                 if not link.refused:
                     self.connection.gathering.answered(link)
             return
-        if self.connection.link_count >= self.connection.limits.links_max:
+        if self.connection.roster.count >= self.connection.limits.links_max:
             self.fail(RESOURCE_LIMIT_EXCEEDED, "too many links on this connection")
             return
-        rival = self.connection.find_name(role, attach.name)
+        rival = self.connection.roster.find(role, attach.name)
         if rival is not None:
             rival.end(AmqpError(LINK_STOLEN, f"link {attach.name} was attached anew"))
         link = self._new_link(attach.name, role, self._free_handle(handle), REQUESTED)
@@ -490,13 +377,13 @@ class Session:
         link.assembly = None
         del self.incoming[detach.handle]
         del self.local[link.handle]
-        self.connection.link_count -= 1
+        self.connection.roster.count -= 1
 
     def on_end(self, error: AmqpError | None) -> None:
         """Takes the end of the session, and answers it unless it is an answer itself."""
         if self.state == MAPPED:
             links = self._close_links()
-            self.connection.write(self.channel, encode_composite(End()))
+            self.write(encode_composite(End()))
             self.connection.gathering.ended(self, links, error)
         self.state = ENDED
 
@@ -506,7 +393,7 @@ class Session:
         self.flush()
         links = self._close_links()
         self.state = ENDING
-        self.connection.write(self.channel, encode_composite(End(error=error)))
+        self.write(encode_composite(End(error=error)))
         self.connection.gathering.ended(self, links, error)
 
     def _unattached(self, handle: int) -> None:
@@ -529,7 +416,7 @@ class Session:
             overdraft=self.connection.limits.credit_overdraft,
         )
         self.local[handle] = link
-        self.connection.add_link(link)
+        self.connection.roster.add(link)
         return link
 
     def _free_handle(self, wish: int) -> int:
@@ -549,16 +436,15 @@ class Session:
     def _close_links(self) -> list[Link]:
         """Marks all links as gone and returns those that were alive."""
         alive = self.links
-        self.connection.link_count -= len(self.local)
+        self.connection.roster.count -= len(self.local)
         for link in self.local.values():
-            self.connection.forget_name(link)
+            self.connection.roster.free_name(link)
             link.state = DETACHED
             link.assembly = None
         self.local.clear()
         self.incoming.clear()
         self.outgoing.queue.clear()
-        self.dispositions.clear()
-        self.awaited.clear()
+        self.settling.clear()
         return alive
 
 

@@ -1,0 +1,51 @@
+"""What a connection is about to write: the parts of one pass, joined once."""
+
+from typing import final
+
+from peeklock.amqp.frames import HEAD_SIZE, frame_head
+
+
+@final
+class Output:
+    """Parts in order; `early` ones are a client's SASL frames, behind which the others wait."""
+
+    __slots__ = ("early", "last", "parts", "released")
+
+    def __init__(self, *, released: bool) -> None:
+        self.early: list[bytes] = []
+        self.parts: list[bytes] = []
+        self.released = released
+        # After close nothing can follow: this is all there will be.
+        self.last: bytes | None = None
+
+    def write(self, channel: int, performative: bytes) -> None:
+        """Adds one frame."""
+        self.parts.append(frame_head(HEAD_SIZE + len(performative), channel) + performative)
+
+    def pending(self) -> bool:
+        """Whether there is anything to take."""
+        if self.last is not None:
+            return len(self.last) > 0
+        return len(self.early) > 0 or (self.released and len(self.parts) > 0)
+
+    def take(self) -> bytes:
+        """Hands the parts over as one."""
+        output = self.last
+        if output is not None:
+            self.last = b""
+            return output
+        return self._join()
+
+    def seal(self) -> None:
+        """Lets nothing more in: what is added from now on goes nowhere."""
+        if self.last is None:
+            self.last = self._join()
+        self.parts = []
+
+    def _join(self) -> bytes:
+        parts = self.early
+        self.early = []
+        if self.released:
+            parts = parts + self.parts if parts else self.parts
+            self.parts = []
+        return b"".join(parts)

@@ -1,0 +1,131 @@
+"""The outcomes of a session's deliveries: ours gathered into ranges, the peer's spread to links."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from peeklock.amqp.delivery import OutgoingDelivery
+from peeklock.amqp.errors import INVALID_FIELD
+from peeklock.amqp.fast import build_disposition, parse_disposition
+from peeklock.amqp.frames import SERIAL_HALF, SERIAL_MASK
+from peeklock.amqp.link import RECEIVER, Link
+
+if TYPE_CHECKING:
+    from peeklock.amqp.session import Session
+
+
+@final
+class Settling:
+    """What was told and what is to be told about the deliveries of one session [2.6.12]."""
+
+    __slots__ = ("awaited", "session", "told", "unsettled")
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.unsettled = session.outgoing.unsettled
+        # What goes out with the next output: (our role, settled, state) -> delivery ids.
+        self.told: dict[tuple[int, bool, bytes], list[int]] = {}
+        # What we received and told the outcome of, while the sender has not settled it.
+        self.awaited: dict[int, Link] = {}
+
+    def settle(self, link: Link, delivery_ids: list[int], state: bytes, settled: bool) -> None:
+        """Gathers outcomes for the next output and forgets what is settled."""
+        key = (link.role, settled, state)
+        told = self.told.get(key)
+        if told is None:
+            told = []
+            self.told[key] = told
+            self.session.mark_dirty()
+        if link.role == RECEIVER:
+            told.extend(delivery_ids)
+            if not settled:
+                for delivery_id in delivery_ids:
+                    self.awaited[delivery_id] = link
+            return
+        unsettled = self.unsettled
+        for delivery_id in delivery_ids:
+            # The peer may have settled it meanwhile; then it waits for nothing.
+            if delivery_id in unsettled:
+                told.append(delivery_id)
+                if settled:
+                    del unsettled[delivery_id]
+        if self.session.outgoing.queue:
+            self.session.outgoing.pump()
+
+    def flush(self) -> None:
+        """Writes what was gathered, as few and as wide ranges as there are."""
+        told = self.told
+        self.told = {}
+        for (role, settled, state), ids in told.items():
+            if ids:
+                ids.sort()
+                self._write(role == RECEIVER, settled, state, ids)
+
+    def _write(self, receiver: bool, settled: bool, state: bytes, ids: list[int]) -> None:
+        session = self.session
+        first = last = ids[0]
+        for delivery_id in ids:
+            if delivery_id > last + 1:
+                session.write(build_disposition(receiver, first, last, settled, state))
+                first = delivery_id
+            last = delivery_id
+        session.write(build_disposition(receiver, first, last, settled, state))
+
+    def forget(self, link: Link) -> None:
+        """Drops what is awaited on a link that goes away."""
+        if self.awaited:
+            self.awaited = {i: other for i, other in self.awaited.items() if other is not link}
+
+    def clear(self) -> None:
+        """Drops everything, because the session is over."""
+        self.told.clear()
+        self.awaited.clear()
+
+    def on_disposition(self, data: bytes, position: int, end: int) -> None:
+        """Takes the outcome of a range of deliveries, ours or the peer's [2.7.6]."""
+        told = parse_disposition(data, position, end)
+        first = told.first
+        count = ((told.last - first) & SERIAL_MASK) + 1
+        if count > SERIAL_HALF:
+            self.session.fail(INVALID_FIELD, f"a disposition from {first} back to {told.last}")
+        elif told.role:
+            self._on_outcome(first, count, told.state, told.settled)
+        elif told.settled and self.awaited:
+            self._on_answer(first, count, told.state)
+
+    def _on_outcome(self, first: int, count: int, outcome: bytes, settled: bool) -> None:
+        unsettled = self.unsettled
+        if count == 1:
+            delivery = unsettled.get(first)
+            if delivery is not None:
+                self._tell(delivery, outcome, settled)
+        elif count <= len(unsettled):
+            for ahead in range(count):
+                delivery = unsettled.get((first + ahead) & SERIAL_MASK)
+                if delivery is not None:
+                    self._tell(delivery, outcome, settled)
+        else:
+            # The range is the peer's word: our deliveries are walked, never its numbers.
+            for delivery in list(unsettled.values()):
+                if (delivery.id - first) & SERIAL_MASK < count:
+                    self._tell(delivery, outcome, settled)
+        if settled and self.session.outgoing.queue:
+            self.session.outgoing.pump()
+
+    def _tell(self, delivery: OutgoingDelivery, outcome: bytes, settled: bool) -> None:
+        if settled:
+            del self.unsettled[delivery.id]
+        link = delivery.link
+        settling = link.settling
+        if settling is None or settling.settled != settled or settling.outcome != outcome:
+            settling = self.session.connection.gathering.settlements(link, outcome, settled)
+        settling.deliveries.append(delivery)
+
+    def _on_answer(self, first: int, count: int, state: bytes) -> None:
+        ids = [i for i in self.awaited if (i - first) & SERIAL_MASK < count]
+        for delivery_id in ids:
+            link = self.awaited.pop(delivery_id)
+            answered = link.answered
+            if answered is None or answered.state != state:
+                answered = self.session.connection.gathering.answers(link, state)
+            answered.ids.append(delivery_id)
