@@ -113,14 +113,26 @@ def parse_transfer(buffer: bytes, position: int, end: int) -> ParsedTransfer:
 def parse_disposition(buffer: bytes, position: int, end: int) -> ParsedDisposition:
     """Reads the disposition that begins at `position` in a frame that ends at `end`."""
     try:
-        at, after, count = list_at(buffer, position, end)
+        if buffer[position + 1] == 0x53 and buffer[position + 3] == 0xC0:
+            after = position + 5 + buffer[position + 4]
+            count = buffer[position + 5]
+            at = position + 6
+        else:
+            at, after, count = list_at(buffer, position, end)
         if count < 2:
             raise DecodeError("disposition comes without its role or its first")
         role, at = flag_at(buffer, at, "disposition.role")
-        first, at = uint_at(buffer, at, "disposition.first")
+        if buffer[at] == 0x70:
+            first: int = _UINT32.unpack_from(buffer, at + 1)[0]
+            at += 5
+        else:
+            first, at = uint_at(buffer, at, "disposition.first")
         last = -1
         if count > 2:
-            last, at = uint_at(buffer, at, "disposition.last")
+            if buffer[at] == 0x40:
+                at += 1
+            else:
+                last, at = uint_at(buffer, at, "disposition.last")
     except READ_ERRORS:
         raise cut() from None
     if at > after or after > end:

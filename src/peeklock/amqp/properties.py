@@ -8,6 +8,7 @@ from typing import Any, Final, final
 from uuid import UUID
 
 from peeklock.amqp.codec import decode, encode, skip
+from peeklock.amqp.constructors import SIZED8, WIDTHS
 from peeklock.amqp.errors import DecodeError
 from peeklock.amqp.readers import UINT32, cut, raw_fields, uint_at
 from peeklock.amqp.sections import list_items, map_items, section_at
@@ -168,7 +169,11 @@ def peek_properties(bare: bytes, properties_at: int) -> int:
             at += 1
             continue
         found |= _BITS[field]
-        at = skip(bare, at, after)
+        # Nearly every field is a short text; a size that points too far is noticed at the end.
+        if WIDTHS[code] == SIZED8 and at + 1 < after:
+            at += 2 + bare[at + 1]
+        else:
+            at = skip(bare, at, after)
     if at != after:
         raise cut()
     return found

@@ -34,13 +34,34 @@ _SYMBOLS: Final = {
     "amqp:amqp-value:*": VALUE,
     "amqp:footer:map": FOOTER,
 }
-_LISTS: Final = b"\x45\xc0\xd0"
-_MAPS: Final = b"\xc1\xd1"
-# Which constructors may follow each descriptor; empty for an amqp-value, which may be anything.
-_CONSTRUCTORS: Final = [
-    *(_LISTS, _MAPS, _MAPS, _LISTS, _MAPS),
-    *(b"\xa0\xb0", _LISTS, b"", _MAPS),
-]
+# How the value of a section is laid out, by descriptor and constructor: behind a size of one byte,
+# behind one of four, or as `skip` finds it. What is not said here is not allowed.
+_NARROW: Final = 1
+_WIDE: Final = 2
+_OTHER: Final = 3
+
+
+def _shapes() -> bytes:
+    shapes = bytearray(256 * 256)
+    shapes[VALUE << 8 : (VALUE + 1) << 8] = bytes((_OTHER,)) * 256
+    shapes[DATA << 8 | 0xA0] = _NARROW
+    shapes[DATA << 8 | 0xB0] = _WIDE
+    for code in (HEADER, PROPERTIES, SEQUENCE, VALUE):
+        shapes[code << 8 | 0x45] = _OTHER
+        shapes[code << 8 | 0xC0] = _NARROW
+        shapes[code << 8 | 0xD0] = _WIDE
+    for code in (DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS, APPLICATION_PROPERTIES, FOOTER, VALUE):
+        shapes[code << 8 | 0xC1] = _NARROW
+        shapes[code << 8 | 0xD1] = _WIDE
+    return bytes(shapes)
+
+
+_SHAPES: Final = _shapes()
+# A sender writes the same header again and again, so headers are read once and remembered. A peer
+# that varies them on purpose only makes us read them each time.
+_HEADERS_MAX: Final = 512
+_HEADER_LENGTH_MAX: Final = 32
+_headers: Final[dict[bytes, tuple[int, int, int, int]]] = {}
 _BODY_KINDS: Final = (1 << 5, 1 << 6, 1 << 7)
 _BODY_MASK: Final = (1 << 5) | (1 << 6) | (1 << 7)
 
@@ -51,9 +72,9 @@ class Sections:
     """One message in its parts.
 
     Numbers are -1 where absent, the delivery count is 0. Annotations are the encoded keys and
-    values of their map, back to back without the map's head; their count is the number of pairs. The
-    offsets point at a section's descriptor, always `00 53 xx`, within `bare`; `body_at` is where the
-    body begins or, in a message without one, where it would.
+    values of their map, back to back without the map's head; their count is the number of pairs.
+    The offsets point at a section's descriptor, always `00 53 xx`, within `bare`; `body_at` is
+    where the body begins or, in a message without one, where it would.
     """
 
     durable: Final[int]
@@ -199,22 +220,19 @@ def section_at(payload: bytes, at: int, end: int) -> tuple[int, int, int]:
             value_at = at + 3
         else:
             code, value_at = _long_descriptor(payload, at, end)
-        constructor = payload[value_at]
-        if constructor in b"\xb0\xd0\xd1":
-            after = value_at + 5 + int(UINT32.unpack_from(payload, value_at + 1)[0])
-        elif constructor in b"\xa0\xc0\xc1":
+        shape = _SHAPES[code << 8 | payload[value_at]]
+        if shape == _NARROW:
             after = value_at + 2 + payload[value_at + 1]
-        else:
+        elif shape == _WIDE:
+            after = value_at + 5 + int(UINT32.unpack_from(payload, value_at + 1)[0])
+        elif shape == _OTHER:
             after = skip(payload, value_at, end)
+        else:
+            raise DecodeError(f"{code:#x} is no section of a message, or has a wrong value")
     except READ_ERRORS:
         raise cut() from None
     if after > end:
         raise cut()
-    if not HEADER <= code <= FOOTER:
-        raise DecodeError(f"{code:#x} is no section of a message")
-    allowed = _CONSTRUCTORS[code - HEADER]
-    if allowed and constructor not in allowed:
-        raise DecodeError(f"the section {code:#x} has a value of the wrong type")
     return code, value_at, after
 
 
@@ -252,9 +270,19 @@ def list_items(buffer: bytes, value_at: int, after: int) -> tuple[bytes, int]:
 
 def _header(payload: bytes, value_at: int, after: int) -> tuple[int, int, int, int]:
     """Reads durable, priority, ttl and delivery-count."""
-    items, count = list_items(payload, value_at, after)
-    if count == 0 and not items:
-        return -1, -1, -1, 0
+    raw = payload[value_at:after]
+    known = _headers.get(raw)
+    if known is None:
+        known = _read_header(raw)
+        if len(raw) <= _HEADER_LENGTH_MAX:
+            if len(_headers) >= _HEADERS_MAX:
+                _headers.clear()
+            _headers[raw] = known
+    return known
+
+
+def _read_header(value: bytes) -> tuple[int, int, int, int]:
+    items, count = list_items(value, 0, len(value))
     if count > 5:
         raise DecodeError("header has more fields than are known")
     raw = raw_fields(items, count, 5)
@@ -275,7 +303,7 @@ def _long_descriptor(payload: bytes, at: int, end: int) -> tuple[int, int]:
     if payload[at] != 0:
         raise DecodeError("a message section without a descriptor")
     descriptor, value_at = decode(payload, at + 1, end)
-    if isinstance(descriptor, Ulong):
+    if isinstance(descriptor, Ulong) and descriptor < 256:
         return int(descriptor), value_at
     if isinstance(descriptor, Symbol) and descriptor in _SYMBOLS:
         return _SYMBOLS[descriptor], value_at
