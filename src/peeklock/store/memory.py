@@ -77,11 +77,13 @@ class MemoryStore:
 
     async def payloads(self, partition: PartitionId, positions: Sequence[int]) -> list[Message]:
         """Give the messages at these positions, in the order asked."""
+        self._check_open()
         kept = self._partitions.get(partition.key, _NOTHING_KEPT)
         return [decode_message(kept.holding(position), position) for position in positions]
 
     async def journal(self, partition: PartitionId, after: int, limit_bytes: int) -> JournalPage:
         """Give raw chunks from position `after` on, at least one if there is any."""
+        self._check_open()
         kept = self._partitions.get(partition.key, _NOTHING_KEPT)
         chunks: list[bytes] = []
         start = max(after, kept.extent.first)

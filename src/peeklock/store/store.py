@@ -124,7 +124,7 @@ class Store(Protocol):
         records: Sequence[Record],
         replay_from: int | None = None,
     ) -> None:
-        """Atomic and durable when it returns; `replay_from` moves the place where opening starts."""
+        """Atomic and durable when it returns; `replay_from` moves the place where replay starts."""
         ...
 
     async def payloads(self, partition: PartitionId, positions: Sequence[int]) -> list[Message]:

@@ -1,0 +1,90 @@
+"""The catalog on disk: a small LMDB environment of its own, apart from every store."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import zlib
+from pathlib import Path
+from typing import Final, final
+
+from peeklock.store.environment import Environment, translated
+from peeklock.store.store import Corrupt, Unavailable
+
+FORMAT: Final = "peeklock catalog 1"
+_MAP_SIZE: Final = 1 << 30
+
+
+@final
+class EmbeddedCatalog:
+    """Keeps descriptions in one directory; names are compared without case."""
+
+    def __init__(self, directory: Path) -> None:
+        self._environment = Environment(directory, FORMAT, _MAP_SIZE)
+        self._closed = False
+
+    async def load(self) -> list[tuple[str, str, str, str]]:
+        """Read all of it, in the order of the names."""
+        self._check_open()
+        environment = self._environment
+        texts: list[tuple[str, str, str, str]] = []
+        with (
+            translated(f"read the catalog in {environment.directory}"),
+            environment.lmdb.begin(db=environment.values) as transaction,
+        ):
+            for key, value in transaction.cursor():
+                texts.append(_decode(key, value))
+        return sorted(texts, key=lambda text: (text[0].lower(), text[1], text[2].lower()))
+
+    async def save(self, namespace: str, kind: str, path: str, text: str) -> None:
+        """Durable when it returns; replaces what was there."""
+        raw = json.dumps([namespace, kind, path, text], ensure_ascii=False).encode()
+        value = zlib.crc32(raw).to_bytes(4, "big") + raw
+        await self._write(_key(namespace, kind, path), value)
+
+    async def remove(self, namespace: str, kind: str, path: str) -> None:
+        """Durable when it returns; what is not there is fine."""
+        await self._write(_key(namespace, kind, path), None)
+
+    async def close(self) -> None:
+        """Let the directory go."""
+        if not self._closed:
+            self._closed = True
+            self._environment.close()
+
+    async def _write(self, key: bytes, value: bytes | None) -> None:
+        self._check_open()
+        # Descriptions change seldom, so each change is a commit of its own, off the event loop.
+        await asyncio.to_thread(self._commit, key, value)
+
+    def _commit(self, key: bytes, value: bytes | None) -> None:
+        environment = self._environment
+        with (
+            translated(f"write the catalog in {environment.directory}"),
+            environment.lmdb.begin(db=environment.values, write=True) as transaction,
+        ):
+            if value is None:
+                transaction.delete(key)
+            else:
+                transaction.put(key, value)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Unavailable(f"the catalog in {self._environment.directory} is closed")
+
+
+def _key(namespace: str, kind: str, path: str) -> bytes:
+    # Names may be longer than LMDB's keys.
+    names = json.dumps([namespace.lower(), kind, path.lower()])
+    return hashlib.sha256(names.encode()).digest()
+
+
+def _decode(key: bytes, value: bytes) -> tuple[str, str, str, str]:
+    raw = value[4:]
+    if zlib.crc32(raw) != int.from_bytes(value[:4], "big"):
+        raise Corrupt("a description does not fit its checksum")
+    namespace, kind, path, text = json.loads(raw)
+    if _key(namespace, kind, path) != key:
+        raise Corrupt(f"the description of {path} lies at another place")
+    return namespace, kind, path, text

@@ -1,0 +1,145 @@
+"""A directory with an LMDB environment in it: one owner, a known format, created durably."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, final
+
+import lmdb
+
+from peeklock.store.store import Corrupt, StoreError, Unavailable
+
+OWNER: Final = "owner.lock"
+_FORMAT_KEY: Final = b"format"
+
+_GIB: Final = 1 << 30
+# The map is the limit of what a store can hold. Where an unused part of it costs nothing it is as
+# big as anybody will need, because growing it later is unsafe while transactions are open.
+_MAP_SIZE: Final = 1024 * _GIB if sys.platform in ("linux", "darwin") else 16 * _GIB
+_MAP_SIZE_32_BIT: Final = _GIB // 2
+
+
+@final
+class Environment:
+    """An open environment; `meta` holds its format and few small values, `values` the rest."""
+
+    def __init__(self, directory: Path, form: str, map_size: int | None = None) -> None:
+        self.directory = directory
+        self._owner = _own(directory)
+        try:
+            self.lmdb = _open(directory, map_size)
+            try:
+                with translated(f"open the store in {directory}"):
+                    self.meta = self.lmdb.open_db(b"meta")
+                    self._check_format(form)
+                    self.values = self.lmdb.open_db(b"values")
+                _sync_directory(directory)
+                _sync_directory(directory.parent)
+            except BaseException:
+                self.lmdb.close()
+                raise
+        except BaseException:
+            os.close(self._owner)
+            raise
+
+    def _check_format(self, form: str) -> None:
+        with self.lmdb.begin(db=self.meta, write=True) as transaction:
+            found = transaction.get(_FORMAT_KEY)
+            if found is None and transaction.stat(self.meta)["entries"] == 0:
+                transaction.put(_FORMAT_KEY, form.encode())
+            elif found != form.encode():
+                name = "nothing" if found is None else found.decode(errors="replace")
+                raise StoreError(
+                    f"{self.directory} was written in the format {name!r}; "
+                    f"this release reads and writes {form!r}"
+                )
+
+    def slack(self) -> int:
+        """Count the bytes that the file still has inside: pages that were given back."""
+        with translated(f"look at {self.directory}"), self.lmdb.begin() as transaction:
+            used = 2  # the two pages that name the last transactions
+            for database in (None, self.meta, self.values):
+                stat = transaction.stat(database) if database else self.lmdb.stat()
+                used += stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
+            page = self.lmdb.stat()["psize"]
+            return max(self.lmdb.info()["last_pgno"] + 1 - used, 0) * page
+
+    def room(self) -> int:
+        """Count the bytes by which the file may still grow before the map is full."""
+        info = self.lmdb.info()
+        return info["map_size"] - (info["last_pgno"] + 1) * self.lmdb.stat()["psize"]
+
+    def close(self) -> None:
+        """Close the environment, then let the directory go."""
+        self.lmdb.close()
+        os.close(self._owner)
+
+
+@contextlib.contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Turn the engine's errors into this room's."""
+    try:
+        yield
+    except (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError) as error:
+        raise Corrupt(f"could not {doing}: {error}") from error
+    except (lmdb.Error, OSError) as error:
+        raise Unavailable(f"could not {doing}: {error}") from error
+
+
+def _own(directory: Path) -> int:
+    """Take the directory for this process; the lock ends with the process, however it ends."""
+    directory.mkdir(parents=True, exist_ok=True)
+    owner = os.open(directory / OWNER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        holder = os.read(owner, 32).decode(errors="replace").strip()
+        os.close(owner)
+        raise StoreError(
+            f"{directory} is in use: process {holder or '?'} owns it, and there can be one owner only"
+        ) from error
+    os.ftruncate(owner, 0)
+    os.write(owner, f"{os.getpid()}\n".encode())
+    return owner
+
+
+def _open(directory: Path, map_size: int | None) -> lmdb.Environment:
+    size = map_size or (_MAP_SIZE if sys.maxsize > 2**32 else _MAP_SIZE_32_BIT)
+    while True:
+        try:
+            return lmdb.open(
+                str(directory),
+                map_size=size,
+                sync=True,
+                metasync=True,
+                writemap=False,
+                readahead=False,
+                meminit=False,
+                mode=0o600,
+                max_dbs=2,
+                max_readers=64,
+                max_spare_txns=2,
+            )
+        except lmdb.MemoryError as error:
+            # Some hosts limit the address space of a process: take what there is.
+            if map_size is not None or size <= _MAP_SIZE_32_BIT:
+                raise Unavailable(f"{directory} cannot be mapped: {error}") from error
+            size //= 4
+        except (lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.CorruptedError) as error:
+            raise Corrupt(f"{directory} holds no store that can be read: {error}") from error
+        except (lmdb.Error, OSError) as error:
+            raise Unavailable(f"{directory} cannot be opened: {error}") from error
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make the directory's entries durable: a file that nobody finds again is lost, too."""
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,335 @@
+"""The writing side of the embedded store: many requests, one transaction.
+
+    meta     "format" -> its name;  "p" + number -> what is known of a partition
+    values   (number, first position) -> chunk
+
+A partition's number is given once. Its entry in `meta` is written when the epoch, the start of
+replay or the journal's first position move, not with each commit. What lies in a `Partition` is
+what the last commit left; after a failed one nobody knows, so it is read again.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+from typing import Final, Protocol, TypeAlias, final
+
+import lmdb
+
+from peeklock.store.environment import Environment, translated
+from peeklock.store.records import ChunkHeader, chunk_header
+from peeklock.store.retention import Chunk, Extent, Retention, Trim
+from peeklock.store.store import Corrupt, Fenced, StoreError, Unavailable
+
+Transaction: TypeAlias = "lmdb.Transaction[memoryview]"
+Cursor: TypeAlias = "lmdb.Cursor[memoryview]"
+
+# How many chunks one transaction looks at for a trim, at most: commits wait that long.
+TRIM_STEPS: Final = 256
+
+_key: Final = struct.Struct(">IQ")
+_number: Final = struct.Struct(">I")
+# epoch, start of replay, first position of the journal, its bytes, end at the time of writing
+_entry: Final = struct.Struct(">QQQQQ")
+_crc: Final = struct.Struct(">I")
+_PARTITION: Final = b"p"
+
+
+@final
+class Partition:
+    """What the store knows of a partition; the writing thread alone changes it."""
+
+    __slots__ = ("end", "epoch", "extent", "name", "number", "replay_from", "stale")
+
+    def __init__(self, number: int, name: str) -> None:
+        self.number: int = number
+        self.name: str = name
+        self.epoch: int = 0
+        self.replay_from: int = 0
+        self.end: int = 0
+        self.extent: Extent = Extent()
+        # Whether it has to be read again before it is believed.
+        self.stale: bool = True
+
+    def key(self, position: int) -> bytes:
+        """The key of a chunk that begins there."""
+        return _key.pack(self.number, position)
+
+    def owns(self, key: memoryview) -> bool:
+        """Whether the key names a chunk of this partition."""
+        return bool(_number.unpack_from(key)[0] == self.number)
+
+    def header_at(self, cursor: Cursor) -> ChunkHeader:
+        """Read the header of the chunk under the cursor, which must lie where it says."""
+        header = chunk_header(cursor.value())
+        if cursor.key() != self.key(header.first):
+            raise Corrupt(f"{self.name} has a chunk that says {header.first} at another position")
+        return header
+
+    def encoded(self) -> bytes:
+        """Itself as an entry of `meta`."""
+        extent = self.extent
+        fields = _entry.pack(self.epoch, self.replay_from, extent.first, extent.size, self.end)
+        raw = fields + self.name.encode()
+        return _crc.pack(zlib.crc32(raw)) + raw
+
+    def decode(self, raw: memoryview) -> None:
+        """Take what an entry says."""
+        if len(raw) < _crc.size or zlib.crc32(raw[4:]) != _crc.unpack_from(raw)[0]:
+            raise Corrupt(f"what is known of partition {self.number} does not fit its checksum")
+        extent = self.extent
+        self.epoch, self.replay_from, extent.first, extent.size, self.end = _entry.unpack_from(
+            raw, _crc.size
+        )
+        self.name = str(raw[_crc.size + _entry.size :], "utf-8")
+
+
+class Request(Protocol):
+    """Something to be done in a transaction."""
+
+    partition: Partition
+
+    def apply(self, ledger: Ledger, transaction: Transaction) -> int:
+        """Do it; a StoreError refuses this request alone, any other error the transaction."""
+        ...
+
+
+@final
+class Ledger:
+    """Applies requests to the environment."""
+
+    def __init__(self, environment: Environment, retention: Retention) -> None:
+        self.environment = environment
+        self.retention = retention
+        self.partitions: dict[str, Partition] = {}
+        self._top = b""
+        with (
+            translated(f"read the partitions in {environment.directory}"),
+            environment.lmdb.begin(db=environment.meta, buffers=True) as transaction,
+            transaction.cursor() as cursor,
+        ):
+            found = cursor.set_range(_PARTITION)
+            while found and bytes(cursor.key()[:1]) == _PARTITION:
+                partition = Partition(_number.unpack(cursor.key()[1:])[0], "")
+                partition.decode(cursor.value())
+                self.partitions[partition.name] = partition
+                found = cursor.next()
+
+    def partition(self, name: str) -> Partition:
+        """Find a partition or give it a number; nothing rests before it is opened."""
+        partition = self.partitions.get(name)
+        if partition is None:
+            number = max((known.number for known in self.partitions.values()), default=0) + 1
+            partition = self.partitions[name] = Partition(number, name)
+        return partition
+
+    def commit(self, requests: Sequence[Request]) -> list[int | StoreError]:
+        """Do all of it durably in one transaction; answers each request's result or error."""
+        results: list[int | StoreError] = []
+        try:
+            with self.environment.lmdb.begin(write=True, buffers=True) as transaction:
+                for request in requests:
+                    try:
+                        results.append(request.apply(self, transaction))
+                    except StoreError as refused:
+                        results.append(refused)
+        except Exception as error:  # noqa: BLE001 - the thread that commits must outlive anything
+            self._top = b""
+            for request in requests:
+                request.partition.stale = True
+            where = self.environment.directory
+            failed = [Unavailable(f"the commit in {where} failed: {error!r}") for _ in requests]
+            for failure in failed:
+                failure.__cause__ = error
+            # Who was refused before the commit failed is refused all the same.
+            refusals = results + [0] * (len(requests) - len(results))
+            return [
+                refusal if isinstance(refusal, StoreError) else failure
+                for refusal, failure in zip(refusals, failed, strict=True)
+            ]
+        return results
+
+    def put(self, transaction: Transaction, partition: Partition, first: int, chunk: bytes) -> None:
+        """Write a chunk; it must be new."""
+        values = self.environment.values
+        key = partition.key(first)
+        if not self._top:
+            with transaction.cursor(values) as cursor:
+                self._top = bytes(cursor.key()) if cursor.last() else b"\0"
+        # Appending fills the pages to the brim, but it is possible at the very end only.
+        last = key > self._top
+        if not transaction.put(key, chunk, overwrite=False, append=last, db=values):
+            raise Corrupt(f"{partition.name} has a chunk at position {first} already")
+        if last:
+            self._top = key
+
+    def save(self, transaction: Transaction, partition: Partition) -> None:
+        """Write down what is known of a partition."""
+        key = _PARTITION + _number.pack(partition.number)
+        transaction.put(key, partition.encoded(), db=self.environment.meta)
+
+    def entry(self, transaction: Transaction, partition: Partition) -> Partition | None:
+        """Read what rests of a partition."""
+        key = _PARTITION + _number.pack(partition.number)
+        raw = transaction.get(key, db=self.environment.meta)
+        if raw is None:
+            return None
+        resting = Partition(partition.number, partition.name)
+        resting.decode(raw)
+        return resting
+
+    def load(self, transaction: Transaction, partition: Partition) -> None:
+        """Read again what is known of a partition, unless it is certain."""
+        if not partition.stale:
+            return
+        resting = self.entry(transaction, partition)
+        if resting is None:
+            resting = Partition(partition.number, partition.name)
+        else:
+            self._count_tail(transaction, resting)
+        partition.epoch = resting.epoch
+        partition.replay_from = resting.replay_from
+        partition.end = resting.end
+        partition.extent = resting.extent
+        partition.stale = False
+
+    def _count_tail(self, transaction: Transaction, partition: Partition) -> None:
+        """Add the chunks that were written since the entry was."""
+        with transaction.cursor(self.environment.values) as cursor:
+            found = cursor.set_range(partition.key(partition.end))
+            while found and partition.owns(cursor.key()):
+                header = partition.header_at(cursor)
+                if header.first != partition.end:
+                    raise Corrupt(
+                        f"{partition.name} goes on at {header.first} where {partition.end} is due"
+                    )
+                partition.end = header.end
+                partition.extent.size += len(cursor.value())
+                found = cursor.next()
+
+    def excess(self) -> int:
+        """Count the bytes by which all journals together are too big."""
+        journals = sum(partition.extent.size for partition in list(self.partitions.values()))
+        return journals - self.retention.bytes_max
+
+
+@final
+class Open:
+    """Put an epoch in force."""
+
+    __slots__ = ("epoch", "partition")
+
+    def __init__(self, partition: Partition, epoch: int | None) -> None:
+        self.partition: Partition = partition
+        self.epoch: int | None = epoch
+
+    def apply(self, ledger: Ledger, transaction: Transaction) -> int:
+        """Answers the epoch in force."""
+        partition = self.partition
+        ledger.load(transaction, partition)
+        epoch = partition.epoch + 1 if self.epoch is None else self.epoch
+        if epoch < partition.epoch:
+            raise Fenced(f"{partition.name} is owned with epoch {partition.epoch}, not {epoch}")
+        if epoch != partition.epoch:
+            partition.epoch = epoch
+            ledger.save(transaction, partition)
+        return epoch
+
+
+@final
+class Append:
+    """Add one chunk."""
+
+    __slots__ = ("chunk", "end", "epoch", "first", "partition", "replay_from")
+
+    def __init__(
+        self,
+        partition: Partition,
+        epoch: int,
+        first: int,
+        end: int,
+        chunk: bytes,
+        replay_from: int | None,
+    ) -> None:
+        self.partition: Partition = partition
+        self.epoch: int = epoch
+        self.first: int = first
+        self.end: int = end
+        self.chunk: bytes = chunk
+        self.replay_from: int | None = replay_from
+
+    def apply(self, ledger: Ledger, transaction: Transaction) -> int:
+        """Answers the position after the last one."""
+        partition = self.partition
+        ledger.load(transaction, partition)
+        if self.epoch != partition.epoch:
+            raise Fenced(
+                f"{partition.name} is owned with epoch {partition.epoch}, not {self.epoch}"
+            )
+        begins = partition.end == 0
+        if not begins and self.first != partition.end:
+            # An append before this one failed, or this one rests already.
+            raise Unavailable(
+                f"{partition.name} ends at position {partition.end}: {self.first} does not follow"
+            )
+        ledger.put(transaction, partition, self.first, self.chunk)
+        partition.end = self.end
+        partition.extent.size += len(self.chunk)
+        if begins:
+            partition.replay_from = partition.extent.first = self.first
+        if self.replay_from is not None:
+            partition.replay_from = self.replay_from
+        if begins or self.replay_from is not None:
+            ledger.save(transaction, partition)
+        return self.end
+
+
+@final
+class TrimRound:
+    """Do a bounded part of a trim; answers 1 when there may be more to do."""
+
+    __slots__ = ("partition", "trim")
+
+    def __init__(self, partition: Partition, trim: Trim) -> None:
+        self.partition: Partition = partition
+        self.trim: Trim = trim
+
+    def apply(self, ledger: Ledger, transaction: Transaction) -> int:
+        """Drop chunks; the journal's new first position is written down with it."""
+        partition = self.partition
+        ledger.load(transaction, partition)
+        self.trim.upto = min(self.trim.upto, partition.replay_from)
+        first = partition.extent.first
+        with transaction.cursor(ledger.environment.values) as cursor:
+            shelf = _Shelf(cursor, partition)
+            try:
+                more = self.trim.round(shelf, partition.extent, ledger.excess(), TRIM_STEPS)
+            finally:
+                if partition.extent.first != first:
+                    ledger.save(transaction, partition)
+        return int(more)
+
+
+@final
+class _Shelf:
+    """A partition's chunks inside a transaction."""
+
+    __slots__ = ("cursor", "partition")
+
+    def __init__(self, cursor: Cursor, partition: Partition) -> None:
+        self.cursor: Cursor = cursor
+        self.partition: Partition = partition
+
+    def seek(self, position: int) -> Chunk | None:
+        cursor = self.cursor
+        if not cursor.set_range(self.partition.key(position)):
+            return None
+        if not self.partition.owns(cursor.key()):
+            return None
+        header = self.partition.header_at(cursor)
+        return Chunk(header.first, header.end, header.at, len(cursor.value()))
+
+    def drop(self, first: int) -> None:
+        if self.cursor.set_key(self.partition.key(first)):
+            self.cursor.delete()
