@@ -1,0 +1,1 @@
+"""The doors: thin adapters between wire words and domain words."""

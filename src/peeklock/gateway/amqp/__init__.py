@@ -1,0 +1,1 @@
+"""The AMQP door: connections, links and their nodes."""

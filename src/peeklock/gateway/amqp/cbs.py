@@ -1,0 +1,101 @@
+"""The token node `$cbs`: clients show who they are by putting tokens (protocol 2.1)."""
+
+from typing import Any, Final, final
+
+from peeklock.amqp.delivery import IncomingDelivery
+from peeklock.amqp.link import Link
+from peeklock.amqp.types import Int, Symbol
+from peeklock.auth.claims import Claims
+from peeklock.auth.keyring import Grant
+from peeklock.auth.refusal import MALFORMED_TOKEN
+from peeklock.entity.refusals import (
+    ENTITY_NOT_FOUND,
+    INVALID_ARGUMENT,
+    NOT_IMPLEMENTED,
+    UNAUTHORIZED,
+    Refusal,
+)
+from peeklock.gateway.amqp.address import NOWHERE, TOKENS, parse_address
+from peeklock.gateway.amqp.requests import Request, encode_response, receive_request
+from peeklock.gateway.amqp.responses import ResponseLinks
+from peeklock.gateway.amqp.texts import entity_not_found
+from peeklock.gateway.amqp.wire import Wire
+
+# What the service grants on its request nodes.
+CREDIT: Final = 100
+
+_PUT_TOKEN: Final = "put-token"
+_ACCEPTED: Final = 202
+
+
+@final
+class TokenNode:
+    """Checks tokens and keeps what they grant in the claims of the connection."""
+
+    __slots__ = ("_claims", "_responses", "link", "wire")
+
+    def __init__(self, wire: Wire, link: Link, responses: ResponseLinks, claims: Claims) -> None:
+        self.wire: Final = wire
+        self.link: Final = link
+        self._responses: Final = responses
+        self._claims: Final = claims
+
+    def open(self) -> None:
+        """Attach, and take requests at once."""
+        self.link.accept()
+        self.link.grant(CREDIT)
+
+    def transfers(self, deliveries: list[IncomingDelivery], now: int) -> None:
+        """Answer each request; a wrong token leaves the one before it in force."""
+        for delivery in deliveries:
+            request = receive_request(self.wire, self.link, delivery, self._responses, "$cbs")
+            if request is not None:
+                self._answer(request, now)
+        if self.link.credit < CREDIT // 2:
+            self.link.grant(CREDIT)
+
+    def _answer(self, request: Request, now: int) -> None:
+        refusal = self._put_token(request, now)
+        properties: dict[Any, Any]
+        if refusal is None:
+            properties = {"status-code": Int(_ACCEPTED), "status-description": "Accepted"}
+        else:
+            declined = self.wire.door.decline(
+                refusal, entity="", operation="put-token", peer=self.wire.peer_name
+            )
+            properties = {
+                "status-code": Int(declined.status),
+                "status-description": declined.text,
+                "error-condition": Symbol(declined.condition),
+            }
+        request.responses.respond(encode_response(request, properties, None))
+
+    def _put_token(self, request: Request, now: int) -> Refusal | None:
+        """Check one token and take what it grants; answers why not."""
+        operation = request.properties.get("operation")
+        if operation != _PUT_TOKEN:
+            return Refusal(NOT_IMPLEMENTED, f"The operation '{operation}' is not supported here.")
+        audience = request.properties.get("name")
+        if not isinstance(audience, str):
+            return Refusal(INVALID_ARGUMENT, "The property 'name' must be the audience, a string.")
+        token = request.body
+        if not isinstance(token, str):
+            return Refusal(INVALID_ARGUMENT, "The body must be the token, a string.")
+        found = self.wire.door.keys.verify(token, audience, now)
+        if not isinstance(found, Grant):
+            kind = INVALID_ARGUMENT if found.reason == MALFORMED_TOKEN else UNAUTHORIZED
+            return Refusal(kind, found.text)
+        # Only now: whether an entity exists is told to nobody who has no key to it.
+        missing = self._missing(audience)
+        if missing is None:
+            self._claims.put(found)
+        return missing
+
+    def _missing(self, audience: str) -> Refusal | None:
+        address = parse_address(audience)
+        if address.kind == TOKENS or not address.path:
+            return None
+        door = self.wire.door
+        if address.kind != NOWHERE and door.queues.find(door.namespace, address.path) is not None:
+            return None
+        return Refusal(ENTITY_NOT_FOUND, entity_not_found(self.wire.host, address.path))

@@ -1,0 +1,143 @@
+"""What all connections of the AMQP door share: the broker behind it, the keys, the limits."""
+
+from dataclasses import dataclass
+from typing import Final, Protocol, final
+
+from peeklock.amqp.composites import encode_rejected
+from peeklock.amqp.errors import AmqpError
+from peeklock.amqp.limits import Limits
+from peeklock.auth.keyring import KeyRing
+from peeklock.clock import Clock
+from peeklock.entity.commands import Command
+from peeklock.entity.definition import QueueDefinition
+from peeklock.entity.refusals import Refusal
+from peeklock.gateway.identifiers import Chance
+from peeklock.gateway.refusals import Declined, RefusalDesk
+
+
+class Queue(Protocol):
+    """A queue that takes commands; its replies come to their origins."""
+
+    @property
+    def definition(self) -> QueueDefinition:
+        """The queue as its owner describes it now."""
+        ...
+
+    def submit(self, command: Command) -> None:
+        """Put a command into the mailbox of the queue's owner."""
+        ...
+
+
+class Queues(Protocol):
+    """Finds queues, whatever the case of their names."""
+
+    def find(self, namespace: str, path: str) -> Queue | None:
+        """Give the queue of that path, or None."""
+        ...
+
+
+class Outlet(Protocol):
+    """The way to the peer: takes bytes now, sends them when it can."""
+
+    def write(self, data: bytes) -> None:
+        """Send bytes, now or when the peer takes them."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection when everything written is sent."""
+        ...
+
+    def hold_reading(self) -> None:
+        """Take nothing more from the peer until told."""
+        ...
+
+    def resume_reading(self) -> None:
+        """Take from the peer again."""
+        ...
+
+
+@final
+@dataclass(slots=True, init=False)
+class DoorLimits:
+    """Bounds of one connection that are the gateway's, not the protocol's."""
+
+    token_timeout_ms: Final[int]
+    bytes_in_flight_max: Final[int]
+    delivery_bytes_max: Final[int]
+    responses_waiting_max: Final[int]
+
+    def __init__(
+        self,
+        *,
+        # The service drops a connection that shows no token within about 20 seconds.
+        token_timeout_ms: int = 20_000,
+        # Sends that wait for the store: beyond this nothing more is read from the connection. It
+        # holds 64 of the largest standard messages, or 16,000 of 1 KB.
+        bytes_in_flight_max: int = 16 * 1024 * 1024,
+        # Deliveries asked of a queue ahead of a receiver that may read slowly.
+        delivery_bytes_max: int = 8 * 1024 * 1024,
+        # Answers of a request node that wait for the client's credit.
+        responses_waiting_max: int = 1_000,
+    ) -> None:
+        self.token_timeout_ms = token_timeout_ms
+        self.bytes_in_flight_max = bytes_in_flight_max
+        self.delivery_bytes_max = delivery_bytes_max
+        self.responses_waiting_max = responses_waiting_max
+
+
+@final
+class Door:
+    """Passed to every connection; holds no state of its own."""
+
+    __slots__ = (
+        "chance",
+        "clock",
+        "container_id",
+        "desk",
+        "engine_limits",
+        "keys",
+        "limits",
+        "namespace",
+        "queues",
+    )
+
+    def __init__(
+        self,
+        *,
+        queues: Queues,
+        keys: KeyRing,
+        desk: RefusalDesk,
+        clock: Clock,
+        chance: Chance,
+        namespace: str,
+        container_id: str,
+        engine_limits: Limits,
+        limits: DoorLimits,
+    ) -> None:
+        self.queues = queues
+        self.keys = keys
+        self.desk = desk
+        self.clock = clock
+        self.chance = chance
+        self.namespace = namespace
+        self.container_id = container_id
+        self.engine_limits = engine_limits
+        self.limits = limits
+
+    def decline(
+        self, refusal: Refusal, *, entity: str, operation: str, peer: str, count: int = 1
+    ) -> Declined:
+        """Word and log a refusal."""
+        return self.desk.decline(
+            refusal, entity=entity, operation=operation, peer=peer, count=count
+        )
+
+
+def amqp_error(declined: Declined) -> AmqpError:
+    """Give a refusal as the protocol's error."""
+    return AmqpError(declined.condition, declined.text)
+
+
+def rejected(declined: Declined) -> bytes:
+    """Give a refusal as the outcome of a delivery."""
+    return encode_rejected(amqp_error(declined))

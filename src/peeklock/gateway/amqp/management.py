@@ -1,0 +1,159 @@
+"""The node `$management` of an entity: requests in, commands to the queue, answers out."""
+
+from typing import Any, Final, final
+
+from peeklock.amqp.delivery import IncomingDelivery
+from peeklock.amqp.link import Link
+from peeklock.amqp.types import Int, Symbol
+from peeklock.auth.claims import Claims
+from peeklock.entity.refusals import NOT_IMPLEMENTED, UNAUTHORIZED, Refusal
+from peeklock.entity.replies import Refused
+from peeklock.gateway.amqp.address import Address
+from peeklock.gateway.amqp.arguments import Arguments
+from peeklock.gateway.amqp.cbs import CREDIT
+from peeklock.gateway.amqp.door import Queue
+from peeklock.gateway.amqp.operations import OPERATIONS, Call, Operation
+from peeklock.gateway.amqp.requests import Request, encode_response, receive_request
+from peeklock.gateway.amqp.responses import ResponseLinks
+from peeklock.gateway.amqp.texts import unauthorized
+from peeklock.gateway.amqp.wire import Wire
+
+_OK: Final = 200
+_NO_CONTENT: Final = 204
+# What a request may carry beside the largest message: names, numbers and the other arguments.
+_ARGUMENTS_SIZE_MAX: Final = 64 * 1024
+
+
+@final
+class ManagementNode:
+    """Answers the requests of one link; many may be under way at once."""
+
+    __slots__ = (
+        "_address",
+        "_claims",
+        "_next_tag",
+        "_queue",
+        "_responses",
+        "_under_way",
+        "link",
+        "wire",
+    )
+
+    def __init__(
+        self,
+        wire: Wire,
+        link: Link,
+        queue: Queue,
+        address: Address,
+        responses: ResponseLinks,
+        claims: Claims,
+    ) -> None:
+        self.wire: Final = wire
+        self.link: Final = link
+        self._queue: Final = queue
+        self._address: Final = address
+        self._responses: Final = responses
+        self._claims: Final = claims
+        self._under_way: Final[dict[int, Pending]] = {}
+        self._next_tag = 0
+
+    def open(self) -> None:
+        """Attach, and take requests at once."""
+        size_max = self._queue.definition.message_size_max + _ARGUMENTS_SIZE_MAX
+        self.link.accept(max_message_size=size_max)
+        self.link.grant(CREDIT)
+
+    def transfers(self, deliveries: list[IncomingDelivery], now: int) -> None:
+        """Pass each request on, or refuse it."""
+        for delivery in deliveries:
+            request = receive_request(
+                self.wire, self.link, delivery, self._responses, self._address.key
+            )
+            if request is not None:
+                self._ask(request, now)
+        self._top_up()
+
+    def replied(self, reply: Any) -> None:
+        """Answer the request that the reply belongs to."""
+        if isinstance(reply, Refused):
+            for tag in reply.tags:
+                pending = self._under_way.pop(tag)
+                self._refuse(pending.request, reply.refusal)
+        else:
+            pending = self._under_way.pop(reply.tag)
+            self._answer(pending.request, pending.operation.write(pending.call, reply))
+        self._top_up()
+
+    def flush(self) -> None:
+        """Let the answers go."""
+        self.wire.flush()
+
+    def _ask(self, request: Request, now: int) -> None:
+        name = request.properties.get("operation")
+        operation = OPERATIONS.get(name) if isinstance(name, str) else None
+        if operation is None:
+            text = f"The operation '{name}' is not supported."
+            self._refuse(request, Refusal(NOT_IMPLEMENTED, text))
+            return
+        address = self._address
+        if not self._claims.allows(address.key, operation.right, now):
+            text = unauthorized(operation.right, self.wire.host, address.path)
+            self._refuse(request, Refusal(UNAUTHORIZED, text))
+            return
+        self._next_tag += 1
+        call = Call(
+            Arguments(request.body),
+            origin=self,
+            tag=self._next_tag,
+            lane=address.lane,
+            now=now,
+            chance=self.wire.door.chance,
+        )
+        command = operation.read(call)
+        refusal = call.arguments.refusal
+        if refusal is not None:
+            self._refuse(request, refusal)
+        elif isinstance(command, Refusal):
+            self._refuse(request, command)
+        else:
+            self._under_way[call.tag] = Pending(request, operation, call)
+            self._queue.submit(command)
+
+    def _answer(self, request: Request, body: dict[Any, Any] | None) -> None:
+        status = _NO_CONTENT if body is None else _OK
+        properties = {"statusCode": Int(status), "statusDescription": "OK"}
+        request.responses.respond(encode_response(request, properties, body))
+
+    def _refuse(self, request: Request, refusal: Refusal) -> None:
+        operation = request.properties.get("operation")
+        declined = self.wire.door.decline(
+            refusal,
+            entity=self._address.path,
+            operation=str(operation),
+            peer=self.wire.peer_name,
+        )
+        properties: dict[Any, Any] = {
+            "statusCode": Int(declined.status),
+            "statusDescription": declined.text,
+            "errorCondition": Symbol(declined.condition),
+            "com.microsoft:tracking-id": declined.tracking_id,
+        }
+        request.responses.respond(encode_response(request, properties, {}))
+
+    def _top_up(self) -> None:
+        # What is under way counts: a client gets its credit back with its answers.
+        credit = CREDIT - len(self._under_way)
+        if credit - self.link.credit >= CREDIT // 2:
+            self.link.grant(credit)
+
+
+@final
+class Pending:
+    """A request whose reply is still to come."""
+
+    __slots__ = ("call", "operation", "request")
+
+    def __init__(self, request: Request, operation: Operation, call: Call) -> None:
+        self.request: Final = request
+        self.operation: Final = operation
+        self.call: Final = call

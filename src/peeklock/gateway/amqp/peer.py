@@ -1,0 +1,309 @@
+"""One connection: routes its events to the nodes behind its links, and watches who may stay.
+
+Nothing but `$cbs` can be attached before a token, every attach is checked, and a right that ends
+takes its links with it. All of it happens in `receive` and `tick`; the broker's replies come to
+the nodes directly, and `Wire.flush` lets the answers go.
+"""
+
+import logging
+from typing import Final, final
+
+from peeklock.amqp.connection import SERVER, Connection
+from peeklock.amqp.delivery import OutgoingDelivery
+from peeklock.amqp.errors import CONNECTION_FORCED, RESOURCE_LIMIT_EXCEEDED, AmqpError
+from peeklock.amqp.events import (
+    AttachRequested,
+    Closed,
+    Event,
+    FlowReceived,
+    LinkDetached,
+    Opened,
+    SaslInitReceived,
+    SessionEnded,
+    SettlementsReceived,
+    TransfersReceived,
+)
+from peeklock.amqp.link import Link
+from peeklock.amqp.sasl import ANONYMOUS, MSSBCBS, PLAIN, read_plain
+from peeklock.auth.claims import Claims
+from peeklock.auth.refusal import AuthRefusal
+from peeklock.entity.refusals import UNAUTHORIZED, Refusal
+from peeklock.gateway import logbook
+from peeklock.gateway.amqp.attaching import Attaching
+from peeklock.gateway.amqp.cbs import TokenNode
+from peeklock.gateway.amqp.door import Door, Outlet, amqp_error
+from peeklock.gateway.amqp.management import ManagementNode
+from peeklock.gateway.amqp.receiving import ReceivingNode
+from peeklock.gateway.amqp.responses import ResponseLinks, ResponseNode
+from peeklock.gateway.amqp.sending import SendingNode
+from peeklock.gateway.amqp.wire import Wire
+
+MECHANISMS: Final = (MSSBCBS, PLAIN, ANONYMOUS)
+
+NO_DEADLINE: Final = 1 << 62
+
+_LOG: Final = logging.getLogger("peeklock.connections")
+
+
+@final
+class Peer:
+    """A client at the AMQP door."""
+
+    __slots__ = (
+        "_attaching",
+        "_claims",
+        "_connection",
+        "_door",
+        "_has_credential",
+        "_is_over",
+        "_is_turned_away",
+        "_responses",
+        "_token_due",
+        "deadline",
+        "wire",
+    )
+
+    def __init__(
+        self, door: Door, outlet: Outlet, name: str, now: int, *, is_turned_away: bool = False
+    ) -> None:
+        self._door: Final = door
+        self._connection: Final = Connection(
+            role=SERVER,
+            container_id=door.container_id,
+            limits=door.engine_limits,
+            now=now,
+            sasl_mechanisms=list(MECHANISMS),
+        )
+        self.wire: Final = Wire(door, self._connection, outlet, name)
+        self._claims: Final = Claims()
+        self._responses: Final = ResponseLinks()
+        self._attaching: Final = Attaching(self.wire, self._claims, self._responses)
+        # One connection too many: it is told so as soon as it can be.
+        self._is_turned_away: Final = is_turned_away
+        # The connection presented a key with SASL and needs no token.
+        self._has_credential = False
+        self._is_over = False
+        # When a connection without any token is closed; it starts to run at open.
+        self._token_due = NO_DEADLINE
+        # When `tick` must be called at the latest.
+        self.deadline = now
+
+    # --- what the protocol class calls
+
+    def receive(self, data: bytes, now: int) -> None:
+        """Take bytes from the client, act on them, and write what follows at once."""
+        if now >= self.deadline:
+            # Rights that have ended must not serve what has just arrived.
+            self.tick(now)
+        self._handle(self._connection.receive(data, now), now)
+        self.wire.flush()
+
+    def tick(self, now: int) -> None:
+        """Act on what is due: heartbeats, silence, tokens that end; sets the next deadline."""
+        if self.wire.is_lost:
+            self.deadline = NO_DEADLINE
+            return
+        if now >= self._token_due:
+            self._token_due = NO_DEADLINE
+            self._close(CONNECTION_FORCED, "No token was put on $cbs in the time allowed for it.")
+        if self._claims.expire(now):
+            self._claims_changed(now)
+        next_tick = self._connection.tick(now)
+        if self._connection.closed:
+            self._ended(self._connection.error, is_broken=True)
+        deadline = min(self._token_due, NO_DEADLINE if next_tick is None else next_tick)
+        next_expiry = self._claims.next_expiry()
+        self.deadline = deadline if next_expiry is None else min(deadline, next_expiry)
+        self.wire.flush()
+
+    def hold_writing(self) -> None:
+        """The client does not take what is written."""
+        self.wire.hold_writing()
+
+    def resume_writing(self) -> None:
+        """The client takes again: its receivers may be served again."""
+        self.wire.resume_writing()
+        for link in self._connection.links():
+            node = link.context
+            if isinstance(node, ReceivingNode):
+                node.flowed()
+        self.wire.flush()
+
+    def lost(self) -> None:
+        """The connection broke, or was closed for good."""
+        self.wire.is_lost = True
+        self._ended(None, is_broken=True)
+
+    def shut_down(self) -> None:
+        """Close politely, because the broker stops."""
+        self._close(CONNECTION_FORCED, "The broker is shutting down.")
+        self.wire.flush()
+
+    # --- events
+
+    def _handle(self, events: list[Event], now: int) -> None:
+        for event in events:
+            if isinstance(event, TransfersReceived):
+                self._transfers(event, now)
+            elif isinstance(event, SettlementsReceived):
+                node = event.link.context
+                if isinstance(node, ReceivingNode):
+                    node.settlements(event.outcome, event.settled, event.deliveries)
+            elif isinstance(event, FlowReceived):
+                self._flowed(event.link)
+            elif isinstance(event, AttachRequested):
+                self._attaching.attach(event.link, now)
+            elif isinstance(event, LinkDetached):
+                self._detached(event)
+            else:
+                self._handle_rare(event, now)
+
+    def _transfers(self, event: TransfersReceived, now: int) -> None:
+        node = event.link.context
+        if isinstance(node, (SendingNode, ManagementNode)):
+            node.transfers(event.deliveries, now)
+        elif isinstance(node, TokenNode):
+            node.transfers(event.deliveries, now)
+            self._claims_changed(now)
+
+    def _flowed(self, link: Link) -> None:
+        node = link.context
+        if isinstance(node, (ReceivingNode, ResponseNode)):
+            node.flowed()
+
+    def _detached(self, event: LinkDetached) -> None:
+        if event.error is not None:
+            _LOG.info(
+                "%s",
+                logbook.line(
+                    "link-detached",
+                    peer=self.wire.peer_name,
+                    link=event.link.name,
+                    condition=event.error.condition,
+                    text=event.error.description,
+                ),
+            )
+        self._gone(event.link, event.unsent, is_broken=False)
+
+    def _handle_rare(self, event: Event, now: int) -> None:
+        if isinstance(event, SessionEnded):
+            for link in event.links:
+                self._gone(link, [], is_broken=False)
+        elif isinstance(event, SaslInitReceived):
+            self._authenticate(event, now)
+        elif isinstance(event, Opened):
+            self._opened(event, now)
+        elif isinstance(event, Closed):
+            self._ended(event.error, is_broken=event.error is not None)
+        else:
+            raise AssertionError(f"a server is not told {event!r}")
+
+    # --- who may stay
+
+    def _authenticate(self, event: SaslInitReceived, now: int) -> None:
+        refusal: AuthRefusal | None = None
+        if event.mechanism == PLAIN:
+            refusal = self._take_plain(event.initial_response)
+        elif event.mechanism not in MECHANISMS:
+            refusal = AuthRefusal("UnknownMechanism", f"No mechanism {event.mechanism} is offered.")
+        if refusal is None:
+            self._handle(self._connection.accept_sasl(), now)
+            return
+        self._door.decline(
+            Refusal(UNAUTHORIZED, refusal.text),
+            entity="",
+            operation="sasl",
+            peer=self.wire.peer_name,
+        )
+        self._connection.refuse_sasl()
+
+    def _take_plain(self, initial_response: bytes) -> AuthRefusal | None:
+        credential = read_plain(initial_response)
+        if credential is None:
+            return AuthRefusal("MalformedCredential", "The PLAIN credential cannot be read.")
+        grants = self._door.keys.verify_plain(credential[0], credential[1])
+        if isinstance(grants, AuthRefusal):
+            return grants
+        for grant in grants:
+            self._claims.put(grant)
+        self._has_credential = True
+        return None
+
+    def _opened(self, event: Opened, now: int) -> None:
+        opened = event.open
+        # Over WebSockets Python's client appends its path to the host (protocol 1.2).
+        self.wire.host = (opened.hostname or "localhost").partition("/")[0]
+        _LOG.info(
+            "%s",
+            logbook.line(
+                "connection-opened",
+                peer=self.wire.peer_name,
+                container=opened.container_id,
+                turned_away=int(self._is_turned_away) or None,
+            ),
+        )
+        if self._is_turned_away:
+            self._close(
+                RESOURCE_LIMIT_EXCEEDED, "The broker has as many connections as it may have."
+            )
+        self._claims_changed(now)
+
+    def _claims_changed(self, now: int) -> None:
+        """Start or stop the time for a first token, and look whether every link may stay."""
+        # Whatever a token grants ends some day.
+        if self._has_credential or self._claims.next_expiry() is not None:
+            self._token_due = NO_DEADLINE
+        elif self._token_due == NO_DEADLINE:
+            self._token_due = now + self._door.limits.token_timeout_ms
+        self._review(now)
+        self.deadline = now
+
+    def _review(self, now: int) -> None:
+        """Detach the links whose right has ended."""
+        for link in self._attaching.links():
+            if not self._attaching.may_stay(link, now):
+                refusal = Refusal(
+                    UNAUTHORIZED,
+                    "ExpiredToken: The token that gave access to this link is expired.",
+                )
+                declined = self._door.decline(
+                    refusal,
+                    entity=self._attaching.path_of(link),
+                    operation="stay-attached",
+                    peer=self.wire.peer_name,
+                )
+                link.detach(amqp_error(declined))
+                self._gone(link, [], is_broken=False)
+
+    # --- the end
+
+    def _close(self, condition: str, text: str) -> None:
+        links = self._connection.links()
+        self._connection.close(AmqpError(condition, text))
+        for link in links:
+            self._gone(link, [], is_broken=False)
+
+    def _ended(self, error: AmqpError | None, *, is_broken: bool) -> None:
+        if self._is_over:
+            return
+        self._is_over = True
+        _LOG.info(
+            "%s",
+            logbook.line(
+                "connection-closed",
+                peer=self.wire.peer_name,
+                condition=None if error is None else error.condition,
+                text=None if error is None else error.description,
+            ),
+        )
+        for link in self._attaching.links():
+            self._gone(link, [], is_broken=is_broken)
+
+    def _gone(self, link: Link, unsent: list[OutgoingDelivery], *, is_broken: bool) -> None:
+        node = link.context
+        link.context = None
+        self._attaching.forget(link)
+        if isinstance(node, ReceivingNode):
+            node.gone(unsent, is_broken=is_broken)
+        elif isinstance(node, ResponseNode):
+            self._responses.remove(node)

@@ -1,0 +1,137 @@
+"""The thin skin between asyncio and a peer: bytes in, bytes out, one timer."""
+
+import asyncio
+from typing import Final, Protocol, final
+
+from peeklock.clock import Clock
+from peeklock.gateway.amqp.door import Door
+from peeklock.gateway.amqp.peer import Peer
+
+# Less than this is never waited: a deadline in the past is looked at in the next turn of the loop.
+_WAIT_S_MIN: Final = 0.001
+
+
+class Connections(Protocol):
+    """Who counts the connections of a listener."""
+
+    output_bytes_max: int
+
+    def joined(self, connection: "AmqpProtocol") -> bool:
+        """Take a connection in; answers whether there was room for it."""
+        ...
+
+    def left(self, connection: "AmqpProtocol") -> None:
+        """Forget a connection."""
+        ...
+
+
+@final
+class AmqpProtocol(asyncio.Protocol):
+    """One connection of the AMQP listener. Nothing here happens per frame."""
+
+    def __init__(self, door: Door, clock: Clock, connections: Connections) -> None:
+        self._door = door
+        self._clock = clock
+        self._connections = connections
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._peer: Peer | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = 0
+        self._is_held = False
+
+    # --- what asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client connected."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        address = transport.get_extra_info("peername") or ("unknown", 0)
+        self._peer = Peer(
+            self._door,
+            self,
+            f"{address[0]}:{address[1]}",
+            self._clock.now(),
+            is_turned_away=not self._connections.joined(self),
+        )
+        self._tick()
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came; whatever follows from them is written once."""
+        peer = self._peer
+        assert peer is not None
+        peer.receive(data, self._clock.now())
+        if peer.deadline < self._timer_due:
+            self._set_timer(peer.deadline)
+
+    def pause_writing(self) -> None:
+        """The client reads more slowly than it is written to."""
+        self._is_held = True
+        if self._peer is not None:
+            self._peer.hold_writing()
+
+    def resume_writing(self) -> None:
+        """The client has caught up."""
+        self._is_held = False
+        if self._peer is not None:
+            self._peer.resume_writing()
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        """The connection is gone, whoever ended it."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._peer is not None:
+            self._peer.lost()
+        self._connections.left(self)
+
+    # --- what the peer calls
+
+    def write(self, data: bytes) -> None:
+        """Send bytes; a client that lets too much pile up is cut off."""
+        transport = self._transport
+        assert transport is not None
+        transport.write(data)
+        if self._is_held and transport.get_write_buffer_size() > self._connections.output_bytes_max:
+            transport.abort()
+
+    def close(self) -> None:
+        """Close when everything written is sent."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def hold_reading(self) -> None:
+        """Take nothing more from the client."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Take from the client again."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    # --- what the listener calls
+
+    def shut_down(self) -> None:
+        """Close politely: the client is told, and answers."""
+        if self._peer is not None:
+            self._peer.shut_down()
+            self._set_timer(self._peer.deadline)
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # --- the one timer
+
+    def _tick(self) -> None:
+        assert self._peer is not None
+        self._peer.tick(self._clock.now())
+        self._set_timer(self._peer.deadline)
+
+    def _set_timer(self, deadline: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_due = deadline
+        wait_s = max(_WAIT_S_MIN, (deadline - self._clock.now()) / 1000)
+        self._timer = self._loop.call_later(wait_s, self._tick)

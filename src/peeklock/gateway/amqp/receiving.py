@@ -1,0 +1,208 @@
+"""The node behind a link on which a client receives: credit becomes grants, deliveries transfers.
+
+The partition counts what it hands out and takes an absolute limit, so that nothing races with what
+is under way. The node asks for no more than a slow reader should hold (a number of bytes, reckoned
+by the mean size of what was seen), and for nothing while the connection cannot be written to.
+"""
+
+from typing import Any, Final, final
+
+from peeklock.amqp.delivery import OutgoingDelivery
+from peeklock.amqp.link import Link
+from peeklock.entity.commands import (
+    PEEK_LOCK,
+    RELEASE,
+    CloseReceiver,
+    Grant,
+    LockToken,
+    OpenReceiver,
+    SettleMany,
+)
+from peeklock.entity.refusals import Refusal
+from peeklock.entity.replies import Delivered, Drained, ReceiverClosed, Refused, Settled
+from peeklock.gateway.amqp.door import Queue, amqp_error, rejected
+from peeklock.gateway.amqp.outcomes import ANSWERS, OutcomeReader, Settlement
+from peeklock.gateway.amqp.translate import lock_tag, outgoing
+from peeklock.gateway.amqp.wire import Wire
+
+# Before anything was seen, messages count as this large: it lets 256 come in the first round.
+_MEAN_SIZE_AT_FIRST: Final = 32 * 1024
+
+
+@final
+class ReceivingNode:
+    """Hands the messages of one lane to one link and carries out what the client says of them."""
+
+    __slots__ = (
+        "_granted",
+        "_is_draining",
+        "_is_gone",
+        "_lane",
+        "_mean_size",
+        "_mode",
+        "_outcomes",
+        "_queue",
+        "_silent",
+        "_taken",
+        "link",
+        "path",
+        "wire",
+    )
+
+    def __init__(
+        self, wire: Wire, link: Link, queue: Queue, path: str, *, lane: int, mode: int
+    ) -> None:
+        self.wire: Final = wire
+        self.link: Final = link
+        self.path: Final = path
+        self._queue: Final = queue
+        self._lane: Final = lane
+        self._mode: Final = mode
+        self._outcomes: Final = OutcomeReader()
+        self._silent: Final = Silent()
+        # Both as the partition counts: what it has handed out, and how far it may go.
+        self._taken = 0
+        self._granted = 0
+        # A drain is under way: until it has come back the partition's count cannot be known.
+        self._is_draining = False
+        self._mean_size = _MEAN_SIZE_AT_FIRST
+        self._is_gone = False
+
+    def open(self) -> None:
+        """Attach, and take a place at the queue."""
+        self.link.accept()
+        self._queue.submit(OpenReceiver(self, self._lane, self._mode))
+        # Credit may have come with the attach.
+        self.flowed()
+
+    def flowed(self) -> None:
+        """The client's credit changed, or the way out is free again: ask accordingly."""
+        if self._is_draining or self._is_gone or self.wire.is_writing_held:
+            return
+        link = self.link
+        wanted = self._taken + link.credit
+        room = max(1, self.wire.door.limits.delivery_bytes_max // self._mean_size)
+        # What was granted stays granted, unless the client wants less now.
+        reach = max(min(wanted, self._taken + room), min(wanted, self._granted))
+        if link.drain:
+            self._is_draining = True
+        elif reach == self._granted or (
+            # Only part of the credit is asked for: go on when half of that part is used up.
+            reach < wanted and self._granted - self._taken > room // 2
+        ):
+            return
+        self._granted = reach
+        self._queue.submit(Grant(self, reach, self._is_draining))
+
+    def settlements(self, state: bytes, settled: bool, deliveries: list[OutgoingDelivery]) -> None:
+        """Carry out what the client says became of messages; it waits for an answer unless it has
+        settled them itself."""
+        read = self._outcomes.read(state)
+        tags = [delivery.id for delivery in deliveries]
+        if isinstance(read, Settlement):
+            if read.is_final or settled:
+                tokens: list[LockToken] = [delivery.context for delivery in deliveries]
+                origin: Any = self._silent if settled else self
+                self._queue.submit(
+                    SettleMany(origin, tags, read.outcome, tokens, read.changes, read.note)
+                )
+        elif not settled:
+            self._refuse(tags, read)
+
+    def replied(self, reply: Any) -> None:
+        """Pass on what the queue has for this receiver."""
+        if isinstance(reply, Delivered):
+            self._deliver(reply)
+        elif isinstance(reply, Settled):
+            self.link.settle(reply.tags, ANSWERS[reply.outcome])
+        elif isinstance(reply, Refused):
+            self._refuse(reply.tags, reply.refusal)
+        elif isinstance(reply, Drained):
+            self._drained()
+        elif isinstance(reply, ReceiverClosed):
+            self._closed_by_queue(reply.refusal)
+        else:
+            raise AssertionError(f"a receiver is not answered with {reply!r}")
+
+    def flush(self) -> None:
+        """Let the deliveries and answers go."""
+        self.wire.flush()
+
+    def gone(self, unsent: list[OutgoingDelivery], *, is_broken: bool) -> None:
+        """The link is no more: leave the queue, and give back what never left the house."""
+        if self._is_gone:
+            return
+        self._is_gone = True
+        self._release([d.context for d in unsent if d.context is not None])
+        self._queue.submit(CloseReceiver(self, is_broken))
+
+    def _deliver(self, reply: Delivered) -> None:
+        link = self.link
+        locking = reply.mode == PEEK_LOCK
+        deliveries = reply.deliveries
+        self._taken += len(deliveries)
+        unwanted: list[LockToken] = []
+        size = 0
+        for delivery in deliveries:
+            sequence = delivery.sequence
+            number = delivery.lock_number
+            token = LockToken(sequence, number) if locking else None
+            if link.credit <= 0 and not locking:
+                # It is removed already: too much for the client is better than lost.
+                link.credit = 1
+            head, body = outgoing(delivery)
+            size += len(head) + len(body)
+            if link.send(lock_tag(sequence, number), head, body, not locking, token) < 0 and token:
+                unwanted.append(token)
+        self._mean_size = max(1, (self._mean_size + size // max(1, len(deliveries))) // 2)
+        self._release(unwanted)
+        if self._granted - self._taken < link.credit:
+            self.flowed()
+
+    def _drained(self) -> None:
+        self._is_draining = False
+        is_empty = self._taken < self._granted
+        self._taken = max(self._taken, self._granted)
+        if is_empty or self.link.credit == 0:
+            self.link.drained()
+        # Credit that was not asked for yet, or that came while the drain was under way.
+        self.flowed()
+
+    def _closed_by_queue(self, refusal: Refusal) -> None:
+        self._is_gone = True
+        declined = self.wire.door.decline(
+            refusal, entity=self.path, operation="receive", peer=self.wire.peer_name
+        )
+        self.link.detach(amqp_error(declined))
+
+    def _refuse(self, tags: list[int], refusal: Refusal) -> None:
+        declined = self.wire.door.decline(
+            refusal,
+            entity=self.path,
+            operation="settle",
+            peer=self.wire.peer_name,
+            count=len(tags),
+        )
+        self.link.settle(tags, rejected(declined))
+
+    def _release(self, tokens: list[LockToken]) -> None:
+        """Give messages back that the client never saw; no delivery is counted."""
+        if tokens:
+            tags = [0] * len(tokens)
+            self._queue.submit(SettleMany(self._silent, tags, RELEASE, tokens))
+
+
+@final
+class Silent:
+    """The origin of settlements that nobody waits for; a lost lock is nobody's loss then."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        pass
+
+    def replied(self, reply: Any) -> None:
+        """Nobody waits for it."""
+
+    def flush(self) -> None:
+        """There is nothing to let go."""

@@ -1,0 +1,82 @@
+"""Requests to the nodes `$cbs` and `$management`: read, and answered on another link."""
+
+from typing import Any, Final, final
+
+from peeklock.amqp.composites import ACCEPTED, Properties, encode_rejected
+from peeklock.amqp.delivery import IncomingDelivery
+from peeklock.amqp.errors import DECODE_ERROR, AmqpError, DecodeError
+from peeklock.amqp.link import Link
+from peeklock.amqp.message import NO_BODY, VALUE_BODY, Message, decode_message, encode_message
+from peeklock.entity.refusals import INVALID_ARGUMENT, NOT_ALLOWED, Refusal
+from peeklock.gateway.amqp.door import rejected
+from peeklock.gateway.amqp.responses import ResponseLinks, ResponseNode
+from peeklock.gateway.amqp.wire import Wire
+
+
+@final
+class Request:
+    """What a client asks, and the link on which it waits for the answer."""
+
+    __slots__ = ("body", "message_id", "properties", "responses")
+
+    def __init__(
+        self, message_id: Any, properties: dict[str, Any], body: Any, responses: ResponseNode
+    ) -> None:
+        # Decoded with its AMQP type, because the answer must carry it back with the same one.
+        self.message_id: Any = message_id
+        self.properties: Final = properties
+        self.body: Any = body
+        self.responses: Final = responses
+
+
+def receive_request(
+    wire: Wire, link: Link, delivery: IncomingDelivery, links: ResponseLinks, key: str
+) -> Request | None:
+    """Read a request and settle its delivery; None, and rejected, when it cannot be answered."""
+    try:
+        message = decode_message(delivery.payload)
+    except DecodeError as error:
+        text = f"The request cannot be read: {error.text}."
+        _reject(wire, link, delivery, Refusal(INVALID_ARGUMENT, text), DECODE_ERROR)
+        return None
+    properties = message.properties
+    reply_to = None if properties is None else properties.reply_to
+    responses = links.choose(link.session, key, reply_to if isinstance(reply_to, str) else None)
+    if responses is None:
+        text = f"There is no link for the answer: attach a receiver to '{key}' on this session."
+        _reject(wire, link, delivery, Refusal(NOT_ALLOWED, text), None)
+        return None
+    if not delivery.settled:
+        link.settle([delivery.id], ACCEPTED)
+    return Request(
+        None if properties is None else properties.message_id,
+        {str(name): value for name, value in (message.application_properties or {}).items()},
+        message.body if message.body_kind == VALUE_BODY else None,
+        responses,
+    )
+
+
+def encode_response(
+    request: Request, properties: dict[Any, Any], body: dict[Any, Any] | None
+) -> bytes:
+    """Write the answer to a request; None leaves the body out."""
+    return encode_message(
+        Message(
+            properties=Properties(correlation_id=request.message_id),
+            application_properties=properties,
+            body_kind=NO_BODY if body is None else VALUE_BODY,
+            body=body,
+        )
+    )
+
+
+def _reject(
+    wire: Wire, link: Link, delivery: IncomingDelivery, refusal: Refusal, condition: str | None
+) -> None:
+    declined = wire.door.decline(refusal, entity="", operation="request", peer=wire.peer_name)
+    if delivery.settled:
+        return
+    if condition is None:
+        link.settle([delivery.id], rejected(declined))
+    else:
+        link.settle([delivery.id], encode_rejected(AmqpError(condition, declined.text)))

@@ -1,0 +1,91 @@
+"""The links on which clients take the answers of request nodes, and the choice among them."""
+
+from collections import deque
+from typing import Any, Final, final
+
+from peeklock.amqp.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
+from peeklock.amqp.link import Link
+from peeklock.amqp.session import Session
+from peeklock.gateway.amqp.wire import Wire
+
+
+@final
+class ResponseNode:
+    """Sends answers, settled, as far as the client's credit goes; the rest waits for more."""
+
+    __slots__ = ("_sent", "_waiting", "key", "link", "wire")
+
+    def __init__(self, wire: Wire, link: Link, key: str) -> None:
+        self.wire: Final = wire
+        self.link: Final = link
+        self.key: Final = key
+        self._waiting: Final[deque[bytes]] = deque()
+        self._sent = 0
+
+    def open(self) -> None:
+        """Attach."""
+        self.link.accept()
+
+    def respond(self, payload: bytes) -> None:
+        """Send one answer, or keep it until the client grants credit."""
+        if self._waiting or self.link.credit <= 0:
+            self._waiting.append(payload)
+            if len(self._waiting) > self.wire.door.limits.responses_waiting_max:
+                self._waiting.clear()
+                self.link.detach(
+                    AmqpError(RESOURCE_LIMIT_EXCEEDED, "Too many answers wait for link credit.")
+                )
+            return
+        self._send(payload)
+
+    def flowed(self) -> None:
+        """Credit came: send what waits."""
+        waiting = self._waiting
+        while waiting and self.link.credit > 0:
+            self._send(waiting.popleft())
+        if not waiting and self.link.drain:
+            self.link.drained()
+
+    def _send(self, payload: bytes) -> None:
+        self._sent += 1
+        tag = self._sent.to_bytes(8, "big")
+        self.link.send(tag, payload, b"", True, None)
+
+
+@final
+class ResponseLinks:
+    """The response links of one connection, each for a node and a session."""
+
+    __slots__ = ("_nodes",)
+
+    def __init__(self) -> None:
+        self._nodes: Final[list[ResponseNode]] = []
+
+    def add(self, node: ResponseNode) -> None:
+        """Take a link in."""
+        self._nodes.append(node)
+
+    def remove(self, node: ResponseNode) -> None:
+        """Forget a link that is gone."""
+        if node in self._nodes:
+            self._nodes.remove(node)
+
+    def choose(self, session: Session, key: str, reply_to: str | None) -> ResponseNode | None:
+        """Find the link for the answer to a request that came over `session` for the node `key`.
+
+        Clients name it by its target address or by its name; those that do not name it have only
+        one. Links of other sessions are never chosen: their owner is another.
+        """
+        candidates = [
+            node for node in self._nodes if node.key == key and node.link.session is session
+        ]
+        if reply_to:
+            for node in candidates:
+                if reply_to in (node.link.name, _address(node.link.target)):
+                    return node
+        return candidates[0] if len(candidates) == 1 else None
+
+
+def _address(target: Any) -> str | None:
+    address = getattr(target, "address", None)
+    return address if isinstance(address, str) else None

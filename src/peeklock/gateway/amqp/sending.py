@@ -1,0 +1,193 @@
+"""The node behind a link on which a client sends: transfers become commands, replies outcomes."""
+
+from typing import Any, Final, final
+
+from peeklock.amqp.composites import ACCEPTED, encode_rejected
+from peeklock.amqp.delivery import IncomingDelivery
+from peeklock.amqp.errors import DECODE_ERROR, AmqpError, DecodeError
+from peeklock.amqp.link import Link
+from peeklock.amqp.message import batch_messages
+from peeklock.amqp.types import Symbol, Ulong
+from peeklock.entity.commands import SendBatch, SendMany
+from peeklock.entity.message import Message
+from peeklock.entity.refusals import (
+    INVALID_ARGUMENT,
+    MESSAGE_TOO_BIG,
+    NOT_IMPLEMENTED,
+    Refusal,
+)
+from peeklock.entity.replies import Accepted, Refused
+from peeklock.gateway.amqp.door import Queue, rejected
+from peeklock.gateway.amqp.translate import incoming
+from peeklock.gateway.amqp.wire import Wire
+
+# What the service grants a sender.
+CREDIT: Final = 1_000
+# So much may be used before a flow tops it up: small enough that a sender with all of it in flight
+# is not kept waiting, large enough that the flows cost nothing.
+_USED_BEFORE_TOP_UP: Final = 100
+
+BATCH_FORMAT: Final = 0x80013700
+_BATCH_SIZE_MAX: Final = Symbol("com.microsoft:max-message-batch-size")
+# A message that is somewhat too large is rejected and the link lives on; beyond this much more the
+# machine gives the link up instead of gathering the rest of it.
+_GATHERED_BEYOND_MAX: Final = 1024 * 1024
+
+
+@final
+class SendingNode:
+    """Takes messages for a queue; each is answered when it is stored, or refused."""
+
+    __slots__ = ("_chance", "_in_flight", "_queue", "_unanswered", "link", "path", "wire")
+
+    def __init__(self, wire: Wire, link: Link, queue: Queue, path: str) -> None:
+        self.wire: Final = wire
+        self.link: Final = link
+        self.path: Final = path
+        self._queue: Final = queue
+        self._chance: Final = wire.door.chance
+        self._unanswered: Final = Unanswered(self)
+        self._in_flight = 0
+
+    def open(self) -> None:
+        """Attach, and let the client send at once."""
+        size_max = self._queue.definition.message_size_max
+        self.link.accept(max_message_size=size_max, properties={_BATCH_SIZE_MAX: Ulong(size_max)})
+        self.link.max_message_size = size_max + _GATHERED_BEYOND_MAX
+        self.link.grant(CREDIT)
+
+    def transfers(self, deliveries: list[IncomingDelivery], now: int) -> None:
+        """Pass on what arrived in one pass as one command, as far as its order allows."""
+        size_max = self._queue.definition.message_size_max
+        tags: list[int] = []
+        messages: list[Message] = []
+        size = 0
+        settled = False
+        for delivery in deliveries:
+            payload = delivery.payload
+            is_batch = delivery.message_format == BATCH_FORMAT
+            if tags and (is_batch or delivery.settled != settled):
+                self._submit(tags, messages, size, settled)
+                tags = []
+                messages = []
+                size = 0
+            settled = delivery.settled
+            if len(payload) > size_max or delivery.state is not None:
+                self._refuse(delivery, size_max)
+                continue
+            try:
+                if is_batch:
+                    self._submit_batch(delivery, now)
+                    continue
+                messages.append(incoming(payload, now, self._chance))
+            except DecodeError as error:
+                self._malformed(delivery, error)
+                continue
+            tags.append(delivery.id)
+            size += len(payload)
+        if tags:
+            self._submit(tags, messages, size, settled)
+
+    def replied(self, reply: Any) -> None:
+        """Tell the client what became of its messages."""
+        if isinstance(reply, Accepted):
+            self.link.settle(reply.tags, ACCEPTED)
+            self._finished(len(reply.tags))
+        elif isinstance(reply, Refused):
+            declined = self.wire.door.decline(
+                reply.refusal,
+                entity=self.path,
+                operation="send",
+                peer=self.wire.peer_name,
+                count=len(reply.tags),
+            )
+            self.link.settle(reply.tags, rejected(declined))
+            self._finished(len(reply.tags))
+        else:
+            raise AssertionError(f"a sender is not answered with {reply!r}")
+
+    def replied_unasked(self, reply: Any) -> None:
+        """Take the reply to messages whose sender wants none; a refusal is still written down."""
+        if isinstance(reply, Refused):
+            self.wire.door.decline(
+                reply.refusal,
+                entity=self.path,
+                operation="send",
+                peer=self.wire.peer_name,
+                count=len(reply.tags),
+            )
+        self._finished(len(reply.tags))
+
+    def flush(self) -> None:
+        """Let the answers go."""
+        self.wire.flush()
+
+    def _submit(self, tags: list[int], messages: list[Message], size: int, settled: bool) -> None:
+        self._in_flight += len(tags)
+        self.wire.took(len(tags), size)
+        self._queue.submit(SendMany(self._unanswered if settled else self, tags, messages))
+
+    def _submit_batch(self, delivery: IncomingDelivery, now: int) -> None:
+        chance = self._chance
+        messages = [incoming(part, now, chance) for part in batch_messages(delivery.payload)]
+        if not messages:
+            # An empty batch is no wish at all.
+            if not delivery.settled:
+                self.link.settle([delivery.id], ACCEPTED)
+            return
+        self._in_flight += 1
+        self.wire.took(1, len(delivery.payload))
+        origin = self._unanswered if delivery.settled else self
+        self._queue.submit(SendBatch(origin, delivery.id, messages))
+
+    def _finished(self, count: int) -> None:
+        self._in_flight -= count
+        self.wire.finished(count)
+        credit = CREDIT - self._in_flight
+        if credit - self.link.credit >= _USED_BEFORE_TOP_UP:
+            self.link.grant(credit)
+
+    def _refuse(self, delivery: IncomingDelivery, size_max: int) -> None:
+        size = len(delivery.payload)
+        if size > size_max:
+            refusal = Refusal(
+                MESSAGE_TOO_BIG,
+                f"The received message (delivery-id:{delivery.id}, size:{size} bytes) exceeds "
+                f"the limit ({size_max} bytes) currently allowed on the link.",
+            )
+        else:
+            refusal = Refusal(NOT_IMPLEMENTED, "Transactions are not supported.")
+        declined = self.wire.door.decline(
+            refusal, entity=self.path, operation="send", peer=self.wire.peer_name
+        )
+        if not delivery.settled:
+            self.link.settle([delivery.id], rejected(declined))
+
+    def _malformed(self, delivery: IncomingDelivery, error: DecodeError) -> None:
+        declined = self.wire.door.decline(
+            Refusal(INVALID_ARGUMENT, f"The message cannot be read: {error.text}."),
+            entity=self.path,
+            operation="send",
+            peer=self.wire.peer_name,
+        )
+        if not delivery.settled:
+            told = AmqpError(DECODE_ERROR, declined.text)
+            self.link.settle([delivery.id], encode_rejected(told))
+
+
+@final
+class Unanswered:
+    """The origin of messages that came settled: their sender is never answered (R-T4)."""
+
+    __slots__ = ("_node",)
+
+    def __init__(self, node: SendingNode) -> None:
+        self._node: Final = node
+
+    def replied(self, reply: Any) -> None:
+        """Take note, and say nothing."""
+        self._node.replied_unasked(reply)
+
+    def flush(self) -> None:
+        """Let go what taking note has caused: a flow with new credit."""
+        self._node.flush()

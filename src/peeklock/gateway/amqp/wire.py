@@ -1,0 +1,95 @@
+"""One connection's way out, and how much of what came in is still under way."""
+
+from typing import Final, final
+
+from peeklock.amqp.connection import Connection
+from peeklock.gateway.amqp.door import Door, Outlet
+
+
+@final
+class Wire:
+    """Shared by the nodes of a connection: they fill the machine, this empties it.
+
+    Sends that wait for the store are counted in bytes. Clients exist that ignore credit, so that
+    reading itself stops when too much waits; the estimate of what a finished send gives back is
+    the mean of those under way, which is exact whenever nothing is.
+    """
+
+    __slots__ = (
+        "bytes_in_flight",
+        "connection",
+        "door",
+        "host",
+        "is_lost",
+        "is_reading_held",
+        "is_writing_held",
+        "messages_in_flight",
+        "outlet",
+        "peer_name",
+    )
+
+    def __init__(self, door: Door, connection: Connection, outlet: Outlet, peer_name: str) -> None:
+        self.door: Final = door
+        self.connection: Final = connection
+        self.outlet: Final = outlet
+        self.peer_name: Final = peer_name
+        # How the peer calls us; known when it has opened.
+        self.host = "localhost"
+        self.messages_in_flight = 0
+        self.bytes_in_flight = 0
+        self.is_reading_held = False
+        # The peer does not take what we write: nobody should produce more for it.
+        self.is_writing_held = False
+        self.is_lost = False
+
+    def flush(self) -> None:
+        """Write what the machine has gathered, in one piece."""
+        if self.is_lost:
+            return
+        connection = self.connection
+        if connection.has_output:
+            self.outlet.write(connection.take_output())
+        if connection.closed:
+            self.is_lost = True
+            self.outlet.close()
+
+    def took(self, messages: int, size: int) -> None:
+        """Note sends that are under way now."""
+        self.messages_in_flight += messages
+        self.bytes_in_flight += size
+        if self.bytes_in_flight > self.door.limits.bytes_in_flight_max and not self.is_reading_held:
+            self.is_reading_held = True
+            self.outlet.hold_reading()
+
+    def finished(self, messages: int) -> None:
+        """Note sends that were answered."""
+        under_way = self.messages_in_flight
+        left = under_way - messages
+        if left <= 0:
+            self.messages_in_flight = 0
+            self.bytes_in_flight = 0
+        else:
+            self.messages_in_flight = left
+            self.bytes_in_flight = self.bytes_in_flight * left // under_way
+        if self.is_reading_held and not self.is_writing_held and self._is_light:
+            self.is_reading_held = False
+            self.outlet.resume_reading()
+
+    def hold_writing(self) -> None:
+        """The peer is slow to read: take nothing more from it either, its answers would pile up."""
+        self.is_writing_held = True
+        if not self.is_reading_held:
+            self.is_reading_held = True
+            self.outlet.hold_reading()
+
+    def resume_writing(self) -> None:
+        """The peer reads again."""
+        self.is_writing_held = False
+        if self.is_reading_held and self._is_light:
+            self.is_reading_held = False
+            self.outlet.resume_reading()
+
+    @property
+    def _is_light(self) -> bool:
+        # Half the limit, so that reading does not flicker.
+        return self.bytes_in_flight <= self.door.limits.bytes_in_flight_max // 2

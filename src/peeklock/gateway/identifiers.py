@@ -1,0 +1,18 @@
+"""Identifiers that are made here: 128 bits from chance, written in hex."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+Chance: TypeAlias = Callable[[], int]
+"""Gives 48 random bits; seeded in tests."""
+
+
+def hex_digits(chance: Chance) -> str:
+    """Make 32 hex digits."""
+    return f"{chance():012x}{chance():012x}{chance() & 0xFFFFFFFF:08x}"
+
+
+def guid(chance: Chance) -> str:
+    """Make an identifier in the five groups of a GUID."""
+    digits = hex_digits(chance)
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))

@@ -1,0 +1,123 @@
+"""The one place where refusals get their wire words: condition, status, text and tracking id.
+
+Every kind of refusal has a row; a client reads from the condition whether a retry can succeed, so
+a permanent failure must never get a condition that the clients retry (R-T2).
+"""
+
+import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, final
+
+from peeklock.clock import Clock, Instant
+from peeklock.entity import refusals as kinds
+from peeklock.entity.refusals import Refusal
+from peeklock.gateway import logbook
+from peeklock.gateway.identifiers import Chance, guid
+
+_LOG: Final = logging.getLogger("peeklock.refusals")
+
+MESSAGE_LOCK_LOST: Final = "com.microsoft:message-lock-lost"
+MESSAGE_NOT_FOUND: Final = "com.microsoft:message-not-found"
+ARGUMENT_ERROR: Final = "com.microsoft:argument-error"
+ENTITY_DISABLED: Final = "com.microsoft:entity-disabled"
+SERVER_BUSY: Final = "com.microsoft:server-busy"
+TIMEOUT: Final = "com.microsoft:timeout"
+
+
+@final
+@dataclass(slots=True, init=False)
+class WireForm:
+    """How one kind of refusal is told to clients."""
+
+    condition: Final[str]
+    status: Final[int]
+    is_retryable: Final[bool]
+
+    def __init__(self, condition: str, status: int, *, is_retryable: bool = False) -> None:
+        self.condition = condition
+        self.status = status
+        self.is_retryable = is_retryable
+
+
+WIRE_FORMS: Final[dict[str, WireForm]] = {
+    kinds.LOCK_LOST: WireForm(MESSAGE_LOCK_LOST, 410),
+    kinds.MESSAGE_NOT_FOUND: WireForm(MESSAGE_NOT_FOUND, 404),
+    kinds.MESSAGE_TOO_BIG: WireForm("amqp:link:message-size-exceeded", 403),
+    kinds.NOT_ALLOWED: WireForm("amqp:not-allowed", 400),
+    kinds.INVALID_ARGUMENT: WireForm(ARGUMENT_ERROR, 400),
+    kinds.ENTITY_NOT_FOUND: WireForm("amqp:not-found", 404),
+    kinds.ENTITY_DISABLED: WireForm(ENTITY_DISABLED, 400),
+    kinds.UNAUTHORIZED: WireForm("amqp:unauthorized-access", 401),
+    kinds.NOT_IMPLEMENTED: WireForm("amqp:not-implemented", 501),
+    kinds.BUSY: WireForm(SERVER_BUSY, 503, is_retryable=True),
+    # In doubt: the clients retry this one, as they do after a lost connection.
+    kinds.UNAVAILABLE: WireForm("amqp:internal-error", 500, is_retryable=True),
+    kinds.TIMED_OUT: WireForm(TIMEOUT, 408, is_retryable=True),
+    kinds.INTERNAL: WireForm("amqp:internal-error", 500, is_retryable=True),
+}
+
+# Our own trouble, not the client's: these lines are warnings.
+_OURS: Final = frozenset({kinds.BUSY, kinds.UNAVAILABLE, kinds.INTERNAL})
+
+
+@final
+@dataclass(slots=True, init=False)
+class Declined:
+    """A refusal in wire words, ready for any door."""
+
+    condition: Final[str]
+    status: Final[int]
+    text: Final[str]
+    tracking_id: Final[str]
+
+    def __init__(self, condition: str, status: int, text: str, tracking_id: str) -> None:
+        self.condition = condition
+        self.status = status
+        self.text = text
+        self.tracking_id = tracking_id
+
+
+@final
+class RefusalDesk:
+    """Words refusals, gives each its tracking id and writes it down once."""
+
+    __slots__ = ("_chance", "_clock", "_namespace")
+
+    def __init__(self, *, clock: Clock, chance: Chance, namespace: str) -> None:
+        self._clock = clock
+        self._chance = chance
+        self._namespace = namespace
+
+    def decline(
+        self, refusal: Refusal, *, entity: str, operation: str, peer: str, count: int = 1
+    ) -> Declined:
+        """Word a refusal of `count` equal wishes and log it under its tracking id."""
+        form = WIRE_FORMS[refusal.kind]
+        tracking_id = guid(self._chance)
+        tracker = f"{self._namespace}:Queue:{entity}" if entity else self._namespace
+        text = (
+            f"{refusal.text} TrackingId:{tracking_id}, SystemTracker:{tracker}, "
+            f"Timestamp:{_seconds(self._clock.now())}"
+        )
+        _LOG.log(
+            logging.WARNING if refusal.kind in _OURS else logging.INFO,
+            "%s",
+            logbook.line(
+                "refused",
+                operation=operation,
+                kind=refusal.kind,
+                condition=form.condition,
+                status=form.status,
+                entity=entity or None,
+                count=count,
+                peer=peer,
+                tracking=tracking_id,
+                text=refusal.text,
+            ),
+        )
+        return Declined(form.condition, form.status, text, tracking_id)
+
+
+def _seconds(instant: Instant) -> str:
+    return datetime.fromtimestamp(instant // 1000, tz=UTC).strftime("%Y-%m-%dT%H:%M:%S")
