@@ -4,10 +4,12 @@ import os
 import shutil
 import sys
 import sysconfig
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from setuptools import setup
+from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
 PACKAGE = ROOT / "src" / "peeklock"
@@ -35,7 +37,51 @@ def extensions() -> list[Any]:
 
     paths = [str(path.relative_to(ROOT)) for path in hot_modules()]
     config = "--config-file=pyproject.toml"
-    return mypycify([config, *paths], group_name="peeklock", opt_level="3", debug_level="0")
+    # One C file per module runs as fast as one for all, and is compiled on all cores.
+    return mypycify(
+        [config, *paths], group_name="peeklock", multi_file=True, opt_level="3", debug_level="0"
+    )
+
+
+class BuildInParallel(build_ext):
+    """Compiles the C files of the group side by side, and only those that are out of date."""
+
+    def build_extensions(self) -> None:
+        """Build as always, with a compiler that does several files at once."""
+        self.compiler.compile = self._compile_files
+        super().build_extensions()
+
+    def _compile_files(
+        self,
+        sources: list[str],
+        output_dir: str | None = None,
+        macros: Any = None,
+        include_dirs: Any = None,
+        debug: bool = False,
+        extra_preargs: Any = None,
+        extra_postargs: Any = None,
+        depends: Any = None,
+    ) -> list[str]:
+        compiler = self.compiler
+        _, objects, postargs, preprocessor, build = compiler._setup_compile(
+            output_dir, macros, include_dirs, sources, depends, extra_postargs
+        )
+        arguments = compiler._get_cc_args(preprocessor, debug, extra_preargs)
+        # A header describes the classes of all modules, so that a changed one concerns every file.
+        header_time = max(map(_modified, ROOT.glob("build/*.h")), default=0.0)
+
+        def compile_one(target: str) -> None:
+            source, suffix = build[target]
+            if _modified(Path(target)) < max(_modified(Path(source)), header_time):
+                compiler._compile(target, source, suffix, arguments, postargs, preprocessor)
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(compile_one, objects))
+        return list(objects)
+
+
+def _modified(path: Path) -> float:
+    return path.stat().st_mtime if path.exists() else 0.0
 
 
 def hot_modules() -> list[Path]:
@@ -58,4 +104,4 @@ def compiler_problem() -> str | None:
 
 
 if __name__ == "__main__":
-    setup(ext_modules=extensions())
+    setup(ext_modules=extensions(), cmdclass={"build_ext": BuildInParallel})

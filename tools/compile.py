@@ -1,5 +1,6 @@
 """Builds the compiled copy of the package, build/compiled, from the source of the plain one."""
 
+import fcntl
 import subprocess
 import sys
 
@@ -15,8 +16,20 @@ def main() -> None:
     problem = compiler_problem()
     if problem is not None:
         sys.exit(f"cannot compile: {problem}")
+    COPY.mkdir(parents=True, exist_ok=True)
+    # Two builds at once would write the same files; the second one waits and finds little to do.
+    with (COPY.parent / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        build()
+
+
+def build() -> None:
+    """Bring the copy up to date and leave with the build's exit code."""
     remove_leftovers()
-    print(f"Compiling {len(hot_modules())} modules to C; this takes a minute or two.", flush=True)
+    print(
+        f"Compiling {len(hot_modules())} modules to C; the first time this takes about a minute.",
+        flush=True,
+    )
     command = [sys.executable, "setup.py", "--quiet", "build"]
     places = ["--build-lib", str(COPY), "--build-temp", str(OBJECTS)]
     sys.exit(subprocess.run([*command, *places], cwd=ROOT, check=False).returncode)
