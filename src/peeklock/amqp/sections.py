@@ -57,10 +57,10 @@ def _shapes() -> bytes:
 
 
 _SHAPES: Final = _shapes()
-# A sender writes the same header again and again, so headers are read once and remembered. A peer
-# that varies them on purpose only makes us read them each time.
+# A sender writes the same header again and again, so headers are read once and remembered. None that
+# is read without error has more than 25 bytes, and a peer that varies them on purpose only makes us
+# read them each time.
 _HEADERS_MAX: Final = 512
-_HEADER_LENGTH_MAX: Final = 32
 _headers: Final[dict[bytes, tuple[int, int, int, int]]] = {}
 _BODY_KINDS: Final = (1 << 5, 1 << 6, 1 << 7)
 _BODY_MASK: Final = (1 << 5) | (1 << 6) | (1 << 7)
@@ -274,10 +274,9 @@ def _header(payload: bytes, value_at: int, after: int) -> tuple[int, int, int, i
     known = _headers.get(raw)
     if known is None:
         known = _read_header(raw)
-        if len(raw) <= _HEADER_LENGTH_MAX:
-            if len(_headers) >= _HEADERS_MAX:
-                _headers.clear()
-            _headers[raw] = known
+        if len(_headers) >= _HEADERS_MAX:
+            _headers.clear()
+        _headers[raw] = known
     return known
 
 
