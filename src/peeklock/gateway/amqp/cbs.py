@@ -4,7 +4,7 @@ from typing import Any, Final, final
 
 from peeklock.amqp.delivery import IncomingDelivery
 from peeklock.amqp.link import Link
-from peeklock.amqp.types import Int, Symbol
+from peeklock.amqp.types import Int
 from peeklock.auth.claims import Claims
 from peeklock.auth.keyring import Grant
 from peeklock.auth.refusal import MALFORMED_TOKEN
@@ -63,10 +63,11 @@ class TokenNode:
             declined = self.wire.door.decline(
                 refusal, entity="", operation="put-token", peer=self.wire.peer_name
             )
+            # Without an error-condition: Python's client would drop status and text for it, and
+            # the others know the condition by the status.
             properties = {
                 "status-code": Int(declined.status),
                 "status-description": declined.text,
-                "error-condition": Symbol(declined.condition),
             }
         request.responses.respond(encode_response(request, properties, None))
 
