@@ -41,6 +41,7 @@ from peeklock.amqp.fast import performative_code
 from peeklock.amqp.frames import (
     AMQP_FRAME,
     AMQP_HEADER,
+    BEGIN,
     DISPOSITION,
     EMPTY,
     FLOW,
@@ -193,6 +194,8 @@ class Connection:
         channel = 0
         while channel in self.local:
             channel += 1
+        if self.remote_open is not None and channel > self.remote_open.channel_max:
+            raise ValueError(f"the peer takes no more than {channel} sessions")
         session = Session(self, channel, first_id=CLIENT_FIRST_ID, state=BEGIN_SENT)
         self.local[channel] = session
         session.write_begin(None)
@@ -268,7 +271,10 @@ class Connection:
     # --- input
 
     def receive(self, data: bytes, now: int) -> list[Event]:
-        """Takes what the peer sent, in any cut, and returns what the owner should know."""
+        """Takes what the peer sent, in any cut, and returns what the owner should know.
+
+        Empty data is allowed; it asks for the events of a `tick` that closed the connection.
+        """
         self.pulse.now = now
         self.pulse.heard_at = now
         if self.phase != CLOSED:
@@ -439,7 +445,7 @@ class Connection:
             session.write_begin(channel)
         else:
             asked = self.local.get(begin.remote_channel)
-            if asked is None or asked.remote_channel >= 0:
+            if asked is None or (asked.state, BEGIN) not in SESSION_MOVES:
                 raise ProtocolError(ILLEGAL_STATE, "a begin that answers none of ours")
             session = asked
             session.on_begin(begin, channel)
@@ -507,8 +513,9 @@ class Connection:
             self.output.parts.append(SASL_HEADER if self.mechanisms else AMQP_HEADER)
         elif self.phase >= WAIT_OPEN:
             self._write_close(error)
-        self._finish(error)
-        self.gathering.add(Closed(error, False, links))
+        if self.phase != CLOSED:  # what was still to be written may have been too large
+            self._finish(error)
+            self.gathering.add(Closed(error, False, links))
 
     def _finish(self, error: AmqpError | None) -> None:
         self.output.seal()

@@ -350,7 +350,8 @@ class Link:
         if self.max_message_size and assembly.size > self.max_message_size:
             self._too_large(assembly.id, assembly.size)
             return
-        assembly.parts.append(data[start:end])
+        if end > start:
+            assembly.parts.append(data[start:end])
         assembly.settled = assembly.settled or transfer.settled is True
         if transfer.state is not None:
             assembly.state = transfer.state

@@ -21,13 +21,14 @@ from peeklock.amqp.composites import (
     encode_composite,
 )
 from peeklock.amqp.errors import (
+    FRAMING_ERROR,
     HANDLE_IN_USE,
     LINK_STOLEN,
-    NOT_ALLOWED,
     RESOURCE_LIMIT_EXCEEDED,
     UNATTACHED_HANDLE,
     AmqpError,
     DecodeError,
+    ProtocolError,
 )
 from peeklock.amqp.fast import (
     build_flow,
@@ -67,6 +68,7 @@ class Session:
     """A session of either role; it lives in one channel of each direction."""
 
     __slots__ = (
+        "asked",
         "channel",
         "connection",
         "dirty",
@@ -94,6 +96,8 @@ class Session:
         # Links by the peer's handle and by ours.
         self.incoming: dict[int, Link] = {}
         self.local: dict[int, Link] = {}
+        # Links that we asked for and that are not answered, by role and name.
+        self.asked: dict[tuple[int, str], Link] = {}
         self.dirty = False
 
     @property
@@ -169,6 +173,7 @@ class Session:
         properties: dict[Any, Any] | None,
     ) -> Link:
         link = self._new_link(name, role, self._free_handle(0), ATTACH_SENT)
+        self.asked[(role, name)] = link
         link.snd_settle_mode = snd_settle_mode
         link.rcv_settle_mode = rcv_settle_mode
         link.max_message_size = max_message_size
@@ -332,13 +337,12 @@ class Session:
         source_raw, target_raw = _raw_termini(data, position, end)
         handle = attach.handle
         if handle > self.connection.limits.handle_max:
-            self.fail(NOT_ALLOWED, f"handle {handle} is above the handle-max")
-            return
+            raise ProtocolError(FRAMING_ERROR, f"handle {handle} is above the handle-max")
         if handle in self.incoming:
             self.fail(HANDLE_IN_USE, f"handle {handle} is attached already")
             return
         role = SENDER if attach.role else RECEIVER
-        link = self._asked(attach.name, role)
+        link = self.asked.pop((role, attach.name), None)
         if link is not None:
             self.incoming[handle] = link
             link.on_attach(attach, source_raw, target_raw)
@@ -375,9 +379,9 @@ class Session:
             self.connection.gathering.detached(link, detach.closed, detach.error, lost)
         link.state = DETACHED
         link.assembly = None
-        del self.incoming[detach.handle]
-        del self.local[link.handle]
-        self.connection.roster.count -= 1
+        if self.incoming.pop(detach.handle, None) is not None:
+            del self.local[link.handle]
+            self.connection.roster.count -= 1
 
     def on_end(self, error: AmqpError | None) -> None:
         """Takes the end of the session, and answers it unless it is an answer itself."""
@@ -398,13 +402,6 @@ class Session:
 
     def _unattached(self, handle: int) -> None:
         self.fail(UNATTACHED_HANDLE, f"handle {handle} is not attached")
-
-    def _asked(self, name: str, role: int) -> Link | None:
-        """Finds the link that we asked for and whose answer this may be."""
-        for link in self.local.values():
-            if link.remote_handle < 0 and link.name == name and link.role == role:
-                return link
-        return None
 
     def _new_link(self, name: str, role: int, handle: int, state: int) -> Link:
         link = Link(
@@ -443,6 +440,7 @@ class Session:
             link.assembly = None
         self.local.clear()
         self.incoming.clear()
+        self.asked.clear()
         self.outgoing.queue.clear()
         self.settling.clear()
         return alive
