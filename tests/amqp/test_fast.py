@@ -310,6 +310,27 @@ def test_a_frame_without_a_performative_is_refused(raw: str) -> None:
         performative_code(frame, 0, len(frame))
 
 
+@pytest.mark.parametrize(
+    ("raw", "delivery_id", "tag"),
+    [
+        ("00 53 14 c0 03 01 52 07", -1, None),
+        ("00 53 14 c0 04 02 52 07 43", 0, None),
+        ("00 53 14 c0 07 03 52 07 43 a0 01 61", 0, b"a"),
+        ("00 53 14 c0 0a 03 52 07 43 b0 00000001 61", 0, b"a"),
+        ("00 53 14 c0 05 03 52 07 40 40", -1, None),
+    ],
+)
+def test_a_continuation_may_leave_out_nearly_everything(
+    raw: str, delivery_id: int, tag: bytes | None
+) -> None:
+    frame = bytes.fromhex(raw)
+    parsed = parse_transfer(frame, 0, len(frame))
+    assert (parsed.handle, parsed.delivery_id, parsed.delivery_tag) == (7, delivery_id, tag)
+    assert (parsed.message_format, parsed.settled, parsed.more) == (-1, None, False)
+    assert parsed.payload_at == len(frame)
+    assert_same_transfer(frame, 0, len(frame), decode_composite(frame)[0])
+
+
 def test_what_is_remembered_does_not_outlive_its_field_count() -> None:
     honest = bytes.fromhex("00 53 14 c0 07 06 43 43 40 43 42 42")
     assert parse_transfer(honest, 0, len(honest)).settled is False

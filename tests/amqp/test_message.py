@@ -420,6 +420,17 @@ def test_application_properties_are_merged_and_the_others_keep_their_bytes(
         assert after.application_properties_at > after.properties_at
 
 
+def test_a_section_that_grows_beyond_the_narrow_form_is_written_wide() -> None:
+    long = "x" * 250
+    bare = encode_message(Message(properties=Properties(subject=long), body_kind=NO_BODY)) + BODY
+    after = with_message_id(bare, 0, "m")
+    assert after[3] == 0xD0
+    assert decode_message(after).properties == Properties(message_id="m", subject=long)
+    merged = merge_application_properties(BODY, -1, 0, {"k": encode(long * 2)})
+    assert merged[3] == 0xD1
+    assert read_application_properties(merged, 0) == {"k": long * 2}
+
+
 def test_untouched_application_properties_keep_even_an_odd_encoding() -> None:
     kept = b"\xb1\x00\x00\x00\x01k" + b"\x71\x00\x00\x00\x01"
     changed = b"\xa3\x01c" + b"\x43"

@@ -57,9 +57,9 @@ def _shapes() -> bytes:
 
 
 _SHAPES: Final = _shapes()
-# A sender writes the same header again and again, so headers are read once and remembered. None that
-# is read without error has more than 25 bytes, and a peer that varies them on purpose only makes us
-# read them each time.
+# A sender writes the same header again and again, so headers are read once and remembered. None
+# that is read without error has more than 25 bytes, and a peer that varies them on purpose only
+# makes us read them each time.
 _HEADERS_MAX: Final = 512
 _headers: Final[dict[bytes, tuple[int, int, int, int]]] = {}
 _BODY_KINDS: Final = (1 << 5, 1 << 6, 1 << 7)
