@@ -1,5 +1,6 @@
 """Builds the compiled copy of the package, build/compiled, from the source of the plain one."""
 
+import compileall
 import fcntl
 import subprocess
 import sys
@@ -32,7 +33,11 @@ def build() -> None:
     )
     command = [sys.executable, "setup.py", "--quiet", "build"]
     places = ["--build-lib", str(COPY), "--build-temp", str(OBJECTS)]
-    sys.exit(subprocess.run([*command, *places], cwd=ROOT, check=False).returncode)
+    done = subprocess.run([*command, *places], cwd=ROOT, check=False)
+    if done.returncode == 0:
+        # What stays Python is read quickly even where the environment forbids writing bytecode.
+        compileall.compile_dir(COPY, quiet=1)
+    sys.exit(done.returncode)
 
 
 def remove_leftovers() -> None:

@@ -1,5 +1,6 @@
 """Serves: compiled where a C compiler is there, plain where none is or PEEKLOCK_PURE=1 is set."""
 
+import compileall
 import os
 import subprocess
 import sys
@@ -16,6 +17,7 @@ def main() -> None:
         environment["PYTHONPATH"] = str(ROOT / "build" / "compiled")
     else:
         print(f"Running as plain Python: {problem}.", flush=True)
+        compileall.compile_dir(ROOT / "src", quiet=1)
     command = [sys.executable, "-m", "peeklock", "serve", *sys.argv[1:]]
     os.execve(sys.executable, command, environment)
 
