@@ -9,7 +9,7 @@ from peeklock.entity.definition import DISABLED, RECEIVE_DISABLED
 from peeklock.entity.lane import Entry, Lane, Lock, Receiver
 from peeklock.entity.message import NEVER
 from peeklock.entity.replies import STATE_ACTIVE, STATE_DEFERRED, Delivered, Delivery, Drained
-from peeklock.entity.settling import LANE_BITS
+from peeklock.entity.settling import CHANCE_MASK, LANE_BITS
 from peeklock.entity.state import State
 
 
@@ -110,7 +110,8 @@ class Delivering:
 
     def lock(self, lane: Lane, entry: Entry, origin: Any, until: int, deferred: bool) -> Delivery:
         """Hand an entry out under a new lock."""
-        number = (lane.number << LANE_BITS) | self._state.chance()
+        # Chance brings 64 bits and the lane takes the upper ones; no lock has the number 0.
+        number = (lane.number << LANE_BITS) | ((self._state.chance() & CHANCE_MASK) or 1)
         lane.lock(Lock(entry, number, until, origin, deferred))
         state = STATE_DEFERRED if deferred else STATE_ACTIVE
         delivery = Delivery(

@@ -32,6 +32,8 @@ from peeklock.entity.state import State
 LANE_BITS: Final = 48
 """The upper 16 bits of a lock number name the lane, the lower 48 are chance."""
 
+CHANCE_MASK: Final = (1 << LANE_BITS) - 1
+
 DEAD_LETTER_TWICE: Final = (
     "A message of a dead-letter queue cannot be dead-lettered again; complete it or send it on."
 )
@@ -55,23 +57,24 @@ class Settling:
             return
         done: list[int] = []
         lost: list[int] = []
+        forbidden: list[int] = []
         locks: list[Lock] = []
         seen: set[int] = set()
         for tag, token in zip(command.tags, command.tokens, strict=True):
             lock = self._find(token, now)
             if lock is None or token.sequence in seen:
                 lost.append(tag)
+            elif command.outcome == DEAD_LETTER and self._lane(token).is_dead_letter:
+                forbidden.append(tag)
             else:
                 seen.add(token.sequence)
                 done.append(tag)
                 locks.append(lock)
-        if command.outcome == DEAD_LETTER and self._any_dead(command.tokens):
-            refusal = Refusal(NOT_ALLOWED, DEAD_LETTER_TWICE)
-            self._state.replies.append(Refused(command.origin, command.tags, refusal))
-            return
         self._carry_out(command.outcome, locks, command.changes, command.note, now)
         if done:
             self._state.replies.append(Settled(command.origin, done, command.outcome))
+        if forbidden:
+            self._refuse_dead_letter(command.origin, forbidden)
         if lost:
             self._refuse_lost(command.origin, lost)
 
@@ -113,8 +116,7 @@ class Settling:
             self._refuse_lost(command.origin, [command.tag])
             return
         if command.outcome == DEAD_LETTER and self._any_dead(command.tokens):
-            refusal = Refusal(NOT_ALLOWED, DEAD_LETTER_TWICE)
-            self._state.replies.append(Refused(command.origin, [command.tag], refusal))
+            self._refuse_dead_letter(command.origin, [command.tag])
             return
         self._carry_out(command.outcome, locks, command.changes, command.note, now)
         self._state.replies.append(Numbered(command.origin, command.tag, []))
@@ -230,6 +232,10 @@ class Settling:
         text = f"Messaging entity '{self._state.definition.path}' is currently disabled."
         self._state.replies.append(Refused(origin, tags, Refusal(ENTITY_DISABLED, text)))
         return True
+
+    def _refuse_dead_letter(self, origin: Any, tags: list[int]) -> None:
+        refusal = Refusal(NOT_ALLOWED, DEAD_LETTER_TWICE)
+        self._state.replies.append(Refused(origin, tags, refusal))
 
     def _refuse_lost(self, origin: Any, tags: list[int]) -> None:
         refusal = Refusal(LOCK_LOST, LOCK_LOST_TEXT)

@@ -1,0 +1,317 @@
+"""The partition beside a naive model: whatever is asked, both must give the same answers, and a
+replay of what was written down must give the living state, locks aside.
+
+`PEEKLOCK_SEED` chooses another run; a failure names its seed and prints the steps."""
+
+import os
+import secrets
+from typing import Any, Final
+
+import pytest
+from hypothesis import HealthCheck, seed, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from peeklock.entity import commands as ask
+from peeklock.entity.bodies import BLOCK
+from peeklock.entity.commands import DEAD, MAIN, PEEK_LOCK, RECEIVE_AND_DELETE, Command, LockToken
+from peeklock.entity.definition import ACTIVE, FOREVER_MS, STATUSES, QueueDefinition
+from peeklock.entity.message import NEVER, NO_DURATION, Message
+from peeklock.entity.replies import STATE_DEFERRED, STATE_SCHEDULED
+from tests.entity.pair import EVERYTHING, Pair
+
+SENDER: Final = "sender"
+MANAGER: Final = "manager"
+
+lanes = st.sampled_from([MAIN, MAIN, DEAD])
+modes = st.sampled_from([PEEK_LOCK, PEEK_LOCK, RECEIVE_AND_DELETE])
+picks = st.lists(st.integers(0, 40), min_size=1, max_size=4)
+durations = st.sampled_from([0, 1, 999, 1_000, 4_000, 5_000, 5_001, 30_000, 400_000])
+outcomes = st.sampled_from(
+    [ask.COMPLETE, ask.ABANDON, ask.ABANDON, ask.DEFER, ask.DEFER, ask.DEAD_LETTER, ask.RELEASE]
+)
+changes = st.none() | st.dictionaries(st.sampled_from("abc"), st.binary(max_size=2), max_size=2)
+words = st.none() | st.sampled_from(["", "why", "because"])
+notes = st.none() | st.builds(ask.DeadLetterNote, words, words)
+definitions = st.builds(
+    QueueDefinition,
+    st.just("orders"),
+    lock_duration_ms=st.sampled_from([5_000, 5_000, 30_000]),
+    delivery_count_max=st.integers(1, 3),
+    time_to_live_ms=st.sampled_from([FOREVER_MS, FOREVER_MS, 1_000, 8_000]),
+    dead_letter_on_expiration=st.booleans(),
+    message_size_max=st.sampled_from([30, 100]),
+    unlock_on_disconnect=st.booleans(),
+    status=st.sampled_from([ACTIVE] * 12 + list(STATUSES)),
+)
+# What is drawn of a message: bytes of filling, life, delay (-1: it is not scheduled).
+Draft = tuple[int, int, int]
+drafts = st.lists(
+    st.tuples(
+        st.sampled_from([0, 0, 5, 40]),
+        st.sampled_from([NO_DURATION, NO_DURATION, 0, 1_000, 6_000, 100_000]),
+        st.sampled_from([-1, -1, -1, 0, 1_000, 6_000, 100_000]),
+    ),
+    min_size=1,
+    max_size=5,
+)
+# How a token is presented: as it was given, or with another chance, number or lane in it.
+spoilers = st.sampled_from([(0, 0)] * 6 + [(0, 1), (1, 0), (0, 1 << 48), (0, 1 << 60)])
+
+
+class PartitionBesideModel(RuleBasedStateMachine):
+    """Draws what is asked; `Pair` asks it and compares."""
+
+    @initialize(
+        definition=definitions,
+        index=st.sampled_from([0, 0, 3, 32_767]),
+        memory=st.sampled_from([0, 60, 1_000_000]),
+        before_block=st.integers(2, 30),
+    )
+    def start(
+        self, definition: QueueDefinition, index: int, memory: int, before_block: int
+    ) -> None:
+        # Shortly before the end of a block of positions, so that there is soon one to carry from.
+        first = BLOCK - before_block
+        self.pair = Pair(definition, index=index, memory=memory, first=first)
+        self.held: list[Command] = []
+        self.hold_left = 0
+        self.count = 0
+        self.receivers: dict[str, int] = {}
+
+    def submit(self, command: Command) -> None:
+        """Ask at once, or together with what follows."""
+        self.held.append(command)
+        if self.hold_left > 0:
+            self.hold_left -= 1
+        else:
+            self.let_go()
+
+    def let_go(self) -> None:
+        self.hold_left = 0
+        if self.held:
+            held, self.held = self.held, []
+            self.pair.ask(*held)
+
+    def teardown(self) -> None:
+        if hasattr(self, "pair"):
+            self.let_go()
+            self.pair.crash()
+
+    def next(self) -> int:
+        self.count += 1
+        return self.count
+
+    @rule(count=st.integers(1, 4))
+    def several_at_once(self, count: int) -> None:
+        self.hold_left = count
+
+    # Sending.
+
+    def message(self, draft: Draft) -> Message:
+        filling, life, delay = draft
+        scheduled_at = NEVER if delay < 0 else self.pair.now + delay
+        content = b"%d" % self.next() + b"." * filling
+        return Message(b"e", content, time_to_live_ms=life, scheduled_at=scheduled_at)
+
+    @rule(drafts=drafts)
+    def send_many(self, drafts: list[Draft]) -> None:
+        messages = [self.message(draft) for draft in drafts]
+        self.submit(ask.SendMany(SENDER, [self.next() for _ in drafts], messages))
+
+    @rule(drafts=drafts)
+    def send_batch(self, drafts: list[Draft]) -> None:
+        messages = [self.message(draft) for draft in drafts]
+        self.submit(ask.SendBatch(SENDER, self.next(), messages))
+
+    @rule(drafts=drafts)
+    def schedule(self, drafts: list[Draft]) -> None:
+        messages = [self.message(draft) for draft in drafts]
+        self.submit(ask.Schedule(MANAGER, self.next(), messages))
+
+    @rule(picks=st.lists(st.integers(0, 40), max_size=3))
+    def cancel(self, picks: list[int]) -> None:
+        sequences = self.numbers(picks, STATE_SCHEDULED)
+        self.submit(ask.CancelScheduled(MANAGER, self.next(), sequences))
+
+    def numbers(self, picks: list[int], state: int) -> list[int]:
+        """Mostly numbers of messages in that state, now and then of any message or of none."""
+        rows = self.pair.model.rows
+        fitting = [row.sequence for row in rows if row.state == state]
+        others = [row.sequence for row in rows] + [0, self.pair.model.next_sequence]
+        return [
+            others[pick % len(others)] if pick > 32 or not fitting else fitting[pick % len(fitting)]
+            for pick in picks
+        ]
+
+    # Receiving.
+
+    @rule(lane=lanes, mode=modes, limit=st.integers(0, 6))
+    def open(self, lane: int, mode: int, limit: int) -> None:
+        origin = f"receiver {self.next()}"
+        self.receivers[origin] = limit
+        self.submit(ask.OpenReceiver(origin, lane, mode))
+        self.submit(ask.Grant(origin, limit, False))
+
+    @precondition(lambda self: self.receivers)
+    @rule(pick=st.integers(0, 5), more=st.integers(-1, 6), drain=st.booleans())
+    def grant(self, pick: int, more: int, drain: bool) -> None:
+        origin = self.receiver(pick)
+        self.let_go()
+        delivered = self.pair.model.receivers[origin].delivered
+        self.receivers[origin] = max(0, delivered + more)
+        self.submit(ask.Grant(origin, self.receivers[origin], drain))
+
+    def receiver(self, pick: int) -> str:
+        return list(self.receivers)[pick % len(self.receivers)]
+
+    @precondition(lambda self: self.receivers)
+    @rule(pick=st.integers(0, 5), broken=st.booleans())
+    def close(self, pick: int, broken: bool) -> None:
+        origin = self.receiver(pick)
+        del self.receivers[origin]
+        self.submit(ask.CloseReceiver(origin, broken))
+
+    @rule(picks=st.lists(st.integers(0, 40), max_size=3), lane=lanes, mode=modes)
+    def receive_deferred(self, picks: list[int], lane: int, mode: int) -> None:
+        sequences = self.numbers(picks, STATE_DEFERRED)
+        self.submit(ask.ReceiveDeferred(MANAGER, self.next(), lane, sequences, mode))
+
+    # Settling.
+
+    def token(self, pick: int, spoiler: tuple[int, int]) -> LockToken:
+        """Mostly a recent token, which may have been used or may have expired."""
+        if not self.pair.tokens:
+            return LockToken(pick, pick)
+        token = self.pair.tokens[-1 - pick % len(self.pair.tokens)]
+        return LockToken(token.sequence + spoiler[0], token.number ^ spoiler[1])
+
+    @rule(picks=picks, spoiler=spoilers, outcome=outcomes, changes=changes, note=notes)
+    def settle_many(
+        self,
+        picks: list[int],
+        spoiler: tuple[int, int],
+        outcome: int,
+        changes: dict[str, bytes] | None,
+        note: ask.DeadLetterNote | None,
+    ) -> None:
+        tokens = [self.token(pick // 4, (0, 0)) for pick in picks[1:]]
+        tokens.append(self.token(picks[0] // 4, spoiler))
+        tags = [self.next() for _ in tokens]
+        self.submit(ask.SettleMany(SENDER, tags, outcome, tokens, changes, note))
+
+    @rule(picks=picks, spoiler=spoilers, outcome=outcomes, changes=changes, note=notes)
+    def settle_all(
+        self,
+        picks: list[int],
+        spoiler: tuple[int, int],
+        outcome: int,
+        changes: dict[str, bytes] | None,
+        note: ask.DeadLetterNote | None,
+    ) -> None:
+        tokens = [self.token(pick // 8, (0, 0)) for pick in picks[1:]]
+        tokens.append(self.token(picks[0] // 8, spoiler))
+        self.submit(ask.SettleAll(MANAGER, self.next(), outcome, tokens, changes, note))
+
+    @rule(picks=picks, spoiler=spoilers)
+    def renew(self, picks: list[int], spoiler: tuple[int, int]) -> None:
+        tokens = [self.token(pick // 8, (0, 0)) for pick in picks[1:]]
+        tokens.append(self.token(picks[0] // 8, spoiler))
+        self.submit(ask.RenewLocks(MANAGER, self.next(), tokens))
+
+    # Looking and deleting.
+
+    @rule(
+        lane=lanes,
+        start=st.sampled_from([0, 0, 1, 3, 9]),
+        count_max=st.sampled_from([1, 3, EVERYTHING]),
+        bytes_max=st.sampled_from([1, 25, EVERYTHING]),
+    )
+    def peek(self, lane: int, start: int, count_max: int, bytes_max: int) -> None:
+        rows = self.pair.model.rows
+        from_sequence = rows[start % len(rows)].sequence if start and rows else start
+        self.submit(ask.Peek(MANAGER, self.next(), lane, from_sequence, count_max, bytes_max))
+
+    @rule(lane=lanes, count_max=st.integers(0, 3), ago=st.sampled_from([-1, 0, 1_000]))
+    def delete_many(self, lane: int, count_max: int, ago: int) -> None:
+        before = self.pair.now - ago
+        self.submit(ask.DeleteMany(MANAGER, self.next(), lane, count_max, before))
+
+    @rule()
+    def count_all(self) -> None:
+        self.submit(ask.Count(MANAGER, self.next()))
+
+    # Time and change.
+
+    @rule(definition=definitions)
+    def configure(self, definition: QueueDefinition) -> None:
+        self.submit(ask.Configure(definition))
+
+    @rule(duration=durations, noticed=st.booleans())
+    def time_passes(self, duration: int, noticed: bool) -> None:
+        self.let_go()
+        self.pair.advance(duration, noticed=noticed)
+
+    @rule(early=st.sampled_from([0, 0, 1]))
+    def the_alarm_knocks(self, early: int) -> None:
+        self.let_go()
+        deadline = self.pair.partition.next_deadline()
+        self.pair.advance(max(0, deadline - early - self.pair.now))
+
+    # The journal.
+
+    @rule(steps=st.integers(1, 3))
+    def keep_house(self, steps: int) -> None:
+        self.let_go()
+        for _ in range(steps):
+            self.pair.keep_house()
+
+    @rule(count_max=st.sampled_from([1, 3, 100]))
+    def carry(self, count_max: int) -> None:
+        self.let_go()
+        self.pair.carry(count_max)
+
+    @rule()
+    def replay(self) -> None:
+        self.let_go()
+        self.pair.compare_replay()
+
+    @rule()
+    def crash(self) -> None:
+        self.let_go()
+        self.pair.crash()
+        self.receivers.clear()
+
+
+def run(number: int, examples: int, steps: int) -> None:
+    """Run the machine; the seed makes every draw, so it repeats the run."""
+    limits = settings(
+        max_examples=examples,
+        stateful_step_count=steps,
+        deadline=None,
+        database=None,
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+    )
+    machine: Any = seed(number)(PartitionBesideModel)
+    try:
+        run_state_machine_as_test(machine, settings=limits)
+    except BaseException as problem:
+        problem.add_note(f"to repeat it: PEEKLOCK_SEED={number}, {examples} examples")
+        raise
+
+
+def test_the_partition_and_the_model_agree() -> None:
+    """R-S1 to R-S8, R-L1 to R-L4, in any order and any mixture."""
+    run(int(os.environ.get("PEEKLOCK_SEED", "20")), examples=200, steps=100)
+
+
+@pytest.mark.torture
+def test_the_partition_and_the_model_agree_for_a_long_time() -> None:
+    run(int(os.environ.get("PEEKLOCK_SEED") or secrets.randbits(32)), examples=5_000, steps=200)
