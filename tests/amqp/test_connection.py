@@ -4,7 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peeklock.amqp.composites import Attach, Begin, Close, End, Open, Source, Target
+from peeklock.amqp.composites import (
+    Attach,
+    Begin,
+    Close,
+    End,
+    Open,
+    Source,
+    Target,
+    encode_rejected,
+)
 from peeklock.amqp.connection import CLIENT, Connection
 from peeklock.amqp.errors import AmqpError
 from peeklock.amqp.events import AttachRequested, Closed, Opened, SaslInitReceived
@@ -174,6 +183,7 @@ def test_our_close_does_not_wait_for_ever() -> None:
     assert not is_closed(machine)
     assert machine.tick(6_000) is None
     assert is_closed(machine)
+    assert machine.tick(7_000) is None
 
 
 def test_a_close_before_open_says_open_first() -> None:
@@ -362,6 +372,31 @@ def test_a_client_knows_how_many_sessions_the_peer_takes() -> None:
     pair.client.begin_session()
     with pytest.raises(ValueError, match="no more than 2"):
         pair.client.begin_session()
+
+
+def test_what_is_left_to_say_may_be_too_large_when_the_end_comes() -> None:
+    machine = opened_server(open=Open(container_id="x", max_frame_size=512))
+    attach = Attach(name="a", handle=0, role=False, source=Source(), target=Target())
+    (asked,) = machine.receive(begin() + frame(attach), 0)
+    assert isinstance(asked, AttachRequested)
+    asked.link.accept()
+    machine.take_output()
+    asked.link.settle([0], encode_rejected(AmqpError("amqp:internal-error", "x" * 600)))
+    (closed,) = machine.receive(b"\xff" * 8, 0)
+    assert isinstance(closed, Closed)
+    assert closed.links == [asked.link]
+    assert kinds(machine.take_output()) == ["close"]
+    assert is_closed(machine)
+
+
+def test_both_sides_may_begin_sessions() -> None:
+    pair = Pair()
+    pair.exchange()
+    pair.client.begin_session()
+    pair.server.begin_session()
+    pair.exchange()
+    assert sorted(pair.client.local) == sorted(pair.server.local) == [0, 1]
+    assert not is_closed(pair.client)
 
 
 # --- garbage

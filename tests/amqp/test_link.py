@@ -309,6 +309,15 @@ def test_a_message_in_several_frames_is_put_together(repeat: bool) -> None:
     assert link.credit == 9_999
 
 
+def test_the_state_of_a_message_in_several_frames_is_kept() -> None:
+    machine, _ = receiver_link()
+    raw = transfer(0, b"a", more=True, state=STATE) + transfer(0, b"b", settled=True)
+    (event,) = machine.receive(raw, 0)
+    assert isinstance(event, TransfersReceived)
+    (delivery,) = event.deliveries
+    assert (delivery.settled, delivery.state) == (True, encode_composite(STATE))
+
+
 def test_an_aborted_message_is_dropped() -> None:
     machine, link = receiver_link(credit=10)
     aborted = transfer(0, b"half", more=True) + transfer(0, b"", aborted=True)
@@ -498,6 +507,15 @@ def test_an_echo_is_answered_with_the_links_state() -> None:
     assert (said.handle, said.delivery_count, said.link_credit) == (0, 1, 5)
 
 
+def test_a_flow_may_leave_out_credit_and_count() -> None:
+    machine, link = sender_link(credit=5)
+    machine.receive(flow(None, None), 0)
+    assert link.credit == 5
+    machine, link = receiver_link(credit=5)
+    machine.receive(flow(None, None), 0)
+    assert link.credit == 5
+
+
 # --- detaching
 
 
@@ -589,6 +607,24 @@ def test_a_client_receives_settles_and_hears_the_answer() -> None:
     answers = events_of(pair.client_events, AnswersReceived)
     assert [(a.state, a.ids) for a in answers] == [(ACCEPTED, ids[:2]), (RELEASED, ids[2:])]
     assert receiver.session.settling.awaited == {}
+
+
+def test_answers_to_a_link_that_went_away_are_not_told() -> None:
+    pair = Pair()
+    session = pair.client.begin_session()
+    receiver, sender = pair.receiving(session)
+    other, _ = pair.receiving(session, "other")
+    receiver.grant(1)
+    pair.exchange()
+    sender.send(b"t", b"", b"x", False, None)
+    pair.exchange()
+    receiver.settle([100_000], ACCEPTED, settled=False)
+    other.detach()
+    assert session.settling.awaited == {100_000: receiver}
+    receiver.detach()
+    assert session.settling.awaited == {}
+    pair.exchange()
+    assert events_of(pair.client_events, AnswersReceived) == []
 
 
 def test_a_client_drains() -> None:

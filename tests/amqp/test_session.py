@@ -216,6 +216,18 @@ def test_a_range_of_the_peer_is_walked_by_what_we_sent() -> None:
     assert link.unsettled() == []
 
 
+def test_a_range_may_have_holes() -> None:
+    machine, link = sender_link()
+    send_many(link, 6)
+    machine.receive(settle(100_001) + settle(100_003), 0)
+    (event,) = machine.receive(settle(100_000, 100_003), 0)
+    assert isinstance(event, SettlementsReceived)
+    assert [d.id for d in event.deliveries] == [100_000, 100_002]
+    (event,) = machine.receive(settle(100_005, 100_100), 0)
+    assert isinstance(event, SettlementsReceived)
+    assert [d.id for d in event.deliveries] == [100_005]
+
+
 def test_a_range_backwards_ends_the_session() -> None:
     machine, _ = sender_link()
     (event,) = machine.receive(settle(100_005, 100_001), 0)
@@ -377,6 +389,32 @@ def test_two_links_share_the_ids_and_leave_no_gap() -> None:
     assert [(t.delivery_id, p) for _, t, p in sent] == [(100_002, b"b1"), (100_003, b"b2")]
     assert [d.id for d in other.unsettled()] == [100_001, 100_002, 100_003]
     assert other.send(b"b", b"", b"b3", False, None) == 100_004
+
+
+def test_a_link_that_goes_leaves_the_others_messages_in_the_queue() -> None:
+    machine, link = sender_link(window=2, frame_max=512)
+    attach = Attach(name="r2", handle=4, role=True, source=Source(address="q"), target=Target())
+    asked, _ = machine.receive(frame(attach) + flow(window=2, handle=4, credit=9, drain=True), 0)
+    assert isinstance(asked, AttachRequested)
+    other = asked.link
+    other.accept()
+    machine.take_output()
+    other.send(b"b", b"", bytes(2_000), False, "large")
+    link.send(b"a", b"", b"a", False, "gone")
+    link.drain = True
+    link.drained()
+    other.send(b"b", b"", b"settled", True, None)
+    other.drained()
+    machine.take_output()
+    (gone,) = machine.receive(frame(Detach(handle=3, closed=True)), 0)
+    assert isinstance(gone, LinkDetached)
+    assert ([d.context for d in gone.unsent], gone.unsettled) == (["gone"], [])
+    machine.take_output()
+    machine.receive(flow(window=100, seen=100_002), 0)
+    sent = frames(machine.take_output())
+    assert [type(v).__name__ for _, v, _ in sent] == ["Transfer"] * (len(sent) - 1) + ["Flow"]
+    assert [t.delivery_id for _, t, _ in sent[:-1]] == [100_000] * (len(sent) - 2) + [100_001]
+    assert sent[-2][2] == b"settled"
 
 
 def test_half_a_message_is_aborted_when_its_link_goes() -> None:

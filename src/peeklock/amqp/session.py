@@ -27,7 +27,6 @@ from peeklock.amqp.errors import (
     RESOURCE_LIMIT_EXCEEDED,
     UNATTACHED_HANDLE,
     AmqpError,
-    DecodeError,
     ProtocolError,
 )
 from peeklock.amqp.fast import (
@@ -365,11 +364,8 @@ class Session:
     def on_detach(self, detach: Detach) -> None:
         """Takes the end of a link, and answers it unless it is an answer itself."""
         link = self.incoming.get(detach.handle)
-        if link is None:
+        if link is None or (link.state, DETACH) not in LINK_MOVES:
             self._unattached(detach.handle)
-            return
-        if LINK_MOVES.get((link.state, DETACH)) is None:
-            self.fail(UNATTACHED_HANDLE, f"a detach of link {link.name}, which is not attached")
             return
         if link.state != DETACHING:
             lost = self.forget(link)
@@ -449,10 +445,7 @@ class Session:
 def _raw_termini(data: bytes, position: int, end: int) -> tuple[bytes, bytes]:
     """Cuts the encoded source and target out of an attach that decodes well."""
     position = skip(data, position + 1, end)  # the descriptor
-    code = data[position]
-    if code == 0x45:
-        raise DecodeError("an attach without fields")
-    width = 1 if code == 0xC0 else 4
+    width = 1 if data[position] == 0xC0 else 4
     count_at = position + 1 + width
     count = int.from_bytes(data[count_at : count_at + width], "big")
     position = count_at + width
