@@ -1,0 +1,70 @@
+"""Documents: names in ARCHITECTURE exist, links lead somewhere, options are listed."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.tree import ROOT, name, parse, python_files
+
+PACKAGE = ROOT / "src" / "peeklock"
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+CODE = re.compile(r"`([^`\n]+)`")
+LINK = re.compile(r"\]\(([^)#]+)[^)]*\)")
+
+
+def test_every_name_in_the_architecture_exists() -> None:
+    members = classes()
+    spoken = CODE.findall((ROOT / "ARCHITECTURE.md").read_text())
+    unknown = [
+        word
+        for word in spoken
+        if (re.fullmatch(r"[a-z_/]+(/|\.py)", word) and not is_path(word))
+        or (re.fullmatch(r"[A-Z]\w+(\.\w+)?", word) and not is_member(word, members))
+    ]
+    assert unknown == []
+    assert len(spoken) > 40, "the walk names its steps; were they found?"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+def test_every_link_between_documents_leads_somewhere(document: Path) -> None:
+    links = [link for link in LINK.findall(document.read_text()) if "://" not in link]
+    assert [link for link in links if not (document.parent / link).exists()] == []
+
+
+def test_every_option_is_in_the_reference() -> None:
+    reference = (ROOT / "docs" / "reference" / "cli.md").read_text()
+    options = re.findall(r'envvar="(\w+)"', (PACKAGE / "cli" / "options.py").read_text())
+    assert len(options) == 11
+    assert [option for option in options if f"`{option}`" not in reference] == []
+
+
+def test_every_decision_is_in_the_index() -> None:
+    folder = ROOT / "docs" / "explanation" / "decisions"
+    index = (folder / "README.md").read_text()
+    records = sorted(path.name for path in folder.glob("0*.md"))
+    assert [record for record in records if f"({record})" not in index] == []
+    numbers = [int(record[:4]) for record in records]
+    assert numbers == list(range(1, len(records) + 1))
+
+
+def classes() -> dict[str, set[str]]:
+    """Every class of the source with the names that its body defines."""
+    found: dict[str, set[str]] = {}
+    for path in python_files("src"):
+        for node in ast.walk(parse(path)):
+            if isinstance(node, ast.ClassDef):
+                methods = {n.name for n in node.body if isinstance(n, ast.FunctionDef)}
+                methods |= {n.name for n in node.body if isinstance(n, ast.AsyncFunctionDef)}
+                found.setdefault(node.name, set()).update(methods)
+    return found
+
+
+def is_path(word: str) -> bool:
+    return (PACKAGE / word).exists() or (ROOT / word).exists()
+
+
+def is_member(word: str, members: dict[str, set[str]]) -> bool:
+    owner, _, member = word.partition(".")
+    return owner in members and (not member or member in members[owner])
