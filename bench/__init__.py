@@ -1,0 +1,1 @@
+"""How fast, how small, how soon: one file per question, other brokers measured beside."""

@@ -1,0 +1,35 @@
+"""Where a server is reached and how its queue is named: all that the client knows about it."""
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Final
+
+# The terminus keeps its state [3.5.5]: RabbitMQ makes its queue durable when told so.
+UNSETTLED_STATE: Final = 2
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One queue of one server.
+
+    `is_answered` says whether the receiver tells outcomes unsettled and waits until the server has
+    settled them: Peeklock answers each settlement. RabbitMQ 3.10 does not; there the receiver
+    settles and goes on.
+    """
+
+    port: int
+    user: str
+    password: str
+    address: str
+    terminus_durability: int
+    is_answered: bool
+    pid: int
+
+    def to_json(self) -> str:
+        """Write it for the command line of the client's process."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> "Endpoint":
+        """Read it back."""
+        return Endpoint(**json.loads(text))
