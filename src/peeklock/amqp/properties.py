@@ -189,9 +189,14 @@ def read_properties(bare: bytes, properties_at: int) -> LazyProperties:
 
 def with_message_id(bare: bytes, properties_at: int, message_id: str) -> bytes:
     """Gives the bare message a message-id and leaves every other byte as it is."""
-    field = encode(message_id)
+    text = message_id.encode("utf-8")
+    size = len(text)
+    field = (bytes((0xA1, size)) if size < 256 else b"\xb1" + UINT32.pack(size)) + text
     if properties_at < 0:
         return _section(0x73, 0xC0, 1, field) + bare
+    if bare[properties_at + 3] == 0x45:  # rhea's messages have empty properties and no id
+        section = _section(0x73, 0xC0, 1, field)
+        return bare[:properties_at] + section + bare[properties_at + 4 :]
     _, _, after = section_at(bare, properties_at, len(bare))
     items, count = _list_of(bare, properties_at)
     if count:

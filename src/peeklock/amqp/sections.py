@@ -35,10 +35,11 @@ _SYMBOLS: Final = {
     "amqp:footer:map": FOOTER,
 }
 # How the value of a section is laid out, by descriptor and constructor: behind a size of one byte,
-# behind one of four, or as `skip` finds it. What is not said here is not allowed.
+# behind one of four, empty, or as `skip` finds it. What is not said here is not allowed.
 _NARROW: Final = 1
 _WIDE: Final = 2
-_OTHER: Final = 3
+_EMPTY: Final = 3
+_OTHER: Final = 4
 
 
 def _shapes() -> bytes:
@@ -47,7 +48,7 @@ def _shapes() -> bytes:
     shapes[DATA << 8 | 0xA0] = _NARROW
     shapes[DATA << 8 | 0xB0] = _WIDE
     for code in (HEADER, PROPERTIES, SEQUENCE, VALUE):
-        shapes[code << 8 | 0x45] = _OTHER
+        shapes[code << 8 | 0x45] = _EMPTY
         shapes[code << 8 | 0xC0] = _NARROW
         shapes[code << 8 | 0xD0] = _WIDE
     for code in (DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS, APPLICATION_PROPERTIES, FOOTER, VALUE):
@@ -225,6 +226,8 @@ def section_at(payload: bytes, at: int, end: int) -> tuple[int, int, int]:
             after = value_at + 2 + payload[value_at + 1]
         elif shape == _WIDE:
             after = value_at + 5 + int(UINT32.unpack_from(payload, value_at + 1)[0])
+        elif shape == _EMPTY:
+            after = value_at + 1
         elif shape == _OTHER:
             after = skip(payload, value_at, end)
         else:
@@ -243,6 +246,8 @@ def map_items(buffer: bytes, value_at: int, after: int) -> tuple[bytes, int]:
     if first > after:
         raise cut()
     count = int(UINT32.unpack_from(buffer, value_at + 5)[0]) if wide else buffer[value_at + 2]
+    if count == 0 and first == after:
+        return b"", 0
     if count % 2 or count > after - first:
         raise DecodeError("a map with a key and no value")
     at = first
