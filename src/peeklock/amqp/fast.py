@@ -73,11 +73,10 @@ def parse_transfer(buffer: bytes, position: int, end: int) -> ParsedTransfer:
             at += 2
         else:
             delivery_id, at = uint_at(buffer, at, "transfer.delivery-id")
-        tag: bytes | None = None
         if buffer[at] == 0xA0:
             start = at + 2
             at = start + buffer[at + 1]
-            tag = buffer[start:at]
+            tag: bytes | None = buffer[start:at]
         else:
             tag, at = binary_at(buffer, at, "transfer.delivery-tag")
         if buffer[at] == 0x43:
