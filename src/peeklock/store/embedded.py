@@ -82,15 +82,15 @@ class EmbeddedStore:
         in_force = await self._submit(Open(kept, epoch))
         return Opening(in_force, self._replay(kept, in_force, kept.replay_from, kept.end))
 
-    async def append(
+    def append(
         self,
         partition: PartitionId,
         epoch: int,
         first_position: int,
         records: Sequence[Record],
         replay_from: int | None = None,
-    ) -> None:
-        """Atomic and durable when it returns."""
+    ) -> Answer:
+        """Hand the records over at once; they rest when the answer comes."""
         kept = self._ledger.partitions.get(partition.key)
         if kept is None:
             raise Fenced(f"{partition.key} was never opened")
@@ -98,7 +98,7 @@ class EmbeddedStore:
         for record in records:
             end += width(record)
         chunk = encode_chunk(first_position, records)
-        await self._submit(Append(kept, epoch, first_position, end, chunk, replay_from))
+        return self._submit(Append(kept, epoch, first_position, end, chunk, replay_from))
 
     async def payloads(self, partition: PartitionId, positions: Sequence[int]) -> list[Message]:
         """Read the messages at these positions, in the order asked."""
@@ -139,11 +139,11 @@ class EmbeddedStore:
             await self._committer.finish()
             self._environment.close()
 
-    async def _submit(self, request: Request) -> int:
+    def _submit(self, request: Request) -> Answer:
         self._check_open()
         answer: Answer = asyncio.get_running_loop().create_future()
         self._committer.submit((request, answer))
-        return await answer
+        return answer
 
     def _commit(self, batch: list[Waiting]) -> list[int | StoreError]:
         results = self._ledger.commit([request for request, _ in batch])

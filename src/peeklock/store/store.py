@@ -8,7 +8,7 @@ StoreError
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, final
 
@@ -116,15 +116,16 @@ class Store(Protocol):
         """
         ...
 
-    async def append(
+    def append(
         self,
         partition: PartitionId,
         epoch: int,
         first_position: int,
         records: Sequence[Record],
         replay_from: int | None = None,
-    ) -> None:
-        """Atomic and durable when it returns; `replay_from` moves the place where replay starts."""
+    ) -> Awaitable[object]:
+        """Atomic and durable once awaited; a store that can begins at the call, so that the caller
+        has its hands free meanwhile. `replay_from` moves the place where replay starts."""
         ...
 
     async def payloads(self, partition: PartitionId, positions: Sequence[int]) -> list[Message]:
