@@ -229,7 +229,7 @@ class Open:
         partition = self.partition
         ledger.load(transaction, partition)
         epoch = partition.epoch + 1 if self.epoch is None else self.epoch
-        if epoch < partition.epoch:
+        if epoch < max(partition.epoch, 1):
             raise Fenced(f"{partition.name} is owned with epoch {partition.epoch}, not {epoch}")
         if epoch != partition.epoch:
             partition.epoch = epoch
@@ -263,7 +263,7 @@ class Append:
         """Answers the position after the last one."""
         partition = self.partition
         ledger.load(transaction, partition)
-        if self.epoch != partition.epoch:
+        if self.epoch != partition.epoch or self.epoch < 1:
             raise Fenced(
                 f"{partition.name} is owned with epoch {partition.epoch}, not {self.epoch}"
             )

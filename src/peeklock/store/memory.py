@@ -46,7 +46,7 @@ class MemoryStore:
         self._check_open()
         kept = self._partitions.setdefault(partition.key, _Partition())
         wanted = kept.epoch + 1 if epoch is None else epoch
-        if wanted < kept.epoch:
+        if wanted < max(kept.epoch, 1):
             raise Fenced(f"{partition.key} is owned with epoch {kept.epoch}, not {wanted}")
         kept.epoch = wanted
         return Opening(wanted, _replay(kept, wanted))
@@ -62,7 +62,7 @@ class MemoryStore:
         """Keep the records, all or none."""
         self._check_open()
         kept = self._partitions.get(partition.key)
-        if kept is None or kept.epoch != epoch:
+        if kept is None or kept.epoch != epoch or epoch < 1:
             raise Fenced(f"{partition.key} is not owned with epoch {epoch}")
         if kept.chunks and first_position != kept.end:
             raise Unavailable(
@@ -78,13 +78,17 @@ class MemoryStore:
     async def payloads(self, partition: PartitionId, positions: Sequence[int]) -> list[Message]:
         """Give the messages at these positions, in the order asked."""
         self._check_open()
-        kept = self._partitions.get(partition.key, _NOTHING_KEPT)
+        kept = self._partitions.get(partition.key)
+        if kept is None:
+            raise Corrupt(f"{partition.key} is not known here")
         return [decode_message(kept.holding(position), position) for position in positions]
 
     async def journal(self, partition: PartitionId, after: int, limit_bytes: int) -> JournalPage:
         """Give raw chunks from position `after` on, at least one if there is any."""
         self._check_open()
-        kept = self._partitions.get(partition.key, _NOTHING_KEPT)
+        kept = self._partitions.get(partition.key)
+        if kept is None:
+            return JournalPage(0, after, [])
         chunks: list[bytes] = []
         start = max(after, kept.extent.first)
         index = max(bisect_right(kept.firsts, start) - 1, 0)
@@ -166,9 +170,6 @@ class _Partition:
         index = bisect_left(self.firsts, first)
         del self.firsts[index]
         del self.chunks[index]
-
-
-_NOTHING_KEPT = _Partition()
 
 
 async def _replay(kept: _Partition, epoch: int) -> AsyncIterator[Replay]:

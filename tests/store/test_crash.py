@@ -1,0 +1,103 @@
+"""SIGKILL in the middle of commits: what was answered is there, and nothing is half there."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from peeklock.entity.records import Enqueued
+from peeklock.store.embedded import EmbeddedStore
+from peeklock.store.store import PartitionId
+from tests.store.builders import message_of, shown
+from tests.store.homes import replayed
+
+PARTITIONS = 3
+
+# Opens the partitions, appends runs of messages to all of them, tells each append that returned,
+# and now and then writes a checkpoint and trims what lies before the last but one.
+WRITER = """
+import asyncio, pathlib, random, sys
+from peeklock.entity.records import CheckpointBegun
+from peeklock.store.embedded import EmbeddedStore
+from peeklock.store.retention import Retention
+from peeklock.store.store import PartitionId
+from tests.store.builders import enqueued
+from tests.store.homes import replayed
+
+async def feed(store, number, chance):
+    partition = PartitionId("default", "queue", number)
+    opening = await store.open(partition)
+    end = 1
+    async for replay in opening.replays:
+        end = replay.first_position + sum(
+            len(getattr(record, "messages", "x")) for record in replay.records
+        )
+    while True:
+        count = chance.randrange(1, 40)
+        await store.append(partition, opening.epoch, end, [enqueued(5, end, count, 700)])
+        end += count
+        print(number, end, flush=True)
+        if chance.random() < 0.05:
+            begun = [CheckpointBegun(5, end)]
+            await store.append(partition, opening.epoch, end, begun, replay_from=end)
+            end += 1
+            print(number, end, flush=True)
+            await store.trim(partition, end - 200, [0], now=10)
+
+async def main():
+    store = EmbeddedStore(pathlib.Path(sys.argv[1]), retention=Retention(age_ms=1))
+    seed = int(sys.argv[2])
+    await asyncio.gather(*(feed(store, n, random.Random(seed + n)) for n in range(3)))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_was_answered_survives_a_kill(tmp_path: Path, seed: int) -> None:
+    """R-S4: killed at a random moment, twice on the same data."""
+    chance = random.Random(seed)
+    answered = dict.fromkeys(range(PARTITIONS), 1)
+    for life in range(2):
+        command = [sys.executable, "-c", WRITER, str(tmp_path), str(10 * seed + life)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+            assert writer.stdout is not None
+            for _ in range(chance.randrange(20, 200)):
+                tell(writer.stdout.readline(), answered)
+            writer.send_signal(signal.SIGKILL)
+            for line in writer.stdout:
+                tell(line, answered)
+        asyncio.run(examine(EmbeddedStore(tmp_path), answered))
+
+
+def tell(line: str, answered: dict[int, int]) -> None:
+    # The last line may have been cut by the kill.
+    if line.endswith("\n"):
+        number, end = line.split()
+        answered[int(number)] = int(end)
+
+
+async def examine(store: EmbeddedStore, answered: dict[int, int]) -> None:
+    for number, end in answered.items():
+        partition = PartitionId("default", "queue", number)
+        _, first, records = await replayed(store, partition)
+        position = first
+        positions: list[int] = []
+        for record in records:
+            if isinstance(record, Enqueued):
+                assert record.first_sequence == position
+                positions += range(position, position + len(record.messages))
+                position += len(record.messages)
+            else:
+                position += 1
+        assert position >= end, "an append that was answered is gone"
+        bodies = await store.payloads(partition, positions)
+        for found, message in zip(positions, bodies, strict=True):
+            assert shown(message) == shown(message_of(found, 700))
+    await store.close()

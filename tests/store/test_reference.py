@@ -1,0 +1,116 @@
+"""Whatever is asked of it, the embedded store answers as the one in memory does."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from peeklock.entity.records import CheckpointBegun, Record, width
+from peeklock.store.embedded import EmbeddedStore
+from peeklock.store.memory import MemoryStore
+from peeklock.store.retention import Retention
+from peeklock.store.store import PartitionId, Store, StoreError
+from tests.store.builders import enqueued, records, shown, told
+from tests.store.homes import replayed
+
+PARTITIONS = [PartitionId("default", name) for name in ("orders", "bills")]
+
+steps = st.one_of(
+    st.tuples(st.just("open"), st.none() | st.integers(0, 4)),
+    st.tuples(st.just("append"), st.lists(records(), min_size=1, max_size=4)),
+    st.tuples(st.just("run"), st.integers(1, 3000)),
+    st.tuples(st.just("checkpoint"), st.none()),
+    st.tuples(st.just("skip"), st.integers(-2, 2)),
+    st.tuples(st.just("payloads"), st.lists(st.integers(0, 9000), max_size=3)),
+    st.tuples(st.just("journal"), st.tuples(st.integers(0, 9000), st.integers(0, 4000))),
+    st.tuples(
+        st.just("trim"),
+        st.tuples(st.integers(0, 9000), st.sets(st.integers(0, 2)), st.integers(0, 50)),
+    ),
+    st.tuples(st.just("reopen"), st.none()),
+)
+scripts = st.lists(st.tuples(st.sampled_from(PARTITIONS), steps), max_size=25)
+
+
+@settings(max_examples=60)
+@given(scripts)
+def test_both_stores_tell_the_same_story(script: list[tuple[PartitionId, Any]]) -> None:
+    retention = Retention(age_ms=20, bytes_max=60_000)
+    memory = asyncio.run(Teller(MemoryStore(retention)).tell(script))
+    with tempfile.TemporaryDirectory() as directory:
+        embedded = Teller(EmbeddedStore(Path(directory), retention=retention, commit="inline"))
+        embedded.directory = Path(directory)
+        assert asyncio.run(embedded.tell(script)) == memory
+
+
+class Teller:
+    """Plays a script on a store and writes down every answer."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.directory: Path | None = None
+        self.epochs = {partition.key: 0 for partition in PARTITIONS}
+        self.ends = {partition.key: 1 for partition in PARTITIONS}
+        self.now = 0
+
+    async def tell(self, script: list[tuple[PartitionId, Any]]) -> list[Any]:
+        story: list[Any] = [await self.open(PARTITIONS[0], None)]
+        for partition, (name, argument) in script:
+            self.now += 3
+            try:
+                story.append(await getattr(self, name)(partition, argument))
+            except StoreError as error:
+                story.append(type(error))
+        await self.store.close()
+        return story
+
+    async def open(self, partition: PartitionId, epoch: int | None) -> Any:
+        result, first, found = await replayed(self.store, partition, epoch)
+        self.epochs[partition.key] = result
+        return result, first, told(found, bodies=False)
+
+    async def append(self, partition: PartitionId, batch: list[Record]) -> Any:
+        return await self.add(partition, batch, None)
+
+    async def run(self, partition: PartitionId, count: int) -> Any:
+        first = self.ends[partition.key]
+        return await self.add(partition, [enqueued(self.now, first, count, size=20)], None)
+
+    async def checkpoint(self, partition: PartitionId, _: None) -> Any:
+        begun = CheckpointBegun(self.now, 1)
+        return await self.add(partition, [begun], self.ends[partition.key])
+
+    async def add(self, partition: PartitionId, batch: list[Record], start: int | None) -> Any:
+        key = partition.key
+        await self.store.append(partition, self.epochs[key], self.ends[key], batch, start)
+        self.ends[key] += sum(width(record) for record in batch)
+        return self.ends[key]
+
+    async def skip(self, partition: PartitionId, by: int) -> Any:
+        """An owner that lost count is refused, and keeps nothing."""
+        first = max(self.ends[partition.key] + by, 1)
+        if first != self.ends[partition.key] and self.ends[partition.key] > 1:
+            epoch = self.epochs[partition.key]
+            await self.store.append(partition, epoch, first, [enqueued(1, 1, 1)])
+
+    async def payloads(self, partition: PartitionId, positions: list[int]) -> Any:
+        return [shown(message) for message in await self.store.payloads(partition, positions)]
+
+    async def journal(self, partition: PartitionId, argument: tuple[int, int]) -> Any:
+        page = await self.store.journal(partition, *argument)
+        return page.first, page.next, page.chunks
+
+    async def trim(self, partition: PartitionId, argument: tuple[int, set[int], int]) -> Any:
+        upto, keep, later = argument
+        return await self.store.trim(partition, upto, keep, self.now + later)
+
+    async def reopen(self, partition: PartitionId, _: None) -> None:
+        if self.directory is not None:
+            await self.store.close()
+            retention = Retention(age_ms=20, bytes_max=60_000)
+            self.store = EmbeddedStore(self.directory, retention=retention, commit="inline")
