@@ -1,10 +1,12 @@
 """Pure rooms: no third party, no clock, no socket. import-linter checks who sees whom."""
 
+import re
 import sys
+import tomllib
 
 import pytest
 
-from tests.architecture.tree import imports, name, parse, python_files
+from tests.architecture.tree import ROOT, imports, name, parse, python_files
 
 PURE_ROOMS = ("amqp", "entity", "auth")
 FORBIDDEN = {
@@ -40,3 +42,16 @@ def test_only_the_settings_and_the_command_line_read_the_environment() -> None:
         if any(word in path.read_text() for word in ("os.environ", "os.getenv"))
     ]
     assert readers == []
+
+
+def test_every_third_party_that_is_imported_is_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = {re.split(r"[<>=\[ ]", line)[0] for line in project["dependencies"]}
+    known = sys.stdlib_module_names | {"peeklock"} | declared
+    imported = {
+        module.partition(".")[0]: name(path)
+        for path in python_files("src")
+        for module in imports(parse(path))
+    }
+    assert {module: file for module, file in imported.items() if module not in known} == {}
+    assert declared <= imported.keys(), "what nobody imports is not a dependency"
