@@ -56,9 +56,8 @@ class AmqpListener:
 
     async def stop(self) -> None:
         """Accept nothing more, tell every client that the broker stops, and wait a little."""
-        if self._server is None:
-            return
-        self._server.close()
+        if self._server is not None:
+            self._server.close()
         for connection in list(self._connections):
             connection.shut_down()
         if self._connections:
@@ -66,7 +65,6 @@ class AmqpListener:
             await asyncio.wait([self._empty], timeout=_FAREWELL_S_MAX)
         for connection in list(self._connections):
             connection.abort()
-        self._server = None
 
     @property
     def connection_count(self) -> int:
@@ -108,12 +106,10 @@ class HttpListener:
 
     async def stop(self) -> None:
         """Accept nothing more and close what there is."""
-        if self._server is None:
-            return
-        self._server.close()
+        if self._server is not None:
+            self._server.close()
         for connection in list(self._connections):
             connection.close()
-        self._server = None
 
     def _protocol(self) -> "HttpProtocol":
         # Imported with the first connection, because most brokers never see one and all start.

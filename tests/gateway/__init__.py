@@ -1,0 +1,1 @@
+"""The doors, each with the real rooms behind it."""

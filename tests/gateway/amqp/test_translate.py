@@ -1,0 +1,238 @@
+"""Messages in and out: the bare message byte-exact, everything around it as it was meant."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peeklock.amqp.codec import encode
+from peeklock.amqp.composites import Header, Properties
+from peeklock.amqp.errors import DecodeError
+from peeklock.amqp.message import DATA_BODY, SEQUENCE_BODY, Message, decode_message, encode_message
+from peeklock.amqp.types import Described, Symbol, Timestamp, Uint, Ulong
+from peeklock.broker.chance import SeededChance
+from peeklock.entity import message as domain
+from peeklock.entity.replies import STATE_ACTIVE, Delivery, Details
+from peeklock.gateway.amqp.translate import incoming, lock_tag, outgoing, without_body
+
+NOW = 1_700_000_000_000
+CHANCE = SeededChance(1).number
+DAY_MS = 86_400_000
+
+
+def read(**sections: Any) -> domain.Message:
+    sections.setdefault("properties", Properties(message_id="m"))
+    return incoming(encode_message(Message(**sections)), NOW, CHANCE)
+
+
+def written(
+    message: domain.Message,
+    *,
+    details: Details | None = None,
+    expires_at: int = 0,
+    locked_until: int = NOW + 60_000,
+    delivery_count: int = 0,
+) -> Message:
+    delivery = Delivery(
+        5,
+        9,
+        locked_until,
+        delivery_count,
+        NOW,
+        expires_at,
+        1,
+        message,
+        details,
+        STATE_ACTIVE,
+    )
+    head, body = outgoing(delivery)
+    return decode_message(head + body)
+
+
+def test_an_ordinary_message_has_no_envelope() -> None:
+    """Neither has one that says what is so anyway."""
+    for header in (None, Header(), Header(durable=True), Header(ttl=5)):
+        assert read(header=header, body="x").envelope == b""
+    assert read(message_annotations={}, delivery_annotations={}, body="x").envelope == b""
+
+
+@pytest.mark.parametrize("footer", [None, {Symbol("f"): 1}])
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [(DATA_BODY, [b"a", b"", b"c"]), (SEQUENCE_BODY, [[1, "x"], []]), (0x77, {"k": [None, 1.5]})],
+)
+def test_the_bare_message_stays_byte_exact(kind: int, body: Any, footer: Any) -> None:
+    bare = Message(
+        properties=Properties(message_id=UUID(int=3), subject="s", group_id="g"),
+        application_properties={"n": Uint(1), "t": Timestamp(NOW), "s": Symbol("y")},
+        body_kind=kind,
+        body=body,
+        footer=footer,
+    )
+    raw = encode_message(bare)
+    message = incoming(raw, NOW, CHANCE)
+    assert message.content == raw
+    told = written(message)
+    assert told.body == body
+    assert told.footer == footer
+    assert told.application_properties == bare.application_properties
+
+
+def test_delivery_annotations_may_come_last() -> None:
+    """Python's client puts them there."""
+    bare = encode_message(Message(properties=Properties(message_id="m"), body="x"))
+    last = encode(Described(Ulong(0x71), {Symbol("d"): 1}))
+    message = incoming(bare + last, NOW, CHANCE)
+    assert message.content == bare
+    assert written(message).delivery_annotations == {"d": 1}
+
+
+@pytest.mark.parametrize("durable", [None, False, True])
+@pytest.mark.parametrize("priority", [None, 0, 4, 255])
+@pytest.mark.parametrize("delivery_annotations", [None, {Symbol("d"): "x"}])
+@pytest.mark.parametrize("annotations", [None, {Symbol("x-opt-partition-key"): "p", "own": 1}])
+def test_what_the_sender_wrote_around_it_comes_back(
+    durable: bool | None, priority: int | None, delivery_annotations: Any, annotations: Any
+) -> None:
+    message = read(
+        header=Header(durable=durable, priority=priority),
+        delivery_annotations=delivery_annotations,
+        message_annotations=annotations,
+        body="x",
+    )
+    told = written(message, delivery_count=3)
+    assert told.header == Header(durable=durable is not False, priority=priority, delivery_count=3)
+    assert told.delivery_annotations == delivery_annotations
+    assert told.message_annotations is not None
+    assert told.message_annotations.items() >= (annotations or {}).items()
+    assert told.message_annotations["x-opt-sequence-number"] == 5
+
+
+def test_annotations_of_a_former_life_are_dropped() -> None:
+    """A received message can be sent again."""
+    former = {
+        Symbol("x-opt-sequence-number"): 77,
+        Symbol("x-opt-enqueued-time"): Timestamp(1),
+        Symbol("x-opt-locked-until"): Timestamp(2),
+        Symbol("x-opt-message-state"): 1,
+        Symbol("x-opt-enqueue-sequence-number"): 77,
+    }
+    message = read(
+        message_annotations=former,
+        delivery_annotations={Symbol("x-opt-lock-token"): UUID(int=1)},
+        body="x",
+    )
+    assert message.envelope == b""
+    told = written(message).message_annotations
+    assert told is not None
+    assert len(told) == 5
+    assert told["x-opt-sequence-number"] == told["x-opt-enqueue-sequence-number"] == 5
+
+
+@pytest.mark.parametrize(
+    ("header", "expiry", "created", "life_ms"),
+    [
+        (None, None, None, -1),
+        (5_000, None, None, 5_000),
+        (0, None, None, 0),
+        (5_000, NOW + 5_000, NOW, 5_000),
+        (5_000, NOW + 3_000, NOW, 3_000),
+        (None, NOW + 90 * DAY_MS, NOW, 90 * DAY_MS),
+        (0xFFFF_FFFF, NOW + 90 * DAY_MS, NOW, 90 * DAY_MS),
+        (None, NOW + 7_000, None, 7_000),
+        (None, NOW - 7_000, None, 0),
+        (0xFFFF_FFFF, None, None, 0xFFFF_FFFF),
+    ],
+)
+def test_the_time_to_live(
+    header: int | None, expiry: int | None, created: int | None, life_ms: int
+) -> None:
+    """The smaller wins; what 32 bits cannot hold is read from the expiry."""
+    properties = Properties(message_id="m", absolute_expiry_time=expiry, creation_time=created)
+    message = read(header=Header(ttl=header), properties=properties, body="x")
+    assert message.time_to_live_ms == life_ms
+
+
+def test_the_life_that_is_told_is_the_effective_one() -> None:
+    header = written(read(body="x"), expires_at=NOW + 4_000).header
+    assert header is not None
+    assert header.ttl == 4_000
+    long = written(read(body="x"), expires_at=NOW + 90 * DAY_MS).header
+    assert long is not None
+    assert long.ttl == 0xFFFF_FFFF
+
+
+def test_the_scheduled_instant_is_a_fact_and_not_an_annotation() -> None:
+    name = Symbol("x-opt-scheduled-enqueue-time")
+    message = read(message_annotations={name: Timestamp(NOW + 1)}, body="x")
+    assert (message.scheduled_at, message.envelope) == (NOW + 1, b"")
+    details = Details()
+    details.scheduled_at = NOW + 1
+    details.time_to_live_ms = 900
+    details.enqueue_sequence = 4
+    told = written(message, details=details)
+    assert told.message_annotations is not None
+    assert told.message_annotations[name] == NOW + 1
+    assert told.message_annotations["x-opt-enqueue-sequence-number"] == 4
+    assert told.header is not None
+    assert told.header.ttl == 900
+    with pytest.raises(DecodeError, match="x-opt-scheduled-enqueue-time"):
+        read(message_annotations={name: "soon"}, body="x")
+
+
+@pytest.mark.parametrize("properties", [None, Properties(), Properties(subject="s")])
+def test_a_missing_id_is_made_up(properties: Properties | None) -> None:
+    """R-S9: and nothing else in the message changes."""
+    raw = encode_message(Message(properties=properties, body="x"))
+    message = incoming(raw, NOW, CHANCE)
+    told = written(message)
+    assert told.properties is not None
+    assert len(told.properties.message_id) == 32
+    assert told.properties.subject == (properties and properties.subject)
+    assert message.content.endswith(encode(Described(Ulong(0x77), "x")))
+
+
+def test_changes_and_reasons_become_application_properties() -> None:
+    """R-S5: over the sender's, of which the others stay."""
+    message = read(application_properties={"kept": 1, "changed": 2}, body="x")
+    details = Details()
+    details.changes = {"changed": encode("new"), "added": encode(True)}
+    details.reason = "why"
+    details.description = "because"
+    assert written(message, details=details).application_properties == {
+        "kept": 1,
+        "changed": "new",
+        "added": True,
+        "DeadLetterReason": "why",
+        "DeadLetterErrorDescription": "because",
+    }
+
+
+def test_a_message_that_was_not_locked_says_nothing_of_a_lock() -> None:
+    told = written(read(body="x"), locked_until=0).message_annotations
+    assert told is not None
+    assert "x-opt-locked-until" not in told
+
+
+def test_a_body_can_be_left_out() -> None:
+    content = read(application_properties={"n": 1}, body="x", footer={Symbol("f"): 1}).content
+    left = decode_message(without_body(content))
+    assert (left.body, left.footer) == ([b""], None)
+    assert left.application_properties == {"n": 1}
+
+
+@pytest.mark.parametrize(
+    "payload", [b"\x00", b"x", b"\x00\x53\x73\xc0\x05\x01", b"\x00\x53\x10\x45"]
+)
+def test_what_cannot_be_read_is_an_error(payload: bytes) -> None:
+    with pytest.raises(DecodeError):
+        incoming(payload, NOW, CHANCE)
+
+
+@given(st.integers(1, (1 << 63) - 1), st.integers(0, (1 << 64) - 1))
+def test_a_delivery_tag_is_the_token_in_dotnet_order(sequence: int, number: int) -> None:
+    assert lock_tag(sequence, number) == UUID(int=sequence << 64 | number).bytes_le

@@ -1,0 +1,173 @@
+"""The skin of a connection and the listener's care for it, over real sockets without a port."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from peeklock.amqp.composites import Target
+from peeklock.amqp.connection import CLIENT, Connection
+from peeklock.amqp.events import Closed, Event, Opened
+from peeklock.amqp.limits import Limits
+from peeklock.amqp.sasl import anonymous
+from peeklock.gateway.amqp.door import DoorLimits
+from peeklock.gateway.amqp.protocol import AmqpProtocol
+from peeklock.gateway.listener import AmqpListener
+from tests.broker.bench import settle_down
+from tests.gateway.amqp.bus import Bus, serve
+from tests.gateway.sockets import connected
+
+
+class Caller:
+    """A client's machine on one end of a socket."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self.machine = Connection(
+            role=CLIENT,
+            container_id="c",
+            limits=Limits(),
+            now=0,
+            hostname="localhost",
+            credential=anonymous(),
+        )
+
+    @classmethod
+    async def call(cls, listener: AmqpListener, bus: Bus) -> Caller:
+        caller = cls(*await connected(lambda: AmqpProtocol(bus.door, bus.clock, listener)))
+        caller.machine.start()
+        return caller
+
+    async def until(self, kind: type[Any]) -> Any:
+        """Talk until an event of this kind comes."""
+        while True:
+            self.writer.write(self.machine.take_output())
+            data = await self.reader.read(65_536)
+            assert data, "the door closed"
+            for event in self._events(data):
+                if isinstance(event, kind):
+                    self.writer.write(self.machine.take_output())
+                    return event
+
+    async def until_closed(self) -> None:
+        """Read until the other end is closed."""
+        while await self.reader.read(65_536):
+            pass
+
+    def _events(self, data: bytes) -> list[Event]:
+        return self.machine.receive(data, 0)
+
+
+def run(test: Callable[[Bus], Awaitable[None]], **options: Any) -> None:
+    async def limited(bus: Bus) -> None:
+        await asyncio.wait_for(test(bus), 10)
+
+    serve(limited, **options)
+
+
+def test_a_connection_opens_over_a_socket() -> None:
+    async def talk(bus: Bus) -> None:
+        listener = AmqpListener(bus.door, bus.clock)
+        caller = await Caller.call(listener, bus)
+        opened = await caller.until(Opened)
+        assert opened.open.container_id == "the-broker"
+        assert listener.connection_count == 1
+        caller.writer.close()
+        await caller.writer.wait_closed()
+
+    run(talk)
+
+
+def test_a_connection_too_many_is_told_so_and_closed() -> None:
+    """R-F7."""
+
+    async def talk(bus: Bus) -> None:
+        listener = AmqpListener(bus.door, bus.clock, connections_max=1)
+        first = await Caller.call(listener, bus)
+        await first.until(Opened)
+        second = await Caller.call(listener, bus)
+        closed = await second.until(Closed)
+        assert closed.error.condition == "amqp:resource-limit-exceeded"
+        await second.until_closed()
+        for caller in (first, second):
+            caller.writer.close()
+            await caller.writer.wait_closed()
+
+    run(talk)
+
+
+def test_the_timer_closes_a_connection_without_a_token() -> None:
+    """The clock stands still; the time allowed is none."""
+
+    async def talk(bus: Bus) -> None:
+        listener = AmqpListener(bus.door, bus.clock)
+        caller = await Caller.call(listener, bus)
+        closed = await caller.until(Closed)
+        assert closed.error.condition == "amqp:connection:forced"
+        await caller.until_closed()
+        caller.writer.close()
+        await caller.writer.wait_closed()
+
+    run(talk, limits=DoorLimits(token_timeout_ms=0))
+
+
+def test_a_stop_sees_every_client_off() -> None:
+    """R-S8: each is told why; one that does not answer is not waited for."""
+
+    async def talk(bus: Bus) -> None:
+        listener = AmqpListener(bus.door, bus.clock)
+        caller = await Caller.call(listener, bus)
+        await caller.until(Opened)
+        stopping = asyncio.ensure_future(listener.stop())
+        closed = await caller.until(Closed)
+        assert closed.error.condition == "amqp:connection:forced"
+        await stopping
+        assert listener.connection_count == 0
+        caller.writer.close()
+        await caller.writer.wait_closed()
+
+    run(talk)
+
+
+def test_a_client_that_does_not_read_is_cut_off() -> None:
+    """What waits for it in memory has a limit."""
+
+    async def talk(bus: Bus) -> None:
+        listener = AmqpListener(bus.door, bus.clock, output_bytes_max=1_000)
+        protocols: list[AmqpProtocol] = []
+
+        def made() -> AmqpProtocol:
+            protocols.append(AmqpProtocol(bus.door, bus.clock, listener))
+            return protocols[-1]
+
+        _, writer = await connected(made)
+        for _ in range(64):
+            protocols[0].write(bytes(65_536))
+        while listener.connection_count:
+            await settle_down()
+        writer.transport.abort()
+
+    run(talk)
+
+
+def test_reading_is_held_and_resumed() -> None:
+    async def talk(bus: Bus) -> None:
+        listener = AmqpListener(bus.door, bus.clock)
+        caller = await Caller.call(listener, bus)
+        session = caller.machine.begin_session()
+        session.attach_sender("l", Target(address="$cbs"))
+        await caller.until(Opened)
+        (protocol,) = listener._connections
+        protocol.hold_reading()
+        protocol.pause_writing()
+        protocol.resume_writing()
+        protocol.resume_reading()
+        caller.machine.close()
+        await caller.until(Closed)
+        await caller.until_closed()
+        caller.writer.close()
+        await caller.writer.wait_closed()
+
+    run(talk)

@@ -1,0 +1,80 @@
+"""Refusals: each kind has its wire words, each refusal its tracking id and one line in the log."""
+
+import logging
+import re
+
+import pytest
+
+from peeklock.broker.chance import SeededChance
+from peeklock.clock import ManualClock
+from peeklock.entity.refusals import BUSY, KINDS, LOCK_LOST, UNAUTHORIZED, Refusal
+from peeklock.gateway.refusals import WIRE_FORMS, RefusalDesk
+
+# What the official clients try again by themselves (protocol 8.1).
+RETRIED = {"amqp:internal-error", "com.microsoft:timeout", "com.microsoft:server-busy"}
+
+
+def desk() -> RefusalDesk:
+    return RefusalDesk(clock=ManualClock(), chance=SeededChance(1).number, namespace="ns")
+
+
+def test_every_kind_has_its_wire_words() -> None:
+    """R-T2."""
+    assert set(WIRE_FORMS) == set(KINDS)
+
+
+def test_the_condition_tells_whether_a_retry_can_succeed() -> None:
+    """R-T2: never a condition that is retried for a permanent failure."""
+    for form in WIRE_FORMS.values():
+        assert form.is_retryable == (form.condition in RETRIED)
+        assert 400 <= form.status < 600
+
+
+def test_the_text_carries_tracking_id_entity_and_instant() -> None:
+    """R-T2."""
+    declined = desk().decline(
+        Refusal(LOCK_LOST, "The lock is lost."), entity="q", operation="settle", peer="p:1"
+    )
+    assert (declined.condition, declined.status) == ("com.microsoft:message-lock-lost", 410)
+    assert re.fullmatch(
+        r"The lock is lost\. TrackingId:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}, "
+        r"SystemTracker:ns:Queue:q, Timestamp:2023-11-14T22:13:20",
+        declined.text,
+    )
+    assert declined.tracking_id in declined.text
+
+
+def test_tracking_ids_differ() -> None:
+    one_desk = desk()
+    ids = {
+        one_desk.decline(
+            Refusal(BUSY, "Busy."), entity="", operation="send", peer="p:1"
+        ).tracking_id
+        for _ in range(100)
+    }
+    assert len(ids) == 100
+
+
+def test_a_refusal_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever strangers put into it: no line breaks, no quotes that end too early."""
+    caplog.set_level(logging.INFO, "peeklock.refusals")
+    declined = desk().decline(
+        Refusal(UNAUTHORIZED, 'bad "name"\nrefused kind=faked'),
+        entity="a b",
+        operation="attach",
+        peer="127.0.0.1:5",
+        count=3,
+    )
+    (record,) = caplog.records
+    line = record.getMessage()
+    assert "\n" not in line
+    assert line.startswith("refused operation=attach kind=unauthorized")
+    assert f"tracking={declined.tracking_id}" in line
+    assert 'entity="a b"' in line
+    assert r'text="bad \"name\"\nrefused kind=faked"' in line
+    assert "count=3" in line
+
+
+def test_our_own_trouble_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    desk().decline(Refusal(BUSY, "Busy."), entity="q", operation="send", peer="p:1")
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
