@@ -69,22 +69,28 @@ class Delivering:
         """Rotate over the waiting receivers, a run of messages each."""
         waiting = lane.waiting
         while waiting and lane.ready_count:
-            # A share for each who waits, so that the first does not take all; the rest of the
-            # division goes round once more.
-            share = max(1, lane.ready_count // len(waiting))
-            receiver = waiting.popleft()
-            credit = receiver.limit - receiver.delivered
-            if receiver.closed or credit <= 0:
-                receiver.waiting = False
-                continue
-            deliveries = self._run(lane, receiver, min(credit, share), now)
-            if deliveries:
-                receiver.delivered += len(deliveries)
-                self._state.replies.append(Delivered(receiver.origin, receiver.mode, deliveries))
-            if receiver.limit > receiver.delivered:
-                waiting.append(receiver)
-            else:
-                receiver.waiting = False
+            # The same share for each who waits, so that the first does not take all; what some
+            # have no credit for goes round once more.
+            share = (lane.ready_count + len(waiting) - 1) // len(waiting)
+            for _ in range(len(waiting)):
+                self._serve(lane, waiting.popleft(), share, now)
+                if not lane.ready_count:
+                    break
+
+    def _serve(self, lane: Lane, receiver: Receiver, share: int, now: int) -> None:
+        """Give one receiver its turn; it goes to the end of the line if it has credit left."""
+        credit = receiver.limit - receiver.delivered
+        if receiver.closed or credit <= 0:
+            receiver.waiting = False
+            return
+        deliveries = self._run(lane, receiver, min(credit, share), now)
+        if deliveries:
+            receiver.delivered += len(deliveries)
+            self._state.replies.append(Delivered(receiver.origin, receiver.mode, deliveries))
+        if receiver.limit > receiver.delivered:
+            lane.waiting.append(receiver)
+        else:
+            receiver.waiting = False
 
     def _run(self, lane: Lane, receiver: Receiver, count: int, now: int) -> list[Delivery]:
         """Up to so many messages for one receiver, locked or removed as it receives."""

@@ -1,0 +1,198 @@
+"""A queue at hand: a partition, a clock that tests move, and short words for what is asked."""
+
+from typing import Any
+
+from peeklock.clock import MANUAL_START
+from peeklock.entity import commands as ask
+from peeklock.entity import replies as told
+from peeklock.entity.commands import DEAD, MAIN, PEEK_LOCK, Command, DeadLetterNote, LockToken
+from peeklock.entity.definition import QueueDefinition
+from peeklock.entity.message import NEVER, NO_DURATION, BodyBudget, Message
+from peeklock.entity.partition import Decision, Partition
+from peeklock.entity.records import Record
+from peeklock.entity.replies import Delivery, Reply
+from tests.entity.journal import Journal
+
+EVERYTHING = 1 << 62
+
+
+class AtHand:
+    """One queue. Everything that was decided rests in a journal, as it does in life."""
+
+    def __init__(self, *, index: int = 0, memory: int = 1_000_000, **properties: Any) -> None:
+        self.now = MANUAL_START
+        self.index = index
+        self.definition = QueueDefinition("orders", **properties)
+        self.budget = BodyBudget(memory)
+        self.journal = Journal()
+        self.chances = 0
+        self.tags = 0
+        self.granted: dict[Any, int] = {}
+        self.receivers: dict[Any, Any] = {}
+        self.replies: list[Reply] = []
+        self.records: list[Record] = []
+        self.partition = self.opened()
+
+    def opened(self) -> Partition:
+        partition = Partition(self.definition, self.index, self.budget, self.chance)
+        for position, records in self.journal.replay(self.journal.replay_from):
+            partition.restore(position, records)
+        partition.opened()
+        return partition
+
+    def restart(self) -> None:
+        """End without a word and open again from the journal."""
+        self.granted = {}
+        self.budget = BodyBudget(self.budget.left)
+        self.partition = self.opened()
+
+    def chance(self) -> int:
+        self.chances += 1
+        return self.chances * 0x9E3779B97F4A7C15 & (1 << 64) - 1
+
+    def tag(self) -> int:
+        self.tags += 1
+        return self.tags
+
+    # Asking.
+
+    def ask(self, *commands: Command) -> list[Reply]:
+        return self.keep(self.partition.decide(commands, self.now))
+
+    def keep(self, decision: Decision) -> list[Reply]:
+        self.partition.check()
+        self.journal.add(decision)
+        self.records = decision.records
+        self.replies = decision.replies
+        return decision.replies
+
+    def send(self, *contents: str, life_ms: int = NO_DURATION, due: int = NEVER) -> list[int]:
+        """Send messages one by one; answers their numbers."""
+        first = self.partition.next_sequence
+        messages = [message(content, life_ms=life_ms, due=due) for content in contents]
+        tags = [self.tag() for _ in contents]
+        replies = self.ask(ask.SendMany("sender", tags, messages))
+        assert told.Accepted("sender", tags) in replies
+        return list(range(first, self.partition.next_sequence))
+
+    def open(
+        self, origin: Any, *, lane: int = MAIN, mode: int = PEEK_LOCK, credit: int = 0
+    ) -> None:
+        self.granted[origin] = credit
+        self.ask(ask.OpenReceiver(origin, lane, mode), ask.Grant(origin, credit, False))
+
+    def receive(
+        self, count: int = 1, origin: Any = "receiver", *, lane: int = MAIN, mode: int = PEEK_LOCK
+    ) -> list[Delivery]:
+        """What a receiver gets when it asks for so many and gives the rest of the credit back."""
+        # An origin is known by identity, as the gateway's objects are.
+        key = self.receivers.setdefault((origin, lane, mode), (origin, lane, mode))
+        if key not in self.granted:
+            self.open(key, lane=lane, mode=mode)
+        self.granted[key] += count
+        replies = self.ask(ask.Grant(key, self.granted[key], True))
+        assert told.Drained(key) in replies
+        return deliveries(replies, key)
+
+    def close(self, origin: Any = "receiver", *, broken: bool) -> None:
+        key = self.receivers[(origin, MAIN, PEEK_LOCK)]
+        self.ask(ask.CloseReceiver(key, broken))
+
+    def receive_one(self, *, lane: int = MAIN) -> Delivery:
+        (delivery,) = self.receive(1, lane=lane)
+        return delivery
+
+    def settle(
+        self,
+        outcome: int,
+        *held: Delivery | LockToken,
+        changes: dict[str, bytes] | None = None,
+        note: DeadLetterNote | None = None,
+    ) -> list[str]:
+        """Settle each on its own; answers "settled" or why not, in order."""
+        tags = [self.tag() for _ in held]
+        tokens = [token(each) for each in held]
+        replies = self.ask(ask.SettleMany("settler", tags, outcome, tokens, changes, note))
+        fates: dict[int, str] = {}
+        for reply in replies:
+            if isinstance(reply, told.Settled):
+                assert reply.outcome == outcome
+                fates |= dict.fromkeys(reply.tags, "settled")
+            elif isinstance(reply, told.Refused):
+                fates |= dict.fromkeys(reply.tags, reply.refusal.kind)
+        return [fates[tag] for tag in tags]
+
+    def settle_all(self, outcome: int, *held: Delivery | LockToken) -> str:
+        """Settle all together; answers "settled" or why not."""
+        tokens = [token(each) for each in held]
+        return self.fate(ask.SettleAll("manager", 7, outcome, tokens), "settled")
+
+    def renew(self, *held: Delivery | LockToken) -> str:
+        """Renew all together; answers "renewed" or why not."""
+        return self.fate(ask.RenewLocks("manager", 7, [token(each) for each in held]), "renewed")
+
+    def fetch(self, *sequences: int, lane: int = MAIN, mode: int = PEEK_LOCK) -> list[Delivery]:
+        """Receive deferred messages; there must be all of them."""
+        self.ask(ask.ReceiveDeferred("manager", 7, lane, list(sequences), mode))
+        return self.found()
+
+    def fate(self, command: Command, fine: str = "fine") -> str:
+        """Ask one thing; answers the word for success or the kind of the refusal."""
+        refusals = [each for each in self.ask(command) if isinstance(each, told.Refused)]
+        return refusals[0].refusal.kind if refusals else fine
+
+    def tick(self, duration_ms: int = 0) -> list[Reply]:
+        """Let time pass, then let the alarm knock."""
+        self.now += duration_ms
+        return self.ask(ask.Tick())
+
+    # Looking.
+
+    def peek(
+        self, lane: int = MAIN, start: int = 0, count: int = EVERYTHING, size: int = EVERYTHING
+    ) -> list[Delivery]:
+        self.ask(ask.Peek("looker", 7, lane, start, count, size))
+        return self.found()
+
+    def found(self) -> list[Delivery]:
+        (reply,) = [each for each in self.replies if isinstance(each, told.Found)]
+        return reply.deliveries
+
+    def numbers(self, lane: int = MAIN) -> list[int]:
+        """The sequence numbers of all live messages of a lane."""
+        return [delivery.sequence for delivery in self.peek(lane)]
+
+    def dead(self) -> list[Delivery]:
+        return self.peek(DEAD)
+
+    def content(self, delivery: Delivery) -> str:
+        """The body, from where the delivery says it rests."""
+        return self.journal.body(delivery.position).content.decode()
+
+    def contents(self, found: list[Delivery]) -> list[str]:
+        return [self.content(each) for each in found]
+
+    def count(self) -> told.Counted:
+        (reply,) = self.ask(ask.Count("looker", 7))
+        assert isinstance(reply, told.Counted)
+        return reply
+
+
+def message(content: str, *, life_ms: int = NO_DURATION, due: int = NEVER) -> Message:
+    return Message(b"", content.encode(), time_to_live_ms=life_ms, scheduled_at=due)
+
+
+def deliveries(replies: list[Reply], origin: Any) -> list[Delivery]:
+    """What one receiver got."""
+    got = [each for each in replies if isinstance(each, told.Delivered) and each.origin == origin]
+    return [delivery for reply in got for delivery in reply.deliveries]
+
+
+def token(held: Delivery | LockToken) -> LockToken:
+    if isinstance(held, LockToken):
+        return held
+    return LockToken(held.sequence, held.lock_number)
+
+
+def sequences(found: list[Delivery]) -> list[int]:
+    return [delivery.sequence for delivery in found]
