@@ -1,0 +1,214 @@
+"""What a partition writes down: replays, checkpoints, bodies carried forward, memory bounded."""
+
+from peeklock.entity import commands as ask
+from peeklock.entity import records
+from peeklock.entity.bodies import BLOCK
+from peeklock.entity.commands import (
+    ABANDON,
+    COMPLETE,
+    DEAD_LETTER,
+    DEFER,
+    MAIN,
+    RECEIVE_AND_DELETE,
+    DeadLetterNote,
+)
+from peeklock.entity.definition import QueueDefinition
+from peeklock.entity.message import Message
+from peeklock.entity.partition import NO_REPLAY
+from peeklock.entity.records import Record
+from peeklock.store import store
+from tests.entity.at_hand import AtHand, message, sequences
+from tests.entity.pair import Pair
+
+
+def kinds(found: list[Record]) -> list[str]:
+    return [type(record).__name__ for record in found]
+
+
+def send(*contents: str) -> ask.SendMany:
+    return ask.SendMany("sender", list(range(len(contents))), [message(each) for each in contents])
+
+
+def test_the_blocks_of_the_partition_and_of_the_store_are_the_same() -> None:
+    assert BLOCK == store.BLOCK
+
+
+def test_what_was_asked_and_refused_writes_nothing() -> None:
+    queue = AtHand(message_size_max=3)
+    queue.ask(send("long"))
+    queue.ask(ask.Peek("me", 1, MAIN, 0, 1, 1), ask.Count("me", 2), ask.Tick())
+    queue.ask(ask.RenewLocks("me", 3, [ask.LockToken(1, 1)]))
+    assert queue.journal.chunks == []
+
+
+def test_a_lock_writes_nothing_by_itself_and_is_noted_with_the_next_record() -> None:
+    queue = AtHand()
+    queue.send("a", "b")
+    queue.receive(2)
+    assert queue.records == []
+    queue.send("c")
+    notes = [each for each in queue.records if isinstance(each, records.HandedOut)]
+    assert [(each.lane, each.sequences) for each in notes] == [(MAIN, [1, 2])]
+
+
+def test_a_restart_keeps_states_counts_reasons_changes_and_instants() -> None:
+    """R-L4."""
+    pair = Pair(QueueDefinition("orders", dead_letter_on_expiration=True))
+    later = pair.now + 100_000
+    pair.ask(send(*"abcdef"))
+    pair.ask(ask.Schedule("s", 7, [Message(b"", b"later", time_to_live_ms=9, scheduled_at=later)]))
+    pair.ask(ask.SendBatch("s", 8, [Message(b"", b"brief", time_to_live_ms=1_000)]))
+    pair.ask(ask.OpenReceiver("r", MAIN, 0), ask.Grant("r", 5, False))
+    one, two, three, four, _ = pair.tokens
+    note = DeadLetterNote("r", "d")
+    pair.ask(ask.SettleMany("r", [1], ABANDON, [one], {"x": b"1"}))
+    pair.ask(ask.SettleMany("r", [2], DEFER, [two], {"y": b"2"}))
+    pair.ask(ask.SettleMany("r", [3], DEAD_LETTER, [three], {"z": b"3"}, note))
+    pair.ask(ask.SettleMany("r", [4], COMPLETE, [four]))
+    pair.advance(1_000)
+    pair.crash()
+    pair.advance(100_000)
+    pair.crash()
+
+
+def test_numbers_go_on_after_a_restart_even_when_nothing_is_alive() -> None:
+    """Sequence numbers are never reused."""
+    queue = AtHand()
+    queue.send("a", "b")
+    queue.receive(2, mode=RECEIVE_AND_DELETE)
+    queue.restart()
+    assert queue.send("c") == [3]
+    queue.settle(COMPLETE, queue.receive_one())
+    while queue.keep(decision := queue.partition.keep_house(queue.now)) == []:
+        if decision.replay_from != NO_REPLAY:
+            break
+    queue.journal.trim(queue.partition.live_blocks())
+    queue.restart()
+    assert queue.send("d") == [4]
+
+
+def test_opening_starts_at_the_last_checkpoint() -> None:
+    queue = AtHand()
+    queue.send(*"abc")
+    queue.settle(COMPLETE, queue.receive_one())
+    begun = queue.partition.next_position
+    steps = [queue.partition.keep_house(queue.now) for _ in range(3)]
+    for decision in steps:
+        queue.keep(decision)
+    assert [kinds(decision.records)[-1:] for decision in steps] == [
+        ["CheckpointBegun"],
+        ["CheckpointSlice"],
+        ["CheckpointEnded"],
+    ]
+    assert [decision.replay_from for decision in steps] == [NO_REPLAY, NO_REPLAY, begun]
+    queue.restart()
+    assert queue.partition.replay_from() == begun
+    assert queue.contents(queue.receive(5)) == ["b", "c"]
+
+
+def test_a_checkpoint_in_slices_keeps_up_with_what_happens_between_them() -> None:
+    """Every kind of change, on messages that the walk has passed and that it has not."""
+    pair = Pair(QueueDefinition("orders", delivery_count_max=2), memory=10_000)
+    count = 1_300
+    pair.ask(send(*(f"m{number}" for number in range(count))))
+    pair.ask(ask.OpenReceiver("r", MAIN, 0), ask.Grant("r", count, False))
+    settled = 0
+    tags = iter(range(100_000))
+    while pair.journal.replay_from < pair.partition.next_position:
+        before = pair.journal.replay_from
+        pair.keep_house()
+        if pair.journal.replay_from != before:
+            break
+        # Settle some at the front, where the walk has been, and some at the back, where not.
+        for outcome in (COMPLETE, ABANDON, DEFER, DEAD_LETTER):
+            few = (
+                pair.tokens[settled : settled + 5]
+                + pair.tokens[count - settled - 5 : count - settled]
+            )
+            settled += 5
+            changes = {"at": b"%d" % settled}
+            pair.ask(ask.SettleMany("r", [next(tags) for _ in few], outcome, few, changes))
+        pair.ask(send("between"))
+        pair.compare_replay()
+    pair.crash()
+    assert pair.partition.replay_from() == pair.journal.replay_from > count
+
+
+def test_a_checkpoint_that_a_crash_cut_off_does_no_harm() -> None:
+    pair = Pair(QueueDefinition("orders"))
+    pair.ask(send(*"abc"))
+    pair.keep_house()
+    pair.keep_house()
+    pair.crash()
+    pair.ask(send("d"))
+    for _ in range(4):
+        pair.keep_house()
+    pair.crash()
+    assert pair.journal.replay_from > 3
+
+
+def test_a_checkpoint_is_due_when_the_tail_is_long_against_what_is_alive() -> None:
+    queue = AtHand()
+    assert not queue.partition.housekeeping_due
+    for _ in range(10):
+        queue.send(*(["x"] * 1_000))
+        queue.settle(COMPLETE, *queue.receive(1_000))
+    assert not queue.partition.housekeeping_due
+    for _ in range(12):
+        queue.send(*(["x"] * 1_000))
+        queue.settle(COMPLETE, *queue.receive(1_000))
+    assert queue.partition.housekeeping_due
+
+
+def test_old_messages_are_carried_forward_so_that_their_blocks_can_go() -> None:
+    pair = Pair(QueueDefinition("orders"))
+    pair.ask(send("old", *(["x"] * (BLOCK - 1))))
+    pair.ask(ask.OpenReceiver("r", MAIN, 0), ask.Grant("r", BLOCK, False))
+    old, *others = pair.tokens
+    pair.ask(ask.SettleMany("r", [1], DEFER, [old]))
+    pair.ask(ask.SettleMany("r", list(range(2, BLOCK + 1)), COMPLETE, others))
+    assert pair.partition.live_blocks() == [0]
+    assert pair.carry(10) == 1
+    assert pair.partition.live_blocks() == [1]
+    assert pair.carry(10) == 0
+    # Nothing that an opening needs lies in the old block once there is a checkpoint behind it.
+    for _ in range(3):
+        pair.keep_house()
+    pair.journal.trim(pair.partition.live_blocks())
+    pair.crash()
+    pair.ask(ask.ReceiveDeferred("m", 9, MAIN, [1], 0))
+
+
+def test_what_was_settled_between_choosing_and_carrying_is_left_out() -> None:
+    queue = AtHand()
+    queue.send("a", "b", *(["x"] * (BLOCK - 2)))
+    held = queue.receive(BLOCK)
+    queue.settle(COMPLETE, *held[2:])
+    chosen = queue.partition.next_to_carry(queue.partition.next_position, 10)
+    assert [entry.sequence for entry in chosen] == [1, 2]
+    bodies = [queue.journal.body(entry.position) for entry in chosen]
+    queue.settle(COMPLETE, held[0])
+    queue.settle(DEAD_LETTER, held[1])
+    queue.keep(queue.partition.carry(chosen, bodies, queue.now))
+    assert "Carried" not in kinds(queue.records)
+    assert queue.contents(queue.dead()) == ["b"]
+
+
+def test_bodies_stay_in_memory_only_while_the_budget_allows() -> None:
+    queue = AtHand(memory=10)
+    queue.send("12345678", "too many", "12")
+    assert queue.budget.left == 0
+    held = queue.receive(3)
+    assert [each.message is not None for each in held] == [True, False, True]
+    assert queue.contents(held) == ["12345678", "too many", "12"]
+    assert queue.budget.left == 10
+
+
+def test_a_restarted_queue_fetches_its_bodies_from_the_journal() -> None:
+    queue = AtHand()
+    queue.send("a", "b")
+    queue.restart()
+    held = queue.receive(2)
+    assert [each.message for each in held] == [None, None]
+    assert queue.contents(held) == ["a", "b"]
+    assert sequences(held) == [1, 2]
