@@ -87,7 +87,7 @@ async def examine(store: EmbeddedStore, answered: dict[int, int]) -> None:
     for number, end in answered.items():
         partition = PartitionId("default", "queue", number)
         _, first, records = await replayed(store, partition)
-        position = first
+        position = max(first, 1)
         positions: list[int] = []
         for record in records:
             if isinstance(record, Enqueued):

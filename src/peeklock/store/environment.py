@@ -101,7 +101,7 @@ def _own(directory: Path) -> int:
         holder = os.read(owner, 32).decode(errors="replace").strip()
         os.close(owner)
         raise StoreError(
-            f"{directory} is in use: process {holder or '?'} owns it, and there can be one owner only"
+            f"{directory} is in use by process {holder or '?'}: there can be one owner only"
         ) from error
     os.ftruncate(owner, 0)
     os.write(owner, f"{os.getpid()}\n".encode())

@@ -89,7 +89,8 @@ _message: Final = struct.Struct("<BBqQII")
 _fact: Final = struct.Struct("<BqIB")
 # kind, instant, a sequence or a position
 _mark: Final = struct.Struct("<BqQ")
-_pair: Final = struct.Struct("<II")
+# the entry before a record's in the table, and its own
+_span: Final = struct.Struct("<IIII")
 
 _HEADER_BYTES: Final = 28
 _MESSAGE_BYTES: Final = 26
@@ -302,10 +303,9 @@ def decode_messages(chunk: Buffer, positions: Sequence[int]) -> list[Message]:
             index = position - cast(int, first)
             if not 0 <= index < count:
                 raise Corrupt(f"the chunk at position {first} does not reach {position}")
-            entry = _HEADER_BYTES + 8 * index
-            end, crc = _pair.unpack_from(view, entry)
-            start = _word.unpack_from(view, entry - 8)[0] if index else 0
-            record = view[base + start : base + end]
+            # A record begins where the one before it ends; nothing lies before the first one.
+            start, _, end, crc = _span.unpack_from(view, _HEADER_BYTES + 8 * index - 8)
+            record = view[base + start if index else base : base + end]
             if _crc32(record, position & _WORD) != crc:
                 raise Corrupt(f"the record at position {position} does not fit its checksum")
             kind, flags, _, _, id_bytes, envelope_bytes = _message.unpack_from(record)
