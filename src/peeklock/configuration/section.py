@@ -32,8 +32,7 @@ class Section:
         value = self._take(key, default)
         if isinstance(value, str):
             return value
-        if value is not None or default is None:
-            self.note(key, "is missing" if value is None else f"must be text, not {_kind(value)}")
+        self.note(key, "is missing" if value is None else f"must be text, not {_kind(value)}")
         return default or ""
 
     def flag(self, key: str, *, default: bool) -> bool:
