@@ -45,7 +45,7 @@ def test_a_new_partition_is_empty(home: HomeMaker) -> None:
 
 
 def test_what_was_appended_is_replayed_without_bodies(home: HomeMaker) -> None:
-    """R-S4: what was acknowledged is there after the store was opened again."""
+    """R-T1: what was acknowledged is there after the store was opened again."""
     written: list[Record] = [enqueued(5, 1, 3), Removed(6, 0, COMPLETED, [1, 3]), enqueued(7, 4, 2)]
 
     async def scenario(home: Home) -> None:

@@ -59,9 +59,13 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("seed", range(8))
+FEW = range(3)
+MANY = [pytest.param(seed, marks=pytest.mark.torture) for seed in range(3, 100)]
+
+
+@pytest.mark.parametrize("seed", [*FEW, *MANY])
 def test_what_was_answered_survives_a_kill(tmp_path: Path, seed: int) -> None:
-    """R-S4: killed at a random moment, twice on the same data."""
+    """R-T1: killed at a random moment, twice on the same data."""
     chance = random.Random(seed)
     answered = dict.fromkeys(range(PARTITIONS), 1)
     for life in range(2):
