@@ -131,6 +131,21 @@ def test_a_batch_with_one_bad_message_stores_none() -> None:
     serve(talk)
 
 
+@pytest.mark.parametrize("settled", [False, True])
+def test_an_empty_batch_is_no_wish_at_all(settled: bool) -> None:
+    """JavaScript's client sends one for an empty list."""
+
+    async def talk(bus: Bus) -> None:
+        client = await bus.authorized()
+        link = await client.sender()
+        client.post(link, b"\x00\x53\x70\x45\x00\x53\x73\x45", settled=settled, form=BATCH)
+        assert await client.outcomes() == ([] if settled else [(Accepted(), 1)])
+        receiver = await client.receiver(credit=9)
+        assert client.arrived(receiver) == []
+
+    serve(talk)
+
+
 def test_a_malformed_message_is_rejected_and_the_others_are_not() -> None:
     """R-T2."""
 

@@ -6,7 +6,7 @@ from peeklock.amqp.composites import ACCEPTED, encode_rejected
 from peeklock.amqp.delivery import IncomingDelivery
 from peeklock.amqp.errors import DECODE_ERROR, AmqpError, DecodeError
 from peeklock.amqp.link import Link
-from peeklock.amqp.message import batch_messages
+from peeklock.amqp.message import batch_messages, split
 from peeklock.amqp.types import Symbol, Ulong
 from peeklock.entity.commands import SendBatch, SendMany
 from peeklock.entity.message import Message
@@ -128,13 +128,13 @@ class SendingNode:
         self._queue.submit(SendMany(self._unanswered if settled else self, tags, messages))
 
     def _submit_batch(self, delivery: IncomingDelivery, now: int) -> None:
-        chance = self._chance
-        messages = [incoming(part, now, chance) for part in batch_messages(delivery.payload)]
-        if not messages:
-            # An empty batch is no wish at all.
+        if _is_empty(delivery.payload):
+            # JavaScript's client sends an empty list too; it is no wish at all.
             if not delivery.settled:
                 self.link.settle([delivery.id], ACCEPTED)
             return
+        chance = self._chance
+        messages = [incoming(part, now, chance) for part in batch_messages(delivery.payload)]
         self._in_flight += 1
         self.wire.took(1, len(delivery.payload))
         origin = self._unanswered if delivery.settled else self
@@ -173,6 +173,11 @@ class SendingNode:
         if not delivery.settled:
             told = AmqpError(DECODE_ERROR, declined.text)
             self.link.settle([delivery.id], encode_rejected(told))
+
+
+def _is_empty(envelope: bytes) -> bool:
+    sections = split(envelope)
+    return sections.body_at == len(sections.bare)
 
 
 @final
