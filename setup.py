@@ -19,7 +19,10 @@ HOT = (
     "amqp/*.py",
     "entity/*.py",
     "store/records.py",
+    "store/packing.py",
+    "broker/chance.py",
     "broker/worker.py",
+    "gateway/identifiers.py",
     "gateway/amqp/*.py",
 )
 # The asyncio protocol class stays interpreted: it is thin, and asyncio calls it by name.

@@ -1,35 +1,34 @@
-"""Where lock numbers get their chance from: unguessable in life, repeatable in tests."""
+"""Where lock numbers and identifiers get their chance from: unguessable in life, repeatable in
+tests."""
 
 from __future__ import annotations
 
 import os
 import random
+import struct
 from typing import Final, final
 
-CHANCE_BITS: Final = 48
-_NUMBER_BYTES: Final = CHANCE_BITS // 8
+CHANCE_BITS: Final = 64
 # One system call fetches this many numbers.
-_NUMBERS_PER_FETCH: Final = 512
+_FETCHED: Final = 512
+_NUMBERS: Final = struct.Struct(f"<{_FETCHED}Q")
 
 
 @final
 class SystemChance:
-    """48 unguessable bits at a time, never zero."""
+    """64 unguessable bits at a time."""
 
-    __slots__ = ("_at", "_pool")
+    __slots__ = ("_pool",)
 
     def __init__(self) -> None:
-        self._pool: bytes = b""
-        self._at: int = 0
+        self._pool: list[int] = []
 
     def number(self) -> int:
-        """A number between 1 and 2**48 - 1."""
-        at = self._at
-        if at == len(self._pool):
-            self._pool = os.urandom(_NUMBER_BYTES * _NUMBERS_PER_FETCH)
-            at = 0
-        self._at = at + _NUMBER_BYTES
-        return int.from_bytes(self._pool[at : at + _NUMBER_BYTES], "little") or 1
+        """A number between 0 and 2**64 - 1."""
+        pool = self._pool
+        if not pool:
+            pool.extend(_NUMBERS.unpack(os.urandom(_NUMBERS.size)))
+        return pool.pop()
 
 
 @final
@@ -42,5 +41,5 @@ class SeededChance:
         self._random: random.Random = random.Random(seed)
 
     def number(self) -> int:
-        """A number between 1 and 2**48 - 1."""
-        return self._random.getrandbits(CHANCE_BITS) or 1
+        """A number between 0 and 2**64 - 1."""
+        return self._random.getrandbits(CHANCE_BITS)
