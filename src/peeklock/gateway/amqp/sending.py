@@ -128,13 +128,17 @@ class SendingNode:
         self._queue.submit(SendMany(self._unanswered if settled else self, tags, messages))
 
     def _submit_batch(self, delivery: IncomingDelivery, now: int) -> None:
-        if _is_empty(delivery.payload):
+        try:
+            parts = batch_messages(delivery.payload)
+        except DecodeError:
+            if not _is_empty(delivery.payload):
+                raise
             # JavaScript's client sends an empty list too; it is no wish at all.
             if not delivery.settled:
                 self.link.settle([delivery.id], ACCEPTED)
             return
         chance = self._chance
-        messages = [incoming(part, now, chance) for part in batch_messages(delivery.payload)]
+        messages = [incoming(part, now, chance) for part in parts]
         self._in_flight += 1
         self.wire.took(1, len(delivery.payload))
         origin = self._unanswered if delivery.settled else self
