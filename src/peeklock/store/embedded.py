@@ -215,15 +215,10 @@ class _Thread:
                 return True
 
     def _answer(self, batch: list[Waiting], results: list[int | StoreError]) -> None:
-        loops = {answer.get_loop() for _, answer in batch}
-        for loop in loops:
-            if len(loops) == 1:
-                mine, theirs = batch, results
-            else:
-                chosen = [n for n, (_, answer) in enumerate(batch) if answer.get_loop() is loop]
-                mine, theirs = [batch[n] for n in chosen], [results[n] for n in chosen]
+        # Nearly always there is one loop, and it is woken once.
+        for loop in {answer.get_loop() for _, answer in batch}:
             try:
-                loop.call_soon_threadsafe(_resolve, mine, theirs)
+                loop.call_soon_threadsafe(_resolve, loop, batch, results)
             except RuntimeError:
                 # The loop was closed while its requests were being committed: nobody waits.
                 continue
@@ -236,10 +231,14 @@ class _Inline:
     def __init__(self, commit: Callable[[list[Waiting]], list[int | StoreError]]) -> None:
         self._commit = commit
         self._waiting: list[Waiting] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def submit(self, waiting: Waiting) -> None:
-        if not self._waiting:
-            waiting[1].get_loop().call_soon(self._run)
+        loop = waiting[1].get_loop()
+        # What a closed loop left behind is committed with the first request of the next one.
+        if not self._waiting or loop is not self._loop:
+            self._loop = loop
+            loop.call_soon(self._run)
         self._waiting.append(waiting)
 
     async def finish(self) -> None:
@@ -249,12 +248,15 @@ class _Inline:
     def _run(self) -> None:
         batch, self._waiting = self._waiting, []
         if batch:
-            _resolve(batch, self._commit(batch))
+            _resolve(batch[-1][1].get_loop(), batch, self._commit(batch))
 
 
-def _resolve(batch: list[Waiting], results: list[int | StoreError]) -> None:
+def _resolve(
+    loop: asyncio.AbstractEventLoop, batch: list[Waiting], results: list[int | StoreError]
+) -> None:
+    """Answer those requests of a batch that this loop waits for."""
     for (_, answer), result in zip(batch, results, strict=True):
-        if answer.done():
+        if answer.done() or answer.get_loop() is not loop:
             continue
         if isinstance(result, StoreError):
             answer.set_exception(result)

@@ -118,8 +118,8 @@ def _open(directory: Path, map_size: int | None) -> lmdb.Environment:
                 sync=True,
                 metasync=True,
                 writemap=False,
-                readahead=False,
-                meminit=False,
+                # A chunk's pages lie in a row: after a cold start reading ahead is worth a lot.
+                readahead=True,
                 mode=0o600,
                 max_dbs=2,
                 max_readers=64,
