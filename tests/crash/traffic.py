@@ -39,6 +39,7 @@ SECOND: Final = 1
 CREDIT: Final = 200
 READ_SIZE: Final = 1 << 18
 DRAINED_WITHIN_S: Final = 60.0
+QUIET_S: Final = 0.2
 
 
 class Broken(Exception):
@@ -92,6 +93,8 @@ class End(Protocol):
 
     def take(self, events: list[Event]) -> None: ...
     def produce(self) -> None: ...
+    def stop(self) -> None: ...
+    def is_idle(self) -> bool: ...
 
 
 class Sender:
@@ -105,6 +108,7 @@ class Sender:
         self.link: Link = line.session.attach_sender("sender", Target(address=QUEUE))
         self.started = time.monotonic()
         self.count = 0
+        self.open = 0
 
     def take(self, events: list[Event]) -> None:
         for event in events:
@@ -114,6 +118,7 @@ class Sender:
                     raise Broken(f"a send was not accepted: {event.outcome!r}")
                 for delivery in event.deliveries:
                     self.ledger.accepted.update(delivery.context)
+                self.open -= len(event.deliveries)
 
     def produce(self) -> None:
         wanted = int((time.monotonic() - self.started) * self.per_second) - self.count
@@ -124,7 +129,14 @@ class Sender:
             if self.in_batches:
                 payload, form = encode_message(Message(body_kind=DATA, body=messages)), BATCH_FORMAT
             self.count += 1
+            self.open += 1
             self.link.send(self.count.to_bytes(4, "big"), payload, b"", False, ids, form)
+
+    def stop(self) -> None:
+        self.per_second = 0
+
+    def is_idle(self) -> bool:
+        return self.open == 0
 
 
 class Receiver:
@@ -187,6 +199,12 @@ class Receiver:
         if self.link.credit <= CREDIT // 2 and not self.link.drain:
             self.link.grant(CREDIT)
 
+    def stop(self) -> None:
+        pass  # it goes on receiving what is left
+
+    def is_idle(self) -> bool:
+        return not self.held
+
 
 def must_go_on(event: Event) -> None:
     if isinstance(event, (Closed, SessionEnded, LinkDetached)):
@@ -199,15 +217,31 @@ def run(ends: list[End], until: float) -> None:
         turn(ends, min(left, 0.01))
 
 
-def turn(ends: list[End], wait_s: float) -> None:
-    """Read what has come, let each end act on it, write what it has to say."""
+def turn(ends: list[End], wait_s: float) -> bool:
+    """Read what has come, let each end act on it, write what it has to say; answers whether
+    anything came."""
     sockets = {end.line.socket: end for end in ends}
     stuck = [end.line.socket for end in ends if end.line.unsent]
-    for ready in select.select(list(sockets), stuck, [], wait_s)[0]:
+    readable, _, _ = select.select(list(sockets), stuck, [], wait_s)
+    for ready in readable:
         sockets[ready].take(sockets[ready].line.read())
     for end in ends:
         end.produce()
         end.line.flush()
+    return len(readable) > 0
+
+
+def finish(ends: list[End]) -> None:
+    """Send nothing more, and go on until everything has been received and settled."""
+    until = time.monotonic() + DRAINED_WITHIN_S
+    for end in ends:
+        end.stop()
+    quiet_since = time.monotonic()
+    while time.monotonic() - quiet_since < QUIET_S:
+        if time.monotonic() > until:
+            raise Broken(f"still busy after {DRAINED_WITHIN_S} s")
+        if turn(ends, 0.01) or not all(end.is_idle() for end in ends):
+            quiet_since = time.monotonic()
 
 
 def hang_up(ends: list[End]) -> None:
