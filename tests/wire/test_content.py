@@ -2,7 +2,6 @@
 
 import uuid
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -51,7 +50,6 @@ VALUES: list[tuple[str, Any, Any]] = [
     ("long string", "x" * 30_000, b"x" * 30_000),
     ("symbol", typed("SYMBOL", "a-symbol"), b"a-symbol"),
     ("null", None, None),
-    ("decimal128", Decimal("12345.678"), Decimal("12345.678")),
 ]
 
 

@@ -107,9 +107,9 @@ def test_a_deferred_message_stays_deferred_until_it_is_settled(bus: Bus, queue: 
         (message,) = receiver.receive_deferred_messages(deferred)
         assert message.delivery_count == 2
         receiver.defer_message(message)
+        assert [m.state for m in peek_all(receiver)] == [ServiceBusMessageState.DEFERRED]
         (message,) = receiver.receive_deferred_messages(deferred)
         assert message.delivery_count == 3
-        assert peek_all(receiver)[0].state == ServiceBusMessageState.DEFERRED
 
 
 def test_a_deferred_message_is_dead_lettered(bus: Bus, queue: str) -> None:

@@ -78,7 +78,7 @@ describe("receiving", SIDE_BY_SIDE, () => {
   });
 
   it("R-S2: an aborted receive does not block the next one", async () => {
-    const { sender, receiver } = open();
+    const { queue, sender, receiver } = open();
     const abort = new AbortController();
     const waiting = receiver.receiveMessages(5, {
       maxWaitTimeInMs: 30_000,
@@ -86,9 +86,11 @@ describe("receiving", SIDE_BY_SIDE, () => {
     });
     setTimeout(() => abort.abort(), 500);
     await assert.rejects(waiting, { name: "AbortError" });
-    await sender.sendMessages(counted(5));
-    const messages = await receive(receiver, 5);
-    assert.equal(new Set(numbers(messages)).size, 5);
+    // The credit of the aborted call is still out; the next call takes it over.
+    const next = receive(receiver, 5);
+    await sender.sendMessages(counted(7));
+    assert.deepEqual(bodies(await next), [0, 1, 2, 3, 4]);
+    assert.deepEqual(bodies(await receive(another(queue), 2)), [5, 6]);
   });
 
   it("R-S2: a subscription completes what its handler took", async () => {
@@ -144,7 +146,9 @@ describe("receiving", SIDE_BY_SIDE, () => {
         },
         processError: async () => {},
       },
-      { autoCompleteMessages: false, maxConcurrentCalls: 3 },
+      // One at a time: this client's AMQP library gives neighbours that are settled in the same
+      // moment the outcome of the first of them.
+      { autoCompleteMessages: false, maxConcurrentCalls: 1 },
     );
     await until(() => seen === 10);
     await subscription.close();

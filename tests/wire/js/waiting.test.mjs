@@ -70,14 +70,18 @@ describe("locks", SIDE_BY_SIDE, () => {
     const { queue, sender, receiver } = open({ kind: "short-lock" });
     await sender.sendMessages({ body: "slow" });
     let handled = 0;
+    let started;
+    const busy = new Promise((resolve) => (started = resolve));
     const errors = [];
     const subscription = receiver.subscribe({
       processMessage: async () => {
+        started();
         await sleep(2.3 * LOCK_SHORT_MS);
         handled += 1;
       },
       processError: async (args) => void errors.push(args.error.message),
     });
+    await busy;
     await assertNothingComes(another(queue), 2.3 * LOCK_SHORT_MS + 1_500);
     await subscription.close();
     assert.deepEqual([handled, errors], [1, []]);
