@@ -80,12 +80,12 @@ async def _serve(settings: Settings, configuration: Configuration) -> None:
         for queue in configuration.queues:
             await broker.put_queue(queue.definition, queue.rules)
         amqp_port = await amqp.start(settings.host, settings.amqp_port)
-        await http.start(settings.host, settings.http_port)
+        http_port = await http.start(settings.host, settings.http_port)
         gc.collect()
         gc.freeze()
         gc.set_threshold(*_GC_THRESHOLDS)
         health.is_serving = True
-        _say_ready(settings, configuration, amqp_port)
+        _say_ready(settings, configuration, amqp_port, http_port)
         await stop.wait()
         _LOG.info("%s", logbook.line("stopping", connections=amqp.connection_count))
     finally:
@@ -115,17 +115,19 @@ def _open_stores(settings: Settings) -> tuple[Store, Catalog]:
     return store, catalog
 
 
-def _say_ready(settings: Settings, configuration: Configuration, amqp_port: int) -> None:
+def _say_ready(
+    settings: Settings, configuration: Configuration, amqp_port: int, http_port: int
+) -> None:
     form = "compiled" if is_compiled() else "plain"
     sys.stdout.write(
         f"Peeklock is ready: {VERSION} ({form}), {len(configuration.queues)} queues configured, "
-        f"AMQP on {settings.host}:{amqp_port}, HTTP on {settings.host}:{settings.http_port}\n"
-        f"{_connection_string(settings, configuration.rules, amqp_port)}\n"
+        f"AMQP on {settings.host}:{amqp_port}, HTTP on {settings.host}:{http_port}\n"
+        f"{connection_string(settings, configuration.rules, amqp_port)}\n"
     )
     sys.stdout.flush()
 
 
-def _connection_string(
+def connection_string(
     settings: Settings, rules: tuple[AuthorizationRule, ...], amqp_port: int
 ) -> str:
     """Say how clients connect; a key that is a secret is not said."""
