@@ -6,6 +6,7 @@ from peeklock.entity.message import Message
 from peeklock.entity.partition import NO_REPLAY, Decision
 from peeklock.entity.records import Record, width
 from peeklock.store.records import chunk_header, decode_chunk, decode_message, encode_chunk
+from peeklock.store.replay import records_from
 from peeklock.store.store import BLOCK
 
 
@@ -47,8 +48,7 @@ class Journal:
 
     def replay(self, first_position: int) -> Iterator[tuple[int, list[Record]]]:
         """Everything from a position on, without bodies, as an opening reads it."""
-        for chunk in sorted(
-            [*self.trimmed, *self.chunks], key=lambda each: chunk_header(each).first
-        ):
-            if chunk_header(chunk).first >= first_position:
-                yield decode_chunk(chunk, bodies=False)
+        chunks = sorted([*self.trimmed, *self.chunks], key=lambda chunk: chunk_header(chunk).first)
+        for chunk in chunks:
+            if chunk_header(chunk).end > first_position:
+                yield records_from(first_position, *decode_chunk(chunk, bodies=False))
