@@ -20,6 +20,8 @@ from peeklock.amqp.events import AnswersReceived, Event, SettlementsReceived, Tr
 # Settle modes of a receiver [2.8.3]: settle at once, or after the sender has.
 FIRST: Final = 0
 SECOND: Final = 1
+# With few top-ups a receiver falls behind a sender that has an equal window.
+TOP_UPS: Final = 10
 DEFERRED: Final = encode_modified(delivery_failed=True, undeliverable_here=True)
 
 
@@ -61,7 +63,8 @@ class Sender:
 class Receiver:
     """Keeps credit out, completes each message, and counts the completions that are certain.
 
-    `on_arrival` is called with the deliveries of each pass. With `defer_every` each message whose
+    Credit is topped up whenever one of its `top_ups` parts is used. `on_arrival` is called with the
+    deliveries of each pass. With `defer_every` each message whose
     number is a multiple of it is deferred instead of completed; it counts as completed here.
     """
 
@@ -70,6 +73,8 @@ class Receiver:
         endpoint: Endpoint,
         credit: int,
         on_arrival: Callable[[list[IncomingDelivery]], None] | None = None,
+        *,
+        top_ups: int = TOP_UPS,
         defer_every: int = 0,
     ) -> None:
         self.line = Line(endpoint.port, endpoint.user, endpoint.password, "receiver")
@@ -80,6 +85,7 @@ class Receiver:
         )
         self.is_answered = endpoint.is_answered
         self.credit = credit
+        self._credit_low = credit - max(1, credit // top_ups)
         self.received = 0
         self.completed = 0
         self._on_arrival = on_arrival
@@ -114,7 +120,7 @@ class Receiver:
         self.link.settle(ids, ACCEPTED, settled=settled)
         if settled:
             self.completed += len(deliveries)
-        if self.link.credit <= self.credit // 2:
+        if self.link.credit <= self._credit_low:
             self.link.grant(self.credit)
 
 

@@ -7,6 +7,7 @@ a sender that waits for each answer (window 1) and in a small window (50).
 
 from bench import client
 from bench.contestants import COMPILED, RABBITMQ, contestants
+from bench.ends import TOP_UPS
 from bench.figures import machine, median, spread, table, verdict
 from bench.loads import Flood, Result, Trickle
 from bench.plan import Plan
@@ -25,7 +26,7 @@ def answer(plan: Plan) -> None:
         for _ in range(plan.rounds):
             for name, server in servers.items():
                 for burst in BURSTS:
-                    found = client.run(server.endpoint, _trickle(plan, burst))
+                    found = client.run(server.endpoint, _trickle(plan, name, burst))
                     trickles.setdefault(f"{name}, {_words(burst)}", []).append(found)
                 for title, load in _floods(plan, name).items():
                     found = client.run(server.endpoint, load)
@@ -38,9 +39,20 @@ def answer(plan: Plan) -> None:
     print(verdict(f"p99 at {RATE}/s", median([r.p99_ms for r in best]), "ms", most=1.5))
 
 
-def _trickle(plan: Plan, burst: int) -> Trickle:
+def _trickle(plan: Plan, name: str, burst: int) -> Trickle:
     seconds = 1.0 if plan.quick else 5.0
-    return Trickle(rate=RATE, burst=burst, seconds=seconds, warmup_seconds=seconds / 5)
+    return Trickle(
+        rate=RATE,
+        burst=burst,
+        seconds=seconds,
+        warmup_seconds=seconds / 5,
+        top_ups=_top_ups(name),
+    )
+
+
+def _top_ups(name: str) -> int:
+    """Give the way of granting credit that the server likes, as in throughput.py."""
+    return 2 if name == RABBITMQ else TOP_UPS
 
 
 def _words(burst: int) -> str:
@@ -53,8 +65,8 @@ def _floods(plan: Plan, name: str) -> dict[str, Flood]:
         many //= 2
     return {
         # Sent and received, so that the next load finds the queue empty.
-        "window 1": Flood(messages=few, window=1, credit=50, warmup=few // 10),
-        "window 50": Flood(messages=many, window=50, credit=50, warmup=many // 10),
+        "window 1": Flood(few, window=1, credit=50, warmup=few // 10, top_ups=_top_ups(name)),
+        "window 50": Flood(many, window=50, credit=50, warmup=many // 10, top_ups=_top_ups(name)),
     }
 
 

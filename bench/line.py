@@ -3,12 +3,14 @@
 import select
 import socket
 import time
+from collections.abc import Callable
 from typing import Final, final
 
 from peeklock.amqp.connection import CLIENT, Connection
 from peeklock.amqp.events import AttachAnswered, Closed, Event, LinkDetached, SessionEnded
 from peeklock.amqp.limits import Limits
 from peeklock.amqp.link import Link
+from peeklock.amqp.moves import ENDED
 from peeklock.amqp.sasl import plain
 from peeklock.amqp.session import Session
 
@@ -16,6 +18,7 @@ READ_SIZE: Final = 1 << 18
 # Wide enough that the session's window never limits what the credit of a link allows.
 WINDOW: Final = 65_535
 HANDSHAKE_WITHIN_S: Final = 30.0
+CLOSED_WITHIN_S: Final = 5.0
 
 
 class LineError(Exception):
@@ -90,10 +93,31 @@ class Line:
         return seen
 
     def close(self) -> None:
-        """Close politely, without waiting for the answer."""
+        """End the session, then close, and wait for both answers.
+
+        What was told last must be looked at before the connection goes: RabbitMQ drops what its
+        session has not handled when the close overtakes it.
+        """
+        self.session.end()
+        self._exchange_until(lambda: self.session.state == ENDED)
         self.connection.close()
-        self.flush()
+        self._exchange_until(lambda: self.connection.closed)
         self.socket.close()
+
+    def _exchange_until(self, done: Callable[[], bool]) -> None:
+        """Write and read, and overlook what is said, until done or until it takes too long."""
+        deadline = time.monotonic() + CLOSED_WITHIN_S
+        while not done() and not self.connection.closed and time.monotonic() < deadline:
+            self.flush()
+            select.select([self], [self] if self.is_stuck else [], [], 0.1)
+            try:
+                data = self.socket.recv(READ_SIZE)
+            except BlockingIOError:
+                continue
+            if not data:
+                break
+            self.connection.receive(data, now_ms())
+        self.flush()
 
 
 def now_ms() -> int:

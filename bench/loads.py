@@ -6,7 +6,7 @@ from typing import Final
 
 from bench import payload, proc
 from bench.endpoint import Endpoint
-from bench.ends import Receiver, Sender
+from bench.ends import TOP_UPS, Receiver, Sender
 from bench.line import LineError
 from bench.pump import Pump
 from peeklock.amqp.delivery import IncomingDelivery
@@ -28,6 +28,7 @@ class Flood:
     window: int
     credit: int
     warmup: int = 0
+    top_ups: int = TOP_UPS
     defer_every: int = 0
 
 
@@ -40,6 +41,7 @@ class Trickle:
     seconds: float
     warmup_seconds: float
     credit: int = 1000
+    top_ups: int = TOP_UPS
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,9 @@ def flood(endpoint: Endpoint, load: Flood) -> Result:
     if load.credit == 0:
         return _fill(endpoint, load)
     order = Order()
-    receiver = Receiver(endpoint, load.credit, order.check, load.defer_every)
+    receiver = Receiver(
+        endpoint, load.credit, order.check, top_ups=load.top_ups, defer_every=load.defer_every
+    )
     sender = Sender(endpoint, load.window)
     pump = Pump(sender, receiver)
     _push(pump, sender, receiver, load.warmup)
@@ -146,7 +150,7 @@ def trickle(endpoint: Endpoint, load: Trickle) -> Result:
     that stalls is not asked less of.
     """
     stopwatch = Stopwatch()
-    receiver = Receiver(endpoint, load.credit, stopwatch.note)
+    receiver = Receiver(endpoint, load.credit, stopwatch.note, top_ups=load.top_ups)
     sender = Sender(endpoint, window=1 << 30)
     pump = Pump(sender, receiver)
     _offer(pump, sender, receiver, load, load.warmup_seconds)
