@@ -296,6 +296,14 @@ def test_an_end_of_the_peer_is_answered_once() -> None:
     assert isinstance(asked, AttachRequested)
 
 
+def test_a_detach_behind_the_end_is_let_pass() -> None:
+    """Python's client ends its session first and detaches its links afterwards."""
+    machine, _ = sender_link()
+    machine.receive(frame(End()) + frame(Detach(handle=3, closed=True)), 0)
+    assert kinds(machine.take_output()) == ["End"]
+    assert not machine.closed
+
+
 def test_our_end_drops_what_crosses_it() -> None:
     machine, link = sender_link()
     link.session.end(AmqpError("amqp:session:errant-link", "x"))

@@ -59,6 +59,7 @@ from peeklock.amqp.moves import (
     CLOSED,
     CLOSING,
     DROP,
+    ENDED,
     FRAME_MOVES,
     HEADER_MOVES,
     HEADER_PHASES,
@@ -395,7 +396,8 @@ class Connection:
     def _session_for(self, channel: int, code: int) -> Session | None:
         """Finds the session of a channel, or None when it drops the frame [2.5.5]."""
         session = self.sessions.get(channel)
-        move = None if session is None else SESSION_MOVES.get((session.state, code))
+        state = ENDED if session is None else session.state
+        move = SESSION_MOVES.get((state, code))
         if move is None:
             raise ProtocolError(
                 ILLEGAL_STATE, f"{code:#04x} on channel {channel}: no session there"

@@ -100,6 +100,8 @@ SESSION_MOVES: Final[dict[tuple[int, int], int]] = {
     (ENDING, DISPOSITION): DROP,
     (ENDING, DETACH): DROP,
     (ENDING, END): TAKE,
+    # Python's client ends its session first and then detaches the links it had there.
+    (ENDED, DETACH): DROP,
 }
 
 # States of a link.
