@@ -300,7 +300,7 @@ def test_a_detach_behind_the_end_is_let_pass() -> None:
     """Python's client ends its session first and detaches its links afterwards."""
     machine, _ = sender_link()
     machine.receive(frame(End()) + frame(Detach(handle=3, closed=True)), 0)
-    assert kinds(machine.take_output()) == ["End"]
+    assert kinds(machine.take_output()) == ["end"]
     assert not machine.closed
 
 
