@@ -6,16 +6,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, final
 
-from peeklock.entity.definition import QueueDefinition
 from peeklock.entity.message import Message
 
 # Lanes. The dead-letter lane of lane n is n | 1.
 MAIN: Final = 0
 DEAD: Final = 1
+TRANSFER: Final = 2  # on its way to another entity, with a transaction
+TRANSFER_DEAD: Final = 3
 
 # How a receiver receives.
 PEEK_LOCK: Final = 0
 RECEIVE_AND_DELETE: Final = 1
+CARRY: Final = 2  # the broker itself, on the way to another entity: its locks do not expire
 
 # Outcomes of a settlement.
 COMPLETE: Final = 0
@@ -58,16 +60,42 @@ class SendBatch:
 @final
 @dataclass(slots=True, init=False)
 class Schedule:
-    """Messages for later, all or none; the reply names their sequence numbers in order."""
+    """Messages for later, all or none; the reply names their sequence numbers in order.
+
+    Inside a transaction the numbers were reserved before, because the client was told them.
+    """
 
     origin: Final[Any]
     tag: Final[int]
     messages: Final[list[Message]]
+    reserved: Final[list[int] | None]
 
-    def __init__(self, origin: Any, tag: int, messages: list[Message]) -> None:
+    def __init__(
+        self,
+        origin: Any,
+        tag: int,
+        messages: list[Message],
+        reserved: list[int] | None = None,
+    ) -> None:
         self.origin = origin
         self.tag = tag
         self.messages = messages
+        self.reserved = reserved
+
+
+@final
+@dataclass(slots=True, init=False)
+class Reserve:
+    """Sequence numbers to be told before they are used; they are given to nobody else."""
+
+    origin: Final[Any]
+    tag: Final[int]
+    count: Final[int]
+
+    def __init__(self, origin: Any, tag: int, count: int) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.count = count
 
 
 @final
@@ -250,9 +278,17 @@ class Peek:
     from_sequence: Final[int]
     count_max: Final[int]
     bytes_max: Final[int]
+    session_id: Final[str | None]  # None: of all sessions
 
     def __init__(
-        self, origin: Any, tag: int, lane: int, from_sequence: int, count_max: int, bytes_max: int
+        self,
+        origin: Any,
+        tag: int,
+        lane: int,
+        from_sequence: int,
+        count_max: int,
+        bytes_max: int,
+        session_id: str | None = None,
     ) -> None:
         self.origin = origin
         self.tag = tag
@@ -260,6 +296,7 @@ class Peek:
         self.from_sequence = from_sequence
         self.count_max = count_max
         self.bytes_max = bytes_max
+        self.session_id = session_id
 
 
 @final
@@ -272,13 +309,23 @@ class ReceiveDeferred:
     lane: Final[int]
     sequences: Final[list[int]]
     mode: Final[int]
+    session_id: Final[str | None]
 
-    def __init__(self, origin: Any, tag: int, lane: int, sequences: list[int], mode: int) -> None:
+    def __init__(
+        self,
+        origin: Any,
+        tag: int,
+        lane: int,
+        sequences: list[int],
+        mode: int,
+        session_id: str | None = None,
+    ) -> None:
         self.origin = origin
         self.tag = tag
         self.lane = lane
         self.sequences = sequences
         self.mode = mode
+        self.session_id = session_id
 
 
 @final
@@ -291,39 +338,245 @@ class DeleteMany:
     lane: Final[int]
     count_max: Final[int]
     enqueued_before: Final[int]
+    session_id: Final[str | None]
 
     def __init__(
-        self, origin: Any, tag: int, lane: int, count_max: int, enqueued_before: int
+        self,
+        origin: Any,
+        tag: int,
+        lane: int,
+        count_max: int,
+        enqueued_before: int,
+        session_id: str | None = None,
     ) -> None:
         self.origin = origin
         self.tag = tag
         self.lane = lane
         self.count_max = count_max
         self.enqueued_before = enqueued_before
+        self.session_id = session_id
+
+
+@final
+@dataclass(slots=True, init=False)
+class AcceptSession:
+    """A receiver for one message session: a named one, or the next that has something to give.
+
+    The reply is SessionAccepted; with `session_id` None it may come any time until `wait_until`.
+    The origin is then a receiver like any other: it grants, settles and closes.
+    """
+
+    origin: Final[Any]
+    tag: Final[int]
+    lane: Final[int]
+    mode: Final[int]
+    session_id: Final[str | None]
+    wait_until: Final[int]
+
+    def __init__(
+        self,
+        origin: Any,
+        tag: int,
+        lane: int,
+        mode: int,
+        session_id: str | None,
+        wait_until: int,
+    ) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.lane = lane
+        self.mode = mode
+        self.session_id = session_id
+        self.wait_until = wait_until
+
+
+@final
+@dataclass(slots=True, init=False)
+class RenewSession:
+    """A whole lock duration from now for a session; only its holder can ask.
+
+    `holder` is the origin that accepted it; None where the door cannot tell, then any holder will
+    do.
+    """
+
+    origin: Final[Any]
+    tag: Final[int]
+    lane: Final[int]
+    session_id: Final[str]
+    holder: Final[Any]
+
+    def __init__(self, origin: Any, tag: int, lane: int, session_id: str, holder: Any) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.lane = lane
+        self.session_id = session_id
+        self.holder = holder
+
+
+@final
+@dataclass(slots=True, init=False)
+class GetSessionState:
+    """What was last stored with a session; the reply is StateFound."""
+
+    origin: Final[Any]
+    tag: Final[int]
+    lane: Final[int]
+    session_id: Final[str]
+    holder: Final[Any]
+
+    def __init__(self, origin: Any, tag: int, lane: int, session_id: str, holder: Any) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.lane = lane
+        self.session_id = session_id
+        self.holder = holder
+
+
+@final
+@dataclass(slots=True, init=False)
+class SetSessionState:
+    """Store some bytes with a session; None clears them."""
+
+    origin: Final[Any]
+    tag: Final[int]
+    lane: Final[int]
+    session_id: Final[str]
+    holder: Final[Any]
+    state: Final[bytes | None]
+
+    def __init__(
+        self,
+        origin: Any,
+        tag: int,
+        lane: int,
+        session_id: str,
+        holder: Any,
+        state: bytes | None,
+    ) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.lane = lane
+        self.session_id = session_id
+        self.holder = holder
+        self.state = state
+
+
+@final
+@dataclass(slots=True, init=False)
+class ListSessions:
+    """Names of sessions, in their order: those with messages or state, or (with `updated_after`)
+    those whose state was set after an instant. The reply is Named."""
+
+    origin: Final[Any]
+    tag: Final[int]
+    lane: Final[int]
+    updated_after: Final[int | None]
+    skip: Final[int]
+    top: Final[int]
+
+    def __init__(
+        self, origin: Any, tag: int, lane: int, updated_after: int | None, skip: int, top: int
+    ) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.lane = lane
+        self.updated_after = updated_after
+        self.skip = skip
+        self.top = top
 
 
 @final
 @dataclass(slots=True, init=False)
 class Configure:
-    """The queue's description changed while it lives."""
+    """The entity's description changed while it lives; lanes that it no longer has are emptied.
 
-    definition: Final[QueueDefinition]
+    It brings a Blueprint, which this module cannot name because blueprints name lanes.
+    """
 
-    def __init__(self, definition: QueueDefinition) -> None:
-        self.definition = definition
+    blueprint: Final[Any]
+
+    def __init__(self, blueprint: Any) -> None:
+        self.blueprint = blueprint
 
 
 @final
 @dataclass(slots=True, init=False)
 class Count:
-    """How many messages are in which state, right now."""
+    """How many messages of a lane and its dead-letter lane are in which state, right now."""
 
     origin: Final[Any]
     tag: Final[int]
+    lane: Final[int]
 
-    def __init__(self, origin: Any, tag: int) -> None:
+    def __init__(self, origin: Any, tag: int, lane: int = MAIN) -> None:
         self.origin = origin
         self.tag = tag
+        self.lane = lane
+
+
+@final
+@dataclass(slots=True, init=False)
+class TakeOver:
+    """Messages that another partition forwards, with the numbers they had there.
+
+    A number that was taken over from that source before is ignored, so that a crash between the
+    two neither loses nor doubles. `forget` are numbers that the source will not send again.
+    """
+
+    origin: Final[Any]
+    tag: Final[int]
+    source: Final[str]
+    numbers: Final[list[int]]
+    messages: Final[list[Message]]
+    forget: Final[list[int]]
+
+    def __init__(
+        self,
+        origin: Any,
+        tag: int,
+        source: str,
+        numbers: list[int],
+        messages: list[Message],
+        forget: list[int],
+    ) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.source = source
+        self.numbers = numbers
+        self.messages = messages
+        self.forget = forget
+
+
+@final
+@dataclass(slots=True, init=False)
+class Transfer:
+    """Inside a transaction: a message for another entity, which rests here until it is carried."""
+
+    destination: Final[str]
+    message: Final[Message]
+
+    def __init__(self, destination: str, message: Message) -> None:
+        self.destination = destination
+        self.message = message
+
+
+@final
+@dataclass(slots=True, init=False)
+class Commit:
+    """All operations of a transaction, carried out together or not at all; answered once.
+
+    `work` holds SendMany, SendBatch, Schedule, CancelScheduled, SettleMany, SettleAll and
+    Transfer; their own origins and tags are not answered.
+    """
+
+    origin: Final[Any]
+    tag: Final[int]
+    work: Final[list[Any]]
+
+    def __init__(self, origin: Any, tag: int, work: list[Any]) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.work = work
 
 
 @final
@@ -341,14 +594,22 @@ Command: TypeAlias = (
     | Grant
     | SendBatch
     | Schedule
+    | Reserve
     | CancelScheduled
     | OpenReceiver
+    | AcceptSession
     | CloseReceiver
     | SettleAll
     | RenewLocks
+    | RenewSession
+    | GetSessionState
+    | SetSessionState
+    | ListSessions
     | Peek
     | ReceiveDeferred
     | DeleteMany
+    | TakeOver
+    | Commit
     | Configure
     | Count
     | Tick

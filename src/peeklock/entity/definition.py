@@ -1,9 +1,9 @@
-"""The description of an entity: what its owner chose, and the limits of the choice."""
+"""The descriptions of entities: what their owners chose, and the limits of the choice."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 FOREVER_MS: Final = -1
 """The duration that never ends (the service writes it as P10675199DT2H48M5.4775807S)."""
@@ -14,12 +14,23 @@ MESSAGE_SIZE_MAX_DEFAULT: Final = 262_144
 MESSAGE_SIZE_MAX_MAX: Final = 100 * 1024 * 1024
 DELIVERY_COUNT_MAX_MAX: Final = 2_000
 PATH_LENGTH_MAX: Final = 260
+NAME_LENGTH_MAX: Final = 50
+DUPLICATE_WINDOW_MS_MIN: Final = 5_000  # the emulator's lower bound; the service says 20 seconds
+DUPLICATE_WINDOW_MS_MAX: Final = 7 * 24 * 3_600_000
+AUTO_DELETE_MS_MIN: Final = 300_000
+PARTITIONS_DEFAULT: Final = 16
+PARTITIONS_MIN: Final = 2
+PARTITIONS_MAX: Final = 32
+NO_SIZE_LIMIT: Final = 0
 
 ACTIVE: Final = "Active"
 DISABLED: Final = "Disabled"
 SEND_DISABLED: Final = "SendDisabled"
 RECEIVE_DISABLED: Final = "ReceiveDisabled"
 STATUSES: Final = (ACTIVE, DISABLED, SEND_DISABLED, RECEIVE_DISABLED)
+
+Problems: TypeAlias = list[tuple[str, str]]
+"""Each wrong property with what is wrong about it."""
 
 
 @final
@@ -33,7 +44,14 @@ class QueueDefinition:
     time_to_live_ms: Final[int]
     dead_letter_on_expiration: Final[bool]
     message_size_max: Final[int]
+    size_max: Final[int]
     batched_store_access: Final[bool]
+    requires_session: Final[bool]
+    duplicate_window_ms: Final[int]  # 0: no duplicate detection
+    forward_to: Final[str]  # a path, or nothing
+    forward_dead_letters_to: Final[str]
+    auto_delete_ms: Final[int]
+    partitions: Final[int]  # 1: not partitioned
     # The articles let a broken connection drop its locks; the SDKs settle by token after a
     # reconnect. False keeps the lock until it expires, True restores the articles (R-S8).
     unlock_on_disconnect: Final[bool]
@@ -49,7 +67,14 @@ class QueueDefinition:
         time_to_live_ms: int = FOREVER_MS,
         dead_letter_on_expiration: bool = False,
         message_size_max: int = MESSAGE_SIZE_MAX_DEFAULT,
+        size_max: int = NO_SIZE_LIMIT,
         batched_store_access: bool = True,
+        requires_session: bool = False,
+        duplicate_window_ms: int = 0,
+        forward_to: str = "",
+        forward_dead_letters_to: str = "",
+        auto_delete_ms: int = FOREVER_MS,
+        partitions: int = 1,
         unlock_on_disconnect: bool = False,
         status: str = ACTIVE,
         user_metadata: str = "",
@@ -60,35 +85,235 @@ class QueueDefinition:
         self.time_to_live_ms = time_to_live_ms
         self.dead_letter_on_expiration = dead_letter_on_expiration
         self.message_size_max = message_size_max
+        self.size_max = size_max
         self.batched_store_access = batched_store_access
+        self.requires_session = requires_session
+        self.duplicate_window_ms = duplicate_window_ms
+        self.forward_to = forward_to
+        self.forward_dead_letters_to = forward_dead_letters_to
+        self.auto_delete_ms = auto_delete_ms
+        self.partitions = partitions
         self.unlock_on_disconnect = unlock_on_disconnect
         self.status = status
         self.user_metadata = user_metadata
 
-    def problems(self) -> list[tuple[str, str]]:
-        """Each wrong property with what is wrong about it; empty when all is well."""
-        found: list[tuple[str, str]] = []
-        if not is_entity_path(self.path):
-            found.append(("Name", f"'{self.path}' is not a name of letters, digits and . - _ /"))
-        if not LOCK_DURATION_MS_MIN <= self.lock_duration_ms <= LOCK_DURATION_MS_MAX:
-            found.append(("LockDuration", "must be between 5 seconds and 5 minutes"))
-        if not 1 <= self.delivery_count_max <= DELIVERY_COUNT_MAX_MAX:
-            found.append(("MaxDeliveryCount", f"must be between 1 and {DELIVERY_COUNT_MAX_MAX}"))
-        if self.time_to_live_ms != FOREVER_MS and self.time_to_live_ms < 1_000:
-            found.append(("DefaultMessageTimeToLive", "must be at least one second"))
-        if not 1_024 <= self.message_size_max <= MESSAGE_SIZE_MAX_MAX:
-            found.append(("MaxMessageSizeInKilobytes", "must be between 1 and 102400"))
-        if self.status not in STATUSES:
-            found.append(("Status", f"'{self.status}' is none of {', '.join(STATUSES)}"))
-        if len(self.user_metadata) > 1_024:
-            found.append(("UserMetadata", "must have at most 1,024 characters"))
+    def problems(self) -> Problems:
+        """What cannot be; empty when all is well."""
+        found = _path_problems(self.path)
+        found += _accepting_problems(
+            self.time_to_live_ms,
+            self.message_size_max,
+            self.duplicate_window_ms,
+            self.auto_delete_ms,
+            self.partitions,
+            self.status,
+            self.user_metadata,
+        )
+        found += _handing_out_problems(self.lock_duration_ms, self.delivery_count_max)
+        if self.requires_session and self.forward_to:
+            found.append(("ForwardTo", "an entity with sessions cannot forward"))
+        return found
+
+
+@final
+@dataclass(slots=True, init=False)
+class TopicDefinition:
+    """A topic as its owner describes it."""
+
+    path: Final[str]
+    time_to_live_ms: Final[int]
+    message_size_max: Final[int]
+    size_max: Final[int]
+    batched_store_access: Final[bool]
+    duplicate_window_ms: Final[int]
+    auto_delete_ms: Final[int]
+    partitions: Final[int]
+    # A development switch: what no subscription would take is refused (R-F6).
+    filter_before_publishing: Final[bool]
+    status: Final[str]
+    user_metadata: Final[str]
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        time_to_live_ms: int = FOREVER_MS,
+        message_size_max: int = MESSAGE_SIZE_MAX_DEFAULT,
+        size_max: int = NO_SIZE_LIMIT,
+        batched_store_access: bool = True,
+        duplicate_window_ms: int = 0,
+        auto_delete_ms: int = FOREVER_MS,
+        partitions: int = 1,
+        filter_before_publishing: bool = False,
+        status: str = ACTIVE,
+        user_metadata: str = "",
+    ) -> None:
+        self.path = path
+        self.time_to_live_ms = time_to_live_ms
+        self.message_size_max = message_size_max
+        self.size_max = size_max
+        self.batched_store_access = batched_store_access
+        self.duplicate_window_ms = duplicate_window_ms
+        self.auto_delete_ms = auto_delete_ms
+        self.partitions = partitions
+        self.filter_before_publishing = filter_before_publishing
+        self.status = status
+        self.user_metadata = user_metadata
+
+    def problems(self) -> Problems:
+        """What cannot be; empty when all is well."""
+        return _path_problems(self.path) + _accepting_problems(
+            self.time_to_live_ms,
+            self.message_size_max,
+            self.duplicate_window_ms,
+            self.auto_delete_ms,
+            self.partitions,
+            self.status,
+            self.user_metadata,
+        )
+
+
+@final
+@dataclass(slots=True, init=False)
+class SubscriptionDefinition:
+    """A subscription as its owner describes it; its rules are kept beside it."""
+
+    topic: Final[str]
+    name: Final[str]
+    lock_duration_ms: Final[int]
+    delivery_count_max: Final[int]
+    time_to_live_ms: Final[int]
+    dead_letter_on_expiration: Final[bool]
+    dead_letter_on_filter_error: Final[bool]
+    batched_store_access: Final[bool]
+    requires_session: Final[bool]
+    forward_to: Final[str]
+    forward_dead_letters_to: Final[str]
+    auto_delete_ms: Final[int]
+    unlock_on_disconnect: Final[bool]
+    status: Final[str]
+    user_metadata: Final[str]
+
+    def __init__(
+        self,
+        topic: str,
+        name: str,
+        *,
+        lock_duration_ms: int = 60_000,
+        delivery_count_max: int = 10,
+        time_to_live_ms: int = FOREVER_MS,
+        dead_letter_on_expiration: bool = False,
+        dead_letter_on_filter_error: bool = True,
+        batched_store_access: bool = True,
+        requires_session: bool = False,
+        forward_to: str = "",
+        forward_dead_letters_to: str = "",
+        auto_delete_ms: int = FOREVER_MS,
+        unlock_on_disconnect: bool = False,
+        status: str = ACTIVE,
+        user_metadata: str = "",
+    ) -> None:
+        self.topic = topic
+        self.name = name
+        self.lock_duration_ms = lock_duration_ms
+        self.delivery_count_max = delivery_count_max
+        self.time_to_live_ms = time_to_live_ms
+        self.dead_letter_on_expiration = dead_letter_on_expiration
+        self.dead_letter_on_filter_error = dead_letter_on_filter_error
+        self.batched_store_access = batched_store_access
+        self.requires_session = requires_session
+        self.forward_to = forward_to
+        self.forward_dead_letters_to = forward_dead_letters_to
+        self.auto_delete_ms = auto_delete_ms
+        self.unlock_on_disconnect = unlock_on_disconnect
+        self.status = status
+        self.user_metadata = user_metadata
+
+    @property
+    def path(self) -> str:
+        """The address of the subscription."""
+        return f"{self.topic}/Subscriptions/{self.name}"
+
+    def problems(self) -> Problems:
+        """What cannot be; empty when all is well."""
+        found: Problems = []
+        if not is_entity_name(self.name):
+            found.append(("Name", f"'{self.name}' is not a name of letters, digits and . - _"))
+        found += _accepting_problems(
+            self.time_to_live_ms,
+            MESSAGE_SIZE_MAX_DEFAULT,
+            0,
+            self.auto_delete_ms,
+            1,
+            self.status,
+            self.user_metadata,
+        )
+        found += _handing_out_problems(self.lock_duration_ms, self.delivery_count_max)
+        if self.requires_session and self.forward_to:
+            found.append(("ForwardTo", "an entity with sessions cannot forward"))
         return found
 
 
 def is_entity_path(path: str) -> bool:
     """Whether the service would take this as the name of a queue or topic (protocol 11.1)."""
-    if not 0 < len(path) <= PATH_LENGTH_MAX:
+    return _is_name(path, PATH_LENGTH_MAX, "._-/")
+
+
+def is_entity_name(name: str) -> bool:
+    """Whether the service would take this as the name of a subscription or rule."""
+    return _is_name(name, NAME_LENGTH_MAX, "._-")
+
+
+def _is_name(text: str, length_max: int, signs: str) -> bool:
+    if not 0 < len(text) <= length_max:
         return False
-    if not (path[0].isalnum() and path[-1].isalnum()):
+    if not (text[0].isalnum() and text[-1].isalnum()):
         return False
-    return all(char.isascii() and (char.isalnum() or char in "._-/") for char in path)
+    return all(char.isascii() and (char.isalnum() or char in signs) for char in text)
+
+
+def _path_problems(path: str) -> Problems:
+    if is_entity_path(path):
+        return []
+    return [("Name", f"'{path}' is not a name of letters, digits and . - _ /")]
+
+
+def _accepting_problems(
+    time_to_live_ms: int,
+    message_size_max: int,
+    duplicate_window_ms: int,
+    auto_delete_ms: int,
+    partitions: int,
+    status: str,
+    user_metadata: str,
+) -> Problems:
+    found: Problems = []
+    if time_to_live_ms != FOREVER_MS and time_to_live_ms < 1_000:
+        found.append(("DefaultMessageTimeToLive", "must be at least one second"))
+    if not 1_024 <= message_size_max <= MESSAGE_SIZE_MAX_MAX:
+        found.append(("MaxMessageSizeInKilobytes", "must be between 1 and 102400"))
+    if duplicate_window_ms and not (
+        DUPLICATE_WINDOW_MS_MIN <= duplicate_window_ms <= DUPLICATE_WINDOW_MS_MAX
+    ):
+        found.append(
+            ("DuplicateDetectionHistoryTimeWindow", "must be between 5 seconds and 7 days")
+        )
+    if auto_delete_ms != FOREVER_MS and auto_delete_ms < AUTO_DELETE_MS_MIN:
+        found.append(("AutoDeleteOnIdle", "must be at least five minutes"))
+    if partitions != 1 and not PARTITIONS_MIN <= partitions <= PARTITIONS_MAX:
+        text = f"must be between {PARTITIONS_MIN} and {PARTITIONS_MAX} partitions"
+        found.append(("EnablePartitioning", text))
+    if status not in STATUSES:
+        found.append(("Status", f"'{status}' is none of {', '.join(STATUSES)}"))
+    if len(user_metadata) > 1_024:
+        found.append(("UserMetadata", "must have at most 1,024 characters"))
+    return found
+
+
+def _handing_out_problems(lock_duration_ms: int, delivery_count_max: int) -> Problems:
+    found: Problems = []
+    if not LOCK_DURATION_MS_MIN <= lock_duration_ms <= LOCK_DURATION_MS_MAX:
+        found.append(("LockDuration", "must be between 5 seconds and 5 minutes"))
+    if not 1 <= delivery_count_max <= DELIVERY_COUNT_MAX_MAX:
+        found.append(("MaxDeliveryCount", f"must be between 1 and {DELIVERY_COUNT_MAX_MAX}"))
+    return found

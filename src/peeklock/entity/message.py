@@ -23,8 +23,11 @@ class Message:
         "content",
         "envelope",
         "expires_at",
+        "hops",
         "message_id",
+        "partition_key",
         "scheduled_at",
+        "session_id",
         "size",
         "time_to_live_ms",
     )
@@ -37,6 +40,9 @@ class Message:
         message_id: str = "",
         time_to_live_ms: int = NO_DURATION,
         scheduled_at: int = NEVER,
+        session_id: str | None = None,
+        partition_key: str | None = None,
+        hops: int = 0,
     ) -> None:
         self.envelope: bytes = envelope
         self.content: bytes = content
@@ -44,6 +50,10 @@ class Message:
         self.time_to_live_ms: int = time_to_live_ms
         self.scheduled_at: int = scheduled_at
         self.expires_at: int = NEVER
+        # None where there is none: the empty text is a session of its own.
+        self.session_id: str | None = session_id
+        self.partition_key: str | None = partition_key
+        self.hops: int = hops  # how often it was forwarded already
         self.size: int = len(envelope) + len(content)
 
 

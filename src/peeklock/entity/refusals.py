@@ -21,6 +21,13 @@ BUSY: Final = "busy"  # full disk, overload: the same wish may succeed later
 UNAVAILABLE: Final = "unavailable"  # the store failed: whether it was stored is in doubt
 TIMED_OUT: Final = "timed-out"
 INTERNAL: Final = "internal"
+SESSION_LOCK_LOST: Final = "session-lock-lost"
+SESSION_CANNOT_BE_LOCKED: Final = "session-cannot-be-locked"
+SESSION_REQUIRED: Final = "session-required"
+QUOTA_EXCEEDED: Final = "quota-exceeded"
+NO_MATCHING_SUBSCRIPTION: Final = "no-matching-subscription"
+ENTITY_EXISTS: Final = "entity-exists"
+TRANSACTION_FAILED: Final = "transaction-failed"
 
 KINDS: Final = (
     LOCK_LOST,
@@ -36,11 +43,22 @@ KINDS: Final = (
     UNAVAILABLE,
     TIMED_OUT,
     INTERNAL,
+    SESSION_LOCK_LOST,
+    SESSION_CANNOT_BE_LOCKED,
+    SESSION_REQUIRED,
+    QUOTA_EXCEEDED,
+    NO_MATCHING_SUBSCRIPTION,
+    ENTITY_EXISTS,
+    TRANSACTION_FAILED,
 )
 
 LOCK_LOST_TEXT: Final = (
     "The lock supplied is invalid. Either the lock expired, "
     "or the message has already been removed from the queue."
+)
+
+SESSION_LOCK_LOST_TEXT: Final = (
+    "The session lock has expired on the MessageSession. Accept a new MessageSession."
 )
 
 

@@ -21,9 +21,12 @@ class Details:
     __slots__ = (
         "changes",
         "description",
+        "destination",
         "enqueue_sequence",
+        "hops",
         "reason",
         "scheduled_at",
+        "source",
         "time_to_live_ms",
     )
 
@@ -33,6 +36,9 @@ class Details:
         self.time_to_live_ms: int = -1  # of a scheduled message: its life starts when it is due
         self.reason: str | None = None
         self.description: str | None = None
+        self.hops: int = 0  # how often it was forwarded on its way here
+        self.destination: str = ""  # where a transfer goes
+        self.source: str = ""  # where it was dead-lettered, if that was elsewhere
         # Properties to set, name to encoded value. A change replaces the dictionary and never
         # alters it, because deliveries on their way out share it.
         self.changes: dict[str, bytes] | None = None
@@ -46,6 +52,9 @@ class Details:
         other.reason = self.reason
         other.description = self.description
         other.changes = self.changes
+        other.hops = self.hops
+        other.destination = self.destination
+        other.source = self.source
         return other
 
 
@@ -176,6 +185,53 @@ class ReceiverClosed:
     def __init__(self, origin: Any, refusal: Refusal) -> None:
         self.origin = origin
         self.refusal = refusal
+
+
+@final
+@dataclass(slots=True, init=False)
+class SessionAccepted:
+    """The origin holds this session now, until an instant that it may move by renewing."""
+
+    origin: Final[Any]
+    tag: Final[int]
+    session_id: Final[str]
+    locked_until: Final[int]
+
+    def __init__(self, origin: Any, tag: int, session_id: str, locked_until: int) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.session_id = session_id
+        self.locked_until = locked_until
+
+
+@final
+@dataclass(slots=True, init=False)
+class StateFound:
+    """What was stored with a session; None where nothing was."""
+
+    origin: Final[Any]
+    tag: Final[int]
+    state: Final[bytes | None]
+
+    def __init__(self, origin: Any, tag: int, state: bytes | None) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.state = state
+
+
+@final
+@dataclass(slots=True, init=False)
+class Named:
+    """Names of sessions, in their order."""
+
+    origin: Final[Any]
+    tag: Final[int]
+    names: Final[list[str]]
+
+    def __init__(self, origin: Any, tag: int, names: list[str]) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.names = names
 
 
 @final
