@@ -46,6 +46,7 @@ class EmbeddedStore:
         retention: Retention | None = None,
         commit: Literal["adaptive", "thread", "inline"] = "adaptive",
         reserve_bytes: int = RESERVE_BYTES,
+        commit_delay_s: float = 0.0,
         map_size: int | None = None,
         free_space: Callable[[Path], int] = free_space,
         clock: Callable[[], float] = time.monotonic,
@@ -60,6 +61,7 @@ class EmbeddedStore:
         self._free_space = free_space
         self._space = Space(reserve_bytes, self._left, clock)
         self._closed = False
+        self._commit_delay_s = commit_delay_s
         self._committer: Committer = COMMITTERS[commit](self._commit, directory.name)
 
     @property
@@ -138,6 +140,8 @@ class EmbeddedStore:
 
     def _commit(self, batch: list[Waiting]) -> list[int | StoreError]:
         results = self._ledger.commit([request for request, _ in batch])
+        if self._commit_delay_s:
+            time.sleep(self._commit_delay_s)  # the disk that a benchmark wants to see
         self._space.wrote(
             sum(len(request.chunk) for request, _ in batch if isinstance(request, Append))
         )
