@@ -34,7 +34,7 @@ def answer(plan: Plan) -> None:
                 plan.directory / f"{delay_ms}-{batched}",
                 "compiled",
                 properties={"EnableBatchedOperations": batched},
-                commit_delay_ms=str(delay_ms),
+                settings={"commit_delay_ms": str(delay_ms)},
             )
             for batched in (False, True)
         }

@@ -30,8 +30,9 @@ class Peeklock:
         self,
         directory: Path,
         form: str,
+        *,
+        settings: dict[str, str] | None = None,
         properties: dict[str, bool] | None = None,
-        **settings: str,
     ) -> None:
         self.name = f"Peeklock {form}"
         self.data = directory / "data"
@@ -40,7 +41,7 @@ class Peeklock:
         self._log = directory / "broker.log"
         self._port = free_port()
         self._http_port = free_port()
-        names = {f"PEEKLOCK_{name.upper()}": value for name, value in settings.items()}
+        names = {f"PEEKLOCK_{name.upper()}": value for name, value in (settings or {}).items()}
         self._environment = {
             **os.environ,
             **names,
