@@ -21,6 +21,7 @@ HOT = (
     "store/records.py",
     "store/packing.py",
     "broker/chance.py",
+    "broker/company.py",
     "broker/worker.py",
     "gateway/identifiers.py",
     "gateway/amqp/*.py",

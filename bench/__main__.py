@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from bench import deferred, latency, startup, throughput
+from bench import company, deferred, latency, startup, throughput
 from bench.plan import Plan
 
 QUESTIONS: Final[dict[str, Callable[[Plan], None]]] = {
@@ -16,6 +16,7 @@ QUESTIONS: Final[dict[str, Callable[[Plan], None]]] = {
     "latency": latency.answer,
     "startup": startup.answer,
     "deferred": deferred.answer,
+    "company": company.answer,
 }
 
 

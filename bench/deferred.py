@@ -76,7 +76,7 @@ def _measure(plan: Plan, every: int) -> Cost:
         "journal_retention_ms": str(RETENTION_MS),
         "journal_retention_bytes": str(RETENTION_BYTES),
     }
-    with Peeklock(directory, "compiled", **settings) as server:
+    with Peeklock(directory, "compiled", settings=settings) as server:
         before = proc.written_bytes(server.pid)
         load = Flood(messages=messages, window=WINDOW, credit=WINDOW, defer_every=every)
         traffic = client.run(server.endpoint, load)

@@ -26,7 +26,14 @@ FORMS: Final = {"compiled": COMPILED, "plain": PLAIN}
 class Peeklock:
     """One broker with one queue; it can be stopped, killed and started again on its data."""
 
-    def __init__(self, directory: Path, form: str, **settings: str) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        form: str,
+        *,
+        settings: dict[str, str] | None = None,
+        properties: dict[str, bool] | None = None,
+    ) -> None:
         self.name = f"Peeklock {form}"
         self.data = directory / "data"
         self._form = form
@@ -34,7 +41,7 @@ class Peeklock:
         self._log = directory / "broker.log"
         self._port = free_port()
         self._http_port = free_port()
-        names = {f"PEEKLOCK_{name.upper()}": value for name, value in settings.items()}
+        names = {f"PEEKLOCK_{name.upper()}": value for name, value in (settings or {}).items()}
         self._environment = {
             **os.environ,
             **names,
@@ -43,7 +50,7 @@ class Peeklock:
         }
         self._process: subprocess.Popen[bytes] | None = None
         directory.mkdir(parents=True, exist_ok=True)
-        self._config.write_text(_config())
+        self._config.write_text(_config(properties or {}))
 
     def __enter__(self) -> Self:
         self.start()
@@ -153,7 +160,8 @@ class Peeklock:
                 process.stdout.close()
 
 
-def _config() -> str:
+def _config(properties: dict[str, bool]) -> str:
     """Write the emulator's file with the one queue."""
-    namespace = {"Name": "sbemulatorns", "Queues": [{"Name": QUEUE}], "Topics": []}
+    queue = {"Name": QUEUE, "Properties": properties}
+    namespace = {"Name": "sbemulatorns", "Queues": [queue], "Topics": []}
     return json.dumps({"UserConfig": {"Namespaces": [namespace], "Logging": {"Type": "Console"}}})

@@ -107,7 +107,10 @@ def _open_stores(settings: Settings) -> tuple[Store, Catalog]:
     try:
         catalog = EmbeddedCatalog(settings.data / "catalog")
         store = EmbeddedStore(
-            settings.data / "store", retention=retention, reserve_bytes=settings.free_bytes_min
+            settings.data / "store",
+            retention=retention,
+            reserve_bytes=settings.free_bytes_min,
+            commit_delay_s=settings.commit_delay_ms / 1000,
         )
     except StoreError as error:
         # A directory that is in use, or that cannot be read: to the user it is one more file error.

@@ -34,6 +34,8 @@ class Settings:
     journal_retention_ms: Final[int]
     journal_retention_bytes: Final[int]
     free_bytes_min: Final[int]
+    # For benchmarks: what a slower disk would take for each commit, on top of what this one takes.
+    commit_delay_ms: Final[int]
     allow_development_key: Final[bool]
     log_level: Final[str]
 
@@ -49,6 +51,7 @@ class Settings:
         journal_retention_ms: int = JOURNAL_RETENTION_MS,
         journal_retention_bytes: int = JOURNAL_RETENTION_BYTES,
         free_bytes_min: int = FREE_BYTES_MIN,
+        commit_delay_ms: int = 0,
         allow_development_key: bool = False,
         log_level: str = "info",
     ) -> None:
@@ -61,6 +64,7 @@ class Settings:
         self.journal_retention_ms = journal_retention_ms
         self.journal_retention_bytes = journal_retention_bytes
         self.free_bytes_min = free_bytes_min
+        self.commit_delay_ms = commit_delay_ms
         self.allow_development_key = allow_development_key
         self.log_level = log_level
 

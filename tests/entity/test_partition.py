@@ -144,6 +144,12 @@ def test_a_drain_of_an_empty_queue_is_answered() -> None:
     assert queue.ask(ask.Grant("r", 3, True)) == [told.Drained("r")]
 
 
+def test_a_receiver_that_drains_and_closes_at_once_is_not_answered() -> None:
+    queue = AtHand()
+    queue.open("r")
+    assert queue.ask(ask.Grant("r", 5, True), ask.CloseReceiver("r", False)) == []
+
+
 def test_competing_receivers_get_different_messages_and_share_in_turns() -> None:
     """R-S2."""
     queue = AtHand()
@@ -576,6 +582,7 @@ def test_deferring_works_in_the_dead_letter_queue() -> None:
     queue.settle(DEFER, queue.receive_one(lane=DEAD))
     assert queue.receive(1, lane=DEAD) == []
     (held,) = queue.fetch(number, lane=DEAD)
+    assert held.delivery_count == 0
     assert queue.settle(COMPLETE, held) == ["settled"]
     assert queue.dead() == []
 

@@ -134,6 +134,20 @@ def test_a_checkpoint_in_slices_keeps_up_with_what_happens_between_them() -> Non
     assert pair.partition.replay_from() == pair.journal.replay_from > count
 
 
+def test_a_checkpoint_tells_what_was_returned_and_where_locks_were_taken_from() -> None:
+    pair = Pair(QueueDefinition("orders"))
+    pair.ask(send(*"abc"))
+    pair.ask(ask.OpenReceiver("r", MAIN, 0), ask.Grant("r", 3, False))
+    returned, deferred, _ = pair.tokens
+    pair.ask(ask.SettleMany("r", [1], ABANDON, [returned]))
+    pair.ask(ask.SettleMany("r", [2], DEFER, [deferred]))
+    pair.ask(ask.ReceiveDeferred("m", 3, MAIN, [deferred.sequence], 0))
+    for _ in range(3):
+        pair.keep_house()
+    assert pair.journal.replay_from > 3
+    pair.crash()
+
+
 def test_a_checkpoint_that_a_crash_cut_off_does_no_harm() -> None:
     pair = Pair(QueueDefinition("orders"))
     pair.ask(send(*"abc"))
@@ -172,6 +186,7 @@ def test_old_messages_are_carried_forward_so_that_their_blocks_can_go() -> None:
     assert pair.carry(10) == 1
     assert pair.partition.live_blocks() == [1]
     assert pair.carry(10) == 0
+    pair.crash()
     # Nothing that an opening needs lies in the old block once there is a checkpoint behind it.
     for _ in range(3):
         pair.keep_house()

@@ -171,13 +171,13 @@ class PartitionBesideModel(RuleBasedStateMachine):
     @precondition(lambda self: self.pair.model.rows)
     @rule(pick=picks)
     def cancel(self, pick: int) -> None:
-        sequences = self.numbers(pick, STATE_SCHEDULED)
+        sequences = self.numbers(pick, MAIN, STATE_SCHEDULED)
         self.submit(ask.CancelScheduled(MANAGER, self.next(), sequences))
 
-    def numbers(self, pick: int, state: int) -> list[int]:
+    def numbers(self, pick: int, lane: int, state: int) -> list[int]:
         """Mostly numbers of messages in that state, now and then of any message or of none."""
         rows = self.pair.model.rows
-        fitting = [row.sequence for row in rows if row.state == state]
+        fitting = [row.sequence for row in rows if (row.lane, row.state) == (lane, state)]
         others = [row.sequence for row in rows] + [0, self.pair.model.next_sequence]
         if pick % 19 == 0:
             return []
@@ -217,7 +217,7 @@ class PartitionBesideModel(RuleBasedStateMachine):
     @precondition(lambda self: self.pair.model.rows)
     @rule(pick=picks, lane=lanes, mode=modes)
     def receive_deferred(self, pick: int, lane: int, mode: int) -> None:
-        sequences = self.numbers(pick, STATE_DEFERRED)
+        sequences = self.numbers(pick, lane, STATE_DEFERRED)
         self.submit(ask.ReceiveDeferred(MANAGER, self.next(), lane, sequences, mode))
 
     # Settling.
@@ -306,11 +306,33 @@ class PartitionBesideModel(RuleBasedStateMachine):
         self.let_go()
         self.pair.advance(duration, noticed=noticed)
 
-    @rule(early=st.sampled_from([0, 0, 1]))
-    def the_alarm_knocks(self, early: int) -> None:
+    @precondition(lambda self: self.instants())
+    @rule(pick=picks, early=st.sampled_from([0, 0, 1]), noticed=st.booleans())
+    def an_instant_comes(self, pick: int, early: int, noticed: bool) -> None:
+        instants = self.instants()
         self.let_go()
-        deadline = self.pair.partition.next_deadline()
-        self.pair.advance(max(0, deadline - early - self.pair.now))
+        # The early ones are the likely ones.
+        instant = instants[pick % (pick % len(instants) + 1)]
+        self.pair.advance(instant - early - self.pair.now, noticed=noticed)
+
+    def instants(self) -> list[int]:
+        """When something ends or begins that has an end or a beginning, soonest first."""
+        rows = self.pair.model.rows
+        times = {at for row in rows for at in (row.locked_until, row.expires_at, row.scheduled_at)}
+        return sorted(at for at in times if at > self.pair.now)
+
+    @precondition(lambda self: self.has_locks())
+    @rule(pick=picks, early=st.sampled_from([0, 1]), outcome=outcomes)
+    def settle_at_the_last_instant(self, pick: int, early: int, outcome: int) -> None:
+        locked = [row for row in self.pair.model.rows if row.lock_number]
+        row = locked[pick % len(locked)]
+        instant, token = row.locked_until, LockToken(row.sequence, row.lock_number)
+        self.let_go()
+        self.pair.advance(max(0, instant - early - self.pair.now), noticed=False)
+        if pick % 3:
+            self.submit(ask.SettleMany(SENDER, [self.next()], outcome, [token]))
+        else:
+            self.submit(ask.RenewLocks(MANAGER, self.next(), [token]))
 
     # The journal.
 

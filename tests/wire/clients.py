@@ -18,6 +18,7 @@ from typing import Any, Final, Literal, cast
 from azure.servicebus import (
     AutoLockRenewer,
     ServiceBusClient,
+    ServiceBusMessage,
     ServiceBusReceivedMessage,
     ServiceBusReceiver,
     ServiceBusSender,
@@ -249,3 +250,15 @@ def peek_all(receiver: ServiceBusReceiver) -> list[ServiceBusReceivedMessage]:
         found += page
         start = number(page[-1]) + 1
     return found
+
+
+def send_many(bus: Bus, queue: str, count: int) -> None:
+    """Send numbered messages in batches of a thousand."""
+    with bus.sender(queue) as sender:
+        for start in range(0, count, 1000):
+            sender.send_messages(
+                [
+                    ServiceBusMessage(f"{index}", message_id=f"{index}")
+                    for index in range(start, min(count, start + 1000))
+                ]
+            )

@@ -10,11 +10,17 @@ import pytest
 from tests.wire.broker_process import BrokerProcess
 from tests.wire.clients import FLAVOURS, Bus, Flavour, LoopThread
 from tests.wire.entities import Queues, write_config
-from tests.wire.side_by_side import Runs
+from tests.wire.side_by_side import ModuleRun
 
 _BROKERS = pytest.StashKey[list[tuple[BrokerProcess, int]]]()
 # The end of a log says why; the beginning of a long one is noise.
 LOG_SHOWN_CHARACTERS = 6000
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "side_by_side: the tests of a module run at the same time, because they wait"
+    )
 
 
 @pytest.fixture(scope="session")
@@ -70,9 +76,9 @@ def queues() -> Queues:
 
 
 @pytest.fixture
-def queue(queues: Queues) -> str:
+def queue(queues: Queues, request: pytest.FixtureRequest) -> str:
     """A queue that no other test has touched."""
-    return queues.take("plain")
+    return queues.of(request.node.nodeid)
 
 
 @pytest.fixture(scope="session")
@@ -100,22 +106,37 @@ def bus(request: pytest.FixtureRequest, buses: dict[Flavour, Bus]) -> Bus:
     return buses[flavour]
 
 
-@pytest.fixture(scope="module")
-def runs(
-    request: pytest.FixtureRequest, buses: dict[Flavour, Bus], queues: Queues
-) -> Iterator[Runs]:
-    """The waiting scenarios of a module; only those are run whose tests were chosen."""
-    chosen = {
-        item.callspec.id
+@pytest.fixture(scope="module", autouse=True)
+def _module_run(request: pytest.FixtureRequest) -> Iterator[ModuleRun | None]:
+    """Starts the tests of a module that run side by side; only those that were chosen."""
+    marked = [
+        item
         for item in request.session.items
         if isinstance(item, pytest.Function)
         and item.module is request.module
-        and hasattr(item, "callspec")
-    }
-    made = Runs(buses, queues, chosen)
-    made.start(request.module.SCENARIOS)
-    yield made
-    made.close()
+        and item.get_closest_marker("side_by_side") is not None
+    ]
+    if not marked:
+        yield None
+        return
+    run = ModuleRun(
+        buses=request.getfixturevalue("buses"),
+        queues=request.getfixturevalue("queues"),
+        broker=request.getfixturevalue("broker"),
+    )
+    run.start(marked)
+    yield run
+    run.close()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Take the result of a test that is under way instead of calling it again."""
+    run = pyfuncitem.funcargs.get("_module_run")
+    if not isinstance(run, ModuleRun):
+        return None
+    run.result_of(pyfuncitem)
+    return True
 
 
 @pytest.fixture(params=FLAVOURS)
@@ -129,10 +150,11 @@ def own_bus(
 
 
 @pytest.fixture(autouse=True)
-def _remember_log_position(request: pytest.FixtureRequest) -> None:
+def _remember_log_position(request: pytest.FixtureRequest, _module_run: ModuleRun | None) -> None:
     if "broker" in request.fixturenames:
         process: BrokerProcess = request.getfixturevalue("broker")
-        request.node.stash.setdefault(_BROKERS, []).append((process, process.log_size()))
+        position = process.log_size() if _module_run is None else _module_run.log_position
+        request.node.stash.setdefault(_BROKERS, []).append((process, position))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -49,7 +49,7 @@ KINDS: Final[dict[str, tuple[int, dict[str, Any]]]] = {
 }
 
 # Names with every character that a path may have; asked for by name, not from a pool.
-ODD_NAMES: Final = ("orders/eu.north-1_x", "CamelCase")
+ODD_NAMES: Final = ("orders/eu.north-1_sync", "orders/eu.north-1_async", "CamelSync", "CamelAsync")
 
 
 class Queues:
@@ -57,11 +57,19 @@ class Queues:
 
     def __init__(self) -> None:
         self._left = {kind: _names(kind, count) for kind, (count, _) in KINDS.items()}
+        self._owned: dict[str, str] = {}
         self._guard = threading.Lock()
 
     def take(self, kind: str = "plain") -> str:
         with self._guard:
             return self._left[kind].pop(0)
+
+    def of(self, owner: str) -> str:
+        """The queue of a test, the same one however often it is asked for."""
+        with self._guard:
+            if owner not in self._owned:
+                self._owned[owner] = self._left["plain"].pop(0)
+            return self._owned[owner]
 
     def take_many(self, kind: str, count: int) -> list[str]:
         return [self.take(kind) for _ in range(count)]

@@ -1,59 +1,53 @@
-"""Scenarios that wait for real seconds, side by side: a module takes as long as its longest one.
+"""Tests that mostly wait, run side by side: a module takes about as long as its longest one.
 
-A module lists its scenarios, asks for one test per flavour and scenario, and each test reports how
-its own went.
+The clients sleep while they connect, close and wait for locks. In a module marked `side_by_side`
+all chosen tests start together, on a few threads; pytest then asks for one result after the other.
 """
 
-from collections.abc import Callable
+import inspect
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
-from tests.wire.clients import FLAVOURS, Bus, Flavour
+from tests.wire.broker_process import BrokerProcess
+from tests.wire.clients import Bus, Flavour
 from tests.wire.entities import Queues
 
-Scenario = Callable[[Bus, Queues], None]
-# The longest scenario takes about 15 s; the rest is room for a busy machine.
-SCENARIO_WITHIN_S: Final = 90.0
+# More would make the clients compete for two cores, and tests that look at the clock would notice.
+AT_ONCE: Final = 10
+RESULT_WITHIN_S: Final = 110.0
 
 
-class Runs:
-    """The scenarios of one module, all under way."""
+class ModuleRun:
+    """The tests of one module, all under way."""
 
-    def __init__(self, buses: dict[Flavour, Bus], queues: Queues, chosen: set[str]) -> None:
+    def __init__(self, *, buses: dict[Flavour, Bus], queues: Queues, broker: BrokerProcess) -> None:
         self._buses = buses
         self._queues = queues
-        self._chosen = chosen
-        self._pool = ThreadPoolExecutor(max_workers=64)
-        self._futures: dict[tuple[Flavour, Scenario], Future[None]] = {}
+        self._broker = broker
+        self.log_position = broker.log_size()
+        self._pool = ThreadPoolExecutor(max_workers=AT_ONCE)
+        self._results: dict[str, Future[None]] = {}
 
-    def start(self, scenarios: list[Scenario]) -> None:
-        for flavour in FLAVOURS:
-            for scenario in scenarios:
-                if case_id(scenario, flavour) in self._chosen:
-                    self._futures[flavour, scenario] = self._pool.submit(
-                        scenario, self._buses[flavour], self._queues
-                    )
+    def start(self, tests: list[pytest.Function]) -> None:
+        for test in tests:
+            arguments = self._arguments(test)
+            self._results[test.nodeid] = self._pool.submit(test.function, **arguments)
 
-    def result_of(self, flavour: Flavour, scenario: Scenario) -> None:
-        self._futures[flavour, scenario].result(SCENARIO_WITHIN_S)
+    def _arguments(self, test: pytest.Function) -> dict[str, Any]:
+        """What the test asks for: its own parameters and the few things that all may share."""
+        parameters: dict[str, Any] = test.callspec.params if hasattr(test, "callspec") else {}
+        shared: dict[str, Any] = {"queues": self._queues, "broker": self._broker}
+        if "bus" in parameters:
+            shared["bus"] = self._buses[parameters["bus"]]
+        names = inspect.signature(test.function).parameters
+        if "queue" in names:
+            shared["queue"] = self._queues.of(test.nodeid)
+        return {name: shared[name] if name in shared else parameters[name] for name in names}
+
+    def result_of(self, test: pytest.Function) -> None:
+        self._results[test.nodeid].result(RESULT_WITHIN_S)
 
     def close(self) -> None:
-        self._pool.shutdown()
-
-
-def case_id(scenario: Scenario, flavour: Flavour) -> str:
-    return f"{scenario.__name__}-{flavour}"
-
-
-def cases(scenarios: list[Scenario]) -> pytest.MarkDecorator:
-    """One test per scenario and flavour."""
-    return pytest.mark.parametrize(
-        ("scenario", "flavour"),
-        [
-            pytest.param(scenario, flavour, id=case_id(scenario, flavour))
-            for flavour in FLAVOURS
-            for scenario in scenarios
-        ],
-    )
+        self._pool.shutdown(cancel_futures=True)

@@ -30,13 +30,14 @@ def test_sends_overlap_within_a_bound(loop: LoopThread, broker: BrokerProcess, q
         # One sender of this client serves one send at a time, so ten of them are the bound.
         idle: asyncio.Queue[ServiceBusSender] = asyncio.Queue()
         async with AsyncExitStack() as stack:
-            for _ in range(10):
-                idle.put_nowait(await stack.enter_async_context(client.get_queue_sender(queue)))
+            senders = [client.get_queue_sender(queue) for _ in range(10)]
+            for sender in await asyncio.gather(*map(stack.enter_async_context, senders)):
+                idle.put_nowait(sender)
 
             async def send(index: int) -> None:
-                sender = await idle.get()
-                await sender.send_messages(ServiceBusMessage(f"{index}", message_id=f"{index}"))
-                idle.put_nowait(sender)
+                free = await idle.get()
+                await free.send_messages(ServiceBusMessage(f"{index}", message_id=f"{index}"))
+                idle.put_nowait(free)
 
             await asyncio.gather(*[send(index) for index in range(100)])
         async with client.get_queue_receiver(queue) as receiver:

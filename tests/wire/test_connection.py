@@ -5,7 +5,6 @@ from contextlib import ExitStack
 
 import pytest
 from azure.servicebus import ServiceBusMessage
-from azure.servicebus.exceptions import MessageLockLostError
 
 from tests.wire import sas
 from tests.wire.broker_process import BrokerProcess
@@ -20,6 +19,8 @@ from tests.wire.clients import (
 )
 from tests.wire.entities import Queues
 from tests.wire.tcp_proxy import TcpProxy
+
+pytestmark = pytest.mark.side_by_side
 
 
 def test_many_links_at_once(bus: Bus, queues: Queues) -> None:
@@ -139,56 +140,3 @@ def test_a_client_outlives_its_connections(bus: Bus, broker: BrokerProcess, queu
 
     assert bodies(got) == [b"0", b"1", b"2"]
     assert [message.delivery_count for message in got] == [0, 0, 0]
-
-
-def test_a_client_outlives_the_broker(own_bus: Bus, own_broker: BrokerProcess) -> None:
-    """R-T1, R-L4: after a polite restart everything is there, but locks are gone and said to be."""
-    queue = "plain-001"
-    client = own_bus.client(retry_backoff_factor=0.2, retry_total=10)
-    with (
-        own_bus.sender(queue, client=client) as sender,
-        own_bus.receiver(queue, client=client) as receiver,
-    ):
-        sender.send_messages([ServiceBusMessage("held"), ServiceBusMessage("waiting")])
-        held = receive_one(receiver)
-        assert own_broker.stop() == 0
-        own_broker.start()
-        with pytest.raises(MessageLockLostError):
-            receiver.complete_message(held)
-        sender.send_messages(ServiceBusMessage("after"))
-        messages = receive(receiver, 3)
-        for message in messages:
-            receiver.complete_message(message)
-
-    assert bodies(messages) == [b"held", b"waiting", b"after"]
-    assert [message.sequence_number for message in messages] == [1, 2, 3]
-
-
-def test_what_was_accepted_survives_a_kill(own_bus: Bus, own_broker: BrokerProcess) -> None:
-    """R-T1, R-L4: sent, completed, abandoned, deferred and dead-lettered, without a flush."""
-    queue = "plain-001"
-    client = own_bus.client(retry_backoff_factor=0.2, retry_total=10)
-    with (
-        own_bus.sender(queue, client=client) as sender,
-        own_bus.receiver(queue, client=client) as receiver,
-    ):
-        sender.send_messages([ServiceBusMessage(f"{index}") for index in range(6)])
-        completed, abandoned, deferred, dead, locked = receive(receiver, 5)
-        receiver.complete_message(completed)
-        receiver.abandon_message(abandoned)
-        receiver.defer_message(deferred)
-        receiver.dead_letter_message(dead, reason="Bad")
-        own_broker.kill()
-        own_broker.start()
-        messages = receive(receiver, 3)
-        fetched = receiver.receive_deferred_messages(3)
-        with own_bus.dead_letters(queue, client=client) as dead_letters:
-            assert receive_one(dead_letters).dead_letter_reason == "Bad"
-        sender.send_messages(ServiceBusMessage("new"))
-        new = receive_one(receiver)
-
-    assert bodies(messages) == [b"1", b"4", b"5"]
-    assert messages[0].delivery_count == 1
-    assert bodies(fetched) == [b"2"]
-    assert locked.sequence_number == 5
-    assert new.sequence_number == 7

@@ -15,6 +15,8 @@ from azure.servicebus.amqp import (
 
 from tests.wire.clients import Bus, receive, receive_one
 
+pytestmark = pytest.mark.side_by_side
+
 SOME_UUID = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
 SOME_INSTANT = datetime(2024, 2, 29, 12, 30, 15, 250_000, tzinfo=UTC)
 SOME_INSTANT_MS = int(SOME_INSTANT.timestamp() * 1000)

@@ -19,6 +19,8 @@ from tests.wire.clients import (
     receive_one,
 )
 
+pytestmark = pytest.mark.side_by_side
+
 
 def dead_letter(bus: Bus, queue: str, *texts: str) -> None:
     bus.send(queue, *[ServiceBusMessage(text) for text in texts])

@@ -20,6 +20,8 @@ from tests.wire.clients import (
     receive_one,
 )
 
+pytestmark = pytest.mark.side_by_side
+
 
 def defer_all(receiver: ServiceBusReceiver, count: int) -> list[int]:
     messages = receive(receiver, count)

@@ -3,11 +3,11 @@
 import time
 from datetime import timedelta
 
+import pytest
 from azure.servicebus import ServiceBusMessage
 
 from tests.wire.clients import (
     Bus,
-    Flavour,
     assert_nothing_comes,
     bodies,
     body,
@@ -15,7 +15,8 @@ from tests.wire.clients import (
     receive_one,
 )
 from tests.wire.entities import TTL_S, Queues
-from tests.wire.side_by_side import Runs, Scenario, cases
+
+pytestmark = pytest.mark.side_by_side
 
 # The client writes whole seconds. After this long a message of TTL_S seconds is certainly too old.
 EXPIRED_AFTER_S = TTL_S + 0.5
@@ -25,7 +26,7 @@ def short_lived(text: str, seconds: int = TTL_S) -> ServiceBusMessage:
     return ServiceBusMessage(text, time_to_live=timedelta(seconds=seconds))
 
 
-def an_expired_message_is_dropped(bus: Bus, queues: Queues) -> None:
+def test_an_expired_message_is_dropped(bus: Bus, queues: Queues) -> None:
     """R-T1: never delivered, and not dead-lettered unless the queue says so; others stay."""
     queue = queues.take("plain")
     bus.send(queue, short_lived("old"), ServiceBusMessage("stays"), short_lived("old too"))
@@ -37,7 +38,7 @@ def an_expired_message_is_dropped(bus: Bus, queues: Queues) -> None:
         assert_nothing_comes(dead_letters)
 
 
-def an_expired_message_is_dead_lettered(bus: Bus, queues: Queues) -> None:
+def test_an_expired_message_is_dead_lettered(bus: Bus, queues: Queues) -> None:
     """R-S5: where the queue dead-letters on expiration, with the documented reason."""
     queue = queues.take("dead-letter-on-expiry")
     bus.send(queue, short_lived("old"), ServiceBusMessage("stays"))
@@ -56,7 +57,7 @@ def an_expired_message_is_dead_lettered(bus: Bus, queues: Queues) -> None:
     assert dead.dead_letter_error_description == "The message expired and was dead lettered."
 
 
-def the_queue_has_a_time_to_live(bus: Bus, queues: Queues) -> None:
+def test_the_queue_has_a_time_to_live(bus: Bus, queues: Queues) -> None:
     """The smaller one wins: the queue's over none and over a longer one."""
     queue = queues.take("ttl")
     bus.send(queue, ServiceBusMessage("old"), short_lived("old too", seconds=3600))
@@ -70,7 +71,7 @@ def the_queue_has_a_time_to_live(bus: Bus, queues: Queues) -> None:
         assert_nothing_comes(receiver)
 
 
-def the_queue_dead_letters_what_it_expires(bus: Bus, queues: Queues) -> None:
+def test_the_queue_dead_letters_what_it_expires(bus: Bus, queues: Queues) -> None:
     """R-S5: the queue's own time to live dead-letters too."""
     queue = queues.take("ttl-dead-letter")
     bus.send(queue, [ServiceBusMessage(f"{index}") for index in range(5)])
@@ -84,7 +85,7 @@ def the_queue_dead_letters_what_it_expires(bus: Bus, queues: Queues) -> None:
     assert {message.dead_letter_reason for message in dead} == {"TTLExpiredException"}
 
 
-def a_locked_message_does_not_expire(bus: Bus, queues: Queues) -> None:
+def test_a_locked_message_does_not_expire(bus: Bus, queues: Queues) -> None:
     """R-F4: the time to live is checked when the broker sends; then the lock protects."""
     queue = queues.take("dead-letter-on-expiry")
     bus.send(queue, short_lived("held"))
@@ -96,7 +97,7 @@ def a_locked_message_does_not_expire(bus: Bus, queues: Queues) -> None:
         assert_nothing_comes(dead_letters)
 
 
-def an_abandoned_message_that_is_too_old_goes(bus: Bus, queues: Queues) -> None:
+def test_an_abandoned_message_that_is_too_old_goes(bus: Bus, queues: Queues) -> None:
     """It expires as soon as nobody holds it."""
     queue = queues.take("dead-letter-on-expiry")
     bus.send(queue, short_lived("held"))
@@ -109,7 +110,7 @@ def an_abandoned_message_that_is_too_old_goes(bus: Bus, queues: Queues) -> None:
         assert receive_one(dead_letters).dead_letter_reason == "TTLExpiredException"
 
 
-def a_cached_message_may_be_too_old(bus: Bus, queues: Queues) -> None:
+def test_a_cached_message_may_be_too_old(bus: Bus, queues: Queues) -> None:
     """R-F4: what was sent into a client's cache in time is given out, however long it lay there."""
     queue = queues.take("plain")
     bus.send(queue, short_lived("a"), short_lived("b"))
@@ -122,20 +123,3 @@ def a_cached_message_may_be_too_old(bus: Bus, queues: Queues) -> None:
         receiver.complete_message(second)
 
     assert (body(first), body(second)) == (b"a", b"b")
-
-
-SCENARIOS: list[Scenario] = [
-    an_expired_message_is_dropped,
-    an_expired_message_is_dead_lettered,
-    the_queue_has_a_time_to_live,
-    the_queue_dead_letters_what_it_expires,
-    a_locked_message_does_not_expire,
-    an_abandoned_message_that_is_too_old_goes,
-    a_cached_message_may_be_too_old,
-]
-
-
-@cases(SCENARIOS)
-def test_time_to_live(runs: Runs, scenario: Scenario, flavour: Flavour) -> None:
-    """R-S5, R-F4: each scenario says which."""
-    runs.result_of(flavour, scenario)

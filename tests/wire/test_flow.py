@@ -9,44 +9,16 @@ from azure.servicebus import ServiceBusMessage, ServiceBusReceiveMode
 
 from tests.wire.clients import (
     Bus,
-    assert_nothing_comes,
     bodies,
     body,
     number,
     peek_all,
     receive,
     receive_one,
+    send_many,
 )
 
-IN_FLIGHT = 5_000
-
-
-def send_many(bus: Bus, queue: str, count: int) -> None:
-    with bus.sender(queue) as sender:
-        for start in range(0, count, 1000):
-            sender.send_messages(
-                [
-                    ServiceBusMessage(f"{index}", message_id=f"{index}")
-                    for index in range(start, min(count, start + 1000))
-                ]
-            )
-
-
-def test_thousands_of_messages_in_flight_on_one_receiver(bus: Bus, queue: str) -> None:
-    """R-F4, R-S2: 5,000 messages held by one link, each locked, each settled by itself."""
-    send_many(bus, queue, IN_FLIGHT)
-
-    with bus.receiver(queue, prefetch_count=IN_FLIGHT) as receiver, bus.receiver(queue) as other:
-        messages = receive(receiver, IN_FLIGHT, within_s=60)
-        assert [message.message_id for message in messages] == [
-            f"{index}" for index in range(IN_FLIGHT)
-        ]
-        assert len({message.lock_token for message in messages}) == IN_FLIGHT
-        assert_nothing_comes(other)
-        # From both ends and across the middle, so that the answers are not one neat range.
-        for message in [*messages[::-2], *messages[::2]]:
-            receiver.complete_message(message)
-        assert peek_all(other) == []
+pytestmark = pytest.mark.side_by_side
 
 
 def test_credit_is_honoured_exactly(bus: Bus, queue: str) -> None:
@@ -154,13 +126,3 @@ def test_many_receivers_drain_one_queue(bus: Bus, queue: str) -> None:
         assert peek_all(receiver) == []
 
     assert sorted(got) == list(range(1, 401))
-
-
-def test_the_credit_of_a_large_cache_is_topped_up(bus: Bus, queue: str) -> None:
-    """R-F4: a cache of 100 carries a thousand messages, as it is emptied and filled again."""
-    send_many(bus, queue, 1000)
-
-    with bus.receiver(queue, prefetch_count=100) as receiver:
-        messages = receive(receiver, 1000, within_s=60)
-
-    assert [number(message) for message in messages] == list(range(1, 1001))

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
@@ -22,20 +23,23 @@ QUEUES_PER_FILE = {
     "own-rules": 2,
 }
 WITHIN_S = 110
+pytestmark = pytest.mark.side_by_side
+
+_INSTALLING = threading.Lock()
 
 
-@pytest.fixture(scope="session")
 def node() -> str:
     """Node with the client installed; missing packages are installed from the lock file."""
     found = shutil.which("node")
     assert found is not None, "the JavaScript tests need Node 20 or newer"
-    if not (HERE / "node_modules" / "@azure" / "service-bus").is_dir():
-        subprocess.run(["npm", "ci", "--no-audit", "--no-fund"], cwd=HERE, check=True)
+    with _INSTALLING:
+        if not (HERE / "node_modules" / "@azure" / "service-bus").is_dir():
+            subprocess.run(["npm", "ci", "--no-audit", "--no-fund"], cwd=HERE, check=True)
     return found
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_javascript(node: str, broker: BrokerProcess, queues: Queues, file: str) -> None:
+def test_javascript(broker: BrokerProcess, queues: Queues, file: str) -> None:
     """R-T1 to R-T5, R-S1 to R-S9, R-L1 to R-L3: each test names its own."""
     pools = {kind: queues.take_many(kind, count) for kind, count in QUEUES_PER_FILE.items()}
     environment = os.environ | {
@@ -44,7 +48,7 @@ def test_javascript(node: str, broker: BrokerProcess, queues: Queues, file: str)
         "PEEKLOCK_QUEUES": json.dumps(pools),
     }
     done = subprocess.run(
-        [node, "--test", "--test-reporter=tap", file],
+        [node(), "--test", "--test-reporter=tap", file],
         cwd=HERE,
         env=environment,
         capture_output=True,

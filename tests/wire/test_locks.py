@@ -9,7 +9,6 @@ from azure.servicebus.exceptions import MessageLockLostError
 
 from tests.wire.clients import (
     Bus,
-    Flavour,
     assert_nothing_comes,
     bodies,
     body,
@@ -18,13 +17,14 @@ from tests.wire.clients import (
     receive_one,
 )
 from tests.wire.entities import LOCK_SHORT_S, Queues
-from tests.wire.side_by_side import Runs, Scenario, cases
+
+pytestmark = pytest.mark.side_by_side
 
 # After this long a short lock is certainly gone; the broker has half a second to notice.
 EXPIRED_AFTER_S = LOCK_SHORT_S + 0.5
 
 
-def an_expired_lock_puts_the_message_back(bus: Bus, queues: Queues) -> None:
+def test_an_expired_lock_puts_the_message_back(bus: Bus, queues: Queues) -> None:
     """R-L3: at its old place, before the messages behind it, with one more delivery."""
     queue = queues.take("short-lock")
     bus.send(queue, *[ServiceBusMessage(text) for text in ("a", "b", "c")])
@@ -40,7 +40,7 @@ def an_expired_lock_puts_the_message_back(bus: Bus, queues: Queues) -> None:
     assert messages[0].lock_token != first.lock_token
 
 
-def an_expired_lock_wakes_a_waiting_receiver(bus: Bus, queues: Queues) -> None:
+def test_an_expired_lock_wakes_a_waiting_receiver(bus: Bus, queues: Queues) -> None:
     """R-L3: nobody has to ask again; several messages come back in their order."""
     queue = queues.take("short-lock")
     bus.send(queue, [ServiceBusMessage(f"{index}") for index in range(3)])
@@ -56,7 +56,7 @@ def an_expired_lock_wakes_a_waiting_receiver(bus: Bus, queues: Queues) -> None:
     assert LOCK_SHORT_S - 2 < waited < LOCK_SHORT_S + 2
 
 
-def the_client_knows_an_expired_lock(bus: Bus, queues: Queues) -> None:
+def test_the_client_knows_an_expired_lock(bus: Bus, queues: Queues) -> None:
     """R-S8: from the time that the broker told it."""
     queue = queues.take("short-lock")
     bus.send(queue, ServiceBusMessage("x"))
@@ -68,7 +68,7 @@ def the_client_knows_an_expired_lock(bus: Bus, queues: Queues) -> None:
             receiver.complete_message(message)
 
 
-def the_broker_refuses_an_expired_lock(bus: Bus, queues: Queues) -> None:
+def test_the_broker_refuses_an_expired_lock(bus: Bus, queues: Queues) -> None:
     """R-S8, R-L3: every settlement, also when the client's clock is wrong; the message stays."""
     queue = queues.take("short-lock")
     bus.send(queue, [ServiceBusMessage(f"{index}") for index in range(4)])
@@ -98,7 +98,7 @@ def believe_in_the_lock(message: ServiceBusReceivedMessage) -> None:
     message._expiry = datetime.now(UTC) + timedelta(minutes=1)
 
 
-def a_renewed_lock_lasts(bus: Bus, queues: Queues) -> None:
+def test_a_renewed_lock_lasts(bus: Bus, queues: Queues) -> None:
     """R-L2: renewed twice, the message is held for three durations and settled after them."""
     queue = queues.take("short-lock")
     bus.send(queue, ServiceBusMessage("x"))
@@ -117,7 +117,7 @@ def a_renewed_lock_lasts(bus: Bus, queues: Queues) -> None:
         assert_nothing_comes(other)
 
 
-def a_lock_is_renewed_through_another_receiver(bus: Bus, queues: Queues) -> None:
+def test_a_lock_is_renewed_through_another_receiver(bus: Bus, queues: Queues) -> None:
     """R-L2: the token is enough."""
     queue = queues.take("short-lock")
     bus.send(queue, ServiceBusMessage("x"))
@@ -131,7 +131,7 @@ def a_lock_is_renewed_through_another_receiver(bus: Bus, queues: Queues) -> None
         holder.complete_message(message)
 
 
-def an_expired_lock_is_not_renewed(bus: Bus, queues: Queues) -> None:
+def test_an_expired_lock_is_not_renewed(bus: Bus, queues: Queues) -> None:
     """R-S8: 410, message-lock-lost; and the same for a message that was completed."""
     queue = queues.take("short-lock")
     bus.send(queue, ServiceBusMessage("x"))
@@ -143,7 +143,7 @@ def an_expired_lock_is_not_renewed(bus: Bus, queues: Queues) -> None:
             receiver.renew_message_lock(message)
 
 
-def the_renewer_holds_a_message(bus: Bus, queues: Queues) -> None:
+def test_the_renewer_holds_a_message(bus: Bus, queues: Queues) -> None:
     """R-L2: the client's own automatic renewal, over more than two lock durations."""
     queue = queues.take("short-lock")
     bus.send(queue, ServiceBusMessage("a"), ServiceBusMessage("b"))
@@ -161,7 +161,7 @@ def the_renewer_holds_a_message(bus: Bus, queues: Queues) -> None:
         assert_nothing_comes(other)
 
 
-def the_renewer_stops_when_told(bus: Bus, queues: Queues) -> None:
+def test_the_renewer_stops_when_told(bus: Bus, queues: Queues) -> None:
     """R-L2: for a chosen period; afterwards the message comes back."""
     queue = queues.take("short-lock")
     bus.send(queue, ServiceBusMessage("x"))
@@ -180,7 +180,7 @@ def register(
     renewer.register(receiver, message, max_lock_renewal_duration=for_s)  # type: ignore[arg-type]  # either flavour
 
 
-def expiries_count_as_deliveries(bus: Bus, queues: Queues) -> None:
+def test_expiries_count_as_deliveries(bus: Bus, queues: Queues) -> None:
     """R-S7: two lock expiries on a queue with two deliveries end in the dead-letter queue."""
     queue = queues.take("short-lock-two-deliveries")
     bus.send(queue, ServiceBusMessage("unwanted"))
@@ -194,7 +194,7 @@ def expiries_count_as_deliveries(bus: Bus, queues: Queues) -> None:
     assert dead.dead_letter_reason == "MaxDeliveryCountExceeded"
 
 
-def a_deferred_message_is_locked_and_renewed(bus: Bus, queues: Queues) -> None:
+def test_a_deferred_message_is_locked_and_renewed(bus: Bus, queues: Queues) -> None:
     """R-S6, R-L2: its lock runs and is renewed; when it ends the message is deferred again."""
     queue = queues.take("short-lock")
     bus.send(queue, ServiceBusMessage("x"))
@@ -216,7 +216,7 @@ def a_deferred_message_is_locked_and_renewed(bus: Bus, queues: Queues) -> None:
     assert again.delivery_count == 2
 
 
-def a_released_message_was_not_delivered(bus: Bus, queues: Queues) -> None:
+def test_a_released_message_was_not_delivered(bus: Bus, queues: Queues) -> None:
     """R-S7: what a closing receiver gives back from its cache raises no count and comes at once."""
     queue = queues.take("short-lock")
     bus.send(queue, [ServiceBusMessage(f"{index}") for index in range(10)])
@@ -236,25 +236,3 @@ def a_released_message_was_not_delivered(bus: Bus, queues: Queues) -> None:
     assert [message.delivery_count for message in messages] == [0] * 9
     assert number(again) == number(kept)
     assert again.delivery_count == 1
-
-
-SCENARIOS: list[Scenario] = [
-    an_expired_lock_puts_the_message_back,
-    an_expired_lock_wakes_a_waiting_receiver,
-    the_client_knows_an_expired_lock,
-    the_broker_refuses_an_expired_lock,
-    a_renewed_lock_lasts,
-    a_lock_is_renewed_through_another_receiver,
-    an_expired_lock_is_not_renewed,
-    the_renewer_holds_a_message,
-    the_renewer_stops_when_told,
-    expiries_count_as_deliveries,
-    a_deferred_message_is_locked_and_renewed,
-    a_released_message_was_not_delivered,
-]
-
-
-@cases(SCENARIOS)
-def test_a_lock(runs: Runs, scenario: Scenario, flavour: Flavour) -> None:
-    """R-L1 to R-L3, R-S7, R-S8: each scenario says which."""
-    runs.result_of(flavour, scenario)

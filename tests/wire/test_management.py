@@ -9,6 +9,8 @@ from azure.servicebus.exceptions import ServiceBusError
 
 from tests.wire.clients import Bus, bodies, peek_all, receive_one
 
+pytestmark = pytest.mark.side_by_side
+
 
 def ask(receiver: ServiceBusReceiver, operation: str, request: dict[str, Any]) -> Any:
     """Send a request over the receiver's own management link and give status and body."""

@@ -7,6 +7,8 @@ from azure.servicebus import ServiceBusMessage, ServiceBusMessageState
 
 from tests.wire.clients import Bus, bodies, number, peek_all, receive, receive_one
 
+pytestmark = pytest.mark.side_by_side
+
 
 @pytest.mark.smoke
 def test_peeking_changes_nothing(bus: Bus, queue: str) -> None:

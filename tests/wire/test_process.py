@@ -1,6 +1,7 @@
 """The process: how it starts, what it tells, how it ends."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -22,6 +23,8 @@ def test_it_says_when_it_is_ready_and_how_to_connect(broker: BrokerProcess) -> N
     """R-T1: one line that begins with its readiness, then the connection string."""
     lines = broker.log_since(0).splitlines()
     ready = next(i for i, line in enumerate(lines) if line.startswith("Peeklock is ready"))
+    # Who runs the tests says which build they are meant for; a wrong path would go unnoticed.
+    assert os.environ.get("PEEKLOCK_EXPECT", "") in lines[ready]
     assert "Endpoint=sb://localhost" in "".join(lines[ready:])
     assert "UseDevelopmentEmulator=true" in "".join(lines[ready:])
 

@@ -9,7 +9,6 @@ from azure.servicebus.exceptions import MessageNotFoundError
 
 from tests.wire.clients import (
     Bus,
-    Flavour,
     assert_nothing_comes,
     bodies,
     body,
@@ -18,7 +17,8 @@ from tests.wire.clients import (
     receive_one,
 )
 from tests.wire.entities import Queues
-from tests.wire.side_by_side import Runs, Scenario, cases
+
+pytestmark = pytest.mark.side_by_side
 
 SOON_S = 3
 
@@ -28,7 +28,7 @@ def soon(seconds: float = SOON_S) -> datetime:
     return datetime.fromtimestamp(int(time.time() + seconds + 0.999), UTC)
 
 
-def a_scheduled_message_comes_at_its_time(bus: Bus, queues: Queues) -> None:
+def test_a_scheduled_message_comes_at_its_time(bus: Bus, queues: Queues) -> None:
     """R-T1: not before; it counts as enqueued at that time, and as never delivered."""
     queue = queues.take("plain")
     due = soon()
@@ -52,7 +52,7 @@ def a_scheduled_message_comes_at_its_time(bus: Bus, queues: Queues) -> None:
     assert message.state == ServiceBusMessageState.ACTIVE
 
 
-def several_are_scheduled_at_once(bus: Bus, queues: Queues) -> None:
+def test_several_are_scheduled_at_once(bus: Bus, queues: Queues) -> None:
     """R-T1: numbers come back in the order of the messages; they are delivered in it too."""
     queue = queues.take("plain")
     with bus.sender(queue) as sender, bus.receiver(queue) as receiver:
@@ -65,7 +65,7 @@ def several_are_scheduled_at_once(bus: Bus, queues: Queues) -> None:
         assert bodies(receive(receiver, 5)) == [b"0", b"1", b"2", b"3", b"4"]
 
 
-def an_ordinary_send_may_name_a_time(bus: Bus, queues: Queues) -> None:
+def test_an_ordinary_send_may_name_a_time(bus: Bus, queues: Queues) -> None:
     """R-T1: the annotation is enough; alone and inside a batch."""
     queue = queues.take("plain")
     due = soon()
@@ -85,7 +85,7 @@ def an_ordinary_send_may_name_a_time(bus: Bus, queues: Queues) -> None:
     assert sorted(bodies(messages)) == [b"alone", b"batched"]
 
 
-def a_time_in_the_past_means_now(bus: Bus, queues: Queues) -> None:
+def test_a_time_in_the_past_means_now(bus: Bus, queues: Queues) -> None:
     queue = queues.take("plain")
     past = datetime.now(UTC) - timedelta(hours=1)
     with bus.sender(queue) as sender, bus.receiver(queue) as receiver:
@@ -99,7 +99,7 @@ def a_time_in_the_past_means_now(bus: Bus, queues: Queues) -> None:
         assert message.enqueued_time_utc > past + timedelta(minutes=59)
 
 
-def a_cancelled_message_never_comes(bus: Bus, queues: Queues) -> None:
+def test_a_cancelled_message_never_comes(bus: Bus, queues: Queues) -> None:
     """R-T1: by its number; the others come."""
     queue = queues.take("plain")
     with bus.sender(queue) as sender, bus.receiver(queue) as receiver:
@@ -114,7 +114,7 @@ def a_cancelled_message_never_comes(bus: Bus, queues: Queues) -> None:
         assert_nothing_comes(receiver)
 
 
-def what_is_not_scheduled_cannot_be_cancelled(bus: Bus, queues: Queues) -> None:
+def test_what_is_not_scheduled_cannot_be_cancelled(bus: Bus, queues: Queues) -> None:
     """R-T2: unknown, cancelled before, or delivered already."""
     queue = queues.take("plain")
     client = bus.client(retry_total=0)
@@ -131,7 +131,7 @@ def what_is_not_scheduled_cannot_be_cancelled(bus: Bus, queues: Queues) -> None:
             sender.cancel_scheduled_messages(delivered)
 
 
-def a_schedule_does_not_delay_others(bus: Bus, queues: Queues) -> None:
+def test_a_schedule_does_not_delay_others(bus: Bus, queues: Queues) -> None:
     """R-T1: due in the order of their times, not of their numbers; without a time, at once."""
     queue = queues.take("plain")
     with bus.sender(queue) as sender, bus.receiver(queue) as receiver:
@@ -139,20 +139,3 @@ def a_schedule_does_not_delay_others(bus: Bus, queues: Queues) -> None:
         sender.schedule_messages(ServiceBusMessage("first"), soon(SOON_S))
         sender.send_messages(ServiceBusMessage("now"))
         assert bodies([receive_one(receiver) for _ in range(3)]) == [b"now", b"first", b"second"]
-
-
-SCENARIOS: list[Scenario] = [
-    a_scheduled_message_comes_at_its_time,
-    several_are_scheduled_at_once,
-    an_ordinary_send_may_name_a_time,
-    a_time_in_the_past_means_now,
-    a_cancelled_message_never_comes,
-    what_is_not_scheduled_cannot_be_cancelled,
-    a_schedule_does_not_delay_others,
-]
-
-
-@cases(SCENARIOS)
-def test_a_schedule(runs: Runs, scenario: Scenario, flavour: Flavour) -> None:
-    """R-T1, R-T2: each scenario says which."""
-    runs.result_of(flavour, scenario)

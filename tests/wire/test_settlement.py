@@ -24,6 +24,8 @@ from tests.wire.clients import (
 )
 from tests.wire.entities import Queues
 
+pytestmark = pytest.mark.side_by_side
+
 SETTLEMENTS = ("complete", "abandon", "defer", "dead-letter")
 
 

@@ -8,9 +8,10 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.exceptions import ServiceBusError
 
 from tests.wire import sas
-from tests.wire.clients import Bus, Flavour, body, receive_one
+from tests.wire.clients import Bus, body, receive_one
 from tests.wire.entities import Queues
-from tests.wire.side_by_side import Runs, Scenario, cases
+
+pytestmark = pytest.mark.side_by_side
 
 
 class ShortTokens:
@@ -37,7 +38,7 @@ class ShortTokensForAsync:
         return self._tokens.get_token(*scopes)
 
 
-def a_token_is_renewed_on_a_living_link(bus: Bus, queues: Queues) -> None:
+def test_a_token_is_renewed_on_a_living_link(bus: Bus, queues: Queues) -> None:
     """A receiver that waits longer than its token lasts renews it, and its link lives on."""
     queue = queues.take("plain")
     tokens = ShortTokens(bus.host, lifetime_s=10)
@@ -54,7 +55,7 @@ def a_token_is_renewed_on_a_living_link(bus: Bus, queues: Queues) -> None:
     assert tokens.asked >= 2
 
 
-def a_link_does_not_outlive_its_token(bus: Bus, queues: Queues) -> None:
+def test_a_link_does_not_outlive_its_token(bus: Bus, queues: Queues) -> None:
     """R-T2: who does not renew is put out when the token ends."""
     queue = queues.take("plain")
     token = sas.token(f"sb://{bus.host}", lifetime_s=3)
@@ -69,7 +70,7 @@ def a_link_does_not_outlive_its_token(bus: Bus, queues: Queues) -> None:
         assert [m.sequence_number for m in receiver.peek_messages(max_message_count=5)] == [1]
 
 
-def what_was_received_under_an_old_token_is_settled_under_a_new_one(
+def test_what_was_received_under_an_old_token_is_settled_under_a_new_one(
     bus: Bus, queues: Queues
 ) -> None:
     """R-S8: the lock belongs to the token of the lock, not to the token of the link."""
@@ -84,16 +85,3 @@ def what_was_received_under_an_old_token_is_settled_under_a_new_one(
         assert len(other.peek_messages(max_message_count=1)) == 1
         other.complete_message(message)
         assert other.peek_messages(max_message_count=1, sequence_number=1) == []
-
-
-SCENARIOS: list[Scenario] = [
-    a_token_is_renewed_on_a_living_link,
-    a_link_does_not_outlive_its_token,
-    what_was_received_under_an_old_token_is_settled_under_a_new_one,
-]
-
-
-@cases(SCENARIOS)
-def test_a_token(runs: Runs, scenario: Scenario, flavour: Flavour) -> None:
-    """R-T2, R-S8: each scenario says which."""
-    runs.result_of(flavour, scenario)

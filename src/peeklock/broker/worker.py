@@ -9,11 +9,14 @@ doubt: it is thrown away, everybody who waits is told, and it is opened anew fro
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol, final
 
 from peeklock.broker.alarm import Alarm, Alarms
+from peeklock.broker.company import STORE_S_MIN, Company
 from peeklock.clock import Clock
 from peeklock.entity.commands import (
     CloseReceiver,
@@ -31,7 +34,15 @@ from peeklock.entity.definition import QueueDefinition
 from peeklock.entity.message import BodyBudget
 from peeklock.entity.partition import NO_REPLAY, Decision, Partition
 from peeklock.entity.refusals import BUSY, INTERNAL, UNAVAILABLE, Refusal
-from peeklock.entity.replies import Delivered, Delivery, Found, ReceiverClosed, Refused, Reply
+from peeklock.entity.replies import (
+    Accepted,
+    Delivered,
+    Delivery,
+    Found,
+    ReceiverClosed,
+    Refused,
+    Reply,
+)
 from peeklock.store.store import PartitionId, Store, StoreError
 
 # Commands taken into one round: one store write must stay small beside a lock's duration.
@@ -71,6 +82,8 @@ class PartitionWorker:
         "_chance",
         "_clock",
         "_closing",
+        "_company",
+        "_complete_at",
         "_definition",
         "_epoch",
         "_loop",
@@ -113,6 +126,8 @@ class PartitionWorker:
         self._wake: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._closing: bool = False
+        self._company: Company = Company()
+        self._complete_at: int = 0  # a wait for company ends when the mailbox holds so many
         self._trim_due: bool = False
         self._alarm: Alarm | None = None
         self._alarm_at: int = 0
@@ -123,7 +138,8 @@ class PartitionWorker:
         """Put a command into the mailbox; the first one opens the partition."""
         self._mailbox.append(command)
         if self._wake is not None:
-            self._awake()
+            if len(self._mailbox) >= self._complete_at:
+                self._awake()
         elif self._task is None:
             self._loop = asyncio.get_running_loop()
             self._task = self._loop.create_task(self._run())
@@ -177,6 +193,8 @@ class PartitionWorker:
                     backoff_ms = min(2 * backoff_ms, BACKOFF_MS_MAX)
                 continue
             if self._mailbox or self._trim_due or self._partition.housekeeping_due:
+                if self._pending and self._definition.batched_store_access:
+                    await self._wait_for_company()
                 await self._round()
                 continue
             if self._pending:
@@ -191,6 +209,30 @@ class PartitionWorker:
         wake: asyncio.Future[None] = self._loop.create_future()
         self._wake = wake
         await wake
+
+    async def _wait_for_company(self) -> None:
+        """Let those who were just answered send again, where a shared write is worth a wait."""
+        company = self._company
+        if company.store_s < STORE_S_MIN:
+            return
+        company.answered(self._lone_answers())
+        hold_s = company.hold_s(len(self._mailbox))
+        if hold_s == 0.0:
+            return
+        self._release()
+        self._complete_at = len(self._mailbox) + company.expected()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._sleep(), hold_s)
+        self._wake = None
+        self._complete_at = 0
+
+    def _lone_answers(self) -> int:
+        """How many senders wait for the answer to a single message."""
+        count = 0
+        for reply in self._pending:
+            if isinstance(reply, Accepted) and len(reply.tags) == 1:
+                count += 1
+        return count
 
     async def _round(self) -> None:
         """Decide on what has come in, store it, keep its replies for the next opportunity."""
@@ -250,9 +292,11 @@ class PartitionWorker:
         stored = self._store.append(
             self.id, self._epoch, decision.first_position, decision.records, replay_from
         )
+        begun = time.perf_counter()
         # The store is at work now: a good moment to write out what rests already.
         self._release()
         await stored
+        self._company.stored(time.perf_counter() - begun)
 
     async def _fetch_bodies(self, replies: list[Reply]) -> None:
         """Bodies that are no longer in memory are read before their delivery leaves."""

@@ -59,6 +59,7 @@ def serve(
     journal_retention_ms: options.JournalRetentionMs = chosen.JOURNAL_RETENTION_MS,
     journal_retention_bytes: options.JournalRetentionBytes = chosen.JOURNAL_RETENTION_BYTES,
     free_bytes_min: options.FreeBytesMin = chosen.FREE_BYTES_MIN,
+    commit_delay_ms: options.CommitDelayMs = 0,
     allow_development_key: options.AllowDevelopmentKey = False,
     log_level: options.LogLevel = "info",
 ) -> None:
@@ -73,6 +74,7 @@ def serve(
         journal_retention_ms=journal_retention_ms,
         journal_retention_bytes=journal_retention_bytes,
         free_bytes_min=free_bytes_min,
+        commit_delay_ms=commit_delay_ms,
         allow_development_key=allow_development_key,
         log_level=log_level,
     )

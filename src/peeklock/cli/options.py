@@ -65,6 +65,14 @@ FreeBytesMin: TypeAlias = Annotated[
         help="Free space on disk below which sends are refused; settling goes on.",
     ),
 ]
+CommitDelayMs: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        envvar="PEEKLOCK_COMMIT_DELAY_MS",
+        min=0,
+        help="For benchmarks: let each commit take so much longer, as on a slower disk.",
+    ),
+]
 AllowDevelopmentKey: TypeAlias = Annotated[
     bool,
     typer.Option(

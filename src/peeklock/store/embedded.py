@@ -1,23 +1,19 @@
 """The embedded store: LMDB in a directory of its own, one durable commit for all that is ready.
 
-Appends are encoded on the caller's thread and committed on another one: while a commit waits for
-the disk the next requests gather, and the following commit takes them all. Each commit wakes the
-event loop once. With `commit="inline"` the commits are done on the event loop instead, once per
-turn of it: cheaper where the disk answers at once, but everything waits for the disk.
+Appends are encoded on the caller's thread; `committers` says where they are committed.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from pathlib import Path
-from queue import SimpleQueue
-from typing import Final, Literal, TypeAlias, final
+from typing import Final, Literal, final
 
 from peeklock.entity.message import Message
 from peeklock.entity.records import Record, width
+from peeklock.store.committers import COMMITTERS, Answer, Committer, Waiting
 from peeklock.store.environment import Environment
 from peeklock.store.ledger import Append, Ledger, Open, Partition, Request, TrimRound
 from peeklock.store.reader import Reader
@@ -38,9 +34,6 @@ from peeklock.store.store import (
 FORMAT: Final = "peeklock store 1"
 RESERVE_BYTES: Final = 64 << 20
 
-Answer: TypeAlias = "asyncio.Future[int]"
-Waiting: TypeAlias = tuple[Request, Answer]
-
 
 @final
 class EmbeddedStore:
@@ -51,8 +44,9 @@ class EmbeddedStore:
         directory: Path,
         *,
         retention: Retention | None = None,
-        commit: Literal["thread", "inline"] = "thread",
+        commit: Literal["adaptive", "thread", "inline"] = "adaptive",
         reserve_bytes: int = RESERVE_BYTES,
+        commit_delay_s: float = 0.0,
         map_size: int | None = None,
         free_space: Callable[[Path], int] = free_space,
         clock: Callable[[], float] = time.monotonic,
@@ -67,9 +61,8 @@ class EmbeddedStore:
         self._free_space = free_space
         self._space = Space(reserve_bytes, self._left, clock)
         self._closed = False
-        self._committer: _Inline | _Thread = (
-            _Inline(self._commit) if commit == "inline" else _Thread(self._commit, directory.name)
-        )
+        self._commit_delay_s = commit_delay_s
+        self._committer: Committer = COMMITTERS[commit](self._commit, directory.name)
 
     @property
     def full(self) -> bool:
@@ -147,6 +140,8 @@ class EmbeddedStore:
 
     def _commit(self, batch: list[Waiting]) -> list[int | StoreError]:
         results = self._ledger.commit([request for request, _ in batch])
+        if self._commit_delay_s:
+            time.sleep(self._commit_delay_s)  # the disk that a benchmark wants to see
         self._space.wrote(
             sum(len(request.chunk) for request, _ in batch if isinstance(request, Append))
         )
@@ -173,92 +168,3 @@ class EmbeddedStore:
     def _check_open(self) -> None:
         if self._closed:
             raise Unavailable(f"the store in {self._environment.directory} is closed")
-
-
-@final
-class _Thread:
-    """Commits on a thread of its own, as soon as the last commit ends."""
-
-    def __init__(
-        self, commit: Callable[[list[Waiting]], list[int | StoreError]], name: str
-    ) -> None:
-        self._commit = commit
-        self._queue: SimpleQueue[Waiting | None] = SimpleQueue()
-        # A daemon: a process that ends without close loses nothing that was answered.
-        self._thread = threading.Thread(target=self._run, name=f"commit-{name}", daemon=True)
-        self._thread.start()
-
-    def submit(self, waiting: Waiting) -> None:
-        self._queue.put(waiting)
-
-    async def finish(self) -> None:
-        self._queue.put(None)
-        await asyncio.to_thread(self._thread.join)
-
-    def _run(self) -> None:
-        going = True
-        while going:
-            batch: list[Waiting] = []
-            going = self._take(batch)
-            if batch:
-                self._answer(batch, self._commit(batch))
-
-    def _take(self, batch: list[Waiting]) -> bool:
-        """Wait for a request and take all that came with it; answers whether to go on."""
-        queue = self._queue
-        while True:
-            waiting = queue.get()
-            if waiting is None:
-                return False
-            batch.append(waiting)
-            if queue.empty():
-                return True
-
-    def _answer(self, batch: list[Waiting], results: list[int | StoreError]) -> None:
-        # Nearly always there is one loop, and it is woken once.
-        for loop in {answer.get_loop() for _, answer in batch}:
-            try:
-                loop.call_soon_threadsafe(_resolve, loop, batch, results)
-            except RuntimeError:
-                # The loop was closed while its requests were being committed: nobody waits.
-                continue
-
-
-@final
-class _Inline:
-    """Commits on the event loop, once for all requests of one turn of it."""
-
-    def __init__(self, commit: Callable[[list[Waiting]], list[int | StoreError]]) -> None:
-        self._commit = commit
-        self._waiting: list[Waiting] = []
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    def submit(self, waiting: Waiting) -> None:
-        loop = waiting[1].get_loop()
-        # What a closed loop left behind is committed with the first request of the next one.
-        if not self._waiting or loop is not self._loop:
-            self._loop = loop
-            loop.call_soon(self._run)
-        self._waiting.append(waiting)
-
-    async def finish(self) -> None:
-        if self._waiting:
-            self._run()
-
-    def _run(self) -> None:
-        batch, self._waiting = self._waiting, []
-        if batch:
-            _resolve(batch[-1][1].get_loop(), batch, self._commit(batch))
-
-
-def _resolve(
-    loop: asyncio.AbstractEventLoop, batch: list[Waiting], results: list[int | StoreError]
-) -> None:
-    """Answer those requests of a batch that this loop waits for."""
-    for (_, answer), result in zip(batch, results, strict=True):
-        if answer.done() or answer.get_loop() is not loop:
-            continue
-        if isinstance(result, StoreError):
-            answer.set_exception(result)
-        else:
-            answer.set_result(result)

@@ -1,0 +1,32 @@
+"""When a store write waits for company: only where that brings two halves together (R-F3)."""
+
+from peeklock.broker.company import HOLD_S_MAX, SENDERS_MIN, STORE_S_MIN, Company
+
+
+def company(store_s: float, answered: int) -> Company:
+    found = Company()
+    for _ in range(50):
+        found.stored(store_s)
+    found.answered(answered)
+    return found
+
+
+def test_many_lone_senders_on_a_slow_store_are_brought_together() -> None:
+    assert company(0.010, 25).hold_s(waiting=25) > 0.0
+
+
+def test_a_fast_store_is_never_made_to_wait() -> None:
+    assert company(STORE_S_MIN / 2, 100).hold_s(waiting=100) == 0.0
+
+
+def test_few_senders_are_not_worth_a_wait() -> None:
+    assert company(0.010, SENDERS_MIN - 1).hold_s(waiting=0) == 0.0
+
+
+def test_whoever_waits_already_does_not_wait_for_a_few() -> None:
+    assert company(0.010, 10).hold_s(waiting=21) == 0.0
+
+
+def test_the_wait_is_small_beside_the_write_and_bounded() -> None:
+    assert company(0.010, 25).hold_s(waiting=0) <= 0.010 / 4 + 1e-9
+    assert company(10.0, 25).hold_s(waiting=0) == HOLD_S_MAX
