@@ -154,6 +154,20 @@ def topic_blueprint(definition: TopicDefinition, router: Router) -> Blueprint:
     blueprint.duplicate_window_ms = definition.duplicate_window_ms
     blueprint.filter_before_publishing = definition.filter_before_publishing
     blueprint.router = router
+    # A topic's own lane keeps what is scheduled and what is on its way elsewhere.
+    blueprint.lanes[MAIN] = LanePolicy(
+        definition.path,
+        lock_duration_ms=60_000,
+        delivery_count_max=10,
+        time_to_live_ms=FOREVER_MS,
+        dead_letter_on_expiration=False,
+        dead_letter_on_filter_error=False,
+        requires_session=False,
+        unlock_on_disconnect=False,
+        status=definition.status,
+        forward_to="",
+        forward_dead_letters_to="",
+    )
     return blueprint
 
 

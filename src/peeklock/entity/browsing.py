@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any, final
 
 from peeklock.entity.commands import (
-    DEAD,
-    MAIN,
     PEEK_LOCK,
     Count,
     DeleteMany,
@@ -15,9 +13,15 @@ from peeklock.entity.commands import (
 )
 from peeklock.entity.definition import DISABLED, RECEIVE_DISABLED
 from peeklock.entity.delivering import Delivering, look_at
-from peeklock.entity.lane import Entry
+from peeklock.entity.lane import Entry, Lane
 from peeklock.entity.records import DEFERRED, PURGED, SCHEDULED, Removed
-from peeklock.entity.refusals import ENTITY_DISABLED, MESSAGE_NOT_FOUND, Refusal
+from peeklock.entity.refusals import (
+    ENTITY_DISABLED,
+    MESSAGE_NOT_FOUND,
+    SESSION_LOCK_LOST,
+    SESSION_LOCK_LOST_TEXT,
+    Refusal,
+)
 from peeklock.entity.replies import (
     STATE_ACTIVE,
     STATE_DEFERRED,
@@ -28,6 +32,7 @@ from peeklock.entity.replies import (
     Numbered,
     Refused,
 )
+from peeklock.entity.session import WITH_SESSION, MessageSession
 from peeklock.entity.state import State
 
 
@@ -43,12 +48,13 @@ class Browsing:
 
     def peek(self, command: Peek) -> None:
         """Messages in the order of their numbers, within the limits, at least one if any."""
-        if self._refuse_disabled(command.origin, command.tag):
+        if self._refuse_disabled(command.origin, command.tag, command.lane):
             return
-        lane = self._state.lanes[command.lane]
+        line = self._line(command.lane, command.session_id)
         found: list[Delivery] = []
         size = 0
-        for entry in lane.browse(command.from_sequence, command.count_max):
+        entries = line.browse(command.from_sequence, command.count_max) if line else []
+        for entry in entries:
             size += entry.size
             if found and size > command.bytes_max:
                 break
@@ -57,40 +63,59 @@ class Browsing:
 
     def receive_deferred(self, command: ReceiveDeferred, now: int) -> None:
         """Deferred messages by number, all or none."""
-        if self._refuse_disabled(command.origin, command.tag):
+        if self._refuse_disabled(command.origin, command.tag, command.lane):
             return
         state = self._state
-        lane = state.lanes[command.lane]
+        line = self._line(command.lane, command.session_id)
         entries: list[Entry] = []
         for sequence in dict.fromkeys(command.sequences):
-            entry = lane.deferred.get(sequence)
+            entry = None if line is None else line.deferred.get(sequence)
             if entry is None:
                 text = f"No deferred message has the sequence number {sequence}."
                 refusal = Refusal(MESSAGE_NOT_FOUND, text)
                 state.replies.append(Refused(command.origin, [command.tag], refusal))
                 return
             entries.append(entry)
-        until = now + state.definition.lock_duration_ms
         found: list[Delivery] = []
-        for entry in entries:
-            del lane.deferred[entry.sequence]
-            if command.mode == PEEK_LOCK:
-                found.append(self._delivering.lock(lane, entry, command.origin, until, True))
-            else:
-                found.append(self._delivering.remove(lane, entry, STATE_DEFERRED))
-            lane.handed_out.append(entry.sequence)
+        if line is not None and entries:
+            session = line.session
+            if session is not None and (session.holder is None or session.until <= now):
+                # Deferred messages of a session need the session's lock, like all others.
+                refusal = Refusal(SESSION_LOCK_LOST, SESSION_LOCK_LOST_TEXT)
+                state.replies.append(Refused(command.origin, [command.tag], refusal))
+                return
+            until = now + state.policy(line.number).lock_duration_ms
+            for entry in entries:
+                del line.deferred[entry.sequence]
+                if command.mode == PEEK_LOCK:
+                    lasts = until if session is None else WITH_SESSION
+                    found.append(self._delivering.lock(line, entry, command.origin, lasts, True))
+                else:
+                    found.append(self._delivering.remove(line, entry, STATE_DEFERRED))
+                state.note_delivery(line.number, entry.sequence)
         state.replies.append(Found(command.origin, command.tag, found))
 
     def delete_many(self, command: DeleteMany, now: int) -> None:
         """The oldest ready messages that entered before an instant are deleted."""
-        if self._refuse_disabled(command.origin, command.tag):
+        if self._refuse_disabled(command.origin, command.tag, command.lane):
             return
         state = self._state
-        lane = state.lanes[command.lane]
+        line = self._line(command.lane, command.session_id)
         deleted: list[int] = []
+        lines = [] if line is None else [line]
+        if line is not None and line.book is not None:
+            sessions = sorted(line.book.sessions.values(), key=_first_sequence)
+            lines = [session.line for session in sessions]
+        for each in lines:
+            self._delete_from(each, command, deleted)
+        if deleted:
+            state.records.append(Removed(now, command.lane, PURGED, deleted))
+        state.replies.append(Numbered(command.origin, command.tag, [len(deleted)]))
+
+    def _delete_from(self, line: Lane, command: DeleteMany, deleted: list[int]) -> None:
         spared: list[Entry] = []
         while len(deleted) < command.count_max:
-            entry = lane.take()
+            entry = line.take()
             if entry is None:
                 break
             if entry.enqueued_at >= command.enqueued_before:
@@ -98,39 +123,52 @@ class Browsing:
                 if entry.details is None:
                     break  # numbers rise with time, except where a schedule set the time of entry
                 continue
-            state.forget(entry)
+            self._state.forget(entry)
             deleted.append(entry.sequence)
         for entry in spared:
-            lane.put_back(entry)
-        if deleted:
-            state.records.append(Removed(now, lane.number, PURGED, deleted))
-        state.replies.append(Numbered(command.origin, command.tag, [len(deleted)]))
+            line.put_back(entry)
+        session = line.session
+        book = line.whole().book
+        if session is not None and book is not None:
+            book.forget_if_empty(session)
 
     def count(self, command: Count) -> None:
         """How many messages are in which state."""
-        main = self._state.lanes[MAIN]
-        dead = self._state.lanes[DEAD]
+        main = self._state.lane(command.lane)
+        dead = self._state.lane(command.lane | 1)
         locked = len(main.locked)
         self._state.replies.append(
             Counted(
                 command.origin,
                 command.tag,
-                active=main.ready_count + locked,
+                active=main.total_ready() + locked,
                 dead_letter=dead.ready_count + len(dead.locked) + len(dead.deferred),
                 scheduled=len(main.scheduled),
-                deferred=len(main.deferred),
+                deferred=main.total_deferred(),
                 locked=locked,
                 bytes=self._state.bodies.size,
             )
         )
 
-    def _refuse_disabled(self, origin: Any, tag: int) -> bool:
-        definition = self._state.definition
-        if definition.status not in (DISABLED, RECEIVE_DISABLED):
+    def _line(self, lane_number: int, session_id: str | None) -> Lane | None:
+        """The lane, or the line of one of its sessions if there is such a one."""
+        lane = self._state.lane(lane_number)
+        if session_id is None or lane.book is None:
+            return lane
+        session = lane.book.sessions.get(session_id)
+        return None if session is None else session.line
+
+    def _refuse_disabled(self, origin: Any, tag: int, lane: int) -> bool:
+        policy = self._state.policy(lane)
+        if policy.status not in (DISABLED, RECEIVE_DISABLED):
             return False
-        text = f"Messaging entity '{definition.path}' is currently disabled."
+        text = f"Messaging entity '{policy.path}' is currently disabled."
         self._state.replies.append(Refused(origin, [tag], Refusal(ENTITY_DISABLED, text)))
         return True
+
+
+def _first_sequence(session: MessageSession) -> int:
+    return session.line.first_sequence()
 
 
 def _seen_as(entry: Entry) -> int:

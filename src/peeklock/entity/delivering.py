@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from typing import Any, final
 
-from peeklock.entity.commands import PEEK_LOCK, CloseReceiver, Grant, OpenReceiver
+from peeklock.entity.commands import (
+    CARRY,
+    RECEIVE_AND_DELETE,
+    CloseReceiver,
+    Grant,
+    OpenReceiver,
+)
 from peeklock.entity.definition import DISABLED, RECEIVE_DISABLED
 from peeklock.entity.lane import Entry, Lane, Lock, Receiver
 from peeklock.entity.message import NEVER
 from peeklock.entity.replies import STATE_ACTIVE, STATE_DEFERRED, Delivered, Delivery, Drained
+from peeklock.entity.session import WITH_SESSION
 from peeklock.entity.settling import CHANCE_MASK, LANE_BITS
 from peeklock.entity.state import State
 
@@ -25,7 +32,7 @@ class Delivering:
 
     def open(self, command: OpenReceiver) -> None:
         """A receiver takes its place; it gets nothing before it grants."""
-        lane = self._state.lanes[command.lane]
+        lane = self._state.lane(command.lane)
         self._state.receivers[command.origin] = Receiver(command.origin, lane, command.mode)
 
     def grant(self, command: Grant) -> None:
@@ -40,6 +47,7 @@ class Delivering:
         if receiver.limit > receiver.delivered and not receiver.waiting:
             receiver.waiting = True
             receiver.lane.waiting.append(receiver)
+            self._state.touch(receiver.lane)
 
     def close(self, command: CloseReceiver) -> bool:
         """A receiver is gone; answers whether it was known."""
@@ -52,18 +60,25 @@ class Delivering:
         return True
 
     def deliver(self, now: int) -> None:
-        """One pass at the end of a decision: every lane that has both messages and credit."""
-        if self._state.definition.status not in (DISABLED, RECEIVE_DISABLED):
-            for lane in self._state.lanes:
-                if lane.waiting and lane.ready_count:
-                    self._deliver_lane(lane, now)
+        """One pass at the end of a decision: every line that has both messages and credit."""
+        state = self._state
+        while state.touched:
+            touched = state.touched
+            state.touched = []
+            for line in touched:
+                line.is_touched = False
+                if line.waiting and line.ready_count and self._is_open(line.number):
+                    self._deliver_lane(line, now)
         if self._draining:
             for receiver in self._draining:
                 if not receiver.closed:
                     receiver.drain = False
                     receiver.delivered = max(receiver.limit, receiver.delivered)
-                    self._state.replies.append(Drained(receiver.origin))
+                    state.replies.append(Drained(receiver.origin))
             self._draining.clear()
+
+    def _is_open(self, lane_number: int) -> bool:
+        return self._state.policy(lane_number).status not in (DISABLED, RECEIVE_DISABLED)
 
     def _deliver_lane(self, lane: Lane, now: int) -> None:
         """Rotate over the waiting receivers, a run of messages each."""
@@ -92,54 +107,66 @@ class Delivering:
         else:
             receiver.waiting = False
 
-    def _run(self, lane: Lane, receiver: Receiver, count: int, now: int) -> list[Delivery]:
+    def _run(self, line: Lane, receiver: Receiver, count: int, now: int) -> list[Delivery]:
         """Up to so many messages for one receiver, locked or removed as it receives."""
         state = self._state
         deliveries: list[Delivery] = []
-        locking = receiver.mode == PEEK_LOCK
-        until = now + state.definition.lock_duration_ms if locking else NEVER
-        expires = not lane.is_dead_letter
-        notes = lane.handed_out
+        locking = receiver.mode != RECEIVE_AND_DELETE
+        until = self._lock_until(line, receiver.mode, now)
+        expires = not line.is_dead_letter
+        number = line.number
         while len(deliveries) < count:
-            entry = lane.take()
+            entry = line.take()
             if entry is None:
                 break
             if expires and entry.expires_at and entry.expires_at <= now:
-                state.expire(lane, [entry], now)  # checked when the server sends (R-F4)
+                state.expire(line, [entry], now)  # checked when the server sends (R-F4)
                 continue
             if locking:
-                deliveries.append(self.lock(lane, entry, receiver.origin, until, False))
+                deliveries.append(self.lock(line, entry, receiver.origin, until, False))
             else:
-                deliveries.append(self.remove(lane, entry, STATE_ACTIVE))
-            notes.append(entry.sequence)
+                deliveries.append(self.remove(line, entry, STATE_ACTIVE))
+            state.note_delivery(number, entry.sequence)
         return deliveries
 
-    def lock(self, lane: Lane, entry: Entry, origin: Any, until: int, deferred: bool) -> Delivery:
+    def _lock_until(self, line: Lane, mode: int, now: int) -> int:
+        if line.session is not None or mode == CARRY:
+            return WITH_SESSION
+        return now + self._state.policy(line.number).lock_duration_ms
+
+    def lock(self, line: Lane, entry: Entry, origin: Any, until: int, deferred: bool) -> Delivery:
         """Hand an entry out under a new lock."""
         # Chance brings 64 bits and the lane takes the upper ones; no lock has the number 0.
-        number = (lane.number << LANE_BITS) | ((self._state.chance() & CHANCE_MASK) or 1)
-        lane.lock(Lock(entry, number, until, origin, deferred))
-        state = STATE_DEFERRED if deferred else STATE_ACTIVE
+        number = (line.number << LANE_BITS) | ((self._state.chance() & CHANCE_MASK) or 1)
+        lock = Lock(entry, line, number, until, origin, deferred)
+        lane = line.whole()
+        is_first = not lane.locked
+        lane.lock(lock)
+        session = line.session
+        if session is not None:
+            session.locks[entry.sequence] = lock
+        elif is_first:
+            self._state.watch(lane)
         delivery = Delivery(
             entry.sequence,
             number,
-            until,
+            # The messages of a session have no end of their own to show.
+            NEVER if until == WITH_SESSION else until,
             entry.delivery_count,
             entry.enqueued_at,
             entry.expires_at,
             entry.position,
             entry.message,
             entry.details,
-            state,
+            STATE_DEFERRED if deferred else STATE_ACTIVE,
         )
         self._state.release_body(entry)
         return delivery
 
-    def remove(self, lane: Lane, entry: Entry, state: int) -> Delivery:
+    def remove(self, line: Lane, entry: Entry, state: int) -> Delivery:
         """Hand an entry out for good (R-S1)."""
         delivery = look_at(entry, state)
-        lane.deleted.append(entry.sequence)
-        self._state.forget(entry)
+        self._state.delete(line.number, entry)
         return delivery
 
 

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterable
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from peeklock.entity.message import NEVER, Message
 from peeklock.entity.records import DEFERRED, READY, SCHEDULED
 from peeklock.entity.replies import Details
+
+if TYPE_CHECKING:
+    from peeklock.entity.session import MessageSession, SessionBook
 
 # Places beyond those that a record can name (records.READY, DEFERRED, SCHEDULED).
 LOCKED: Final = 3
@@ -42,6 +44,7 @@ class Entry:
         "place",
         "position",
         "sequence",
+        "session_id",
         "size",
     )
 
@@ -63,6 +66,7 @@ class Entry:
         self.place: int = READY
         self.message: Message | None = message
         self.details: Details | None = None
+        self.session_id: str | None = None
 
     def moved(self) -> Entry:
         """The same message under a new object, for another line; this one is gone.
@@ -80,6 +84,7 @@ class Entry:
         )
         other.delivery_count = self.delivery_count
         other.details = self.details
+        other.session_id = self.session_id
         self.message = None
         self.place = GONE
         return other
@@ -95,10 +100,13 @@ class Entry:
 class Lock:
     """The timed right of one receiver to settle one message."""
 
-    __slots__ = ("deferred", "entry", "number", "origin", "until")
+    __slots__ = ("deferred", "entry", "line", "number", "origin", "until")
 
-    def __init__(self, entry: Entry, number: int, until: int, origin: Any, deferred: bool) -> None:
+    def __init__(
+        self, entry: Entry, line: Lane, number: int, until: int, origin: Any, deferred: bool
+    ) -> None:
         self.entry: Entry = entry
+        self.line: Lane = line  # where the message returns to: its lane, or its session's line
         self.number: int = number
         self.until: int = until
         self.origin: Any = origin
@@ -124,24 +132,30 @@ class Receiver:
 
 @final
 class Lane:
-    """The main line of a queue, or its dead-letter line."""
+    """The main line of an entity, its dead-letter line, or the line of one message session.
+
+    `locked` and `scheduled` belong to whole lanes: a session's messages are in those of its
+    `parent`.
+    """
 
     __slots__ = (
         "_expirations_max",
-        "completed",
+        "alarm_at",
+        "book",
         "deferred",
-        "deleted",
         "expirations",
-        "handed_out",
         "head",
+        "is_touched",
         "lock_deadline",
         "locked",
         "number",
+        "parent",
         "ready",
         "ready_count",
         "returned",
         "scheduled",
         "schedules",
+        "session",
         "waiting",
     )
 
@@ -156,18 +170,24 @@ class Lane:
         self.deferred: dict[int, Entry] = {}
         self.scheduled: dict[int, Entry] = {}
         self.schedules: list[tuple[int, int]] = []  # heap of (due, sequence)
-        self.expirations: list[tuple[int, int, Entry]] = []  # heap, entries may have moved on
+        # Heap of (instant, sequence, entry, its line); entries may have moved on.
+        self.expirations: list[tuple[int, int, Entry, Lane]] = []
         self._expirations_max: int = STALE_MIN
         self.waiting: deque[Receiver] = deque()
-        # What the decision under way has to write down about this lane.
-        self.completed: list[int] = []
-        self.deleted: list[int] = []
-        self.handed_out: list[int] = []
+        self.book: SessionBook | None = None  # the sessions of a lane that requires them
+        self.session: MessageSession | None = None  # whose line this is
+        self.parent: Lane | None = None  # the lane that a session's line is part of
+        self.is_touched: bool = False  # by the decision under way
+        self.alarm_at: int = NEVER  # the deadline for which this lane is on watch
 
     @property
     def is_dead_letter(self) -> bool:
         """Whether this is a dead-letter line: no expiry, no delivery limit, no way further."""
         return self.number & 1 == 1
+
+    def whole(self) -> Lane:
+        """The lane that this line is, or is part of."""
+        return self if self.parent is None else self.parent
 
     def put(self, entry: Entry) -> None:
         """Make an entry ready at its place in the order of numbers."""
@@ -184,6 +204,18 @@ class Lane:
         entry.place = READY
         self.ready_count += 1
         heapq.heappush(self.returned, (entry.sequence, entry))
+
+    def first_sequence(self) -> int:
+        """The lowest ready number; 0 when nothing is ready."""
+        lowest = 0
+        for at in range(self.head, len(self.ready)):
+            if self.ready[at].place == READY:
+                lowest = self.ready[at].sequence
+                break
+        for sequence, entry in self.returned:
+            if entry.place == READY and (lowest == 0 or sequence < lowest):
+                lowest = sequence
+        return lowest
 
     def take(self) -> Entry | None:
         """The ready entry with the lowest number, taken out of the line."""
@@ -213,12 +245,13 @@ class Lane:
 
     def expire_later(self, entry: Entry) -> None:
         """Remember when the entry's life ends."""
-        heapq.heappush(self.expirations, (entry.expires_at, entry.sequence, entry))
-        if len(self.expirations) > self._expirations_max:
+        lane = self.whole()
+        heapq.heappush(lane.expirations, (entry.expires_at, entry.sequence, entry, self))
+        if len(lane.expirations) > lane._expirations_max:
             # Most messages are settled long before they expire: forget those.
-            self.expirations = [due for due in self.expirations if due[2].place == READY]
-            heapq.heapify(self.expirations)
-            self._expirations_max = max(STALE_MIN, 2 * len(self.expirations))
+            lane.expirations = [due for due in lane.expirations if due[2].place == READY]
+            heapq.heapify(lane.expirations)
+            lane._expirations_max = max(STALE_MIN, 2 * len(lane.expirations))
 
     def drop_ready(self, entry: Entry) -> Entry:
         """Take a ready entry out of the middle: the line skips it when its turn comes."""
@@ -263,6 +296,15 @@ class Lane:
             self.schedules = [pair for pair in self.schedules if pair[1] in self.scheduled]
             heapq.heapify(self.schedules)
 
+    def due(self, now: int) -> list[Entry]:
+        """Scheduled entries whose instant has come, in its order; they stay scheduled."""
+        found: list[Entry] = []
+        while self.schedules and self.schedules[0][0] <= now:
+            entry = self.scheduled.get(heapq.heappop(self.schedules)[1])
+            if entry is not None:
+                found.append(entry)
+        return found
+
     def defer(self, entry: Entry) -> None:
         """Set an entry aside until it is asked for by number."""
         entry.place = DEFERRED
@@ -270,7 +312,11 @@ class Lane:
 
     def next_deadline(self) -> int:
         """The earliest instant at which something may be due here; 0 when there is none."""
-        deadline = self.lock_deadline if self.locked else NEVER
+        deadline = NEVER
+        if self.book is not None:
+            deadline = self.book.next_deadline()  # sessions are locked, not their messages
+        elif self.locked:
+            deadline = self.lock_deadline
         schedules = self.schedules
         while schedules and schedules[0][1] not in self.scheduled:
             heapq.heappop(schedules)  # cancelled meanwhile
@@ -286,26 +332,43 @@ class Lane:
     def browse(self, from_sequence: int, count_max: int) -> list[Entry]:
         """Live entries in the order of their numbers, from one number on."""
         found: list[Entry] = []
-        ready = self.ready
-        at = self._find(from_sequence)
-        while at < len(ready) and len(found) < count_max:
-            entry = ready[at]
-            if entry.place == READY:
-                found.append(entry)
-            at += 1
-        others: list[Entry] = [
-            pair[1] for pair in self.returned if pair[0] >= from_sequence and pair[1].place == READY
-        ]
-        others += [
-            lock.entry for sequence, lock in self.locked.items() if sequence >= from_sequence
-        ]
-        others += _at_least(self.deferred, from_sequence)
-        others += _at_least(self.scheduled, from_sequence)
+        others: list[Entry] = []
+        self._browse_line(from_sequence, count_max, found, others)
+        session = self.session
+        if session is not None:
+            others += [
+                lock.entry for sequence, lock in session.locks.items() if sequence >= from_sequence
+            ]
+        else:
+            others += [
+                lock.entry for sequence, lock in self.locked.items() if sequence >= from_sequence
+            ]
+            others += _at_least(self.scheduled, from_sequence)
+        if self.book is not None:
+            for each in self.book.sessions.values():
+                each.line._browse_line(from_sequence, count_max, others, others)
         if others:
             found += heapq.nsmallest(count_max, others, key=_sequence)
             found.sort(key=_sequence)
             del found[count_max:]
         return found
+
+    def _browse_line(
+        self, from_sequence: int, count_max: int, found: list[Entry], others: list[Entry]
+    ) -> None:
+        """What is ready or deferred here: the ready in order, up to so many, the others all."""
+        ready = self.ready
+        at = self._find(from_sequence)
+        limit = len(found) + count_max
+        while at < len(ready) and len(found) < limit:
+            entry = ready[at]
+            if entry.place == READY:
+                found.append(entry)
+            at += 1
+        others += [
+            pair[1] for pair in self.returned if pair[0] >= from_sequence and pair[1].place == READY
+        ]
+        others += _at_least(self.deferred, from_sequence)
 
     def _find(self, sequence: int) -> int:
         """Where in `ready` the first number at or above the given one stands."""
@@ -319,29 +382,65 @@ class Lane:
                 high = middle
         return low
 
-    def entries(self) -> Iterable[Entry]:
-        """Every live entry, in no order; for checks."""
-        yield from (entry for entry in self.ready[self.head :] if entry.place == READY)
-        yield from (pair[1] for pair in self.returned if pair[1].place == READY)
-        yield from (lock.entry for lock in self.locked.values())
-        yield from self.deferred.values()
-        yield from self.scheduled.values()
+    def entries(self) -> list[Entry]:
+        """Every live entry of the whole lane, in no order."""
+        found = self._line_entries()
+        found += [lock.entry for lock in self.locked.values()]
+        found += self.scheduled.values()
+        if self.book is not None:
+            for session in self.book.sessions.values():
+                found += session.line._line_entries()
+        return found
+
+    def _line_entries(self) -> list[Entry]:
+        found = [entry for entry in self.ready[self.head :] if entry.place == READY]
+        found += [pair[1] for pair in self.returned if pair[1].place == READY]
+        found += self.deferred.values()
+        return found
+
+    def total_ready(self) -> int:
+        """How many are ready, in all sessions."""
+        count = self.ready_count
+        if self.book is not None:
+            for session in self.book.sessions.values():
+                count += session.line.ready_count
+        return count
+
+    def total_deferred(self) -> int:
+        """How many are deferred, in all sessions."""
+        count = len(self.deferred)
+        if self.book is not None:
+            for session in self.book.sessions.values():
+                count += len(session.line.deferred)
+        return count
 
     def check(self) -> None:
         """The laws of a lane; breaks when one does not hold."""
-        live = list(self.entries())
+        live = self.entries()
         numbers = {entry.sequence for entry in live}
         assert len(numbers) == len(live), "a message is in one place, never in two"
         places = [entry.place for entry in live]
-        assert places.count(READY) == self.ready_count, "the ready are counted rightly"
+        assert places.count(READY) == self.total_ready(), "the ready are counted rightly"
         assert places.count(LOCKED) == len(self.locked), "what is locked is marked so"
-        assert places.count(DEFERRED) == len(self.deferred), "what is deferred is marked so"
+        assert places.count(DEFERRED) == self.total_deferred(), "what is deferred is marked so"
         assert places.count(SCHEDULED) == len(self.scheduled), "what is scheduled is marked so"
+        self._check_line()
+        if self.book is None:
+            deadlines = [lock.until for lock in self.locked.values()]
+            assert deadlines == sorted(deadlines), "locks are in the order of their deadlines"
+            assert not deadlines or self.lock_deadline <= deadlines[0], "no lock is forgotten"
+            return
+        held = 0
+        for session in self.book.sessions.values():
+            session.line._check_line()
+            held += len(session.locks)
+            assert session.holder is not None or not session.locks, "a lock has a holder"
+            assert not session.is_empty, "a session that nobody would miss is forgotten"
+        assert held == len(self.locked), "every lock belongs to a session"
+
+    def _check_line(self) -> None:
         line = [entry.sequence for entry in self.ready[self.head :]]
         assert line == sorted(line), "the ready line is in order"
-        deadlines = [lock.until for lock in self.locked.values()]
-        assert deadlines == sorted(deadlines), "locks are in the order of their deadlines"
-        assert not deadlines or self.lock_deadline <= deadlines[0], "no lock is forgotten"
 
 
 def _sequence(entry: Entry) -> int:

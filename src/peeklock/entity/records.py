@@ -50,6 +50,50 @@ class Enqueued:
 
 @final
 @dataclass(slots=True, init=False)
+class Published:
+    """A message entered several lanes of a topic: copy i has sequence `first_sequence + i`, is in
+    `lanes[i]` and expires at `expirations[i]` (0: never). The body is kept once."""
+
+    at: Final[int]
+    first_sequence: Final[int]
+    message: Final[Message]
+    lanes: Final[list[int]]
+    expirations: Final[list[int]]
+
+    def __init__(
+        self,
+        at: int,
+        first_sequence: int,
+        message: Message,
+        lanes: list[int],
+        expirations: list[int],
+    ) -> None:
+        self.at = at
+        self.first_sequence = first_sequence
+        self.message = message
+        self.lanes = lanes
+        self.expirations = expirations
+
+
+@final
+@dataclass(slots=True, init=False)
+class Transferring:
+    """A message waits in the transfer lane to be carried to another entity."""
+
+    at: Final[int]
+    first_sequence: Final[int]
+    message: Final[Message]
+    destination: Final[str]
+
+    def __init__(self, at: int, first_sequence: int, message: Message, destination: str) -> None:
+        self.at = at
+        self.first_sequence = first_sequence
+        self.message = message
+        self.destination = destination
+
+
+@final
+@dataclass(slots=True, init=False)
 class Scheduled:
     """Messages were accepted for later; message i has sequence `first_sequence + i`."""
 
@@ -184,6 +228,94 @@ class Changed:
 
 @final
 @dataclass(slots=True, init=False)
+class SessionStateSet:
+    """Some bytes were stored with a session, or cleared (None)."""
+
+    at: Final[int]
+    lane: Final[int]
+    session_id: Final[str]
+    state: Final[bytes | None]
+
+    def __init__(self, at: int, lane: int, session_id: str, state: bytes | None) -> None:
+        self.at = at
+        self.lane = lane
+        self.session_id = session_id
+        self.state = state
+
+
+@final
+@dataclass(slots=True, init=False)
+class DuplicatesDropped:
+    """Messages whose ids were seen within the window; for the journal only."""
+
+    at: Final[int]
+    message_ids: Final[list[str]]
+
+    def __init__(self, at: int, message_ids: list[str]) -> None:
+        self.at = at
+        self.message_ids = message_ids
+
+
+@final
+@dataclass(slots=True, init=False)
+class Remembered:
+    """Ids of the duplicate detection, oldest first, in a checkpoint or beside a send."""
+
+    at: Final[int]
+    message_ids: Final[list[str]]
+    instants: Final[list[int]]
+
+    def __init__(self, at: int, message_ids: list[str], instants: list[int]) -> None:
+        self.at = at
+        self.message_ids = message_ids
+        self.instants = instants
+
+
+@final
+@dataclass(slots=True, init=False)
+class TakenOver:
+    """Messages came from another partition under these numbers; `forget` will not come again."""
+
+    at: Final[int]
+    source: Final[str]
+    numbers: Final[list[int]]
+    forget: Final[list[int]]
+
+    def __init__(self, at: int, source: str, numbers: list[int], forget: list[int]) -> None:
+        self.at = at
+        self.source = source
+        self.numbers = numbers
+        self.forget = forget
+
+
+@final
+@dataclass(slots=True, init=False)
+class Reserved:
+    """Numbers below this one are given away, used or not."""
+
+    at: Final[int]
+    next_sequence: Final[int]
+
+    def __init__(self, at: int, next_sequence: int) -> None:
+        self.at = at
+        self.next_sequence = next_sequence
+
+
+@final
+@dataclass(slots=True, init=False)
+class LaneDropped:
+    """A subscription is gone, with all its messages, dead letters and sessions."""
+
+    at: Final[int]
+    lane: Final[int]
+
+    def __init__(self, at: int, lane: int) -> None:
+        self.at = at
+        self.lane = lane
+
+
+@final
+@dataclass(slots=True, init=False)
 class HandedOut:
     """Deliveries, for the journal only: written with the next record that must rest anyway."""
 
@@ -233,15 +365,19 @@ class Kept:
         "changes",
         "delivery_count",
         "description",
+        "destination",
         "enqueue_sequence",
         "enqueued_at",
         "expires_at",
+        "hops",
         "place",
         "position",
         "reason",
         "scheduled_at",
         "sequence",
+        "session_id",
         "size",
+        "source",
         "time_to_live_ms",
     )
 
@@ -260,6 +396,10 @@ class Kept:
         self.reason: str | None = None
         self.description: str | None = None
         self.changes: dict[str, bytes] | None = None
+        self.session_id: str | None = None
+        self.hops: int = 0
+        self.destination: str = ""
+        self.source: str = ""
 
 
 @final
@@ -294,6 +434,14 @@ Record: TypeAlias = (
     Enqueued
     | Removed
     | HandedOut
+    | Published
+    | Transferring
+    | SessionStateSet
+    | DuplicatesDropped
+    | Remembered
+    | TakenOver
+    | Reserved
+    | LaneDropped
     | Returned
     | Scheduled
     | Activated

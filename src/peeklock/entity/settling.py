@@ -9,6 +9,7 @@ from peeklock.entity.commands import (
     COMPLETE,
     DEAD_LETTER,
     DEFER,
+    MAIN,
     RELEASE,
     DeadLetterNote,
     LockToken,
@@ -27,6 +28,7 @@ from peeklock.entity.refusals import (
     Refusal,
 )
 from peeklock.entity.replies import Numbered, Refused, Settled
+from peeklock.entity.session import MessageSession
 from peeklock.entity.state import State
 
 LANE_BITS: Final = 48
@@ -50,7 +52,7 @@ class Settling:
 
     def settle_many(self, command: SettleMany, now: int) -> None:
         """Each settlement on its own: what cannot be carried out is refused by its tag."""
-        if self._refuse_disabled(command.origin, command.tags):
+        if self._refuse_disabled(command.origin, command.tags, command.tokens):
             return
         if command.outcome == COMPLETE:
             self._complete_many(command, now)
@@ -64,7 +66,7 @@ class Settling:
             lock = self._find(token, now)
             if lock is None or token.sequence in seen:
                 lost.append(tag)
-            elif command.outcome == DEAD_LETTER and self._lane(token).is_dead_letter:
+            elif command.outcome == DEAD_LETTER and lock.line.is_dead_letter:
                 forbidden.append(tag)
             else:
                 seen.add(token.sequence)
@@ -80,24 +82,21 @@ class Settling:
 
     def _complete_many(self, command: SettleMany, now: int) -> None:
         state = self._state
-        lanes = state.lanes
         lost: list[int] | None = None
         tokens = command.tokens
         tags = command.tags
         for at in range(len(tokens)):
             token = tokens[at]
-            number = token.number
-            lane_number = number >> LANE_BITS
-            lane = lanes[lane_number] if lane_number < len(lanes) else lanes[0]
-            lock = lane.locked.get(token.sequence)
-            if lock is None or lock.number != number or lock.until <= now:
+            lock = self._find(token, now)
+            if lock is None:
                 if lost is None:
                     lost = []
                 lost.append(tags[at])
                 continue
-            del lane.locked[token.sequence]
-            lane.completed.append(token.sequence)
-            state.forget(lock.entry)
+            self._unlock(lock)
+            state.complete(lock.line.number, lock.entry)
+            if lock.line.session is not None:
+                self._left(lock.line.session)
         if lost is None:
             state.replies.append(Settled(command.origin, tags, COMPLETE))
             return
@@ -109,7 +108,7 @@ class Settling:
 
     def settle_all(self, command: SettleAll, now: int) -> None:
         """All or none: one lost lock refuses the whole call."""
-        if self._refuse_disabled(command.origin, [command.tag]):
+        if self._refuse_disabled(command.origin, [command.tag], command.tokens):
             return
         locks = self._find_all(command.tokens, now)
         if locks is None:
@@ -123,40 +122,68 @@ class Settling:
 
     def renew(self, command: RenewLocks, now: int) -> None:
         """A whole duration from now for every lock, or for none."""
-        if self._refuse_disabled(command.origin, [command.tag]):
+        if self._refuse_disabled(command.origin, [command.tag], command.tokens):
             return
         locks = self._find_all(command.tokens, now)
         if locks is None:
             self._refuse_lost(command.origin, [command.tag])
             return
-        until = now + self._state.definition.lock_duration_ms
-        for lock, token in zip(locks, command.tokens, strict=True):
-            self._lane(token).renew(lock, until)
-        self._state.replies.append(Numbered(command.origin, command.tag, [until] * len(locks)))
+        untils: list[int] = []
+        for lock in locks:
+            if lock.line.session is not None:
+                text = "The messages of a session are locked by its session: renew that."
+                refusal = Refusal(NOT_ALLOWED, text)
+                self._state.replies.append(Refused(command.origin, [command.tag], refusal))
+                return
+            untils.append(now + self._state.policy(lock.line.number).lock_duration_ms)
+        for lock, until in zip(locks, untils, strict=True):
+            lock.line.renew(lock, until)
+            self._state.watch(lock.line)
+        self._state.replies.append(Numbered(command.origin, command.tag, untils))
 
-    def expire(self, now: int) -> None:
-        """Locks whose time is over return their messages (R-L3)."""
-        for lane in self._state.lanes:
-            if lane.locked and lane.lock_deadline <= now:
-                expired = lane.expired_locks(now)
-                if expired:
-                    self._state.give_back(lane, expired, LOCK_EXPIRED, now)
+    def expire(self, lane: Lane, now: int) -> None:
+        """Locks of a lane whose time is over return their messages (R-L3)."""
+        if lane.book is None and lane.locked and lane.lock_deadline <= now:
+            expired = lane.expired_locks(now)
+            if expired:
+                self._state.give_back(lane, expired, LOCK_EXPIRED, now)
 
-    def release_every_lock(self, now: int) -> None:
+    def release_every_lock(self, lane: Lane, now: int) -> None:
         """All locks are dropped, uncounted; their holders find them lost."""
-        for lane in self._state.lanes:
-            locks = list(lane.locked.values())
-            lane.locked = {}
-            for lock in locks:
-                self._release(lane, lock, now)
+        for lock in list(lane.locked.values()):
+            self._unlock(lock)
+            self._state.restore_place(lock, now)
 
     def release_all(self, origin: Any, now: int) -> None:
         """A receiver is gone and the queue wants its locks back at once, uncounted."""
-        for lane in self._state.lanes:
-            left = [lock for lock in lane.locked.values() if lock.origin is origin]
-            for lock in left:
-                del lane.locked[lock.entry.sequence]
-                self._release(lane, lock, now)
+        for lane in self._state.lanes.values():
+            for lock in list(lane.locked.values()):
+                if lock.origin is origin:
+                    self._unlock(lock)
+                    self._state.restore_place(lock, now)
+
+    def why_not(
+        self, outcome: int, tokens: list[LockToken], now: int
+    ) -> Refusal | None:
+        """Why these settlements cannot be carried out together, or None."""
+        if self._find_all(tokens, now) is None:
+            return Refusal(LOCK_LOST, LOCK_LOST_TEXT)
+        if outcome == DEAD_LETTER and self._any_dead(tokens):
+            return Refusal(NOT_ALLOWED, DEAD_LETTER_TWICE)
+        return None
+
+    def carry_out(
+        self,
+        outcome: int,
+        tokens: list[LockToken],
+        changes: dict[str, bytes] | None,
+        note: DeadLetterNote | None,
+        now: int,
+    ) -> None:
+        """Settle what is known to hold."""
+        locks = self._find_all(tokens, now)
+        assert locks is not None, "whoever carries out has asked why not"
+        self._carry_out(outcome, locks, changes, note, now)
 
     def _carry_out(
         self,
@@ -167,47 +194,70 @@ class Settling:
         now: int,
     ) -> None:
         """Settle locks that are known to hold, lane by lane."""
+        by_lane: dict[int, list[Lock]] = {}
+        for lock in locks:
+            by_lane.setdefault(lock.line.number, []).append(lock)
+        for number, held in by_lane.items():
+            self._carry_out_lane(self._state.lanes[number], outcome, held, changes, note, now)
+
+    def _carry_out_lane(
+        self,
+        lane: Lane,
+        outcome: int,
+        locks: list[Lock],
+        changes: dict[str, bytes] | None,
+        note: DeadLetterNote | None,
+        now: int,
+    ) -> None:
         state = self._state
-        for lane in state.lanes:
-            held = [lock for lock in locks if lane.locked.get(lock.entry.sequence) is lock]
-            if not held:
-                continue
-            for lock in held:
-                del lane.locked[lock.entry.sequence]
-                if changes and outcome in (ABANDON, DEFER, DEAD_LETTER):
-                    state.change(lock.entry, changes, now)
-            if outcome == COMPLETE:
-                for lock in held:
-                    lane.completed.append(lock.entry.sequence)
-                    state.forget(lock.entry)
-            elif outcome == ABANDON:
-                state.give_back(lane, held, ABANDONED, now)
-            elif outcome == RELEASE:
-                for lock in held:
-                    self._release(lane, lock, now)
-            elif outcome == DEFER:
-                state.defer(lane, [lock.entry for lock in held], now)
-            elif outcome == DEAD_LETTER:
-                reason = note.reason if note is not None else None
-                description = note.description if note is not None else None
-                entries = [lock.entry for lock in held]
-                state.dead_letter(lane, entries, reason, description, now)
+        for lock in locks:
+            self._unlock(lock)
+            if changes and outcome in (ABANDON, DEFER, DEAD_LETTER):
+                state.change(lock.entry, changes, now)
+        if outcome == COMPLETE:
+            for lock in locks:
+                state.complete(lane.number, lock.entry)
+        elif outcome == ABANDON:
+            state.give_back(lane, locks, ABANDONED, now)
+        elif outcome == RELEASE:
+            for lock in locks:
+                state.restore_place(lock, now)
+        elif outcome == DEFER:
+            state.defer(lane, locks, now)
+        elif outcome == DEAD_LETTER:
+            reason = note.reason if note is not None else None
+            description = note.description if note is not None else None
+            state.dead_letter(lane, [lock.entry for lock in locks], reason, description, now)
+        for lock in locks:
+            if lock.line.session is not None:
+                self._left(lock.line.session)
 
-    def _release(self, lane: Lane, lock: Lock, now: int) -> None:
-        """Back as it was: nothing to write down, because the lock was never written down."""
-        if lock.deferred:
-            lane.defer(lock.entry)
-        else:
-            self._state.restore_place(lane, lock.entry, now)
+    def _unlock(self, lock: Lock) -> None:
+        """Take a lock away; what becomes of the message is the caller's matter."""
+        sequence = lock.entry.sequence
+        del lock.line.whole().locked[sequence]
+        session = lock.line.session
+        if session is not None:
+            del session.locks[sequence]
 
-    def _lane(self, token: LockToken) -> Lane:
-        lanes = self._state.lanes
-        number = token.number >> LANE_BITS
-        return lanes[number] if number < len(lanes) else lanes[0]
+    def _left(self, session: MessageSession) -> None:
+        """A message has left a session: it may have been the last."""
+        book = session.line.whole().book
+        if book is not None:
+            book.forget_if_empty(session)
+
+    def _lane(self, token: LockToken) -> Lane | None:
+        return self._state.lanes.get(token.number >> LANE_BITS)
 
     def _find(self, token: LockToken, now: int) -> Lock | None:
-        lock = self._lane(token).locked.get(token.sequence)
+        lane = self._lane(token)
+        if lane is None:
+            return None
+        lock = lane.locked.get(token.sequence)
         if lock is None or lock.number != token.number or lock.until <= now:
+            return None
+        session = lock.line.session
+        if session is not None and session.until <= now:
             return None
         return lock
 
@@ -223,13 +273,15 @@ class Settling:
         return locks
 
     def _any_dead(self, tokens: list[LockToken]) -> bool:
-        return any(self._lane(token).is_dead_letter for token in tokens)
+        return any((token.number >> LANE_BITS) & 1 for token in tokens)
 
-    def _refuse_disabled(self, origin: Any, tags: list[int]) -> bool:
-        status = self._state.definition.status
-        if status not in (DISABLED, RECEIVE_DISABLED):
+    def _refuse_disabled(self, origin: Any, tags: list[int], tokens: list[LockToken]) -> bool:
+        # A subscription can be disabled by itself; a lock of it says which lane it is.
+        lane = tokens[0].number >> LANE_BITS if tokens else MAIN
+        policy = self._state.policy(lane)
+        if policy.status not in (DISABLED, RECEIVE_DISABLED):
             return False
-        text = f"Messaging entity '{self._state.definition.path}' is currently disabled."
+        text = f"Messaging entity '{policy.path}' is currently disabled."
         self._state.replies.append(Refused(origin, tags, Refusal(ENTITY_DISABLED, text)))
         return True
 

@@ -1,39 +1,41 @@
 """The living state of a partition and the few moves that change it.
 
-Each move changes memory and writes down what it did; the machines around it (sending, settling,
-delivering, looking) only choose which move to make. Records that carry messages come first in a
-decision, so that their positions are known while it is still being made.
+Each move changes memory and writes down what it did; the machines around it (entering, settling,
+delivering, sessions, browsing) only choose which move to make. Records that carry messages come
+first in a decision, so that their positions are known while it is still being made.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable
 from typing import Any, Final, final
 
+from peeklock.entity.blueprint import Blueprint, LanePolicy
 from peeklock.entity.bodies import LiveBodies
-from peeklock.entity.commands import DEAD, MAIN
-from peeklock.entity.definition import FOREVER_MS, QueueDefinition
+from peeklock.entity.commands import MAIN, TRANSFER
+from peeklock.entity.duplicate import SeenIds
 from peeklock.entity.lane import GONE, Entry, Lane, Lock, Receiver
-from peeklock.entity.message import NEVER, NO_DURATION, BodyBudget, Message
+from peeklock.entity.message import NEVER, BodyBudget, Message
 from peeklock.entity.records import (
-    CANCELLED,
     COMPLETED,
     DELETED,
     EXPIRED,
-    Activated,
     Carried,
     Changed,
     DeadLettered,
     Deferred,
+    DuplicatesDropped,
     Enqueued,
     HandedOut,
+    LaneDropped,
     Record,
     Removed,
     Returned,
     Scheduled,
-    width,
 )
 from peeklock.entity.replies import Reply
+from peeklock.entity.session import SessionBook
 
 PARTITION_BITS: Final = 48
 """The upper 16 bits of a sequence number name the partition, the lower 48 count in it."""
@@ -51,132 +53,170 @@ class State:
     """Lanes, receivers and counters of one partition, and what is to be written down next."""
 
     __slots__ = (
-        "_enqueued",
-        "_scheduled",
+        "_completed",
+        "_deleted",
+        "_handed_out",
+        "_watched",
+        "blueprint",
         "bodies",
         "budget",
         "chance",
-        "definition",
+        "duplicates",
         "index",
         "lanes",
         "moved",
         "next_position",
         "next_sequence",
+        "open_enqueued",
+        "open_scheduled",
         "receivers",
         "records",
         "replies",
         "runs",
+        "seen",
+        "taken",
+        "touched",
     )
 
     def __init__(
-        self,
-        definition: QueueDefinition,
-        index: int,
-        budget: BodyBudget,
-        chance: Callable[[], int],
+        self, blueprint: Blueprint, index: int, budget: BodyBudget, chance: Callable[[], int]
     ) -> None:
-        self.definition: QueueDefinition = definition
+        self.blueprint: Blueprint = blueprint
         self.index: int = index
         self.budget: BodyBudget = budget
         self.chance: Callable[[], int] = chance
-        self.lanes: list[Lane] = [Lane(MAIN), Lane(DEAD)]
+        self.lanes: dict[int, Lane] = {}
         self.receivers: dict[Any, Receiver] = {}
         self.next_sequence: int = (index << PARTITION_BITS) + 1
         self.next_position: int = 0
         self.bodies: LiveBodies = LiveBodies()
+        self.seen: SeenIds = SeenIds(blueprint.duplicate_window_ms)
+        # Numbers that came from other partitions and may come again, by source.
+        self.taken: dict[str, dict[int, bool]] = {}
         self.runs: list[Record] = []
         self.records: list[Record] = []
         self.replies: list[Reply] = []
+        self.duplicates: list[str] = []
         # While a checkpoint walks over the live messages: those that changed lanes meanwhile.
         self.moved: list[tuple[int, Entry]] | None = None
-        self._enqueued: Enqueued | None = None  # the run that the next message may join
-        self._scheduled: Scheduled | None = None
+        # The runs that the next message may join.
+        self.open_enqueued: Enqueued | None = None
+        self.open_scheduled: Scheduled | None = None
+        # Lines that the decision under way has changed: where messages may meet receivers.
+        self.touched: list[Lane] = []
+        self._watched: list[tuple[int, int]] = []  # heap of (deadline, lane number)
+        self._completed: dict[int, list[int]] = {}
+        self._deleted: dict[int, list[int]] = {}
+        self._handed_out: dict[int, list[int]] = {}
 
-    # Entering.
+    # Lanes.
 
-    def enqueue(self, message: Message, now: int) -> int:
-        """Take a message into the main lane; answers its number."""
-        sequence = self.next_sequence
-        self.next_sequence = sequence + 1
-        expires_at = NEVER
-        if message.time_to_live_ms >= 0 or self.definition.time_to_live_ms >= 0:
-            expires_at = now + self._life_ms(message.time_to_live_ms)
-        message.expires_at = expires_at
-        run = self._enqueued
-        if run is not None and run.first_sequence + len(run.messages) == sequence:
-            run.messages.append(message)
-        else:
-            run = Enqueued(now, sequence, [message])
-            self._enqueued = run
-            self._scheduled = None
-            self.runs.append(run)
-        position = self.next_position
-        self.next_position = position + 1
-        size = message.size
-        self.bodies.add(position, size)
-        budget = self.budget
-        if budget.left >= size:
-            budget.left -= size
-            entry = Entry(sequence, position, now, expires_at, size, message)
-        else:
-            entry = Entry(sequence, position, now, expires_at, size, None)
-        lane = self.lanes[MAIN]
-        lane.put(entry)
-        if expires_at:
-            lane.expire_later(entry)
-        return sequence
+    def lane(self, number: int) -> Lane:
+        """The lane with this number; it exists from the first time it is used."""
+        lane = self.lanes.get(number)
+        if lane is None:
+            lane = Lane(number)
+            self.lanes[number] = lane
+            if number & 1 == 0 and number != TRANSFER and self.policy(number).requires_session:
+                lane.book = SessionBook(lane)
+        return lane
 
-    def _life_ms(self, time_to_live_ms: int) -> int:
-        """The shorter of the message's and the queue's time to live; one of them is set."""
-        queue_ms = self.definition.time_to_live_ms
-        if queue_ms == FOREVER_MS:
-            return time_to_live_ms
-        if time_to_live_ms == NO_DURATION:
-            return queue_ms
-        return min(time_to_live_ms, queue_ms)
+    def policy(self, number: int) -> LanePolicy:
+        """How a lane hands out its messages; transfers follow the entity's own lane."""
+        policies = self.blueprint.lanes
+        policy = policies.get(number & ~1)
+        return policies[MAIN] if policy is None else policy
 
-    def schedule(self, message: Message, now: int) -> int:
-        """Take a message for later; answers the number by which it can be cancelled."""
-        sequence = self.next_sequence
-        self.next_sequence = sequence + 1
-        run = self._scheduled
-        if run is not None and run.first_sequence + len(run.messages) == sequence:
-            run.messages.append(message)
-        else:
-            run = Scheduled(now, sequence, [message])
-            self._scheduled = run
-            self._enqueued = None
-            self.runs.append(run)
-        position = self.next_position
-        self.next_position = position + 1
-        self.bodies.add(position, message.size)
-        entry = Entry(sequence, position, now, NEVER, message.size, None)
-        details = entry.detailed()
-        details.scheduled_at = message.scheduled_at
-        details.time_to_live_ms = message.time_to_live_ms
-        self.lanes[MAIN].schedule(entry, message.scheduled_at)
-        return sequence
+    def line(self, lane: Lane, session_id: str | None) -> Lane:
+        """Where a message with that session id stands in a lane."""
+        book = lane.book
+        if book is None or session_id is None:
+            return lane
+        return book.session(session_id).line
 
-    def activate(self, entries: list[Entry], now: int) -> None:
-        """Scheduled entries fell due: they enter the line under new numbers."""
-        first_sequence = self.next_sequence
-        lane = self.lanes[MAIN]
-        olds = [entry.sequence for entry in entries]
-        for entry in entries:
-            del lane.scheduled[entry.sequence]
-            entry.sequence = self.next_sequence
-            self.next_sequence += 1
-            details = entry.detailed()
-            # The service shows the scheduled instant as the time of entry.
-            entry.enqueued_at = details.scheduled_at
-            if details.time_to_live_ms >= 0 or self.definition.time_to_live_ms >= 0:
-                entry.expires_at = details.scheduled_at + self._life_ms(details.time_to_live_ms)
-                lane.expire_later(entry)
-            lane.put(entry)
-        expirations = [entry.expires_at for entry in entries]
-        self.records.append(Activated(now, first_sequence, olds, expirations))
+    def touch(self, line: Lane) -> None:
+        """Messages or receivers of this line changed."""
+        if not line.is_touched:
+            line.is_touched = True
+            self.touched.append(line)
+
+    def watch(self, lane: Lane) -> None:
+        """The lane's next deadline may have come closer."""
+        deadline = lane.next_deadline()
+        if deadline and (lane.alarm_at == NEVER or deadline < lane.alarm_at):
+            lane.alarm_at = deadline
+            heapq.heappush(self._watched, (deadline, lane.number))
+
+    def next_deadline(self) -> int:
+        """The earliest deadline of all lanes; 0 when there is none. It may be too early."""
+        while self._watched:
+            deadline, number = self._watched[0]
+            lane = self.lanes.get(number)
+            if lane is not None and lane.alarm_at == deadline:
+                return deadline
+            heapq.heappop(self._watched)
+        return NEVER
+
+    def due_lanes(self, now: int) -> list[Lane]:
+        """Lanes whose deadline has come; each must be watched again afterwards."""
+        due: list[Lane] = []
+        while self._watched and self._watched[0][0] <= now:
+            deadline, number = heapq.heappop(self._watched)
+            lane = self.lanes.get(number)
+            if lane is not None and lane.alarm_at == deadline:
+                lane.alarm_at = NEVER
+                due.append(lane)
+        return due
+
+    def drop_lane(self, number: int, now: int) -> None:
+        """A subscription is gone: its messages with it."""
+        for each in (number, number | 1):
+            lane = self.lanes.pop(each, None)
+            if lane is not None:
+                for entry in lane.entries():
+                    self.forget(entry)
+        self.records.append(LaneDropped(now, number))
+
+    # Entering a line.
+
+    def put(self, line: Lane, entry: Entry) -> None:
+        """Make an entry ready that was not before."""
+        line.put(entry)
+        self.touch(line)
+        if entry.expires_at and not line.is_dead_letter:
+            line.expire_later(entry)
+            self.watch(line.whole())
+
+    def keep_body(self, entry: Entry, message: Message) -> None:
+        """Let the body rest in memory while the budget allows."""
+        if self.budget.left >= entry.size:
+            self.budget.left -= entry.size
+            entry.message = message
 
     # Leaving.
+
+    def complete(self, lane_number: int, entry: Entry) -> None:
+        """A message is done with; the numbers are written down together."""
+        numbers = self._completed.get(lane_number)
+        if numbers is None:
+            numbers = self._completed[lane_number] = []
+        numbers.append(entry.sequence)
+        self.forget(entry)
+
+    def delete(self, lane_number: int, entry: Entry) -> None:
+        """A message was handed out for good."""
+        numbers = self._deleted.get(lane_number)
+        if numbers is None:
+            numbers = self._deleted[lane_number] = []
+        numbers.append(entry.sequence)
+        self.forget(entry)
+
+    def note_delivery(self, lane_number: int, sequence: int) -> None:
+        """For the journal: a message was handed out."""
+        notes = self._handed_out.get(lane_number)
+        if notes is None:
+            notes = self._handed_out[lane_number] = []
+        notes.append(sequence)
 
     def forget(self, entry: Entry) -> None:
         """The entry is gone for good; its body's place may be freed."""
@@ -190,16 +230,9 @@ class State:
             entry.message = None
             self.budget.left += entry.size
 
-    def cancel(self, sequences: list[int], now: int) -> None:
-        """Scheduled messages are taken back."""
-        lane = self.lanes[MAIN]
-        for sequence in sequences:
-            self.forget(lane.scheduled.pop(sequence))
-        self.records.append(Removed(now, MAIN, CANCELLED, sequences))
-
     def expire(self, lane: Lane, entries: list[Entry], now: int) -> None:
-        """The life of these ready entries is over (they are out of the line already)."""
-        if self.definition.dead_letter_on_expiration:
+        """The life of these entries is over (they are out of the line already)."""
+        if self.policy(lane.number).dead_letter_on_expiration:
             self.dead_letter(lane, entries, TTL_EXPIRED, TTL_EXPIRED_TEXT, now)
             return
         for entry in entries:
@@ -218,7 +251,7 @@ class State:
         now: int,
     ) -> None:
         """Move entries, which are in no container now, to the lane's dead-letter lane."""
-        dead = self.lanes[lane.number | 1]
+        dead = self.lane(lane.number | 1)
         for entry in entries:
             moved = entry.moved()
             details = moved.detailed()
@@ -227,6 +260,7 @@ class State:
             dead.put(moved)
             if self.moved is not None:
                 self.moved.append((dead.number, moved))
+        self.touch(dead)
         self.records.append(
             DeadLettered(
                 now,
@@ -241,9 +275,9 @@ class State:
     def give_back(self, lane: Lane, locks: list[Lock], why: int, now: int) -> None:
         """Locks ended without success: count the deliveries, return the messages or, where they
         were tried often enough, dead-letter them (R-S7)."""
-        count_max = self.definition.delivery_count_max
+        count_max = self.policy(lane.number).delivery_count_max
         spent: list[Entry] = []
-        returned: list[Entry] = []
+        returned: list[Lock] = []
         counted = not lane.is_dead_letter
         for lock in locks:
             entry = lock.entry
@@ -252,7 +286,7 @@ class State:
                 if entry.delivery_count >= count_max:
                     spent.append(entry)
                     continue
-            returned.append(entry)
+            returned.append(lock)
         if returned:
             if counted:
                 self.records.append(
@@ -260,28 +294,31 @@ class State:
                         now,
                         lane.number,
                         why,
-                        [entry.sequence for entry in returned],
-                        [entry.delivery_count for entry in returned],
+                        [lock.entry.sequence for lock in returned],
+                        [lock.entry.delivery_count for lock in returned],
                     )
                 )
-            deferred = {lock.entry.sequence for lock in locks if lock.deferred}
-            for entry in returned:
-                if entry.sequence in deferred:
-                    lane.defer(entry)
-                else:
-                    self.restore_place(lane, entry, now)
+            for lock in returned:
+                self.restore_place(lock, now)
         if spent:
             text = f"Message could not be consumed after {count_max} delivery attempts."
             self.dead_letter(lane, spent, MAX_DELIVERY_COUNT_EXCEEDED, text, now)
 
-    def restore_place(self, lane: Lane, entry: Entry, now: int) -> None:
-        """An entry is ready again, unless its life ended while it was held."""
-        if entry.expires_at and not lane.is_dead_letter:
+    def restore_place(self, lock: Lock, now: int) -> None:
+        """A message goes back to where it was locked from, unless its life ended meanwhile."""
+        line = lock.line
+        entry = lock.entry
+        if lock.deferred:
+            line.defer(entry)
+            return
+        if entry.expires_at and not line.is_dead_letter:
             if entry.expires_at <= now:
-                self.expire(lane, [entry], now)
+                self.expire(line, [entry], now)
                 return
-            lane.expire_later(entry)
-        lane.put_back(entry)
+            line.expire_later(entry)
+            self.watch(line.whole())
+        line.put_back(entry)
+        self.touch(line)
 
     def change(self, entry: Entry, changes: dict[str, bytes], now: int) -> None:
         """Set properties on a message, over those that were changed before."""
@@ -289,18 +326,18 @@ class State:
         details.changes = {**details.changes, **changes} if details.changes else dict(changes)
         self.records.append(Changed(now, entry.sequence, details.changes))
 
-    def defer(self, lane: Lane, entries: list[Entry], now: int) -> None:
-        """Set entries aside; the delivery counts."""
-        for entry in entries:
+    def defer(self, lane: Lane, locks: list[Lock], now: int) -> None:
+        """Set messages aside; the delivery counts."""
+        for lock in locks:
             if not lane.is_dead_letter:
-                entry.delivery_count += 1
-            lane.defer(entry)
+                lock.entry.delivery_count += 1
+            lock.line.defer(lock.entry)
         self.records.append(
             Deferred(
                 now,
                 lane.number,
-                [entry.sequence for entry in entries],
-                [entry.delivery_count for entry in entries],
+                [lock.entry.sequence for lock in locks],
+                [lock.entry.delivery_count for lock in locks],
             )
         )
 
@@ -317,21 +354,27 @@ class State:
 
     def take_records(self, now: int) -> list[Record]:
         """Everything to be stored since the last call, in order."""
-        self._enqueued = None
-        self._scheduled = None
+        self.open_enqueued = None
+        self.open_scheduled = None
         records = self.records
-        for lane in self.lanes:
-            if lane.completed:
-                records.append(Removed(now, lane.number, COMPLETED, lane.completed))
-                lane.completed = []
-            if lane.deleted:
-                records.append(Removed(now, lane.number, DELETED, lane.deleted))
-                lane.deleted = []
-        for lane in self.lanes:
-            notes = lane.handed_out
-            if notes and (records or self.runs or len(notes) >= NOTES_MAX):
-                records.insert(0, HandedOut(now, lane.number, notes))
-                lane.handed_out = []
+        if self._completed:
+            for number, sequences in self._completed.items():
+                records.append(Removed(now, number, COMPLETED, sequences))
+            self._completed = {}
+        if self._deleted:
+            for number, sequences in self._deleted.items():
+                records.append(Removed(now, number, DELETED, sequences))
+            self._deleted = {}
+        if self.duplicates:
+            records.append(DuplicatesDropped(now, self.duplicates))
+            self.duplicates = []
+        if self._handed_out and (records or self.runs or self._is_much_noted()):
+            notes: list[Record] = [
+                HandedOut(now, number, sequences)
+                for number, sequences in self._handed_out.items()
+            ]
+            records = notes + records
+            self._handed_out = {}
         self.next_position += len(records)
         if self.runs:
             records = self.runs + records
@@ -339,13 +382,11 @@ class State:
         self.records = []
         return records
 
+    def _is_much_noted(self) -> bool:
+        return any(len(notes) >= NOTES_MAX for notes in self._handed_out.values())
+
     def take_replies(self) -> list[Reply]:
         """Everything to be answered since the last call, in order."""
         replies = self.replies
         self.replies = []
         return replies
-
-
-def positions(records: list[Record]) -> int:
-    """How many positions the records take together."""
-    return sum(width(record) for record in records)

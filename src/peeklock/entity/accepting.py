@@ -1,0 +1,218 @@
+"""Who holds which message session: accepting, waiting for one, renewing, losing, state, names."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+from peeklock.entity.commands import (
+    AcceptSession,
+    GetSessionState,
+    ListSessions,
+    RenewSession,
+    SetSessionState,
+)
+from peeklock.entity.lane import Lane, Receiver
+from peeklock.entity.message import NEVER
+from peeklock.entity.records import LOCK_EXPIRED, SessionStateSet
+from peeklock.entity.refusals import (
+    NOT_ALLOWED,
+    SESSION_CANNOT_BE_LOCKED,
+    SESSION_LOCK_LOST,
+    SESSION_LOCK_LOST_TEXT,
+    TIMED_OUT,
+    Refusal,
+)
+from peeklock.entity.replies import (
+    Named,
+    Numbered,
+    ReceiverClosed,
+    Refused,
+    SessionAccepted,
+    StateFound,
+)
+from peeklock.entity.session import MessageSession, SessionBook
+from peeklock.entity.state import State
+
+NO_SESSIONS_TEXT = (
+    "It is not possible for an entity that does not require sessions to create a sessionful "
+    "message receiver."
+)
+
+
+@final
+class Accepting:
+    """Gives sessions to receivers and takes them back."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self, state: State) -> None:
+        self._state: State = state
+
+    def accept(self, command: AcceptSession, now: int) -> None:
+        """A named session at once or not at all; the next one now, or as soon as there is one."""
+        book = self._state.lane(command.lane).book
+        if book is None:
+            self._refuse(command.origin, command.tag, Refusal(NOT_ALLOWED, NO_SESSIONS_TEXT))
+            return
+        if command.session_id is None:
+            session = book.next_available()
+            if session is None:
+                book.waiting.append(command)
+                self._state.watch(book.lane)
+                return
+        else:
+            session = book.session(command.session_id)
+            if session.holder is not None and session.until > now:
+                text = (
+                    f"The requested session '{command.session_id}' cannot be accepted. "
+                    "It may be locked by another receiver."
+                )
+                refusal = Refusal(SESSION_CANNOT_BE_LOCKED, text)
+                self._refuse(command.origin, command.tag, refusal)
+                return
+            if session.holder is not None:
+                self._lose(book, session, now)
+        self._give(book, session, command, now)
+
+    def serve_waiting(self, lane: Lane, now: int) -> None:
+        """Sessions that became free go to those who wait longest."""
+        book = lane.book
+        if book is None:
+            return
+        while book.waiting:
+            session = book.next_available()
+            if session is None:
+                return
+            self._give(book, session, book.waiting.popleft(), now)
+
+    def close(self, receiver: Receiver, now: int) -> None:
+        """A receiver lets its session go: what it held returns in order, uncounted."""
+        session = receiver.lane.session
+        book = receiver.lane.whole().book
+        if session is None or book is None or session.holder is not receiver:
+            return
+        for lock in list(session.locks.values()):
+            del book.lane.locked[lock.entry.sequence]
+            self._state.restore_place(lock, now)
+        session.locks.clear()
+        self._free(book, session)
+
+    def stop_waiting(self, origin: Any) -> None:
+        """Somebody who waited for a session is gone."""
+        for lane in self._state.lanes.values():
+            if lane.book is not None and lane.book.waiting:
+                kept = [waiting for waiting in lane.book.waiting if waiting.origin is not origin]
+                lane.book.waiting.clear()
+                lane.book.waiting.extend(kept)
+
+    def tick(self, lane: Lane, now: int) -> None:
+        """Locks that are over are lost, waits that are over are refused."""
+        book = lane.book
+        if book is None:
+            return
+        for session in book.expired(now):
+            self._lose(book, session, now)
+        for waiting in book.timed_out(now):
+            text = (
+                "The operation did not complete within the allotted timeout. "
+                "No session was available."
+            )
+            self._refuse(waiting.origin, waiting.tag, Refusal(TIMED_OUT, text))
+
+    def renew(self, command: RenewSession, now: int) -> None:
+        """A whole duration from now for the holder."""
+        held = self._held(command.lane, command.session_id, command.holder, now)
+        if held is None:
+            self._refuse_lost(command.origin, command.tag)
+            return
+        until = now + self._state.policy(command.lane).lock_duration_ms
+        book = self._state.lane(command.lane).book
+        assert book is not None, "a session that is held is in a book"
+        book.renew(held, until)
+        self._state.watch(book.lane)
+        self._state.replies.append(Numbered(command.origin, command.tag, [until]))
+
+    def get_state(self, command: GetSessionState, now: int) -> None:
+        """What was stored with the session."""
+        held = self._held(command.lane, command.session_id, command.holder, now)
+        if held is None:
+            self._refuse_lost(command.origin, command.tag)
+            return
+        self._state.replies.append(StateFound(command.origin, command.tag, held.state))
+
+    def set_state(self, command: SetSessionState, now: int) -> None:
+        """Store some bytes with the session, or clear them."""
+        held = self._held(command.lane, command.session_id, command.holder, now)
+        if held is None:
+            self._refuse_lost(command.origin, command.tag)
+            return
+        held.state = command.state
+        held.state_set_at = NEVER if command.state is None else now
+        self._state.records.append(
+            SessionStateSet(now, command.lane, command.session_id, command.state)
+        )
+        self._state.replies.append(Numbered(command.origin, command.tag, []))
+
+    def list(self, command: ListSessions) -> None:
+        """Names of sessions, a page of them."""
+        book = self._state.lane(command.lane).book
+        if book is None:
+            self._refuse(command.origin, command.tag, Refusal(NOT_ALLOWED, NO_SESSIONS_TEXT))
+            return
+        names = book.listed(command.updated_after)[command.skip : command.skip + command.top]
+        self._state.replies.append(Named(command.origin, command.tag, names))
+
+    def _give(
+        self, book: SessionBook, session: MessageSession, command: AcceptSession, now: int
+    ) -> None:
+        receiver = Receiver(command.origin, session.line, command.mode)
+        self._state.receivers[command.origin] = receiver
+        until = now + self._state.policy(command.lane).lock_duration_ms
+        book.hold(session, receiver, until)
+        self._state.watch(book.lane)
+        self._state.replies.append(
+            SessionAccepted(command.origin, command.tag, session.id, until)
+        )
+
+    def _lose(self, book: SessionBook, session: MessageSession, now: int) -> None:
+        """The session's lock is over: the deliveries count, the holder is told."""
+        receiver = session.holder
+        locks = list(session.locks.values())
+        session.locks.clear()
+        for lock in locks:
+            del book.lane.locked[lock.entry.sequence]
+        if locks:
+            self._state.give_back(book.lane, locks, LOCK_EXPIRED, now)
+        if receiver is not None:
+            receiver.closed = True
+            self._state.receivers.pop(receiver.origin, None)
+            refusal = Refusal(SESSION_LOCK_LOST, SESSION_LOCK_LOST_TEXT)
+            self._state.replies.append(ReceiverClosed(receiver.origin, refusal))
+        self._free(book, session)
+
+    def _free(self, book: SessionBook, session: MessageSession) -> None:
+        session.holder = None
+        session.until = NEVER
+        session.line.waiting.clear()
+        if session.is_empty:
+            book.forget_if_empty(session)
+        else:
+            book.offer(session)
+            self._state.touch(session.line)
+
+    def _held(
+        self, lane_number: int, session_id: str, holder: Any, now: int
+    ) -> MessageSession | None:
+        book = self._state.lane(lane_number).book
+        session = None if book is None else book.sessions.get(session_id)
+        if session is None or session.holder is None or session.until <= now:
+            return None
+        if holder is not None and session.holder.origin is not holder:
+            return None
+        return session
+
+    def _refuse_lost(self, origin: Any, tag: int) -> None:
+        self._refuse(origin, tag, Refusal(SESSION_LOCK_LOST, SESSION_LOCK_LOST_TEXT))
+
+    def _refuse(self, origin: Any, tag: int, refusal: Refusal) -> None:
+        self._state.replies.append(Refused(origin, [tag], refusal))

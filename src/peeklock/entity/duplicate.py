@@ -1,0 +1,62 @@
+"""Duplicate detection: which message ids were seen within the window (R-S9)."""
+
+from __future__ import annotations
+
+from typing import final
+
+
+@final
+class SeenIds:
+    """Ids in the order in which they were seen; the window cuts the old ones off."""
+
+    __slots__ = ("_ids", "window_ms")
+
+    def __init__(self, window_ms: int) -> None:
+        self.window_ms: int = window_ms  # 0: nothing is remembered
+        self._ids: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def is_new(self, message_id: str, now: int) -> bool:
+        """Whether the id was not seen within the window; it is remembered then."""
+        seen_at = self._ids.get(message_id)
+        if seen_at is not None:
+            if seen_at + self.window_ms > now:
+                return False
+            del self._ids[message_id]  # it enters again at the end
+        self._ids[message_id] = now
+        return True
+
+    def has(self, message_id: str, now: int) -> bool:
+        """Whether the id was seen within the window."""
+        seen_at = self._ids.get(message_id)
+        return seen_at is not None and seen_at + self.window_ms > now
+
+    def remember(self, message_id: str, seen_at: int) -> None:
+        """Take in what was written down."""
+        self._ids.pop(message_id, None)
+        self._ids[message_id] = seen_at
+
+    def prune(self, now: int) -> None:
+        """Forget what is older than the window."""
+        ids = self._ids
+        if not ids:
+            return
+        horizon = now - self.window_ms
+        if next(iter(ids.values())) > horizon:
+            return
+        old: list[str] = []
+        for message_id, seen_at in ids.items():
+            if seen_at > horizon:
+                break
+            old.append(message_id)
+        for message_id in old:
+            del ids[message_id]
+        if old:
+            # A dictionary that loses from its front keeps the holes; a copy does not.
+            self._ids = dict(ids)
+
+    def all(self) -> tuple[list[str], list[int]]:
+        """Every id and when it was seen, oldest first."""
+        return list(self._ids), list(self._ids.values())

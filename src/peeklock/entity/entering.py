@@ -1,0 +1,408 @@
+"""How messages come in: sent, scheduled, published to subscriptions, taken over from elsewhere.
+
+What is refused is refused before anything changes, so that a batch or a transaction stands or
+falls as a whole.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, final
+
+from peeklock.entity.blueprint import Copy
+from peeklock.entity.commands import (
+    MAIN,
+    TRANSFER,
+    CancelScheduled,
+    Reserve,
+    Schedule,
+    SendBatch,
+    SendMany,
+    TakeOver,
+)
+from peeklock.entity.definition import DISABLED, FOREVER_MS, SEND_DISABLED
+from peeklock.entity.lane import Entry
+from peeklock.entity.message import NEVER, NO_DURATION, Message
+from peeklock.entity.records import (
+    CANCELLED,
+    Activated,
+    Enqueued,
+    Published,
+    Remembered,
+    Removed,
+    Reserved,
+    Scheduled,
+    TakenOver,
+    Transferring,
+)
+from peeklock.entity.refusals import (
+    ENTITY_DISABLED,
+    MESSAGE_NOT_FOUND,
+    MESSAGE_TOO_BIG,
+    NO_MATCHING_SUBSCRIPTION,
+    QUOTA_EXCEEDED,
+    SESSION_REQUIRED,
+    Refusal,
+)
+from peeklock.entity.replies import Accepted, Numbered, Refused
+from peeklock.entity.state import State
+
+SESSION_REQUIRED_TEXT: Final = (
+    "The SessionId was not set on a message, and it cannot be sent to the entity. Entities that "
+    "have session support enabled can only receive messages that have the SessionId set to a "
+    "valid value."
+)
+SESSION_MISSING: Final = "Session id is null."
+SESSION_MISSING_TEXT: Final = (
+    "Session enabled entity doesn't allow a message whose session identifier is null."
+)
+FILTER_FAILED: Final = "FilterException"
+
+
+@final
+class Entering:
+    """Takes messages into the state of a partition."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self, state: State) -> None:
+        self._state: State = state
+
+    # Commands.
+
+    def send_many(self, command: SendMany, now: int) -> None:
+        """Each message on its own: what cannot be taken is refused by its tag."""
+        state = self._state
+        messages = command.messages
+        refused: dict[str, list[int]] | None = None
+        refusals: dict[str, Refusal] = {}
+        for at in range(len(messages)):
+            message = messages[at]
+            refusal = self.why_not(message, now)
+            if refusal is None:
+                self.enter(message, now)
+                continue
+            if refused is None:
+                refused = {}
+            refused.setdefault(refusal.kind, []).append(command.tags[at])
+            refusals[refusal.kind] = refusal
+        if refused is None:
+            state.replies.append(Accepted(command.origin, command.tags))
+            return
+        missing = {tag for tags in refused.values() for tag in tags}
+        stored = [tag for tag in command.tags if tag not in missing]
+        if stored:
+            state.replies.append(Accepted(command.origin, stored))
+        for kind, tags in refused.items():
+            state.replies.append(Refused(command.origin, tags, refusals[kind]))
+
+    def send_batch(self, command: SendBatch, now: int) -> None:
+        """All or none (R-T5)."""
+        if self._refuse_any(command.origin, command.tag, command.messages, now):
+            return
+        for message in command.messages:
+            self.enter(message, now)
+        self._state.replies.append(Accepted(command.origin, [command.tag]))
+
+    def schedule(self, command: Schedule, now: int) -> None:
+        """All or none; answers the numbers in order."""
+        if self._refuse_any(command.origin, command.tag, command.messages, now):
+            return
+        numbers: list[int] = []
+        for at, message in enumerate(command.messages):
+            reserved = 0 if command.reserved is None else command.reserved[at]
+            numbers.append(self.enter(message, now, reserved))
+        self._state.replies.append(Numbered(command.origin, command.tag, numbers))
+
+    def reserve(self, command: Reserve, now: int) -> None:
+        """Give numbers away before they are used."""
+        state = self._state
+        first = state.next_sequence
+        state.next_sequence += command.count
+        state.records.append(Reserved(now, state.next_sequence))
+        numbers = list(range(first, state.next_sequence))
+        state.replies.append(Numbered(command.origin, command.tag, numbers))
+
+    def cancel(self, command: CancelScheduled, now: int) -> None:
+        """Take scheduled messages back, all or none."""
+        state = self._state
+        refusal = self.why_not_cancel(command.sequences)
+        if refusal is not None:
+            state.replies.append(Refused(command.origin, [command.tag], refusal))
+            return
+        self.carry_out_cancel(command.sequences, now)
+        state.replies.append(Numbered(command.origin, command.tag, []))
+
+    def why_not_cancel(self, sequences: list[int]) -> Refusal | None:
+        """Why these cannot be cancelled, or None."""
+        scheduled = self._state.lane(MAIN).scheduled
+        for sequence in sequences:
+            if sequence not in scheduled:
+                text = f"No scheduled message has the sequence number {sequence}."
+                return Refusal(MESSAGE_NOT_FOUND, text)
+        return None
+
+    def carry_out_cancel(self, sequences: list[int], now: int) -> None:
+        """Cancel what is known to be scheduled."""
+        numbers = list(dict.fromkeys(sequences))
+        if numbers:
+            lane = self._state.lane(MAIN)
+            for sequence in numbers:
+                self._state.forget(lane.scheduled.pop(sequence))
+            self._state.records.append(Removed(now, MAIN, CANCELLED, numbers))
+
+    def take_over(self, command: TakeOver, now: int) -> None:
+        """Messages from another partition; repeats are ignored, so that a crash doubles nothing."""
+        state = self._state
+        taken = state.taken.setdefault(command.source, {})
+        fresh: list[int] = []
+        messages: list[Message] = []
+        for number, message in zip(command.numbers, command.messages, strict=True):
+            if number not in taken:
+                fresh.append(number)
+                messages.append(message)
+        if self._refuse_any(command.origin, command.tag, messages, now):
+            return
+        for number in command.forget:
+            taken.pop(number, None)
+        for number in fresh:
+            taken[number] = True
+        if not taken:
+            del state.taken[command.source]
+        for message in messages:
+            self.enter(message, now)
+        if fresh or command.forget:
+            state.records.append(TakenOver(now, command.source, fresh, command.forget))
+        state.replies.append(Accepted(command.origin, [command.tag]))
+
+    # One message.
+
+    def why_not(self, message: Message, now: int) -> Refusal | None:
+        """Why a message cannot be taken, or None."""
+        blueprint = self._state.blueprint
+        if blueprint.status in (DISABLED, SEND_DISABLED):
+            text = f"Messaging entity '{blueprint.path}' is currently disabled."
+            return Refusal(ENTITY_DISABLED, text)
+        if message.size > blueprint.message_size_max:
+            size_max = blueprint.message_size_max
+            text = f"The received message exceeds the limit ({size_max} bytes) of this entity."
+            return Refusal(MESSAGE_TOO_BIG, text)
+        if blueprint.requires_session and message.session_id is None:
+            return Refusal(SESSION_REQUIRED, SESSION_REQUIRED_TEXT)
+        if blueprint.size_max and self._state.bodies.size + message.size > blueprint.size_max:
+            text = f"The entity '{blueprint.path}' has reached its size of {blueprint.size_max}."
+            return Refusal(QUOTA_EXCEEDED, text)
+        if blueprint.filter_before_publishing and blueprint.router is not None:
+            if not blueprint.router(message, now):
+                text = f"No subscription of '{blueprint.path}' would take this message."
+                return Refusal(NO_MATCHING_SUBSCRIPTION, text)
+        return None
+
+    def enter(self, message: Message, now: int, reserved: int = 0) -> int:
+        """Take a message that can be taken; answers its number."""
+        state = self._state
+        if state.seen.window_ms and not state.seen.is_new(message.message_id, now):
+            # The sender is told that all is well: it is, the message is here already.
+            state.duplicates.append(message.message_id)
+            return reserved or state.next_sequence
+        if message.scheduled_at > now:
+            return self._schedule(message, now, reserved)
+        if state.blueprint.router is not None:
+            return self._publish(message, now)
+        return self._enqueue(message, now)
+
+    def _enqueue(self, message: Message, now: int) -> int:
+        state = self._state
+        sequence = state.next_sequence
+        state.next_sequence = sequence + 1
+        queue_ms = state.blueprint.time_to_live_ms
+        if message.time_to_live_ms >= 0 or queue_ms >= 0:
+            message.expires_at = now + shorter(message.time_to_live_ms, queue_ms)
+        else:
+            message.expires_at = NEVER
+        run = state.open_enqueued
+        if run is not None and run.first_sequence + len(run.messages) == sequence:
+            run.messages.append(message)
+        else:
+            run = Enqueued(now, sequence, [message])
+            state.open_enqueued = run
+            state.open_scheduled = None
+            state.runs.append(run)
+        entry = self._entry(sequence, message, now, message.expires_at)
+        state.keep_body(entry, message)
+        state.put(state.line(state.lane(MAIN), message.session_id), entry)
+        return sequence
+
+    def _entry(self, sequence: int, message: Message, now: int, expires_at: int) -> Entry:
+        """A new entry whose body is the next to be written."""
+        state = self._state
+        position = state.next_position
+        state.next_position = position + 1
+        state.bodies.add(position, message.size)
+        entry = Entry(sequence, position, now, expires_at, message.size, None)
+        entry.session_id = message.session_id
+        if message.hops:
+            entry.detailed().hops = message.hops
+        return entry
+
+    def _schedule(self, message: Message, now: int, reserved: int) -> int:
+        state = self._state
+        sequence = reserved
+        if sequence == 0:
+            sequence = state.next_sequence
+            state.next_sequence = sequence + 1
+        run = state.open_scheduled
+        if run is not None and run.first_sequence + len(run.messages) == sequence:
+            run.messages.append(message)
+        else:
+            run = Scheduled(now, sequence, [message])
+            state.open_scheduled = run
+            state.open_enqueued = None
+            state.runs.append(run)
+        entry = self._entry(sequence, message, now, NEVER)
+        details = entry.detailed()
+        details.scheduled_at = message.scheduled_at
+        details.time_to_live_ms = message.time_to_live_ms
+        lane = state.lane(MAIN)
+        lane.schedule(entry, message.scheduled_at)
+        state.watch(lane)
+        return sequence
+
+    def transfer(self, message: Message, destination: str, now: int) -> None:
+        """Keep a message until it is carried to another entity."""
+        state = self._state
+        sequence = state.next_sequence
+        state.next_sequence = sequence + 1
+        state.runs.append(Transferring(now, sequence, message, destination))
+        state.open_enqueued = None
+        state.open_scheduled = None
+        entry = self._entry(sequence, message, now, NEVER)
+        entry.detailed().destination = destination
+        state.put(state.lane(TRANSFER), entry)
+
+    # Topics.
+
+    def _publish(self, message: Message, now: int, scheduled_at: int = NEVER) -> int:
+        """Give a copy to each lane that wants one; the body is written once for all of them."""
+        state = self._state
+        router = state.blueprint.router
+        assert router is not None
+        first = state.next_sequence
+        copies = router(message, now)
+        shared = [copy for copy in copies if copy.message is None]
+        if shared:
+            self._copy(message, shared, first, now, scheduled_at)
+        for copy in copies:
+            if copy.message is not None:
+                self._copy(copy.message, [copy], first, now, scheduled_at)
+        if state.next_sequence == first:
+            # Nobody wanted it; a publish takes a number all the same.
+            state.next_sequence = first + 1
+            if state.seen.window_ms:
+                state.records.append(Remembered(now, [message.message_id], [now]))
+        return first
+
+    def _copy(
+        self, message: Message, copies: list[Copy], first: int, now: int, scheduled_at: int
+    ) -> None:
+        state = self._state
+        at = scheduled_at or now
+        sequence = state.next_sequence
+        position = state.next_position
+        state.next_position = position + 1
+        state.open_enqueued = None
+        state.open_scheduled = None
+        topic_ms = state.blueprint.time_to_live_ms
+        lanes: list[int] = []
+        expirations: list[int] = []
+        entries: list[Entry] = []
+        for copy in copies:
+            life_ms = shorter(message.time_to_live_ms, topic_ms)
+            life_ms = shorter(life_ms, state.policy(copy.lane).time_to_live_ms)
+            expires_at = at + life_ms if life_ms >= 0 else NEVER
+            entry = Entry(state.next_sequence, position, at, expires_at, message.size, None)
+            state.next_sequence += 1
+            entry.session_id = message.session_id
+            if entry.sequence != first or scheduled_at or message.hops:
+                details = entry.detailed()
+                details.enqueue_sequence = first
+                details.scheduled_at = scheduled_at
+                details.hops = message.hops
+            state.bodies.add(position, message.size)
+            lanes.append(copy.lane)
+            expirations.append(expires_at)
+            entries.append(entry)
+        state.runs.append(Published(at, sequence, message, lanes, expirations))
+        for copy, entry in zip(copies, entries, strict=True):
+            self._place_copy(copy, entry, message, now)
+
+    def _place_copy(self, copy: Copy, entry: Entry, message: Message, now: int) -> None:
+        state = self._state
+        lane = state.lane(copy.lane)
+        if copy.failure:
+            state.dead_letter(lane, [entry], FILTER_FAILED, copy.failure, now)
+        elif lane.book is not None and message.session_id is None:
+            state.dead_letter(lane, [entry], SESSION_MISSING, SESSION_MISSING_TEXT, now)
+        else:
+            state.keep_body(entry, message)
+            state.put(state.line(lane, message.session_id), entry)
+
+    # Schedules that fall due.
+
+    def activate(self, now: int) -> None:
+        """Scheduled messages whose instant has come enter the line under new numbers."""
+        state = self._state
+        lane = state.lane(MAIN)
+        due = lane.due(now)
+        if not due:
+            return
+        if state.blueprint.router is not None:
+            self._publish_due(due, now)
+            return
+        first_sequence = state.next_sequence
+        olds = [entry.sequence for entry in due]
+        for entry in due:
+            del lane.scheduled[entry.sequence]
+            entry.sequence = state.next_sequence
+            state.next_sequence += 1
+            details = entry.detailed()
+            # The service shows the scheduled instant as the time of entry.
+            entry.enqueued_at = details.scheduled_at
+            life_ms = shorter(details.time_to_live_ms, state.blueprint.time_to_live_ms)
+            if life_ms >= 0:
+                entry.expires_at = details.scheduled_at + life_ms
+            state.put(state.line(lane, entry.session_id), entry)
+        expirations = [entry.expires_at for entry in due]
+        state.records.append(Activated(now, first_sequence, olds, expirations))
+
+    def _publish_due(self, due: list[Entry], now: int) -> None:
+        """A topic's rules look at a message when it falls due; its body was fetched before."""
+        state = self._state
+        lane = state.lane(MAIN)
+        for entry in due:
+            del lane.scheduled[entry.sequence]
+            message = entry.message
+            assert message is not None, "the bodies of what is due are fetched before the tick"
+            scheduled_at = entry.detailed().scheduled_at
+            self._publish(message, now, scheduled_at)
+            state.forget(entry)
+        numbers = [entry.sequence for entry in due]
+        state.records.append(Removed(now, MAIN, CANCELLED, numbers))
+
+    # Refusing.
+
+    def _refuse_any(self, origin: Any, tag: int, messages: list[Message], now: int) -> bool:
+        for message in messages:
+            refusal = self.why_not(message, now)
+            if refusal is not None:
+                self._state.replies.append(Refused(origin, [tag], refusal))
+                return True
+        return False
+
+
+def shorter(first_ms: int, second_ms: int) -> int:
+    """The shorter of two lives, either of which may be without end; -1 when both are."""
+    if first_ms in (NO_DURATION, FOREVER_MS):
+        return second_ms
+    if second_ms == FOREVER_MS:
+        return first_ms
+    return min(first_ms, second_ms)

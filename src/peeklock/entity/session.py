@@ -1,0 +1,153 @@
+"""Message sessions: ordered groups of messages, each locked as a whole by one receiver.
+
+A lane that requires sessions has a book of them. Each session has a line of its own, a `Lane`
+like any other; what differs is who may receive from it (its holder), and that its messages are
+locked as long as the session is, not each for itself.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from typing import Final, final
+
+from peeklock.entity.commands import AcceptSession
+from peeklock.entity.lane import Lane, Lock, Receiver
+from peeklock.entity.message import NEVER
+
+# The deadline of a lock that lasts as long as its session: no clock reaches it.
+WITH_SESSION: Final = 1 << 62
+
+
+@final
+class MessageSession:
+    """One session: its messages, its holder, and what was stored with it."""
+
+    __slots__ = ("holder", "id", "line", "locks", "state", "state_set_at", "until")
+
+    def __init__(self, id: str, lane: Lane) -> None:
+        self.id: str = id
+        self.line: Lane = Lane(lane.number)
+        self.line.session = self
+        self.line.parent = lane
+        self.holder: Receiver | None = None
+        self.until: int = NEVER  # when the holder's lock ends
+        self.locks: dict[int, Lock] = {}  # of messages that the holder has
+        self.state: bytes | None = None
+        self.state_set_at: int = NEVER
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody would miss it: no message, no state, no holder."""
+        return (
+            self.holder is None
+            and self.state is None
+            and not self.locks
+            and self.line.ready_count == 0
+            and not self.line.deferred
+        )
+
+
+@final
+class SessionBook:
+    """The sessions of one lane, and those who wait for the next one that is free."""
+
+    __slots__ = ("_available", "_deadlines", "lane", "sessions", "waiting")
+
+    def __init__(self, lane: Lane) -> None:
+        self.lane: Lane = lane
+        self.sessions: dict[str, MessageSession] = {}
+        self.waiting: deque[AcceptSession] = deque()
+        # Heaps whose entries may be out of date; each is checked when its turn comes.
+        self._available: list[tuple[int, str]] = []
+        self._deadlines: list[tuple[int, str]] = []
+
+    def session(self, id: str) -> MessageSession:
+        """The session with this name; it exists from the first time it is named."""
+        session = self.sessions.get(id)
+        if session is None:
+            session = MessageSession(id, self.lane)
+            self.sessions[id] = session
+        return session
+
+    def forget_if_empty(self, session: MessageSession) -> None:
+        """A session without messages, state and holder does not exist."""
+        if session.is_empty:
+            self.sessions.pop(session.id, None)
+
+    def offer(self, session: MessageSession) -> None:
+        """A session may have become free or got something to give."""
+        if session.holder is None and session.line.ready_count:
+            heapq.heappush(self._available, (session.line.first_sequence(), session.id))
+
+    def next_available(self) -> MessageSession | None:
+        """The free session with the oldest message."""
+        while self._available:
+            sequence, id = heapq.heappop(self._available)
+            session = self.sessions.get(id)
+            if session is None or session.holder is not None or not session.line.ready_count:
+                continue
+            first = session.line.first_sequence()
+            if first != sequence:
+                heapq.heappush(self._available, (first, id))
+                continue
+            return session
+        return None
+
+    def hold(self, session: MessageSession, receiver: Receiver, until: int) -> None:
+        """Give the session to a receiver."""
+        session.holder = receiver
+        self.renew(session, until)
+
+    def renew(self, session: MessageSession, until: int) -> None:
+        """Move the end of the session's lock."""
+        session.until = until
+        heapq.heappush(self._deadlines, (until, session.id))
+
+    def expired(self, now: int) -> list[MessageSession]:
+        """Sessions whose lock is over."""
+        found: list[MessageSession] = []
+        while self._deadlines and self._deadlines[0][0] <= now:
+            _, id = heapq.heappop(self._deadlines)
+            session = self.sessions.get(id)
+            if session is not None and session.holder is not None and session.until <= now:
+                found.append(session)
+        return found
+
+    def timed_out(self, now: int) -> list[AcceptSession]:
+        """Those who waited long enough, taken out of the line."""
+        late = [waiting for waiting in self.waiting if waiting.wait_until <= now]
+        if late:
+            self.waiting = deque(w for w in self.waiting if w.wait_until > now)
+        return late
+
+    def next_deadline(self) -> int:
+        """The earliest instant at which a lock or a wait ends; 0 when there is none."""
+        deadlines = self._deadlines
+        while deadlines:
+            until, id = deadlines[0]
+            session = self.sessions.get(id)
+            if session is not None and session.holder is not None and session.until == until:
+                break
+            heapq.heappop(deadlines)
+        deadline = deadlines[0][0] if deadlines else NEVER
+        for waiting in self.waiting:
+            if deadline == NEVER or waiting.wait_until < deadline:
+                deadline = waiting.wait_until
+        return deadline
+
+    def listed(self, updated_after: int | None) -> list[str]:
+        """Names in their order: with messages or state, or with a state set after an instant."""
+        if updated_after is None:
+            return sorted(
+                id for id, s in self.sessions.items() if s.state is not None or _has_messages(s)
+            )
+        return sorted(
+            id
+            for id, s in self.sessions.items()
+            if s.state is not None and s.state_set_at > updated_after
+        )
+
+
+def _has_messages(session: MessageSession) -> bool:
+    return bool(session.line.ready_count or session.locks or session.line.deferred)
