@@ -41,6 +41,10 @@ PARTITION_BITS: Final = 48
 # Deliveries noted for the journal wait for a record that must rest anyway, up to this many.
 NOTES_MAX: Final = 4096
 
+# The service's longest duration. A sender may name an end of life so late that the instant would
+# not fit into a record's 64 bits.
+ENDLESS_MS: Final = 922_337_203_685_477
+
 MAX_DELIVERY_COUNT_EXCEEDED: Final = "MaxDeliveryCountExceeded"
 TTL_EXPIRED: Final = "TTLExpiredException"
 TTL_EXPIRED_TEXT: Final = "The message expired and was dead lettered."
@@ -100,7 +104,7 @@ class State:
         self.next_sequence = sequence + 1
         expires_at = NEVER
         if message.time_to_live_ms >= 0 or self.definition.time_to_live_ms >= 0:
-            expires_at = now + self._life_ms(message.time_to_live_ms)
+            expires_at = self._end_of_life(message.time_to_live_ms, now)
         message.expires_at = expires_at
         run = self._enqueued
         if run is not None and run.first_sequence + len(run.messages) == sequence:
@@ -126,14 +130,13 @@ class State:
             lane.expire_later(entry)
         return sequence
 
-    def _life_ms(self, time_to_live_ms: int) -> int:
-        """The shorter of the message's and the queue's time to live; one of them is set."""
+    def _end_of_life(self, time_to_live_ms: int, born_at: int) -> int:
+        """When the shorter of the message's and the queue's time to live is over."""
+        life_ms = time_to_live_ms
         queue_ms = self.definition.time_to_live_ms
-        if queue_ms == FOREVER_MS:
-            return time_to_live_ms
-        if time_to_live_ms == NO_DURATION:
-            return queue_ms
-        return min(time_to_live_ms, queue_ms)
+        if life_ms == NO_DURATION or (queue_ms != FOREVER_MS and queue_ms < life_ms):
+            life_ms = queue_ms
+        return born_at + life_ms if life_ms < ENDLESS_MS else NEVER
 
     def schedule(self, message: Message, now: int) -> int:
         """Take a message for later; answers the number by which it can be cancelled."""
@@ -170,8 +173,10 @@ class State:
             # The service shows the scheduled instant as the time of entry.
             entry.enqueued_at = details.scheduled_at
             if details.time_to_live_ms >= 0 or self.definition.time_to_live_ms >= 0:
-                entry.expires_at = details.scheduled_at + self._life_ms(details.time_to_live_ms)
-                lane.expire_later(entry)
+                ends_at = self._end_of_life(details.time_to_live_ms, details.scheduled_at)
+                entry.expires_at = ends_at
+                if ends_at:
+                    lane.expire_later(entry)
             lane.put(entry)
         expirations = [entry.expires_at for entry in entries]
         self.records.append(Activated(now, first_sequence, olds, expirations))
