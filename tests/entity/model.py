@@ -27,6 +27,9 @@ TOO_OFTEN_TEXT: Final = "Message could not be consumed after {} delivery attempt
 TOO_LATE: Final = "TTLExpiredException"
 TOO_LATE_TEXT: Final = "The message expired and was dead lettered."
 
+# The longest duration of the service: whoever lives that long has no end.
+ENDLESS_MS: Final = 922_337_203_685_477
+
 # A lock that was given in this very decision: its number is told afterwards.
 UNTOLD: Final = -1
 
@@ -152,7 +155,7 @@ class Model:
     def end_of_life(self, message: Message, born_at: int) -> int:
         lives = [message.time_to_live_ms, self.definition.time_to_live_ms]
         limits = [life for life in lives if life >= 0]
-        return born_at + min(limits) if limits else 0
+        return born_at + min(limits) if min(limits, default=ENDLESS_MS) < ENDLESS_MS else 0
 
     def cancel(self, command: ask.CancelScheduled) -> Answer:
         rows = self.find(MAIN, STATE_SCHEDULED, command.sequences)

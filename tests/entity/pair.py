@@ -111,9 +111,11 @@ class Pair:
 
     def take(self, delivery: Delivery, mode: int) -> None:
         """Tell the model the number of a new lock, and remember its token."""
-        rows = [row for row in self.model.rows if row.lock_number == UNTOLD]
-        row = next(row for row in rows if row.sequence == delivery.sequence)
-        self.model.told(row, delivery, mode)
+        for row in self.model.rows:
+            # Where a later command of the same decision dropped the lock, there is none to tell.
+            if row.lock_number == UNTOLD and row.sequence == delivery.sequence:
+                self.model.told(row, delivery, mode)
+                break
         if mode != RECEIVE_AND_DELETE:
             self.tokens.append(LockToken(delivery.sequence, delivery.lock_number))
 

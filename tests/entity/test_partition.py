@@ -108,6 +108,22 @@ def test_messages_come_in_the_order_of_their_numbers() -> None:
     assert queue.contents(queue.receive(2)) == ["c"]
 
 
+def test_a_long_line_keeps_its_order_while_it_is_handed_out_and_given_back() -> None:
+    """R-S2, R-S4."""
+    queue = AtHand()
+    for start in range(0, 12_000, 1_000):
+        queue.send(*(str(number) for number in range(start, start + 1_000)))
+    for _ in range(9):
+        held = queue.receive(1_000)
+        queue.settle(RELEASE, *held[::2])
+        queue.settle(COMPLETE, *held[1::2])
+    left = queue.numbers()
+    assert left == sorted(left)
+    assert len(left) == 7_500
+    assert sequences(queue.receive(7_500)) == left
+    assert sequences(queue.peek(start=left[5_000], count=3)) == left[5_000:5_003]
+
+
 def test_a_receiver_without_credit_gets_nothing_and_a_waiting_one_gets_what_comes() -> None:
     queue = AtHand()
     queue.open("early")

@@ -228,3 +228,13 @@ def test_a_restarted_queue_fetches_its_bodies_from_the_journal() -> None:
     assert [each.message for each in held] == [None, None]
     assert queue.contents(held) == ["a", "b"]
     assert sequences(held) == [1, 2]
+
+
+def test_a_discarded_partition_frees_the_memory_of_its_bodies() -> None:
+    """After a failed append the partition is opened anew, with the same budget."""
+    queue = AtHand(memory=100)
+    queue.send("ready", "locked", "deferred", "dead")
+    queue.settle(DEFER, queue.receive(3)[2])
+    assert queue.budget.left < 100
+    queue.partition.discard()
+    assert queue.budget.left == 100

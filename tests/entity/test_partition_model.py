@@ -63,7 +63,7 @@ Draft = tuple[int, int, int]
 drafts = st.lists(
     st.tuples(
         st.sampled_from([0, 0, 0, 5, 40]),
-        st.sampled_from([NO_DURATION, NO_DURATION, NO_DURATION, 0, 1_000, 6_000, 100_000]),
+        st.sampled_from([NO_DURATION] * 3 + [0, 1_000, 6_000, 100_000, (1 << 63) - 1]),
         st.sampled_from([-1, -1, -1, -1, 0, 1_000, 6_000, 100_000]),
     ),
     min_size=1,

@@ -322,6 +322,19 @@ def test_a_life_of_nothing_ends_at_once() -> None:
     assert queue.partition.live_count == 0
 
 
+@pytest.mark.parametrize("life_ms", [922_337_203_685_477, (1 << 63) - 1])
+def test_a_life_beyond_the_longest_duration_has_no_end(life_ms: int) -> None:
+    """Its instant would not fit into a record: storing it would fail, for all of the round."""
+    queue = AtHand()
+    queue.send("a", life_ms=life_ms)
+    queue.send("b", life_ms=life_ms, due=queue.now + 1_000)
+    queue.tick(1_000)
+    assert [each.expires_at for each in queue.peek()] == [0, 0]
+    assert queue.partition.next_deadline() == 0
+    queue.restart()
+    assert [each.expires_at for each in queue.peek()] == [0, 0]
+
+
 def test_another_time_to_live_holds_for_what_comes_then() -> None:
     queue = AtHand(time_to_live_ms=5_000)
     queue.send("a")
@@ -329,6 +342,20 @@ def test_another_time_to_live_holds_for_what_comes_then() -> None:
     queue.send("b")
     queue.tick(5_000)
     assert queue.numbers() == [2]
+
+
+def test_the_line_of_lives_forgets_what_was_settled_and_only_that() -> None:
+    queue = AtHand()
+    held = []
+    for _ in range(5):
+        queue.send("held", life_ms=5_000)
+        held.append(queue.receive_one())
+        queue.send(*(["done"] * 1_000), life_ms=9_000)
+        queue.settle(COMPLETE, *queue.receive(1_000))
+    queue.settle(RELEASE, *held)
+    assert queue.partition.next_deadline() == queue.now + 5_000
+    queue.tick(5_000)
+    assert queue.partition.live_count == 0
 
 
 # Schedules.

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
 
 from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
@@ -28,18 +27,18 @@ def test_sends_overlap_within_a_bound(loop: LoopThread, broker: BrokerProcess, q
 
     async def work(client: ServiceBusClient) -> None:
         # One sender of this client serves one send at a time, so ten of them are the bound.
+        senders = [client.get_queue_sender(queue) for _ in range(10)]
         idle: asyncio.Queue[ServiceBusSender] = asyncio.Queue()
-        async with AsyncExitStack() as stack:
-            senders = [client.get_queue_sender(queue) for _ in range(10)]
-            for sender in await asyncio.gather(*map(stack.enter_async_context, senders)):
-                idle.put_nowait(sender)
+        for sender in senders:
+            idle.put_nowait(sender)
 
-            async def send(index: int) -> None:
-                free = await idle.get()
-                await free.send_messages(ServiceBusMessage(f"{index}", message_id=f"{index}"))
-                idle.put_nowait(free)
+        async def send(index: int) -> None:
+            free = await idle.get()
+            await free.send_messages(ServiceBusMessage(f"{index}", message_id=f"{index}"))
+            idle.put_nowait(free)
 
-            await asyncio.gather(*[send(index) for index in range(100)])
+        await asyncio.gather(*[send(index) for index in range(100)])
+        await asyncio.gather(*[sender.close() for sender in senders])
         async with client.get_queue_receiver(queue) as receiver:
             messages = await receiver.peek_messages(max_message_count=100)
             assert sorted(int(m.message_id or -1) for m in messages) == list(range(100))

@@ -2,18 +2,15 @@
 
 import json
 import os
-import shutil
 import subprocess
-import threading
-from pathlib import Path
 
 import pytest
 
 from tests.wire.broker_process import BrokerProcess
 from tests.wire.entities import Queues
+from tests.wire.javascript import JAVASCRIPT, node
 
-HERE = Path(__file__).parent / "js"
-FILES = sorted(path.name for path in HERE.glob("*.test.mjs"))
+FILES = sorted(path.name for path in JAVASCRIPT.glob("*.test.mjs"))
 # kind -> how many queues one file gets.
 QUEUES_PER_FILE = {
     "plain": 20,
@@ -24,18 +21,6 @@ QUEUES_PER_FILE = {
 }
 WITHIN_S = 110
 pytestmark = pytest.mark.side_by_side
-
-_INSTALLING = threading.Lock()
-
-
-def node() -> str:
-    """Node with the client installed; missing packages are installed from the lock file."""
-    found = shutil.which("node")
-    assert found is not None, "the JavaScript tests need Node 20 or newer"
-    with _INSTALLING:
-        if not (HERE / "node_modules" / "@azure" / "service-bus").is_dir():
-            subprocess.run(["npm", "ci", "--no-audit", "--no-fund"], cwd=HERE, check=True)
-    return found
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -49,7 +34,7 @@ def test_javascript(broker: BrokerProcess, queues: Queues, file: str) -> None:
     }
     done = subprocess.run(
         [node(), "--test", "--test-reporter=tap", file],
-        cwd=HERE,
+        cwd=JAVASCRIPT,
         env=environment,
         capture_output=True,
         text=True,

@@ -1,11 +1,15 @@
 """Restarts: the broker goes and comes back under clients that live on."""
 
+import os
+import subprocess
+
 import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.exceptions import MessageLockLostError
 
 from tests.wire.broker_process import BrokerProcess
 from tests.wire.clients import Bus, bodies, receive, receive_one
+from tests.wire.javascript import JAVASCRIPT, node
 
 
 def test_a_client_outlives_the_broker(own_bus: Bus, own_broker: BrokerProcess) -> None:
@@ -59,3 +63,37 @@ def test_what_was_accepted_survives_a_kill(own_bus: Bus, own_broker: BrokerProce
     assert bodies(fetched) == [b"2"]
     assert locked.sequence_number == 5
     assert new.sequence_number == 7
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_the_javascript_client_outlives_the_broker(own_broker: BrokerProcess, how: str) -> None:
+    """R-T1, R-S8: its sender and its subscription go on by themselves on a new connection."""
+    with subprocess.Popen(
+        [node(), "outlive.mjs"],
+        cwd=JAVASCRIPT,
+        env=os.environ | {"PEEKLOCK_CONNECTION": own_broker.connection_string},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as program:
+        try:
+            live_through_a_restart(program, own_broker, how)
+        finally:
+            program.kill()
+
+
+def live_through_a_restart(program: subprocess.Popen[str], broker: BrokerProcess, how: str) -> None:
+    assert program.stdin is not None
+    assert program.stdout is not None
+    assert program.stdout.readline() == "got before\n"
+    if how == "stop":
+        assert broker.stop() == 0
+    else:
+        broker.kill()
+    broker.start()
+    program.stdin.write("go on\n")
+    program.stdin.flush()
+    assert program.stdout.readline() == "got after\n"
+    _, complaints = program.communicate("the end\n", timeout=30)
+    assert program.returncode == 0, complaints

@@ -214,6 +214,12 @@ class Partition:
         records = state.take_records(now)
         return Decision(first_position, records, state.take_replies(), NO_REPLAY)
 
+    def discard(self) -> None:
+        """The partition is thrown away: the memory of its bodies is free for other partitions."""
+        for lane in self._state.lanes:
+            for entry in lane.entries():
+                self._state.release_body(entry)
+
     # Telling.
 
     @property

@@ -1,0 +1,1 @@
+"""The rules of subscriptions: what a filter takes and what an action makes of it; pure."""

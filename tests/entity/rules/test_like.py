@@ -1,0 +1,37 @@
+"""Patterns of LIKE: pieces between `%`, none of them ever tried twice at one place."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from peeklock.entity.rules.like import Pattern
+from tests.entity.rules.reference import Failed, fits, shape_of
+
+
+@settings(max_examples=300)
+@given(st.text("ab%_!", max_size=8), st.text("ab%_!\n", max_size=10), st.sampled_from(["", "!"]))
+def test_a_pattern_fits_what_the_reference_says(pattern: str, text: str, escape: str) -> None:
+    try:
+        shape = shape_of(pattern, escape or None)
+    except Failed:
+        return
+    assert Pattern(pattern, escape).matches(text) == fits(text, shape)
+
+
+def test_the_ends_do_not_share_characters() -> None:
+    assert not Pattern("ab%ba").matches("aba")
+    assert Pattern("ab%ba").matches("abba")
+    assert not Pattern("a%b%b").matches("ab")
+    assert Pattern("").matches("")
+    assert Pattern("%").matches("")
+    assert not Pattern("_%").matches("")
+
+
+def test_a_wicked_pattern_takes_no_longer() -> None:
+    # With backtracking this would not end in a lifetime.
+    assert not Pattern("%a" * 300 + "%b%c").matches("a" * 32_768)
+    assert not Pattern("%a_" * 200 + "%b%c").matches("a" * 4_096)
+
+
+def test_characters_that_expressions_know_are_only_characters() -> None:
+    assert Pattern("a.*_[x]%\\").matches("a.*?[x]...\\")
+    assert not Pattern("a.*").matches("abc")
