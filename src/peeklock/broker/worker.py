@@ -357,6 +357,8 @@ class PartitionWorker:
     def _fail(self, commands: list[Command], refusal: Refusal) -> None:
         """The partition is in doubt: tell everybody who waits, and forget it."""
         self._release()
+        if self._partition is not None:
+            self._partition.discard()
         self._partition = None
         self._call_off_alarm()
         for command in commands:
