@@ -1,11 +1,13 @@
 """Where a server is reached and how its queue is named: all that the client knows about it."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 # The terminus keeps its state [3.5.5]: RabbitMQ makes its queue durable when told so.
 UNSETTLED_STATE: Final = 2
+# What is added to an address for the queue that is only sent to.
+KEPT: Final = "-kept"
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,10 @@ class Endpoint:
     terminus_durability: int
     is_answered: bool
     pid: int
+
+    def kept(self) -> "Endpoint":
+        """Give the queue beside it that is only sent to."""
+        return replace(self, address=self.address + KEPT)
 
     def to_json(self) -> str:
         """Write it for the command line of the client's process."""

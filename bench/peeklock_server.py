@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Final, Self, final
 
 from bench.client import COMPILED, PLAIN
-from bench.endpoint import Endpoint
+from bench.endpoint import KEPT, Endpoint
 from bench.ports import free_port
 
 QUEUE: Final = "bench"
@@ -24,7 +24,7 @@ FORMS: Final = {"compiled": COMPILED, "plain": PLAIN}
 
 @final
 class Peeklock:
-    """One broker with one queue; it can be stopped, killed and started again on its data."""
+    """One broker with its queues; it can be stopped, killed and started again on its data."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class Peeklock:
 
 
 def _config(properties: dict[str, bool]) -> str:
-    """Write the emulator's file with the one queue."""
-    queue = {"Name": QUEUE, "Properties": properties}
-    namespace = {"Name": "sbemulatorns", "Queues": [queue], "Topics": []}
+    """Write the emulator's file: the queue of the bench, and the one that is only sent to."""
+    queues = [{"Name": name, "Properties": properties} for name in (QUEUE, QUEUE + KEPT)]
+    namespace = {"Name": "sbemulatorns", "Queues": queues, "Topics": []}
     return json.dumps({"UserConfig": {"Namespaces": [namespace], "Logging": {"Type": "Console"}}})

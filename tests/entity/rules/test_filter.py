@@ -141,11 +141,12 @@ def test_like(text: str, truth: Truth) -> None:
         ("t LIKE 'x' ESCAPE n", "the ESCAPE of LIKE must be a text of one character"),
         ("t LIKE t ESCAPE 'xy'", "the ESCAPE of LIKE must be a text of one character"),
         ("t LIKE 'x' + t ESCAPE t", "the pattern of LIKE ends with its escape character"),
+        ("t LIKE long", "the pattern of LIKE has more than 1,024 characters"),
     ],
 )
 def test_like_is_for_texts(text: str, words: str) -> None:
     with pytest.raises(FilterError, match=words):
-        says(text, {"n": 5, "t": "t"})
+        says(text, {"n": 5, "t": "t", "long": "%" * 1_025})
 
 
 def test_only_true_matches_in_the_end() -> None:

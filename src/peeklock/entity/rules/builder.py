@@ -171,7 +171,7 @@ class _Builder:
         if kind == "sign":
             return self._signed(tree, below)
         if kind == "arithmetic":
-            left, sign, right = (_tree(child) for child in tree.children)
+            left, sign, right = [_tree(child) for child in tree.children]
             operator = _CALCULATIONS[_token(sign.children[0])]
             return Arithmetic(operator, self.operand(left, below), self.operand(right, below))
         assert kind in _CONDITIONS, f"the grammar has {kind}, the builder has not"
@@ -188,19 +188,14 @@ class _Builder:
         raise _refusal(tree, "expected a condition, found a value that is neither true nor false")
 
     def _comparison(self, tree: Tree[Token], depth: int) -> Predicate:
-        before, sign, after = (_tree(child) for child in tree.children)
+        before, sign, after = [_tree(child) for child in tree.children]
         operator = _COMPARISONS[_token(sign.children[0])]
         left = self.operand(before, depth)
         right = self.operand(after, depth)
+        if isinstance(left, Property) and isinstance(right, Constant):
+            return _with_constant(operator, left, right)
         if isinstance(left, Constant) and isinstance(right, Property):
-            left, right, operator = right, left, _MIRRORED[operator]
-        if (
-            isinstance(left, Property)
-            and left.scope != NAMED
-            and isinstance(right, Constant)
-            and right.constant is not None
-        ):
-            return PropertyComparison(operator, left.scope, left.name, right.constant)
+            return _with_constant(_MIRRORED[operator], right, left)
         return Comparison(operator, left, right)
 
     def _membership(self, tree: Tree[Token], depth: int) -> Predicate:
@@ -270,12 +265,18 @@ class _Builder:
         )
 
     def _signed(self, tree: Tree[Token], depth: int) -> Operand:
-        sign, operand = (_tree(child) for child in tree.children)
+        sign, operand = [_tree(child) for child in tree.children]
         negative = _token(sign.children[0]) == "-"
         if operand.data == "constant" and _token(operand.children[0]).type == "INTEGER":
             # Here and not as an operation: the least integer has no positive counterpart.
             return Constant(_integer(operand, negative))
         return Signed(negative, self.operand(operand, depth))
+
+
+def _with_constant(operator: int, subject: Property, constant: Constant) -> Predicate:
+    if subject.scope == NAMED or constant.constant is None:
+        return Comparison(operator, subject, constant)
+    return PropertyComparison(operator, subject.scope, subject.name, constant.constant)
 
 
 def _constant(tree: Tree[Token]) -> Value:

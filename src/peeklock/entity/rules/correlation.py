@@ -112,7 +112,7 @@ class CorrelationFilter:
         return hash(_place_of(self.conditions))
 
     def __repr__(self) -> str:
-        words = (f"{c.name}={c.expected!r}" for c in self.conditions)
+        words = [f"{c.name}={c.expected!r}" for c in self.conditions]
         return f"CorrelationFilter({', '.join(words)})"
 
 

@@ -14,6 +14,9 @@ from peeklock.entity.rules.operand import USER, Operand, Property
 from peeklock.entity.rules.operators import EQUAL, compare, equal, kind_of
 from peeklock.entity.rules.values import UNKNOWN, Missing, PropertyReader, Truth, Value
 
+# As long as a filter can be. A pattern may also come out of a message, and reading it takes time.
+PATTERN_LENGTH_MAX: Final = 1_024
+
 
 class Predicate:
     """What is true, false or unknown."""
@@ -258,6 +261,8 @@ def pattern_of(pattern: Value, escape: Value = None) -> Pattern:
     """Read the pattern of LIKE, with its escape character if it has one."""
     if not isinstance(pattern, str):
         raise FilterError(f"the pattern of LIKE must be a text, not {kind_of(pattern)}")
+    if len(pattern) > PATTERN_LENGTH_MAX:
+        raise FilterError(f"the pattern of LIKE has more than {PATTERN_LENGTH_MAX:,} characters")
     if escape is None:
         return Pattern(pattern)
     if not isinstance(escape, str) or len(escape) != 1:

@@ -111,6 +111,7 @@ SYSTEM_PROPERTIES: Final = (
     SIZE,
     STATE,
 )
+_SYSTEM_NAMES: Final = frozenset(SYSTEM_PROPERTIES)
 _BY_FOLDED_NAME: Final[dict[str, str]] = {
     "subject": LABEL,
     **{name.lower(): name for name in SYSTEM_PROPERTIES},
@@ -168,7 +169,7 @@ class PropertyBag:
     def system(self, name: str) -> Value | Missing:
         """Give a system property, or MISSING."""
         value = self._system.get(name, MISSING)
-        if value is MISSING and name not in SYSTEM_PROPERTIES:
+        if value is MISSING and name not in _SYSTEM_NAMES:
             raise no_system_property(name)
         return value
 
