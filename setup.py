@@ -18,6 +18,7 @@ PACKAGE = ROOT / "src" / "peeklock"
 HOT = (
     "amqp/*.py",
     "entity/*.py",
+    "entity/rules/*.py",
     "store/records.py",
     "store/packing.py",
     "broker/chance.py",
