@@ -20,6 +20,8 @@ HOT = (
     "entity/*.py",
     "entity/rules/*.py",
     "store/records.py",
+    "store/facts.py",
+    "store/kinds.py",
     "store/packing.py",
     "broker/chance.py",
     "broker/company.py",

@@ -16,13 +16,21 @@ from peeklock.entity.records import (
     CheckpointSlice,
     DeadLettered,
     Deferred,
+    DuplicatesDropped,
     Enqueued,
     HandedOut,
     Kept,
+    LaneDropped,
+    Published,
     Record,
+    Remembered,
     Removed,
+    Reserved,
     Returned,
     Scheduled,
+    SessionStateSet,
+    TakenOver,
+    Transferring,
 )
 
 instants = st.integers(0, 1 << 42)
@@ -44,6 +52,9 @@ def messages(draw: st.DrawFn) -> Message:
         message_id=draw(texts),
         time_to_live_ms=draw(st.just(NO_DURATION) | st.integers(0, 1 << 40)),
         scheduled_at=draw(st.just(NEVER) | instants),
+        session_id=draw(maybe_texts),
+        partition_key=draw(maybe_texts),
+        hops=draw(st.just(0) | st.integers(1, 4)),
     )
     message.expires_at = draw(st.just(NEVER) | instants)
     return message
@@ -65,6 +76,10 @@ def kept(draw: st.DrawFn) -> Kept:
     entry.reason = draw(maybe_texts)
     entry.description = draw(maybe_texts)
     entry.changes = draw(st.none() | changes)
+    entry.session_id = draw(maybe_texts)
+    entry.hops = draw(st.just(0) | st.integers(1, 4))
+    entry.destination = draw(st.just("") | texts)
+    entry.source = draw(st.just("") | texts)
     return entry
 
 
@@ -73,6 +88,27 @@ def numbers(draw: st.DrawFn) -> list[int]:
     """Lists as they come: single numbers, runs, and both mixed, in any order."""
     runs = draw(st.lists(st.tuples(sequences, st.integers(1, 40)), max_size=5))
     return [first + step for first, count in runs for step in range(count)]
+
+
+@st.composite
+def lane_lists(draw: st.DrawFn) -> list[int]:
+    """Lanes as a router names them: at equal distances, scattered, or both, in any order."""
+    strides = st.integers(-3, 300)
+    runs = draw(st.lists(st.tuples(lanes, strides, st.integers(1, 40)), max_size=5))
+    return [max(0, first + stride * step) for first, stride, count in runs for step in range(count)]
+
+
+@st.composite
+def published(draw: st.DrawFn) -> Published:
+    lane_list = draw(lane_lists())
+    size = len(lane_list)
+    few = draw(st.lists(st.just(NEVER) | instants, min_size=1, max_size=3))
+    drawn = st.sampled_from(few) if draw(st.booleans()) else instants
+    expirations = draw(st.lists(drawn, min_size=size, max_size=size))
+    message = draw(messages())
+    return Published(
+        draw(instants), draw(sequences), message, lane_list, expirations, draw(sequences)
+    )
 
 
 @st.composite
@@ -86,7 +122,7 @@ def counted(draw: st.DrawFn) -> tuple[list[int], list[int]]:
 def records(draw: st.DrawFn) -> Record:
     at = draw(instants)
     runs = st.lists(messages(), min_size=1, max_size=4)
-    build = draw(st.sampled_from(range(13)))
+    build = draw(st.sampled_from(range(21)))
     if build == 0:
         return Enqueued(at, draw(sequences), draw(runs))
     if build == 1:
@@ -107,6 +143,8 @@ def records(draw: st.DrawFn) -> Record:
         return CheckpointSlice(at, draw(lanes), draw(st.lists(kept(), max_size=4)))
     if build == 8:
         return CheckpointEnded(at, draw(st.integers(0, 1 << 60)))
+    if build >= 13:
+        return draw(later_records(at, build))
     sequence_list, count_list = draw(counted())
     if build == 9:
         return Activated(at, draw(sequences), sequence_list, count_list)
@@ -116,6 +154,28 @@ def records(draw: st.DrawFn) -> Record:
         return Deferred(at, draw(lanes), sequence_list, count_list)
     lane, reason, description = draw(lanes), draw(maybe_texts), draw(maybe_texts)
     return DeadLettered(at, lane, sequence_list, count_list, reason, description)
+
+
+@st.composite
+def later_records(draw: st.DrawFn, at: int, build: int) -> Record:
+    """The kinds that came with sessions, topics, duplicates, transfers and transactions."""
+    if build == 13:
+        return draw(published())
+    if build == 14:
+        return Transferring(at, draw(sequences), draw(messages()), draw(texts))
+    if build == 15:
+        state = draw(st.none() | st.binary(max_size=40))
+        return SessionStateSet(at, draw(lanes), draw(texts), state)
+    if build == 16:
+        return DuplicatesDropped(at, draw(st.lists(texts, max_size=5)))
+    if build == 17:
+        seen = draw(st.dictionaries(texts, instants, max_size=5))
+        return Remembered(at, list(seen), list(seen.values()))
+    if build == 18:
+        return TakenOver(at, draw(texts), draw(numbers()), draw(numbers()))
+    if build == 19:
+        return Reserved(at, draw(sequences))
+    return LaneDropped(at, draw(lanes))
 
 
 def message_of(number: int, size: int = 100) -> Message:
@@ -136,6 +196,9 @@ MESSAGE_FIELDS = (
     "time_to_live_ms",
     "scheduled_at",
     "expires_at",
+    "session_id",
+    "partition_key",
+    "hops",
     "size",
 )
 KEPT_FIELDS = (
@@ -152,7 +215,18 @@ KEPT_FIELDS = (
     "reason",
     "description",
     "changes",
+    "session_id",
+    "hops",
+    "destination",
+    "source",
 )
+
+
+def carried_by(record: Record) -> list[Message]:
+    """The messages in a record, one for each of its positions; none in a fact."""
+    if isinstance(record, (Enqueued, Scheduled, Carried)):
+        return record.messages
+    return [record.message] if isinstance(record, (Published, Transferring)) else []
 
 
 def shown(value: Message | Kept, bodies: bool = True) -> dict[str, Any]:
@@ -174,6 +248,13 @@ def told(record_list: list[Record], bodies: bool = True) -> list[Any]:
         elif isinstance(record, Carried):
             for sequence, message in zip(record.sequences, record.messages, strict=True):
                 result.append((Carried, record.at, sequence, shown(message, bodies)))
+        elif isinstance(record, Published):
+            way = (record.lanes, record.expirations, record.enqueue_sequence)
+            one = (record.at, record.first_sequence, shown(record.message, bodies))
+            result.append((Published, *one, *way))
+        elif isinstance(record, Transferring):
+            one = (record.at, record.first_sequence, shown(record.message, bodies))
+            result.append((Transferring, *one, record.destination))
         elif isinstance(record, CheckpointSlice):
             entries = [shown(entry) for entry in record.entries]
             result.append((CheckpointSlice, record.at, record.lane, entries))

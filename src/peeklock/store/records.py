@@ -4,6 +4,11 @@
     header   version u8, 3 zero bytes, positions u32, first position u64, instant i64, crc u32
     table    per position: end of its record (counted from the end of the table) u32, crc u32
     record   kind u8 and what the kind needs; a message is a record of its own
+    message  kind u8, flags u8, instant i64, sequence u64, bytes of the id u32, bytes of the
+             envelope u32, the address (published and transferred messages only), what the flags
+             tell of, id, envelope, content
+    address  bytes u32; of a published one its enqueue sequence u64, lanes and expirations, of a
+             transferred one its destination
 
 All numbers are little-endian. The header's crc covers header and table, a record's crc covers the
 record and is seeded with its position, so that bytes that lie at the wrong place do not fit either.
@@ -23,31 +28,23 @@ from typing import Final, TypeAlias, cast, final
 
 from peeklock.entity.message import NEVER, NO_DURATION, Message
 from peeklock.entity.records import (
-    Activated,
     Carried,
-    Changed,
-    CheckpointBegun,
-    CheckpointEnded,
-    CheckpointSlice,
-    DeadLettered,
-    Deferred,
     Enqueued,
     HandedOut,
+    Published,
     Record,
     Removed,
-    Returned,
     Scheduled,
+    Transferring,
 )
+from peeklock.store.facts import decode_fact, encode_fact
+from peeklock.store.kinds import CARRIED, ENQUEUED, PUBLISHED, SCHEDULED, TRANSFERRING
 from peeklock.store.packing import (
-    pack_changes,
-    pack_entries,
-    pack_numbers,
-    pack_sequences,
+    pack_expirations,
+    pack_lanes,
     pack_text,
-    unpack_changes,
-    unpack_entries,
-    unpack_numbers,
-    unpack_sequences,
+    unpack_expirations,
+    unpack_lanes,
     unpack_text,
 )
 from peeklock.store.store import Corrupt
@@ -56,25 +53,13 @@ Buffer: TypeAlias = bytes | memoryview
 
 VERSION: Final = 1
 
-# Kinds of records. They rest on disk: never reuse a number.
-_ENQUEUED: Final = 1
-_SCHEDULED: Final = 2
-_CARRIED: Final = 3
-_REMOVED: Final = 4
-_HANDED_OUT: Final = 5
-_RETURNED: Final = 6
-_ACTIVATED: Final = 7
-_DEFERRED: Final = 8
-_DEAD_LETTERED: Final = 9
-_CHANGED: Final = 10
-_CHECKPOINT_BEGUN: Final = 11
-_CHECKPOINT_SLICE: Final = 12
-_CHECKPOINT_ENDED: Final = 13
-
 # What a message has beside its bytes.
 _HAS_TIME_TO_LIVE: Final = 1
 _HAS_SCHEDULE: Final = 2
 _HAS_EXPIRY: Final = 4
+_HAS_SESSION: Final = 8
+_HAS_PARTITION_KEY: Final = 16
+_HAS_HOPS: Final = 32
 
 _WORD: Final = 0xFFFFFFFF
 
@@ -85,17 +70,12 @@ _word: Final = struct.Struct("<I")
 _instant: Final = struct.Struct("<q")
 # kind, flags, instant, sequence, bytes of the id, bytes of the envelope; the content is the rest
 _message: Final = struct.Struct("<BBqQII")
-# kind, instant, lane, why
-_fact: Final = struct.Struct("<BqIB")
-# kind, instant, a sequence or a position
-_mark: Final = struct.Struct("<BqQ")
+_number: Final = struct.Struct("<Q")
 # the entry before a record's in the table, and its own
 _span: Final = struct.Struct("<IIII")
 
 _HEADER_BYTES: Final = 28
 _MESSAGE_BYTES: Final = 26
-_FACT_BYTES: Final = 14
-_MARK_BYTES: Final = 17
 
 
 @final
@@ -119,31 +99,42 @@ class ChunkHeader:
 def encode_chunk(first_position: int, records: Sequence[Record]) -> bytes:
     """Write the records of one commit; the first one takes `first_position`."""
     chunk = _Chunk(first_position)
-    at = 0
+    latest = 0
     for record in records:
         at = record.at
+        # Some tell of earlier instants; the latest one is the commit's own.
+        if at > latest:
+            latest = at
         if isinstance(record, Enqueued):
             sequence = record.first_sequence
             for message in record.messages:
-                chunk.add_message(_ENQUEUED, at, sequence, message)
+                chunk.add_message(ENQUEUED, at, sequence, message, b"")
                 sequence += 1
-        elif isinstance(record, Removed):
-            head = _fact.pack(_REMOVED, at, record.lane, record.why)
-            chunk.add(head + pack_sequences(record.sequences))
-        elif isinstance(record, HandedOut):
-            head = _fact.pack(_HANDED_OUT, at, record.lane, 0)
-            chunk.add(head + pack_sequences(record.sequences))
+        elif isinstance(record, (Removed, HandedOut)):
+            chunk.add(encode_fact(record))
         elif isinstance(record, Scheduled):
             sequence = record.first_sequence
             for message in record.messages:
-                chunk.add_message(_SCHEDULED, at, sequence, message)
+                chunk.add_message(SCHEDULED, at, sequence, message, b"")
                 sequence += 1
+        elif isinstance(record, Published):
+            address = _address_of(record)
+            chunk.add_message(PUBLISHED, at, record.first_sequence, record.message, address)
+        elif isinstance(record, Transferring):
+            address = pack_text(record.destination)
+            chunk.add_message(TRANSFERRING, at, record.first_sequence, record.message, address)
         elif isinstance(record, Carried):
             for number, message in zip(record.sequences, record.messages, strict=True):
-                chunk.add_message(_CARRIED, at, number, message)
+                chunk.add_message(CARRIED, at, number, message, b"")
         else:
-            chunk.add(_encode_rare(record))
-    return chunk.finish(at)
+            chunk.add(encode_fact(record))
+    return chunk.finish(latest)
+
+
+def _address_of(record: Published) -> bytes:
+    lanes = pack_lanes(record.lanes)
+    where = _number.pack(record.enqueue_sequence) + lanes + pack_expirations(record.expirations)
+    return _word.pack(len(where)) + where
 
 
 @final
@@ -159,9 +150,11 @@ class _Chunk:
         self.table: list[int] = []
         self.parts: list[bytes] = []
 
-    def add_message(self, kind: int, at: int, sequence: int, message: Message) -> None:
+    def add_message(
+        self, kind: int, at: int, sequence: int, message: Message, address: bytes
+    ) -> None:
         flags = 0
-        extras = b""
+        extras = address
         if message.time_to_live_ms != NO_DURATION:
             flags |= _HAS_TIME_TO_LIVE
             extras += _instant.pack(message.time_to_live_ms)
@@ -171,18 +164,31 @@ class _Chunk:
         if message.expires_at != NEVER:
             flags |= _HAS_EXPIRY
             extras += _instant.pack(message.expires_at)
+        if message.session_id is not None:
+            flags |= _HAS_SESSION
+            extras += pack_text(message.session_id)
+        if message.partition_key is not None:
+            flags |= _HAS_PARTITION_KEY
+            extras += pack_text(message.partition_key)
+        if message.hops:
+            flags |= _HAS_HOPS
+            extras += _word.pack(message.hops)
         message_id = message.message_id.encode()
         envelope = message.envelope
         content = message.content
         head: bytes = _message.pack(kind, flags, at, sequence, len(message_id), len(envelope))
-        head = head + extras + message_id + envelope if flags else head + message_id + envelope
-        self.parts.append(head)
-        self.parts.append(content)
-        self.end += len(head) + len(content)
-        self.table.append(self.end)
+        head = head + extras + message_id + envelope if extras else head + message_id + envelope
+        parts = self.parts
+        parts.append(head)
+        parts.append(content)
+        end = self.end + len(head) + len(content)
+        self.end = end
+        position = self.position
+        self.position = position + 1
+        table = self.table
+        table.append(end)
         # The two pieces are summed where they lie: joining them first would copy the content.
-        self.table.append(_crc32(content, _crc32(head, self.position & _WORD)))
-        self.position += 1
+        table.append(_crc32(content, _crc32(head, position & _WORD)))
 
     def add(self, record: bytes) -> None:
         self.parts.append(record)
@@ -200,33 +206,6 @@ class _Chunk:
         table = struct.pack(f"<{len(self.table)}I", *self.table)
         crc = _word.pack(_crc32(table, _crc32(header)))
         return b"".join([header, crc, table, *self.parts])
-
-
-def _encode_rare(record: Record) -> bytes:
-    at = record.at
-    if isinstance(record, Returned):
-        head = _fact.pack(_RETURNED, at, record.lane, record.why)
-        return head + pack_sequences(record.sequences) + pack_numbers("I", record.counts)
-    if isinstance(record, Activated):
-        head = _mark.pack(_ACTIVATED, at, record.first_sequence)
-        return head + pack_sequences(record.sequences) + pack_numbers("q", record.expirations)
-    if isinstance(record, Deferred):
-        head = _fact.pack(_DEFERRED, at, record.lane, 0)
-        return head + pack_sequences(record.sequences) + pack_numbers("I", record.counts)
-    if isinstance(record, DeadLettered):
-        head = _fact.pack(_DEAD_LETTERED, at, record.lane, 0)
-        numbers = pack_sequences(record.sequences) + pack_numbers("I", record.counts)
-        return head + numbers + pack_text(record.reason) + pack_text(record.description)
-    if isinstance(record, Changed):
-        return _mark.pack(_CHANGED, at, record.sequence) + pack_changes(record.changes)
-    if isinstance(record, CheckpointBegun):
-        return _mark.pack(_CHECKPOINT_BEGUN, at, record.next_sequence)
-    if isinstance(record, CheckpointSlice):
-        head = _fact.pack(_CHECKPOINT_SLICE, at, record.lane, 0)
-        return head + pack_entries(record.entries)
-    if isinstance(record, CheckpointEnded):
-        return _mark.pack(_CHECKPOINT_ENDED, at, record.begun_position)
-    raise TypeError(f"{type(record).__name__} is not a record that can be kept")
 
 
 # ---- reading
@@ -270,12 +249,16 @@ def decode_chunk(chunk: Buffer, bodies: bool) -> tuple[int, list[Record]]:
             raise Corrupt(f"the record at position {first + index} does not fit its checksum")
         try:
             kind: int = record[0]
-            if _ENQUEUED <= kind <= _CARRIED:
+            if ENQUEUED <= kind <= CARRIED:
                 _, flags, at, sequence, id_bytes, envelope_bytes = _message.unpack_from(record)
-                message = _decode_message(record, flags, id_bytes, envelope_bytes, bodies)
+                message = _decode_message(
+                    record, _MESSAGE_BYTES, flags, id_bytes, envelope_bytes, bodies
+                )
                 runs.add_message(kind, at, sequence, message)
+            elif kind in (PUBLISHED, TRANSFERRING):
+                runs.add_other(_decode_addressed(record, kind, bodies))
             else:
-                runs.add_fact(_decode_fact(record, kind))
+                runs.add_other(decode_fact(record, kind))
         except (struct.error, ValueError, IndexError) as error:
             raise Corrupt(f"the record at position {first + index} makes no sense") from error
         start = end
@@ -309,9 +292,13 @@ def decode_messages(chunk: Buffer, positions: Sequence[int]) -> list[Message]:
             if _crc32(record, position & _WORD) != crc:
                 raise Corrupt(f"the record at position {position} does not fit its checksum")
             kind, flags, _, _, id_bytes, envelope_bytes = _message.unpack_from(record)
-            if not _ENQUEUED <= kind <= _CARRIED:
-                raise Corrupt(f"the record at position {position} is no message")
-            messages.append(_decode_message(record, flags, id_bytes, envelope_bytes, True))
+            offset = _MESSAGE_BYTES
+            if not ENQUEUED <= kind <= CARRIED:
+                if kind not in (PUBLISHED, TRANSFERRING):
+                    raise Corrupt(f"the record at position {position} is no message")
+                offset += 4 + cast(int, _word.unpack_from(record, offset)[0])
+            message = _decode_message(record, offset, flags, id_bytes, envelope_bytes, True)
+            messages.append(message)
     except (struct.error, ValueError, IndexError) as error:
         raise Corrupt(f"a chunk of {len(view)} bytes makes no sense") from error
     return messages
@@ -331,13 +318,13 @@ class _Runs:
         self.messages: list[Message] = []
         self.sequences: list[int] = []
 
-    def add_fact(self, record: Record) -> None:
+    def add_other(self, record: Record) -> None:
         self.kind = 0
         self.records.append(record)
 
     def add_message(self, kind: int, at: int, sequence: int, message: Message) -> None:
         if kind == self.kind and at == self.at:
-            if kind == _CARRIED:
+            if kind == CARRIED:
                 self.sequences.append(sequence)
                 self.messages.append(message)
                 return
@@ -349,9 +336,9 @@ class _Runs:
         self.at = at
         self.next_sequence = sequence + 1
         self.messages = [message]
-        if kind == _ENQUEUED:
+        if kind == ENQUEUED:
             self.records.append(Enqueued(at, sequence, self.messages))
-        elif kind == _SCHEDULED:
+        elif kind == SCHEDULED:
             self.records.append(Scheduled(at, sequence, self.messages))
         else:
             self.sequences = [sequence]
@@ -359,21 +346,37 @@ class _Runs:
 
 
 def _decode_message(
-    record: memoryview, flags: int, id_bytes: int, envelope_bytes: int, bodies: bool
+    record: memoryview,
+    offset: int,
+    flags: int,
+    id_bytes: int,
+    envelope_bytes: int,
+    bodies: bool,
 ) -> Message:
+    """Read a message whose flags tell what lies at the offset."""
     time_to_live_ms = NO_DURATION
     scheduled_at = NEVER
     expires_at = NEVER
-    offset = _MESSAGE_BYTES
-    if flags & _HAS_TIME_TO_LIVE:
-        time_to_live_ms = _instant.unpack_from(record, offset)[0]
-        offset += 8
-    if flags & _HAS_SCHEDULE:
-        scheduled_at = _instant.unpack_from(record, offset)[0]
-        offset += 8
-    if flags & _HAS_EXPIRY:
-        expires_at = _instant.unpack_from(record, offset)[0]
-        offset += 8
+    session_id: str | None = None
+    partition_key: str | None = None
+    hops = 0
+    if flags:
+        if flags & _HAS_TIME_TO_LIVE:
+            time_to_live_ms = _instant.unpack_from(record, offset)[0]
+            offset += 8
+        if flags & _HAS_SCHEDULE:
+            scheduled_at = _instant.unpack_from(record, offset)[0]
+            offset += 8
+        if flags & _HAS_EXPIRY:
+            expires_at = _instant.unpack_from(record, offset)[0]
+            offset += 8
+        if flags & _HAS_SESSION:
+            session_id, offset = unpack_text(record, offset)
+        if flags & _HAS_PARTITION_KEY:
+            partition_key, offset = unpack_text(record, offset)
+        if flags & _HAS_HOPS:
+            hops = _word.unpack_from(record, offset)[0]
+            offset += 4
     envelope_at = offset + id_bytes
     content_at = envelope_at + envelope_bytes
     size = len(record) - envelope_at
@@ -386,47 +389,25 @@ def _decode_message(
         time_to_live_ms=time_to_live_ms,
         scheduled_at=scheduled_at,
     )
-    message.expires_at = expires_at
+    if flags:
+        message.expires_at = expires_at
+        message.session_id = session_id
+        message.partition_key = partition_key
+        message.hops = hops
     message.size = size
     return message
 
 
-def _decode_fact(record: memoryview, kind: int) -> Record:
-    if kind == _CHECKPOINT_SLICE:
-        _, at, lane, _ = _fact.unpack_from(record)
-        entries, _ = unpack_entries(record, _FACT_BYTES)
-        return CheckpointSlice(at, lane, entries)
-    if kind >= _CHANGED or kind == _ACTIVATED:
-        return _decode_mark(record, kind)
-    _, at, lane, why = _fact.unpack_from(record)
-    sequences, offset = unpack_sequences(record, _FACT_BYTES)
-    if kind == _REMOVED:
-        return Removed(at, lane, why, sequences)
-    if kind == _HANDED_OUT:
-        return HandedOut(at, lane, sequences)
-    counts, offset = unpack_numbers(record, offset, len(sequences), "I")
-    if kind == _RETURNED:
-        return Returned(at, lane, why, sequences, counts)
-    if kind == _DEFERRED:
-        return Deferred(at, lane, sequences, counts)
-    if kind == _DEAD_LETTERED:
-        reason, offset = unpack_text(record, offset)
-        description, _ = unpack_text(record, offset)
-        return DeadLettered(at, lane, sequences, counts, reason, description)
-    raise ValueError(f"kind {kind} is not known")
-
-
-def _decode_mark(record: memoryview, kind: int) -> Record:
-    _, at, number = _mark.unpack_from(record)
-    if kind == _CHANGED:
-        changes, _ = unpack_changes(record, _MARK_BYTES)
-        return Changed(at, number, changes)
-    if kind == _ACTIVATED:
-        sequences, offset = unpack_sequences(record, _MARK_BYTES)
-        expirations, _ = unpack_numbers(record, offset, len(sequences), "q")
-        return Activated(at, number, sequences, expirations)
-    if kind == _CHECKPOINT_BEGUN:
-        return CheckpointBegun(at, number)
-    if kind == _CHECKPOINT_ENDED:
-        return CheckpointEnded(at, number)
-    raise ValueError(f"kind {kind} is not known")
+def _decode_addressed(record: memoryview, kind: int, bodies: bool) -> Record:
+    _, flags, at, sequence, id_bytes, envelope_bytes = _message.unpack_from(record)
+    end = _MESSAGE_BYTES + 4 + cast(int, _word.unpack_from(record, _MESSAGE_BYTES)[0])
+    message = _decode_message(record, end, flags, id_bytes, envelope_bytes, bodies)
+    if kind == TRANSFERRING:
+        destination, _ = unpack_text(record, _MESSAGE_BYTES)
+        if destination is None:
+            raise ValueError("a destination has a name")
+        return Transferring(at, sequence, message, destination)
+    enqueue_sequence: int = _number.unpack_from(record, _MESSAGE_BYTES + 4)[0]
+    lanes, offset = unpack_lanes(record, _MESSAGE_BYTES + 12)
+    expirations, _ = unpack_expirations(record, offset, len(lanes))
+    return Published(at, sequence, message, lanes, expirations, enqueue_sequence)

@@ -1,0 +1,34 @@
+"""The kinds of records, as numbers that rest on disk: never reuse one."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Runs of messages, one record each.
+ENQUEUED: Final = 1
+SCHEDULED: Final = 2
+CARRIED: Final = 3
+
+# Facts.
+REMOVED: Final = 4
+HANDED_OUT: Final = 5
+RETURNED: Final = 6
+ACTIVATED: Final = 7
+DEFERRED: Final = 8
+DEAD_LETTERED: Final = 9
+CHANGED: Final = 10
+CHECKPOINT_BEGUN: Final = 11
+CHECKPOINT_SLICE: Final = 12
+CHECKPOINT_ENDED: Final = 13
+
+# Messages that say where they go.
+PUBLISHED: Final = 14
+TRANSFERRING: Final = 15
+
+# More facts.
+SESSION_STATE_SET: Final = 16
+DUPLICATES_DROPPED: Final = 17
+REMEMBERED: Final = 18
+TAKEN_OVER: Final = 19
+RESERVED: Final = 20
+LANE_DROPPED: Final = 21
