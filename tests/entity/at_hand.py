@@ -6,6 +6,7 @@ from peeklock.clock import MANUAL_START
 from peeklock.entity import commands as ask
 from peeklock.entity import replies as told
 from peeklock.entity.commands import DEAD, MAIN, PEEK_LOCK, Command, DeadLetterNote, LockToken
+from peeklock.entity.blueprint import queue_blueprint
 from peeklock.entity.definition import QueueDefinition
 from peeklock.entity.message import NEVER, NO_DURATION, BodyBudget, Message
 from peeklock.entity.partition import Decision, Partition
@@ -34,7 +35,9 @@ class AtHand:
         self.partition = self.opened()
 
     def opened(self) -> Partition:
-        partition = Partition(self.definition, self.index, self.budget, self.chance)
+        partition = Partition(
+            queue_blueprint(self.definition), self.index, self.budget, self.chance
+        )
         for position, records in self.journal.replay(self.journal.replay_from):
             partition.restore(position, records)
         partition.opened()

@@ -126,7 +126,7 @@ class Model:
                     for row in [each for each in self.rows if each.holder == command.origin]:
                         self.end_lock(row, ask.RELEASE, now)
             case ask.Configure():
-                self.configure(command.definition, now)
+                self.configure(command.blueprint.definition, now)
             case ask.Tick():
                 self.tick(now)
         return []

@@ -7,6 +7,7 @@ from peeklock.clock import MANUAL_START
 from peeklock.entity import commands as ask
 from peeklock.entity import replies as told
 from peeklock.entity.commands import DEAD, MAIN, PEEK_LOCK, RECEIVE_AND_DELETE, Command, LockToken
+from peeklock.entity.blueprint import queue_blueprint
 from peeklock.entity.definition import ACTIVE, QueueDefinition
 from peeklock.entity.message import BodyBudget
 from peeklock.entity.partition import Decision, Partition
@@ -45,7 +46,7 @@ class Pair:
 
     def reopened(self, definition: QueueDefinition, budget: BodyBudget, first: int) -> Partition:
         """A new partition with what the journal tells from a position on."""
-        partition = Partition(definition, self.index, budget, self.chance)
+        partition = Partition(queue_blueprint(definition), self.index, budget, self.chance)
         for position, records in self.journal.replay(first):
             partition.restore(position, records)
         partition.opened()

@@ -17,6 +17,7 @@ from peeklock.entity.commands import (
     DeadLetterNote,
     LockToken,
 )
+from peeklock.entity.blueprint import queue_blueprint
 from peeklock.entity.definition import (
     ACTIVE,
     DISABLED,
@@ -252,14 +253,14 @@ def test_a_queue_that_is_disabled_for_receiving_hands_nothing_out(status: str) -
     queue.send("a")
     held = queue.receive_one()
     queue.open("r", credit=5)
-    queue.ask(ask.Configure(QueueDefinition("orders", status=status)))
+    queue.ask(ask.Configure(queue_blueprint(QueueDefinition("orders", status=status))))
     queue.tick(60_000)
     assert deliveries(queue.replies, "r") == []
     assert queue.settle(COMPLETE, held) == [ENTITY_DISABLED]
     assert queue.fate(ask.Peek("me", 1, MAIN, 0, 1, 1)) == ENTITY_DISABLED
     assert queue.fate(ask.ReceiveDeferred("me", 1, MAIN, [1], 0)) == ENTITY_DISABLED
     # Enabled again, the credit that was given is still good.
-    replies = queue.ask(ask.Configure(QueueDefinition("orders", status=ACTIVE)))
+    replies = queue.ask(ask.Configure(queue_blueprint(QueueDefinition("orders", status=ACTIVE))))
     assert sequences(deliveries(replies, "r")) == [1]
 
 

@@ -22,6 +22,7 @@ from hypothesis.stateful import (
 from peeklock.entity import commands as ask
 from peeklock.entity.bodies import BLOCK
 from peeklock.entity.commands import DEAD, MAIN, PEEK_LOCK, RECEIVE_AND_DELETE, Command, LockToken
+from peeklock.entity.blueprint import queue_blueprint
 from peeklock.entity.definition import ACTIVE, FOREVER_MS, STATUSES, QueueDefinition
 from peeklock.entity.message import NEVER, NO_DURATION, Message
 from peeklock.entity.replies import STATE_DEFERRED, STATE_SCHEDULED
@@ -294,12 +295,12 @@ class PartitionBesideModel(RuleBasedStateMachine):
 
     @rule(definition=definitions)
     def configure(self, definition: QueueDefinition) -> None:
-        self.submit(ask.Configure(definition))
+        self.submit(ask.Configure(queue_blueprint(definition)))
 
     @precondition(lambda self: self.pair.model.definition.status != ACTIVE)
     @rule()
     def enable(self) -> None:
-        self.submit(ask.Configure(QueueDefinition("orders")))
+        self.submit(ask.Configure(queue_blueprint(QueueDefinition("orders"))))
 
     @rule(duration=durations, noticed=st.booleans())
     def time_passes(self, duration: int, noticed: bool) -> None:

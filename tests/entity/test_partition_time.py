@@ -6,6 +6,7 @@ from peeklock.entity import commands as ask
 from peeklock.entity import records
 from peeklock.entity import replies as told
 from peeklock.entity.commands import ABANDON, COMPLETE, DEAD, DEAD_LETTER, DEFER, MAIN, RELEASE
+from peeklock.entity.blueprint import queue_blueprint
 from peeklock.entity.definition import QueueDefinition
 from peeklock.entity.refusals import LOCK_LOST, MESSAGE_NOT_FOUND, MESSAGE_TOO_BIG
 from peeklock.entity.replies import STATE_ACTIVE, STATE_SCHEDULED
@@ -149,7 +150,7 @@ def test_another_lock_duration_drops_the_locks_and_loses_no_message() -> None:
     queue = AtHand()
     queue.send("a")
     held = queue.receive_one()
-    queue.ask(ask.Configure(QueueDefinition("orders", lock_duration_ms=5_000)))
+    queue.ask(ask.Configure(queue_blueprint(QueueDefinition("orders", lock_duration_ms=5_000))))
     assert queue.settle(COMPLETE, held) == [LOCK_LOST]
     again = queue.receive_one()
     assert (again.sequence, again.delivery_count) == (1, 0)
@@ -160,7 +161,7 @@ def test_another_limit_of_deliveries_keeps_the_locks() -> None:
     queue = AtHand()
     queue.send("a")
     held = queue.receive_one()
-    queue.ask(ask.Configure(QueueDefinition("orders", delivery_count_max=1)))
+    queue.ask(ask.Configure(queue_blueprint(QueueDefinition("orders", delivery_count_max=1))))
     assert queue.settle(ABANDON, held) == ["settled"]
     assert sequences(queue.dead()) == [1]
 
@@ -338,7 +339,7 @@ def test_a_life_beyond_the_longest_duration_has_no_end(life_ms: int) -> None:
 def test_another_time_to_live_holds_for_what_comes_then() -> None:
     queue = AtHand(time_to_live_ms=5_000)
     queue.send("a")
-    queue.ask(ask.Configure(QueueDefinition("orders")))
+    queue.ask(ask.Configure(queue_blueprint(QueueDefinition("orders"))))
     queue.send("b")
     queue.tick(5_000)
     assert queue.numbers() == [2]

@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol, final
 from peeklock.broker.alarm import Alarm, Alarms
 from peeklock.broker.company import STORE_S_MIN, Company
 from peeklock.clock import Clock
+from peeklock.entity.blueprint import queue_blueprint
 from peeklock.entity.commands import (
     CloseReceiver,
     Command,
@@ -148,7 +149,7 @@ class PartitionWorker:
         """The description changed; a living partition is told in its turn."""
         self._definition = definition
         if self._task is not None:
-            self.submit(Configure(definition))
+            self.submit(Configure(queue_blueprint(definition)))
 
     def trim_soon(self) -> None:
         """Look after the journal in the next round; nothing to do while closed."""
@@ -404,7 +405,9 @@ class PartitionWorker:
         started_at = self._clock.now()
         try:
             opening = await self._store.open(self.id)
-            partition = Partition(self._definition, self.id.index, self._budget, self._chance)
+            partition = Partition(
+                queue_blueprint(self._definition), self.id.index, self._budget, self._chance
+            )
             async for replay in opening.replays:
                 partition.restore(replay.first_position, replay.records)
             partition.opened()

@@ -170,9 +170,7 @@ class Accepting:
         until = now + self._state.policy(command.lane).lock_duration_ms
         book.hold(session, receiver, until)
         self._state.watch(book.lane)
-        self._state.replies.append(
-            SessionAccepted(command.origin, command.tag, session.id, until)
-        )
+        self._state.replies.append(SessionAccepted(command.origin, command.tag, session.id, until))
 
     def _lose(self, book: SessionBook, session: MessageSession, now: int) -> None:
         """The session's lock is over: the deliveries count, the holder is told."""

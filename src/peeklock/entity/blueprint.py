@@ -90,6 +90,7 @@ class Blueprint:
     """An entity as one of its partitions sees it."""
 
     __slots__ = (
+        "definition",
         "duplicate_window_ms",
         "filter_before_publishing",
         "lanes",
@@ -102,8 +103,9 @@ class Blueprint:
         "time_to_live_ms",
     )
 
-    def __init__(self, path: str) -> None:
-        self.path: str = path
+    def __init__(self, definition: QueueDefinition | TopicDefinition) -> None:
+        self.definition: QueueDefinition | TopicDefinition = definition
+        self.path: str = definition.path
         self.status: str = ""
         self.message_size_max: int = 0
         self.size_max: int = 0
@@ -121,7 +123,7 @@ class Blueprint:
 
 def queue_blueprint(definition: QueueDefinition) -> Blueprint:
     """The one partition of a queue, or one of several."""
-    blueprint = Blueprint(definition.path)
+    blueprint = Blueprint(definition)
     blueprint.status = definition.status
     blueprint.message_size_max = definition.message_size_max
     blueprint.size_max = definition.size_max
@@ -146,7 +148,7 @@ def queue_blueprint(definition: QueueDefinition) -> Blueprint:
 
 def topic_blueprint(definition: TopicDefinition, router: Router) -> Blueprint:
     """A topic's partition; its subscriptions are added lane by lane."""
-    blueprint = Blueprint(definition.path)
+    blueprint = Blueprint(definition)
     blueprint.status = definition.status
     blueprint.message_size_max = definition.message_size_max
     blueprint.size_max = definition.size_max

@@ -25,6 +25,9 @@ from peeklock.entity.records import (
     CheckpointEnded,
     CheckpointSlice,
     Kept,
+    Remembered,
+    SessionStateSet,
+    TakenOver,
 )
 from peeklock.entity.state import State
 
@@ -35,6 +38,7 @@ TAIL_MIN: Final = 20_000
 # Live messages looked at in one step: a fraction of a millisecond.
 SLICE: Final = 512
 CARRY_SCAN: Final = 4096
+IDS_PER_RECORD: Final = 4096
 
 NOT_BEGUN: Final = -1
 
@@ -45,9 +49,9 @@ class Walk:
 
     __slots__ = ("_at", "_lists")
 
-    def __init__(self, lanes: list[Lane]) -> None:
+    def __init__(self, lanes: dict[int, Lane]) -> None:
         self._lists: list[tuple[int, list[Entry]]] = [
-            (lane.number, references(lane)) for lane in lanes
+            (number, references(lane)) for number, lane in lanes.items()
         ]
         self._at: int = 0
 
@@ -100,6 +104,7 @@ class Housekeeping:
             self._walk = Walk(state.lanes)
             state.moved = []
             state.records.append(CheckpointBegun(now, state.next_sequence))
+            self._keep_the_rest(now)
             return -1
         lane_number, entries = walk.take(SLICE)
         if not entries and state.moved:
@@ -107,8 +112,8 @@ class Housekeeping:
             entries = [entry for number, entry in state.moved if number == lane_number]
             state.moved = [pair for pair in state.moved if pair[0] != lane_number]
         if entries:
-            lane = state.lanes[lane_number]
-            kept = [keep(lane, entry) for entry in entries if entry.place != GONE]
+            lane = state.lanes.get(lane_number)
+            kept = [] if lane is None else [keep(lane, e) for e in entries if e.place != GONE]
             if kept:
                 state.records.append(CheckpointSlice(now, lane_number, kept))
             return -1
@@ -118,6 +123,23 @@ class Housekeeping:
         self._walk = None
         state.moved = None
         return self.replay_from
+
+    def _keep_the_rest(self, now: int) -> None:
+        """What is not a message: remembered ids, states of sessions, numbers from elsewhere."""
+        state = self._state
+        ids, instants = state.seen.all()
+        for at in range(0, len(ids), IDS_PER_RECORD):
+            part = slice(at, at + IDS_PER_RECORD)
+            state.records.append(Remembered(now, ids[part], instants[part]))
+        for source, numbers in state.taken.items():
+            state.records.append(TakenOver(now, source, list(numbers), []))
+        for lane in state.lanes.values():
+            if lane.book is not None:
+                for session in lane.book.sessions.values():
+                    if session.state is not None:
+                        at = session.state_set_at
+                        record = SessionStateSet(at, lane.number, session.id, session.state)
+                        state.records.append(record)
 
     def next_to_carry(self, below: int, count_max: int) -> list[Entry]:
         """Live messages in sparse blocks below a position, as far as one step of the walk finds
@@ -165,6 +187,9 @@ def references(lane: Lane) -> list[Entry]:
     entries += [lock.entry for lock in lane.locked.values()]
     entries += lane.deferred.values()
     entries += lane.scheduled.values()
+    if lane.book is not None:
+        for session in lane.book.sessions.values():
+            entries += references(session.line)
     return entries
 
 
@@ -180,6 +205,7 @@ def keep(lane: Lane, entry: Entry) -> Kept:
     kept.expires_at = entry.expires_at
     kept.delivery_count = entry.delivery_count
     kept.size = entry.size
+    kept.session_id = entry.session_id
     details = entry.details
     if details is not None:
         kept.enqueue_sequence = details.enqueue_sequence
@@ -188,4 +214,7 @@ def keep(lane: Lane, entry: Entry) -> Kept:
         kept.reason = details.reason
         kept.description = details.description
         kept.changes = details.changes
+        kept.hops = details.hops
+        kept.destination = details.destination
+        kept.source = details.source
     return kept

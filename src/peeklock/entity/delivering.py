@@ -49,15 +49,14 @@ class Delivering:
             receiver.lane.waiting.append(receiver)
             self._state.touch(receiver.lane)
 
-    def close(self, command: CloseReceiver) -> bool:
-        """A receiver is gone; answers whether it was known."""
+    def close(self, command: CloseReceiver) -> Receiver | None:
+        """A receiver is gone; answers it if it was known."""
         receiver = self._state.receivers.pop(command.origin, None)
-        if receiver is None:
-            return False
-        receiver.closed = True
-        if receiver.waiting:
-            receiver.lane.waiting.remove(receiver)
-        return True
+        if receiver is not None:
+            receiver.closed = True
+            if receiver.waiting:
+                receiver.lane.waiting.remove(receiver)
+        return receiver
 
     def deliver(self, now: int) -> None:
         """One pass at the end of a decision: every line that has both messages and credit."""

@@ -57,6 +57,10 @@ SESSION_MISSING_TEXT: Final = (
 )
 FILTER_FAILED: Final = "FilterException"
 
+# The service's longest duration. A sender may name an end of life so late that the instant would
+# not fit into a record's 64 bits.
+ENDLESS_MS: Final = 922_337_203_685_477
+
 
 @final
 class Entering:
@@ -191,10 +195,10 @@ class Entering:
         if blueprint.size_max and self._state.bodies.size + message.size > blueprint.size_max:
             text = f"The entity '{blueprint.path}' has reached its size of {blueprint.size_max}."
             return Refusal(QUOTA_EXCEEDED, text)
-        if blueprint.filter_before_publishing and blueprint.router is not None:
-            if not blueprint.router(message, now):
-                text = f"No subscription of '{blueprint.path}' would take this message."
-                return Refusal(NO_MATCHING_SUBSCRIPTION, text)
+        router = blueprint.router if blueprint.filter_before_publishing else None
+        if router is not None and not router(message, now):
+            text = f"No subscription of '{blueprint.path}' would take this message."
+            return Refusal(NO_MATCHING_SUBSCRIPTION, text)
         return None
 
     def enter(self, message: Message, now: int, reserved: int = 0) -> int:
@@ -214,11 +218,9 @@ class Entering:
         state = self._state
         sequence = state.next_sequence
         state.next_sequence = sequence + 1
-        queue_ms = state.blueprint.time_to_live_ms
-        if message.time_to_live_ms >= 0 or queue_ms >= 0:
-            message.expires_at = now + shorter(message.time_to_live_ms, queue_ms)
-        else:
-            message.expires_at = NEVER
+        message.expires_at = end_of_life(
+            now, shorter(message.time_to_live_ms, state.blueprint.time_to_live_ms)
+        )
         run = state.open_enqueued
         if run is not None and run.first_sequence + len(run.messages) == sequence:
             run.messages.append(message)
@@ -318,20 +320,19 @@ class Entering:
         for copy in copies:
             life_ms = shorter(message.time_to_live_ms, topic_ms)
             life_ms = shorter(life_ms, state.policy(copy.lane).time_to_live_ms)
-            expires_at = at + life_ms if life_ms >= 0 else NEVER
+            expires_at = end_of_life(at, life_ms)
             entry = Entry(state.next_sequence, position, at, expires_at, message.size, None)
             state.next_sequence += 1
             entry.session_id = message.session_id
-            if entry.sequence != first or scheduled_at or message.hops:
-                details = entry.detailed()
-                details.enqueue_sequence = first
-                details.scheduled_at = scheduled_at
-                details.hops = message.hops
+            details = entry.detailed()
+            details.enqueue_sequence = first
+            details.scheduled_at = scheduled_at
+            details.hops = message.hops
             state.bodies.add(position, message.size)
             lanes.append(copy.lane)
             expirations.append(expires_at)
             entries.append(entry)
-        state.runs.append(Published(at, sequence, message, lanes, expirations))
+        state.runs.append(Published(at, sequence, message, lanes, expirations, first))
         for copy, entry in zip(copies, entries, strict=True):
             self._place_copy(copy, entry, message, now)
 
@@ -368,8 +369,7 @@ class Entering:
             # The service shows the scheduled instant as the time of entry.
             entry.enqueued_at = details.scheduled_at
             life_ms = shorter(details.time_to_live_ms, state.blueprint.time_to_live_ms)
-            if life_ms >= 0:
-                entry.expires_at = details.scheduled_at + life_ms
+            entry.expires_at = end_of_life(details.scheduled_at, life_ms)
             state.put(state.line(lane, entry.session_id), entry)
         expirations = [entry.expires_at for entry in due]
         state.records.append(Activated(now, first_sequence, olds, expirations))
@@ -397,6 +397,11 @@ class Entering:
                 self._state.replies.append(Refused(origin, [tag], refusal))
                 return True
         return False
+
+
+def end_of_life(born_at: int, life_ms: int) -> int:
+    """When a life is over; a life without end, or beyond all durations, never is."""
+    return born_at + life_ms if 0 <= life_ms < ENDLESS_MS else NEVER
 
 
 def shorter(first_ms: int, second_ms: int) -> int:

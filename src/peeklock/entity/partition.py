@@ -10,46 +10,51 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
-from typing import Any, Final, final
+from typing import Final, final
 
+from peeklock.entity.accepting import Accepting
+from peeklock.entity.blueprint import Blueprint
 from peeklock.entity.bodies import BLOCK_BITS
 from peeklock.entity.browsing import Browsing
 from peeklock.entity.checkpoint import Housekeeping
 from peeklock.entity.commands import (
     MAIN,
+    AcceptSession,
     CancelScheduled,
     CloseReceiver,
     Command,
+    Commit,
     Configure,
     Count,
     DeleteMany,
+    GetSessionState,
     Grant,
+    ListSessions,
     OpenReceiver,
     Peek,
     ReceiveDeferred,
     RenewLocks,
+    RenewSession,
+    Reserve,
     Schedule,
     SendBatch,
     SendMany,
+    SetSessionState,
     SettleAll,
     SettleMany,
+    TakeOver,
     Tick,
 )
-from peeklock.entity.definition import DISABLED, SEND_DISABLED, QueueDefinition
 from peeklock.entity.delivering import Delivering
-from peeklock.entity.lane import Entry
-from peeklock.entity.message import NEVER, BodyBudget, Message
+from peeklock.entity.entering import Entering
+from peeklock.entity.lane import Entry, Lane
+from peeklock.entity.message import BodyBudget, Message
 from peeklock.entity.records import READY, Record
-from peeklock.entity.refusals import (
-    ENTITY_DISABLED,
-    MESSAGE_NOT_FOUND,
-    MESSAGE_TOO_BIG,
-    Refusal,
-)
-from peeklock.entity.replies import Accepted, Numbered, Refused, Reply
+from peeklock.entity.replies import Reply
 from peeklock.entity.restore import Restoring
 from peeklock.entity.settling import Settling
 from peeklock.entity.state import State
+from peeklock.entity.transaction import Committing
 
 NO_REPLAY: Final = -1
 
@@ -75,11 +80,14 @@ class Decision:
 
 @final
 class Partition:
-    """One partition of a queue."""
+    """One partition of a queue or topic."""
 
     __slots__ = (
+        "_accepting",
         "_browsing",
+        "_committing",
         "_delivering",
+        "_entering",
         "_housekeeping",
         "_restoring",
         "_settling",
@@ -87,17 +95,16 @@ class Partition:
     )
 
     def __init__(
-        self,
-        definition: QueueDefinition,
-        index: int,
-        budget: BodyBudget,
-        chance: Callable[[], int],
+        self, blueprint: Blueprint, index: int, budget: BodyBudget, chance: Callable[[], int]
     ) -> None:
-        state = State(definition, index, budget, chance)
+        state = State(blueprint, index, budget, chance)
         self._state: State = state
+        self._entering: Entering = Entering(state)
         self._settling: Settling = Settling(state)
+        self._accepting: Accepting = Accepting(state)
         self._delivering: Delivering = Delivering(state)
         self._browsing: Browsing = Browsing(state, self._delivering)
+        self._committing: Committing = Committing(state, self._entering, self._settling)
         self._housekeeping: Housekeeping = Housekeeping(state)
         self._restoring: Restoring | None = Restoring(state)
 
@@ -121,28 +128,44 @@ class Partition:
         """Carry out commands, in order, then hand messages to whoever waits for them."""
         state = self._state
         first_position = state.next_position
+        if state.seen.window_ms:
+            state.seen.prune(now)
         for command in commands:
             if isinstance(command, SendMany):
-                self._send_many(command, now)
+                self._entering.send_many(command, now)
             elif isinstance(command, SettleMany):
                 self._settling.settle_many(command, now)
             elif isinstance(command, Grant):
                 self._delivering.grant(command)
             else:
                 self._decide_other(command, now)
+        self._serve_sessions(now)
         self._delivering.deliver(now)
         records = state.take_records(now)
         return Decision(first_position, records, state.take_replies(), NO_REPLAY)
 
+    def _serve_sessions(self, now: int) -> None:
+        """Sessions that got messages or became free are offered to those who wait for one."""
+        lanes: dict[int, Lane] = {}
+        for line in self._state.touched:
+            session = line.session
+            if session is not None and session.holder is None:
+                lane = line.whole()
+                if lane.book is not None:
+                    lane.book.offer(session)
+                    lanes[lane.number] = lane
+        for lane in lanes.values():
+            self._accepting.serve_waiting(lane, now)
+
     def _decide_other(self, command: Command, now: int) -> None:
         if isinstance(command, SendBatch):
-            self._send_batch(command, now)
+            self._entering.send_batch(command, now)
         elif isinstance(command, OpenReceiver):
             self._delivering.open(command)
+        elif isinstance(command, AcceptSession):
+            self._accepting.accept(command, now)
         elif isinstance(command, CloseReceiver):
-            known = self._delivering.close(command)
-            if known and command.broken and self._state.definition.unlock_on_disconnect:
-                self._settling.release_all(command.origin, now)
+            self._close(command, now)
         elif isinstance(command, SettleAll):
             self._settling.settle_all(command, now)
         elif isinstance(command, RenewLocks):
@@ -151,29 +174,60 @@ class Partition:
             self._browsing.peek(command)
         elif isinstance(command, ReceiveDeferred):
             self._browsing.receive_deferred(command, now)
-        elif isinstance(command, Schedule):
-            self._schedule(command, now)
-        elif isinstance(command, CancelScheduled):
-            self._cancel(command, now)
-        elif isinstance(command, DeleteMany):
-            self._browsing.delete_many(command, now)
-        elif isinstance(command, Configure):
-            self._configure(command, now)
-        elif isinstance(command, Count):
-            self._browsing.count(command)
         elif isinstance(command, Tick):
             self._tick(now)
+        else:
+            self._decide_rare(command, now)
+
+    def _decide_rare(self, command: Command, now: int) -> None:
+        if isinstance(command, Schedule):
+            self._entering.schedule(command, now)
+        elif isinstance(command, CancelScheduled):
+            self._entering.cancel(command, now)
+        elif isinstance(command, Reserve):
+            self._entering.reserve(command, now)
+        elif isinstance(command, TakeOver):
+            self._entering.take_over(command, now)
+        elif isinstance(command, Commit):
+            self._committing.commit(command, now)
+        elif isinstance(command, RenewSession):
+            self._accepting.renew(command, now)
+        elif isinstance(command, GetSessionState):
+            self._accepting.get_state(command, now)
+        elif isinstance(command, SetSessionState):
+            self._accepting.set_state(command, now)
+        elif isinstance(command, ListSessions):
+            self._accepting.list(command)
+        elif isinstance(command, DeleteMany):
+            self._browsing.delete_many(command, now)
+        elif isinstance(command, Count):
+            self._browsing.count(command)
+        elif isinstance(command, Configure):
+            self._configure(command, now)
         else:
             raise AssertionError(f"no partition knows the command {command!r}")
 
     def next_deadline(self) -> int:
         """When to knock with a Tick; 0 while nothing is due ever."""
-        deadline = NEVER
-        for lane in self._state.lanes:
-            earliest = lane.next_deadline()
-            if earliest and (deadline == NEVER or earliest < deadline):
-                deadline = earliest
-        return deadline
+        return self._state.next_deadline()
+
+    def bodies_wanted(self, now: int) -> list[Entry]:
+        """Scheduled messages of a topic that fall due now: rules must read them, so that their
+        bodies must be in memory before the Tick."""
+        if self._state.blueprint.router is None:
+            return []
+        scheduled = self._state.lane(MAIN).scheduled
+        return [
+            entry
+            for entry in scheduled.values()
+            if entry.message is None and entry.detailed().scheduled_at <= now
+        ]
+
+    def bring_bodies(self, entries: list[Entry], messages: list[Message]) -> None:
+        """The bodies that were wanted."""
+        for entry, message in zip(entries, messages, strict=True):
+            entry.message = message
+            self._state.budget.left -= entry.size
 
     # Looking after the journal.
 
@@ -216,16 +270,16 @@ class Partition:
 
     def discard(self) -> None:
         """The partition is thrown away: the memory of its bodies is free for other partitions."""
-        for lane in self._state.lanes:
+        for lane in self._state.lanes.values():
             for entry in lane.entries():
                 self._state.release_body(entry)
 
     # Telling.
 
     @property
-    def definition(self) -> QueueDefinition:
+    def blueprint(self) -> Blueprint:
         """The description in force."""
-        return self._state.definition
+        return self._state.blueprint
 
     @property
     def next_sequence(self) -> int:
@@ -249,7 +303,7 @@ class Partition:
         size = 0
         blocks: set[int] = set()
         numbers: set[int] = set()
-        for lane in state.lanes:
+        for lane in state.lanes.values():
             lane.check()
             for entry in lane.entries():
                 live += 1
@@ -264,118 +318,54 @@ class Partition:
         assert sorted(blocks) == state.bodies.blocks(), "every live block is kept"
         assert state.budget.left >= 0, "the budget for bodies is kept"
 
-    # Sending.
-
-    def _send_many(self, command: SendMany, now: int) -> None:
-        state = self._state
-        if self._refuse_disabled(command.origin, command.tags):
-            return
-        size_max = state.definition.message_size_max
-        refused: list[int] | None = None
-        messages = command.messages
-        for at in range(len(messages)):
-            message = messages[at]
-            if message.size > size_max:
-                if refused is None:
-                    refused = []
-                refused.append(command.tags[at])
-            elif message.scheduled_at > now:
-                state.schedule(message, now)
-            else:
-                state.enqueue(message, now)
-        if refused is None:
-            state.replies.append(Accepted(command.origin, command.tags))
-            return
-        missing = set(refused)
-        stored = [tag for tag in command.tags if tag not in missing]
-        if stored:
-            state.replies.append(Accepted(command.origin, stored))
-        state.replies.append(Refused(command.origin, refused, self._too_big()))
-
-    def _send_batch(self, command: SendBatch, now: int) -> None:
-        tags = [command.tag]
-        if self._refuse_disabled(command.origin, tags) or self._refuse_size(
-            command.origin, command.tag, command.messages
-        ):
-            return
-        self._enter(command.messages, now)
-        self._state.replies.append(Accepted(command.origin, tags))
-
-    def _schedule(self, command: Schedule, now: int) -> None:
-        if self._refuse_disabled(command.origin, [command.tag]) or self._refuse_size(
-            command.origin, command.tag, command.messages
-        ):
-            return
-        numbers = self._enter(command.messages, now)
-        self._state.replies.append(Numbered(command.origin, command.tag, numbers))
-
-    def _enter(self, messages: list[Message], now: int) -> list[int]:
-        state = self._state
-        return [
-            state.schedule(message, now)
-            if message.scheduled_at > now
-            else state.enqueue(message, now)
-            for message in messages
-        ]
-
-    def _cancel(self, command: CancelScheduled, now: int) -> None:
-        state = self._state
-        sequences = list(dict.fromkeys(command.sequences))
-        for sequence in sequences:
-            if sequence not in state.lanes[MAIN].scheduled:
-                text = f"No scheduled message has the sequence number {sequence}."
-                refusal = Refusal(MESSAGE_NOT_FOUND, text)
-                state.replies.append(Refused(command.origin, [command.tag], refusal))
-                return
-        if sequences:
-            state.cancel(sequences, now)
-        state.replies.append(Numbered(command.origin, command.tag, []))
-
-    def _refuse_disabled(self, origin: Any, tags: list[int]) -> bool:
-        definition = self._state.definition
-        if definition.status not in (DISABLED, SEND_DISABLED):
-            return False
-        text = f"Messaging entity '{definition.path}' is currently disabled."
-        self._state.replies.append(Refused(origin, tags, Refusal(ENTITY_DISABLED, text)))
-        return True
-
-    def _refuse_size(self, origin: Any, tag: int, messages: list[Message]) -> bool:
-        size_max = self._state.definition.message_size_max
-        if all(message.size <= size_max for message in messages):
-            return False
-        self._state.replies.append(Refused(origin, [tag], self._too_big()))
-        return True
-
-    def _too_big(self) -> Refusal:
-        size_max = self._state.definition.message_size_max
-        text = f"The received message exceeds the limit ({size_max} bytes) of this entity."
-        return Refusal(MESSAGE_TOO_BIG, text)
-
     # Time and change.
 
     def _tick(self, now: int) -> None:
-        self._settling.expire(now)
-        lane = self._state.lanes[MAIN]
-        due: list[Entry] = []
-        while lane.schedules and lane.schedules[0][0] <= now:
-            entry = lane.scheduled.get(heapq.heappop(lane.schedules)[1])
-            if entry is not None:
-                due.append(entry)
-        if due:
-            self._state.activate(due, now)
+        state = self._state
+        for lane in state.due_lanes(now):
+            self._settling.expire(lane, now)
+            self._accepting.tick(lane, now)
+            if lane.number == MAIN:
+                self._entering.activate(now)
+            self._expire_lives(lane, now)
+            state.watch(lane)
+
+    def _expire_lives(self, lane: Lane, now: int) -> None:
         expired: list[Entry] = []
         while lane.expirations and lane.expirations[0][0] <= now:
-            entry = heapq.heappop(lane.expirations)[2]
+            _, _, entry, line = heapq.heappop(lane.expirations)
             if entry.place == READY:
-                expired.append(lane.drop_ready(entry))
+                expired.append(line.drop_ready(entry))
+                if line.session is not None and lane.book is not None:
+                    lane.book.forget_if_empty(line.session)
         if expired:
             self._state.expire(lane, expired, now)
+
+    def _close(self, command: CloseReceiver, now: int) -> None:
+        receiver = self._delivering.close(command)
+        if receiver is None:
+            self._accepting.stop_waiting(command.origin)
+        elif receiver.lane.session is not None:
+            self._accepting.close(receiver, now)
+        elif command.broken and self._state.policy(receiver.lane.number).unlock_on_disconnect:
+            self._settling.release_all(command.origin, now)
 
     def _configure(self, command: Configure, now: int) -> None:
         """Locks of another duration would break the order of deadlines: they are dropped, as a
         change of the entity may do (R-L4); no delivery is counted."""
         state = self._state
-        before = state.definition
-        state.definition = command.definition
-        if command.definition.lock_duration_ms != before.lock_duration_ms:
-            self._settling.release_every_lock(now)
+        before = state.blueprint
+        after: Blueprint = command.blueprint
+        state.blueprint = after
+        state.seen.window_ms = after.duplicate_window_ms
+        for number, policy in before.lanes.items():
+            current = after.lanes.get(number)
+            if current is None:
+                state.drop_lane(number, now)
+            elif current.lock_duration_ms != policy.lock_duration_ms:
+                for each in (number, number | 1):
+                    lane = state.lanes.get(each)
+                    if lane is not None and lane.book is None:
+                        self._settling.release_every_lock(lane, now)
+        for lane in state.lanes.values():
+            state.touch(lane)

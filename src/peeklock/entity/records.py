@@ -59,6 +59,7 @@ class Published:
     message: Final[Message]
     lanes: Final[list[int]]
     expirations: Final[list[int]]
+    enqueue_sequence: Final[int]  # the publish's first number, the same for all its copies
 
     def __init__(
         self,
@@ -67,12 +68,14 @@ class Published:
         message: Message,
         lanes: list[int],
         expirations: list[int],
+        enqueue_sequence: int,
     ) -> None:
         self.at = at
         self.first_sequence = first_sequence
         self.message = message
         self.lanes = lanes
         self.expirations = expirations
+        self.enqueue_sequence = enqueue_sequence
 
 
 @final

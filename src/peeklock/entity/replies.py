@@ -302,5 +302,16 @@ class Counted:
 
 
 Reply: TypeAlias = (
-    Accepted | Delivered | Settled | Refused | Drained | Numbered | Found | Counted | ReceiverClosed
+    Accepted
+    | Delivered
+    | Settled
+    | Refused
+    | Drained
+    | Numbered
+    | Found
+    | Counted
+    | ReceiverClosed
+    | SessionAccepted
+    | StateFound
+    | Named
 )

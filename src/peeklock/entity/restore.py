@@ -7,9 +7,9 @@ import heapq
 from collections.abc import Sequence
 from typing import final
 
-from peeklock.entity.commands import MAIN
+from peeklock.entity.commands import MAIN, TRANSFER
 from peeklock.entity.lane import Entry
-from peeklock.entity.message import NEVER
+from peeklock.entity.message import NEVER, Message
 from peeklock.entity.records import (
     DEFERRED,
     READY,
@@ -22,13 +22,21 @@ from peeklock.entity.records import (
     CheckpointSlice,
     DeadLettered,
     Deferred,
+    DuplicatesDropped,
     Enqueued,
     HandedOut,
     Kept,
+    LaneDropped,
+    Published,
     Record,
+    Remembered,
     Removed,
+    Reserved,
     Returned,
     Scheduled,
+    SessionStateSet,
+    TakenOver,
+    Transferring,
     width,
 )
 from peeklock.entity.state import State
@@ -38,12 +46,21 @@ from peeklock.entity.state import State
 class Restoring:
     """Rebuilds a state from records. The index by number exists only while opening."""
 
-    __slots__ = ("_complete", "_entries", "_lanes", "_next_sequence", "_state", "replayed")
+    __slots__ = (
+        "_complete",
+        "_entries",
+        "_lanes",
+        "_next_sequence",
+        "_session_states",
+        "_state",
+        "replayed",
+    )
 
     def __init__(self, state: State) -> None:
         self._state: State = state
         self._entries: dict[int, Entry] = {}
         self._lanes: dict[int, int] = {}  # of those that are not in the main lane
+        self._session_states: dict[tuple[int, str], tuple[bytes, int]] = {}
         self._next_sequence: int = state.next_sequence
         self._complete: bool = True  # whether every live message is known at this point
         self.replayed: int = -1  # the position where the replay began
@@ -76,6 +93,8 @@ class Restoring:
             self._counts(record.sequences, record.counts)
         elif isinstance(record, Scheduled):
             self._scheduled(record, position)
+        elif isinstance(record, Published):
+            self._published(record, position)
         elif isinstance(record, Activated):
             self._activated(record)
         elif isinstance(record, Deferred):
@@ -104,6 +123,36 @@ class Restoring:
         elif isinstance(record, CheckpointSlice):
             for kept in record.entries:
                 self._kept(kept, record.lane)
+        else:
+            self._apply_rare(record, position)
+
+    def _apply_rare(self, record: Record, position: int) -> None:
+        state = self._state
+        if isinstance(record, SessionStateSet):
+            key = (record.lane, record.session_id)
+            if record.state is None:
+                self._session_states.pop(key, None)
+            else:
+                self._session_states[key] = (record.state, record.at)
+        elif isinstance(record, DuplicatesDropped):
+            pass
+        elif isinstance(record, Remembered):
+            for message_id, instant in zip(record.message_ids, record.instants, strict=True):
+                state.seen.remember(message_id, instant)
+        elif isinstance(record, TakenOver):
+            taken = state.taken.setdefault(record.source, {})
+            for number in record.forget:
+                taken.pop(number, None)
+            for number in record.numbers:
+                taken[number] = True
+            if not taken:
+                del state.taken[record.source]
+        elif isinstance(record, Reserved):
+            self._next_sequence = max(self._next_sequence, record.next_sequence)
+        elif isinstance(record, Transferring):
+            self._transferring(record, position)
+        elif isinstance(record, LaneDropped):
+            self._lane_dropped(record.lane)
         elif isinstance(record, CheckpointEnded):
             self._complete = self._complete or record.begun_position >= self.replayed
         else:
@@ -114,19 +163,64 @@ class Restoring:
         at = record.at
         entries = self._entries
         for message in record.messages:
-            entries[sequence] = Entry(
-                sequence, position, at, message.expires_at, message.size, None
-            )
+            entry = Entry(sequence, position, at, message.expires_at, message.size, None)
+            entry.session_id = message.session_id
+            if message.hops:
+                entry.detailed().hops = message.hops
+            entries[sequence] = entry
+            self._remember(message, at)
             sequence += 1
             position += 1
         self._next_sequence = max(self._next_sequence, sequence)
 
+    def _remember(self, message: Message, at: int) -> None:
+        if self._state.seen.window_ms:
+            self._state.seen.remember(message.message_id, at)
+
+    def _published(self, record: Published, position: int) -> None:
+        message = record.message
+        self._remember(message, record.at)
+        sequence = record.first_sequence
+        for lane, expires_at in zip(record.lanes, record.expirations, strict=True):
+            entry = Entry(sequence, position, record.at, expires_at, message.size, None)
+            entry.session_id = message.session_id
+            details = entry.detailed()
+            details.enqueue_sequence = record.enqueue_sequence
+            details.scheduled_at = message.scheduled_at
+            details.hops = message.hops
+            self._entries[sequence] = entry
+            self._lanes[sequence] = lane
+            sequence += 1
+        self._next_sequence = max(self._next_sequence, sequence)
+
+    def _transferring(self, record: Transferring, position: int) -> None:
+        message = record.message
+        entry = Entry(record.first_sequence, position, record.at, NEVER, message.size, None)
+        entry.session_id = message.session_id
+        details = entry.detailed()
+        details.destination = record.destination
+        details.hops = message.hops
+        self._entries[record.first_sequence] = entry
+        self._lanes[record.first_sequence] = TRANSFER
+        self._next_sequence = max(self._next_sequence, record.first_sequence + 1)
+
+    def _lane_dropped(self, lane: int) -> None:
+        gone = [sequence for sequence, number in self._lanes.items() if number & ~1 == lane]
+        for sequence in gone:
+            del self._lanes[sequence]
+            del self._entries[sequence]
+        for key in [key for key in self._session_states if key[0] == lane]:
+            del self._session_states[key]
+
     def _scheduled(self, record: Scheduled, position: int) -> None:
         sequence = record.first_sequence
         for message in record.messages:
+            self._remember(message, record.at)
             entry = Entry(sequence, position, record.at, NEVER, message.size, None)
             entry.place = SCHEDULED
+            entry.session_id = message.session_id
             details = entry.detailed()
+            details.hops = message.hops
             details.scheduled_at = message.scheduled_at
             details.time_to_live_ms = message.time_to_live_ms
             self._entries[sequence] = entry
@@ -181,6 +275,9 @@ class Restoring:
             or kept.scheduled_at
             or kept.enqueue_sequence
             or kept.time_to_live_ms >= 0
+            or kept.hops
+            or kept.destination
+            or kept.source
         ):
             details = entry.detailed()
             details.enqueue_sequence = kept.enqueue_sequence
@@ -189,6 +286,10 @@ class Restoring:
             details.reason = kept.reason
             details.description = kept.description
             details.changes = kept.changes
+            details.hops = kept.hops
+            details.destination = kept.destination
+            details.source = kept.source
+        entry.session_id = kept.session_id
         self._entries[kept.sequence] = entry
         if lane != MAIN:
             self._lanes[kept.sequence] = lane
@@ -204,22 +305,37 @@ class Restoring:
         state = self._state
         state.next_sequence = self._next_sequence
         self.replayed = max(self.replayed, 0)
+        for (number, session_id), (stored, at) in self._session_states.items():
+            book = state.lane(number).book
+            if book is not None:
+                session = book.session(session_id)
+                session.state = stored
+                session.state_set_at = at
         for sequence in sorted(self._entries):
-            entry = self._entries[sequence]
-            state.bodies.add(entry.position, entry.size)
-            lane = state.lanes[self._lanes.get(sequence, MAIN)]
-            if entry.place == DEFERRED:
-                lane.deferred[sequence] = entry
-            elif entry.place == SCHEDULED:
-                lane.scheduled[sequence] = entry
-                lane.schedules.append((entry.detailed().scheduled_at, sequence))
-            else:
-                lane.ready.append(entry)
-                lane.ready_count += 1
-                if entry.expires_at and not lane.is_dead_letter:
-                    lane.expirations.append((entry.expires_at, sequence, entry))
-        for lane in state.lanes:
+            self._place(sequence, self._entries[sequence])
+        for lane in state.lanes.values():
             heapq.heapify(lane.schedules)
             heapq.heapify(lane.expirations)
+            state.watch(lane)
+            if lane.book is not None:
+                for session in lane.book.sessions.values():
+                    lane.book.offer(session)
         self._entries = {}
         self._lanes = {}
+
+    def _place(self, sequence: int, entry: Entry) -> None:
+        state = self._state
+        state.bodies.add(entry.position, entry.size)
+        lane = state.lane(self._lanes.get(sequence, MAIN))
+        if entry.place == SCHEDULED:
+            lane.scheduled[sequence] = entry
+            lane.schedules.append((entry.detailed().scheduled_at, sequence))
+            return
+        line = state.line(lane, entry.session_id)
+        if entry.place == DEFERRED:
+            line.deferred[sequence] = entry
+            return
+        line.ready.append(entry)
+        line.ready_count += 1
+        if entry.expires_at and not lane.is_dead_letter:
+            lane.expirations.append((entry.expires_at, sequence, entry, line))

@@ -162,9 +162,7 @@ class Settling:
                     self._unlock(lock)
                     self._state.restore_place(lock, now)
 
-    def why_not(
-        self, outcome: int, tokens: list[LockToken], now: int
-    ) -> Refusal | None:
+    def why_not(self, outcome: int, tokens: list[LockToken], now: int) -> Refusal | None:
         """Why these settlements cannot be carried out together, or None."""
         if self._find_all(tokens, now) is None:
             return Refusal(LOCK_LOST, LOCK_LOST_TEXT)

@@ -153,8 +153,13 @@ class State:
             deadline, number = self._watched[0]
             lane = self.lanes.get(number)
             if lane is not None and lane.alarm_at == deadline:
-                return deadline
-            heapq.heappop(self._watched)
+                if lane.next_deadline() == deadline:
+                    return deadline
+                lane.alarm_at = NEVER  # what was due then is settled: look when it is due now
+                heapq.heappop(self._watched)
+                self.watch(lane)
+            else:
+                heapq.heappop(self._watched)
         return NEVER
 
     def due_lanes(self, now: int) -> list[Lane]:
@@ -315,9 +320,11 @@ class State:
             if entry.expires_at <= now:
                 self.expire(line, [entry], now)
                 return
+            line.put_back(entry)
             line.expire_later(entry)
             self.watch(line.whole())
-        line.put_back(entry)
+        else:
+            line.put_back(entry)
         self.touch(line)
 
     def change(self, entry: Entry, changes: dict[str, bytes], now: int) -> None:
@@ -370,8 +377,7 @@ class State:
             self.duplicates = []
         if self._handed_out and (records or self.runs or self._is_much_noted()):
             notes: list[Record] = [
-                HandedOut(now, number, sequences)
-                for number, sequences in self._handed_out.items()
+                HandedOut(now, number, sequences) for number, sequences in self._handed_out.items()
             ]
             records = notes + records
             self._handed_out = {}
