@@ -1,18 +1,28 @@
-"""A queue at hand: a partition, a clock that tests move, and short words for what is asked."""
+"""A queue or topic at hand: a partition, a clock that tests move, and short words for what is
+asked."""
 
 from typing import Any
 
 from peeklock.clock import MANUAL_START
 from peeklock.entity import commands as ask
 from peeklock.entity import replies as told
+from peeklock.entity.blueprint import (
+    FIRST_SUBSCRIPTION_LANE,
+    Blueprint,
+    Copy,
+    Router,
+    queue_blueprint,
+    subscription_policy,
+    topic_blueprint,
+)
 from peeklock.entity.commands import DEAD, MAIN, PEEK_LOCK, Command, DeadLetterNote, LockToken
-from peeklock.entity.blueprint import queue_blueprint
-from peeklock.entity.definition import QueueDefinition
+from peeklock.entity.definition import QueueDefinition, SubscriptionDefinition, TopicDefinition
 from peeklock.entity.message import NEVER, NO_DURATION, BodyBudget, Message
 from peeklock.entity.partition import Decision, Partition
 from peeklock.entity.records import Record
 from peeklock.entity.replies import Delivery, Reply
 from tests.entity.journal import Journal
+from tests.entity.living import living, retold
 
 EVERYTHING = 1 << 62
 
@@ -20,10 +30,19 @@ EVERYTHING = 1 << 62
 class AtHand:
     """One queue. Everything that was decided rests in a journal, as it does in life."""
 
-    def __init__(self, *, index: int = 0, memory: int = 1_000_000, **properties: Any) -> None:
+    def __init__(
+        self,
+        *,
+        index: int = 0,
+        memory: int = 1_000_000,
+        is_retold: bool = False,
+        **properties: Any,
+    ) -> None:
         self.now = MANUAL_START
         self.index = index
-        self.definition = QueueDefinition("orders", **properties)
+        self.properties = properties
+        # Whether every step is followed by a replay of all that was written down.
+        self.is_retold = is_retold
         self.budget = BodyBudget(memory)
         self.journal = Journal()
         self.chances = 0
@@ -34,10 +53,11 @@ class AtHand:
         self.records: list[Record] = []
         self.partition = self.opened()
 
+    def described(self) -> Blueprint:
+        return queue_blueprint(QueueDefinition("orders", **self.properties))
+
     def opened(self) -> Partition:
-        partition = Partition(
-            queue_blueprint(self.definition), self.index, self.budget, self.chance
-        )
+        partition = Partition(self.described(), self.index, self.budget, self.chance)
         for position, records in self.journal.replay(self.journal.replay_from):
             partition.restore(position, records)
         partition.opened()
@@ -67,12 +87,39 @@ class AtHand:
         self.journal.add(decision)
         self.records = decision.records
         self.replies = decision.replies
+        if self.is_retold:
+            self.retell()
         return decision.replies
 
-    def send(self, *contents: str, life_ms: int = NO_DURATION, due: int = NEVER) -> list[int]:
+    def retell(self) -> None:
+        """Replaying the records gives the living state: from the last checkpoint on, and from the
+        very first record on."""
+        expected = living(self.partition, self.now)
+        for first in {0, self.journal.replay_from}:
+            copy = retold(self.described(), self.index, self.journal.replay(first))
+            assert living(copy, self.now) == expected
+
+    def checkpoint(self) -> None:
+        """A whole checkpoint, step by step; what it makes needless is trimmed."""
+        before = self.journal.replay_from
+        while self.journal.replay_from == before:
+            self.keep(self.partition.keep_house(self.now))
+        self.journal.trim(self.partition.live_blocks())
+
+    def send(
+        self,
+        *contents: str,
+        life_ms: int = NO_DURATION,
+        due: int = NEVER,
+        session: str | None = None,
+        id: str = "",
+    ) -> list[int]:
         """Send messages one by one; answers their numbers."""
         first = self.partition.next_sequence
-        messages = [message(content, life_ms=life_ms, due=due) for content in contents]
+        messages = [
+            message(content, life_ms=life_ms, due=due, session=session, id=id)
+            for content in contents
+        ]
         tags = [self.tag() for _ in contents]
         replies = self.ask(ask.SendMany("sender", tags, messages))
         assert told.Accepted("sender", tags) in replies
@@ -149,12 +196,67 @@ class AtHand:
         self.now += duration_ms
         return self.ask(ask.Tick())
 
+    # Sessions.
+
+    def accept(
+        self,
+        session_id: str | None,
+        origin: Any = "holder",
+        *,
+        lane: int = MAIN,
+        mode: int = PEEK_LOCK,
+        wait_ms: int = 1_000,
+    ) -> str | None:
+        """Accept a session; answers the name of the one granted, the kind of the refusal, or None
+        where it is still waited for."""
+        until = self.now + wait_ms
+        self.granted[origin] = 0
+        self.ask(ask.AcceptSession(origin, self.tag(), lane, mode, session_id, until))
+        return self.accepted(origin)
+
+    def accepted(self, origin: Any = "holder") -> str | None:
+        """What the last step said to somebody who wants a session."""
+        for reply in self.replies:
+            if isinstance(reply, told.SessionAccepted) and reply.origin is origin:
+                return reply.session_id
+            if isinstance(reply, told.Refused) and reply.origin is origin:
+                return reply.refusal.kind
+        return None
+
+    def take(self, count: int = 1, origin: Any = "holder") -> list[Delivery]:
+        """What the holder of a session gets when it asks for so many."""
+        self.granted[origin] += count
+        return deliveries(self.ask(ask.Grant(origin, self.granted[origin], True)), origin)
+
+    def lost(self) -> list[tuple[Any, str]]:
+        """Whom the last step closed, and why."""
+        closed = [each for each in self.replies if isinstance(each, told.ReceiverClosed)]
+        return [(each.origin, each.refusal.kind) for each in closed]
+
+    def state(self, session_id: str, *, lane: int = MAIN, holder: Any = "holder") -> bytes | None:
+        (reply,) = self.ask(ask.GetSessionState("manager", 7, lane, session_id, holder))
+        assert isinstance(reply, told.StateFound)
+        return reply.state
+
+    def set_state(self, session_id: str, state: bytes | None, *, holder: Any = "holder") -> str:
+        return self.fate(ask.SetSessionState("manager", 7, MAIN, session_id, holder, state))
+
+    def sessions(self, updated_after: int | None = None, skip: int = 0, top: int = 99) -> list[str]:
+        (reply,) = self.ask(ask.ListSessions("manager", 7, MAIN, updated_after, skip, top))
+        assert isinstance(reply, told.Named)
+        return reply.names
+
     # Looking.
 
     def peek(
-        self, lane: int = MAIN, start: int = 0, count: int = EVERYTHING, size: int = EVERYTHING
+        self,
+        lane: int = MAIN,
+        start: int = 0,
+        count: int = EVERYTHING,
+        size: int = EVERYTHING,
+        session: str | None = None,
     ) -> list[Delivery]:
-        self.ask(ask.Peek("looker", 7, lane, start, count, size))
+        self.ask(ask.Peek("looker", 7, lane, start, count, size, session))
         return self.found()
 
     def found(self) -> list[Delivery]:
@@ -181,8 +283,79 @@ class AtHand:
         return reply
 
 
-def message(content: str, *, life_ms: int = NO_DURATION, due: int = NEVER) -> Message:
-    return Message(b"", content.encode(), time_to_live_ms=life_ms, scheduled_at=due)
+class TopicAtHand(AtHand):
+    """One topic; each subscription has a lane. What is published goes to all of them, or where
+    the test's own router sends it."""
+
+    def __init__(self, *names: str, is_retold: bool = True, **properties: Any) -> None:
+        self.lanes: dict[str, int] = {}
+        self.subscriptions: dict[str, SubscriptionDefinition] = {}
+        self.router: Router = self.to_all
+        for name in names:
+            self.add(name)
+        super().__init__(is_retold=is_retold, **properties)
+
+    def add(self, name: str, **properties: Any) -> int:
+        """A subscription more; answers its lane."""
+        lane = FIRST_SUBSCRIPTION_LANE + 2 * len(self.lanes)
+        self.lanes[name] = lane
+        self.subscriptions[name] = SubscriptionDefinition("orders", name, **properties)
+        return lane
+
+    def described(self) -> Blueprint:
+        definition = TopicDefinition("orders", **self.properties)
+        blueprint = topic_blueprint(definition, lambda message, now: self.router(message, now))
+        for name, subscription in self.subscriptions.items():
+            blueprint.lanes[self.lanes[name]] = subscription_policy(subscription)
+        return blueprint
+
+    def configure(self) -> list[Reply]:
+        """Tell the partition what has changed."""
+        return self.ask(ask.Configure(self.described()))
+
+    def to_all(self, message: Message, now: int) -> list[Copy]:
+        return [Copy(self.lanes[name]) for name in self.subscriptions]
+
+    def seen_by(self, name: str) -> list[str]:
+        """The contents that a subscription holds."""
+        return self.contents(self.peek(self.lanes[name]))
+
+    def ring(self, duration_ms: int = 0) -> list[Reply]:
+        """Let time pass and the alarm knock, with the bodies brought that rules must read."""
+        self.now += duration_ms
+        entries = self.partition.bodies_wanted(self.now)
+        bodies = [self.journal.body(entry.position) for entry in entries]
+        self.partition.bring_bodies(entries, bodies)
+        return self.ask(ask.Tick())
+
+
+def message(
+    content: str,
+    *,
+    life_ms: int = NO_DURATION,
+    due: int = NEVER,
+    session: str | None = None,
+    id: str = "",
+    hops: int = 0,
+) -> Message:
+    return Message(
+        b"",
+        content.encode(),
+        message_id=id,
+        time_to_live_ms=life_ms,
+        scheduled_at=due,
+        session_id=session,
+        hops=hops,
+    )
+
+
+def routed(*copies: Copy) -> Router:
+    """A router that makes these copies of every message."""
+
+    def route(message: Message, now: int) -> list[Copy]:
+        return list(copies)
+
+    return route
 
 
 def deliveries(replies: list[Reply], origin: Any) -> list[Delivery]:

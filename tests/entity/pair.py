@@ -6,8 +6,8 @@ from typing import Any, Final
 from peeklock.clock import MANUAL_START
 from peeklock.entity import commands as ask
 from peeklock.entity import replies as told
-from peeklock.entity.commands import DEAD, MAIN, PEEK_LOCK, RECEIVE_AND_DELETE, Command, LockToken
 from peeklock.entity.blueprint import queue_blueprint
+from peeklock.entity.commands import DEAD, MAIN, PEEK_LOCK, RECEIVE_AND_DELETE, Command, LockToken
 from peeklock.entity.definition import ACTIVE, QueueDefinition
 from peeklock.entity.message import BodyBudget
 from peeklock.entity.partition import Decision, Partition

@@ -72,7 +72,7 @@ def test_notes_of_the_owner_have_a_limit() -> None:
 
 def test_every_problem_is_named_at_once_and_says_what_is_wrong() -> None:
     bad = QueueDefinition("/", lock_duration_ms=0, delivery_count_max=0, status="Asleep")
-    assert wrong(bad) == ["Name", "LockDuration", "MaxDeliveryCount", "Status"]
+    assert wrong(bad) == ["Name", "Status", "LockDuration", "MaxDeliveryCount"]
     assert all(text for _, text in bad.problems())
     assert "'Asleep'" in dict(bad.problems())["Status"]
 

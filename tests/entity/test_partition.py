@@ -5,6 +5,7 @@ import pytest
 from peeklock.entity import commands as ask
 from peeklock.entity import records
 from peeklock.entity import replies as told
+from peeklock.entity.blueprint import queue_blueprint
 from peeklock.entity.commands import (
     ABANDON,
     COMPLETE,
@@ -17,7 +18,6 @@ from peeklock.entity.commands import (
     DeadLetterNote,
     LockToken,
 )
-from peeklock.entity.blueprint import queue_blueprint
 from peeklock.entity.definition import (
     ACTIVE,
     DISABLED,

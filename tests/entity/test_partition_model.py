@@ -20,9 +20,9 @@ from hypothesis.stateful import (
 )
 
 from peeklock.entity import commands as ask
+from peeklock.entity.blueprint import queue_blueprint
 from peeklock.entity.bodies import BLOCK
 from peeklock.entity.commands import DEAD, MAIN, PEEK_LOCK, RECEIVE_AND_DELETE, Command, LockToken
-from peeklock.entity.blueprint import queue_blueprint
 from peeklock.entity.definition import ACTIVE, FOREVER_MS, STATUSES, QueueDefinition
 from peeklock.entity.message import NEVER, NO_DURATION, Message
 from peeklock.entity.replies import STATE_DEFERRED, STATE_SCHEDULED

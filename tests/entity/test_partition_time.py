@@ -5,8 +5,8 @@ import pytest
 from peeklock.entity import commands as ask
 from peeklock.entity import records
 from peeklock.entity import replies as told
-from peeklock.entity.commands import ABANDON, COMPLETE, DEAD, DEAD_LETTER, DEFER, MAIN, RELEASE
 from peeklock.entity.blueprint import queue_blueprint
+from peeklock.entity.commands import ABANDON, COMPLETE, DEAD, DEAD_LETTER, DEFER, MAIN, RELEASE
 from peeklock.entity.definition import QueueDefinition
 from peeklock.entity.refusals import LOCK_LOST, MESSAGE_NOT_FOUND, MESSAGE_TOO_BIG
 from peeklock.entity.replies import STATE_ACTIVE, STATE_SCHEDULED

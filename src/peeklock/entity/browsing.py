@@ -13,7 +13,8 @@ from peeklock.entity.commands import (
 )
 from peeklock.entity.definition import DISABLED, RECEIVE_DISABLED
 from peeklock.entity.delivering import Delivering, look_at
-from peeklock.entity.lane import Entry, Lane
+from peeklock.entity.lane import WITH_SESSION, Entry, Lane
+from peeklock.entity.message import NEVER
 from peeklock.entity.records import DEFERRED, PURGED, SCHEDULED, Removed
 from peeklock.entity.refusals import (
     ENTITY_DISABLED,
@@ -32,7 +33,7 @@ from peeklock.entity.replies import (
     Numbered,
     Refused,
 )
-from peeklock.entity.session import WITH_SESSION, MessageSession
+from peeklock.entity.session import MessageSession
 from peeklock.entity.state import State
 
 
@@ -120,7 +121,7 @@ class Browsing:
                 break
             if entry.enqueued_at >= command.enqueued_before:
                 spared.append(entry)
-                if entry.details is None:
+                if entry.details is None or entry.details.scheduled_at == NEVER:
                     break  # numbers rise with time, except where a schedule set the time of entry
                 continue
             self._state.forget(entry)

@@ -12,10 +12,9 @@ from peeklock.entity.commands import (
     OpenReceiver,
 )
 from peeklock.entity.definition import DISABLED, RECEIVE_DISABLED
-from peeklock.entity.lane import Entry, Lane, Lock, Receiver
+from peeklock.entity.lane import WITH_SESSION, Entry, Lane, Lock, Receiver
 from peeklock.entity.message import NEVER
 from peeklock.entity.replies import STATE_ACTIVE, STATE_DEFERRED, Delivered, Delivery, Drained
-from peeklock.entity.session import WITH_SESSION
 from peeklock.entity.settling import CHANCE_MASK, LANE_BITS
 from peeklock.entity.state import State
 
@@ -139,7 +138,7 @@ class Delivering:
         number = (line.number << LANE_BITS) | ((self._state.chance() & CHANCE_MASK) or 1)
         lock = Lock(entry, line, number, until, origin, deferred)
         lane = line.whole()
-        is_first = not lane.locked
+        is_first = not lane.locked or lane.lock_deadline == NEVER
         lane.lock(lock)
         session = line.session
         if session is not None:

@@ -24,10 +24,10 @@ from peeklock.entity.lane import Entry
 from peeklock.entity.message import NEVER, NO_DURATION, Message
 from peeklock.entity.records import (
     CANCELLED,
+    DUE,
     Activated,
     Enqueued,
     Published,
-    Remembered,
     Removed,
     Reserved,
     Scheduled,
@@ -114,17 +114,23 @@ class Entering:
         numbers: list[int] = []
         for at, message in enumerate(command.messages):
             reserved = 0 if command.reserved is None else command.reserved[at]
-            numbers.append(self.enter(message, now, reserved))
+            number = self.enter(message, now, reserved) or reserved
+            # What was not kept gets a number that will never be another's.
+            numbers.append(number or self._give_away(1, now))
         self._state.replies.append(Numbered(command.origin, command.tag, numbers))
 
     def reserve(self, command: Reserve, now: int) -> None:
         """Give numbers away before they are used."""
+        first = self._give_away(command.count, now)
+        numbers = list(range(first, first + command.count))
+        self._state.replies.append(Numbered(command.origin, command.tag, numbers))
+
+    def _give_away(self, count: int, now: int) -> int:
         state = self._state
         first = state.next_sequence
-        state.next_sequence += command.count
+        state.next_sequence = first + count
         state.records.append(Reserved(now, state.next_sequence))
-        numbers = list(range(first, state.next_sequence))
-        state.replies.append(Numbered(command.origin, command.tag, numbers))
+        return first
 
     def cancel(self, command: CancelScheduled, now: int) -> None:
         """Take scheduled messages back, all or none."""
@@ -157,7 +163,9 @@ class Entering:
     def take_over(self, command: TakeOver, now: int) -> None:
         """Messages from another partition; repeats are ignored, so that a crash doubles nothing."""
         state = self._state
-        taken = state.taken.setdefault(command.source, {})
+        taken = state.taken.get(command.source)
+        if taken is None:
+            taken = {}
         fresh: list[int] = []
         messages: list[Message] = []
         for number, message in zip(command.numbers, command.messages, strict=True):
@@ -170,8 +178,10 @@ class Entering:
             taken.pop(number, None)
         for number in fresh:
             taken[number] = True
-        if not taken:
-            del state.taken[command.source]
+        if taken:
+            state.taken[command.source] = taken
+        else:
+            state.taken.pop(command.source, None)
         for message in messages:
             self.enter(message, now)
         if fresh or command.forget:
@@ -202,15 +212,21 @@ class Entering:
         return None
 
     def enter(self, message: Message, now: int, reserved: int = 0) -> int:
-        """Take a message that can be taken; answers its number."""
+        """Take a message that can be taken; answers its number, or 0 where nothing was kept."""
         state = self._state
-        if state.seen.window_ms and not state.seen.is_new(message.message_id, now):
+        # A message without an id is nobody's duplicate.
+        is_watched = state.seen.window_ms > 0 and message.message_id != ""
+        if is_watched and not state.seen.is_new(message.message_id, now):
             # The sender is told that all is well: it is, the message is here already.
             state.duplicates.append(message.message_id)
-            return reserved or state.next_sequence
+            return 0
         if message.scheduled_at > now:
             return self._schedule(message, now, reserved)
         if state.blueprint.router is not None:
+            if is_watched:
+                # An action may change the id and nobody may want the message: its copies do not
+                # tell for sure that it was here.
+                state.remembered.append(message.message_id)
             return self._publish(message, now)
         return self._enqueue(message, now)
 
@@ -284,7 +300,10 @@ class Entering:
     # Topics.
 
     def _publish(self, message: Message, now: int, scheduled_at: int = NEVER) -> int:
-        """Give a copy to each lane that wants one; the body is written once for all of them."""
+        """Give a copy to each lane that wants one; the body is written once for all of them.
+
+        Answers the first number, or 0 where nobody wants it.
+        """
         state = self._state
         router = state.blueprint.router
         assert router is not None
@@ -296,12 +315,7 @@ class Entering:
         for copy in copies:
             if copy.message is not None:
                 self._copy(copy.message, [copy], first, now, scheduled_at)
-        if state.next_sequence == first:
-            # Nobody wanted it; a publish takes a number all the same.
-            state.next_sequence = first + 1
-            if state.seen.window_ms:
-                state.records.append(Remembered(now, [message.message_id], [now]))
-        return first
+        return first if copies else 0
 
     def _copy(
         self, message: Message, copies: list[Copy], first: int, now: int, scheduled_at: int
@@ -326,7 +340,7 @@ class Entering:
             entry.session_id = message.session_id
             details = entry.detailed()
             details.enqueue_sequence = first
-            details.scheduled_at = scheduled_at
+            details.scheduled_at = at if at == message.scheduled_at else NEVER
             details.hops = message.hops
             state.bodies.add(position, message.size)
             lanes.append(copy.lane)
@@ -386,7 +400,7 @@ class Entering:
             self._publish(message, now, scheduled_at)
             state.forget(entry)
         numbers = [entry.sequence for entry in due]
-        state.records.append(Removed(now, MAIN, CANCELLED, numbers))
+        state.records.append(Removed(now, MAIN, DUE, numbers))
 
     # Refusing.
 

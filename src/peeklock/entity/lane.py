@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 LOCKED: Final = 3
 GONE: Final = 4
 
+# The deadline of a lock that lasts as long as its session, or until its message is carried
+# elsewhere: no clock reaches it.
+WITH_SESSION: Final = 1 << 62
+
 # The head of a ready list is cut off when it has grown to this and to half of the list.
 HEAD_MAX: Final = 4096
 
@@ -166,7 +170,8 @@ class Lane:
         self.returned: list[tuple[int, Entry]] = []
         self.ready_count: int = 0
         self.locked: dict[int, Lock] = {}
-        self.lock_deadline: int = NEVER  # a lower bound; exact only after `expired_locks`
+        # A lower bound, exact only after `expired_locks`; NEVER where no lock ends by itself.
+        self.lock_deadline: int = NEVER
         self.deferred: dict[int, Entry] = {}
         self.scheduled: dict[int, Entry] = {}
         self.schedules: list[tuple[int, int]] = []  # heap of (due, sequence)
@@ -207,14 +212,16 @@ class Lane:
 
     def first_sequence(self) -> int:
         """The lowest ready number; 0 when nothing is ready."""
-        lowest = 0
-        for at in range(self.head, len(self.ready)):
-            if self.ready[at].place == READY:
-                lowest = self.ready[at].sequence
-                break
-        for sequence, entry in self.returned:
-            if entry.place == READY and (lowest == 0 or sequence < lowest):
-                lowest = sequence
+        while self.head < len(self.ready) and self.ready[self.head].place != READY:
+            self._advance_head()
+        returned = self.returned
+        while returned and returned[0][1].place != READY:
+            heapq.heappop(returned)
+        lowest = returned[0][0] if returned else 0
+        if self.head < len(self.ready):
+            sequence = self.ready[self.head].sequence
+            if lowest == 0 or sequence < lowest:
+                return sequence
         return lowest
 
     def take(self) -> Entry | None:
@@ -260,8 +267,8 @@ class Lane:
 
     def lock(self, lock: Lock) -> None:
         """Hold an entry until the lock's deadline."""
-        if not self.locked:
-            self.lock_deadline = lock.until
+        if not self.locked or self.lock_deadline == NEVER:
+            self.lock_deadline = NEVER if lock.until == WITH_SESSION else lock.until
         lock.entry.place = LOCKED
         self.locked[lock.entry.sequence] = lock
 
@@ -279,6 +286,8 @@ class Lane:
         expired: list[Lock] = []
         self.lock_deadline = NEVER
         for lock in self.locked.values():
+            if lock.until == WITH_SESSION:
+                continue
             if lock.until > now:
                 self.lock_deadline = lock.until
                 break
@@ -426,9 +435,9 @@ class Lane:
         assert places.count(SCHEDULED) == len(self.scheduled), "what is scheduled is marked so"
         self._check_line()
         if self.book is None:
-            deadlines = [lock.until for lock in self.locked.values()]
+            deadlines = [lock.until for lock in self.locked.values() if lock.until != WITH_SESSION]
             assert deadlines == sorted(deadlines), "locks are in the order of their deadlines"
-            assert not deadlines or self.lock_deadline <= deadlines[0], "no lock is forgotten"
+            assert not deadlines or 0 < self.lock_deadline <= deadlines[0], "no lock is forgotten"
             return
         held = 0
         for session in self.book.sessions.values():

@@ -216,7 +216,10 @@ class Partition:
         bodies must be in memory before the Tick."""
         if self._state.blueprint.router is None:
             return []
-        scheduled = self._state.lane(MAIN).scheduled
+        lane = self._state.lane(MAIN)
+        if not lane.schedules or lane.schedules[0][0] > now:
+            return []
+        scheduled = lane.scheduled
         return [
             entry
             for entry in scheduled.values()
@@ -369,3 +372,6 @@ class Partition:
                         self._settling.release_every_lock(lane, now)
         for lane in state.lanes.values():
             state.touch(lane)
+            if lane.book is not None:
+                for session in lane.book.sessions.values():
+                    state.touch(session.line)

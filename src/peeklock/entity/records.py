@@ -22,6 +22,7 @@ DELETED: Final = 1  # handed out by receive-and-delete
 EXPIRED: Final = 2  # dropped at the end of its life
 CANCELLED: Final = 3  # scheduled, taken back
 PURGED: Final = 4  # by batch delete
+DUE: Final = 5  # scheduled on a topic, published when its instant came
 
 # Why messages came back.
 ABANDONED: Final = 0

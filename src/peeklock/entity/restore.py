@@ -7,8 +7,9 @@ import heapq
 from collections.abc import Sequence
 from typing import final
 
+from peeklock.entity.blueprint import FIRST_SUBSCRIPTION_LANE
 from peeklock.entity.commands import MAIN, TRANSFER
-from peeklock.entity.lane import Entry
+from peeklock.entity.lane import Entry, Lane
 from peeklock.entity.message import NEVER, Message
 from peeklock.entity.records import (
     DEFERRED,
@@ -174,19 +175,19 @@ class Restoring:
         self._next_sequence = max(self._next_sequence, sequence)
 
     def _remember(self, message: Message, at: int) -> None:
-        if self._state.seen.window_ms:
+        if self._state.seen.window_ms and message.message_id:
             self._state.seen.remember(message.message_id, at)
 
     def _published(self, record: Published, position: int) -> None:
         message = record.message
-        self._remember(message, record.at)
+        at = record.at
         sequence = record.first_sequence
         for lane, expires_at in zip(record.lanes, record.expirations, strict=True):
-            entry = Entry(sequence, position, record.at, expires_at, message.size, None)
+            entry = Entry(sequence, position, at, expires_at, message.size, None)
             entry.session_id = message.session_id
             details = entry.detailed()
             details.enqueue_sequence = record.enqueue_sequence
-            details.scheduled_at = message.scheduled_at
+            details.scheduled_at = at if at == message.scheduled_at else NEVER
             details.hops = message.hops
             self._entries[sequence] = entry
             self._lanes[sequence] = lane
@@ -306,13 +307,15 @@ class Restoring:
         state.next_sequence = self._next_sequence
         self.replayed = max(self.replayed, 0)
         for (number, session_id), (stored, at) in self._session_states.items():
-            book = state.lane(number).book
+            book = state.lane(number).book if self._exists(number) else None
             if book is not None:
                 session = book.session(session_id)
                 session.state = stored
                 session.state_set_at = at
         for sequence in sorted(self._entries):
-            self._place(sequence, self._entries[sequence])
+            number = self._lanes.get(sequence, MAIN)
+            if self._exists(number):
+                self._place(sequence, self._entries[sequence], state.lane(number))
         for lane in state.lanes.values():
             heapq.heapify(lane.schedules)
             heapq.heapify(lane.expirations)
@@ -323,10 +326,13 @@ class Restoring:
         self._entries = {}
         self._lanes = {}
 
-    def _place(self, sequence: int, entry: Entry) -> None:
+    def _exists(self, number: int) -> bool:
+        """Whether a subscription was not deleted while nobody was here to drop its lane."""
+        return number < FIRST_SUBSCRIPTION_LANE or number & ~1 in self._state.blueprint.lanes
+
+    def _place(self, sequence: int, entry: Entry, lane: Lane) -> None:
         state = self._state
         state.bodies.add(entry.position, entry.size)
-        lane = state.lane(self._lanes.get(sequence, MAIN))
         if entry.place == SCHEDULED:
             lane.scheduled[sequence] = entry
             lane.schedules.append((entry.detailed().scheduled_at, sequence))

@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from typing import Final, final
+from typing import final
 
 from peeklock.entity.commands import AcceptSession
 from peeklock.entity.lane import Lane, Lock, Receiver
 from peeklock.entity.message import NEVER
-
-# The deadline of a lock that lasts as long as its session: no clock reaches it.
-WITH_SESSION: Final = 1 << 62
 
 
 @final
 class MessageSession:
     """One session: its messages, its holder, and what was stored with it."""
 
-    __slots__ = ("holder", "id", "line", "locks", "state", "state_set_at", "until")
+    __slots__ = ("holder", "id", "line", "locks", "offered", "state", "state_set_at", "until")
 
     def __init__(self, id: str, lane: Lane) -> None:
         self.id: str = id
@@ -32,6 +29,7 @@ class MessageSession:
         self.line.parent = lane
         self.holder: Receiver | None = None
         self.until: int = NEVER  # when the holder's lock ends
+        self.offered: int = 0  # the number under which it waits to be accepted; 0: it does not
         self.locks: dict[int, Lock] = {}  # of messages that the holder has
         self.state: bytes | None = None
         self.state_set_at: int = NEVER
@@ -78,20 +76,24 @@ class SessionBook:
     def offer(self, session: MessageSession) -> None:
         """A session may have become free or got something to give."""
         if session.holder is None and session.line.ready_count:
-            heapq.heappush(self._available, (session.line.first_sequence(), session.id))
+            first = session.line.first_sequence()
+            if session.offered == 0 or first < session.offered:
+                session.offered = first
+                heapq.heappush(self._available, (first, session.id))
 
     def next_available(self) -> MessageSession | None:
         """The free session with the oldest message."""
         while self._available:
             sequence, id = heapq.heappop(self._available)
             session = self.sessions.get(id)
-            if session is None or session.holder is not None or not session.line.ready_count:
+            if session is None or session.offered != sequence:
                 continue
-            first = session.line.first_sequence()
-            if first != sequence:
-                heapq.heappush(self._available, (first, id))
+            session.offered = 0
+            if session.holder is not None or not session.line.ready_count:
                 continue
-            return session
+            if session.line.first_sequence() == sequence:
+                return session
+            self.offer(session)
         return None
 
     def hold(self, session: MessageSession, receiver: Receiver, until: int) -> None:

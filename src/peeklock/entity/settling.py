@@ -25,6 +25,8 @@ from peeklock.entity.refusals import (
     LOCK_LOST,
     LOCK_LOST_TEXT,
     NOT_ALLOWED,
+    SESSION_LOCK_LOST,
+    SESSION_LOCK_LOST_TEXT,
     Refusal,
 )
 from peeklock.entity.replies import Numbered, Refused, Settled
@@ -78,7 +80,7 @@ class Settling:
         if forbidden:
             self._refuse_dead_letter(command.origin, forbidden)
         if lost:
-            self._refuse_lost(command.origin, lost)
+            self._refuse_lost(command.origin, lost, command.tokens)
 
     def _complete_many(self, command: SettleMany, now: int) -> None:
         state = self._state
@@ -104,7 +106,7 @@ class Settling:
         done = [tag for tag in tags if tag not in missing]
         if done:
             state.replies.append(Settled(command.origin, done, COMPLETE))
-        self._refuse_lost(command.origin, lost)
+        self._refuse_lost(command.origin, lost, tokens)
 
     def settle_all(self, command: SettleAll, now: int) -> None:
         """All or none: one lost lock refuses the whole call."""
@@ -112,7 +114,7 @@ class Settling:
             return
         locks = self._find_all(command.tokens, now)
         if locks is None:
-            self._refuse_lost(command.origin, [command.tag])
+            self._refuse_lost(command.origin, [command.tag], command.tokens)
             return
         if command.outcome == DEAD_LETTER and self._any_dead(command.tokens):
             self._refuse_dead_letter(command.origin, [command.tag])
@@ -126,7 +128,7 @@ class Settling:
             return
         locks = self._find_all(command.tokens, now)
         if locks is None:
-            self._refuse_lost(command.origin, [command.tag])
+            self._refuse_lost(command.origin, [command.tag], command.tokens)
             return
         untils: list[int] = []
         for lock in locks:
@@ -165,7 +167,7 @@ class Settling:
     def why_not(self, outcome: int, tokens: list[LockToken], now: int) -> Refusal | None:
         """Why these settlements cannot be carried out together, or None."""
         if self._find_all(tokens, now) is None:
-            return Refusal(LOCK_LOST, LOCK_LOST_TEXT)
+            return self.why_lost(tokens)
         if outcome == DEAD_LETTER and self._any_dead(tokens):
             return Refusal(NOT_ALLOWED, DEAD_LETTER_TWICE)
         return None
@@ -287,6 +289,12 @@ class Settling:
         refusal = Refusal(NOT_ALLOWED, DEAD_LETTER_TWICE)
         self._state.replies.append(Refused(origin, tags, refusal))
 
-    def _refuse_lost(self, origin: Any, tags: list[int]) -> None:
-        refusal = Refusal(LOCK_LOST, LOCK_LOST_TEXT)
-        self._state.replies.append(Refused(origin, tags, refusal))
+    def _refuse_lost(self, origin: Any, tags: list[int], tokens: list[LockToken]) -> None:
+        self._state.replies.append(Refused(origin, tags, self.why_lost(tokens)))
+
+    def why_lost(self, tokens: list[LockToken]) -> Refusal:
+        """What is lost with these locks: in a session it is the session's own lock."""
+        lane = self._state.lanes.get(tokens[0].number >> LANE_BITS) if tokens else None
+        if lane is not None and lane.book is not None:
+            return Refusal(SESSION_LOCK_LOST, SESSION_LOCK_LOST_TEXT)
+        return Refusal(LOCK_LOST, LOCK_LOST_TEXT)

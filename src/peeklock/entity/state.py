@@ -30,11 +30,13 @@ from peeklock.entity.records import (
     HandedOut,
     LaneDropped,
     Record,
+    Remembered,
     Removed,
     Returned,
     Scheduled,
 )
-from peeklock.entity.replies import Reply
+from peeklock.entity.refusals import ENTITY_NOT_FOUND, Refusal
+from peeklock.entity.replies import ReceiverClosed, Refused, Reply
 from peeklock.entity.session import SessionBook
 
 PARTITION_BITS: Final = 48
@@ -71,6 +73,7 @@ class State:
         "open_scheduled",
         "receivers",
         "records",
+        "remembered",
         "replies",
         "runs",
         "seen",
@@ -97,6 +100,7 @@ class State:
         self.records: list[Record] = []
         self.replies: list[Reply] = []
         self.duplicates: list[str] = []
+        self.remembered: list[str] = []
         # While a checkpoint walks over the live messages: those that changed lanes meanwhile.
         self.moved: list[tuple[int, Entry]] | None = None
         # The runs that the next message may join.
@@ -174,13 +178,35 @@ class State:
         return due
 
     def drop_lane(self, number: int, now: int) -> None:
-        """A subscription is gone: its messages with it."""
+        """A subscription is gone: its messages with it, and whoever waits for them is told."""
         for each in (number, number | 1):
             lane = self.lanes.pop(each, None)
             if lane is not None:
                 for entry in lane.entries():
                     self.forget(entry)
+            # What was settled a moment ago must be told before the lane is gone.
+            completed = self._completed.pop(each, None)
+            if completed is not None:
+                self.records.append(Removed(now, each, COMPLETED, completed))
+            deleted = self._deleted.pop(each, None)
+            if deleted is not None:
+                self.records.append(Removed(now, each, DELETED, deleted))
+            if lane is not None:
+                self._turn_away(lane)
         self.records.append(LaneDropped(now, number))
+
+    def _turn_away(self, lane: Lane) -> None:
+        refusal = Refusal(ENTITY_NOT_FOUND, "The subscription has been deleted.")
+        for receiver in list(self.receivers.values()):
+            if receiver.lane.whole() is lane:
+                receiver.closed = True
+                receiver.lane.waiting.clear()
+                del self.receivers[receiver.origin]
+                self.replies.append(ReceiverClosed(receiver.origin, refusal))
+        if lane.book is not None:
+            for waiting in lane.book.waiting:
+                self.replies.append(Refused(waiting.origin, [waiting.tag], refusal))
+            lane.book.waiting.clear()
 
     # Entering a line.
 
@@ -372,6 +398,10 @@ class State:
             for number, sequences in self._deleted.items():
                 records.append(Removed(now, number, DELETED, sequences))
             self._deleted = {}
+        if self.remembered:
+            instants = [now] * len(self.remembered)
+            records.append(Remembered(now, self.remembered, instants))
+            self.remembered = []
         if self.duplicates:
             records.append(DuplicatesDropped(now, self.duplicates))
             self.duplicates = []

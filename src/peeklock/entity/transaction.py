@@ -19,7 +19,7 @@ from peeklock.entity.commands import (
     Transfer,
 )
 from peeklock.entity.entering import Entering
-from peeklock.entity.refusals import LOCK_LOST, LOCK_LOST_TEXT, Refusal
+from peeklock.entity.refusals import MESSAGE_NOT_FOUND, Refusal
 from peeklock.entity.replies import Numbered, Refused
 from peeklock.entity.settling import Settling
 from peeklock.entity.state import State
@@ -48,6 +48,7 @@ class Committing:
 
     def _why_not(self, works: list[Any], now: int) -> Refusal | None:
         settled: set[int] = set()
+        cancelled: set[int] = set()
         for work in works:
             refusal: Refusal | None = None
             if isinstance(work, (SendMany, SendBatch, Schedule)):
@@ -57,10 +58,14 @@ class Committing:
                 refusal = self._settling.why_not(work.outcome, work.tokens, now)
                 for token in work.tokens:
                     if token.sequence in settled:
-                        refusal = refusal or Refusal(LOCK_LOST, LOCK_LOST_TEXT)
+                        refusal = refusal or self._settling.why_lost(work.tokens)
                     settled.add(token.sequence)
             elif isinstance(work, CancelScheduled):
                 refusal = self._entering.why_not_cancel(work.sequences)
+                if refusal is None and not cancelled.isdisjoint(work.sequences):
+                    text = "A message cannot be cancelled twice."
+                    refusal = Refusal(MESSAGE_NOT_FOUND, text)
+                cancelled.update(work.sequences)
             if refusal is not None:
                 return refusal
         return None

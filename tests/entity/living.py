@@ -1,0 +1,68 @@
+"""The whole living state of a partition as plain values, locks aside: what a replay must give."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from peeklock.entity.blueprint import Blueprint
+from peeklock.entity.lane import LOCKED, Entry, Lane
+from peeklock.entity.message import BodyBudget
+from peeklock.entity.partition import Partition
+from peeklock.entity.records import DEFERRED, READY, Record
+from peeklock.entity.replies import Details
+
+
+def living(partition: Partition, now: int) -> dict[str, Any]:
+    """All that has to outlive the process."""
+    state = partition._state
+    ids, instants = state.seen.all()
+    assert instants == sorted(instants), "ids are remembered in the order in which they were seen"
+    window_ms = state.seen.window_ms
+    return {
+        "messages": _messages(state.lanes.values()),
+        "states": _states(state.lanes.values()),
+        "seen": {id: at for id, at in zip(ids, instants, strict=True) if at + window_ms > now},
+        "taken": {source: set(numbers) for source, numbers in state.taken.items()},
+        "sequence": state.next_sequence,
+        "position": state.next_position,
+        "blocks": state.bodies.blocks(),
+        "size": (state.bodies.count, state.bodies.size),
+    }
+
+
+def retold(
+    blueprint: Blueprint, index: int, records: Iterable[tuple[int, Sequence[Record]]]
+) -> Partition:
+    """A partition that knows only what was written down."""
+    partition = Partition(blueprint, index, BodyBudget(0), lambda: 1)
+    for position, part in records:
+        partition.restore(position, part)
+    partition.opened()
+    partition.check()
+    return partition
+
+
+def _messages(lanes: Iterable[Lane]) -> dict[int, tuple[Any, ...]]:
+    return {entry.sequence: _told(lane, entry) for lane in lanes for entry in lane.entries()}
+
+
+def _told(lane: Lane, entry: Entry) -> tuple[Any, ...]:
+    place = entry.place
+    if place == LOCKED:
+        place = DEFERRED if lane.locked[entry.sequence].deferred else READY
+    details = Details() if entry.details is None else entry.details
+    instants = (entry.enqueued_at, entry.expires_at, details.scheduled_at, details.time_to_live_ms)
+    story = (details.reason, details.description, details.changes or {}, details.enqueue_sequence)
+    way = (details.hops, details.destination, details.source)
+    body = (entry.position, entry.size)
+    where = (lane.number, place, entry.session_id, entry.delivery_count)
+    return (*where, *body, *instants, *story, *way)
+
+
+def _states(lanes: Iterable[Lane]) -> dict[tuple[int, str], tuple[bytes, int]]:
+    return {
+        (lane.number, session.id): (session.state, session.state_set_at)
+        for lane in lanes
+        if lane.book is not None
+        for session in lane.book.sessions.values()
+        if session.state is not None
+    }
