@@ -324,6 +324,11 @@ class Partition:
     # Time and change.
 
     def _tick(self, now: int) -> None:
+        self._tick_lanes(now)
+        # What a topic published late may be at the end of its life in lanes that were not due.
+        self._tick_lanes(now)
+
+    def _tick_lanes(self, now: int) -> None:
         state = self._state
         for lane in state.due_lanes(now):
             self._settling.expire(lane, now)
