@@ -137,7 +137,9 @@ def test_who_waits_and_goes_gets_nothing(queue: AtHand) -> None:
 def test_a_session_is_offered_once_however_often_it_gets_a_message(queue: AtHand) -> None:
     for content in "abcdef":
         queue.send(content, session="a")
-    assert len(queue.partition._state.lane(MAIN).book._available) == 1  # type: ignore[union-attr]
+    book = queue.partition._state.lane(MAIN).book
+    assert book is not None
+    assert len(book._available) == 1
     assert queue.accept(None, "one") == "a"
     assert queue.accept(None, "two") is None
 
