@@ -652,6 +652,30 @@ def test_a_batch_delete_takes_the_oldest_ready_ones_before_an_instant() -> None:
     assert queue.ask(ask.DeleteMany("me", 4, DEAD, 9, EVERYTHING)) == [told.Numbered("me", 4, [0])]
 
 
+def test_a_batch_delete_finds_what_a_late_alarm_let_in_with_an_earlier_instant() -> None:
+    """A scheduled message has its own instant as time of entry, however late it came in."""
+    queue = AtHand()
+    queue.send("scheduled", due=queue.now + 1_000)
+    queue.now += 5_000
+    queue.send("sent while the alarm was late")
+    queue.tick()
+    assert queue.numbers() == [2, 3]
+    assert queue.ask(ask.DeleteMany("me", 1, MAIN, 9, queue.now)) == [told.Numbered("me", 1, [1])]
+    assert queue.numbers() == [2]
+
+
+def test_batch_deletes_go_through_a_long_line_bit_by_bit() -> None:
+    queue = AtHand()
+    for _ in range(6):
+        queue.send(*(["x"] * 2_000))
+    queue.settle(ABANDON, *queue.receive(10))
+    for left in range(11_000, -1, -1_000):
+        queue.ask(ask.DeleteMany("me", 1, MAIN, 1_000, EVERYTHING))
+        assert queue.partition.live_count == left
+    assert queue.send("y") == [12_001]
+    assert sequences(queue.receive(5)) == [12_001]
+
+
 def test_what_a_batch_delete_spares_keeps_its_order() -> None:
     queue = AtHand()
     queue.send("a", "b")

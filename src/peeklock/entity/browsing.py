@@ -88,20 +88,10 @@ class Browsing:
         state = self._state
         lane = state.lanes[command.lane]
         deleted: list[int] = []
-        spared: list[Entry] = []
-        while len(deleted) < command.count_max:
-            entry = lane.take()
-            if entry is None:
-                break
-            if entry.enqueued_at >= command.enqueued_before:
-                spared.append(entry)
-                if entry.details is None:
-                    break  # numbers rise with time, except where a schedule set the time of entry
-                continue
-            state.forget(entry)
+        for entry in lane.oldest(command.enqueued_before, command.count_max):
             deleted.append(entry.sequence)
-        for entry in spared:
-            lane.put_back(entry)
+            state.forget(lane.drop_ready(entry))
+        lane.skip_gone()
         if deleted:
             state.records.append(Removed(now, lane.number, PURGED, deleted))
         state.replies.append(Numbered(command.origin, command.tag, [len(deleted)]))
