@@ -208,6 +208,7 @@ def test_a_closed_receiver_gets_nothing_more() -> None:
     queue = AtHand()
     queue.open("r", credit=10)
     queue.ask(ask.CloseReceiver("r", False))
+    assert queue.ask(ask.CloseReceiver("r", True)) == []
     queue.send("a")
     assert deliveries(queue.replies, "r") == []
     assert queue.ask(ask.Grant("r", 20, True)) == []
@@ -249,6 +250,10 @@ def test_a_queue_that_is_disabled_for_receiving_hands_nothing_out(status: str) -
     assert queue.settle(COMPLETE, held) == [ENTITY_DISABLED]
     assert queue.fate(ask.Peek("me", 1, MAIN, 0, 1, 1)) == ENTITY_DISABLED
     assert queue.fate(ask.ReceiveDeferred("me", 1, MAIN, [1], 0)) == ENTITY_DISABLED
+    assert queue.fate(ask.DeleteMany("me", 1, MAIN, 1, queue.now)) == ENTITY_DISABLED
+    assert queue.settle_all(COMPLETE, held) == ENTITY_DISABLED
+    assert queue.renew(held) == ENTITY_DISABLED
+    assert queue.partition.definition.status == status
     # Enabled again, the credit that was given is still good.
     replies = queue.ask(ask.Configure(QueueDefinition("orders", status=ACTIVE)))
     assert sequences(deliveries(replies, "r")) == [1]

@@ -31,7 +31,6 @@ from peeklock.entity.records import (
     Removed,
     Returned,
     Scheduled,
-    width,
 )
 from peeklock.entity.replies import Reply
 
@@ -349,8 +348,3 @@ class State:
         replies = self.replies
         self.replies = []
         return replies
-
-
-def positions(records: list[Record]) -> int:
-    """How many positions the records take together."""
-    return sum(width(record) for record in records)
