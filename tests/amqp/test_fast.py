@@ -26,6 +26,7 @@ from peeklock.amqp.fast import (
     performative_code,
 )
 from peeklock.amqp.forms import Form
+from peeklock.amqp.outgoing import ID_AND_TAG, transfer_frame
 from peeklock.amqp.performatives import DISPOSITION, FLOW, TRANSFER
 from peeklock.amqp.types import Encoded, Symbol, Ulong
 from tests.amqp.forms import composites, states
@@ -356,3 +357,17 @@ def test_a_transfer_as_pyamqp_writes_it() -> None:
     parsed = parse_transfer(raw, 0, len(raw))
     assert (parsed.handle, parsed.delivery_id, parsed.delivery_tag) == (1, 0, b"\0\0\0\x01")
     assert (parsed.settled, parsed.more, parsed.batchable) == (False, True, False)
+
+
+@given(
+    handle=st.sampled_from([0, 1, 255, 256, 70_000]),
+    delivery_id=st.integers(256, 0xFFFFFFFF),
+    tag=st.binary(min_size=16, max_size=16),
+    settled=st.booleans(),
+)
+def test_the_frame_of_a_locked_message_is_the_one_of_the_tables(
+    handle: int, delivery_id: int, tag: bytes, settled: bool
+) -> None:
+    before, after = transfer_frame(handle, settled)
+    written = before + ID_AND_TAG(delivery_id, 0xA010, tag) + after
+    assert written == build_transfer(handle, delivery_id, tag, 0, settled, False)

@@ -198,7 +198,7 @@ def use_everything(payload: bytes) -> None:
     found = peek_properties(parts.bare, parts.properties_at)
     properties = read_properties(parts.bare, parts.properties_at)
     assert bool(found & HAS_MESSAGE_ID) is bool(properties.message_id_raw)
-    with_message_id(parts.bare, parts.properties_at, "m")
+    with_message_id(parts.bare, parts.properties_at, b"m")
     for name in ACCESSORS:
         with suppress(DecodeError):
             getattr(properties, name)
@@ -378,13 +378,13 @@ def test_properties_that_do_not_end_where_they_should_are_refused(bare: str) -> 
 def test_empty_properties_in_any_form_are_empty(empty: str) -> None:
     bare = bytes.fromhex("00 53 73" + empty)
     assert peek_properties(bare, 0) == 0
-    assert with_message_id(bare, 0, "m") == bytes.fromhex("00 53 73 c0 04 01 a1 01 6d")
+    assert with_message_id(bare, 0, b"m") == bytes.fromhex("00 53 73 c0 04 01 a1 01 6d")
 
 
 @given(messages, texts)
 def test_a_message_id_is_set_and_nothing_else_changes(message: Message, text: str) -> None:
     parts = split(encode_message(message))
-    bare = with_message_id(parts.bare, parts.properties_at, text)
+    bare = with_message_id(parts.bare, parts.properties_at, text.encode())
     after = split(bare)
     at = after.properties_at
     assert read_properties(after.bare, at).message_id == text
@@ -423,7 +423,7 @@ def test_application_properties_are_merged_and_the_others_keep_their_bytes(
 def test_a_section_that_grows_beyond_the_narrow_form_is_written_wide() -> None:
     long = "x" * 250
     bare = encode_message(Message(properties=Properties(subject=long), body_kind=NO_BODY)) + BODY
-    after = with_message_id(bare, 0, "m")
+    after = with_message_id(bare, 0, b"m")
     assert after[3] == 0xD0
     assert decode_message(after).properties == Properties(message_id="m", subject=long)
     merged = merge_application_properties(BODY, -1, 0, {"k": encode(long * 2)})

@@ -148,6 +148,29 @@ def test_a_checkpoint_tells_what_was_returned_and_where_locks_were_taken_from() 
     pair.crash()
 
 
+def test_a_checkpoint_ignores_what_happens_to_those_that_it_has_yet_to_tell_of() -> None:
+    """Carried, activated, dead-lettered, changed and removed before the slice."""
+    pair = Pair(QueueDefinition("orders", lock_duration_ms=5_000), first=BLOCK - 8)
+    later = [Message(b"", b"later", scheduled_at=pair.now + 1_000)]
+    pair.ask(send(*"abcde"), ask.Schedule("s", 9, later))
+    pair.ask(ask.OpenReceiver("r", MAIN, 0), ask.Grant("r", 4, False))
+    pair.keep_house()
+    assert pair.carry(10) == 6
+    pair.advance(1_000)
+    one, two, three, four = pair.tokens
+    pair.ask(ask.SettleMany("r", [1], ABANDON, [one], {"x": b"1"}))
+    pair.ask(ask.SettleMany("r", [2], DEAD_LETTER, [two]))
+    pair.ask(ask.SettleMany("r", [3], COMPLETE, [three]))
+    pair.ask(ask.SettleMany("r", [4], DEFER, [four]))
+    steps = 0
+    while pair.partition.housekeeping_due:
+        pair.keep_house()
+        steps += 1
+    assert steps > 1
+    assert pair.journal.replay_from > BLOCK - 8
+    pair.crash()
+
+
 def test_a_checkpoint_that_a_crash_cut_off_does_no_harm() -> None:
     pair = Pair(QueueDefinition("orders"))
     pair.ask(send(*"abc"))
@@ -202,12 +225,24 @@ def test_what_was_settled_between_choosing_and_carrying_is_left_out() -> None:
     queue.settle(COMPLETE, *held[2:])
     chosen = queue.partition.next_to_carry(queue.partition.next_position, 10)
     assert [entry.sequence for entry in chosen] == [1, 2]
+    assert not queue.partition.is_carrying
     bodies = [queue.journal.body(entry.position) for entry in chosen]
     queue.settle(COMPLETE, held[0])
     queue.settle(DEAD_LETTER, held[1])
     queue.keep(queue.partition.carry(chosen, bodies, queue.now))
     assert "Carried" not in kinds(queue.records)
     assert queue.contents(queue.dead()) == ["b"]
+
+
+def test_carrying_goes_on_step_by_step() -> None:
+    pair = Pair(QueueDefinition("orders"), first=BLOCK - 6)
+    pair.ask(send(*"abcd"))
+    carried = [pair.carry(1)]
+    while pair.partition.is_carrying:
+        carried.append(pair.carry(1))
+    assert carried == [1, 1, 1, 1, 0]
+    assert pair.partition.live_blocks() == [1]
+    pair.crash()
 
 
 def test_bodies_stay_in_memory_only_while_the_budget_allows() -> None:

@@ -336,6 +336,21 @@ def test_a_life_beyond_the_longest_duration_has_no_end(life_ms: int) -> None:
     assert [each.expires_at for each in queue.peek()] == [0, 0]
 
 
+def test_lives_and_schedules_go_on_after_a_restart() -> None:
+    queue = AtHand(dead_letter_on_expiration=True)
+    queue.send("brief", life_ms=1_000)
+    queue.send("later", life_ms=1_000, due=queue.now + 2_000)
+    queue.restart()
+    assert queue.partition.next_deadline() == queue.now + 1_000
+    queue.tick(1_000)
+    assert sequences(queue.dead()) == [1]
+    queue.tick(1_000)
+    queue.restart()
+    assert queue.partition.next_deadline() == queue.now + 1_000
+    queue.tick(1_000)
+    assert sequences(queue.dead()) == [1, 3]
+
+
 def test_another_time_to_live_holds_for_what_comes_then() -> None:
     queue = AtHand(time_to_live_ms=5_000)
     queue.send("a")
@@ -458,3 +473,19 @@ def test_a_cancelled_schedule_leaves_nothing_due() -> None:
     queue.send("a", due=queue.now + 1_000)
     queue.ask(ask.CancelScheduled("me", 1, [1]))
     assert queue.partition.next_deadline() == 0
+
+
+def test_the_line_of_schedules_forgets_what_was_cancelled_and_only_that() -> None:
+    queue = AtHand()
+    queue.send("kept", due=queue.now + 5_000)
+    for _ in range(3):
+        numbers = queue.send(*(["cancelled"] * 1_000), due=queue.now + 1_000)
+        queue.ask(ask.CancelScheduled("me", 1, numbers))
+    assert queue.partition.next_deadline() == queue.now + 5_000
+    assert queue.contents(deliveries_of(queue, 5_000)) == ["kept"]
+
+
+def deliveries_of(queue: AtHand, duration_ms: int) -> list[told.Delivery]:
+    """What is there to be received after some time."""
+    queue.tick(duration_ms)
+    return queue.receive(10)

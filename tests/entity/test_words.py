@@ -26,18 +26,8 @@ def init_of(word: ast.ClassDef) -> ast.FunctionDef:
 @pytest.mark.parametrize("word", value_types(), ids=lambda word: word.name)
 def test_a_written_init_puts_each_argument_into_the_field_of_its_name(word: ast.ClassDef) -> None:
     fields = [ast.unparse(node.target) for node in word.body if isinstance(node, ast.AnnAssign)]
-    arguments = init_of(word).args
-    assert [each.arg for each in [*arguments.args, *arguments.kwonlyargs]] == ["self", *fields]
     lines = [ast.unparse(line) for line in init_of(word).body]
     assert lines == ([f"self.{name} = {name}" for name in fields] or ["pass"])
-
-
-@pytest.mark.parametrize("word", value_types(), ids=lambda word: word.name)
-def test_a_value_type_is_final_and_has_slots(word: ast.ClassDef) -> None:
-    assert [ast.unparse(each) for each in word.decorator_list] == [
-        "final",
-        "dataclass(slots=True, init=False)",
-    ]
 
 
 def test_every_refusal_has_its_own_kind() -> None:

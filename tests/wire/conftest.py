@@ -109,14 +109,13 @@ def bus(request: pytest.FixtureRequest, buses: dict[Flavour, Bus]) -> Bus:
 @pytest.fixture(scope="module", autouse=True)
 def _module_run(request: pytest.FixtureRequest) -> Iterator[ModuleRun | None]:
     """Starts the tests of a module that run side by side; only those that were chosen."""
-    marked = [
+    tests = [
         item
         for item in request.session.items
-        if isinstance(item, pytest.Function)
-        and item.module is request.module
-        and item.get_closest_marker("side_by_side") is not None
+        if isinstance(item, pytest.Function) and item.module is request.module
     ]
-    if not marked:
+    mark = tests[0].get_closest_marker("side_by_side")
+    if mark is None:
         yield None
         return
     run = ModuleRun(
@@ -124,7 +123,7 @@ def _module_run(request: pytest.FixtureRequest) -> Iterator[ModuleRun | None]:
         queues=request.getfixturevalue("queues"),
         broker=request.getfixturevalue("broker"),
     )
-    run.start(marked)
+    run.start(tests, **mark.kwargs)
     yield run
     run.close()
 

@@ -15,6 +15,7 @@ from tests.wire.clients import Bus, Flavour
 from tests.wire.entities import Queues
 
 # More would make the clients compete for two cores, and tests that look at the clock would notice.
+# Modules that do little but sleep ask for more: `side_by_side(at_once=...)`.
 AT_ONCE: Final = 10
 RESULT_WITHIN_S: Final = 110.0
 
@@ -27,10 +28,11 @@ class ModuleRun:
         self._queues = queues
         self._broker = broker
         self.log_position = broker.log_size()
-        self._pool = ThreadPoolExecutor(max_workers=AT_ONCE)
+        self._pool: ThreadPoolExecutor | None = None
         self._results: dict[str, Future[None]] = {}
 
-    def start(self, tests: list[pytest.Function]) -> None:
+    def start(self, tests: list[pytest.Function], *, at_once: int = AT_ONCE) -> None:
+        self._pool = ThreadPoolExecutor(max_workers=at_once)
         for test in tests:
             arguments = self._arguments(test)
             self._results[test.nodeid] = self._pool.submit(test.function, **arguments)
@@ -50,4 +52,5 @@ class ModuleRun:
         self._results[test.nodeid].result(RESULT_WITHIN_S)
 
     def close(self) -> None:
-        self._pool.shutdown(cancel_futures=True)
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)

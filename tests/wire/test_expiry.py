@@ -16,7 +16,7 @@ from tests.wire.clients import (
 )
 from tests.wire.entities import TTL_S, Queues
 
-pytestmark = pytest.mark.side_by_side
+pytestmark = pytest.mark.side_by_side(at_once=24)
 
 # The client writes whole seconds. After this long a message of TTL_S seconds is certainly too old.
 EXPIRED_AFTER_S = TTL_S + 0.5

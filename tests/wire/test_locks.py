@@ -18,7 +18,7 @@ from tests.wire.clients import (
 )
 from tests.wire.entities import LOCK_SHORT_S, Queues
 
-pytestmark = pytest.mark.side_by_side
+pytestmark = pytest.mark.side_by_side(at_once=24)
 
 # After this long a short lock is certainly gone; the broker has half a second to notice.
 EXPIRED_AFTER_S = LOCK_SHORT_S + 0.5

@@ -18,7 +18,7 @@ from tests.wire.clients import (
 )
 from tests.wire.entities import Queues
 
-pytestmark = pytest.mark.side_by_side
+pytestmark = pytest.mark.side_by_side(at_once=24)
 
 SOON_S = 3
 

@@ -11,7 +11,7 @@ from tests.wire import sas
 from tests.wire.clients import Bus, body, receive_one
 from tests.wire.entities import Queues
 
-pytestmark = pytest.mark.side_by_side
+pytestmark = pytest.mark.side_by_side(at_once=24)
 
 
 class ShortTokens:

@@ -123,6 +123,7 @@ class Connection:
         "remote_open",
         "role",
         "roster",
+        "running",
         "sessions",
     )
 
@@ -162,6 +163,8 @@ class Connection:
         self.local: dict[int, Session] = {}
         self.roster = Roster()
         self.gathering = Gathering()
+        # The link whose transfer was just read, if more like it may follow.
+        self.running: Link | None = None
 
     # --- the owner's side
 
@@ -304,9 +307,17 @@ class Connection:
             if end > length:
                 break
             self._on_frame(data, position, end)
-            position = end
+            position = self._run_on(data, end, length)
         if position < length:
             self._keep(data[position:])
+
+    def _run_on(self, data: bytes, position: int, length: int) -> int:
+        """Lets the link of a transfer read those that follow it; returns where to go on."""
+        link = self.running
+        if link is None:
+            return position
+        self.running = None
+        return link.take_run(data, position, length)
 
     def _continue(self, data: bytes) -> None:
         """Completes the frame that was cut, and only that, before the rest of the data is read."""

@@ -10,6 +10,7 @@ from typing import Final
 
 from peeklock.amqp.codec import decode, skip
 from peeklock.amqp.composites import Transfer, encode_composite, form_of
+from peeklock.amqp.delivery import IncomingDelivery
 from peeklock.amqp.encoder import encode
 from peeklock.amqp.errors import DecodeError
 from peeklock.amqp.parsed import ParsedDisposition as ParsedDisposition
@@ -19,6 +20,12 @@ from peeklock.amqp.readers import READ_ERRORS, binary_at, cut, flag_at, list_at,
 from peeklock.amqp.types import Encoded, Uint
 
 _UINT32: Final = Struct(">I")
+# A frame's size and second word, the transfer's descriptor with its list8, the list's size.
+_RUN_HEAD: Final = Struct(">IIIB").unpack_from
+# A wide delivery-id without its code, the code and the size of a tag.
+_RUN_ID: Final = Struct(">IBB").unpack_from
+# Less than this is no transfer with an id and a tag.
+_RUN_SIZE: Final = 32
 # More distinct tails than all known clients write together; a peer that varies them on purpose only
 # makes us read them each time.
 _TAILS_MAX: Final = 512
@@ -107,6 +114,60 @@ def parse_transfer(buffer: bytes, position: int, end: int) -> ParsedTransfer:
         batchable,
         after,
     )
+
+
+def transfer_run(
+    data: bytes,
+    position: int,
+    length: int,
+    frame_word: int,
+    frame_max: int,
+    lead: bytes,
+    size_max: int,
+    count_max: int,
+    arrived: list[IncomingDelivery],
+) -> int:
+    """Reads whole frames from `position` on as long as each is a transfer like the one before it:
+    same channel and link, a message in one frame. Returns where the first other frame begins.
+
+    `frame_word` is the second word of their heads, `lead` the bytes of field count and handle.
+    Whatever is not exactly so is left to `parse_transfer`, with all its checks.
+    """
+    lead_size = len(lead)
+    count = lead[0] - 4
+    while count_max > 0 and length - position >= _RUN_SIZE:
+        size, word, descriptor, list_size = _RUN_HEAD(data, position)
+        end = position + size
+        at = position + 13 + lead_size
+        after = position + 13 + list_size
+        if (
+            word != frame_word
+            or descriptor != 0x005314C0
+            or end > length
+            or size > frame_max
+            or after > end
+            or data[position + 13 : at] != lead
+            or data[at] != 0x70
+        ):
+            break
+        delivery_id, tag_code, tag_size = _RUN_ID(data, at + 1)
+        start = at + 7
+        at = start + tag_size
+        if tag_code != 0xA0 or tag_size > 32 or at >= after or data[at] != 0x43:
+            break
+        rest = _transfer_tails.get(data[at + 1 : after])
+        if rest is None or rest[7] != count or rest[1] or rest[5]:
+            break
+        if size_max and end - after > size_max:
+            break
+        arrived.append(
+            IncomingDelivery(
+                delivery_id, data[start:at], 0, rest[0] is True, data[after:end], rest[3]
+            )
+        )
+        position = end
+        count_max -= 1
+    return position
 
 
 def parse_disposition(buffer: bytes, position: int, end: int) -> ParsedDisposition:

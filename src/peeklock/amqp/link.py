@@ -18,7 +18,7 @@ from peeklock.amqp.errors import (
     TRANSFER_LIMIT_EXCEEDED,
     AmqpError,
 )
-from peeklock.amqp.fast import ParsedFlow, ParsedTransfer
+from peeklock.amqp.fast import ParsedFlow, ParsedTransfer, transfer_run
 from peeklock.amqp.frames import SERIAL_MASK, TRANSFER, serial_distance
 from peeklock.amqp.moves import (
     ATTACH_SENT,
@@ -63,6 +63,7 @@ class Link:
         "flowed",
         "handle",
         "initial_delivery_count",
+        "lead",
         "max_message_size",
         "name",
         "peer_max_message_size",
@@ -108,6 +109,8 @@ class Link:
         # What is left; on a receiving link it falls below zero for a peer that ignores it.
         self.credit = 0
         self.credit_floor = -overdraft
+        # How the transfers of this link begin, behind their list's size: field count and handle.
+        self.lead = b""
         self.delivery_count = 0
         self.initial_delivery_count = 0
         # Sender: the peer asked to use up the credit, and was not answered. Receiver: we asked.
@@ -313,6 +316,33 @@ class Link:
                 transfer.state,
             )
         )
+
+    def take_run(self, data: bytes, position: int, length: int) -> int:
+        """Takes the transfers that follow one of this link and are like it; returns where the
+        first other frame begins."""
+        arrived = self.arrived
+        if arrived is None or self.assembly is not None or self.state != ATTACHED:
+            return position
+        before = len(arrived)
+        connection = self.session.connection
+        position = transfer_run(
+            data,
+            position,
+            length,
+            # A data offset of two words, the type of AMQP frames, the peer's channel [2.3.1].
+            0x02000000 | self.session.remote_channel,
+            connection.limits.max_frame_size,
+            self.lead,
+            self.max_message_size,
+            self.credit - self.credit_floor,
+            arrived,
+        )
+        count = len(arrived) - before
+        if count:
+            self.credit -= count
+            self.delivery_count += count
+            self.session.ran(count)
+        return position
 
     def _arrive(self, delivery: IncomingDelivery) -> None:
         self.credit -= 1

@@ -8,6 +8,7 @@ connection at the first gap.
 from __future__ import annotations
 
 from collections import deque
+from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, final
 
 from peeklock.amqp.delivery import OutgoingDelivery
@@ -22,6 +23,27 @@ if TYPE_CHECKING:
 # distance from the oldest to the newest that counts, so that one old delivery can hold up the
 # session. A smaller window is a plain flow window and says nothing of unsettled deliveries.
 SPAN_MIN: Final = 2048
+
+# A lock token as a tag: the frames of such deliveries differ in size, id and tag only.
+TAG_SIZE: Final = 16
+HEAD_PACK: Final = Struct(">IBBH").pack
+ID_AND_TAG: Final = Struct(">IH16s").pack
+FIXED_SIZE: Final = HEAD_SIZE + 4 + 2 + TAG_SIZE
+_FRAMES_MAX: Final = 1024
+_frames: Final[dict[tuple[int, bool], tuple[bytes, bytes]]] = {}
+
+
+def transfer_frame(handle: int, settled: bool) -> tuple[bytes, bytes]:
+    """What stands before the id and behind the tag in a transfer of a whole message."""
+    found = _frames.get((handle, settled))
+    if found is None:
+        raw = build_transfer(handle, SERIAL_MASK, bytes(TAG_SIZE), 0, settled, False)
+        id_at = raw.index(b"\x70\xff\xff\xff\xff") + 1
+        found = (raw[:id_at], raw[id_at + 4 + 2 + TAG_SIZE :])
+        if len(_frames) >= _FRAMES_MAX:
+            _frames.clear()
+        _frames[(handle, settled)] = found
+    return found
 
 
 @final
@@ -81,18 +103,23 @@ class Outgoing:
         if not settled:
             self.unsettled[delivery_id] = OutgoingDelivery(delivery_id, tag, link, context)
         if not self.queue and self._has_room(delivery_id):
-            performative = build_transfer(
-                link.handle, delivery_id, tag, message_format, settled, False
-            )
-            size = HEAD_SIZE + len(performative) + len(head) + len(body)
             connection = self.session.connection
+            if len(tag) == TAG_SIZE and message_format == 0 and delivery_id > 255:
+                before, after = transfer_frame(link.handle, settled)
+                # One pack for the frame's head, the id and the tag, around what never changes.
+                size = len(before) + len(after) + FIXED_SIZE + len(head) + len(body)
+                start = HEAD_PACK(size, 2, 0, self.session.channel) + before
+                start += ID_AND_TAG(delivery_id, 0xA010, tag) + after
+            else:
+                performative = build_transfer(
+                    link.handle, delivery_id, tag, message_format, settled, False
+                )
+                size = HEAD_SIZE + len(performative) + len(head) + len(body)
+                start = frame_head(size, self.session.channel) + performative
             if size <= connection.peer_frame_max:
                 self.next_outgoing_id = (self.next_outgoing_id + 1) & SERIAL_MASK
                 self.window -= 1
-                parts = connection.output.parts
-                parts.append(frame_head(size, self.session.channel) + performative)
-                parts.append(head)
-                parts.append(body)
+                connection.output.parts += (start, head, body)
                 return delivery_id
         delivery = self.unsettled.get(delivery_id) if not settled else None
         if delivery is None:

@@ -187,10 +187,16 @@ def read_properties(bare: bytes, properties_at: int) -> LazyProperties:
     return LazyProperties(raw_fields(items, count, _FIELDS))
 
 
-def with_message_id(bare: bytes, properties_at: int, message_id: str) -> bytes:
-    """Gives the bare message a message-id and leaves every other byte as it is."""
-    text = message_id.encode("utf-8")
+# A properties section with nothing but a message-id of 32 bytes, which follow.
+_PROPERTIES_WITH_ID: Final = b"\x00\x53\x73\xc0\x23\x01\xa1\x20"
+
+
+def with_message_id(bare: bytes, properties_at: int, message_id: bytes) -> bytes:
+    """Gives the bare message a message-id (UTF-8) and leaves every other byte as it is."""
+    text = message_id
     size = len(text)
+    if size == 32 and properties_at < 0:
+        return _PROPERTIES_WITH_ID + text + bare
     field = (bytes((0xA1, size)) if size < 256 else b"\xb1" + UINT32.pack(size)) + text
     if properties_at < 0:
         return _section(0x73, 0xC0, 1, field) + bare

@@ -63,6 +63,13 @@ _SHAPES: Final = _shapes()
 # makes us read them each time.
 _HEADERS_MAX: Final = 512
 _headers: Final[dict[bytes, tuple[int, int, int, int]]] = {}
+# A wide data section, behind the header forms that say durable or nothing.
+_LONE_DATA: Final = (
+    b"\x00\x53\x70\xc0\x02\x01\x41\x00\x53\x75\xb0",
+    b"\x00\x53\x75\xb0",
+    b"\x00\x53\x70\xc0\x03\x01\x56\x01\x00\x53\x75\xb0",
+    b"\x00\x53\x70\x45\x00\x53\x75\xb0",
+)
 _BODY_KINDS: Final = (1 << 5, 1 << 6, 1 << 7)
 _BODY_MASK: Final = (1 << 5) | (1 << 6) | (1 << 7)
 
@@ -118,6 +125,23 @@ class Sections:
         self.properties_at = properties_at
         self.application_properties_at = application_properties_at
         self.body_at = body_at
+
+
+def lone_data_at(payload: bytes) -> int:
+    """Tells where the bare message begins in one that is a single data section behind a header
+    that says nothing but durable, or behind none; -1 for every other message.
+
+    It is what small producers send, and costs a fraction of `split`.
+    """
+    for prefix in _LONE_DATA:
+        if payload.startswith(prefix):
+            at = len(prefix)
+            if len(payload) >= at + 4 and UINT32.unpack_from(payload, at)[0] == (
+                len(payload) - at - 4
+            ):
+                return at - 4
+            return -1
+    return -1
 
 
 def split(payload: bytes) -> Sections:

@@ -7,7 +7,7 @@ and the size of a message.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from peeklock.amqp.codec import encode, skip
 from peeklock.amqp.composites import (
@@ -60,6 +60,10 @@ from peeklock.amqp.types import Described, Encoded, Ubyte, Uint, Ulong
 
 if TYPE_CHECKING:
     from peeklock.amqp.connection import Connection
+
+
+# How many bytes a handle takes behind its count, by its constructor: uint0, smalluint, uint.
+HANDLE_WIDTHS: Final = {0x43: 1, 0x52: 2, 0x70: 5}
 
 
 @final
@@ -315,6 +319,19 @@ class Session:
             self._unattached(transfer.handle)
         else:
             link.on_transfer(transfer, data, end)
+            if link.arrived is not None and data[position + 3] == 0xC0:
+                # More of the same may follow; the width of the handle is told by its code.
+                width = HANDLE_WIDTHS.get(data[position + 6], 0)
+                if width:
+                    link.lead = data[position + 5 : position + 6 + width]
+                    self.connection.running = link
+
+    def ran(self, count: int) -> None:
+        """Counts transfers that were read as a run."""
+        self.next_incoming_id = (self.next_incoming_id + count) & SERIAL_MASK
+        self.incoming_window -= count
+        if self.incoming_window <= self.window_low and not self.dirty:
+            self.mark_dirty()
 
     def on_flow(self, data: bytes, position: int, end: int) -> None:
         """Takes the peer's windows and, when the flow names a link, its credit."""

@@ -14,7 +14,6 @@ from peeklock.entity.commands import (
 from peeklock.entity.definition import DISABLED, RECEIVE_DISABLED
 from peeklock.entity.delivering import Delivering, look_at
 from peeklock.entity.lane import WITH_SESSION, Entry, Lane
-from peeklock.entity.message import NEVER
 from peeklock.entity.records import DEFERRED, PURGED, SCHEDULED, Removed
 from peeklock.entity.refusals import (
     ENTITY_DISABLED,
@@ -114,20 +113,11 @@ class Browsing:
         state.replies.append(Numbered(command.origin, command.tag, [len(deleted)]))
 
     def _delete_from(self, line: Lane, command: DeleteMany, deleted: list[int]) -> None:
-        spared: list[Entry] = []
-        while len(deleted) < command.count_max:
-            entry = line.take()
-            if entry is None:
-                break
-            if entry.enqueued_at >= command.enqueued_before:
-                spared.append(entry)
-                if entry.details is None or entry.details.scheduled_at == NEVER:
-                    break  # numbers rise with time, except where a schedule set the time of entry
-                continue
-            self._state.forget(entry)
+        left = command.count_max - len(deleted)
+        for entry in line.oldest(command.enqueued_before, left):
             deleted.append(entry.sequence)
-        for entry in spared:
-            line.put_back(entry)
+            self._state.forget(line.drop_ready(entry))
+        line.skip_gone()
         session = line.session
         book = line.whole().book
         if session is not None and book is not None:

@@ -379,6 +379,30 @@ class Lane:
         ]
         others += _at_least(self.deferred, from_sequence)
 
+    def oldest(self, before: int, count_max: int) -> list[Entry]:
+        """Ready entries that entered before an instant, in the order of their numbers.
+
+        One that entered later does not end the search: a schedule that the alarm served late has an
+        earlier instant than those before it, and dead letters come in any order of instants.
+        """
+        found: list[Entry] = []
+        at = self.head
+        while at < len(self.ready) and len(found) < count_max:
+            if _is_older(self.ready[at], before):
+                found.append(self.ready[at])
+            at += 1
+        returned = [pair[1] for pair in self.returned if _is_older(pair[1], before)]
+        if returned:
+            found += returned
+            found.sort(key=_sequence)
+            del found[count_max:]
+        return found
+
+    def skip_gone(self) -> None:
+        """Leave behind what was taken out at the front, so that nobody looks at it again."""
+        while self.head < len(self.ready) and self.ready[self.head].place == GONE:
+            self._advance_head()
+
     def _find(self, sequence: int) -> int:
         """Where in `ready` the first number at or above the given one stands."""
         low = self.head
@@ -454,6 +478,10 @@ class Lane:
 
 def _sequence(entry: Entry) -> int:
     return entry.sequence
+
+
+def _is_older(entry: Entry, before: int) -> bool:
+    return entry.place == READY and entry.enqueued_at < before
 
 
 def _at_least(entries: dict[int, Entry], from_sequence: int) -> list[Entry]:

@@ -12,21 +12,31 @@ from hypothesis import strategies as st
 from peeklock.amqp.codec import encode
 from peeklock.amqp.composites import Header, Properties
 from peeklock.amqp.errors import DecodeError
-from peeklock.amqp.message import DATA_BODY, SEQUENCE_BODY, Message, decode_message, encode_message
+from peeklock.amqp.message import (
+    DATA_BODY,
+    SEQUENCE_BODY,
+    Message,
+    decode_message,
+    encode_message,
+    lone_data_at,
+    read_properties,
+    split,
+)
 from peeklock.amqp.types import Described, Symbol, Timestamp, Uint, Ulong
 from peeklock.broker.chance import SeededChance
 from peeklock.entity import message as domain
 from peeklock.entity.replies import STATE_ACTIVE, Delivery, Details
 from peeklock.gateway.amqp.translate import incoming, lock_tag, outgoing, without_body
+from peeklock.gateway.identifiers import MessageIds
 
 NOW = 1_700_000_000_000
-CHANCE = SeededChance(1).number
+IDS = MessageIds(SeededChance(1).number)
 DAY_MS = 86_400_000
 
 
 def read(**sections: Any) -> domain.Message:
     sections.setdefault("properties", Properties(message_id="m"))
-    return incoming(encode_message(Message(**sections)), NOW, CHANCE)
+    return incoming(encode_message(Message(**sections)), NOW, IDS)
 
 
 def written(
@@ -74,7 +84,7 @@ def test_the_bare_message_stays_byte_exact(kind: int, body: Any, footer: Any) ->
         footer=footer,
     )
     raw = encode_message(bare)
-    message = incoming(raw, NOW, CHANCE)
+    message = incoming(raw, NOW, IDS)
     assert message.content == raw
     told = written(message)
     assert told.body == body
@@ -86,7 +96,7 @@ def test_delivery_annotations_may_come_last() -> None:
     """Python's client puts them there."""
     bare = encode_message(Message(properties=Properties(message_id="m"), body="x"))
     last = encode(Described(Ulong(0x71), {Symbol("d"): 1}))
-    message = incoming(bare + last, NOW, CHANCE)
+    message = incoming(bare + last, NOW, IDS)
     assert message.content == bare
     assert written(message).delivery_annotations == {"d": 1}
 
@@ -188,7 +198,7 @@ def test_the_scheduled_instant_is_a_fact_and_not_an_annotation() -> None:
 def test_a_missing_id_is_made_up(properties: Properties | None) -> None:
     """R-S9: and nothing else in the message changes."""
     raw = encode_message(Message(properties=properties, body="x"))
-    message = incoming(raw, NOW, CHANCE)
+    message = incoming(raw, NOW, IDS)
     told = written(message)
     assert told.properties is not None
     assert len(told.properties.message_id) == 32
@@ -230,9 +240,33 @@ def test_a_body_can_be_left_out() -> None:
 )
 def test_what_cannot_be_read_is_an_error(payload: bytes) -> None:
     with pytest.raises(DecodeError):
-        incoming(payload, NOW, CHANCE)
+        incoming(payload, NOW, IDS)
 
 
 @given(st.integers(1, (1 << 63) - 1), st.integers(0, (1 << 64) - 1))
 def test_a_delivery_tag_is_the_token_in_dotnet_order(sequence: int, number: int) -> None:
     assert lock_tag(sequence, number) == UUID(int=sequence << 64 | number).bytes_le
+
+
+@pytest.mark.parametrize(
+    "header", ["", "00 53 70 c0 02 01 41", "00 53 70 c0 03 01 56 01", "00 53 70 45"]
+)
+def test_a_lone_data_section_is_read_the_short_way_like_any_other(header: str) -> None:
+    """The short way and `split` agree, and a length that does not fit goes the long way."""
+    data = bytes.fromhex("00 53 75 b0 00 00 00 03 61 62 63")
+    raw = bytes.fromhex(header) + data
+    assert lone_data_at(raw) == len(raw) - len(data)
+    message = incoming(raw, NOW, IDS)
+    sections = split(message.content)
+    assert message.envelope == b""
+    assert message.content[sections.body_at :] == data == split(raw).bare
+    found = read_properties(message.content, sections.properties_at).message_id
+    assert found is not None
+    assert len(found) == 32
+    assert lone_data_at(raw + b"x") == lone_data_at(raw[:-1]) == -1
+    with pytest.raises(DecodeError):
+        incoming(raw[:-1], NOW, IDS)
+
+
+def test_ids_differ() -> None:
+    assert len({IDS.next() for _ in range(1000)}) == 1000

@@ -11,7 +11,7 @@ from peeklock.clock import Clock
 from peeklock.entity.commands import Command
 from peeklock.entity.definition import QueueDefinition
 from peeklock.entity.refusals import Refusal
-from peeklock.gateway.identifiers import Chance
+from peeklock.gateway.identifiers import Chance, MessageIds
 from peeklock.gateway.refusals import Declined, RefusalDesk
 
 
@@ -97,6 +97,7 @@ class Door:
         "engine_limits",
         "keys",
         "limits",
+        "message_ids",
         "namespace",
         "queues",
     )
@@ -119,6 +120,7 @@ class Door:
         self.desk = desk
         self.clock = clock
         self.chance = chance
+        self.message_ids = MessageIds(chance)
         self.namespace = namespace
         self.container_id = container_id
         self.engine_limits = engine_limits

@@ -107,7 +107,7 @@ class ManagementNode:
             tag=self._next_tag,
             lane=address.lane,
             now=now,
-            chance=self.wire.door.chance,
+            ids=self.wire.door.message_ids,
         )
         command = operation.read(call)
         refusal = call.arguments.refusal

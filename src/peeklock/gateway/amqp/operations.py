@@ -39,7 +39,7 @@ from peeklock.gateway.amqp.outcomes import (
     dead_letter_note,
 )
 from peeklock.gateway.amqp.translate import incoming, outgoing, without_body
-from peeklock.gateway.identifiers import Chance
+from peeklock.gateway.identifiers import MessageIds
 
 # The service's limits of one peek.
 PEEK_COUNT_MAX: Final = 250
@@ -61,17 +61,17 @@ _STATUSES: Final = {
 class Call:
     """One request under way: what it asks, where, when, and by whose node and tag it comes back."""
 
-    __slots__ = ("arguments", "chance", "lane", "now", "origin", "tag")
+    __slots__ = ("arguments", "ids", "lane", "now", "origin", "tag")
 
     def __init__(
-        self, arguments: Arguments, *, origin: Any, tag: int, lane: int, now: int, chance: Chance
+        self, arguments: Arguments, *, origin: Any, tag: int, lane: int, now: int, ids: MessageIds
     ) -> None:
         self.arguments: Final = arguments
         self.origin: Final = origin
         self.tag: Final = tag
         self.lane: Final = lane
         self.now: Final = now
-        self.chance: Final = chance
+        self.ids: Final = ids
 
 
 # Reads a request; the arguments hold the refusal where something is wrong with them.
@@ -216,7 +216,7 @@ def _read_schedule(call: Call) -> Command | Refusal:
             call.arguments.wrong("messages", "must hold maps with a binary 'message'")
             break
         try:
-            messages.append(incoming(encoded, call.now, call.chance))
+            messages.append(incoming(encoded, call.now, call.ids))
         except DecodeError as error:
             call.arguments.wrong("messages", f"holds a message that cannot be read: {error.text}")
             break

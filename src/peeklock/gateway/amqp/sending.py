@@ -38,14 +38,14 @@ _GATHERED_BEYOND_MAX: Final = 1024 * 1024
 class SendingNode:
     """Takes messages for a queue; each is answered when it is stored, or refused."""
 
-    __slots__ = ("_chance", "_in_flight", "_queue", "_unanswered", "link", "path", "wire")
+    __slots__ = ("_ids", "_in_flight", "_queue", "_unanswered", "link", "path", "wire")
 
     def __init__(self, wire: Wire, link: Link, queue: Queue, path: str) -> None:
         self.wire: Final = wire
         self.link: Final = link
         self.path: Final = path
         self._queue: Final = queue
-        self._chance: Final = wire.door.chance
+        self._ids: Final = wire.door.message_ids
         self._unanswered: Final = Unanswered(self)
         self._in_flight = 0
 
@@ -79,7 +79,7 @@ class SendingNode:
                 if is_batch:
                     self._submit_batch(delivery, now)
                     continue
-                messages.append(incoming(payload, now, self._chance))
+                messages.append(incoming(payload, now, self._ids))
             except DecodeError as error:
                 self._malformed(delivery, error)
                 continue
@@ -137,8 +137,7 @@ class SendingNode:
             if not delivery.settled:
                 self.link.settle([delivery.id], ACCEPTED)
             return
-        chance = self._chance
-        messages = [incoming(part, now, chance) for part in parts]
+        messages = [incoming(part, now, self._ids) for part in parts]
         self._in_flight += 1
         self.wire.took(1, len(delivery.payload))
         origin = self._unanswered if delivery.settled else self

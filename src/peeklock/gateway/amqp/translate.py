@@ -19,6 +19,7 @@ from peeklock.amqp.message import (
     drop_annotations,
     find_annotation,
     head,
+    lone_data_at,
     merge_application_properties,
     peek_properties,
     read_properties,
@@ -29,7 +30,7 @@ from peeklock.amqp.types import Symbol, Timestamp
 from peeklock.entity.message import NEVER, NO_DURATION, Message
 from peeklock.entity.replies import Delivery, Details
 from peeklock.gateway.amqp.outcomes import DESCRIPTION, REASON
-from peeklock.gateway.identifiers import Chance, hex_digits
+from peeklock.gateway.identifiers import MessageIds
 
 UINT_MAX: Final = 0xFFFF_FFFF
 
@@ -61,8 +62,11 @@ _ENVELOPE_VERSION: Final = 1
 _TAG: Final = Struct(">IHHQ")
 
 
-def incoming(payload: bytes, now: int, chance: Chance) -> Message:
+def incoming(payload: bytes, now: int, ids: MessageIds) -> Message:
     """Read what a sender sent; whatever cannot be read is a DecodeError."""
+    bare_at = lone_data_at(payload)
+    if bare_at >= 0:
+        return Message(b"", with_message_id(payload[bare_at:], -1, ids.next()))
     sections = split(payload)
     content = sections.bare
     has = peek_properties(content, sections.properties_at)
@@ -70,7 +74,7 @@ def incoming(payload: bytes, now: int, chance: Chance) -> Message:
     if has & HAS_EXPIRY:
         time_to_live_ms = _time_to_live(sections, now)
     if not has & HAS_MESSAGE_ID:
-        content = with_message_id(content, sections.properties_at, hex_digits(chance))
+        content = with_message_id(content, sections.properties_at, ids.next())
     if (
         sections.annotations_count == 0
         and sections.delivery_annotations_count == 0
