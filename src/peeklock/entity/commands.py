@@ -7,6 +7,63 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, final
 
 from peeklock.entity.message import Message
+from peeklock.entity.session_commands import (
+    AcceptSession,
+    GetSessionState,
+    ListSessions,
+    RenewSession,
+    SetSessionState,
+)
+from peeklock.entity.transfer_commands import (
+    Commit,
+    Reserve,
+    TakeOver,
+    Transfer,
+)
+
+# Also the words of the two modules above: whoever asks a partition finds all of them here.
+__all__ = [
+    "MAIN",
+    "DEAD",
+    "TRANSFER",
+    "TRANSFER_DEAD",
+    "PEEK_LOCK",
+    "RECEIVE_AND_DELETE",
+    "CARRY",
+    "COMPLETE",
+    "ABANDON",
+    "DEFER",
+    "DEAD_LETTER",
+    "RELEASE",
+    "Command",
+    "SendMany",
+    "SendBatch",
+    "Schedule",
+    "CancelScheduled",
+    "OpenReceiver",
+    "Grant",
+    "CloseReceiver",
+    "LockToken",
+    "DeadLetterNote",
+    "SettleMany",
+    "SettleAll",
+    "RenewLocks",
+    "Peek",
+    "ReceiveDeferred",
+    "DeleteMany",
+    "Configure",
+    "Count",
+    "Tick",
+    "AcceptSession",
+    "RenewSession",
+    "GetSessionState",
+    "SetSessionState",
+    "ListSessions",
+    "Reserve",
+    "TakeOver",
+    "Transfer",
+    "Commit",
+]
 
 # Lanes. The dead-letter lane of lane n is n | 1.
 MAIN: Final = 0
@@ -81,21 +138,6 @@ class Schedule:
         self.tag = tag
         self.messages = messages
         self.reserved = reserved
-
-
-@final
-@dataclass(slots=True, init=False)
-class Reserve:
-    """Sequence numbers to be told before they are used; they are given to nobody else."""
-
-    origin: Final[Any]
-    tag: Final[int]
-    count: Final[int]
-
-    def __init__(self, origin: Any, tag: int, count: int) -> None:
-        self.origin = origin
-        self.tag = tag
-        self.count = count
 
 
 @final
@@ -359,134 +401,6 @@ class DeleteMany:
 
 @final
 @dataclass(slots=True, init=False)
-class AcceptSession:
-    """A receiver for one message session: a named one, or the next that has something to give.
-
-    The reply is SessionAccepted; with `session_id` None it may come any time until `wait_until`.
-    The origin is then a receiver like any other: it grants, settles and closes.
-    """
-
-    origin: Final[Any]
-    tag: Final[int]
-    lane: Final[int]
-    mode: Final[int]
-    session_id: Final[str | None]
-    wait_until: Final[int]
-
-    def __init__(
-        self,
-        origin: Any,
-        tag: int,
-        lane: int,
-        mode: int,
-        session_id: str | None,
-        wait_until: int,
-    ) -> None:
-        self.origin = origin
-        self.tag = tag
-        self.lane = lane
-        self.mode = mode
-        self.session_id = session_id
-        self.wait_until = wait_until
-
-
-@final
-@dataclass(slots=True, init=False)
-class RenewSession:
-    """A whole lock duration from now for a session; only its holder can ask.
-
-    `holder` is the origin that accepted it; None where the door cannot tell, then any holder will
-    do.
-    """
-
-    origin: Final[Any]
-    tag: Final[int]
-    lane: Final[int]
-    session_id: Final[str]
-    holder: Final[Any]
-
-    def __init__(self, origin: Any, tag: int, lane: int, session_id: str, holder: Any) -> None:
-        self.origin = origin
-        self.tag = tag
-        self.lane = lane
-        self.session_id = session_id
-        self.holder = holder
-
-
-@final
-@dataclass(slots=True, init=False)
-class GetSessionState:
-    """What was last stored with a session; the reply is StateFound."""
-
-    origin: Final[Any]
-    tag: Final[int]
-    lane: Final[int]
-    session_id: Final[str]
-    holder: Final[Any]
-
-    def __init__(self, origin: Any, tag: int, lane: int, session_id: str, holder: Any) -> None:
-        self.origin = origin
-        self.tag = tag
-        self.lane = lane
-        self.session_id = session_id
-        self.holder = holder
-
-
-@final
-@dataclass(slots=True, init=False)
-class SetSessionState:
-    """Store some bytes with a session; None clears them."""
-
-    origin: Final[Any]
-    tag: Final[int]
-    lane: Final[int]
-    session_id: Final[str]
-    holder: Final[Any]
-    state: Final[bytes | None]
-
-    def __init__(
-        self,
-        origin: Any,
-        tag: int,
-        lane: int,
-        session_id: str,
-        holder: Any,
-        state: bytes | None,
-    ) -> None:
-        self.origin = origin
-        self.tag = tag
-        self.lane = lane
-        self.session_id = session_id
-        self.holder = holder
-        self.state = state
-
-
-@final
-@dataclass(slots=True, init=False)
-class ListSessions:
-    """Names of sessions, in their order: those with messages or state, or (with `updated_after`)
-    those whose state was set after an instant. The reply is Named."""
-
-    origin: Final[Any]
-    tag: Final[int]
-    lane: Final[int]
-    updated_after: Final[int | None]
-    skip: Final[int]
-    top: Final[int]
-
-    def __init__(
-        self, origin: Any, tag: int, lane: int, updated_after: int | None, skip: int, top: int
-    ) -> None:
-        self.origin = origin
-        self.tag = tag
-        self.lane = lane
-        self.updated_after = updated_after
-        self.skip = skip
-        self.top = top
-
-
-@final
-@dataclass(slots=True, init=False)
 class Configure:
     """The entity's description changed while it lives; lanes that it no longer has are emptied.
 
@@ -512,71 +426,6 @@ class Count:
         self.origin = origin
         self.tag = tag
         self.lane = lane
-
-
-@final
-@dataclass(slots=True, init=False)
-class TakeOver:
-    """Messages that another partition forwards, with the numbers they had there.
-
-    A number that was taken over from that source before is ignored, so that a crash between the
-    two neither loses nor doubles. `forget` are numbers that the source will not send again.
-    """
-
-    origin: Final[Any]
-    tag: Final[int]
-    source: Final[str]
-    numbers: Final[list[int]]
-    messages: Final[list[Message]]
-    forget: Final[list[int]]
-
-    def __init__(
-        self,
-        origin: Any,
-        tag: int,
-        source: str,
-        numbers: list[int],
-        messages: list[Message],
-        forget: list[int],
-    ) -> None:
-        self.origin = origin
-        self.tag = tag
-        self.source = source
-        self.numbers = numbers
-        self.messages = messages
-        self.forget = forget
-
-
-@final
-@dataclass(slots=True, init=False)
-class Transfer:
-    """Inside a transaction: a message for another entity, which rests here until it is carried."""
-
-    destination: Final[str]
-    message: Final[Message]
-
-    def __init__(self, destination: str, message: Message) -> None:
-        self.destination = destination
-        self.message = message
-
-
-@final
-@dataclass(slots=True, init=False)
-class Commit:
-    """All operations of a transaction, carried out together or not at all; answered once.
-
-    `work` holds SendMany, SendBatch, Schedule, CancelScheduled, SettleMany, SettleAll and
-    Transfer; their own origins and tags are not answered.
-    """
-
-    origin: Final[Any]
-    tag: Final[int]
-    work: Final[list[Any]]
-
-    def __init__(self, origin: Any, tag: int, work: list[Any]) -> None:
-        self.origin = origin
-        self.tag = tag
-        self.work = work
 
 
 @final

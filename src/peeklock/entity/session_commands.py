@@ -1,0 +1,137 @@
+"""What a partition can be asked about message sessions.
+
+The words are part of those in `commands`, from where the others import them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+
+@final
+@dataclass(slots=True, init=False)
+class AcceptSession:
+    """A receiver for one message session: a named one, or the next that has something to give.
+
+    The reply is SessionAccepted; with `session_id` None it may come any time until `wait_until`.
+    The origin is then a receiver like any other: it grants, settles and closes.
+    """
+
+    origin: Final[Any]
+    tag: Final[int]
+    lane: Final[int]
+    mode: Final[int]
+    session_id: Final[str | None]
+    wait_until: Final[int]
+
+    def __init__(
+        self,
+        origin: Any,
+        tag: int,
+        lane: int,
+        mode: int,
+        session_id: str | None,
+        wait_until: int,
+    ) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.lane = lane
+        self.mode = mode
+        self.session_id = session_id
+        self.wait_until = wait_until
+
+
+@final
+@dataclass(slots=True, init=False)
+class RenewSession:
+    """A whole lock duration from now for a session; only its holder can ask.
+
+    `holder` is the origin that accepted it; None where the door cannot tell, then any holder will
+    do.
+    """
+
+    origin: Final[Any]
+    tag: Final[int]
+    lane: Final[int]
+    session_id: Final[str]
+    holder: Final[Any]
+
+    def __init__(self, origin: Any, tag: int, lane: int, session_id: str, holder: Any) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.lane = lane
+        self.session_id = session_id
+        self.holder = holder
+
+
+@final
+@dataclass(slots=True, init=False)
+class GetSessionState:
+    """What was last stored with a session; the reply is StateFound."""
+
+    origin: Final[Any]
+    tag: Final[int]
+    lane: Final[int]
+    session_id: Final[str]
+    holder: Final[Any]
+
+    def __init__(self, origin: Any, tag: int, lane: int, session_id: str, holder: Any) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.lane = lane
+        self.session_id = session_id
+        self.holder = holder
+
+
+@final
+@dataclass(slots=True, init=False)
+class SetSessionState:
+    """Store some bytes with a session; None clears them."""
+
+    origin: Final[Any]
+    tag: Final[int]
+    lane: Final[int]
+    session_id: Final[str]
+    holder: Final[Any]
+    state: Final[bytes | None]
+
+    def __init__(
+        self,
+        origin: Any,
+        tag: int,
+        lane: int,
+        session_id: str,
+        holder: Any,
+        state: bytes | None,
+    ) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.lane = lane
+        self.session_id = session_id
+        self.holder = holder
+        self.state = state
+
+
+@final
+@dataclass(slots=True, init=False)
+class ListSessions:
+    """Names of sessions, in their order: those with messages or state, or (with `updated_after`)
+    those whose state was set after an instant. The reply is Named."""
+
+    origin: Final[Any]
+    tag: Final[int]
+    lane: Final[int]
+    updated_after: Final[int | None]
+    skip: Final[int]
+    top: Final[int]
+
+    def __init__(
+        self, origin: Any, tag: int, lane: int, updated_after: int | None, skip: int, top: int
+    ) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.lane = lane
+        self.updated_after = updated_after
+        self.skip = skip
+        self.top = top

@@ -1,0 +1,91 @@
+"""What a partition can be asked in the course of transactions and forwarding.
+
+The words are part of those in `commands`, from where the others import them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+from peeklock.entity.message import Message
+
+
+@final
+@dataclass(slots=True, init=False)
+class Reserve:
+    """Sequence numbers to be told before they are used; they are given to nobody else."""
+
+    origin: Final[Any]
+    tag: Final[int]
+    count: Final[int]
+
+    def __init__(self, origin: Any, tag: int, count: int) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.count = count
+
+
+@final
+@dataclass(slots=True, init=False)
+class TakeOver:
+    """Messages that another partition forwards, with the numbers they had there.
+
+    A number that was taken over from that source before is ignored, so that a crash between the
+    two neither loses nor doubles. `forget` are numbers that the source will not send again.
+    """
+
+    origin: Final[Any]
+    tag: Final[int]
+    source: Final[str]
+    numbers: Final[list[int]]
+    messages: Final[list[Message]]
+    forget: Final[list[int]]
+
+    def __init__(
+        self,
+        origin: Any,
+        tag: int,
+        source: str,
+        numbers: list[int],
+        messages: list[Message],
+        forget: list[int],
+    ) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.source = source
+        self.numbers = numbers
+        self.messages = messages
+        self.forget = forget
+
+
+@final
+@dataclass(slots=True, init=False)
+class Transfer:
+    """Inside a transaction: a message for another entity, which rests here until it is carried."""
+
+    destination: Final[str]
+    message: Final[Message]
+
+    def __init__(self, destination: str, message: Message) -> None:
+        self.destination = destination
+        self.message = message
+
+
+@final
+@dataclass(slots=True, init=False)
+class Commit:
+    """All operations of a transaction, carried out together or not at all; answered once.
+
+    `work` holds SendMany, SendBatch, Schedule, CancelScheduled, SettleMany, SettleAll and
+    Transfer; their own origins and tags are not answered.
+    """
+
+    origin: Final[Any]
+    tag: Final[int]
+    work: Final[list[Any]]
+
+    def __init__(self, origin: Any, tag: int, work: list[Any]) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.work = work
