@@ -240,7 +240,9 @@ class PartitionWorker:
         commands = self._take_commands()
         try:
             if commands:
-                decision = self._decide(commands)
+                now = self._clock.now()
+                await self._bring_bodies(commands, now)
+                decision = self._decide(commands, now)
                 await self._store_decision(decision)
                 await self._fetch_bodies(decision.replies)
                 self._pending = decision.replies
@@ -268,10 +270,25 @@ class PartitionWorker:
             commands = self._refuse_sends(commands)
         return commands
 
-    def _decide(self, commands: list[Command]) -> Decision:
+    async def _bring_bodies(self, commands: list[Command], now: int) -> None:
+        """Bodies that the rules of a topic will read are in memory before time goes on.
+
+        The decision must be taken at the same instant: a later one could need more of them.
+        """
         partition = self._partition
         assert partition is not None
-        now = self._clock.now()
+        for command in commands:
+            if isinstance(command, Tick):
+                entries = partition.bodies_wanted(now)
+                if entries:
+                    positions = [entry.position for entry in entries]
+                    messages = await self._store.payloads(self.id, positions)
+                    partition.bring_bodies(entries, messages)
+                return
+
+    def _decide(self, commands: list[Command], now: int) -> Decision:
+        partition = self._partition
+        assert partition is not None
         for command in commands:
             if isinstance(command, OpenReceiver):
                 self._receivers[command.origin] = True

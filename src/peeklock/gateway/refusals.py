@@ -23,6 +23,10 @@ ARGUMENT_ERROR: Final = "com.microsoft:argument-error"
 ENTITY_DISABLED: Final = "com.microsoft:entity-disabled"
 SERVER_BUSY: Final = "com.microsoft:server-busy"
 TIMEOUT: Final = "com.microsoft:timeout"
+SESSION_LOCK_LOST: Final = "com.microsoft:session-lock-lost"
+SESSION_CANNOT_BE_LOCKED: Final = "com.microsoft:session-cannot-be-locked"
+NO_MATCHING_SUBSCRIPTION: Final = "com.microsoft:no-matching-subscription"
+ENTITY_EXISTS: Final = "com.microsoft:entity-already-exists"
 
 
 @final
@@ -55,6 +59,13 @@ WIRE_FORMS: Final[dict[str, WireForm]] = {
     kinds.UNAVAILABLE: WireForm("amqp:internal-error", 500, is_retryable=True),
     kinds.TIMED_OUT: WireForm(TIMEOUT, 408, is_retryable=True),
     kinds.INTERNAL: WireForm("amqp:internal-error", 500, is_retryable=True),
+    kinds.SESSION_LOCK_LOST: WireForm(SESSION_LOCK_LOST, 410),
+    kinds.SESSION_CANNOT_BE_LOCKED: WireForm(SESSION_CANNOT_BE_LOCKED, 410),
+    kinds.SESSION_REQUIRED: WireForm("amqp:not-allowed", 400),
+    kinds.QUOTA_EXCEEDED: WireForm("amqp:resource-limit-exceeded", 403),
+    kinds.NO_MATCHING_SUBSCRIPTION: WireForm(NO_MATCHING_SUBSCRIPTION, 500),
+    kinds.ENTITY_EXISTS: WireForm(ENTITY_EXISTS, 409),
+    kinds.TRANSACTION_FAILED: WireForm("amqp:transaction:rollback", 400),
 }
 
 # Our own trouble, not the client's: these lines are warnings.
