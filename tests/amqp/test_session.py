@@ -458,3 +458,31 @@ def test_the_peer_sends_a_disposition_as_sender() -> None:
     machine, _ = sender_link()
     raw = Disposition(role=False, first=0, last=9, settled=True)
     assert machine.receive(frame(raw), 0) == []
+
+
+@pytest.mark.parametrize("settled", [False, True])
+@pytest.mark.parametrize(("window", "credit", "size"), [(2048, 100, 10), (7, 100, 10), (99, 5, 10)])
+def test_a_run_goes_out_like_its_messages_one_by_one(
+    settled: bool, window: int, credit: int, size: int
+) -> None:
+    outputs = []
+    for in_a_run in (False, True):
+        machine, link = sender_link(window=window, credit=credit)
+        tags = [bytes([number]) * 16 for number in range(20)]
+        heads = [b"head"] * 20
+        bodies = [bytes([number]) * size for number in range(20)]
+        contexts = list(range(20))
+        sent = link.send_run(tags, heads, bodies, settled, contexts) if in_a_run else 0
+        for at in range(sent, 20):
+            link.send(tags[at], heads[at], bodies[at], settled, contexts[at])
+        kept = [(delivery.id, delivery.tag, delivery.context) for delivery in link.unsettled()]
+        outputs.append((machine.take_output(), kept, link.credit, link.delivery_count, link.queued))
+    assert outputs[0] == outputs[1]
+
+
+def test_a_run_stops_at_a_message_that_needs_several_frames() -> None:
+    machine, link = sender_link(frame_max=1024)
+    sent = link.send_run([b"t" * 16] * 3, [b""] * 3, [b"a", b"b" * 4000, b"c"], False, [1, 2, 3])
+    assert sent == 1
+    assert kinds(machine.take_output()) == ["transfer"]
+    assert [delivery.context for delivery in link.unsettled()] == [1]

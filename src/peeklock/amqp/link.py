@@ -204,6 +204,23 @@ class Link:
         self.delivery_count += 1
         return self.session.outgoing.send(self, tag, head, body, settled, context, message_format)
 
+    def send_run(
+        self,
+        tags: list[bytes],
+        heads: list[bytes],
+        bodies: list[bytes],
+        settled: bool,
+        contexts: list[Any],
+    ) -> int:
+        """Sends the first of several messages, as `send` would one after another, as far as credit
+        and window allow at once; tells how many. The tags have 16 bytes each."""
+        if self.credit < len(tags) or self.state != ATTACHED or self.role != SENDER:
+            return 0
+        sent = self.session.outgoing.send_run(self, tags, heads, bodies, settled, contexts)
+        self.credit -= sent
+        self.delivery_count += sent
+        return sent
+
     def drained(self) -> None:
         """Tells the peer that there is nothing more to send: the rest of the credit is used up."""
         if not self.drain or self.state != ATTACHED or self.role != SENDER:

@@ -141,20 +141,29 @@ class ReceivingNode:
         locking = reply.mode == PEEK_LOCK
         deliveries = reply.deliveries
         self._taken += len(deliveries)
-        unwanted: list[LockToken] = []
+        tags: list[bytes] = []
+        heads: list[bytes] = []
+        bodies: list[bytes] = []
+        tokens: list[Any] = []
         size = 0
         for delivery in deliveries:
             sequence = delivery.sequence
             number = delivery.lock_number
-            token = LockToken(sequence, number) if locking else None
+            head, body = outgoing(delivery)
+            size += len(head) + len(body)
+            tags.append(lock_tag(sequence, number))
+            heads.append(head)
+            bodies.append(body)
+            tokens.append(LockToken(sequence, number) if locking else None)
+        self._mean_size = max(1, (self._mean_size + size // max(1, len(deliveries))) // 2)
+        sent = link.send_run(tags, heads, bodies, not locking, tokens)
+        unwanted: list[LockToken] = []
+        for at in range(sent, len(tags)):
             if link.credit <= 0 and not locking:
                 # It is removed already: too much for the client is better than lost.
                 link.credit = 1
-            head, body = outgoing(delivery)
-            size += len(head) + len(body)
-            if link.send(lock_tag(sequence, number), head, body, not locking, token) < 0 and token:
-                unwanted.append(token)
-        self._mean_size = max(1, (self._mean_size + size // max(1, len(deliveries))) // 2)
+            if link.send(tags[at], heads[at], bodies[at], not locking, tokens[at]) < 0 and locking:
+                unwanted.append(tokens[at])
         self._release(unwanted)
         if self._granted - self._taken < link.credit:
             self.flowed()
