@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import asyncio
+from collections.abc import Callable, Generator
 from typing import Any
 
 from peeklock.auth.keyring import KeyRing
@@ -30,6 +31,9 @@ class Recorder:
 
     def flush(self) -> None:
         self.flushes += 1
+
+    def has_replies(self) -> bool:
+        return bool(self.replies)
 
     def take(self) -> list[Reply]:
         replies = self.replies
@@ -72,6 +76,15 @@ async def settle_down() -> None:
     """Let every coroutine run until only time or a test can go on."""
     for _ in range(20):
         await _Turn()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Let coroutines and the loop's timers run until something has come about."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + 10
+    while not condition():
+        assert loop.time() < deadline, "it does not come about"
+        await settle_down()
 
 
 class _Turn:

@@ -32,7 +32,15 @@ from peeklock.entity.replies import (
 )
 from peeklock.store.memory import MemoryStore
 from peeklock.store.store import StoreError, Unavailable
-from tests.broker.bench import Bench, Recorder, contents, message, settle_down, token
+from tests.broker.bench import (
+    Bench,
+    Recorder,
+    contents,
+    message,
+    settle_down,
+    token,
+    until,
+)
 
 
 def run(test: Callable[[Bench], Awaitable[None]], store: MemoryStore | None = None) -> None:
@@ -221,8 +229,9 @@ def test_a_restart_brings_back_what_was_not_completed() -> None:
         queue.submit(SendMany(origin, list(range(100)), [message(text) for text in texts]))
         await settle_down()
         done = origin.deliveries()[:20]
+        origin.take()
         queue.submit(SettleMany(origin, list(range(20)), COMPLETE, [token(d) for d in done]))
-        await settle_down()
+        await until(origin.has_replies)
 
         later = Bench(store, bench.catalog)
         await later.broker.start()
@@ -274,3 +283,52 @@ def test_many_messages_leave_a_short_journal() -> None:
         assert contents(origin.deliveries()) == ["old"]
 
     run(walk, store)
+
+
+def test_a_settlement_shares_the_write_of_the_next_send() -> None:
+    """R-F3: while sends are flowing a settlement alone does not cost a write of its own."""
+    store = MemoryStore()
+    commits: list[int] = []
+
+    async def walk(bench: Bench) -> None:
+        queue = bench.broker.find("ns", "q")
+        assert queue is not None
+        origin = Recorder()
+        queue.submit(OpenReceiver(origin, MAIN, PEEK_LOCK))
+        queue.submit(Grant(origin, 10, False))
+        queue.submit(SendMany(origin, [1], [message("a")]))
+        await settle_down()
+        [delivery] = origin.deliveries()
+        origin.take()
+        store.before_commit = lambda: commits.append(1)
+        queue.submit(SettleMany(origin, [2], COMPLETE, [token(delivery)]))
+        queue.submit(SendMany(origin, [3], [message("b")]))
+        await settle_down()
+        assert len(commits) == 1
+        assert Settled(origin, [2], COMPLETE) in origin.replies
+        assert Accepted(origin, [3]) in origin.replies
+
+    run(walk, store)
+
+
+def test_a_settlement_alone_is_carried_out_soon() -> None:
+    """R-F3: nobody sends any more, and the settlement does not wait for ever; off means never."""
+
+    async def walk(bench: Bench) -> None:
+        for path, batched in (("on", True), ("off", False)):
+            definition = QueueDefinition(path, batched_store_access=batched)
+            queue = await bench.broker.put_queue(definition)
+            origin = Recorder()
+            queue.submit(OpenReceiver(origin, MAIN, PEEK_LOCK))
+            queue.submit(Grant(origin, 10, False))
+            queue.submit(SendMany(origin, [1], [message("a")]))
+            await settle_down()
+            [delivery] = origin.deliveries()
+            origin.take()
+            queue.submit(SettleMany(origin, [2], COMPLETE, [token(delivery)]))
+            await settle_down()
+            if batched:
+                await until(origin.has_replies)
+            assert origin.take() == [Settled(origin, [2], COMPLETE)]
+
+    run(walk)
