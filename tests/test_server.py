@@ -1,10 +1,19 @@
 """The server's own words; that it serves at all is shown by the wire tests."""
 
+import asyncio
+import json
+from pathlib import Path
+
 import pytest
 
 from peeklock.auth.rights import AuthorizationRule, development_rule
-from peeklock.server import connection_string
+from peeklock.broker.descriptions import write_queue
+from peeklock.configuration.content import ConfigurationError
+from peeklock.entity.definition import QueueDefinition
+from peeklock.server import connection_string, serve
 from peeklock.settings import Settings
+from peeklock.store.catalog import EmbeddedCatalog
+from peeklock.store.store import Corrupt
 
 
 @pytest.mark.parametrize(
@@ -31,3 +40,38 @@ def test_a_key_that_is_a_secret_is_not_said() -> None:
 
 def test_a_namespace_without_rules_still_says_where_it_listens() -> None:
     assert connection_string(Settings(), (), 5672).startswith("Endpoint=sb://localhost;")
+
+
+def kept(data: Path, text: str) -> None:
+    """Leave a queue in the catalog, as an earlier start would have."""
+
+    async def save() -> None:
+        catalog = EmbeddedCatalog(data / "catalog")
+        await catalog.save("ns", "queue", "kept", text)
+        await catalog.close()
+
+    asyncio.run(save())
+
+
+def own_keys(directory: Path) -> Path:
+    rule = {"Name": "root", "PrimaryKey": "mine", "Rights": ["Manage"]}
+    namespace = {"Name": "ns", "AuthorizationRules": [rule]}
+    path = directory / "Config.json"
+    path.write_text(json.dumps({"UserConfig": {"Namespaces": [namespace]}}))
+    return path
+
+
+def test_a_kept_queue_does_not_bring_the_development_key_to_an_open_address(
+    tmp_path: Path,
+) -> None:
+    """What the file does not show is looked at too, before anything listens."""
+    kept(tmp_path, write_queue(QueueDefinition("kept"), [development_rule()]))
+    settings = Settings(data=tmp_path, host="0.0.0.0", config=own_keys(tmp_path))
+    with pytest.raises(ConfigurationError, match="--allow-development-key"):
+        serve(settings)
+
+
+def test_a_damaged_description_is_named(tmp_path: Path) -> None:
+    kept(tmp_path, '{"path": "kept", "no_such_property": 1}')
+    with pytest.raises(Corrupt, match="kept"):
+        serve(Settings(data=tmp_path, config=own_keys(tmp_path)))

@@ -15,7 +15,7 @@ from peeklock.broker.broker import Broker
 from peeklock.broker.chance import SystemChance
 from peeklock.clock import SystemClock
 from peeklock.configuration.content import Configuration
-from peeklock.configuration.start import configuration_for
+from peeklock.configuration.start import configuration_for, refuse_exposure
 from peeklock.gateway import logbook
 from peeklock.gateway.amqp.door import Door, DoorLimits
 from peeklock.gateway.http.health import Health
@@ -25,7 +25,7 @@ from peeklock.gateway.refusals import RefusalDesk
 from peeklock.settings import AMQP_PORT, MEMORY, Settings
 from peeklock.store.memory import MemoryCatalog, MemoryStore
 from peeklock.store.retention import Retention
-from peeklock.store.store import Catalog, Store, StoreError
+from peeklock.store.store import Catalog, Store
 from peeklock.version import VERSION, is_compiled
 
 _LOG: Final = logging.getLogger("peeklock.server")
@@ -79,6 +79,8 @@ async def _serve(settings: Settings, configuration: Configuration) -> None:
         await broker.start()
         for queue in configuration.queues:
             await broker.put_queue(queue.definition, queue.rules)
+        # Queues that were kept from earlier bring rules that the file does not show.
+        refuse_exposure(settings, (rule for queue in broker.queues() for rule in queue.rules))
         amqp_port = await amqp.start(settings.host, settings.amqp_port)
         http_port = await http.start(settings.host, settings.http_port)
         gc.collect()
@@ -104,17 +106,13 @@ def _open_stores(settings: Settings) -> tuple[Store, Catalog]:
     from peeklock.store.catalog import EmbeddedCatalog
     from peeklock.store.embedded import EmbeddedStore
 
-    try:
-        catalog = EmbeddedCatalog(settings.data / "catalog")
-        store = EmbeddedStore(
-            settings.data / "store",
-            retention=retention,
-            reserve_bytes=settings.free_bytes_min,
-            commit_delay_s=settings.commit_delay_ms / 1000,
-        )
-    except StoreError as error:
-        # A directory that is in use, or that cannot be read: to the user it is one more file error.
-        raise OSError(str(error)) from error
+    catalog = EmbeddedCatalog(settings.data / "catalog")
+    store = EmbeddedStore(
+        settings.data / "store",
+        retention=retention,
+        reserve_bytes=settings.free_bytes_min,
+        commit_delay_s=settings.commit_delay_ms / 1000,
+    )
     return store, catalog
 
 

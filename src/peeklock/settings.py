@@ -7,7 +7,6 @@ from typing import Final, final
 
 EMBEDDED: Final = "embedded"
 MEMORY: Final = "memory"
-STORES: Final = (EMBEDDED, MEMORY)
 
 HOST: Final = "127.0.0.1"
 # The emulator's ports, which every client with UseDevelopmentEmulator=true expects.

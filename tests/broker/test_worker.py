@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, cast
 
 import pytest
 
+from peeklock.broker.broker import Queue
 from peeklock.entity.commands import (
     COMPLETE,
     DEFER,
@@ -21,6 +23,7 @@ from peeklock.entity.commands import (
     SettleMany,
 )
 from peeklock.entity.definition import QueueDefinition
+from peeklock.entity.records import Enqueued, Record
 from peeklock.entity.refusals import BUSY, INTERNAL, UNAVAILABLE
 from peeklock.entity.replies import (
     Accepted,
@@ -28,10 +31,11 @@ from peeklock.entity.replies import (
     Delivered,
     ReceiverClosed,
     Refused,
+    Reply,
     Settled,
 )
 from peeklock.store.memory import MemoryStore
-from peeklock.store.store import StoreError, Unavailable
+from peeklock.store.store import PartitionId, Store, StoreError, Unavailable
 from tests.broker.bench import (
     Bench,
     Recorder,
@@ -332,3 +336,71 @@ def test_a_settlement_alone_is_carried_out_soon() -> None:
             assert origin.take() == [Settled(origin, [2], COMPLETE)]
 
     run(walk)
+
+
+class SlowStore:
+    """A store whose commits take as long as a test says: 10 ms by the loop's clock."""
+
+    def __init__(self) -> None:
+        self._store = MemoryStore()
+        self.sizes: list[int] = []
+        self.full = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def append(
+        self,
+        partition: PartitionId,
+        epoch: int,
+        first_position: int,
+        records: Sequence[Record],
+        replay_from: int | None = None,
+    ) -> None:
+        sends = [len(record.messages) for record in records if isinstance(record, Enqueued)]
+        self.sizes.append(sum(sends))
+        done = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_later(0.010, done.set_result, None)
+        await done
+        await self._store.append(partition, epoch, first_position, records, replay_from)
+
+
+class LoneSender(Recorder):
+    """Sends its next message as soon as it was answered."""
+
+    def __init__(self, queue: Queue, count: int) -> None:
+        super().__init__()
+        self.queue = queue
+        self.left = count
+
+    def replied(self, reply: Reply) -> None:
+        super().replied(reply)
+        asyncio.get_running_loop().call_later(0.001, self.send)
+
+    def send(self) -> None:
+        if self.left:
+            self.left -= 1
+            self.queue.submit(SendMany(self, [self.left], [message("x")]))
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_lone_senders_on_a_slow_store_share_its_writes(batched: bool) -> None:
+    """R-F3: two halves that would miss each other's writes are brought together; off: never."""
+
+    async def whole() -> None:
+        store = SlowStore()
+        bench = Bench(cast(Store, store))
+        await bench.broker.start()
+        definition = QueueDefinition("q", batched_store_access=batched)
+        queue = await bench.broker.put_queue(definition)
+        senders = [LoneSender(queue, 6) for _ in range(10)]
+        for at, sender in enumerate(senders):
+            # Half of them come while the first half is being written.
+            asyncio.get_running_loop().call_later(0.003 if at % 2 else 0.0, sender.send)
+        await until(lambda: all(len(sender.replies) == 6 for sender in senders))
+        whole_writes = [size for size in store.sizes if size == 10]
+        assert sum(store.sizes) == 60
+        assert bool(whole_writes) is batched, store.sizes
+        await bench.broker.close()
+
+    asyncio.run(whole())

@@ -9,7 +9,9 @@ import pytest
 from peeklock.auth.rights import ALL_RIGHTS, LISTEN, SEND, AuthorizationRule, development_rule
 from peeklock.configuration.content import Configuration, ConfigurationError
 from peeklock.configuration.file import load_configuration, parse_configuration
+from peeklock.configuration.start import exposure_problem
 from peeklock.entity.definition import FOREVER_MS, QueueDefinition
+from peeklock.settings import Settings
 
 EMULATOR_FILE = """
 {
@@ -41,6 +43,8 @@ EMULATOR_FILE = """
   }
 }
 """
+
+OPEN = Settings(host="0.0.0.0")
 
 
 def config(*queues: Any, **namespace: Any) -> str:
@@ -140,10 +144,10 @@ def test_an_empty_list_of_rules_is_no_rule_at_all() -> None:
 def test_the_development_key_is_noticed_wherever_it_is() -> None:
     own = [{"Name": "root", "PrimaryKey": "mine", "Rights": ["Manage"]}]
     known = [{"Name": "x", "PrimaryKey": "mine", "SecondaryKey": "SAS_KEY_VALUE", "Rights": []}]
-    assert Configuration().uses_development_key()
-    assert not parsed(config(queue(), AuthorizationRules=own)).uses_development_key()
+    assert exposure_problem(OPEN, Configuration().all_rules())
+    assert not exposure_problem(OPEN, parsed(config(queue(), AuthorizationRules=own)).all_rules())
     on_queue = {"Name": "q1", "AuthorizationRules": known}
-    assert parsed(config(on_queue, AuthorizationRules=own)).uses_development_key()
+    assert exposure_problem(OPEN, parsed(config(on_queue, AuthorizationRules=own)).all_rules())
 
 
 Q = "UserConfig.Namespaces[0].Queues[0]"

@@ -16,7 +16,7 @@ from peeklock.clock import Clock
 from peeklock.entity.commands import Command
 from peeklock.entity.definition import QueueDefinition
 from peeklock.entity.message import BodyBudget
-from peeklock.store.store import Catalog, PartitionId, Store
+from peeklock.store.store import Catalog, Corrupt, PartitionId, Store
 
 QUEUE: Final = "queue"
 
@@ -102,9 +102,12 @@ class Broker:
 
     async def start(self) -> None:
         """Learn from the catalog which entities there are; partitions open when they are used."""
-        for namespace, kind, _, text in await self._catalog.load():
+        for namespace, kind, path, text in await self._catalog.load():
             if kind == QUEUE:
-                definition, rules = read_queue(text)
+                try:
+                    definition, rules = read_queue(text)
+                except (ValueError, KeyError, TypeError) as error:
+                    raise Corrupt(f"the description of {path} cannot be read: {error!r}") from error
                 self._know(namespace, definition, rules)
         self._trim_later()
 

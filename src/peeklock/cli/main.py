@@ -84,13 +84,14 @@ def serve(
 def _serve(settings: Settings) -> None:
     from peeklock import server
     from peeklock.configuration.content import ConfigurationError
+    from peeklock.store.store import StoreError
 
     try:
         server.serve(settings)
     except ConfigurationError as error:
         _fail(str(error))
-    except OSError as error:
-        # A port that is taken, a directory that may not be written: one line, no traceback.
+    except (OSError, StoreError) as error:
+        # A port that is taken, a directory that is in use or damaged: one line, no traceback.
         _fail(f"cannot serve: {error}")
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, final
 
-from peeklock.auth.rights import DEVELOPMENT_KEY, AuthorizationRule, development_rule
+from peeklock.auth.rights import AuthorizationRule, development_rule
 from peeklock.entity.definition import QueueDefinition
 
 DEFAULT_NAMESPACE: Final = "sbemulatorns"
@@ -43,10 +43,9 @@ class Configuration:
         self.rules = (development_rule(),) if rules is None else rules
         self.queues = queues
 
-    def uses_development_key(self) -> bool:
-        """Tell whether the key that everybody knows opens anything here."""
-        everywhere = [*self.rules, *(rule for queue in self.queues for rule in queue.rules)]
-        return any(DEVELOPMENT_KEY in rule.signing_keys() for rule in everywhere)
+    def all_rules(self) -> list[AuthorizationRule]:
+        """List the rules of the namespace and of its queues."""
+        return [*self.rules, *(rule for queue in self.queues for rule in queue.rules)]
 
 
 class ConfigurationError(Exception):

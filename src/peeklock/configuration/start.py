@@ -1,6 +1,8 @@
 """What a broker starts with: the file's content, or the defaults, once it is safe to serve them."""
 
-from peeklock.auth.rights import DEVELOPMENT_KEY
+from collections.abc import Iterable
+
+from peeklock.auth.rights import DEVELOPMENT_KEY, AuthorizationRule
 from peeklock.configuration.content import Configuration, ConfigurationError
 from peeklock.configuration.file import load_configuration
 from peeklock.settings import Settings
@@ -11,17 +13,22 @@ def configuration_for(settings: Settings) -> Configuration:
     configuration = (
         Configuration() if settings.config is None else load_configuration(settings.config)
     )
-    problem = exposure_problem(settings, configuration)
-    if problem is not None:
-        raise ConfigurationError(f"--host {settings.host}", [problem])
+    refuse_exposure(settings, configuration.all_rules())
     return configuration
 
 
-def exposure_problem(settings: Settings, configuration: Configuration) -> str | None:
+def refuse_exposure(settings: Settings, rules: Iterable[AuthorizationRule]) -> None:
+    """Raise a ConfigurationError where these rules must not be served on the chosen address."""
+    problem = exposure_problem(settings, rules)
+    if problem is not None:
+        raise ConfigurationError(f"--host {settings.host}", [problem])
+
+
+def exposure_problem(settings: Settings, rules: Iterable[AuthorizationRule]) -> str | None:
     """Say why the listeners must not be opened: a key that everybody knows, on an open network."""
     if settings.is_loopback() or settings.allow_development_key:
         return None
-    if not configuration.uses_development_key():
+    if not any(DEVELOPMENT_KEY in rule.signing_keys() for rule in rules):
         return None
     return (
         "this is not a loopback address, and the well-known development key "

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, final
 
 CHECK_EVERY_S: Final = 1.0
+
+_LOG: Final = logging.getLogger("peeklock.store")
 
 
 @final
@@ -40,7 +43,11 @@ class Space:
             self._due = now + CHECK_EVERY_S
             self._written = 0
             mark = self._reserve + self._reserve // 4 if self._full else self._reserve
-            self._full = self._left() < mark
+            left = self._left()
+            was_full, self._full = self._full, left < mark
+            if self._full != was_full:
+                event = "store-full" if self._full else "store-has-room"
+                _LOG.warning("%s left_bytes=%d reserve_bytes=%d", event, left, self._reserve)
         return self._full
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 from uuid import UUID
 
@@ -67,6 +68,23 @@ def test_tokens_that_are_refused() -> None:
         assert error.condition == "amqp:unauthorized-access"
 
     serve(talk)
+
+
+def test_neither_keys_nor_signatures_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Every refusal is a line with its tracking id; none of them helps a reader to get in."""
+
+    async def talk(bus: Bus) -> None:
+        client = await bus.connect()
+        for options in ({"key": "a-wrong-key"}, {"rule": "nobody"}, {"life_ms": -1_000}, {}):
+            await client.put_token("q", **options)
+        await client.refused(client.ask_sender("nothing"))
+
+    with caplog.at_level(logging.DEBUG):
+        serve(talk)
+    lines = [record.getMessage() for record in caplog.records]
+    assert len([line for line in lines if "tracking" in line]) >= 4
+    for secret in ("SAS_KEY_VALUE", "a-wrong-key", "sig=", "SharedAccessSignature"):
+        assert not [line for line in lines if secret in line], secret
 
 
 @pytest.mark.parametrize(
