@@ -9,7 +9,9 @@ from typing import Final, TypeAlias, final
 
 from peeklock.entity.commands import MAIN
 from peeklock.entity.definition import (
+    ACTIVE,
     FOREVER_MS,
+    RECEIVE_DISABLED,
     QueueDefinition,
     SubscriptionDefinition,
     TopicDefinition,
@@ -93,6 +95,7 @@ class Blueprint:
         "definition",
         "duplicate_window_ms",
         "filter_before_publishing",
+        "is_plain",
         "lanes",
         "message_size_max",
         "path",
@@ -113,6 +116,8 @@ class Blueprint:
         self.requires_session: bool = False
         self.duplicate_window_ms: int = 0
         self.filter_before_publishing: bool = False
+        # Whether a message of an allowed size can be taken without a further look at the entity.
+        self.is_plain: bool = False
         self.router: Router | None = None  # a topic has one, a queue has not
         self.lanes: dict[int, LanePolicy] = {}
 
@@ -142,6 +147,13 @@ def queue_blueprint(definition: QueueDefinition) -> Blueprint:
         status=definition.status,
         forward_to=definition.forward_to,
         forward_dead_letters_to=definition.forward_dead_letters_to,
+    )
+    blueprint.is_plain = (
+        definition.status in (ACTIVE, RECEIVE_DISABLED)
+        and not definition.requires_session
+        and definition.duplicate_window_ms == 0
+        and definition.size_max == 0
+        and definition.time_to_live_ms == FOREVER_MS
     )
     return blueprint
 

@@ -6,13 +6,14 @@ from typing import Any, final
 
 from peeklock.entity.commands import (
     CARRY,
+    PEEK_LOCK,
     RECEIVE_AND_DELETE,
     CloseReceiver,
     Grant,
     OpenReceiver,
 )
 from peeklock.entity.definition import DISABLED, RECEIVE_DISABLED
-from peeklock.entity.lane import WITH_SESSION, Entry, Lane, Lock, Receiver
+from peeklock.entity.lane import LOCKED, WITH_SESSION, Entry, Lane, Lock, Receiver
 from peeklock.entity.message import NEVER
 from peeklock.entity.replies import STATE_ACTIVE, STATE_DEFERRED, Delivered, Delivery, Drained
 from peeklock.entity.settling import CHANCE_MASK, LANE_BITS
@@ -113,6 +114,9 @@ class Delivering:
         until = self._lock_until(line, receiver.mode, now)
         expires = not line.is_dead_letter
         number = line.number
+        if receiver.mode == PEEK_LOCK and line.parent is None:
+            self._lock_run(line, receiver.origin, until, count, now, deliveries)
+            return deliveries
         while len(deliveries) < count:
             entry = line.take()
             if entry is None:
@@ -126,6 +130,59 @@ class Delivering:
                 deliveries.append(self.remove(line, entry, STATE_ACTIVE))
             state.note_delivery(number, entry.sequence)
         return deliveries
+
+    def _lock_run(
+        self,
+        lane: Lane,
+        origin: Any,
+        until: int,
+        count: int,
+        now: int,
+        deliveries: list[Delivery],
+    ) -> None:
+        """Lock messages of a lane without sessions, in one loop: what `lock` does for each."""
+        state = self._state
+        chance = state.chance
+        budget = state.budget
+        expires = not lane.is_dead_letter
+        lane_bits = lane.number << LANE_BITS
+        notes = state.notes_of(lane.number)
+        while len(deliveries) < count:
+            entry = lane.take()
+            if entry is None:
+                return
+            sequence = entry.sequence
+            expires_at = entry.expires_at
+            if expires and expires_at and expires_at <= now:
+                state.expire(lane, [entry], now)  # checked when the server sends (R-F4)
+                continue
+            number = lane_bits | ((chance() & CHANCE_MASK) or 1)
+            lock = Lock(entry, lane, number, until, origin, False)
+            if lane.locked and lane.lock_deadline != NEVER:
+                entry.place = LOCKED
+                lane.locked[sequence] = lock
+            else:
+                lane.lock(lock)
+                state.watch(lane)
+            message = entry.message
+            deliveries.append(
+                Delivery(
+                    sequence,
+                    number,
+                    until,
+                    entry.delivery_count,
+                    entry.enqueued_at,
+                    expires_at,
+                    entry.position,
+                    message,
+                    entry.details,
+                    STATE_ACTIVE,
+                )
+            )
+            if message is not None:
+                entry.message = None
+                budget.left += entry.size
+            notes.append(sequence)
 
     def _lock_until(self, line: Lane, mode: int, now: int) -> int:
         if line.session is not None or mode == CARRY:

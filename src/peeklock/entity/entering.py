@@ -79,7 +79,7 @@ class Entering:
         messages = command.messages
         refused: dict[str, list[int]] | None = None
         refusals: dict[str, Refusal] = {}
-        for at in range(len(messages)):
+        for at in range(self._enqueue_run(messages, now), len(messages)):
             message = messages[at]
             refusal = self.why_not(message, now)
             if refusal is None:
@@ -229,6 +229,52 @@ class Entering:
                 state.remembered.append(message.message_id)
             return self._publish(message, now)
         return self._enqueue(message, now)
+
+    def _enqueue_run(self, messages: list[Message], now: int) -> int:
+        """Take the first messages in one loop, as long as nothing about them or their queue needs
+        a closer look; tells how many. The others are looked at one by one."""
+        state = self._state
+        blueprint = state.blueprint
+        if not blueprint.is_plain:
+            return 0
+        size_max = blueprint.message_size_max
+        lane = state.lane(MAIN)
+        bodies = state.bodies
+        budget = state.budget
+        first = sequence = state.next_sequence
+        position = state.next_position
+        taken: list[Message] = []
+        for message in messages:
+            size = message.size
+            if (
+                size > size_max
+                or message.time_to_live_ms >= 0
+                or message.scheduled_at > now
+                or message.session_id is not None
+                or message.hops
+            ):
+                break
+            bodies.add(position, size)
+            if budget.left >= size:
+                budget.left -= size
+                lane.put(Entry(sequence, position, now, NEVER, size, message))
+            else:
+                lane.put(Entry(sequence, position, now, NEVER, size, None))
+            taken.append(message)
+            sequence += 1
+            position += 1
+        if taken:
+            state.next_sequence = sequence
+            state.next_position = position
+            state.touch(lane)
+            run = state.open_enqueued
+            if run is not None and run.first_sequence + len(run.messages) == first:
+                run.messages.extend(taken)
+            else:
+                state.open_enqueued = Enqueued(now, first, taken)
+                state.open_scheduled = None
+                state.runs.append(state.open_enqueued)
+        return len(taken)
 
     def _enqueue(self, message: Message, now: int) -> int:
         state = self._state

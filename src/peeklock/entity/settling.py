@@ -95,10 +95,15 @@ class Settling:
                     lost = []
                 lost.append(tags[at])
                 continue
-            self._unlock(lock)
-            state.complete(lock.line.number, lock.entry)
-            if lock.line.session is not None:
-                self._left(lock.line.session)
+            line = lock.line
+            session = line.session
+            if session is None:
+                del line.locked[token.sequence]
+                state.complete(line.number, lock.entry)
+            else:
+                self._unlock(lock)
+                state.complete(line.number, lock.entry)
+                self._left(session)
         if lost is None:
             state.replies.append(Settled(command.origin, tags, COMPLETE))
             return
@@ -250,11 +255,12 @@ class Settling:
         return self._state.lanes.get(token.number >> LANE_BITS)
 
     def _find(self, token: LockToken, now: int) -> Lock | None:
-        lane = self._lane(token)
+        number = token.number
+        lane = self._state.lanes.get(number >> LANE_BITS)
         if lane is None:
             return None
         lock = lane.locked.get(token.sequence)
-        if lock is None or lock.number != token.number or lock.until <= now:
+        if lock is None or lock.number != number or lock.until <= now:
             return None
         session = lock.line.session
         if session is not None and session.until <= now:

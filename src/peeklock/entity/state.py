@@ -244,10 +244,14 @@ class State:
 
     def note_delivery(self, lane_number: int, sequence: int) -> None:
         """For the journal: a message was handed out."""
+        self.notes_of(lane_number).append(sequence)
+
+    def notes_of(self, lane_number: int) -> list[int]:
+        """The deliveries of a lane that the journal is to tell of."""
         notes = self._handed_out.get(lane_number)
         if notes is None:
             notes = self._handed_out[lane_number] = []
-        notes.append(sequence)
+        return notes
 
     def forget(self, entry: Entry) -> None:
         """The entry is gone for good; its body's place may be freed."""
@@ -407,7 +411,9 @@ class State:
             self.duplicates = []
         if self._handed_out and (records or self.runs or self._is_much_noted()):
             notes: list[Record] = [
-                HandedOut(now, number, sequences) for number, sequences in self._handed_out.items()
+                HandedOut(now, number, sequences)
+                for number, sequences in self._handed_out.items()
+                if sequences
             ]
             records = notes + records
             self._handed_out = {}
