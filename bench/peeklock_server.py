@@ -41,6 +41,8 @@ class Peeklock:
         self._log = directory / "broker.log"
         self._port = free_port()
         self._http_port = free_port()
+        while self._http_port == self._port:  # the first one was free again already
+            self._http_port = free_port()
         names = {f"PEEKLOCK_{name.upper()}": value for name, value in (settings or {}).items()}
         self._environment = {
             **os.environ,

@@ -19,6 +19,12 @@ def test_a_fast_store_is_never_made_to_wait() -> None:
     assert company(STORE_S_MIN / 2, 100).hold_s(waiting=100) == 0.0
 
 
+def test_a_busy_loop_does_not_make_a_store_slow() -> None:
+    found = company(0.003, 100)
+    found.stored(0.0004)
+    assert found.hold_s(waiting=100) == 0.0
+
+
 def test_few_senders_are_not_worth_a_wait() -> None:
     assert company(0.010, SENDERS_MIN - 1).hold_s(waiting=0) == 0.0
 

@@ -38,6 +38,8 @@ class BrokerProcess:
         self.log = log
         self.amqp_port = free_port()
         self.http_port = free_port()
+        while self.http_port == self.amqp_port:  # the first one was free again already
+            self.http_port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property

@@ -24,7 +24,7 @@ _SHARE_OF_WRITE: Final = 0.25
 # Fewer senders than this are not worth a wait.
 SENDERS_MIN: Final = 4
 
-_WEIGHT: Final = 0.25
+_WEIGHT: Final = 0.1
 
 
 @final
@@ -38,8 +38,12 @@ class Company:
         self._answered: int = 0
 
     def stored(self, took_s: float) -> None:
-        """A write has ended."""
-        self.store_s += (took_s - self.store_s) * _WEIGHT
+        """A write has ended. What a busy loop adds to it is not the store's: a short one counts at
+        once, a long one only when others are long too."""
+        if took_s < self.store_s:
+            self.store_s = took_s
+        else:
+            self.store_s += (took_s - self.store_s) * _WEIGHT
 
     def answered(self, senders: int) -> None:
         """So many senders, each with one message, were answered and may send again at once."""

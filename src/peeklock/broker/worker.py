@@ -351,9 +351,9 @@ class PartitionWorker:
         stored = self._store.append(
             self.id, self._epoch, decision.first_position, decision.records, replay_from
         )
-        begun = time.perf_counter()
         # The store is at work now: a good moment to write out what rests already.
         self._release()
+        begun = time.perf_counter()
         await stored
         self._company.stored(time.perf_counter() - begun)
 
