@@ -53,6 +53,8 @@ ROUND_MAX: Final = 1024
 # A completion may wait this long for a send to share its write (R-F3 would allow 20 ms), and only
 # while the last send is not older than that. Measured by `python -m bench latency`.
 RIDE_S_MAX: Final = 0.001
+# More completions than this are worth a write of their own.
+RIDERS_MAX: Final = 32
 SENDS_FLOW_S: Final = 0.002
 
 # How long a partition that could not be opened waits before it tries again.
@@ -248,7 +250,12 @@ class PartitionWorker:
         share the write of the next send, which halves the writes of a busy, shallow queue."""
         if not self._mailbox or self._loop_time() - self._sent_at > SENDS_FLOW_S:
             return False
-        return all(_is_completion(command) for command in self._mailbox)
+        size = 0
+        for command in self._mailbox:
+            if not isinstance(command, SettleMany) or command.outcome != COMPLETE:
+                return False
+            size += len(command.tokens)
+        return size <= RIDERS_MAX
 
     async def _wait_for_send(self) -> None:
         """Let the completions wait for a send to share its write, but not for long."""
