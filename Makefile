@@ -47,7 +47,7 @@ unit-compiled: $(DEV) $(COMPILED)
 	$(FAST) $(PYTEST) $(UNIT)
 
 wire: $(DEV) $(NODE) $(COMPILED) ## the real clients against a listening broker
-	$(FAST) $(PYTEST) tests/wire tests/crash -m "not torture"
+	$(FAST) $(PYTEST) tests/wire -m "not torture" && $(FAST) $(PYTEST) tests/crash -m "not torture"
 
 wire-plain: $(DEV) $(NODE)
 	$(PLAIN) $(PYTEST) tests/wire -m "smoke and not torture"
