@@ -18,7 +18,6 @@ NAME_LENGTH_MAX: Final = 50
 DUPLICATE_WINDOW_MS_MIN: Final = 5_000  # the emulator's lower bound; the service says 20 seconds
 DUPLICATE_WINDOW_MS_MAX: Final = 7 * 24 * 3_600_000
 AUTO_DELETE_MS_MIN: Final = 300_000
-PARTITIONS_DEFAULT: Final = 16
 PARTITIONS_MIN: Final = 2
 PARTITIONS_MAX: Final = 32
 NO_SIZE_LIMIT: Final = 0

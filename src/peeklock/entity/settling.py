@@ -251,9 +251,6 @@ class Settling:
         if book is not None:
             book.forget_if_empty(session)
 
-    def _lane(self, token: LockToken) -> Lane | None:
-        return self._state.lanes.get(token.number >> LANE_BITS)
-
     def _find(self, token: LockToken, now: int) -> Lock | None:
         number = token.number
         lane = self._state.lanes.get(number >> LANE_BITS)

@@ -18,7 +18,6 @@ from peeklock.entity.rules.values import PropertyReader, Truth, fold
 
 Filter: TypeAlias = TrueFilter | FalseFilter | CorrelationFilter | SqlFilter
 
-DEFAULT_RULE_NAME: Final = "$Default"
 """The rule that a subscription has from the start; it takes everything."""
 
 
