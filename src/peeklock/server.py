@@ -63,7 +63,7 @@ async def _serve(settings: Settings, configuration: Configuration) -> None:
     http = HttpListener(health)
     amqp = AmqpListener(
         Door(
-            queues=broker,
+            entities=broker,
             keys=keys,
             desk=RefusalDesk(clock=clock, chance=chance, namespace=configuration.namespace),
             clock=clock,

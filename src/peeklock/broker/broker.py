@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final, final
+from typing import Final, Protocol, final
 
 from peeklock.auth.keyring import KeyRing
 from peeklock.auth.rights import AuthorizationRule
@@ -13,12 +13,13 @@ from peeklock.broker.alarm import Alarm, Alarms
 from peeklock.broker.descriptions import read_queue, write_queue
 from peeklock.broker.worker import PartitionWorker
 from peeklock.clock import Clock
-from peeklock.entity.commands import Command
-from peeklock.entity.definition import QueueDefinition
+from peeklock.entity.blueprint import queue_blueprint
+from peeklock.entity.commands import MAIN, Command
+from peeklock.entity.definition import QUEUE, QueueDefinition
 from peeklock.entity.message import BodyBudget
+from peeklock.entity.refusals import Refusal
+from peeklock.entity.rule_commands import AddRule, ListRules, RemoveRule, RuleCommand
 from peeklock.store.store import Catalog, Corrupt, PartitionId, Store
-
-QUEUE: Final = "queue"
 
 # How often each open partition looks after its journal: small beside the retention of an hour,
 # large beside the cost of a look.
@@ -35,7 +36,7 @@ _log: Final = logging.getLogger("peeklock.broker")
 class Queue:
     """A queue of this broker: its description and the worker of its one partition."""
 
-    __slots__ = ("definition", "namespace", "rules", "worker")
+    __slots__ = ("_guests", "definition", "namespace", "rules", "worker")
 
     def __init__(
         self,
@@ -48,15 +49,66 @@ class Queue:
         self.definition = definition
         self.rules = tuple(rules)
         self.worker = worker
+        self._guests: dict[Guest, None] = {}
+
+    kind: Final = QUEUE
+    lane: Final = MAIN
 
     @property
     def path(self) -> str:
         """The queue's name as its owner wrote it."""
         return self.definition.path
 
-    def submit(self, command: Command) -> None:
+    @property
+    def status(self) -> str:
+        """Whether it can be sent to and received from."""
+        return self.definition.status
+
+    @property
+    def message_size_max(self) -> int:
+        """The largest message it takes."""
+        return self.definition.message_size_max
+
+    @property
+    def requires_session(self) -> bool:
+        """Whether it can only be received from session by session."""
+        return self.definition.requires_session
+
+    @property
+    def forward_to(self) -> str:
+        """Where its messages go by themselves."""
+        return self.definition.forward_to
+
+    @property
+    def wants_keys(self) -> bool:
+        """Whether messages must come with their id, session and partition key read out."""
+        definition = self.definition
+        return (
+            definition.requires_session
+            or definition.duplicate_window_ms > 0
+            or definition.partitions > 1
+        )
+
+    def submit(self, command: Command | RuleCommand) -> None:
         """Ask the owner of the partition; the reply goes to the command's origin."""
+        assert not isinstance(command, (AddRule, RemoveRule, ListRules)), "a queue has no rules"
         self.worker.submit(command)
+
+    def welcome(self, guest: Guest) -> None:
+        """A link is attached."""
+        self._guests[guest] = None
+
+    def farewell(self, guest: Guest) -> None:
+        """A link is gone by itself."""
+        self._guests.pop(guest, None)
+
+
+class Guest(Protocol):
+    """A link, as an entity knows it: only to tell it that it must go."""
+
+    def dismiss(self, refusal: Refusal) -> None:
+        """The entity was deleted, disabled or changed so that the link cannot stay."""
+        ...
 
 
 @final
@@ -155,11 +207,11 @@ class Broker:
             known.rules = tuple(rules)
             if known.definition != definition:
                 known.definition = definition
-                known.worker.configure(definition)
+                known.worker.configure(queue_blueprint(definition))
             return known
         worker = PartitionWorker(
             PartitionId(namespace, definition.path),
-            definition,
+            queue_blueprint(definition),
             self._store,
             self._clock,
             self._alarms,

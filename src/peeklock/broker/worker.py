@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol, final
 from peeklock.broker.alarm import Alarm, Alarms
 from peeklock.broker.company import STORE_S_MIN, Company
 from peeklock.clock import Clock
-from peeklock.entity.blueprint import queue_blueprint
+from peeklock.entity.blueprint import Blueprint
 from peeklock.entity.commands import (
     COMPLETE,
     CloseReceiver,
@@ -32,7 +32,6 @@ from peeklock.entity.commands import (
     SettleMany,
     Tick,
 )
-from peeklock.entity.definition import QueueDefinition
 from peeklock.entity.message import BodyBudget
 from peeklock.entity.partition import NO_REPLAY, Decision, Partition
 from peeklock.entity.refusals import BUSY, INTERNAL, UNAVAILABLE, Refusal
@@ -87,13 +86,13 @@ class PartitionWorker:
         "_alarm",
         "_alarm_at",
         "_alarms",
+        "_blueprint",
         "_budget",
         "_chance",
         "_clock",
         "_closing",
         "_company",
         "_complete_at",
-        "_definition",
         "_epoch",
         "_is_riding",
         "_loop",
@@ -113,7 +112,7 @@ class PartitionWorker:
     def __init__(
         self,
         partition_id: PartitionId,
-        definition: QueueDefinition,
+        blueprint: Blueprint,
         store: Store,
         clock: Clock,
         alarms: Alarms,
@@ -122,7 +121,7 @@ class PartitionWorker:
     ) -> None:
         self.id: PartitionId = partition_id
         self.journal_first: int = 0
-        self._definition: QueueDefinition = definition
+        self._blueprint: Blueprint = blueprint
         self._store: Store = store
         self._clock: Clock = clock
         self._alarms: Alarms = alarms
@@ -160,11 +159,11 @@ class PartitionWorker:
             self._loop = asyncio.get_running_loop()
             self._task = self._loop.create_task(self._run())
 
-    def configure(self, definition: QueueDefinition) -> None:
+    def configure(self, blueprint: Blueprint) -> None:
         """The description changed; a living partition is told in its turn."""
-        self._definition = definition
+        self._blueprint = blueprint
         if self._task is not None:
-            self.submit(Configure(queue_blueprint(definition)))
+            self.submit(Configure(blueprint))
 
     def trim_soon(self) -> None:
         """Look after the journal in the next round; nothing to do while closed."""
@@ -209,7 +208,7 @@ class PartitionWorker:
                     backoff_ms = min(2 * backoff_ms, BACKOFF_MS_MAX)
                 continue
             if self._mailbox or self._trim_due or self._partition.housekeeping_due:
-                if self._definition.batched_store_access:
+                if self._blueprint.definition.batched_store_access:
                     if self._pending:
                         await self._wait_for_company()
                     if self._may_ride():
@@ -470,9 +469,7 @@ class PartitionWorker:
         started_at = self._clock.now()
         try:
             opening = await self._store.open(self.id)
-            partition = Partition(
-                queue_blueprint(self._definition), self.id.index, self._budget, self._chance
-            )
+            partition = Partition(self._blueprint, self.id.index, self._budget, self._chance)
             async for replay in opening.replays:
                 partition.restore(replay.first_position, replay.records)
             partition.opened()

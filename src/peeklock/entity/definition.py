@@ -22,6 +22,11 @@ PARTITIONS_MIN: Final = 2
 PARTITIONS_MAX: Final = 32
 NO_SIZE_LIMIT: Final = 0
 
+# What an entity is.
+QUEUE: Final = "queue"
+TOPIC: Final = "topic"
+SUBSCRIPTION: Final = "subscription"
+
 ACTIVE: Final = "Active"
 DISABLED: Final = "Disabled"
 SEND_DISABLED: Final = "SendDisabled"

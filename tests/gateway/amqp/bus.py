@@ -53,7 +53,7 @@ class Bus:
         self.clock = self.bench.clock
         chance = SeededChance(3).number
         self.door = Door(
-            queues=self.bench.broker,
+            entities=self.bench.broker,
             keys=self.bench.broker.keyring,
             desk=RefusalDesk(clock=self.clock, chance=chance, namespace="ns"),
             clock=self.clock,

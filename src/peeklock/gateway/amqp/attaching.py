@@ -19,7 +19,7 @@ from peeklock.entity.refusals import (
 )
 from peeklock.gateway.amqp.address import ENTITY, NOWHERE, TOKENS, Address, parse_address
 from peeklock.gateway.amqp.cbs import TokenNode
-from peeklock.gateway.amqp.door import Queue, amqp_error
+from peeklock.gateway.amqp.door import Entity, amqp_error
 from peeklock.gateway.amqp.management import ManagementNode
 from peeklock.gateway.amqp.receiving import ReceivingNode
 from peeklock.gateway.amqp.responses import ResponseLinks, ResponseNode
@@ -93,20 +93,20 @@ class Attaching:
         if not self._is_allowed(address, right, now):
             return Refusal(UNAUTHORIZED, unauthorized(right, self._wire.host, address.path))
         door = self._wire.door
-        queue = None
+        entity = None
         if address.kind != NOWHERE:
-            queue = door.queues.find(door.namespace, address.path)
-        if queue is None:
+            entity = door.entities.find(door.namespace, address.path)
+        if entity is None:
             return Refusal(ENTITY_NOT_FOUND, entity_not_found(self._wire.host, address.path))
         if address.kind == ENTITY:
-            refusal = self._refuse_entity(link, address, queue)
+            refusal = self._refuse_entity(link, address, entity)
             if refusal is not None:
                 return refusal
         self._guests[link] = Guest(address, right)
         if address.kind != ENTITY:
-            self._open_request_node(link, address, queue)
+            self._open_request_node(link, address, entity)
         elif sends:
-            sending = SendingNode(self._wire, link, queue, address.path)
+            sending = SendingNode(self._wire, link, entity, address.path)
             link.context = sending
             sending.open()
         else:
@@ -114,7 +114,7 @@ class Attaching:
             receiving = ReceivingNode(
                 self._wire,
                 link,
-                queue,
+                entity,
                 address.path,
                 lane=address.lane,
                 mode=RECEIVE_AND_DELETE if settled else PEEK_LOCK,
@@ -127,9 +127,9 @@ class Attaching:
         rights = self._claims.rights(address.key, now)
         return rights != NO_RIGHTS and rights & right == right
 
-    def _refuse_entity(self, link: Link, address: Address, queue: Queue) -> Refusal | None:
+    def _refuse_entity(self, link: Link, address: Address, entity: Entity) -> Refusal | None:
         """Say why this link cannot be had from an entity that exists."""
-        status = queue.definition.status
+        status = entity.status
         if link.role == RECEIVER:
             if address.lane != MAIN:
                 return Refusal(NOT_ALLOWED, "Messages cannot be sent to a dead-letter queue.")
@@ -148,20 +148,20 @@ class Attaching:
             return Refusal(ENTITY_DISABLED, entity_disabled(namespace, address.path))
         return None
 
-    def _open_request_node(self, link: Link, address: Address, queue: Queue | None) -> None:
+    def _open_request_node(self, link: Link, address: Address, entity: Entity | None) -> None:
         """Attach one of the two links of a request node: for requests, or for their answers."""
         if link.role != RECEIVER:
             response = ResponseNode(self._wire, link, address.key)
             link.context = response
             self._responses.add(response)
             response.open()
-        elif queue is None:
+        elif entity is None:
             tokens = TokenNode(self._wire, link, self._responses, self._claims)
             link.context = tokens
             tokens.open()
         else:
             management = ManagementNode(
-                self._wire, link, queue, address, self._responses, self._claims
+                self._wire, link, entity, address, self._responses, self._claims
             )
             link.context = management
             management.open()

@@ -97,6 +97,6 @@ class TokenNode:
         if address.kind == TOKENS or not address.path:
             return None
         door = self.wire.door
-        if address.kind != NOWHERE and door.queues.find(door.namespace, address.path) is not None:
+        if address.kind != NOWHERE and door.entities.find(door.namespace, address.path) is not None:
             return None
         return Refusal(ENTITY_NOT_FOUND, entity_not_found(self.wire.host, address.path))

@@ -9,30 +9,82 @@ from peeklock.amqp.limits import Limits
 from peeklock.auth.keyring import KeyRing
 from peeklock.clock import Clock
 from peeklock.entity.commands import Command
-from peeklock.entity.definition import QueueDefinition
 from peeklock.entity.refusals import Refusal
+from peeklock.entity.rule_commands import RuleCommand
 from peeklock.gateway.identifiers import Chance, MessageIds
 from peeklock.gateway.refusals import Declined, RefusalDesk
 
 
-class Queue(Protocol):
-    """A queue that takes commands; its replies come to their origins."""
+class Guest(Protocol):
+    """A link, as an entity knows it: only to tell it that it must go."""
+
+    def dismiss(self, refusal: Refusal) -> None:
+        """The entity was deleted, disabled or changed so that the link cannot stay."""
+        ...
+
+
+class Entity(Protocol):
+    """A queue, a topic or a subscription; replies to its commands come to their origins."""
 
     @property
-    def definition(self) -> QueueDefinition:
-        """The queue as its owner describes it now."""
+    def kind(self) -> str:
+        """QUEUE, TOPIC or SUBSCRIPTION."""
         ...
 
-    def submit(self, command: Command) -> None:
-        """Put a command into the mailbox of the queue's owner."""
+    @property
+    def path(self) -> str:
+        """The name as its owner wrote it; of a subscription with its topic."""
+        ...
+
+    @property
+    def lane(self) -> int:
+        """Where its messages rest; its dead letters rest in `lane | 1`."""
+        ...
+
+    @property
+    def status(self) -> str:
+        """Whether it can be sent to and received from."""
+        ...
+
+    @property
+    def message_size_max(self) -> int:
+        """The largest message it takes."""
+        ...
+
+    @property
+    def requires_session(self) -> bool:
+        """Whether it can only be received from session by session."""
+        ...
+
+    @property
+    def forward_to(self) -> str:
+        """Where its messages go by themselves; nobody can receive them here then."""
+        ...
+
+    @property
+    def wants_keys(self) -> bool:
+        """Whether messages must come with their id, session and partition key read out."""
+        ...
+
+    def submit(self, command: Command | RuleCommand) -> None:
+        """Ask the owner; the reply goes to the command's origin."""
+        ...
+
+    def welcome(self, guest: Guest) -> None:
+        """A link is attached: it wants to know when it must go, and keeps the entity from being
+        idle."""
+        ...
+
+    def farewell(self, guest: Guest) -> None:
+        """A link is gone by itself."""
         ...
 
 
-class Queues(Protocol):
-    """Finds queues, whatever the case of their names."""
+class Entities(Protocol):
+    """Finds entities, whatever the case of their names."""
 
-    def find(self, namespace: str, path: str) -> Queue | None:
-        """Give the queue of that path, or None."""
+    def find(self, namespace: str, path: str) -> Entity | None:
+        """Give the entity of that path (of a subscription: topic/Subscriptions/name), or None."""
         ...
 
 
@@ -95,17 +147,17 @@ class Door:
         "container_id",
         "desk",
         "engine_limits",
+        "entities",
         "keys",
         "limits",
         "message_ids",
         "namespace",
-        "queues",
     )
 
     def __init__(
         self,
         *,
-        queues: Queues,
+        entities: Entities,
         keys: KeyRing,
         desk: RefusalDesk,
         clock: Clock,
@@ -115,7 +167,7 @@ class Door:
         engine_limits: Limits,
         limits: DoorLimits,
     ) -> None:
-        self.queues = queues
+        self.entities = entities
         self.keys = keys
         self.desk = desk
         self.clock = clock

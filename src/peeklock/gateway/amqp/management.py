@@ -11,7 +11,7 @@ from peeklock.entity.replies import Refused
 from peeklock.gateway.amqp.address import Address
 from peeklock.gateway.amqp.arguments import Arguments
 from peeklock.gateway.amqp.cbs import CREDIT
-from peeklock.gateway.amqp.door import Queue
+from peeklock.gateway.amqp.door import Entity
 from peeklock.gateway.amqp.operations import OPERATIONS, Call, Operation
 from peeklock.gateway.amqp.requests import Request, encode_response, receive_request
 from peeklock.gateway.amqp.responses import ResponseLinks
@@ -31,8 +31,8 @@ class ManagementNode:
     __slots__ = (
         "_address",
         "_claims",
+        "_entity",
         "_next_tag",
-        "_queue",
         "_responses",
         "_under_way",
         "link",
@@ -43,14 +43,14 @@ class ManagementNode:
         self,
         wire: Wire,
         link: Link,
-        queue: Queue,
+        entity: Entity,
         address: Address,
         responses: ResponseLinks,
         claims: Claims,
     ) -> None:
         self.wire: Final = wire
         self.link: Final = link
-        self._queue: Final = queue
+        self._entity: Final = entity
         self._address: Final = address
         self._responses: Final = responses
         self._claims: Final = claims
@@ -59,7 +59,7 @@ class ManagementNode:
 
     def open(self) -> None:
         """Attach, and take requests at once."""
-        size_max = self._queue.definition.message_size_max + _ARGUMENTS_SIZE_MAX
+        size_max = self._entity.message_size_max + _ARGUMENTS_SIZE_MAX
         self.link.accept(max_message_size=size_max)
         self.link.grant(CREDIT)
 
@@ -117,7 +117,7 @@ class ManagementNode:
             self._refuse(request, command)
         else:
             self._under_way[call.tag] = Pending(request, operation, call)
-            self._queue.submit(command)
+            self._entity.submit(command)
 
     def _answer(self, request: Request, body: dict[Any, Any] | None) -> None:
         status = _NO_CONTENT if body is None else _OK

@@ -20,7 +20,7 @@ from peeklock.entity.commands import (
 )
 from peeklock.entity.refusals import Refusal
 from peeklock.entity.replies import Delivered, Drained, ReceiverClosed, Refused, Settled
-from peeklock.gateway.amqp.door import Queue, amqp_error, rejected
+from peeklock.gateway.amqp.door import Entity, amqp_error, rejected
 from peeklock.gateway.amqp.outcomes import ANSWERS, OutcomeReader, Settlement
 from peeklock.gateway.amqp.translate import lock_tag, outgoing
 from peeklock.gateway.amqp.wire import Wire
@@ -34,6 +34,7 @@ class ReceivingNode:
     """Hands the messages of one lane to one link and carries out what the client says of them."""
 
     __slots__ = (
+        "_entity",
         "_granted",
         "_is_draining",
         "_is_gone",
@@ -41,7 +42,6 @@ class ReceivingNode:
         "_mean_size",
         "_mode",
         "_outcomes",
-        "_queue",
         "_silent",
         "_taken",
         "link",
@@ -50,12 +50,12 @@ class ReceivingNode:
     )
 
     def __init__(
-        self, wire: Wire, link: Link, queue: Queue, path: str, *, lane: int, mode: int
+        self, wire: Wire, link: Link, entity: Entity, path: str, *, lane: int, mode: int
     ) -> None:
         self.wire: Final = wire
         self.link: Final = link
         self.path: Final = path
-        self._queue: Final = queue
+        self._entity: Final = entity
         self._lane: Final = lane
         self._mode: Final = mode
         self._outcomes: Final = OutcomeReader()
@@ -71,7 +71,7 @@ class ReceivingNode:
     def open(self) -> None:
         """Attach, and take a place at the queue."""
         self.link.accept()
-        self._queue.submit(OpenReceiver(self, self._lane, self._mode))
+        self._entity.submit(OpenReceiver(self, self._lane, self._mode))
         # Credit may have come with the attach.
         self.flowed()
 
@@ -92,7 +92,7 @@ class ReceivingNode:
         ):
             return
         self._granted = reach
-        self._queue.submit(Grant(self, reach, self._is_draining))
+        self._entity.submit(Grant(self, reach, self._is_draining))
 
     def settlements(self, state: bytes, settled: bool, deliveries: list[OutgoingDelivery]) -> None:
         """Carry out what the client says became of messages; it waits for an answer unless it has
@@ -103,7 +103,7 @@ class ReceivingNode:
             if read.is_final or settled:
                 tokens: list[LockToken] = [delivery.context for delivery in deliveries]
                 origin: Any = self._silent if settled else self
-                self._queue.submit(
+                self._entity.submit(
                     SettleMany(origin, tags, read.outcome, tokens, read.changes, read.note)
                 )
         elif not settled:
@@ -134,7 +134,7 @@ class ReceivingNode:
             return
         self._is_gone = True
         self._release([d.context for d in unsent if d.context is not None])
-        self._queue.submit(CloseReceiver(self, is_broken))
+        self._entity.submit(CloseReceiver(self, is_broken))
 
     def _deliver(self, reply: Delivered) -> None:
         link = self.link
@@ -198,7 +198,7 @@ class ReceivingNode:
         """Give messages back that the client never saw; no delivery is counted."""
         if tokens:
             tags = [0] * len(tokens)
-            self._queue.submit(SettleMany(self._silent, tags, RELEASE, tokens))
+            self._entity.submit(SettleMany(self._silent, tags, RELEASE, tokens))
 
 
 @final

@@ -17,7 +17,7 @@ from peeklock.entity.refusals import (
     Refusal,
 )
 from peeklock.entity.replies import Accepted, Refused
-from peeklock.gateway.amqp.door import Queue, rejected
+from peeklock.gateway.amqp.door import Entity, rejected
 from peeklock.gateway.amqp.translate import incoming
 from peeklock.gateway.amqp.wire import Wire
 
@@ -38,27 +38,27 @@ _GATHERED_BEYOND_MAX: Final = 1024 * 1024
 class SendingNode:
     """Takes messages for a queue; each is answered when it is stored, or refused."""
 
-    __slots__ = ("_ids", "_in_flight", "_queue", "_unanswered", "link", "path", "wire")
+    __slots__ = ("_entity", "_ids", "_in_flight", "_unanswered", "link", "path", "wire")
 
-    def __init__(self, wire: Wire, link: Link, queue: Queue, path: str) -> None:
+    def __init__(self, wire: Wire, link: Link, entity: Entity, path: str) -> None:
         self.wire: Final = wire
         self.link: Final = link
         self.path: Final = path
-        self._queue: Final = queue
+        self._entity: Final = entity
         self._ids: Final = wire.door.message_ids
         self._unanswered: Final = Unanswered(self)
         self._in_flight = 0
 
     def open(self) -> None:
         """Attach, and let the client send at once."""
-        size_max = self._queue.definition.message_size_max
+        size_max = self._entity.message_size_max
         self.link.accept(max_message_size=size_max, properties={_BATCH_SIZE_MAX: Ulong(size_max)})
         self.link.max_message_size = size_max + _GATHERED_BEYOND_MAX
         self.link.grant(CREDIT)
 
     def transfers(self, deliveries: list[IncomingDelivery], now: int) -> None:
         """Pass on what arrived in one pass as one command, as far as its order allows."""
-        size_max = self._queue.definition.message_size_max
+        size_max = self._entity.message_size_max
         tags: list[int] = []
         messages: list[Message] = []
         size = 0
@@ -125,7 +125,7 @@ class SendingNode:
     def _submit(self, tags: list[int], messages: list[Message], size: int, settled: bool) -> None:
         self._in_flight += len(tags)
         self.wire.took(len(tags), size)
-        self._queue.submit(SendMany(self._unanswered if settled else self, tags, messages))
+        self._entity.submit(SendMany(self._unanswered if settled else self, tags, messages))
 
     def _submit_batch(self, delivery: IncomingDelivery, now: int) -> None:
         try:
@@ -141,7 +141,7 @@ class SendingNode:
         self._in_flight += 1
         self.wire.took(1, len(delivery.payload))
         origin = self._unanswered if delivery.settled else self
-        self._queue.submit(SendBatch(origin, delivery.id, messages))
+        self._entity.submit(SendBatch(origin, delivery.id, messages))
 
     def _finished(self, count: int) -> None:
         self._in_flight -= count
