@@ -255,6 +255,19 @@ class Link:
         if self.state == ATTACHED:
             self.session.settling.settle(self, delivery_ids, state, settled)
 
+    def settle_for_now(self, delivery_ids: list[int], state: bytes) -> None:
+        """Settles what was sent, and still takes another outcome for it until it is forgotten:
+        an outcome within a transaction may turn out to be none."""
+        if self.state == ATTACHED:
+            settling = self.session.settling
+            kept = settling.found(delivery_ids)
+            settling.settle(self, delivery_ids, state, True)
+            settling.keep(kept)
+
+    def forget(self, delivery_ids: list[int]) -> None:
+        """Takes no other outcome for what was settled for the time being."""
+        self.session.settling.release(delivery_ids)
+
     def unsettled(self) -> list[OutgoingDelivery]:
         """Lists what was sent on this link and is not settled."""
         return [d for d in self.session.outgoing.unsettled.values() if d.link is self]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Settling:
     """What was told and what is to be told about the deliveries of one session [2.6.12]."""
 
-    __slots__ = ("awaited", "session", "told", "unsettled")
+    __slots__ = ("awaited", "kept", "session", "told", "unsettled")
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -27,6 +27,8 @@ class Settling:
         self.told: dict[tuple[int, bool, bytes], list[int]] = {}
         # What we received and told the outcome of, while the sender has not settled it.
         self.awaited: dict[int, Link] = {}
+        # What we sent and told to be settled, although the owner may have to settle it anew.
+        self.kept: dict[int, OutgoingDelivery] = {}
 
     def settle(self, link: Link, delivery_ids: list[int], state: bytes, settled: bool) -> None:
         """Gathers outcomes for the next output and forgets what is settled."""
@@ -49,8 +51,27 @@ class Settling:
                 told.append(delivery_id)
                 if settled:
                     del unsettled[delivery_id]
+            elif delivery_id in self.kept:
+                told.append(delivery_id)
+                if settled:
+                    del self.kept[delivery_id]
         if self.session.outgoing.queue:
             self.session.outgoing.pump()
+
+    def found(self, delivery_ids: list[int]) -> list[OutgoingDelivery]:
+        """Gives those of our deliveries that the peer can still tell an outcome of."""
+        found = [self.unsettled.get(i) or self.kept.get(i) for i in delivery_ids]
+        return [delivery for delivery in found if delivery is not None]
+
+    def keep(self, deliveries: list[OutgoingDelivery]) -> None:
+        """Holds deliveries ready for another outcome; the peer's window does not count them."""
+        for delivery in deliveries:
+            self.kept[delivery.id] = delivery
+
+    def release(self, delivery_ids: list[int]) -> None:
+        """Drops deliveries that were kept."""
+        for delivery_id in delivery_ids:
+            self.kept.pop(delivery_id, None)
 
     def flush(self) -> None:
         """Writes what was gathered, as few and as wide ranges as there are."""
@@ -75,11 +96,14 @@ class Settling:
         """Drops what is awaited on a link that goes away."""
         if self.awaited:
             self.awaited = {i: other for i, other in self.awaited.items() if other is not link}
+        if self.kept:
+            self.kept = {i: kept for i, kept in self.kept.items() if kept.link is not link}
 
     def clear(self) -> None:
         """Drops everything, because the session is over."""
         self.told.clear()
         self.awaited.clear()
+        self.kept.clear()
 
     def on_disposition(self, data: bytes, position: int, end: int) -> None:
         """Takes the outcome of a range of deliveries, ours or the peer's [2.7.6]."""
@@ -109,12 +133,15 @@ class Settling:
             for delivery in list(unsettled.values()):
                 if (delivery.id - first) & SERIAL_MASK < count:
                     self._tell(delivery, outcome, settled)
+        for delivery in list(self.kept.values()) if self.kept else ():
+            if (delivery.id - first) & SERIAL_MASK < count:
+                self._tell(delivery, outcome, settled)
         if settled and self.session.outgoing.queue:
             self.session.outgoing.pump()
 
     def _tell(self, delivery: OutgoingDelivery, outcome: bytes, settled: bool) -> None:
-        if settled:
-            del self.unsettled[delivery.id]
+        if settled and self.unsettled.pop(delivery.id, None) is None:
+            self.kept.pop(delivery.id, None)
         link = delivery.link
         settling = link.settling
         if settling is None or settling.settled != settled or settling.outcome != outcome:
