@@ -7,11 +7,17 @@ import pytest
 
 from peeklock.broker.chance import SeededChance
 from peeklock.clock import ManualClock
+from peeklock.entity.definition import QUEUE, SUBSCRIPTION, TOPIC
 from peeklock.entity.refusals import BUSY, KINDS, LOCK_LOST, UNAUTHORIZED, Refusal
 from peeklock.gateway.refusals import WIRE_FORMS, RefusalDesk
 
 # What the official clients try again by themselves (protocol 8.1).
-RETRIED = {"amqp:internal-error", "com.microsoft:timeout", "com.microsoft:server-busy"}
+RETRIED = {
+    "amqp:internal-error",
+    "amqp:link:detach-forced",
+    "com.microsoft:timeout",
+    "com.microsoft:server-busy",
+}
 
 
 def desk() -> RefusalDesk:
@@ -42,6 +48,24 @@ def test_the_text_carries_tracking_id_entity_and_instant() -> None:
         declined.text,
     )
     assert declined.tracking_id in declined.text
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "expected"),
+    [
+        (QUEUE, "", "ns"),
+        (QUEUE, "a/b", "ns:Queue:a/b"),
+        (TOPIC, "t", "ns:Topic:t"),
+        (SUBSCRIPTION, "t/Subscriptions/s", "ns:Topic:t|s"),
+        (SUBSCRIPTION, "a/T/subscriptions/S", "ns:Topic:a/T|S"),
+    ],
+)
+def test_entities_are_named_by_their_kind(kind: str, path: str, expected: str) -> None:
+    """R-T2: as the service does in its texts."""
+    declined = desk().decline(
+        Refusal(BUSY, "Busy."), entity=path, operation="send", peer="p:1", kind=kind
+    )
+    assert f", SystemTracker:{expected}, " in declined.text
 
 
 def test_tracking_ids_differ() -> None:

@@ -11,11 +11,14 @@ from typing import Final, final
 
 from peeklock.clock import Clock, Instant
 from peeklock.entity import refusals as kinds
+from peeklock.entity.definition import QUEUE
 from peeklock.entity.refusals import Refusal
 from peeklock.gateway import logbook
 from peeklock.gateway.identifiers import Chance, guid
 
 _LOG: Final = logging.getLogger("peeklock.refusals")
+
+_SUBSCRIPTIONS: Final = "/subscriptions/"
 
 MESSAGE_LOCK_LOST: Final = "com.microsoft:message-lock-lost"
 MESSAGE_NOT_FOUND: Final = "com.microsoft:message-not-found"
@@ -66,6 +69,9 @@ WIRE_FORMS: Final[dict[str, WireForm]] = {
     kinds.NO_MATCHING_SUBSCRIPTION: WireForm(NO_MATCHING_SUBSCRIPTION, 500),
     kinds.ENTITY_EXISTS: WireForm(ENTITY_EXISTS, 409),
     kinds.TRANSACTION_FAILED: WireForm("amqp:transaction:rollback", 400),
+    kinds.TRANSACTION_UNKNOWN: WireForm("amqp:transaction:unknown-id", 400),
+    kinds.TRANSACTION_TIMED_OUT: WireForm("amqp:transaction:timeout", 400),
+    kinds.DETACHED: WireForm("amqp:link:detach-forced", 500, is_retryable=True),
 }
 
 # Our own trouble, not the client's: these lines are warnings.
@@ -101,14 +107,21 @@ class RefusalDesk:
         self._namespace = namespace
 
     def decline(
-        self, refusal: Refusal, *, entity: str, operation: str, peer: str, count: int = 1
+        self,
+        refusal: Refusal,
+        *,
+        entity: str,
+        operation: str,
+        peer: str,
+        count: int = 1,
+        kind: str = QUEUE,
     ) -> Declined:
         """Word a refusal of `count` equal wishes and log it under its tracking id."""
         form = WIRE_FORMS[refusal.kind]
         tracking_id = guid(self._chance)
-        tracker = f"{self._namespace}:Queue:{entity}" if entity else self._namespace
+        where = tracker(self._namespace, kind, entity)
         text = (
-            f"{refusal.text} TrackingId:{tracking_id}, SystemTracker:{tracker}, "
+            f"{refusal.text} TrackingId:{tracking_id}, SystemTracker:{where}, "
             f"Timestamp:{_seconds(self._clock.now())}"
         )
         _LOG.log(
@@ -128,6 +141,19 @@ class RefusalDesk:
             ),
         )
         return Declined(form.condition, form.status, text, tracking_id)
+
+
+def tracker(namespace: str, kind: str, path: str) -> str:
+    """Name an entity as the service does in its texts (protocol 8.3): `ns:Queue:q`, `ns:Topic:t`,
+    `ns:Topic:t|subscription`."""
+    if not path:
+        return namespace
+    if kind == QUEUE:
+        return f"{namespace}:Queue:{path}"
+    at = path.lower().rfind(_SUBSCRIPTIONS)
+    if at < 0:
+        return f"{namespace}:Topic:{path}"
+    return f"{namespace}:Topic:{path[:at]}|{path[at + len(_SUBSCRIPTIONS) :]}"
 
 
 def _seconds(instant: Instant) -> str:

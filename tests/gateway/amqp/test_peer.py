@@ -23,7 +23,7 @@ def test_links_that_cannot_be() -> None:
             (session.attach_receiver("d", Source()), "com.microsoft:argument-error"),
             (
                 session.attach_sender("e", Target(address="q/$Transfer/$DeadLetterQueue")),
-                "amqp:not-found",
+                "amqp:not-allowed",
             ),
         ):
             assert (await client.refused(link)).condition == condition

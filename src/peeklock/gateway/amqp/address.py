@@ -4,36 +4,51 @@ from dataclasses import dataclass
 from typing import Final, final
 from urllib.parse import unquote
 
-from peeklock.entity.commands import DEAD, MAIN
+from peeklock.entity.commands import DEAD, TRANSFER_DEAD
 
 # What kind of node an address names.
 ENTITY: Final = 0
 MANAGEMENT: Final = 1
 TOKENS: Final = 2
-# A place that exists in the service and not here (yet): no entity can be found there.
-NOWHERE: Final = 3
+
+# Which queue of an entity is meant: the entity's own, or one of those below it.
+OWN: Final = 0
+DEAD_LETTERS: Final = 1
+TRANSFER_DEAD_LETTERS: Final = 2
 
 _TOKENS: Final = "$cbs"
 _MANAGEMENT: Final = "/$management"
-_DEAD_LETTERS: Final = "/$deadletterqueue"
-_TRANSFER_DEAD_LETTERS: Final = "/$transfer/$deadletterqueue"
+# The longer one first: it ends like the other.
+_SUB_QUEUES: Final = (
+    ("/$transfer/$deadletterqueue", TRANSFER_DEAD_LETTERS),
+    ("/$deadletterqueue", DEAD_LETTERS),
+)
 
 
 @final
 @dataclass(slots=True, init=False)
 class Address:
-    """An address taken apart; `path` keeps the case of the client, `key` is all of it folded."""
+    """An address taken apart; `path` keeps the case of the client, `key` is all of it folded.
+
+    The path of a subscription is `topic/Subscriptions/name`, in any case.
+    """
 
     kind: Final[int]
     path: Final[str]
-    lane: Final[int]
+    sub_queue: Final[int]
     key: Final[str]
 
-    def __init__(self, kind: int, path: str, lane: int, key: str) -> None:
+    def __init__(self, kind: int, path: str, sub_queue: int, key: str) -> None:
         self.kind = kind
         self.path = path
-        self.lane = lane
+        self.sub_queue = sub_queue
         self.key = key
+
+    def lane(self, own: int) -> int:
+        """Where the messages of the address rest, given the entity's own lane."""
+        if self.sub_queue == OWN:
+            return own
+        return own | DEAD if self.sub_queue == DEAD_LETTERS else TRANSFER_DEAD
 
 
 def parse_address(text: str) -> Address:
@@ -41,19 +56,16 @@ def parse_address(text: str) -> Address:
     path = unquote(_without_authority(text)).strip("/")
     key = path.lower()
     if key == _TOKENS:
-        return Address(TOKENS, path, MAIN, key)
+        return Address(TOKENS, path, OWN, key)
     kind = ENTITY
     if key.endswith(_MANAGEMENT):
         kind = MANAGEMENT
         path = path[: -len(_MANAGEMENT)]
     lower = path.lower()
-    if lower.endswith(_TRANSFER_DEAD_LETTERS):
-        return Address(NOWHERE, path, MAIN, key)
-    lane = MAIN
-    if lower.endswith(_DEAD_LETTERS):
-        lane = DEAD
-        path = path[: -len(_DEAD_LETTERS)]
-    return Address(kind, path, lane, key)
+    for ending, sub_queue in _SUB_QUEUES:
+        if lower.endswith(ending):
+            return Address(kind, path[: -len(ending)], sub_queue, key)
+    return Address(kind, path, OWN, key)
 
 
 def _without_authority(text: str) -> str:

@@ -1,13 +1,21 @@
-"""The reception of a connection: which node an attach leads to, and who may go there."""
+"""The reception of a connection: which node an attach leads to, who may go there and stay."""
 
 from typing import Any, Final, final
 
 from peeklock.amqp.composites import Coordinator
+from peeklock.amqp.delivery import OutgoingDelivery
 from peeklock.amqp.link import RECEIVER, Link
 from peeklock.auth.claims import Claims
 from peeklock.auth.rights import LISTEN, NO_RIGHTS, SEND, Rights
-from peeklock.entity.commands import MAIN, PEEK_LOCK, RECEIVE_AND_DELETE
-from peeklock.entity.definition import DISABLED, RECEIVE_DISABLED, SEND_DISABLED
+from peeklock.entity.commands import PEEK_LOCK, RECEIVE_AND_DELETE
+from peeklock.entity.definition import (
+    DISABLED,
+    QUEUE,
+    RECEIVE_DISABLED,
+    SEND_DISABLED,
+    SUBSCRIPTION,
+    TOPIC,
+)
 from peeklock.entity.refusals import (
     ENTITY_DISABLED,
     ENTITY_NOT_FOUND,
@@ -17,19 +25,26 @@ from peeklock.entity.refusals import (
     UNAUTHORIZED,
     Refusal,
 )
-from peeklock.gateway.amqp.address import ENTITY, NOWHERE, TOKENS, Address, parse_address
+from peeklock.gateway.amqp import texts
+from peeklock.gateway.amqp.accepting import SessionWish, read_wish
+from peeklock.gateway.amqp.address import (
+    ENTITY,
+    OWN,
+    TOKENS,
+    TRANSFER_DEAD_LETTERS,
+    Address,
+    parse_address,
+)
 from peeklock.gateway.amqp.cbs import TokenNode
 from peeklock.gateway.amqp.door import Entity, amqp_error
 from peeklock.gateway.amqp.management import ManagementNode
 from peeklock.gateway.amqp.receiving import ReceivingNode
 from peeklock.gateway.amqp.responses import ResponseLinks, ResponseNode
 from peeklock.gateway.amqp.sending import SendingNode
-from peeklock.gateway.amqp.texts import entity_disabled, entity_not_found, unauthorized
 from peeklock.gateway.amqp.wire import Wire
 
 # The settle mode of a sender that settles before it sends [2.8.2]: receive and delete.
 _SETTLED: Final = 1
-_SESSION_FILTER: Final = "com.microsoft:session-filter"
 
 
 @final
@@ -42,116 +57,93 @@ class Attaching:
         self._wire: Final = wire
         self._claims: Final = claims
         self._responses: Final = responses
-        self._guests: Final[dict[Link, Guest]] = {}
+        self._guests: Final[dict[Link, LinkGuest]] = {}
+
+    # --- coming
 
     def attach(self, link: Link, now: int) -> None:
-        """Answer the wish for a link."""
+        """Answer the wish for a link; that for a session may be answered later."""
         address = _address_of(link)
-        refusal = address if isinstance(address, Refusal) else self._admit(link, address, now)
-        if refusal is not None:
-            declined = self._wire.door.decline(
-                refusal,
-                entity=address.path if isinstance(address, Address) else "",
-                operation="attach-sender" if link.role == RECEIVER else "attach-receiver",
-                peer=self._wire.peer_name,
-            )
-            link.refuse(amqp_error(declined))
-
-    def may_stay(self, link: Link, now: int) -> bool:
-        """Whether the claims still give what the link was let in for."""
-        guest = self._guests.get(link)
-        if guest is None or guest.address.kind == TOKENS:
-            return True
-        return self._is_allowed(guest.address, guest.right, now)
-
-    def path_of(self, link: Link) -> str:
-        """The entity that a link was let in for."""
-        guest = self._guests.get(link)
-        return "" if guest is None else guest.address.path
-
-    def links(self) -> list[Link]:
-        """The links that were let in and not forgotten."""
-        return list(self._guests)
-
-    def forget(self, link: Link) -> None:
-        """A link is gone."""
-        self._guests.pop(link, None)
-
-    def _admit(self, link: Link, address: Address, now: int) -> Refusal | None:
-        sends = link.role == RECEIVER
-        if address.kind == TOKENS:
-            self._guests[link] = Guest(address, NO_RIGHTS)
-            self._open_request_node(link, address, None)
-            return None
-        right = NO_RIGHTS
-        if address.kind != ENTITY:
-            pass  # Every operation of a management node is checked by itself.
-        elif sends:
-            right = SEND
-        else:
-            right = LISTEN
-        if not self._is_allowed(address, right, now):
-            return Refusal(UNAUTHORIZED, unauthorized(right, self._wire.host, address.path))
-        door = self._wire.door
+        if isinstance(address, Refusal):
+            self._turn_away(link, address, "", None)
+            return
         entity = None
-        if address.kind != NOWHERE:
+        right = NO_RIGHTS
+        if address.kind != TOKENS:
+            if address.kind == ENTITY:
+                right = SEND if link.role == RECEIVER else LISTEN
+            # Every operation of a management node is checked by itself.
+            if not self._is_allowed(address, right, now):
+                text = texts.unauthorized(right, self._wire.host, address.path)
+                self._turn_away(link, Refusal(UNAUTHORIZED, text), address.path, None)
+                return
+            door = self._wire.door
             entity = door.entities.find(door.namespace, address.path)
-        if entity is None:
-            return Refusal(ENTITY_NOT_FOUND, entity_not_found(self._wire.host, address.path))
-        if address.kind == ENTITY:
-            refusal = self._refuse_entity(link, address, entity)
+            if entity is None:
+                text = texts.entity_not_found(self._wire.host, address.path)
+                self._turn_away(link, Refusal(ENTITY_NOT_FOUND, text), address.path, None)
+                return
+        guest = LinkGuest(self, link, address, right, entity)
+        refusal = self._admit(guest, now)
+        if refusal is not None:
+            self._turn_away(link, refusal, address.path, entity)
+
+    def _admit(self, guest: "LinkGuest", now: int) -> Refusal | None:
+        """Open the node behind a link, or say why not."""
+        entity = guest.entity
+        if entity is None or guest.address.kind != ENTITY:
+            self._take_in(guest)
+            self._open_request_node(guest)
+        elif guest.link.role == RECEIVER:
+            refusal = self._refuse_sender(guest.address, entity)
             if refusal is not None:
                 return refusal
-        self._guests[link] = Guest(address, right)
-        if address.kind != ENTITY:
-            self._open_request_node(link, address, entity)
-        elif sends:
-            sending = SendingNode(self._wire, link, entity, address.path)
-            link.context = sending
+            self._take_in(guest)
+            sending = SendingNode(self._wire, guest.link, entity, guest.address.path)
+            guest.link.context = sending
             sending.open()
         else:
-            settled = link.snd_settle_mode == _SETTLED
-            receiving = ReceivingNode(
-                self._wire,
-                link,
-                entity,
-                address.path,
-                lane=address.lane,
-                mode=RECEIVE_AND_DELETE if settled else PEEK_LOCK,
-            )
-            link.context = receiving
-            receiving.open()
+            wish = read_wish(guest.link)
+            if isinstance(wish, Refusal):
+                return wish
+            refusal = self._refuse_receiver(guest.address, entity, wish)
+            if refusal is not None:
+                return refusal
+            self._take_in(guest)
+            self._open_receiver(guest, entity, wish, now)
         return None
 
-    def _is_allowed(self, address: Address, right: Rights, now: int) -> bool:
-        rights = self._claims.rights(address.key, now)
-        return rights != NO_RIGHTS and rights & right == right
+    def _take_in(self, guest: "LinkGuest") -> None:
+        self._guests[guest.link] = guest
+        if guest.entity is not None:
+            guest.entity.welcome(guest)
 
-    def _refuse_entity(self, link: Link, address: Address, entity: Entity) -> Refusal | None:
-        """Say why this link cannot be had from an entity that exists."""
-        status = entity.status
-        if link.role == RECEIVER:
-            if address.lane != MAIN:
-                return Refusal(NOT_ALLOWED, "Messages cannot be sent to a dead-letter queue.")
-            is_disabled = status in (DISABLED, SEND_DISABLED)
+    def _open_receiver(
+        self, guest: "LinkGuest", entity: Entity, wish: SessionWish | None, now: int
+    ) -> None:
+        link = guest.link
+        address = guest.address
+        node = ReceivingNode(
+            self._wire,
+            link,
+            entity,
+            address.path,
+            guest,
+            lane=address.lane(entity.lane),
+            mode=RECEIVE_AND_DELETE if link.snd_settle_mode == _SETTLED else PEEK_LOCK,
+        )
+        link.context = node
+        if wish is None:
+            node.open()
         else:
-            filters = link.source.filter
-            if filters is not None and any(str(name) == _SESSION_FILTER for name in filters):
-                return Refusal(
-                    NOT_ALLOWED,
-                    "It is not possible for an entity that does not require sessions to create a "
-                    "sessionful message receiver.",
-                )
-            is_disabled = status in (DISABLED, RECEIVE_DISABLED)
-        if is_disabled:
-            namespace = self._wire.door.namespace
-            return Refusal(ENTITY_DISABLED, entity_disabled(namespace, address.path))
-        return None
+            node.open_session(wish, now)
 
-    def _open_request_node(self, link: Link, address: Address, entity: Entity | None) -> None:
+    def _open_request_node(self, guest: "LinkGuest") -> None:
         """Attach one of the two links of a request node: for requests, or for their answers."""
+        link = guest.link
+        entity = guest.entity
         if link.role != RECEIVER:
-            response = ResponseNode(self._wire, link, address.key)
+            response = ResponseNode(self._wire, link, guest.address.key)
             link.context = response
             self._responses.add(response)
             response.open()
@@ -161,21 +153,134 @@ class Attaching:
             tokens.open()
         else:
             management = ManagementNode(
-                self._wire, link, entity, address, self._responses, self._claims
+                self._wire, link, entity, guest.address, self._responses, self._claims
             )
             link.context = management
             management.open()
 
+    # --- being turned away
+
+    def _refuse_sender(self, address: Address, entity: Entity) -> Refusal | None:
+        """Say why nothing can be sent to an entity that exists."""
+        if address.sub_queue != OWN:
+            return Refusal(NOT_ALLOWED, texts.NO_SENDING_TO_DEAD_LETTERS)
+        if entity.kind == SUBSCRIPTION:
+            return Refusal(NOT_ALLOWED, texts.NO_SENDING_TO_SUBSCRIPTIONS)
+        if entity.status in (DISABLED, SEND_DISABLED):
+            return self._disabled(entity)
+        return None
+
+    def _refuse_receiver(
+        self, address: Address, entity: Entity, wish: SessionWish | None
+    ) -> Refusal | None:
+        """Say why nothing can be received from an entity that exists."""
+        if entity.kind == TOPIC and address.sub_queue != TRANSFER_DEAD_LETTERS:
+            return Refusal(NOT_ALLOWED, texts.NO_RECEIVING_FROM_TOPICS)
+        if entity.status in (DISABLED, RECEIVE_DISABLED):
+            return self._disabled(entity)
+        if address.sub_queue != OWN:
+            # The sub-queues of every entity are plain, whatever the entity is.
+            if wish is not None:
+                return Refusal(NOT_ALLOWED, texts.NO_SESSIONS_IN_SUB_QUEUES)
+            return None
+        if entity.forward_to:
+            return Refusal(NOT_ALLOWED, texts.NO_RECEIVING_WHILE_FORWARDING)
+        if entity.requires_session and wish is None:
+            return Refusal(NOT_ALLOWED, texts.SESSIONS_REQUIRED)
+        if wish is not None and not entity.requires_session:
+            return Refusal(NOT_ALLOWED, texts.SESSIONS_NOT_REQUIRED)
+        return None
+
+    def _disabled(self, entity: Entity) -> Refusal:
+        namespace = self._wire.door.namespace
+        text = texts.entity_disabled(namespace, entity.kind, entity.path)
+        return Refusal(ENTITY_DISABLED, text)
+
+    def _turn_away(self, link: Link, refusal: Refusal, path: str, entity: Entity | None) -> None:
+        declined = self._wire.door.decline(
+            refusal,
+            entity=path,
+            operation="attach-sender" if link.role == RECEIVER else "attach-receiver",
+            peer=self._wire.peer_name,
+            kind=QUEUE if entity is None else entity.kind,
+        )
+        link.refuse(amqp_error(declined))
+
+    # --- staying and going
+
+    def links(self) -> list[Link]:
+        """The links that were let in and are not gone."""
+        return list(self._guests)
+
+    def review(self, now: int) -> None:
+        """Detach the links whose right has ended."""
+        for guest in list(self._guests.values()):
+            if guest.address.kind == TOKENS:
+                continue
+            if not self._is_allowed(guest.address, guest.right, now):
+                text = "ExpiredToken: The token that gave access to this link is expired."
+                self.show_out(guest, Refusal(UNAUTHORIZED, text))
+
+    def show_out(self, guest: "LinkGuest", refusal: Refusal) -> None:
+        """Detach a link, or refuse it if it still waits for its attach, and tell it why."""
+        link = guest.link
+        if link not in self._guests:
+            return
+        declined = self._wire.door.decline(
+            refusal,
+            entity=guest.address.path,
+            operation="stay-attached" if link.attached else "attach-receiver",
+            peer=self._wire.peer_name,
+            kind=QUEUE if guest.entity is None else guest.entity.kind,
+        )
+        link.detach(amqp_error(declined))
+        self.gone(link, [], is_broken=False)
+
+    def show_out_at_once(self, guest: "LinkGuest", refusal: Refusal) -> None:
+        """The same, for somebody who does not know that a connection has to be flushed."""
+        self.show_out(guest, refusal)
+        self._wire.flush()
+
+    def gone(self, link: Link, unsent: list[OutgoingDelivery], *, is_broken: bool) -> None:
+        """A link is no more: its node leaves the entity."""
+        node = link.context
+        link.context = None
+        guest = self._guests.pop(link, None)
+        if isinstance(node, ReceivingNode):
+            node.gone(unsent, is_broken=is_broken)
+        elif isinstance(node, ResponseNode):
+            self._responses.remove(node)
+        if guest is not None and guest.entity is not None:
+            guest.entity.farewell(guest)
+
+    def _is_allowed(self, address: Address, right: Rights, now: int) -> bool:
+        rights = self._claims.rights(address.key, now)
+        return rights != NO_RIGHTS and rights & right == right
+
 
 @final
-class Guest:
-    """What an attached link was let in for."""
+class LinkGuest:
+    """A link that was let in: what for, and at which entity."""
 
-    __slots__ = ("address", "right")
+    __slots__ = ("_attaching", "address", "entity", "link", "right")
 
-    def __init__(self, address: Address, right: Rights) -> None:
+    def __init__(
+        self,
+        attaching: Attaching,
+        link: Link,
+        address: Address,
+        right: Rights,
+        entity: Entity | None,
+    ) -> None:
+        self._attaching: Final = attaching
+        self.link: Final = link
         self.address: Final = address
         self.right: Final = right
+        self.entity: Final[Entity | None] = entity
+
+    def dismiss(self, refusal: Refusal) -> None:
+        """The link must go, and is told why."""
+        self._attaching.show_out_at_once(self, refusal)
 
 
 def _address_of(link: Link) -> Address | Refusal:

@@ -15,7 +15,7 @@ from peeklock.entity.refusals import (
     UNAUTHORIZED,
     Refusal,
 )
-from peeklock.gateway.amqp.address import NOWHERE, TOKENS, parse_address
+from peeklock.gateway.amqp.address import TOKENS, parse_address
 from peeklock.gateway.amqp.requests import Request, encode_response, receive_request
 from peeklock.gateway.amqp.responses import ResponseLinks
 from peeklock.gateway.amqp.texts import entity_not_found
@@ -97,6 +97,6 @@ class TokenNode:
         if address.kind == TOKENS or not address.path:
             return None
         door = self.wire.door
-        if address.kind != NOWHERE and door.entities.find(door.namespace, address.path) is not None:
+        if door.entities.find(door.namespace, address.path) is not None:
             return None
         return Refusal(ENTITY_NOT_FOUND, entity_not_found(self.wire.host, address.path))

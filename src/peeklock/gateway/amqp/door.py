@@ -9,6 +9,7 @@ from peeklock.amqp.limits import Limits
 from peeklock.auth.keyring import KeyRing
 from peeklock.clock import Clock
 from peeklock.entity.commands import Command
+from peeklock.entity.definition import QUEUE
 from peeklock.entity.refusals import Refusal
 from peeklock.entity.rule_commands import RuleCommand
 from peeklock.gateway.identifiers import Chance, MessageIds
@@ -34,6 +35,12 @@ class Entity(Protocol):
     @property
     def path(self) -> str:
         """The name as its owner wrote it; of a subscription with its topic."""
+        ...
+
+    @property
+    def home(self) -> str:
+        """The path of the queue or topic that owns the partitions: two entities with one home can
+        be changed together."""
         ...
 
     @property
@@ -117,6 +124,8 @@ class DoorLimits:
     bytes_in_flight_max: Final[int]
     delivery_bytes_max: Final[int]
     responses_waiting_max: Final[int]
+    transactions_max: Final[int]
+    transaction_bytes_max: Final[int]
 
     def __init__(
         self,
@@ -130,11 +139,18 @@ class DoorLimits:
         delivery_bytes_max: int = 8 * 1024 * 1024,
         # Answers of a request node that wait for the client's credit.
         responses_waiting_max: int = 1_000,
+        # Transactions of a connection that are declared and not discharged.
+        transactions_max: int = 1_000,
+        # Messages that wait for the end of their transactions, over the whole connection. It holds
+        # two transactions of 100 of the largest standard messages.
+        transaction_bytes_max: int = 64 * 1024 * 1024,
     ) -> None:
         self.token_timeout_ms = token_timeout_ms
         self.bytes_in_flight_max = bytes_in_flight_max
         self.delivery_bytes_max = delivery_bytes_max
         self.responses_waiting_max = responses_waiting_max
+        self.transactions_max = transactions_max
+        self.transaction_bytes_max = transaction_bytes_max
 
 
 @final
@@ -179,11 +195,18 @@ class Door:
         self.limits = limits
 
     def decline(
-        self, refusal: Refusal, *, entity: str, operation: str, peer: str, count: int = 1
+        self,
+        refusal: Refusal,
+        *,
+        entity: str,
+        operation: str,
+        peer: str,
+        count: int = 1,
+        kind: str = QUEUE,
     ) -> Declined:
         """Word and log a refusal."""
         return self.desk.decline(
-            refusal, entity=entity, operation=operation, peer=peer, count=count
+            refusal, entity=entity, operation=operation, peer=peer, count=count, kind=kind
         )
 
 

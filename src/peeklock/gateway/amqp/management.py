@@ -105,7 +105,7 @@ class ManagementNode:
             Arguments(request.body),
             origin=self,
             tag=self._next_tag,
-            lane=address.lane,
+            lane=address.lane(self._entity.lane),
             now=now,
             ids=self.wire.door.message_ids,
         )

@@ -9,7 +9,6 @@ import logging
 from typing import Final, final
 
 from peeklock.amqp.connection import SERVER, Connection
-from peeklock.amqp.delivery import OutgoingDelivery
 from peeklock.amqp.errors import CONNECTION_FORCED, RESOURCE_LIMIT_EXCEEDED, AmqpError
 from peeklock.amqp.events import (
     AttachRequested,
@@ -31,7 +30,7 @@ from peeklock.entity.refusals import UNAUTHORIZED, Refusal
 from peeklock.gateway import logbook
 from peeklock.gateway.amqp.attaching import Attaching
 from peeklock.gateway.amqp.cbs import TokenNode
-from peeklock.gateway.amqp.door import Door, Outlet, amqp_error
+from peeklock.gateway.amqp.door import Door, Outlet
 from peeklock.gateway.amqp.management import ManagementNode
 from peeklock.gateway.amqp.receiving import ReceivingNode
 from peeklock.gateway.amqp.responses import ResponseLinks, ResponseNode
@@ -183,12 +182,12 @@ class Peer:
                     text=event.error.description,
                 ),
             )
-        self._gone(event.link, event.unsent, is_broken=False)
+        self._attaching.gone(event.link, event.unsent, is_broken=False)
 
     def _handle_rare(self, event: Event, now: int) -> None:
         if isinstance(event, SessionEnded):
             for link in event.links:
-                self._gone(link, [], is_broken=False)
+                self._attaching.gone(link, [], is_broken=False)
         elif isinstance(event, SaslInitReceived):
             self._authenticate(event, now)
         elif isinstance(event, Opened):
@@ -255,25 +254,8 @@ class Peer:
             self._token_due = NO_DEADLINE
         elif self._token_due == NO_DEADLINE:
             self._token_due = now + self._door.limits.token_timeout_ms
-        self._review(now)
+        self._attaching.review(now)
         self.deadline = now
-
-    def _review(self, now: int) -> None:
-        """Detach the links whose right has ended."""
-        for link in self._attaching.links():
-            if not self._attaching.may_stay(link, now):
-                refusal = Refusal(
-                    UNAUTHORIZED,
-                    "ExpiredToken: The token that gave access to this link is expired.",
-                )
-                declined = self._door.decline(
-                    refusal,
-                    entity=self._attaching.path_of(link),
-                    operation="stay-attached",
-                    peer=self.wire.peer_name,
-                )
-                link.detach(amqp_error(declined))
-                self._gone(link, [], is_broken=False)
 
     # --- the end
 
@@ -281,7 +263,7 @@ class Peer:
         links = self._connection.links()
         self._connection.close(AmqpError(condition, text))
         for link in links:
-            self._gone(link, [], is_broken=False)
+            self._attaching.gone(link, [], is_broken=False)
 
     def _ended(self, error: AmqpError | None, *, is_broken: bool) -> None:
         if self._is_over:
@@ -297,13 +279,4 @@ class Peer:
             ),
         )
         for link in self._attaching.links():
-            self._gone(link, [], is_broken=is_broken)
-
-    def _gone(self, link: Link, unsent: list[OutgoingDelivery], *, is_broken: bool) -> None:
-        node = link.context
-        link.context = None
-        self._attaching.forget(link)
-        if isinstance(node, ReceivingNode):
-            node.gone(unsent, is_broken=is_broken)
-        elif isinstance(node, ResponseNode):
-            self._responses.remove(node)
+            self._attaching.gone(link, [], is_broken=is_broken)

@@ -3,6 +3,9 @@
 The partition counts what it hands out and takes an absolute limit, so that nothing races with what
 is under way. The node asks for no more than a slow reader should hold (a number of bytes, reckoned
 by the mean size of what was seen), and for nothing while the connection cannot be written to.
+
+A receiver of a message session is the same node: its link is attached when the session is its own,
+and everything after that goes the same way.
 """
 
 from typing import Any, Final, final
@@ -12,6 +15,7 @@ from peeklock.amqp.link import Link
 from peeklock.entity.commands import (
     PEEK_LOCK,
     RELEASE,
+    AcceptSession,
     CloseReceiver,
     Grant,
     LockToken,
@@ -19,8 +23,16 @@ from peeklock.entity.commands import (
     SettleMany,
 )
 from peeklock.entity.refusals import Refusal
-from peeklock.entity.replies import Delivered, Drained, ReceiverClosed, Refused, Settled
-from peeklock.gateway.amqp.door import Entity, amqp_error, rejected
+from peeklock.entity.replies import (
+    Delivered,
+    Drained,
+    ReceiverClosed,
+    Refused,
+    SessionAccepted,
+    Settled,
+)
+from peeklock.gateway.amqp.accepting import SessionWish, granted_properties, granted_source
+from peeklock.gateway.amqp.door import Entity, Guest, rejected
 from peeklock.gateway.amqp.outcomes import ANSWERS, OutcomeReader, Settlement
 from peeklock.gateway.amqp.translate import lock_tag, outgoing
 from peeklock.gateway.amqp.wire import Wire
@@ -34,28 +46,40 @@ class ReceivingNode:
     """Hands the messages of one lane to one link and carries out what the client says of them."""
 
     __slots__ = (
-        "_entity",
         "_granted",
+        "_guest",
         "_is_draining",
         "_is_gone",
+        "_is_waiting",
         "_lane",
         "_mean_size",
         "_mode",
         "_outcomes",
         "_silent",
         "_taken",
+        "entity",
         "link",
         "path",
+        "session_id",
         "wire",
     )
 
     def __init__(
-        self, wire: Wire, link: Link, entity: Entity, path: str, *, lane: int, mode: int
+        self,
+        wire: Wire,
+        link: Link,
+        entity: Entity,
+        path: str,
+        guest: Guest,
+        *,
+        lane: int,
+        mode: int,
     ) -> None:
         self.wire: Final = wire
         self.link: Final = link
         self.path: Final = path
-        self._entity: Final = entity
+        self.entity: Final = entity
+        self._guest: Final = guest
         self._lane: Final = lane
         self._mode: Final = mode
         self._outcomes: Final = OutcomeReader()
@@ -67,17 +91,29 @@ class ReceivingNode:
         self._is_draining = False
         self._mean_size = _MEAN_SIZE_AT_FIRST
         self._is_gone = False
+        # A session was asked for and neither given nor refused: the attach is not answered.
+        self._is_waiting = False
+        # The session that is received from; None for a plain receiver.
+        self.session_id: str | None = None
 
     def open(self) -> None:
         """Attach, and take a place at the queue."""
         self.link.accept()
-        self._entity.submit(OpenReceiver(self, self._lane, self._mode))
+        self.entity.submit(OpenReceiver(self, self._lane, self._mode))
         # Credit may have come with the attach.
         self.flowed()
 
+    def open_session(self, wish: SessionWish, now: int) -> None:
+        """Ask for a session; the link is attached when it is given, or refused."""
+        self._is_waiting = True
+        wait_until = now + wish.wait_ms
+        self.entity.submit(
+            AcceptSession(self, 0, self._lane, self._mode, wish.session_id, wait_until)
+        )
+
     def flowed(self) -> None:
         """The client's credit changed, or the way out is free again: ask accordingly."""
-        if self._is_draining or self._is_gone or self.wire.is_writing_held:
+        if self._is_draining or self._is_gone or self._is_waiting or self.wire.is_writing_held:
             return
         link = self.link
         wanted = self._taken + link.credit
@@ -92,7 +128,7 @@ class ReceivingNode:
         ):
             return
         self._granted = reach
-        self._entity.submit(Grant(self, reach, self._is_draining))
+        self.entity.submit(Grant(self, reach, self._is_draining))
 
     def settlements(self, state: bytes, settled: bool, deliveries: list[OutgoingDelivery]) -> None:
         """Carry out what the client says became of messages; it waits for an answer unless it has
@@ -103,7 +139,7 @@ class ReceivingNode:
             if read.is_final or settled:
                 tokens: list[LockToken] = [delivery.context for delivery in deliveries]
                 origin: Any = self._silent if settled else self
-                self._entity.submit(
+                self.entity.submit(
                     SettleMany(origin, tags, read.outcome, tokens, read.changes, read.note)
                 )
         elif not settled:
@@ -116,9 +152,14 @@ class ReceivingNode:
         elif isinstance(reply, Settled):
             self.link.settle(reply.tags, ANSWERS[reply.outcome])
         elif isinstance(reply, Refused):
-            self._refuse(reply.tags, reply.refusal)
+            if self._is_waiting:
+                self._closed_by_queue(reply.refusal)
+            else:
+                self._refuse(reply.tags, reply.refusal)
         elif isinstance(reply, Drained):
             self._drained()
+        elif isinstance(reply, SessionAccepted):
+            self._accepted(reply)
         elif isinstance(reply, ReceiverClosed):
             self._closed_by_queue(reply.refusal)
         else:
@@ -134,7 +175,24 @@ class ReceivingNode:
             return
         self._is_gone = True
         self._release([d.context for d in unsent if d.context is not None])
-        self._entity.submit(CloseReceiver(self, is_broken))
+        self.entity.submit(CloseReceiver(self, is_broken))
+
+    def _accepted(self, reply: SessionAccepted) -> None:
+        """The session is ours: attach the link that has waited for it."""
+        if self._is_gone:
+            # The partition hears of the closing after this and frees the session by it.
+            return
+        self._is_waiting = False
+        self.session_id = reply.session_id
+        is_attached = self.link.accept(
+            source=granted_source(self.link, reply.session_id),
+            properties=granted_properties(reply.locked_until),
+        )
+        if is_attached:
+            # Credit may have come while the session was waited for.
+            self.flowed()
+        else:
+            self.gone([], is_broken=False)
 
     def _deliver(self, reply: Delivered) -> None:
         link = self.link
@@ -178,11 +236,9 @@ class ReceivingNode:
         self.flowed()
 
     def _closed_by_queue(self, refusal: Refusal) -> None:
+        # The queue has forgotten this receiver already and need not be told.
         self._is_gone = True
-        declined = self.wire.door.decline(
-            refusal, entity=self.path, operation="receive", peer=self.wire.peer_name
-        )
-        self.link.detach(amqp_error(declined))
+        self._guest.dismiss(refusal)
 
     def _refuse(self, tags: list[int], refusal: Refusal) -> None:
         declined = self.wire.door.decline(
@@ -191,6 +247,7 @@ class ReceivingNode:
             operation="settle",
             peer=self.wire.peer_name,
             count=len(tags),
+            kind=self.entity.kind,
         )
         self.link.settle(tags, rejected(declined))
 
@@ -198,7 +255,7 @@ class ReceivingNode:
         """Give messages back that the client never saw; no delivery is counted."""
         if tokens:
             tags = [0] * len(tokens)
-            self._entity.submit(SettleMany(self._silent, tags, RELEASE, tokens))
+            self.entity.submit(SettleMany(self._silent, tags, RELEASE, tokens))
 
 
 @final

@@ -1,6 +1,31 @@
 """Sentences that clients know by heart."""
 
+from typing import Final
+
 from peeklock.auth.rights import LISTEN, SEND, Rights
+from peeklock.gateway.refusals import tracker
+
+NO_SENDING_TO_DEAD_LETTERS: Final = "Messages cannot be sent to a dead-letter queue."
+NO_SENDING_TO_SUBSCRIPTIONS: Final = (
+    "Messages cannot be sent to a subscription; send them to its topic."
+)
+NO_RECEIVING_FROM_TOPICS: Final = (
+    "Messages cannot be received from a topic; receive them from one of its subscriptions."
+)
+NO_RECEIVING_WHILE_FORWARDING: Final = (
+    "Cannot create a message receiver on an entity with auto-forwarding enabled."
+)
+SESSIONS_REQUIRED: Final = (
+    "It is not possible for an entity that requires sessions to create a non-sessionful message "
+    "receiver."
+)
+SESSIONS_NOT_REQUIRED: Final = (
+    "It is not possible for an entity that does not require sessions to create a sessionful "
+    "message receiver."
+)
+NO_SESSIONS_IN_SUB_QUEUES: Final = (
+    "A dead-letter queue has no sessions: receive from it without a session."
+)
 
 
 def entity_not_found(host: str, path: str) -> str:
@@ -17,6 +42,6 @@ def unauthorized(wanted: Rights, host: str, path: str) -> str:
     )
 
 
-def entity_disabled(namespace: str, path: str) -> str:
+def entity_disabled(namespace: str, kind: str, path: str) -> str:
     """Say that the entity takes or gives no messages at present."""
-    return f"Messaging entity '{namespace}:Queue:{path}' is currently disabled."
+    return f"Messaging entity '{tracker(namespace, kind, path)}' is currently disabled."
