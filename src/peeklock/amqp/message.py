@@ -18,10 +18,15 @@ from peeklock.amqp.properties import HAS_EXPIRY as HAS_EXPIRY
 from peeklock.amqp.properties import HAS_GROUP_ID as HAS_GROUP_ID
 from peeklock.amqp.properties import HAS_MESSAGE_ID as HAS_MESSAGE_ID
 from peeklock.amqp.properties import LazyProperties as LazyProperties
+from peeklock.amqp.properties import application_pairs as application_pairs
+from peeklock.amqp.properties import id_text as id_text
 from peeklock.amqp.properties import merge_application_properties as merge_application_properties
 from peeklock.amqp.properties import peek_properties as peek_properties
 from peeklock.amqp.properties import read_application_properties as read_application_properties
+from peeklock.amqp.properties import read_keys as read_keys
 from peeklock.amqp.properties import read_properties as read_properties
+from peeklock.amqp.properties import with_application_pairs as with_application_pairs
+from peeklock.amqp.properties import with_fields as with_fields
 from peeklock.amqp.properties import with_message_id as with_message_id
 from peeklock.amqp.sections import (
     APPLICATION_PROPERTIES,

@@ -64,12 +64,12 @@ class LazyProperties:
     @property
     def message_id(self) -> str | None:
         """The message-id as text, whatever its type."""
-        return _id_text(self._raw[MESSAGE_ID], "message-id")
+        return id_text(self._raw[MESSAGE_ID], "message-id")
 
     @property
     def correlation_id(self) -> str | None:
         """The correlation-id as text, whatever its type."""
-        return _id_text(self._raw[CORRELATION_ID], "correlation-id")
+        return id_text(self._raw[CORRELATION_ID], "correlation-id")
 
     @property
     def user_id(self) -> bytes | None:
@@ -187,6 +187,51 @@ def read_properties(bare: bytes, properties_at: int) -> LazyProperties:
     return LazyProperties(raw_fields(items, count, _FIELDS))
 
 
+def read_keys(bare: bytes, properties_at: int, found: int) -> tuple[str | None, str | None]:
+    """Decodes message-id and group-id and walks over the rest; `found` is what
+    `peek_properties` has told, so that the section is known to be sound."""
+    if not found & (HAS_MESSAGE_ID | HAS_GROUP_ID):
+        return None, None
+    at = properties_at + (6 if bare[properties_at + 3] == 0xC0 else 12)
+    end = len(bare)
+    after = skip(bare, at, end)
+    message_id = id_text(bare[at:after], "message-id") if found & HAS_MESSAGE_ID else None
+    if not found & HAS_GROUP_ID:
+        return message_id, None
+    for _ in range(GROUP_ID - 1):
+        after = after + 1 if bare[after] == 0x40 else skip(bare, after, end)
+    return message_id, _text(bare[after : skip(bare, after, end)], "group-id")
+
+
+def id_text(raw: bytes, name: str) -> str | None:
+    """Gives an encoded id as text, whatever its type: a uuid with dashes, binary in hex."""
+    value = _value(raw)
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, (int, UUID)):
+        return str(value)
+    if type(value) is bytes:
+        return value.hex()
+    raise _wrong(name)
+
+
+def with_fields(bare: bytes, properties_at: int, fields: dict[int, bytes]) -> bytes:
+    """Sets fields of the properties to encoded values, empty for null; the others keep theirs."""
+    raw: list[bytes] = [b""] * _FIELDS
+    after = 0
+    if properties_at >= 0:
+        _, _, after = section_at(bare, properties_at, len(bare))
+        items, count = _list_of(bare, properties_at)
+        raw = raw_fields(items, count, _FIELDS)
+    for field, value in fields.items():
+        raw[field] = value
+    count = _FIELDS
+    while count and not raw[count - 1]:
+        count -= 1
+    section = _section(0x73, 0xC0, count, b"".join([field or b"\x40" for field in raw[:count]]))
+    return bare[: max(0, properties_at)] + section + bare[after:]
+
+
 # A properties section with nothing but a message-id of 32 bytes, which follow.
 _PROPERTIES_WITH_ID: Final = b"\x00\x53\x73\xc0\x23\x01\xa1\x20"
 
@@ -221,6 +266,38 @@ def read_application_properties(bare: bytes, application_properties_at: int) -> 
         if not isinstance(key, str):
             raise DecodeError("an application property whose name is not a text")
     return {str(key): item for key, item in value.items()}
+
+
+def application_pairs(bare: bytes, application_properties_at: int) -> list[tuple[bytes, bytes]]:
+    """Cuts the application properties into names and values, both still encoded."""
+    if application_properties_at < 0:
+        return []
+    _, value_at, after = section_at(bare, application_properties_at, len(bare))
+    items, count = map_items(bare, value_at, after)
+    pairs: list[tuple[bytes, bytes]] = []
+    end = len(items)
+    at = 0
+    for _ in range(count):
+        value_at = skip(items, at, end)
+        after = skip(items, value_at, end)
+        pairs.append((items[at:value_at], items[value_at:after]))
+        at = after
+    return pairs
+
+
+def with_application_pairs(
+    bare: bytes,
+    application_properties_at: int,
+    body_at: int,
+    pairs: list[tuple[bytes, bytes]],
+) -> bytes:
+    """Lets the message have these application properties instead of its own."""
+    start = after = body_at
+    if application_properties_at >= 0:
+        start = application_properties_at
+        _, _, after = section_at(bare, start, len(bare))
+    items = b"".join([name + value for name, value in pairs])
+    return bare[:start] + _section(0x74, 0xC1, 2 * len(pairs), items) + bare[after:]
 
 
 def merge_application_properties(
@@ -292,21 +369,6 @@ def _instant(raw: bytes, name: str) -> int:
     if raw[0] != 0x83:
         raise _wrong(name)
     return int(_value(raw))
-
-
-def _id_text(raw: bytes, name: str) -> str | None:
-    """Gives an id as text: a uuid with dashes, binary as UTF-8 or, if it is not that, in hex."""
-    value = _value(raw)
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, (int, UUID)):
-        return str(value)
-    if isinstance(value, bytes):
-        try:
-            return value.decode("utf-8")
-        except UnicodeDecodeError:
-            return value.hex()
-    raise _wrong(name)
 
 
 def _wrong(name: str) -> DecodeError:

@@ -36,7 +36,7 @@ DAY_MS = 86_400_000
 
 def read(**sections: Any) -> domain.Message:
     sections.setdefault("properties", Properties(message_id="m"))
-    return incoming(encode_message(Message(**sections)), NOW, IDS)
+    return incoming(encode_message(Message(**sections)), NOW, IDS, False)
 
 
 def written(
@@ -84,7 +84,7 @@ def test_the_bare_message_stays_byte_exact(kind: int, body: Any, footer: Any) ->
         footer=footer,
     )
     raw = encode_message(bare)
-    message = incoming(raw, NOW, IDS)
+    message = incoming(raw, NOW, IDS, False)
     assert message.content == raw
     told = written(message)
     assert told.body == body
@@ -96,7 +96,7 @@ def test_delivery_annotations_may_come_last() -> None:
     """Python's client puts them there."""
     bare = encode_message(Message(properties=Properties(message_id="m"), body="x"))
     last = encode(Described(Ulong(0x71), {Symbol("d"): 1}))
-    message = incoming(bare + last, NOW, IDS)
+    message = incoming(bare + last, NOW, IDS, False)
     assert message.content == bare
     assert written(message).delivery_annotations == {"d": 1}
 
@@ -198,7 +198,7 @@ def test_the_scheduled_instant_is_a_fact_and_not_an_annotation() -> None:
 def test_a_missing_id_is_made_up(properties: Properties | None) -> None:
     """R-S9: and nothing else in the message changes."""
     raw = encode_message(Message(properties=properties, body="x"))
-    message = incoming(raw, NOW, IDS)
+    message = incoming(raw, NOW, IDS, False)
     told = written(message)
     assert told.properties is not None
     assert len(told.properties.message_id) == 32
@@ -240,7 +240,7 @@ def test_a_body_can_be_left_out() -> None:
 )
 def test_what_cannot_be_read_is_an_error(payload: bytes) -> None:
     with pytest.raises(DecodeError):
-        incoming(payload, NOW, IDS)
+        incoming(payload, NOW, IDS, False)
 
 
 @given(st.integers(1, (1 << 63) - 1), st.integers(0, (1 << 64) - 1))
@@ -256,7 +256,7 @@ def test_a_lone_data_section_is_read_the_short_way_like_any_other(header: str) -
     data = bytes.fromhex("00 53 75 b0 00 00 00 03 61 62 63")
     raw = bytes.fromhex(header) + data
     assert lone_data_at(raw) == len(raw) - len(data)
-    message = incoming(raw, NOW, IDS)
+    message = incoming(raw, NOW, IDS, False)
     sections = split(message.content)
     assert message.envelope == b""
     assert message.content[sections.body_at :] == data == split(raw).bare
@@ -265,7 +265,7 @@ def test_a_lone_data_section_is_read_the_short_way_like_any_other(header: str) -
     assert len(found) == 32
     assert lone_data_at(raw + b"x") == lone_data_at(raw[:-1]) == -1
     with pytest.raises(DecodeError):
-        incoming(raw[:-1], NOW, IDS)
+        incoming(raw[:-1], NOW, IDS, False)
 
 
 def test_ids_differ() -> None:

@@ -216,7 +216,7 @@ def _read_schedule(call: Call) -> Command | Refusal:
             call.arguments.wrong("messages", "must hold maps with a binary 'message'")
             break
         try:
-            messages.append(incoming(encoded, call.now, call.ids))
+            messages.append(incoming(encoded, call.now, call.ids, True))
         except DecodeError as error:
             call.arguments.wrong("messages", f"holds a message that cannot be read: {error.text}")
             break

@@ -59,6 +59,7 @@ class SendingNode:
     def transfers(self, deliveries: list[IncomingDelivery], now: int) -> None:
         """Pass on what arrived in one pass as one command, as far as its order allows."""
         size_max = self._entity.message_size_max
+        wants_keys = self._entity.wants_keys
         tags: list[int] = []
         messages: list[Message] = []
         size = 0
@@ -79,7 +80,7 @@ class SendingNode:
                 if is_batch:
                     self._submit_batch(delivery, now)
                     continue
-                messages.append(incoming(payload, now, self._ids))
+                messages.append(incoming(payload, now, self._ids, wants_keys))
             except DecodeError as error:
                 self._malformed(delivery, error)
                 continue
@@ -137,7 +138,8 @@ class SendingNode:
             if not delivery.settled:
                 self.link.settle([delivery.id], ACCEPTED)
             return
-        messages = [incoming(part, now, self._ids) for part in parts]
+        wants_keys = self._entity.wants_keys
+        messages = [incoming(part, now, self._ids, wants_keys) for part in parts]
         self._in_flight += 1
         self.wire.took(1, len(delivery.payload))
         origin = self._unanswered if delivery.settled else self

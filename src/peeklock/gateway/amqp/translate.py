@@ -14,6 +14,7 @@ from peeklock.amqp.message import (
     HAS_EXPIRY,
     HAS_MESSAGE_ID,
     Sections,
+    application_pairs,
     delivery_head,
     delivery_head_with,
     drop_annotations,
@@ -22,6 +23,7 @@ from peeklock.amqp.message import (
     lone_data_at,
     merge_application_properties,
     peek_properties,
+    read_keys,
     read_properties,
     split,
     with_message_id,
@@ -29,6 +31,7 @@ from peeklock.amqp.message import (
 from peeklock.amqp.types import Symbol, Timestamp
 from peeklock.entity.message import NEVER, NO_DURATION, Message
 from peeklock.entity.replies import Delivery, Details
+from peeklock.gateway.amqp.envelope import PARTITION_KEY, Envelope, opened
 from peeklock.gateway.amqp.outcomes import DESCRIPTION, REASON
 from peeklock.gateway.identifiers import MessageIds
 
@@ -51,43 +54,55 @@ _OURS: Final = frozenset(
     }
 )
 _SCHEDULED_KEY: Final = encode(Symbol(_SCHEDULED_TIME.decode("ascii")))
+_SOURCE_KEY: Final = encode(Symbol("x-opt-deadletter-source"))
 _EMPTY_DATA: Final = b"\x00\x53\x75\xa0\x00"
 
-# An envelope: version, durable (0 absent, 1 false, 2 true), whether there is a priority and which,
-# then count and size of the delivery annotations and count of the message annotations; the encoded
-# items of both follow. It is stored, so a change of the form needs a new version.
-_ENVELOPE: Final = Struct(">BBBBIII")
-_ENVELOPE_VERSION: Final = 1
+# The service's limits: of an id, a session's name and a partition key in characters, and of a life.
+KEY_LENGTH_MAX: Final = 128
+LIFE_MAX_MS: Final = 10_675_199 * 86_400_000
 
 _TAG: Final = Struct(">IHHQ")
 
 
-def incoming(payload: bytes, now: int, ids: MessageIds) -> Message:
-    """Read what a sender sent; whatever cannot be read is a DecodeError."""
+def incoming(payload: bytes, now: int, ids: MessageIds, wants_keys: bool) -> Message:
+    """Read what a sender sent; whatever cannot be read is a DecodeError.
+
+    `wants_keys`: the entity decides by message id, session or partition key, or by properties.
+    """
     bare_at = lone_data_at(payload)
     if bare_at >= 0:
-        return Message(b"", with_message_id(payload[bare_at:], -1, ids.next()))
+        made = ids.next()
+        content = with_message_id(payload[bare_at:], -1, made)
+        if wants_keys:
+            return Message(b"", content, message_id=made.decode("ascii"))
+        return Message(b"", content)
     sections = split(payload)
     content = sections.bare
     has = peek_properties(content, sections.properties_at)
     time_to_live_ms = sections.ttl_ms
     if has & HAS_EXPIRY:
         time_to_live_ms = _time_to_live(sections, now)
+    made = b""
     if not has & HAS_MESSAGE_ID:
-        content = with_message_id(content, sections.properties_at, ids.next())
+        made = ids.next()
+        content = with_message_id(content, sections.properties_at, made)
     if (
         sections.annotations_count == 0
         and sections.delivery_annotations_count == 0
         and sections.priority < 0
         and sections.durable != 0
     ):
-        return Message(b"", content, time_to_live_ms=time_to_live_ms)
-    return Message(
-        _envelope(sections),
-        content,
-        time_to_live_ms=time_to_live_ms,
-        scheduled_at=_scheduled_at(sections.annotations),
-    )
+        message = Message(b"", content, time_to_live_ms=time_to_live_ms)
+    else:
+        message = Message(
+            _envelope(sections),
+            content,
+            time_to_live_ms=time_to_live_ms,
+            scheduled_at=_scheduled_at(sections.annotations),
+        )
+    if wants_keys:
+        _read_keys(message, sections, has, made)
+    return message
 
 
 def outgoing(delivery: Delivery) -> tuple[bytes, bytes]:
@@ -112,14 +127,12 @@ def outgoing(delivery: Delivery) -> tuple[bytes, bytes]:
             message.content,
         )
     if details is None:
-        return _general_head(delivery, message.envelope, ttl_ms, 0, 0), message.content
+        return _general_head(delivery, message.envelope, ttl_ms, details), message.content
     if ttl_ms < 0:
         ttl_ms = details.time_to_live_ms
     return (
-        _general_head(
-            delivery, message.envelope, ttl_ms, details.enqueue_sequence, details.scheduled_at
-        ),
-        _changed(message.content, details),
+        _general_head(delivery, message.envelope, ttl_ms, details),
+        with_details(message.content, details),
     )
 
 
@@ -127,6 +140,28 @@ def without_body(content: bytes) -> bytes:
     """Leave the body of a bare message out; an empty one stands in, since a message has one."""
     sections = split(content)
     return sections.bare[: sections.body_at] + _EMPTY_DATA
+
+
+def with_details(content: bytes, details: Details) -> bytes:
+    """Set the properties that receivers changed, and the reason of a dead-lettered message."""
+    if details.changes is None and details.reason is None and details.description is None:
+        return content
+    changes: dict[str, bytes] = {}
+    if details.changes is not None:
+        changes.update(details.changes)
+    if details.reason is not None:
+        changes[REASON] = encode(details.reason)
+    if details.description is not None:
+        changes[DESCRIPTION] = encode(details.description)
+    sections = split(content)
+    try:
+        return merge_application_properties(
+            sections.bare, sections.application_properties_at, sections.body_at, changes
+        )
+    except DecodeError:
+        # What its sender wrote there is no map of names, so that nothing can be put into it. The
+        # message is handed on as it came rather than never.
+        return content
 
 
 def lock_tag(sequence: int, number: int) -> bytes:
@@ -147,7 +182,7 @@ def _time_to_live(sections: Sections, now: int) -> int:
     if end < 0:
         return sections.ttl_ms
     begin = properties.creation_time
-    life_ms = max(0, end - (now if begin < 0 else begin))
+    life_ms = min(max(0, end - (now if begin < 0 else begin)), LIFE_MAX_MS)
     ttl_ms = sections.ttl_ms
     return life_ms if ttl_ms < 0 or ttl_ms == UINT_MAX else min(ttl_ms, life_ms)
 
@@ -161,46 +196,61 @@ def _scheduled_at(annotations: bytes) -> int:
     return max(NEVER, int(value))
 
 
+def _read_keys(message: Message, sections: Sections, has: int, made: bytes) -> None:
+    """Read what the entity decides by, and refuse what it could not decide by."""
+    message_id, session_id = read_keys(sections.bare, sections.properties_at, has)
+    message.message_id = made.decode("ascii") if message_id is None else message_id
+    message.session_id = session_id
+    if sections.annotations_count:
+        message.partition_key = partition_key_in(sections.annotations)
+    _check_length(message.message_id, "message-id")
+    _check_length(session_id, "group-id")
+    _check_length(message.partition_key, "x-opt-partition-key")
+    # Rules look for properties and a forwarded message may get some: they must be a map.
+    application_pairs(sections.bare, sections.application_properties_at)
+
+
+def partition_key_in(annotations: bytes) -> str | None:
+    """Find the partition key among annotations."""
+    value = find_annotation(annotations, PARTITION_KEY)
+    if value is None or type(value) is str:
+        return value
+    raise DecodeError("x-opt-partition-key is not a string")
+
+
+def _check_length(key: str | None, name: str) -> None:
+    if key is not None and len(key) > KEY_LENGTH_MAX:
+        raise DecodeError(f"{name} has more than {KEY_LENGTH_MAX} characters")
+
+
 def _envelope(sections: Sections) -> bytes:
     delivery_items, delivery_count = drop_annotations(sections.delivery_annotations, _OURS)
     items, count = drop_annotations(sections.annotations, _OURS)
-    if not (delivery_count or count) and sections.priority < 0 and sections.durable != 0:
-        return b""
-    fixed = _ENVELOPE.pack(
-        _ENVELOPE_VERSION,
-        sections.durable + 1,
-        sections.priority >= 0,
-        max(0, sections.priority),
-        delivery_count,
-        len(delivery_items),
-        count,
-    )
-    return fixed + delivery_items + items
+    return Envelope(
+        sections.durable, sections.priority, delivery_items, delivery_count, items, count
+    ).sealed()
 
 
 def _general_head(
-    delivery: Delivery, envelope: bytes, ttl_ms: int, enqueue_sequence: int, scheduled_at: int
+    delivery: Delivery, envelope: bytes, ttl_ms: int, details: Details | None
 ) -> bytes:
-    durable = 1
-    priority = -1
-    delivery_items = b""
-    delivery_items_count = 0
-    items = b""
-    count = 0
-    if envelope:
-        version, kept_durable, has_priority, kept_priority, delivery_items_count, size, count = (
-            _ENVELOPE.unpack_from(envelope)
-        )
-        assert version == _ENVELOPE_VERSION, f"no envelope has the version {version}"
-        # Absent means durable here: whatever is accepted is stored.
-        durable = 0 if kept_durable == 1 else 1
-        priority = kept_priority if has_priority else -1
-        items_at = _ENVELOPE.size + size
-        delivery_items = envelope[_ENVELOPE.size : items_at]
-        items = envelope[items_at:]
-    if scheduled_at:
-        items += _SCHEDULED_KEY + encode(Timestamp(scheduled_at))
-        count += 1
+    kept = opened(envelope)
+    # Absent means durable here: whatever is accepted is stored.
+    durable = 0 if kept.durable == 0 else 1
+    priority = kept.priority
+    delivery_items = kept.delivery_annotations
+    delivery_items_count = kept.delivery_annotations_count
+    items = kept.annotations
+    count = kept.annotations_count
+    enqueue_sequence = 0
+    if details is not None:
+        enqueue_sequence = details.enqueue_sequence
+        if details.scheduled_at:
+            items += _SCHEDULED_KEY + encode(Timestamp(details.scheduled_at))
+            count += 1
+        if details.source:
+            items += _SOURCE_KEY + encode(details.source)
+            count += 1
     ttl_ms = min(ttl_ms, UINT_MAX)
     written = delivery_head_with(
         items,
@@ -233,23 +283,6 @@ def _general_head(
         delivery_annotations_count=delivery_items_count,
     )
     return between + written[len(header) :]
-
-
-def _changed(content: bytes, details: Details) -> bytes:
-    """Set the properties that receivers changed, and the reason of a dead-lettered message."""
-    if details.changes is None and details.reason is None and details.description is None:
-        return content
-    changes: dict[str, bytes] = {}
-    if details.changes is not None:
-        changes.update(details.changes)
-    if details.reason is not None:
-        changes[REASON] = encode(details.reason)
-    if details.description is not None:
-        changes[DESCRIPTION] = encode(details.description)
-    sections = split(content)
-    return merge_application_properties(
-        sections.bare, sections.application_properties_at, sections.body_at, changes
-    )
 
 
 assert NO_DURATION == -1, "an absent time to live is -1 on the wire side too"
