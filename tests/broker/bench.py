@@ -9,12 +9,15 @@ from typing import Any
 from peeklock.auth.keyring import KeyRing
 from peeklock.auth.rights import development_rule
 from peeklock.broker.alarm import ManualAlarms
-from peeklock.broker.broker import Broker
+from peeklock.broker.broker import Broker, Limits
 from peeklock.broker.chance import SeededChance
 from peeklock.clock import ManualClock
 from peeklock.entity.commands import LockToken
 from peeklock.entity.message import Message
 from peeklock.entity.replies import Delivered, Delivery, Found, Reply
+from peeklock.entity.rules.action import Changes
+from peeklock.entity.rules.values import PropertyBag, PropertyReader
+from peeklock.entity.wording import Wording
 from peeklock.store.memory import MemoryCatalog, MemoryStore
 from peeklock.store.store import Catalog, Store
 
@@ -49,10 +52,52 @@ class Recorder:
         ]
 
 
+class GivenStores:
+    """The stores of a test, by turns."""
+
+    def __init__(self, stores: dict[str, Store]) -> None:
+        self.stores = stores
+
+    def get(self, name: str) -> Store:
+        return self.stores[name]
+
+    def place(self, count: int, used: dict[str, int]) -> list[str]:
+        names = list(self.stores)
+        return [names[index % len(names)] for index in range(count)]
+
+    async def close(self) -> None:
+        for store in self.stores.values():
+            await store.close()
+
+
+class NoWording:
+    """For tests in which nobody looks into a message."""
+
+    def reader(self, message: Message, now: int) -> PropertyReader:
+        return PropertyBag({}, {}, chance=int)
+
+    def changed(self, message: Message, changes: Changes) -> Message:
+        raise AssertionError("no rule has an action here")
+
+    def keyed(self, message: Message) -> Message:
+        return message
+
+    def forwarded(self, delivery: Delivery, source: str) -> Message:
+        raise AssertionError("nothing is forwarded here")
+
+
 class Bench:
     """A broker whose time stands still until a test moves it."""
 
-    def __init__(self, store: Store | None = None, catalog: Catalog | None = None) -> None:
+    def __init__(
+        self,
+        store: Store | None = None,
+        catalog: Catalog | None = None,
+        *,
+        stores: dict[str, Store] | None = None,
+        wording: Wording | None = None,
+        limits: Limits | None = None,
+    ) -> None:
         self.clock = ManualClock()
         self.alarms = ManualAlarms(self.clock)
         self.store = store or MemoryStore()
@@ -60,11 +105,13 @@ class Bench:
         self.broker = Broker(
             "ns",
             KeyRing([development_rule()]),
-            self.store,
+            GivenStores(stores or {"store": self.store}),
             self.catalog,
             self.clock,
             self.alarms,
             SeededChance(7).number,
+            wording or NoWording(),
+            limits,
         )
 
     async def advance(self, duration_ms: int) -> None:

@@ -278,10 +278,10 @@ def test_many_messages_leave_a_short_journal() -> None:
         await bench.advance(4_000_000)
         for _ in range(30):
             await bench.advance(1_000)
-        page = await store.journal(queue.worker.id, 0, 1 << 30)
+        page = await store.journal(queue.partitions.workers[0].id, 0, 1 << 30)
         assert page.first > 40_000
         with pytest.raises(StoreError):
-            await store.payloads(queue.worker.id, [0])
+            await store.payloads(queue.partitions.workers[0].id, [0])
         queue.submit(Peek(origin, 1, MAIN, 1, 10, 1 << 20))
         await settle_down()
         assert contents(origin.deliveries()) == ["old"]

@@ -1,55 +1,134 @@
-"""How the catalog writes a queue down: its description and the rules that hold on it, as JSON."""
+"""How the catalog writes entities down: what their owners chose, who may use them, and where they
+rest, as JSON."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, TypeAlias, final
 
 from peeklock.auth.rights import AuthorizationRule, Rights
-from peeklock.entity.definition import QueueDefinition
+from peeklock.broker.rule_descriptions import read_rules, write_rules
+from peeklock.entity.definition import QueueDefinition, SubscriptionDefinition, TopicDefinition
+from peeklock.entity.rules.rule import Rule
+
+Definition: TypeAlias = QueueDefinition | TopicDefinition
 
 
-def write_queue(definition: QueueDefinition, rules: Sequence[AuthorizationRule]) -> str:
-    """The text that the catalog keeps."""
-    document: dict[str, Any] = {
-        "path": definition.path,
-        "lock_duration_ms": definition.lock_duration_ms,
-        "delivery_count_max": definition.delivery_count_max,
-        "time_to_live_ms": definition.time_to_live_ms,
-        "dead_letter_on_expiration": definition.dead_letter_on_expiration,
-        "message_size_max": definition.message_size_max,
-        "size_max": definition.size_max,
-        "batched_store_access": definition.batched_store_access,
-        "requires_session": definition.requires_session,
-        "duplicate_window_ms": definition.duplicate_window_ms,
-        "forward_to": definition.forward_to,
-        "forward_dead_letters_to": definition.forward_dead_letters_to,
-        "auto_delete_ms": definition.auto_delete_ms,
-        "partitions": definition.partitions,
-        "unlock_on_disconnect": definition.unlock_on_disconnect,
-        "status": definition.status,
-        "user_metadata": definition.user_metadata,
-    }
-    document["rules"] = [
+@final
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where the partitions of an entity rest; chosen when it is made and never changed.
+
+    The incarnation tells an entity from others that had its name before.
+    """
+
+    stores: tuple[str, ...]
+    incarnation: int = 0
+    created_at: int = 0
+
+    def storage_path(self, path: str) -> str:
+        """The name under which the stores know the entity."""
+        return f"{path}#{self.incarnation}" if self.incarnation else path
+
+
+# Entities that were made when there was one store and nothing was ever deleted.
+FIRST_PLACEMENT = Placement(("store",))
+
+
+def write_queue(
+    definition: QueueDefinition, keys: Sequence[AuthorizationRule], place: Placement
+) -> str:
+    """The text that the catalog keeps of a queue."""
+    return _write({**_properties(definition), **_place(place), "rules": _write_keys(keys)})
+
+
+def read_queue(text: str) -> tuple[QueueDefinition, list[AuthorizationRule], Placement]:
+    """What was written; properties that were not known then take their defaults."""
+    document = json.loads(text)
+    keys = _read_keys(document.pop("rules", []))
+    place = _take_place(document)
+    return QueueDefinition(document.pop("path"), **document), keys, place
+
+
+def write_topic(
+    definition: TopicDefinition, keys: Sequence[AuthorizationRule], place: Placement
+) -> str:
+    """The text that the catalog keeps of a topic; its subscriptions have texts of their own."""
+    return _write({**_properties(definition), **_place(place), "rules": _write_keys(keys)})
+
+
+def read_topic(text: str) -> tuple[TopicDefinition, list[AuthorizationRule], Placement]:
+    """What was written; properties that were not known then take their defaults."""
+    document = json.loads(text)
+    keys = _read_keys(document.pop("rules", []))
+    place = _take_place(document)
+    return TopicDefinition(document.pop("path"), **document), keys, place
+
+
+def write_subscription(
+    definition: SubscriptionDefinition, rules: Sequence[Rule], lane: int, created_at: int
+) -> str:
+    """The text that the catalog keeps of a subscription, its rules among it."""
+    return _write(
         {
-            "name": rule.name,
-            "primary_key": rule.primary_key,
-            "secondary_key": rule.secondary_key,
-            "rights": int(rule.rights),
+            **_properties(definition),
+            "lane": lane,
+            "created_at": created_at,
+            "rules": write_rules(rules),
         }
-        for rule in rules
-    ]
+    )
+
+
+def read_subscription(text: str) -> tuple[SubscriptionDefinition, list[Rule], int, int]:
+    """What was written: the description, the rules, the lane, and when it was made."""
+    document = json.loads(text)
+    rules = read_rules(document.pop("rules"))
+    lane = document.pop("lane")
+    created_at = document.pop("created_at")
+    definition = SubscriptionDefinition(document.pop("topic"), document.pop("name"), **document)
+    return definition, rules, lane, created_at
+
+
+def _write(document: dict[str, Any]) -> str:
     return json.dumps(document, separators=(",", ":"))
 
 
-def read_queue(text: str) -> tuple[QueueDefinition, list[AuthorizationRule]]:
-    """What was written; properties that were not known then take their defaults."""
-    document = json.loads(text)
-    rules = [
-        AuthorizationRule(
-            rule["name"], rule["primary_key"], rule["secondary_key"], Rights(rule["rights"])
-        )
-        for rule in document.pop("rules", [])
+def _properties(definition: Definition | SubscriptionDefinition) -> dict[str, Any]:
+    return {field.name: getattr(definition, field.name) for field in fields(definition)}
+
+
+def _place(place: Placement) -> dict[str, Any]:
+    return {
+        "stores": list(place.stores),
+        "incarnation": place.incarnation,
+        "created_at": place.created_at,
+    }
+
+
+def _take_place(document: dict[str, Any]) -> Placement:
+    stores = document.pop("stores", list(FIRST_PLACEMENT.stores))
+    incarnation = document.pop("incarnation", 0)
+    return Placement(tuple(stores), incarnation, document.pop("created_at", 0))
+
+
+def _write_keys(keys: Sequence[AuthorizationRule]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": key.name,
+            "primary_key": key.primary_key,
+            "secondary_key": key.secondary_key,
+            "rights": int(key.rights),
+        }
+        for key in keys
     ]
-    return QueueDefinition(document.pop("path"), **document), rules
+
+
+def _read_keys(written: Sequence[dict[str, Any]]) -> list[AuthorizationRule]:
+    return [
+        AuthorizationRule(
+            key["name"], key["primary_key"], key["secondary_key"], Rights(key["rights"])
+        )
+        for key in written
+    ]

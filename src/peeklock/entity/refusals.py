@@ -28,6 +28,9 @@ QUOTA_EXCEEDED: Final = "quota-exceeded"
 NO_MATCHING_SUBSCRIPTION: Final = "no-matching-subscription"
 ENTITY_EXISTS: Final = "entity-exists"
 TRANSACTION_FAILED: Final = "transaction-failed"
+TRANSACTION_UNKNOWN: Final = "transaction-unknown"
+TRANSACTION_TIMED_OUT: Final = "transaction-timed-out"
+DETACHED: Final = "detached"  # the link must go, and may come back at once
 
 KINDS: Final = (
     LOCK_LOST,
@@ -50,6 +53,9 @@ KINDS: Final = (
     NO_MATCHING_SUBSCRIPTION,
     ENTITY_EXISTS,
     TRANSACTION_FAILED,
+    TRANSACTION_UNKNOWN,
+    TRANSACTION_TIMED_OUT,
+    DETACHED,
 )
 
 LOCK_LOST_TEXT: Final = (

@@ -1,0 +1,98 @@
+"""Where partitions live: their stores, and the workers that own them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, final
+
+from peeklock.broker.alarm import Alarms
+from peeklock.broker.descriptions import Placement
+from peeklock.broker.partitions import Partitions
+from peeklock.broker.worker import PartitionWorker
+from peeklock.clock import Clock
+from peeklock.entity.blueprint import Blueprint
+from peeklock.entity.message import BodyBudget
+from peeklock.store.store import PartitionId, Store, StoreError
+
+_log: Final = logging.getLogger("peeklock.broker")
+
+
+class Stores(Protocol):
+    """The stores that this broker has, by their names."""
+
+    def get(self, name: str) -> Store:
+        """Give a store; one that is not there is always out of reach."""
+        ...
+
+    def place(self, count: int, used: dict[str, int]) -> list[str]:
+        """Choose a store for each partition of a new entity."""
+        ...
+
+    async def close(self) -> None:
+        """Flush and let go."""
+        ...
+
+
+@final
+class Housing:
+    """Builds the partitions of entities on the stores that there are."""
+
+    __slots__ = ("_alarms", "_budget", "_chance", "_clock", "_last_incarnation", "_stores")
+
+    def __init__(
+        self,
+        stores: Stores,
+        clock: Clock,
+        alarms: Alarms,
+        budget: BodyBudget,
+        chance: Callable[[], int],
+    ) -> None:
+        self._stores = stores
+        self._clock = clock
+        self._alarms = alarms
+        self._budget = budget
+        self._chance = chance
+        self._last_incarnation = 0
+
+    def place(self, partitions: int, used: dict[str, int]) -> Placement:
+        """Choose where a new entity rests; `used` says how many partitions each store has."""
+        now = self._clock.now()
+        self._last_incarnation = max(now, self._last_incarnation + 1)
+        stores = tuple(self._stores.place(partitions, used))
+        return Placement(stores, self._last_incarnation, now)
+
+    def house(
+        self, namespace: str, path: str, place: Placement, blueprint: Blueprint
+    ) -> Partitions:
+        """Build the partitions of an entity; they open when they are used."""
+        self._last_incarnation = max(self._last_incarnation, place.incarnation)
+        storage_path = place.storage_path(path)
+        return Partitions(
+            [
+                PartitionWorker(
+                    PartitionId(namespace, storage_path, index),
+                    blueprint,
+                    self._stores.get(name),
+                    self._clock,
+                    self._alarms,
+                    self._budget,
+                    self._chance,
+                )
+                for index, name in enumerate(place.stores)
+            ]
+        )
+
+    async def drop(self, namespace: str, storage_path: str, stores: Sequence[str]) -> bool:
+        """Remove what a deleted entity left; answers False where a store is out of reach."""
+        try:
+            for index, name in enumerate(stores):
+                await self._stores.get(name).drop(PartitionId(namespace, storage_path, index))
+        except StoreError as error:
+            _log.warning("drop-postponed path=%s error=%r", storage_path, str(error))
+            return False
+        return True
+
+    async def close(self) -> None:
+        """Close the stores."""
+        await self._stores.close()

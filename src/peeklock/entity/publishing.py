@@ -1,0 +1,64 @@
+"""Which lanes of a topic take a message, and what each gets: the rules' answer as copies."""
+
+from __future__ import annotations
+
+from typing import final
+
+from peeklock.entity.blueprint import Copy, LanePolicy
+from peeklock.entity.message import Message
+from peeklock.entity.rules.rule import ONLY_PLAIN, ChangedCopy, Outcomes, PlainCopy
+from peeklock.entity.rules.topic import TopicRules
+from peeklock.entity.wording import Wording
+
+
+@final
+class Publishing:
+    """Routes the messages of one topic; made anew with each blueprint, whose lanes it knows.
+
+    The rules are shared and may be ahead of the blueprint for a moment: a lane that the partition
+    does not have yet, or no longer has, takes nothing.
+    """
+
+    __slots__ = ("_lanes", "_plain", "_rules", "_wording")
+
+    def __init__(self, rules: TopicRules, lanes: dict[int, LanePolicy], wording: Wording) -> None:
+        self._rules: TopicRules = rules
+        self._lanes: dict[int, LanePolicy] = lanes
+        self._wording: Wording = wording
+        # A copy that shares the published body says nothing but its lane: one object for all.
+        self._plain: dict[int, Copy] = {lane: Copy(lane) for lane in lanes}
+
+    def route(self, message: Message, now: int) -> list[Copy]:
+        """Say what each lane gets, in the order of the lanes."""
+        copies: list[Copy] = []
+        plain = self._plain
+        last = -1
+        is_ordered = True
+        for lane, outcomes in self._rules.match(self._wording.reader(message, now)):
+            copy = plain.get(lane)
+            if copy is None:
+                continue
+            if lane < last:
+                is_ordered = False
+            last = lane
+            if outcomes is ONLY_PLAIN:
+                copies.append(copy)
+            else:
+                self._add(copies, copy, outcomes, message)
+        if not is_ordered:
+            copies.sort(key=_lane)
+        return copies
+
+    def _add(self, copies: list[Copy], plain: Copy, outcomes: Outcomes, message: Message) -> None:
+        lane = plain.lane
+        for outcome in outcomes:
+            if isinstance(outcome, PlainCopy):
+                copies.append(plain)
+            elif isinstance(outcome, ChangedCopy):
+                copies.append(Copy(lane, self._wording.changed(message, outcome.changes)))
+            elif self._lanes[lane].dead_letter_on_filter_error:
+                copies.append(Copy(lane, None, f"{outcome.rule}: {outcome.text}"))
+
+
+def _lane(copy: Copy) -> int:
+    return copy.lane
