@@ -15,6 +15,7 @@ from peeklock.clock import ManualClock
 from peeklock.entity.commands import LockToken
 from peeklock.entity.message import Message
 from peeklock.entity.replies import Delivered, Delivery, Found, Reply
+from peeklock.entity.rule_commands import RulesFound
 from peeklock.entity.rules.action import Changes
 from peeklock.entity.rules.values import PropertyBag, PropertyReader
 from peeklock.entity.wording import Wording
@@ -26,10 +27,10 @@ class Recorder:
     """An origin that keeps its replies and counts how often it was flushed."""
 
     def __init__(self) -> None:
-        self.replies: list[Reply] = []
+        self.replies: list[Reply | RulesFound] = []
         self.flushes = 0
 
-    def replied(self, reply: Reply) -> None:
+    def replied(self, reply: Reply | RulesFound) -> None:
         self.replies.append(reply)
 
     def flush(self) -> None:
@@ -38,7 +39,7 @@ class Recorder:
     def has_replies(self) -> bool:
         return bool(self.replies)
 
-    def take(self) -> list[Reply]:
+    def take(self) -> list[Reply | RulesFound]:
         replies = self.replies
         self.replies = []
         return replies

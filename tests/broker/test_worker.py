@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from peeklock.broker.broker import Queue
+from peeklock.broker.entities import Queue
 from peeklock.entity.commands import (
     COMPLETE,
     DEFER,
@@ -31,7 +31,6 @@ from peeklock.entity.replies import (
     Delivered,
     ReceiverClosed,
     Refused,
-    Reply,
     Settled,
 )
 from peeklock.store.memory import MemoryStore
@@ -278,6 +277,7 @@ def test_many_messages_leave_a_short_journal() -> None:
         await bench.advance(4_000_000)
         for _ in range(30):
             await bench.advance(1_000)
+        assert isinstance(queue, Queue)
         page = await store.journal(queue.partitions.workers[0].id, 0, 1 << 30)
         assert page.first > 40_000
         with pytest.raises(StoreError):
@@ -373,7 +373,7 @@ class LoneSender(Recorder):
         self.queue = queue
         self.left = count
 
-    def replied(self, reply: Reply) -> None:
+    def replied(self, reply: Any) -> None:
         super().replied(reply)
         asyncio.get_running_loop().call_later(0.001, self.send)
 
