@@ -55,6 +55,8 @@ def messages(draw: st.DrawFn) -> Message:
         session_id=draw(maybe_texts),
         partition_key=draw(maybe_texts),
         hops=draw(st.just(0) | st.integers(1, 4)),
+        enqueue_sequence=draw(st.just(0) | sequences),
+        dead_letter_source=draw(st.just("") | texts),
     )
     message.expires_at = draw(st.just(NEVER) | instants)
     return message
@@ -199,6 +201,8 @@ MESSAGE_FIELDS = (
     "session_id",
     "partition_key",
     "hops",
+    "enqueue_sequence",
+    "dead_letter_source",
     "size",
 )
 KEPT_FIELDS = (

@@ -397,3 +397,15 @@ def test_every_later_kind_is_written_as_ever() -> None:
         ],
     )
     assert hashlib.sha256(chunk).hexdigest()[:32] == "fbc6a2e59a74edbdf3b2c352e9169ff3"
+
+
+def test_a_message_from_elsewhere_is_written_as_ever() -> None:
+    """If this fails, data that was written before can no longer be read."""
+    message = Message(b"e", b"c", hops=1, enqueue_sequence=258, dead_letter_source="ü")
+    chunk = encode_chunk(3, [Enqueued(5, 1, [message])])
+    assert chunk[36:].hex() == (
+        # kind, flags (hops, past), instant, sequence, bytes of the id and the envelope
+        "0160050000000000000001000000000000000000000001000000"
+        # hops, first number, source, envelope, content
+        "01000000020100000000000002000000c3bc6563"
+    )

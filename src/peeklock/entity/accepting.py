@@ -192,6 +192,7 @@ class Accepting:
         session.holder = None
         session.until = NEVER
         session.line.waiting.clear()
+        session.line.watchers = None
         if session.is_empty:
             book.forget_if_empty(session)
         else:

@@ -177,16 +177,22 @@ class Grant:
 
     An absolute number has no race with deliveries that are still on their way. With `drain` the
     unused rest is given back at once: the reply `Drained` follows the deliveries.
+
+    With `watch`, which goes together with `drain`, the receiver is told by `Ready` when there is
+    something to grant for: at once if messages are left, else as soon as there are some. It is
+    told once; any later grant ends the watch, and one with `watch` begins the next.
     """
 
     origin: Final[Any]
     limit: Final[int]
     drain: Final[bool]
+    watch: Final[bool]
 
-    def __init__(self, origin: Any, limit: int, drain: bool) -> None:
+    def __init__(self, origin: Any, limit: int, drain: bool, watch: bool = False) -> None:
         self.origin = origin
         self.limit = limit
         self.drain = drain
+        self.watch = watch
 
 
 @final

@@ -15,7 +15,14 @@ from peeklock.entity.commands import (
 from peeklock.entity.definition import DISABLED, RECEIVE_DISABLED
 from peeklock.entity.lane import LOCKED, WITH_SESSION, Entry, Lane, Lock, Receiver
 from peeklock.entity.message import NEVER
-from peeklock.entity.replies import STATE_ACTIVE, STATE_DEFERRED, Delivered, Delivery, Drained
+from peeklock.entity.replies import (
+    STATE_ACTIVE,
+    STATE_DEFERRED,
+    Delivered,
+    Delivery,
+    Drained,
+    Ready,
+)
 from peeklock.entity.settling import CHANCE_MASK, LANE_BITS
 from peeklock.entity.state import State
 
@@ -41,6 +48,10 @@ class Delivering:
         if receiver is None:
             return
         receiver.limit = command.limit
+        if receiver.watch or command.watch:
+            # A new grant ends the watch of the one before; its own begins when it is drained.
+            receiver.lane.forget_watcher(receiver)
+            receiver.watch = command.watch and command.drain
         if command.drain:
             receiver.drain = True
             self._draining.append(receiver)
@@ -56,6 +67,8 @@ class Delivering:
             receiver.closed = True
             if receiver.waiting:
                 receiver.lane.waiting.remove(receiver)
+            if receiver.watch:
+                receiver.lane.forget_watcher(receiver)
         return receiver
 
     def deliver(self, now: int) -> None:
@@ -68,13 +81,36 @@ class Delivering:
                 line.is_touched = False
                 if line.waiting and line.ready_count and self._is_open(line.number):
                     self._deliver_lane(line, now)
+                if line.watchers is not None:
+                    self._wake(line)
         if self._draining:
             for receiver in self._draining:
                 if not receiver.closed:
                     receiver.drain = False
                     receiver.delivered = max(receiver.limit, receiver.delivered)
                     state.replies.append(Drained(receiver.origin))
+            for receiver in self._draining:
+                if receiver.watch and not receiver.closed:
+                    self._watch(receiver)
             self._draining.clear()
+
+    def _watch(self, receiver: Receiver) -> None:
+        """A receiver without credit is told when there is something for it, or right away."""
+        line = receiver.lane
+        if line.watchers is None:
+            line.watchers = {}
+        line.watchers[receiver] = True
+        self._wake(line)
+
+    def _wake(self, line: Lane) -> None:
+        """Tell those who watch that messages are left over; each is told once."""
+        watchers = line.watchers
+        if watchers is None or not line.ready_count or not self._is_open(line.number):
+            return
+        line.watchers = None
+        for receiver in watchers:
+            receiver.watch = False
+            self._state.replies.append(Ready(receiver.origin))
 
     def _is_open(self, lane_number: int) -> bool:
         return self._state.policy(lane_number).status not in (DISABLED, RECEIVE_DISABLED)

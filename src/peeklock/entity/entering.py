@@ -252,6 +252,8 @@ class Entering:
                 or message.scheduled_at > now
                 or message.session_id is not None
                 or message.hops
+                or message.enqueue_sequence
+                or message.dead_letter_source
             ):
                 break
             bodies.add(position, size)
@@ -304,8 +306,8 @@ class Entering:
         state.bodies.add(position, message.size)
         entry = Entry(sequence, position, now, expires_at, message.size, None)
         entry.session_id = message.session_id
-        if message.hops:
-            entry.detailed().hops = message.hops
+        if message.has_past:
+            entry.detailed().remember(message)
         return entry
 
     def _schedule(self, message: Message, now: int, reserved: int) -> int:
@@ -355,16 +357,20 @@ class Entering:
         assert router is not None
         first = state.next_sequence
         copies = router(message, now)
+        # The number at the first enqueue stays what it was elsewhere.
+        number = message.enqueue_sequence or first
         shared = [copy for copy in copies if copy.message is None]
         if shared:
-            self._copy(message, shared, first, now, scheduled_at)
+            self._copy(message, shared, number, now, scheduled_at)
         for copy in copies:
-            if copy.message is not None:
-                self._copy(copy.message, [copy], first, now, scheduled_at)
+            changed = copy.message
+            if changed is not None:
+                changed.inherit(message)
+                self._copy(changed, [copy], number, now, scheduled_at)
         return first if copies else 0
 
     def _copy(
-        self, message: Message, copies: list[Copy], first: int, now: int, scheduled_at: int
+        self, message: Message, copies: list[Copy], number: int, now: int, scheduled_at: int
     ) -> None:
         state = self._state
         at = scheduled_at or now
@@ -385,14 +391,14 @@ class Entering:
             state.next_sequence += 1
             entry.session_id = message.session_id
             details = entry.detailed()
-            details.enqueue_sequence = first
+            details.remember(message)
+            details.enqueue_sequence = number
             details.scheduled_at = at if at == message.scheduled_at else NEVER
-            details.hops = message.hops
             state.bodies.add(position, message.size)
             lanes.append(copy.lane)
             expirations.append(expires_at)
             entries.append(entry)
-        state.runs.append(Published(at, sequence, message, lanes, expirations, first))
+        state.runs.append(Published(at, sequence, message, lanes, expirations, number))
         for copy, entry in zip(copies, entries, strict=True):
             self._place_copy(copy, entry, message, now)
 

@@ -121,7 +121,17 @@ class Lock:
 class Receiver:
     """Who waits for messages of a lane, and for how many more."""
 
-    __slots__ = ("closed", "delivered", "drain", "lane", "limit", "mode", "origin", "waiting")
+    __slots__ = (
+        "closed",
+        "delivered",
+        "drain",
+        "lane",
+        "limit",
+        "mode",
+        "origin",
+        "waiting",
+        "watch",
+    )
 
     def __init__(self, origin: Any, lane: Lane, mode: int) -> None:
         self.origin: Any = origin
@@ -130,6 +140,7 @@ class Receiver:
         self.limit: int = 0
         self.delivered: int = 0
         self.drain: bool = False
+        self.watch: bool = False  # wants to be told when there is something to grant for
         self.waiting: bool = False  # in the lane's line of receivers with credit
         self.closed: bool = False
 
@@ -161,6 +172,7 @@ class Lane:
         "schedules",
         "session",
         "waiting",
+        "watchers",
     )
 
     def __init__(self, number: int) -> None:
@@ -179,6 +191,8 @@ class Lane:
         self.expirations: list[tuple[int, int, Entry, Lane]] = []
         self._expirations_max: int = STALE_MIN
         self.waiting: deque[Receiver] = deque()
+        # Who waits without credit, to be told once; None most of the time, which costs least.
+        self.watchers: dict[Receiver, bool] | None = None
         self.book: SessionBook | None = None  # the sessions of a lane that requires them
         self.session: MessageSession | None = None  # whose line this is
         self.parent: Lane | None = None  # the lane that a session's line is part of
@@ -249,6 +263,13 @@ class Lane:
         if self.head >= HEAD_MAX and self.head * 2 >= len(self.ready):
             del self.ready[: self.head]
             self.head = 0
+
+    def forget_watcher(self, receiver: Receiver) -> None:
+        """A receiver watches no longer, if it did."""
+        receiver.watch = False
+        watchers = self.watchers
+        if watchers is not None and watchers.pop(receiver, False) and not watchers:
+            self.watchers = None
 
     def expire_later(self, entry: Entry) -> None:
         """Remember when the entry's life ends."""

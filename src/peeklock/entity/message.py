@@ -16,11 +16,14 @@ class Message:
 
     `envelope` is what the sender's door wants back around the content and `content` is the
     message itself, byte-exact; only a gateway can read either. `expires_at` is stamped by the
-    partition when the message is enqueued; nothing else changes after construction.
+    partition when the message is enqueued; nothing else changes after construction, except that a
+    copy made by an action takes over what actions do not change.
     """
 
     __slots__ = (
         "content",
+        "dead_letter_source",
+        "enqueue_sequence",
         "envelope",
         "expires_at",
         "hops",
@@ -43,6 +46,8 @@ class Message:
         session_id: str | None = None,
         partition_key: str | None = None,
         hops: int = 0,
+        enqueue_sequence: int = 0,
+        dead_letter_source: str = "",
     ) -> None:
         self.envelope: bytes = envelope
         self.content: bytes = content
@@ -54,7 +59,23 @@ class Message:
         self.session_id: str | None = session_id
         self.partition_key: str | None = partition_key
         self.hops: int = hops  # how often it was forwarded already
+        # What it brings along from the entities before: its first number (0: it was in none) and
+        # the entity that dead-lettered it (nothing: none did).
+        self.enqueue_sequence: int = enqueue_sequence
+        self.dead_letter_source: str = dead_letter_source
         self.size: int = len(envelope) + len(content)
+
+    @property
+    def has_past(self) -> bool:
+        """Whether it was in other entities before, so that its entry has details to keep."""
+        return self.hops > 0 or self.enqueue_sequence > 0 or self.dead_letter_source != ""
+
+    def inherit(self, published: Message) -> None:
+        """Take over what no action changes from the message that this one was made of."""
+        self.scheduled_at = published.scheduled_at
+        self.hops = published.hops
+        self.enqueue_sequence = published.enqueue_sequence
+        self.dead_letter_source = published.dead_letter_source
 
 
 @final

@@ -43,6 +43,12 @@ class Details:
         # alters it, because deliveries on their way out share it.
         self.changes: dict[str, bytes] | None = None
 
+    def remember(self, message: Message) -> None:
+        """Take in what a message brings along from the entities before."""
+        self.hops = message.hops
+        self.enqueue_sequence = message.enqueue_sequence
+        self.source = message.dead_letter_source
+
     def copy(self) -> Details:
         """The same facts in a new object: what is on its way out must not change any more."""
         other = Details()
@@ -166,6 +172,20 @@ class Refused:
 @dataclass(slots=True, init=False)
 class Drained:
     """The receiver's credit is used up: nothing more comes until it grants again."""
+
+    origin: Final[Any]
+
+    def __init__(self, origin: Any) -> None:
+        self.origin = origin
+
+
+@final
+@dataclass(slots=True, init=False)
+class Ready:
+    """Messages wait for a receiver that watches and has no credit here: a grant would find some.
+
+    It follows `Drained`, at once or later; others may have taken the messages meanwhile.
+    """
 
     origin: Final[Any]
 
@@ -307,6 +327,7 @@ Reply: TypeAlias = (
     | Settled
     | Refused
     | Drained
+    | Ready
     | Numbered
     | Found
     | Counted

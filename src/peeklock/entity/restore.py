@@ -166,8 +166,8 @@ class Restoring:
         for message in record.messages:
             entry = Entry(sequence, position, at, message.expires_at, message.size, None)
             entry.session_id = message.session_id
-            if message.hops:
-                entry.detailed().hops = message.hops
+            if message.has_past:
+                entry.detailed().remember(message)
             entries[sequence] = entry
             self._remember(message, at)
             sequence += 1
@@ -186,9 +186,9 @@ class Restoring:
             entry = Entry(sequence, position, at, expires_at, message.size, None)
             entry.session_id = message.session_id
             details = entry.detailed()
+            details.remember(message)
             details.enqueue_sequence = record.enqueue_sequence
             details.scheduled_at = at if at == message.scheduled_at else NEVER
-            details.hops = message.hops
             self._entries[sequence] = entry
             self._lanes[sequence] = lane
             sequence += 1
@@ -199,8 +199,8 @@ class Restoring:
         entry = Entry(record.first_sequence, position, record.at, NEVER, message.size, None)
         entry.session_id = message.session_id
         details = entry.detailed()
+        details.remember(message)
         details.destination = record.destination
-        details.hops = message.hops
         self._entries[record.first_sequence] = entry
         self._lanes[record.first_sequence] = TRANSFER
         self._next_sequence = max(self._next_sequence, record.first_sequence + 1)
@@ -221,7 +221,7 @@ class Restoring:
             entry.place = SCHEDULED
             entry.session_id = message.session_id
             details = entry.detailed()
-            details.hops = message.hops
+            details.remember(message)
             details.scheduled_at = message.scheduled_at
             details.time_to_live_ms = message.time_to_live_ms
             self._entries[sequence] = entry

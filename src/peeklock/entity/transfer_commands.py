@@ -14,16 +14,22 @@ from peeklock.entity.message import Message
 @final
 @dataclass(slots=True, init=False)
 class Reserve:
-    """Sequence numbers to be told before they are used; they are given to nobody else."""
+    """Sequence numbers to be told before they are used; they are given to nobody else.
+
+    `key` says whose numbers they are where an entity has several partitions: those of the one
+    that the messages with this key go to. A partition does not look at it.
+    """
 
     origin: Final[Any]
     tag: Final[int]
     count: Final[int]
+    key: Final[str | None]
 
-    def __init__(self, origin: Any, tag: int, count: int) -> None:
+    def __init__(self, origin: Any, tag: int, count: int, key: str | None = None) -> None:
         self.origin = origin
         self.tag = tag
         self.count = count
+        self.key = key
 
 
 @final

@@ -60,6 +60,7 @@ _HAS_EXPIRY: Final = 4
 _HAS_SESSION: Final = 8
 _HAS_PARTITION_KEY: Final = 16
 _HAS_HOPS: Final = 32
+_HAS_PAST: Final = 64  # its first number and where it was dead-lettered, both elsewhere
 
 _WORD: Final = 0xFFFFFFFF
 
@@ -173,6 +174,10 @@ class _Chunk:
         if message.hops:
             flags |= _HAS_HOPS
             extras += _word.pack(message.hops)
+        if message.enqueue_sequence or message.dead_letter_source:
+            flags |= _HAS_PAST
+            extras += _number.pack(message.enqueue_sequence)
+            extras += pack_text(message.dead_letter_source)
         message_id = message.message_id.encode()
         envelope = message.envelope
         content = message.content
@@ -360,6 +365,8 @@ def _decode_message(
     session_id: str | None = None
     partition_key: str | None = None
     hops = 0
+    enqueue_sequence = 0
+    source: str | None = ""
     if flags:
         if flags & _HAS_TIME_TO_LIVE:
             time_to_live_ms = _instant.unpack_from(record, offset)[0]
@@ -377,6 +384,9 @@ def _decode_message(
         if flags & _HAS_HOPS:
             hops = _word.unpack_from(record, offset)[0]
             offset += 4
+        if flags & _HAS_PAST:
+            enqueue_sequence = _number.unpack_from(record, offset)[0]
+            source, offset = unpack_text(record, offset + 8)
     envelope_at = offset + id_bytes
     content_at = envelope_at + envelope_bytes
     size = len(record) - envelope_at
@@ -394,6 +404,8 @@ def _decode_message(
         message.session_id = session_id
         message.partition_key = partition_key
         message.hops = hops
+        message.enqueue_sequence = enqueue_sequence
+        message.dead_letter_source = source or ""
     message.size = size
     return message
 
