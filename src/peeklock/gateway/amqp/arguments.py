@@ -13,6 +13,7 @@ from peeklock.entity.refusals import INVALID_ARGUMENT, Refusal
 
 _LOW: Final = (1 << 64) - 1
 INT64_MAX: Final = (1 << 63) - 1
+INT32_MAX: Final = (1 << 31) - 1
 
 
 @final
@@ -28,6 +29,18 @@ class Arguments:
             self._values = body
         elif body is not None:
             self.refusal = Refusal(INVALID_ARGUMENT, "The request's body must be a map.")
+
+    def has(self, name: str) -> bool:
+        """Whether there is something under a name; null is nothing."""
+        return self._values.get(name) is not None
+
+    def within(self, name: str) -> "Arguments":
+        """A required map, to be read like these arguments; what is wrong inside is its own."""
+        value = self._values.get(name)
+        if not isinstance(value, dict):
+            self.wrong(name, "must be a map")
+            return Arguments(None)
+        return Arguments(value)
 
     def number(self, name: str, *, low: int = 0, high: int = INT64_MAX) -> int:
         """A required whole number within bounds."""
@@ -57,6 +70,14 @@ class Arguments:
     def optional_text(self, name: str) -> str | None:
         """A string, or None when it is absent."""
         return None if self._values.get(name) is None else self.text(name)
+
+    def optional_binary(self, name: str) -> bytes | None:
+        """Some bytes, or None when they are absent or null."""
+        value = self._values.get(name)
+        if value is None or isinstance(value, bytes):
+            return value
+        self.wrong(name, "must be a binary or null")
+        return None
 
     def optional_map(self, name: str) -> dict[Any, Any]:
         """A map, empty when it is absent."""

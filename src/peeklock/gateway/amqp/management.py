@@ -3,23 +3,27 @@
 from typing import Any, Final, final
 
 from peeklock.amqp.delivery import IncomingDelivery
-from peeklock.amqp.link import Link
+from peeklock.amqp.link import SENDER, Link
 from peeklock.amqp.types import Int, Symbol
 from peeklock.auth.claims import Claims
 from peeklock.entity.refusals import NOT_IMPLEMENTED, UNAUTHORIZED, Refusal
 from peeklock.entity.replies import Refused
 from peeklock.gateway.amqp.address import Address
 from peeklock.gateway.amqp.arguments import Arguments
+from peeklock.gateway.amqp.calls import Call, Operation
 from peeklock.gateway.amqp.cbs import CREDIT
 from peeklock.gateway.amqp.door import Entity
-from peeklock.gateway.amqp.operations import OPERATIONS, Call, Operation
+from peeklock.gateway.amqp.operations import OPERATIONS
+from peeklock.gateway.amqp.receiving import ReceivingNode
 from peeklock.gateway.amqp.requests import Request, encode_response, receive_request
 from peeklock.gateway.amqp.responses import ResponseLinks
+from peeklock.gateway.amqp.session_operations import STATE_SIZE_MAX
 from peeklock.gateway.amqp.texts import unauthorized
 from peeklock.gateway.amqp.wire import Wire
 
 _OK: Final = 200
 _NO_CONTENT: Final = 204
+_ASSOCIATED_LINK: Final = "associated-link-name"
 # What a request may carry beside the largest message: names, numbers and the other arguments.
 _ARGUMENTS_SIZE_MAX: Final = 64 * 1024
 
@@ -59,7 +63,7 @@ class ManagementNode:
 
     def open(self) -> None:
         """Attach, and take requests at once."""
-        size_max = self._entity.message_size_max + _ARGUMENTS_SIZE_MAX
+        size_max = max(self._entity.message_size_max, STATE_SIZE_MAX) + _ARGUMENTS_SIZE_MAX
         self.link.accept(max_message_size=size_max)
         self.link.grant(CREDIT)
 
@@ -105,7 +109,10 @@ class ManagementNode:
             Arguments(request.body),
             origin=self,
             tag=self._next_tag,
+            entity=self._entity,
+            sub_queue=address.sub_queue,
             lane=address.lane(self._entity.lane),
+            holder=self._holder(request),
             now=now,
             ids=self.wire.door.message_ids,
         )
@@ -119,6 +126,21 @@ class ManagementNode:
             self._under_way[call.tag] = Pending(request, operation, call)
             self._entity.submit(command)
 
+    def _holder(self, request: Request) -> Any:
+        """Find the session receiver that a request is made for, by the name of its link.
+
+        A name that no session receiver of this connection has is answered with this node: it holds
+        no session, so that a receiver that lost its link has lost its session too.
+        """
+        name = request.properties.get(_ASSOCIATED_LINK)
+        if not isinstance(name, str):
+            return None
+        link = self.wire.connection.roster.find(SENDER, name)
+        node = None if link is None else link.context
+        if isinstance(node, ReceivingNode) and node.entity is self._entity:
+            return node
+        return self
+
     def _answer(self, request: Request, body: dict[Any, Any] | None) -> None:
         status = _NO_CONTENT if body is None else _OK
         properties = {"statusCode": Int(status), "statusDescription": "OK"}
@@ -131,6 +153,7 @@ class ManagementNode:
             entity=self._address.path,
             operation=str(operation),
             peer=self.wire.peer_name,
+            kind=self._entity.kind,
         )
         properties: dict[Any, Any] = {
             "statusCode": Int(declined.status),

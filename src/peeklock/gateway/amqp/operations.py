@@ -1,22 +1,16 @@
-"""The operations of `$management` on a queue without sessions (protocol 6.2).
+"""The operations of `$management` on messages, and the table of all operations (protocol 6.2)."""
 
-Each has two halves: the request's arguments become a command, and the reply becomes the answer's
-body. Whatever a client got wrong is a refusal that names the argument.
-"""
-
-from collections.abc import Callable
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final
 
 from peeklock.amqp.constructors import LONG, TIMESTAMP
 from peeklock.amqp.errors import DecodeError
 from peeklock.amqp.types import Array, Int, Timestamp
-from peeklock.auth.rights import LISTEN, SEND, Rights
+from peeklock.auth.rights import LISTEN, SEND
 from peeklock.entity.commands import (
     ABANDON,
     COMPLETE,
     DEAD_LETTER,
     DEFER,
-    MAIN,
     PEEK_LOCK,
     RECEIVE_AND_DELETE,
     CancelScheduled,
@@ -28,24 +22,32 @@ from peeklock.entity.commands import (
     Schedule,
     SettleAll,
 )
+from peeklock.entity.definition import SUBSCRIPTION
 from peeklock.entity.message import Message
 from peeklock.entity.refusals import NOT_ALLOWED, Refusal
-from peeklock.entity.replies import Delivery, Found, Numbered
-from peeklock.gateway.amqp.arguments import Arguments, uuid_of
+from peeklock.entity.replies import Delivery, Found
+from peeklock.gateway.amqp.address import OWN
+from peeklock.gateway.amqp.arguments import uuid_of
+from peeklock.gateway.amqp.calls import PREFIX, Call, Operation, numbers, write_done
 from peeklock.gateway.amqp.outcomes import (
     DESCRIPTION,
     REASON,
     changes_of,
     dead_letter_note,
 )
+from peeklock.gateway.amqp.rule_operations import RULE_OPERATIONS
+from peeklock.gateway.amqp.session_operations import SESSION_OPERATIONS
 from peeklock.gateway.amqp.translate import incoming, outgoing, without_body
-from peeklock.gateway.identifiers import MessageIds
 
 # The service's limits of one peek.
 PEEK_COUNT_MAX: Final = 250
 PEEK_BYTES_MAX: Final = 262_144
 # The service's premium limit of one batch delete.
 DELETE_COUNT_MAX: Final = 4_000
+
+_SCHEDULES_ARE_THE_TOPICS: Final = (
+    "Messages cannot be scheduled in a subscription; schedule them in its topic."
+)
 
 # The service's own spelling of "deferred" is kept; the right one is understood too.
 _STATUSES: Final = {
@@ -57,41 +59,6 @@ _STATUSES: Final = {
 }
 
 
-@final
-class Call:
-    """One request under way: what it asks, where, when, and by whose node and tag it comes back."""
-
-    __slots__ = ("arguments", "ids", "lane", "now", "origin", "tag")
-
-    def __init__(
-        self, arguments: Arguments, *, origin: Any, tag: int, lane: int, now: int, ids: MessageIds
-    ) -> None:
-        self.arguments: Final = arguments
-        self.origin: Final = origin
-        self.tag: Final = tag
-        self.lane: Final = lane
-        self.now: Final = now
-        self.ids: Final = ids
-
-
-# Reads a request; the arguments hold the refusal where something is wrong with them.
-Reader: TypeAlias = Callable[[Call], Command | Refusal]
-# Words a reply: the body of the answer, or None where there is nothing to tell (204).
-Writer: TypeAlias = Callable[[Call, Any], dict[Any, Any] | None]
-
-
-@final
-class Operation:
-    """One row of the table: the right that it takes and its two halves."""
-
-    __slots__ = ("read", "right", "write")
-
-    def __init__(self, right: Rights, read: Reader, write: Writer) -> None:
-        self.right: Final = right
-        self.read: Final[Reader] = read
-        self.write: Final[Writer] = write
-
-
 # --- browsing
 
 
@@ -101,7 +68,16 @@ def _read_peek(call: Call) -> Command | Refusal:
     count = arguments.number("message-count", low=1)
     # Read here, where a wrong type can still be refused.
     arguments.flag("omit-message-body")
-    return Peek(call.origin, call.tag, call.lane, first, min(count, PEEK_COUNT_MAX), PEEK_BYTES_MAX)
+    session_id = _session_id(call)
+    return Peek(
+        call.origin,
+        call.tag,
+        call.lane,
+        first,
+        min(count, PEEK_COUNT_MAX),
+        PEEK_BYTES_MAX,
+        session_id,
+    )
 
 
 def _write_peek(call: Call, reply: Any) -> dict[Any, Any] | None:
@@ -117,7 +93,10 @@ def _read_receive(call: Call) -> Command | Refusal:
     sequences = arguments.numbers("sequence-numbers")
     locks = arguments.number("receiver-settle-mode", high=1)
     mode = PEEK_LOCK if locks else RECEIVE_AND_DELETE
-    return ReceiveDeferred(call.origin, call.tag, call.lane, sequences, mode)
+    session_id = _session_id(call)
+    if call.has_sessions and session_id is None:
+        arguments.wrong("session-id", "must name the session that the messages are in")
+    return ReceiveDeferred(call.origin, call.tag, call.lane, sequences, mode, session_id)
 
 
 def _write_receive(_call: Call, reply: Any) -> dict[Any, Any] | None:
@@ -139,12 +118,20 @@ def _read_delete(call: Call) -> Command | Refusal:
     arguments = call.arguments
     count = arguments.number("message-count", low=1, high=DELETE_COUNT_MAX)
     before = arguments.number("enqueued-time-utc")
-    return DeleteMany(call.origin, call.tag, call.lane, count, before)
+    return DeleteMany(call.origin, call.tag, call.lane, count, before, _session_id(call))
 
 
 def _write_delete(_call: Call, reply: Any) -> dict[Any, Any] | None:
-    count = _numbers(reply)[0]
+    count = numbers(reply)[0]
     return {"message-count": Int(count)} if count else None
+
+
+def _session_id(call: Call) -> str | None:
+    """The session that a call is limited to; None for all messages, in sessions or not."""
+    session_id = call.arguments.optional_text("session-id")
+    if session_id is not None and not call.has_sessions:
+        call.arguments.wrong("session-id", "needs an entity that requires sessions")
+    return session_id
 
 
 def _found(reply: Any) -> list[Delivery]:
@@ -165,7 +152,7 @@ def _read_renew(call: Call) -> Command | Refusal:
 
 
 def _write_renew(_call: Call, reply: Any) -> dict[Any, Any] | None:
-    expirations = [Timestamp(instant) for instant in _numbers(reply)]
+    expirations = [Timestamp(instant) for instant in numbers(reply)]
     return {"expirations": Array(TIMESTAMP, expirations)}
 
 
@@ -193,22 +180,14 @@ def _read_settle(call: Call) -> Command | Refusal:
     return SettleAll(call.origin, call.tag, outcome, tokens, changes_of(properties), note)
 
 
-def _write_done(_call: Call, reply: Any) -> dict[Any, Any] | None:
-    _numbers(reply)
-    return {}
-
-
-def _numbers(reply: Any) -> list[int]:
-    assert isinstance(reply, Numbered), f"numbers were expected, not {reply!r}"
-    return reply.numbers
-
-
 # --- scheduling
 
 
 def _read_schedule(call: Call) -> Command | Refusal:
-    if call.lane != MAIN:
+    if call.sub_queue != OWN:
         return Refusal(NOT_ALLOWED, "Messages cannot be scheduled in a dead-letter queue.")
+    if call.entity.kind == SUBSCRIPTION:
+        return Refusal(NOT_ALLOWED, _SCHEDULES_ARE_THE_TOPICS)
     messages: list[Message] = []
     for entry in call.arguments.items("messages"):
         encoded = entry.get("message") if isinstance(entry, dict) else None
@@ -224,39 +203,23 @@ def _read_schedule(call: Call) -> Command | Refusal:
 
 
 def _write_schedule(_call: Call, reply: Any) -> dict[Any, Any] | None:
-    return {"sequence-numbers": Array(LONG, _numbers(reply))}
+    return {"sequence-numbers": Array(LONG, numbers(reply))}
 
 
 def _read_cancel(call: Call) -> Command | Refusal:
+    if call.entity.kind == SUBSCRIPTION:
+        return Refusal(NOT_ALLOWED, _SCHEDULES_ARE_THE_TOPICS)
     return CancelScheduled(call.origin, call.tag, call.arguments.numbers("sequence-numbers"))
 
 
-# --- what a queue without sessions does not have
-
-
-def _no_sessions(_call: Call) -> Command | Refusal:
-    return Refusal(NOT_ALLOWED, "The operation needs an entity that requires sessions.")
-
-
-def _no_rules(_call: Call) -> Command | Refusal:
-    return Refusal(NOT_ALLOWED, "The operation needs a subscription; a queue has no rules.")
-
-
-_PREFIX: Final = "com.microsoft:"
-
 OPERATIONS: Final[dict[str, Operation]] = {
-    _PREFIX + "peek-message": Operation(LISTEN, _read_peek, _write_peek),
-    _PREFIX + "renew-lock": Operation(LISTEN, _read_renew, _write_renew),
-    _PREFIX + "update-disposition": Operation(LISTEN, _read_settle, _write_done),
-    _PREFIX + "receive-by-sequence-number": Operation(LISTEN, _read_receive, _write_receive),
-    _PREFIX + "schedule-message": Operation(SEND, _read_schedule, _write_schedule),
-    _PREFIX + "cancel-scheduled-message": Operation(SEND, _read_cancel, _write_done),
-    _PREFIX + "batch-delete-messages": Operation(LISTEN, _read_delete, _write_delete),
-    _PREFIX + "renew-session-lock": Operation(LISTEN, _no_sessions, _write_done),
-    _PREFIX + "set-session-state": Operation(LISTEN, _no_sessions, _write_done),
-    _PREFIX + "get-session-state": Operation(LISTEN, _no_sessions, _write_done),
-    _PREFIX + "get-message-sessions": Operation(LISTEN, _no_sessions, _write_done),
-    _PREFIX + "add-rule": Operation(LISTEN, _no_rules, _write_done),
-    _PREFIX + "remove-rule": Operation(LISTEN, _no_rules, _write_done),
-    _PREFIX + "enumerate-rules": Operation(LISTEN, _no_rules, _write_done),
+    PREFIX + "peek-message": Operation(LISTEN, _read_peek, _write_peek),
+    PREFIX + "renew-lock": Operation(LISTEN, _read_renew, _write_renew),
+    PREFIX + "update-disposition": Operation(LISTEN, _read_settle, write_done),
+    PREFIX + "receive-by-sequence-number": Operation(LISTEN, _read_receive, _write_receive),
+    PREFIX + "schedule-message": Operation(SEND, _read_schedule, _write_schedule),
+    PREFIX + "cancel-scheduled-message": Operation(SEND, _read_cancel, write_done),
+    PREFIX + "batch-delete-messages": Operation(LISTEN, _read_delete, _write_delete),
+    **SESSION_OPERATIONS,
+    **RULE_OPERATIONS,
 }
