@@ -16,18 +16,16 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol, final
 
 from peeklock.broker.alarm import Alarm, Alarms
+from peeklock.broker.attached import Attached
 from peeklock.broker.company import STORE_S_MIN, Company
+from peeklock.broker.declining import brings_messages, declined
 from peeklock.clock import Clock
 from peeklock.entity.blueprint import Blueprint
 from peeklock.entity.commands import (
     COMPLETE,
-    CloseReceiver,
     Command,
     Configure,
     Grant,
-    OpenReceiver,
-    Schedule,
-    SendBatch,
     SendMany,
     SettleMany,
     Tick,
@@ -40,9 +38,8 @@ from peeklock.entity.replies import (
     Delivered,
     Delivery,
     Found,
-    ReceiverClosed,
-    Refused,
     Reply,
+    Settled,
 )
 from peeklock.store.store import PartitionId, Store, StoreError
 
@@ -86,6 +83,7 @@ class PartitionWorker:
         "_alarm",
         "_alarm_at",
         "_alarms",
+        "_attached",
         "_blueprint",
         "_budget",
         "_chance",
@@ -94,12 +92,14 @@ class PartitionWorker:
         "_company",
         "_complete_at",
         "_epoch",
+        "_is_in_reach",
+        "_is_lost",
         "_is_riding",
+        "_is_store_back",
         "_loop",
         "_mailbox",
         "_partition",
         "_pending",
-        "_receivers",
         "_sent_at",
         "_store",
         "_task",
@@ -107,6 +107,8 @@ class PartitionWorker:
         "_wake",
         "id",
         "journal_first",
+        "on_opened",
+        "on_unsent",
     )
 
     def __init__(
@@ -121,6 +123,10 @@ class PartitionWorker:
     ) -> None:
         self.id: PartitionId = partition_id
         self.journal_first: int = 0
+        # Told each time that the partition has opened.
+        self.on_opened: Callable[[PartitionWorker], None] | None = None
+        # Asked before a send is refused of which nothing was stored: whether it goes elsewhere.
+        self.on_unsent: Callable[[Command], bool] | None = None
         self._blueprint: Blueprint = blueprint
         self._store: Store = store
         self._clock: Clock = clock
@@ -132,10 +138,13 @@ class PartitionWorker:
         self._epoch: int = 0
         self._mailbox: list[Command] = []
         self._pending: list[Reply] = []
-        self._receivers: dict[Any, bool] = {}
+        self._attached: Attached = Attached()
         self._wake: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._closing: bool = False
+        self._is_in_reach: bool = True
+        self._is_lost: bool = False  # somebody has said that the store is gone
+        self._is_store_back: bool = False  # somebody has said that it is back
         self._company: Company = Company()
         self._is_riding: bool = False  # completions wait for a send
         self._sent_at: float = -1.0  # when a round last stored sends
@@ -176,6 +185,33 @@ class PartitionWorker:
         """Whether the partition lives in memory."""
         return self._partition is not None
 
+    @property
+    def is_available(self) -> bool:
+        """Whether the store was within reach when it was last needed."""
+        return self._is_in_reach
+
+    @property
+    def can_be_asked(self) -> bool:
+        """Whether a command has a chance: while the store is out of reach and tried again and
+        again, it has none."""
+        return self._is_in_reach or self._task is None
+
+    def store_lost(self) -> None:
+        """The store was taken away: as if it had failed. An idle partition tries when asked."""
+        self._is_in_reach = False
+        self._is_store_back = False
+        if self._task is not None:
+            self._is_lost = True
+            self._awake()
+
+    def store_back(self) -> None:
+        """The store may be back: open now instead of after a while."""
+        if self._task is None:
+            self._is_in_reach = True
+        elif not self._is_in_reach:
+            self._is_store_back = True
+            self._awake()
+
     async def close(self) -> None:
         """Carry out what is in the mailbox, store it, and stop."""
         self._closing = True
@@ -197,9 +233,14 @@ class PartitionWorker:
     async def _run(self) -> None:
         backoff_ms = BACKOFF_MS_MIN
         while True:
+            if self._is_lost:
+                self._is_lost = False
+                if self._partition is not None:
+                    _log.error("store-lost partition=%s", self.id.key)
+                    self._fail([], Refusal(UNAVAILABLE, "The store was taken away."))
             if self._partition is None:
                 if self._closing:
-                    self._refuse_mailbox(Refusal(UNAVAILABLE, "The broker is shutting down."))
+                    self._close_mailbox()
                     return
                 if await self._open():
                     backoff_ms = BACKOFF_MS_MIN
@@ -331,12 +372,10 @@ class PartitionWorker:
         partition = self._partition
         assert partition is not None
         for command in commands:
-            if isinstance(command, OpenReceiver):
-                self._receivers[command.origin] = True
-            elif isinstance(command, CloseReceiver):
-                self._receivers.pop(command.origin, None)
-            elif isinstance(command, SendMany):
+            if isinstance(command, SendMany):
                 self._sent_at = self._loop_time()
+            elif not isinstance(command, (SettleMany, Grant)):
+                self._attached.asked(command)
         decision = partition.decide(commands, now)
         if decision.records and partition.housekeeping_due:
             step = partition.keep_house(now)
@@ -409,6 +448,8 @@ class PartitionWorker:
         for reply in replies:
             origin: Any = reply.origin
             origins[origin] = True
+            if not isinstance(reply, (Accepted, Delivered, Settled)):
+                self._attached.heard(reply)
             try:
                 origin.replied(reply)
             except Exception:  # noqa: BLE001 - one origin's fault must not stop the others
@@ -425,30 +466,31 @@ class PartitionWorker:
         if self._partition is not None:
             self._partition.discard()
         self._partition = None
+        self._is_in_reach = False
         self._call_off_alarm()
         for command in commands:
             self._refuse(command, refusal)
-        for origin in self._receivers:
-            self._pending.append(ReceiverClosed(origin, refusal))
-        self._receivers = {}
+        self._pending += self._attached.let_go(refusal)
         self._release()
 
     def _refuse(self, command: Command, refusal: Refusal) -> None:
-        if isinstance(command, (SendMany, SettleMany)):
-            self._pending.append(Refused(command.origin, command.tags, refusal))
-        elif isinstance(command, OpenReceiver):
-            self._receivers.pop(command.origin, None)
-            self._pending.append(ReceiverClosed(command.origin, refusal))
-        elif not isinstance(command, (Grant, CloseReceiver, Configure, Tick)):
-            self._pending.append(Refused(command.origin, [command.tag], refusal))
+        self._attached.refused(command)
+        reply = declined(command, refusal)
+        if reply is not None:
+            self._pending.append(reply)
+
+    def _refuse_unsent(self, command: Command, refusal: Refusal) -> None:
+        """Nothing of it was stored, so that it may still go elsewhere."""
+        if self.on_unsent is None or not self.on_unsent(command):
+            self._refuse(command, refusal)
 
     def _refuse_sends(self, commands: list[Command]) -> list[Command]:
         """The disk is nearly full: what is left of it belongs to settlements (R-T2)."""
         refusal = Refusal(BUSY, "The store is short of space and takes no messages. Try later.")
         kept: list[Command] = []
         for command in commands:
-            if isinstance(command, (SendMany, SendBatch, Schedule)):
-                self._refuse(command, refusal)
+            if brings_messages(command):
+                self._refuse_unsent(command, refusal)
             else:
                 kept.append(command)
         if not kept:
@@ -456,6 +498,14 @@ class PartitionWorker:
         return kept
 
     def _refuse_mailbox(self, refusal: Refusal) -> None:
+        commands = self._mailbox
+        self._mailbox = []
+        for command in commands:
+            self._refuse_unsent(command, refusal)
+        self._release()
+
+    def _close_mailbox(self) -> None:
+        refusal = Refusal(UNAVAILABLE, "The broker is shutting down.")
         commands = self._mailbox
         self._mailbox = []
         for command in commands:
@@ -475,12 +525,15 @@ class PartitionWorker:
             partition.opened()
         except StoreError as error:
             _log.error("open-failed partition=%s error=%r", self.id.key, str(error))
+            self._is_in_reach = False
             return False
         except Exception:  # noqa: BLE001 - one bad journal must not stop the broker
             _log.exception("open-failed partition=%s", self.id.key)
+            self._is_in_reach = False
             return False
         self._epoch = opening.epoch
         self._partition = partition
+        self._is_in_reach = True
         self._mailbox.insert(0, Tick())  # what fell due while nobody looked
         _log.info(
             "partition-opened partition=%s epoch=%d messages=%d took_ms=%d",
@@ -489,6 +542,8 @@ class PartitionWorker:
             partition.live_count,
             self._clock.now() - started_at,
         )
+        if self.on_opened is not None:
+            self.on_opened(self)
         return True
 
     async def _back_off(self, backoff_ms: int) -> None:
@@ -499,7 +554,8 @@ class PartitionWorker:
         while not self._closing:
             self._refuse_mailbox(refusal)
             left = until - self._loop.time()
-            if left <= 0:
+            if left <= 0 or self._is_store_back:
+                self._is_store_back = False
                 return
             try:
                 await asyncio.wait_for(self._sleep(), left)

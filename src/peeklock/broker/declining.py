@@ -1,0 +1,43 @@
+"""What a worker says to commands that it cannot carry out."""
+
+from __future__ import annotations
+
+from peeklock.entity.commands import (
+    CloseReceiver,
+    Command,
+    Commit,
+    Configure,
+    Grant,
+    OpenReceiver,
+    Schedule,
+    SendBatch,
+    SendMany,
+    SettleMany,
+    TakeOver,
+    Tick,
+    Transfer,
+)
+from peeklock.entity.refusals import Refusal
+from peeklock.entity.replies import ReceiverClosed, Refused, Reply
+
+
+def declined(command: Command, refusal: Refusal) -> Reply | None:
+    """The answer to a command that is not carried out; None where nobody waits for one."""
+    if isinstance(command, (SendMany, SettleMany)):
+        return Refused(command.origin, command.tags, refusal)
+    if isinstance(command, OpenReceiver):
+        return ReceiverClosed(command.origin, refusal)
+    if isinstance(command, (Grant, CloseReceiver, Configure, Tick)):
+        return None
+    return Refused(command.origin, [command.tag], refusal)
+
+
+def brings_messages(command: Command) -> bool:
+    """Whether a store that is short of space must not take it; settlements always may (R-T2)."""
+    if isinstance(command, (SendMany, SendBatch, Schedule, TakeOver)):
+        return True
+    if isinstance(command, Commit):
+        for work in command.work:
+            if isinstance(work, (SendMany, SendBatch, Schedule, Transfer)):
+                return True
+    return False
