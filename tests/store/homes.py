@@ -30,19 +30,18 @@ class Home:
         self.retention = retention
         self.store: Store = self.make()
 
-    def make(self) -> Store:
+    def make(self, kept: MemoryStore | None = None) -> Store:
         if self.kind == "memory":
-            return MemoryStore(self.retention)
+            return MemoryStore(self.retention, kept)
         inline = self.kind == "embedded-inline"
         return EmbeddedStore(
             self.directory, retention=self.retention, commit="inline" if inline else "thread"
         )
 
     async def reopen(self) -> Store:
-        """Close the store and open it again; memory has nowhere to come back from."""
-        if self.kind != "memory":
-            await self.store.close()
-            self.store = self.make()
+        """Close the store and open it again."""
+        await self.store.close()
+        self.store = self.make(self.store if isinstance(self.store, MemoryStore) else None)
         return self.store
 
     def run(self, scenario: Callable[[Home], Awaitable[T]]) -> T:

@@ -212,6 +212,8 @@ def test_a_closed_store_says_so(home: HomeMaker) -> None:
             await home.store.journal(ORDERS, 0, 100)
         with pytest.raises(Unavailable):
             await home.store.trim(ORDERS, 1, [], 0)
+        with pytest.raises(Unavailable):
+            await home.store.drop(ORDERS)
 
     home().run(scenario)
 

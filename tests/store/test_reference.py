@@ -32,6 +32,7 @@ steps = st.one_of(
         st.just("trim"),
         st.tuples(st.integers(0, 9000), st.sets(st.integers(0, 2)), st.integers(0, 50)),
     ),
+    st.tuples(st.just("drop"), st.none()),
     st.tuples(st.just("reopen"), st.none()),
 )
 scripts = st.lists(st.tuples(st.sampled_from(PARTITIONS), steps), max_size=25)
@@ -108,6 +109,10 @@ class Teller:
     async def trim(self, partition: PartitionId, argument: tuple[int, set[int], int]) -> Any:
         upto, keep, later = argument
         return await self.store.trim(partition, upto, keep, self.now + later)
+
+    async def drop(self, partition: PartitionId, _: None) -> None:
+        await self.store.drop(partition)
+        self.ends[partition.key] = 1
 
     async def reopen(self, partition: PartitionId, _: None) -> None:
         if self.directory is not None:

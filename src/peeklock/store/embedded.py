@@ -15,12 +15,22 @@ from peeklock.entity.message import Message
 from peeklock.entity.records import Record, width
 from peeklock.store.committers import COMMITTERS, Answer, Committer, Waiting
 from peeklock.store.environment import Environment
-from peeklock.store.ledger import Append, Ledger, Open, Partition, Request, TrimRound
+from peeklock.store.ledger import (
+    Append,
+    Drop,
+    Ledger,
+    Open,
+    Partition,
+    Request,
+    SweepRound,
+    TrimRound,
+)
 from peeklock.store.reader import Reader
 from peeklock.store.records import encode_chunk
 from peeklock.store.retention import Retention, Trim
 from peeklock.store.space import Space, free_space
 from peeklock.store.store import (
+    Broken,
     Corrupt,
     Fenced,
     JournalPage,
@@ -43,6 +53,7 @@ class EmbeddedStore:
         self,
         directory: Path,
         *,
+        make: bool = True,
         retention: Retention | None = None,
         commit: Literal["adaptive", "thread", "inline"] = "adaptive",
         reserve_bytes: int = RESERVE_BYTES,
@@ -51,7 +62,8 @@ class EmbeddedStore:
         free_space: Callable[[Path], int] = free_space,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._environment = Environment(directory, FORMAT, map_size)
+        """Without `make` a directory that holds no store is an error: its disk may be missing."""
+        self._environment = Environment(directory, FORMAT, map_size, make=make)
         try:
             self._ledger = Ledger(self._environment, retention or Retention())
         except BaseException:
@@ -116,6 +128,7 @@ class EmbeddedStore:
 
         It is done in rounds of bounded work, each in a commit that others may share.
         """
+        await self._sweep()
         kept = self._ledger.partitions.get(partition.key)
         if kept is None:
             return 0
@@ -125,12 +138,28 @@ class EmbeddedStore:
             pass
         return kept.extent.first
 
+    async def drop(self, partition: PartitionId) -> None:
+        """Remove all of a partition: at once for everybody who asks, in slices from the disk."""
+        self._check_open()
+        kept = self._ledger.partitions.get(partition.key)
+        if kept is not None:
+            await self._submit(Drop(kept))
+            self._ledger.forget(kept)
+        await self._sweep()
+
     async def close(self) -> None:
         """Commit what was handed over, then let the directory go."""
         if not self._closed:
             self._closed = True
             await self._committer.finish()
             self._environment.close()
+
+    async def _sweep(self) -> None:
+        """Delete what dropped partitions left, here or before a crash."""
+        for gone in list(self._ledger.dropped.values()):
+            while await self._submit(SweepRound(gone)):
+                pass
+            self._ledger.dropped.pop(gone.number, None)
 
     def _submit(self, request: Request) -> Answer:
         self._check_open()
@@ -139,6 +168,10 @@ class EmbeddedStore:
         return answer
 
     def _commit(self, batch: list[Waiting]) -> list[int | StoreError]:
+        if not self._environment.is_in_place():
+            # The engine would go on in files that nobody will ever find again.
+            where = self._environment.directory
+            return [Broken(f"the files of the store in {where} are gone") for _ in batch]
         results = self._ledger.commit([request for request, _ in batch])
         if self._commit_delay_s:
             time.sleep(self._commit_delay_s)  # the disk that a benchmark wants to see

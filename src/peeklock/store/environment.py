@@ -15,6 +15,7 @@ import lmdb
 from peeklock.store.store import Corrupt, StoreError, Unavailable
 
 OWNER: Final = "owner.lock"
+_DATA: Final = "data.mdb"
 _FORMAT_KEY: Final = b"format"
 
 _GIB: Final = 1 << 30
@@ -28,8 +29,13 @@ _MAP_SIZE_32_BIT: Final = _GIB // 2
 class Environment:
     """An open environment; `meta` holds its format and few small values, `values` the rest."""
 
-    def __init__(self, directory: Path, form: str, map_size: int | None = None) -> None:
+    def __init__(
+        self, directory: Path, form: str, map_size: int | None = None, *, make: bool = True
+    ) -> None:
         self.directory = directory
+        self._data = directory / _DATA
+        if not make:
+            _check_there(self._data)
         self._owner = _own(directory)
         try:
             self.lmdb = _open(directory, map_size)
@@ -40,6 +46,7 @@ class Environment:
                     self.values = self.lmdb.open_db(b"values")
                 _sync_directory(directory)
                 _sync_directory(directory.parent)
+                self._place = _place(self._data)
             except BaseException:
                 self.lmdb.close()
                 raise
@@ -58,6 +65,13 @@ class Environment:
                     f"{self.directory} was written in the format {name!r}; "
                     f"this release reads and writes {form!r}"
                 )
+
+    def is_in_place(self) -> bool:
+        """Tell whether the file that is open is the one that the next start will find."""
+        try:
+            return _place(self._data) == self._place
+        except OSError:
+            return False
 
     def slack(self) -> int:
         """Count the bytes that the file still has inside: pages that were given back."""
@@ -89,6 +103,17 @@ def translated(doing: str) -> Iterator[None]:
         raise Corrupt(f"could not {doing}: {error}") from error
     except (lmdb.Error, OSError) as error:
         raise Unavailable(f"could not {doing}: {error}") from error
+
+
+def _check_there(data: Path) -> None:
+    with translated(f"find the store in {data.parent}"):
+        if not data.exists():
+            raise Unavailable(f"there is no store in {data.parent}, although there was one")
+
+
+def _place(data: Path) -> tuple[int, int]:
+    status = os.stat(data)
+    return status.st_dev, status.st_ino
 
 
 def _own(directory: Path) -> int:

@@ -1,9 +1,12 @@
 """The writing side of the embedded store: many requests, one transaction.
 
     meta     "format" -> its name;  "p" + number -> what is known of a partition
+             "d" + number -> the name of a partition that was dropped and still has chunks
+             "epochs" -> the highest epoch that a dropped partition had
     values   (number, first position) -> chunk
 
-A partition's number is given once. Its entry in `meta` is written when the epoch, the start of
+A partition's number is given once. A partition is dropped by one small commit, its chunks go in
+slices afterwards; what a crash leaves of them goes with the next trim. Its entry in `meta` is written when the epoch, the start of
 replay or the journal's first position move, not with each commit. What lies in a `Partition` is
 what the last commit left; after a failed one nobody knows, so it is read again.
 """
@@ -20,12 +23,12 @@ import lmdb
 from peeklock.store.environment import Environment, translated
 from peeklock.store.records import ChunkHeader, chunk_header
 from peeklock.store.retention import Chunk, Extent, Retention, Trim
-from peeklock.store.store import Corrupt, Fenced, StoreError, Unavailable
+from peeklock.store.store import Broken, Corrupt, Fenced, StoreError, Unavailable
 
 Transaction: TypeAlias = "lmdb.Transaction[memoryview]"
 Cursor: TypeAlias = "lmdb.Cursor[memoryview]"
 
-# How many chunks one transaction looks at for a trim, at most: commits wait that long.
+# How many chunks one transaction looks at for a trim or a drop, at most: commits wait that long.
 TRIM_STEPS: Final = 256
 
 _key: Final = struct.Struct(">IQ")
@@ -33,14 +36,17 @@ _number: Final = struct.Struct(">I")
 # epoch, start of replay, first position of the journal, its bytes, end at the time of writing
 _entry: Final = struct.Struct(">QQQQQ")
 _crc: Final = struct.Struct(">I")
+_epoch: Final = struct.Struct(">Q")
 _PARTITION: Final = b"p"
+_DROPPED: Final = b"d"
+_EPOCHS: Final = b"epochs"
 
 
 @final
 class Partition:
     """What the store knows of a partition; the writing thread alone changes it."""
 
-    __slots__ = ("end", "epoch", "extent", "name", "number", "replay_from", "stale")
+    __slots__ = ("dropped", "end", "epoch", "extent", "name", "number", "replay_from", "stale")
 
     def __init__(self, number: int, name: str) -> None:
         self.number: int = number
@@ -51,6 +57,8 @@ class Partition:
         self.extent: Extent = Extent()
         # Whether it has to be read again before it is believed.
         self.stale: bool = True
+        # Whether it is gone; who still has it in hand is fenced.
+        self.dropped: bool = False
 
     def key(self, position: int) -> bytes:
         """The key of a chunk that begins there."""
@@ -103,6 +111,10 @@ class Ledger:
         self.environment = environment
         self.retention = retention
         self.partitions: dict[str, Partition] = {}
+        # Those that were dropped and may still have chunks, by their numbers.
+        self.dropped: dict[int, Partition] = {}
+        # No epoch up to this one is given again: partitions that are gone had them.
+        self.spent = 0
         self._top = b""
         with (
             translated(f"read the partitions in {environment.directory}"),
@@ -115,14 +127,33 @@ class Ledger:
                 partition.decode(cursor.value())
                 self.partitions[partition.name] = partition
                 found = cursor.next()
+            self._read_dropped(cursor)
+        numbers = [partition.number for partition in self.partitions.values()]
+        self._number = max([*numbers, *self.dropped], default=0)
+
+    def _read_dropped(self, cursor: Cursor) -> None:
+        if cursor.set_key(_EPOCHS):
+            self.spent = _epoch.unpack(cursor.value())[0]
+        found = cursor.set_range(_DROPPED)
+        while found and bytes(cursor.key()[:1]) == _DROPPED:
+            number = _number.unpack(cursor.key()[1:])[0]
+            self.dropped[number] = Partition(number, str(cursor.value(), "utf-8"))
+            found = cursor.next()
 
     def partition(self, name: str) -> Partition:
         """Find a partition or give it a number; nothing rests before it is opened."""
         partition = self.partitions.get(name)
         if partition is None:
-            number = max((known.number for known in self.partitions.values()), default=0) + 1
-            partition = self.partitions[name] = Partition(number, name)
+            # Never one that was given before: somebody may still have that partition in hand.
+            self._number += 1
+            partition = self.partitions[name] = Partition(self._number, name)
         return partition
+
+    def forget(self, partition: Partition) -> None:
+        """Take a dropped partition out of sight, once it rests that it was dropped."""
+        if partition.dropped and self.partitions.get(partition.name) is partition:
+            del self.partitions[partition.name]
+            self.dropped[partition.number] = partition
 
     def commit(self, requests: Sequence[Request]) -> list[int | StoreError]:
         """Do all of it durably in one transaction; answers each request's result or error."""
@@ -139,7 +170,8 @@ class Ledger:
             for request in requests:
                 request.partition.stale = True
             where = self.environment.directory
-            failed = [Unavailable(f"the commit in {where} failed: {error!r}") for _ in requests]
+            kind = Broken if isinstance(error, lmdb.PanicError) else Unavailable
+            failed = [kind(f"the commit in {where} failed: {error!r}") for _ in requests]
             for failure in failed:
                 failure.__cause__ = error
             # Who was refused before the commit failed is refused all the same.
@@ -180,6 +212,12 @@ class Ledger:
         return resting
 
     def load(self, transaction: Transaction, partition: Partition) -> None:
+        """Read again what is known of a partition, unless it is certain; it must be there."""
+        self.refresh(transaction, partition)
+        if partition.dropped:
+            raise Fenced(f"{partition.name} was dropped")
+
+    def refresh(self, transaction: Transaction, partition: Partition) -> None:
         """Read again what is known of a partition, unless it is certain."""
         if not partition.stale:
             return
@@ -187,6 +225,8 @@ class Ledger:
         if resting is None:
             resting = Partition(partition.number, partition.name)
         else:
+            # If it was being dropped, that failed.
+            partition.dropped = False
             self._count_tail(transaction, resting)
         partition.epoch = resting.epoch
         partition.replay_from = resting.replay_from
@@ -208,6 +248,26 @@ class Ledger:
                 partition.extent.size += len(cursor.value())
                 found = cursor.next()
 
+    def strike(self, transaction: Transaction, partition: Partition) -> None:
+        """Write down that a partition is gone, with all its epochs."""
+        meta = self.environment.meta
+        number = _number.pack(partition.number)
+        self.spent = max(self.spent, partition.epoch)
+        transaction.put(_EPOCHS, _epoch.pack(self.spent), db=meta)
+        transaction.put(_DROPPED + number, partition.name.encode(), db=meta)
+        transaction.delete(_PARTITION + number, db=meta)
+
+    def sweep(self, transaction: Transaction, partition: Partition, steps: int) -> bool:
+        """Delete chunks of a partition that is gone; answers whether there may be more of them."""
+        with transaction.cursor(self.environment.values) as cursor:
+            while cursor.set_range(partition.key(0)) and partition.owns(cursor.key()):
+                if steps == 0:
+                    return True
+                cursor.delete()
+                steps -= 1
+        transaction.delete(_DROPPED + _number.pack(partition.number), db=self.environment.meta)
+        return False
+
     def excess(self) -> int:
         """Count the bytes by which all journals together are too big."""
         journals = sum(partition.extent.size for partition in list(self.partitions.values()))
@@ -228,8 +288,10 @@ class Open:
         """Answers the epoch in force."""
         partition = self.partition
         ledger.load(transaction, partition)
-        epoch = partition.epoch + 1 if self.epoch is None else self.epoch
-        if epoch < max(partition.epoch, 1):
+        # One that was never opened has no epoch yet; somebody before it may have had one.
+        least = partition.epoch or ledger.spent + 1
+        epoch = max(partition.epoch + 1, least) if self.epoch is None else self.epoch
+        if epoch < least:
             raise Fenced(f"{partition.name} is owned with epoch {partition.epoch}, not {epoch}")
         if epoch != partition.epoch:
             partition.epoch = epoch
@@ -309,6 +371,42 @@ class TrimRound:
                 if partition.extent.first != first:
                     ledger.save(transaction, partition)
         return int(more)
+
+
+@final
+class Drop:
+    """Take a partition away from everybody; what it leaves is swept afterwards."""
+
+    __slots__ = ("partition",)
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition: Partition = partition
+
+    def apply(self, ledger: Ledger, transaction: Transaction) -> int:
+        """Answers 1 when there was something to take away."""
+        partition = self.partition
+        ledger.refresh(transaction, partition)
+        if partition.dropped or ledger.entry(transaction, partition) is None:
+            return 0
+        ledger.strike(transaction, partition)
+        partition.dropped = True
+        # Whoever still replays it is told.
+        partition.epoch = 0
+        return 1
+
+
+@final
+class SweepRound:
+    """Delete a bounded part of what a dropped partition left; answers 1 when there is more."""
+
+    __slots__ = ("partition",)
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition: Partition = partition
+
+    def apply(self, ledger: Ledger, transaction: Transaction) -> int:
+        """Delete chunks, and the last trace with the last of them."""
+        return int(ledger.sweep(transaction, self.partition, TRIM_STEPS))
 
 
 @final

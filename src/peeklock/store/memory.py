@@ -33,20 +33,24 @@ _TRIM_STEPS = 256
 class MemoryStore:
     """Keeps the records of many partitions in memory."""
 
-    def __init__(self, retention: Retention | None = None) -> None:
+    def __init__(self, retention: Retention | None = None, kept: MemoryStore | None = None) -> None:
+        """With `kept`, a store that was closed, what that one kept is here again."""
         self.full = False
         self.before_commit: Callable[[], None] = _nothing
         self.after_commit: Callable[[], None] = _nothing
         self._retention = retention or Retention()
-        self._partitions: dict[str, _Partition] = {}
+        self._partitions: dict[str, _Partition] = {} if kept is None else kept._partitions
+        # No epoch up to this one is given again: partitions that are gone had them.
+        self._spent: int = 0 if kept is None else kept._spent
         self._closed = False
 
     async def open(self, partition: PartitionId, epoch: int | None = None) -> Opening:
         """Fence older owners, then give the records from the last complete checkpoint on."""
         self._check_open()
         kept = self._partitions.setdefault(partition.key, _Partition())
-        wanted = kept.epoch + 1 if epoch is None else epoch
-        if wanted < max(kept.epoch, 1):
+        least = kept.epoch or self._spent + 1
+        wanted = max(kept.epoch + 1, least) if epoch is None else epoch
+        if wanted < least:
             raise Fenced(f"{partition.key} is owned with epoch {kept.epoch}, not {wanted}")
         kept.epoch = wanted
         return Opening(wanted, _replay(kept, wanted))
@@ -117,6 +121,15 @@ class MemoryStore:
         while trim.round(kept, kept.extent, self._excess(), _TRIM_STEPS):
             pass
         return kept.extent.first
+
+    async def drop(self, partition: PartitionId) -> None:
+        """Forget a partition."""
+        self._check_open()
+        kept = self._partitions.pop(partition.key, None)
+        if kept is not None:
+            self._spent = max(self._spent, kept.epoch)
+            # Whoever still replays it is told.
+            kept.epoch = 0
 
     async def close(self) -> None:
         """Let go."""

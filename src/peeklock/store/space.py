@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, final
 
+from peeklock.store.store import StoreError
+
 CHECK_EVERY_S: Final = 1.0
 
 _LOG: Final = logging.getLogger("peeklock.store")
@@ -43,7 +45,12 @@ class Space:
             self._due = now + CHECK_EVERY_S
             self._written = 0
             mark = self._reserve + self._reserve // 4 if self._full else self._reserve
-            left = self._left()
+            try:
+                left = self._left()
+            except (OSError, StoreError) as error:
+                # A disk that cannot tell fails with the next commit, which has better words.
+                _LOG.warning("store-space-unknown error=%r", str(error))
+                return self._full
             was_full, self._full = self._full, left < mark
             if self._full != was_full:
                 event = "store-full" if self._full else "store-has-room"

@@ -3,6 +3,7 @@
 StoreError
 +-- Fenced        another owner opened the partition with a higher epoch
 +-- Unavailable   the engine failed; what was being appended is in doubt
+|   +-- Broken    it will go on failing until the store is opened anew
 +-- Corrupt       a checksum or a format does not fit
 """
 
@@ -29,6 +30,10 @@ class Fenced(StoreError):
 
 class Unavailable(StoreError):
     """The engine failed; whether the append rests is in doubt."""
+
+
+class Broken(Unavailable):
+    """The engine gave up, or its files are gone: only opening the store anew can help."""
 
 
 class Corrupt(StoreError):
@@ -142,6 +147,14 @@ class Store(Protocol):
         """Drop whole chunks below `upto` that retention no longer asks for and that touch none of
         the blocks in `keep_blocks` (block = position // BLOCK); answers the oldest position that
         the journal still has."""
+        ...
+
+    async def drop(self, partition: PartitionId) -> None:
+        """Remove all of a partition durably, its journal too; one that is not there is fine.
+
+        Whoever owned it is fenced, and whoever opens it afterwards finds it empty. Its epochs go on
+        from where they were, so that an older owner stays fenced.
+        """
         ...
 
     async def close(self) -> None:
