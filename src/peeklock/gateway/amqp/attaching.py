@@ -28,6 +28,7 @@ from peeklock.entity.refusals import (
 from peeklock.gateway.amqp import texts
 from peeklock.gateway.amqp.accepting import SessionWish, read_wish
 from peeklock.gateway.amqp.address import (
+    COORDINATOR,
     ENTITY,
     OWN,
     TOKENS,
@@ -36,6 +37,7 @@ from peeklock.gateway.amqp.address import (
     parse_address,
 )
 from peeklock.gateway.amqp.cbs import TokenNode
+from peeklock.gateway.amqp.coordinator import CoordinatorNode
 from peeklock.gateway.amqp.door import Entity, amqp_error
 from peeklock.gateway.amqp.management import ManagementNode
 from peeklock.gateway.amqp.receiving import ReceivingNode
@@ -45,6 +47,8 @@ from peeklock.gateway.amqp.wire import Wire
 
 # The settle mode of a sender that settles before it sends [2.8.2]: receive and delete.
 _SETTLED: Final = 1
+# A sender that sends by way of one entity to another.
+_DESTINATION: Final = "com.microsoft:transfer-destination-address"
 
 
 @final
@@ -63,6 +67,9 @@ class Attaching:
 
     def attach(self, link: Link, now: int) -> None:
         """Answer the wish for a link; that for a session may be answered later."""
+        if link.role == RECEIVER and isinstance(link.target, Coordinator):
+            self._open_coordinator(link)
+            return
         address = _address_of(link)
         if isinstance(address, Refusal):
             self._turn_away(link, address, "", None)
@@ -98,8 +105,11 @@ class Attaching:
             refusal = self._refuse_sender(guest.address, entity)
             if refusal is not None:
                 return refusal
+            destination = self._destination_of(guest.link, now)
+            if isinstance(destination, Refusal):
+                return destination
             self._take_in(guest)
-            sending = SendingNode(self._wire, guest.link, entity, guest.address.path)
+            sending = SendingNode(self._wire, guest.link, entity, guest.address.path, destination)
             guest.link.context = sending
             sending.open()
         else:
@@ -112,6 +122,27 @@ class Attaching:
             self._take_in(guest)
             self._open_receiver(guest, entity, wish, now)
         return None
+
+    def _destination_of(self, link: Link, now: int) -> Entity | Refusal | None:
+        """The other entity that a sender's messages are carried to, where it names one; the right
+        to send is needed on both."""
+        named = (link.properties or {}).get(_DESTINATION)
+        if named is None:
+            return None
+        if not isinstance(named, str):
+            return Refusal(INVALID_ARGUMENT, f"The link property {_DESTINATION} must be a string.")
+        address = parse_address(named)
+        if address.kind != ENTITY:
+            return Refusal(INVALID_ARGUMENT, f"No message can be transferred to '{named}'.")
+        if not self._is_allowed(address, SEND, now):
+            text = texts.unauthorized(SEND, self._wire.host, address.path)
+            return Refusal(UNAUTHORIZED, text)
+        door = self._wire.door
+        found = door.entities.find(door.namespace, address.path)
+        if found is None:
+            text = texts.entity_not_found(self._wire.host, address.path)
+            return Refusal(ENTITY_NOT_FOUND, text)
+        return self._refuse_sender(address, found) or found
 
     def _take_in(self, guest: "LinkGuest") -> None:
         self._guests[guest.link] = guest
@@ -157,6 +188,14 @@ class Attaching:
             )
             link.context = management
             management.open()
+
+    def _open_coordinator(self, link: Link) -> None:
+        """Let a control link in. It takes no right: Java's client declares a transaction before it
+        puts any token, and all that a transaction does comes on links that are checked."""
+        self._take_in(LinkGuest(self, link, Address(COORDINATOR, "", OWN, ""), NO_RIGHTS, None))
+        node = CoordinatorNode(self._wire, link)
+        link.context = node
+        node.open()
 
     # --- being turned away
 
@@ -215,7 +254,7 @@ class Attaching:
     def review(self, now: int) -> None:
         """Detach the links whose right has ended."""
         for guest in list(self._guests.values()):
-            if guest.address.kind == TOKENS:
+            if guest.address.kind in (TOKENS, COORDINATOR):
                 continue
             if not self._is_allowed(guest.address, guest.right, now):
                 text = "ExpiredToken: The token that gave access to this link is expired."
@@ -250,6 +289,8 @@ class Attaching:
             node.gone(unsent, is_broken=is_broken)
         elif isinstance(node, ResponseNode):
             self._responses.remove(node)
+        elif isinstance(node, CoordinatorNode):
+            node.gone()
         if guest is not None and guest.entity is not None:
             guest.entity.farewell(guest)
 
@@ -285,8 +326,6 @@ class LinkGuest:
 
 def _address_of(link: Link) -> Address | Refusal:
     terminus: Any = link.target if link.role == RECEIVER else link.source
-    if isinstance(terminus, Coordinator):
-        return Refusal(NOT_IMPLEMENTED, "Transactions are not supported.")
     if terminus is None:
         return Refusal(INVALID_ARGUMENT, "The link has neither source nor target.")
     if terminus.dynamic:

@@ -30,7 +30,7 @@ from peeklock.entity.commands import (
     RELEASE,
     DeadLetterNote,
 )
-from peeklock.entity.refusals import INVALID_ARGUMENT, NOT_IMPLEMENTED, Refusal
+from peeklock.entity.refusals import INVALID_ARGUMENT, Refusal
 
 REASON: Final = "DeadLetterReason"
 DESCRIPTION: Final = "DeadLetterErrorDescription"
@@ -51,6 +51,7 @@ class Settlement:
     changes: Final[dict[str, bytes] | None]
     note: Final[DeadLetterNote | None]
     is_final: Final[bool]
+    txn_id: Final[bytes]  # the transaction that it belongs to, if any
 
     def __init__(
         self,
@@ -59,11 +60,13 @@ class Settlement:
         note: DeadLetterNote | None = None,
         *,
         is_final: bool = True,
+        txn_id: bytes = b"",
     ) -> None:
         self.outcome = outcome
         self.changes = changes
         self.note = note
         self.is_final = is_final
+        self.txn_id = txn_id
 
 
 # The state that confirms a settlement: the same outcome, and rejected without an error, because
@@ -99,6 +102,7 @@ class OutcomeReader:
         found = _read(state)
         if (
             isinstance(found, Settlement)
+            and not found.txn_id
             and len(state) <= _REMEMBERED_SIZE_MAX
             and len(self._remembered) < _REMEMBERED_MAX
         ):
@@ -131,6 +135,25 @@ def _read(state: bytes) -> Settlement | Refusal:
         outcome, _ = decode_composite(state)
     except DecodeError as error:
         return Refusal(INVALID_ARGUMENT, f"The delivery state cannot be read: {error.text}.")
+    if isinstance(outcome, TransactionalState):
+        return _transactional(outcome)
+    return _settlement(outcome)
+
+
+def _transactional(state: TransactionalState) -> Settlement | Refusal:
+    if not state.txn_id:
+        return Refusal(INVALID_ARGUMENT, "The delivery state names no transaction.")
+    if state.outcome is None:
+        return _NOTHING_SAID
+    found = _settlement(state.outcome)
+    if isinstance(found, Refusal):
+        return found
+    return Settlement(
+        found.outcome, found.changes, found.note, is_final=found.is_final, txn_id=state.txn_id
+    )
+
+
+def _settlement(outcome: Any) -> Settlement | Refusal:
     if isinstance(outcome, Accepted):
         return _COMPLETE
     if isinstance(outcome, Released):
@@ -141,8 +164,6 @@ def _read(state: bytes) -> Settlement | Refusal:
         return _rejected(outcome)
     if isinstance(outcome, Received):
         return _NOTHING_SAID
-    if isinstance(outcome, TransactionalState):
-        return Refusal(NOT_IMPLEMENTED, "Transactions are not supported.")
     return Refusal(INVALID_ARGUMENT, "The delivery state is no outcome.")
 
 

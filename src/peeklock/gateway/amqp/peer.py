@@ -30,6 +30,7 @@ from peeklock.entity.refusals import UNAUTHORIZED, Refusal
 from peeklock.gateway import logbook
 from peeklock.gateway.amqp.attaching import Attaching
 from peeklock.gateway.amqp.cbs import TokenNode
+from peeklock.gateway.amqp.coordinator import CoordinatorNode
 from peeklock.gateway.amqp.door import Door, Outlet
 from peeklock.gateway.amqp.management import ManagementNode
 from peeklock.gateway.amqp.receiving import ReceivingNode
@@ -52,6 +53,7 @@ class Peer:
         "_attaching",
         "_claims",
         "_connection",
+        "_coordinating",
         "_door",
         "_has_credential",
         "_is_over",
@@ -77,6 +79,8 @@ class Peer:
         self._claims: Final = Claims()
         self._responses: Final = ResponseLinks()
         self._attaching: Final = Attaching(self.wire, self._claims, self._responses)
+        # What the coordinators were told in this pass: discharges come after all that they end.
+        self._coordinating: Final[list[TransfersReceived]] = []
         # One connection too many: it is told so as soon as it can be.
         self._is_turned_away: Final = is_turned_away
         # The connection presented a key with SASL and needs no token.
@@ -95,6 +99,7 @@ class Peer:
             # Rights that have ended must not serve what has just arrived.
             self.tick(now)
         self._handle(self._connection.receive(data, now), now)
+        self.deadline = min(self.deadline, self.wire.transactions.deadline)
         self.wire.flush()
 
     def tick(self, now: int) -> None:
@@ -107,10 +112,13 @@ class Peer:
             self._close(CONNECTION_FORCED, "No token was put on $cbs in the time allowed for it.")
         if self._claims.expire(now):
             self._claims_changed(now)
+        self.wire.transactions.expire(now)
         next_tick = self._connection.tick(now)
         if self._connection.closed:
             self._ended(self._connection.error, is_broken=True)
-        deadline = min(self._token_due, NO_DEADLINE if next_tick is None else next_tick)
+        deadline = min(self._token_due, self.wire.transactions.deadline)
+        if next_tick is not None:
+            deadline = min(deadline, next_tick)
         next_expiry = self._claims.next_expiry()
         self.deadline = deadline if next_expiry is None else min(deadline, next_expiry)
         self.wire.flush()
@@ -152,10 +160,13 @@ class Peer:
                 self._flowed(event.link)
             elif isinstance(event, AttachRequested):
                 self._attaching.attach(event.link, now)
-            elif isinstance(event, LinkDetached):
-                self._detached(event)
             else:
-                self._handle_rare(event, now)
+                self._coordinate()
+                if isinstance(event, LinkDetached):
+                    self._detached(event)
+                else:
+                    self._handle_rare(event, now)
+        self._coordinate()
 
     def _transfers(self, event: TransfersReceived, now: int) -> None:
         node = event.link.context
@@ -164,6 +175,15 @@ class Peer:
         elif isinstance(node, TokenNode):
             node.transfers(event.deliveries, now)
             self._claims_changed(now)
+        elif isinstance(node, CoordinatorNode):
+            self._coordinating.append(event)
+
+    def _coordinate(self) -> None:
+        for event in self._coordinating:
+            node = event.link.context
+            if isinstance(node, CoordinatorNode):
+                node.transfers(event.deliveries)
+        self._coordinating.clear()
 
     def _flowed(self, link: Link) -> None:
         node = link.context

@@ -34,6 +34,7 @@ from peeklock.entity.replies import (
 from peeklock.gateway.amqp.accepting import SessionWish, granted_properties, granted_source
 from peeklock.gateway.amqp.door import Entity, Guest, rejected
 from peeklock.gateway.amqp.outcomes import ANSWERS, OutcomeReader, Settlement
+from peeklock.gateway.amqp.transactions import Work
 from peeklock.gateway.amqp.translate import lock_tag, outgoing
 from peeklock.gateway.amqp.wire import Wire
 
@@ -136,7 +137,9 @@ class ReceivingNode:
         read = self._outcomes.read(state)
         tags = [delivery.id for delivery in deliveries]
         if isinstance(read, Settlement):
-            if read.is_final or settled:
+            if read.txn_id:
+                self._enlist(read, settled, deliveries)
+            elif read.is_final or settled:
                 tokens: list[LockToken] = [delivery.context for delivery in deliveries]
                 origin: Any = self._silent if settled else self
                 self.entity.submit(
@@ -144,6 +147,29 @@ class ReceivingNode:
                 )
         elif not settled:
             self._refuse(tags, read)
+
+    def _enlist(self, read: Settlement, settled: bool, deliveries: list[OutgoingDelivery]) -> None:
+        """Let a transaction carry settlements out; they are answered as if it had."""
+        if not read.is_final:
+            return
+        tags = [delivery.id for delivery in deliveries]
+        tokens: list[LockToken] = [delivery.context for delivery in deliveries]
+        command = SettleMany(self._silent, tags, read.outcome, tokens, read.changes, read.note)
+        work = Work(self.entity, self.link, command=command, ids=tags)
+        transactions = self.wire.transactions
+        transaction = transactions.find(read.txn_id)
+        if isinstance(transaction, Refusal):
+            refusal: Refusal | None = transaction
+        else:
+            refusal = transactions.enlist(transaction, work, self.wire.door.clock.now())
+            if refusal is None and not settled:
+                answer = transaction.answer(ANSWERS[read.outcome])
+                self.link.settle_for_now(tags, answer)
+        if refusal is not None:
+            if settled:
+                transactions.doom(transaction, refusal)
+            else:
+                self._refuse(tags, refusal)
 
     def replied(self, reply: Any) -> None:
         """Pass on what the queue has for this receiver."""

@@ -8,16 +8,12 @@ from peeklock.amqp.errors import DECODE_ERROR, AmqpError, DecodeError
 from peeklock.amqp.link import Link
 from peeklock.amqp.message import batch_messages, split
 from peeklock.amqp.types import Symbol, Ulong
-from peeklock.entity.commands import SendBatch, SendMany
+from peeklock.entity.commands import Commit, SendBatch, SendMany, Transfer
 from peeklock.entity.message import Message
-from peeklock.entity.refusals import (
-    INVALID_ARGUMENT,
-    MESSAGE_TOO_BIG,
-    NOT_IMPLEMENTED,
-    Refusal,
-)
-from peeklock.entity.replies import Accepted, Refused
+from peeklock.entity.refusals import INVALID_ARGUMENT, MESSAGE_TOO_BIG, Refusal
+from peeklock.entity.replies import Accepted, Numbered, Refused
 from peeklock.gateway.amqp.door import Entity, rejected
+from peeklock.gateway.amqp.transactions import Work
 from peeklock.gateway.amqp.translate import incoming
 from peeklock.gateway.amqp.wire import Wire
 
@@ -38,26 +34,48 @@ _GATHERED_BEYOND_MAX: Final = 1024 * 1024
 class SendingNode:
     """Takes messages for a queue; each is answered when it is stored, or refused."""
 
-    __slots__ = ("_entity", "_ids", "_in_flight", "_unanswered", "link", "path", "wire")
+    __slots__ = (
+        "_destination",
+        "_entity",
+        "_ids",
+        "_in_flight",
+        "_unanswered",
+        "link",
+        "path",
+        "wire",
+    )
 
-    def __init__(self, wire: Wire, link: Link, entity: Entity, path: str) -> None:
+    def __init__(
+        self,
+        wire: Wire,
+        link: Link,
+        entity: Entity,
+        path: str,
+        destination: Entity | None = None,
+    ) -> None:
         self.wire: Final = wire
         self.link: Final = link
         self.path: Final = path
         self._entity: Final = entity
+        # Where the messages are carried to after this entity has taken them.
+        self._destination: Final[Entity | None] = destination
         self._ids: Final = wire.door.message_ids
         self._unanswered: Final = Unanswered(self)
         self._in_flight = 0
 
     def open(self) -> None:
         """Attach, and let the client send at once."""
-        size_max = self._entity.message_size_max
+        size_max = self._size_max()
         self.link.accept(max_message_size=size_max, properties={_BATCH_SIZE_MAX: Ulong(size_max)})
         self.link.max_message_size = size_max + _GATHERED_BEYOND_MAX
         self.link.grant(CREDIT)
 
     def transfers(self, deliveries: list[IncomingDelivery], now: int) -> None:
         """Pass on what arrived in one pass as one command, as far as its order allows."""
+        if self._destination is not None:
+            for delivery in deliveries:
+                self._take_one(delivery, now)
+            return
         size_max = self._entity.message_size_max
         wants_keys = self._entity.wants_keys
         tags: list[int] = []
@@ -74,7 +92,7 @@ class SendingNode:
                 size = 0
             settled = delivery.settled
             if len(payload) > size_max or delivery.state is not None:
-                self._refuse(delivery, size_max)
+                self._take_one(delivery, now)
                 continue
             try:
                 if is_batch:
@@ -104,6 +122,9 @@ class SendingNode:
             )
             self.link.settle(reply.tags, rejected(declined))
             self._finished(len(reply.tags))
+        elif isinstance(reply, Numbered):
+            self.link.settle([reply.tag], ACCEPTED)
+            self._finished(1)
         else:
             raise AssertionError(f"a sender is not answered with {reply!r}")
 
@@ -117,7 +138,7 @@ class SendingNode:
                 peer=self.wire.peer_name,
                 count=len(reply.tags),
             )
-        self._finished(len(reply.tags))
+        self._finished(1 if isinstance(reply, Numbered) else len(reply.tags))
 
     def flush(self) -> None:
         """Let the answers go."""
@@ -129,21 +150,85 @@ class SendingNode:
         self._entity.submit(SendMany(self._unanswered if settled else self, tags, messages))
 
     def _submit_batch(self, delivery: IncomingDelivery, now: int) -> None:
-        try:
-            parts = batch_messages(delivery.payload)
-        except DecodeError:
-            if not _is_empty(delivery.payload):
-                raise
-            # JavaScript's client sends an empty list too; it is no wish at all.
+        messages = self._batch(delivery.payload, now, self._entity.wants_keys)
+        if not messages:
             if not delivery.settled:
                 self.link.settle([delivery.id], ACCEPTED)
             return
-        wants_keys = self._entity.wants_keys
-        messages = [incoming(part, now, self._ids, wants_keys) for part in parts]
         self._in_flight += 1
         self.wire.took(1, len(delivery.payload))
         origin = self._unanswered if delivery.settled else self
         self._entity.submit(SendBatch(origin, delivery.id, messages))
+
+    def _batch(self, envelope: bytes, now: int, wants_keys: bool) -> list[Message]:
+        try:
+            parts = batch_messages(envelope)
+        except DecodeError:
+            if not _is_empty(envelope):
+                raise
+            # JavaScript's client sends an empty list too; it is no wish at all.
+            return []
+        return [incoming(part, now, self._ids, wants_keys) for part in parts]
+
+    def _take_one(self, delivery: IncomingDelivery, now: int) -> None:
+        """Take what does not go the short way: too large, within a transaction, or for another
+        entity."""
+        size = len(delivery.payload)
+        size_max = self._size_max()
+        if size > size_max:
+            text = (
+                f"The received message (delivery-id:{delivery.id}, size:{size} bytes) exceeds "
+                f"the limit ({size_max} bytes) currently allowed on the link."
+            )
+            self._refuse(delivery, Refusal(MESSAGE_TOO_BIG, text))
+            return
+        try:
+            # With their keys, because another entity may have to decide by them.
+            if delivery.message_format == BATCH_FORMAT:
+                messages = self._batch(delivery.payload, now, True)
+            else:
+                messages = [incoming(delivery.payload, now, self._ids, True)]
+        except DecodeError as error:
+            self._malformed(delivery, error)
+            return
+        if delivery.state is not None:
+            self._enlist(delivery, delivery.state, messages, now)
+        elif messages:
+            self._transfer(delivery, messages)
+        elif not delivery.settled:
+            self.link.settle([delivery.id], ACCEPTED)
+
+    def _enlist(
+        self, delivery: IncomingDelivery, state: bytes, messages: list[Message], now: int
+    ) -> None:
+        """Make messages part of a transaction; they are answered as if it had ended well."""
+        transactions = self.wire.transactions
+        transaction = transactions.named_by(state)
+        if isinstance(transaction, Refusal):
+            self._refuse(delivery, transaction)
+            return
+        work = Work(self._entity, self.link, messages=messages, destination=self._destination)
+        refusal = transactions.enlist(transaction, work, now)
+        if refusal is not None:
+            self._refuse(delivery, refusal)
+            return
+        if not delivery.settled:
+            self.link.settle([delivery.id], transaction.answer(ACCEPTED))
+        self._finished(0)
+
+    def _transfer(self, delivery: IncomingDelivery, messages: list[Message]) -> None:
+        """Send by way of this entity to another: a transaction of its own."""
+        destination = self._destination
+        assert destination is not None, "everything else goes the short way"
+        self._in_flight += 1
+        self.wire.took(1, len(delivery.payload))
+        transfers = [Transfer(destination.path, message) for message in messages]
+        origin = self._unanswered if delivery.settled else self
+        self._entity.submit(Commit(origin, delivery.id, transfers))
+
+    def _size_max(self) -> int:
+        own = self._entity.message_size_max
+        return own if self._destination is None else min(own, self._destination.message_size_max)
 
     def _finished(self, count: int) -> None:
         self._in_flight -= count
@@ -152,32 +237,23 @@ class SendingNode:
         if credit - self.link.credit >= _USED_BEFORE_TOP_UP:
             self.link.grant(credit)
 
-    def _refuse(self, delivery: IncomingDelivery, size_max: int) -> None:
-        size = len(delivery.payload)
-        if size > size_max:
-            refusal = Refusal(
-                MESSAGE_TOO_BIG,
-                f"The received message (delivery-id:{delivery.id}, size:{size} bytes) exceeds "
-                f"the limit ({size_max} bytes) currently allowed on the link.",
-            )
-        else:
-            refusal = Refusal(NOT_IMPLEMENTED, "Transactions are not supported.")
+    def _malformed(self, delivery: IncomingDelivery, error: DecodeError) -> None:
+        text = f"The message cannot be read: {error.text}."
+        self._refuse(delivery, Refusal(INVALID_ARGUMENT, text), DECODE_ERROR)
+
+    def _refuse(
+        self, delivery: IncomingDelivery, refusal: Refusal, condition: str | None = None
+    ) -> None:
         declined = self.wire.door.decline(
             refusal, entity=self.path, operation="send", peer=self.wire.peer_name
         )
         if not delivery.settled:
-            self.link.settle([delivery.id], rejected(declined))
-
-    def _malformed(self, delivery: IncomingDelivery, error: DecodeError) -> None:
-        declined = self.wire.door.decline(
-            Refusal(INVALID_ARGUMENT, f"The message cannot be read: {error.text}."),
-            entity=self.path,
-            operation="send",
-            peer=self.wire.peer_name,
-        )
-        if not delivery.settled:
-            told = AmqpError(DECODE_ERROR, declined.text)
-            self.link.settle([delivery.id], encode_rejected(told))
+            error = AmqpError(condition or declined.condition, declined.text)
+            self.link.settle([delivery.id], encode_rejected(error))
+        elif delivery.state is not None:
+            # Nobody is told, so the transaction must not go on without it.
+            transactions = self.wire.transactions
+            transactions.doom(transactions.named_by(delivery.state), refusal)
 
 
 def _is_empty(envelope: bytes) -> bool:

@@ -4,6 +4,7 @@ from typing import Final, final
 
 from peeklock.amqp.connection import Connection
 from peeklock.gateway.amqp.door import Door, Outlet
+from peeklock.gateway.amqp.transactions import Transactions
 
 
 @final
@@ -26,6 +27,7 @@ class Wire:
         "messages_in_flight",
         "outlet",
         "peer_name",
+        "transactions",
     )
 
     def __init__(self, door: Door, connection: Connection, outlet: Outlet, peer_name: str) -> None:
@@ -33,6 +35,7 @@ class Wire:
         self.connection: Final = connection
         self.outlet: Final = outlet
         self.peer_name: Final = peer_name
+        self.transactions: Final = Transactions(door.limits, door.chance)
         # How the peer calls us; known when it has opened.
         self.host = "localhost"
         self.messages_in_flight = 0

@@ -1,0 +1,409 @@
+"""The transactions of one connection: what they gather, and how they end (protocol 7).
+
+Every operation is answered at once and gathered; no partition hears of it before the commit. The
+commit is one command to one entity, the *via*: where something is settled, scheduled or cancelled,
+or else where the first message goes. Messages for other entities rest with the via's and are
+carried over afterwards, so that never more than one partition has to agree.
+"""
+
+from typing import Any, Final, Protocol, final
+
+from peeklock.amqp.composites import TransactionalState, decode_composite
+from peeklock.amqp.errors import DecodeError
+from peeklock.amqp.link import Link
+from peeklock.entity.commands import (
+    CancelScheduled,
+    Commit,
+    Schedule,
+    SendBatch,
+    SettleAll,
+    SettleMany,
+    Transfer,
+)
+from peeklock.entity.message import Message
+from peeklock.entity.refusals import (
+    INTERNAL,
+    INVALID_ARGUMENT,
+    NOT_ALLOWED,
+    QUOTA_EXCEEDED,
+    TRANSACTION_FAILED,
+    TRANSACTION_TIMED_OUT,
+    TRANSACTION_UNKNOWN,
+    UNAVAILABLE,
+    Refusal,
+)
+from peeklock.entity.replies import Refused
+from peeklock.gateway.amqp.door import DoorLimits, Entity
+from peeklock.gateway.identifiers import Chance
+
+# The service's limits of one transaction.
+MESSAGES_MAX: Final = 100
+DURATION_MS: Final = 120_000
+
+NO_DEADLINE: Final = 1 << 62
+
+# How many transactions that ran out of time are told from those that never were, and after how
+# many more rollbacks a link may forget what it was asked to settle in one.
+_REMEMBERED_MAX: Final = 100
+
+_OTHER_ENTITY: Final = (
+    "A transaction belongs to one entity: messages for another one need a link on the same AMQP "
+    "session, and nothing can be settled, scheduled or cancelled there."
+)
+_UNKNOWN: Final = "The transaction is not known on this connection: it has ended, or never began."
+_TIMED_OUT: Final = "The transaction was rolled back because its time was over."
+
+
+class Coordinator(Protocol):
+    """Who is told how a transaction ended."""
+
+    def discharged(self, tag: int, refusal: Refusal | None) -> None:
+        """It ended as was asked, or it was rolled back for this reason."""
+        ...
+
+    def flush(self) -> None:
+        """Let the answer go."""
+        ...
+
+
+@final
+class Work:
+    """One operation within a transaction, and the link that it came on.
+
+    Messages that are sent are named apart from the `command` of everything else, because it shows
+    only at the end whether they stay with the entity or are carried to another one. A link that
+    sends on behalf of another entity (`destination`) always has them carried.
+    """
+
+    __slots__ = ("command", "count", "destination", "entity", "ids", "link", "messages", "size")
+
+    def __init__(
+        self,
+        entity: Entity,
+        link: Link,
+        *,
+        messages: list[Message] | None = None,
+        destination: Entity | None = None,
+        command: Any = None,
+        ids: list[int] | None = None,
+    ) -> None:
+        self.entity: Final = entity
+        self.link: Final = link
+        self.messages: Final[list[Message] | None] = messages
+        self.destination: Final = destination
+        self.command: Any = command
+        # Deliveries that are settled for the time being.
+        self.ids: Final[list[int] | None] = ids
+        sent: list[Message] = messages or []
+        if isinstance(command, Schedule):
+            sent = command.messages
+        self.size: Final = sum(message.size for message in sent)
+        self.count: Final = len(sent) if command is None else _count(command)
+
+
+def _count(command: Any) -> int:
+    if isinstance(command, Schedule):
+        return len(command.messages)
+    if isinstance(command, (SettleMany, SettleAll)):
+        return len(command.tokens)
+    assert isinstance(command, CancelScheduled), f"no transaction does {command!r}"
+    return len(command.sequences)
+
+
+@final
+class Transaction:
+    """What was asked for between declare and discharge."""
+
+    __slots__ = (
+        "count",
+        "due",
+        "id",
+        "is_over",
+        "owner",
+        "refusal",
+        "size",
+        "under_way",
+        "wish",
+        "works",
+    )
+
+    def __init__(self, id: bytes, owner: Coordinator) -> None:
+        self.id: Final = id
+        # The link that declared it; when that goes, the transaction is rolled back.
+        self.owner: Final = owner
+        self.works: Final[list[Work]] = []
+        self.count = 0
+        self.size = 0
+        self.due = NO_DEADLINE
+        # Why it can only be rolled back.
+        self.refusal: Refusal | None = None
+        self.is_over = False
+        # Operations that wait for a partition's answer before they are part of this; the wish to
+        # commit waits for them.
+        self.under_way = 0
+        self.wish: Ending | None = None
+
+    def answer(self, outcome: bytes) -> bytes:
+        """Write an outcome that holds only if this transaction does."""
+        fields = b"\xa0" + bytes((len(self.id),)) + self.id + outcome
+        assert len(fields) < 255, "what confirms an operation is short"
+        return b"\x00\x53\x34\xc0" + bytes((len(fields) + 1, 2)) + fields
+
+    def via(self) -> Entity:
+        """The entity that commits."""
+        return _via(self.works)
+
+    def commands(self) -> list[Any]:
+        """What the via has to carry out."""
+        home = self.via().home
+        commands: list[Any] = []
+        for work in self.works:
+            messages = work.messages
+            if messages is None:
+                commands.append(work.command)
+                continue
+            destination = work.destination
+            if destination is None and work.entity.home != home:
+                destination = work.entity
+            if destination is None:
+                commands.append(SendBatch(None, 0, messages))
+            else:
+                commands.extend(Transfer(destination.path, message) for message in messages)
+        return commands
+
+    def why_not(self, work: Work) -> Refusal | None:
+        """Why an operation cannot be part of this transaction, or None."""
+        if self.refusal is not None:
+            return self.refusal
+        works = [*self.works, work]
+        home = _via(works).home
+        sessions = {each.link.session for each in works if each.entity.home == home}
+        for each in works:
+            if each.entity.home != home and (
+                each.messages is None
+                or each.destination is not None
+                or each.link.session not in sessions
+            ):
+                return Refusal(NOT_ALLOWED, _OTHER_ENTITY)
+        return None
+
+
+def _via(works: list[Work]) -> Entity:
+    for work in works:
+        if work.messages is None:
+            return work.entity
+    return works[0].entity
+
+
+@final
+class Transactions:
+    """All transactions of a connection; another connection does not know their ids."""
+
+    __slots__ = ("_chance", "_limits", "_living", "_size", "_timed_out", "_undone", "deadline")
+
+    def __init__(self, limits: DoorLimits, chance: Chance) -> None:
+        self._limits: Final = limits
+        self._chance: Final[Chance] = chance
+        self._living: Final[dict[bytes, Transaction]] = {}
+        self._timed_out: Final[dict[bytes, None]] = {}
+        # What was settled in transactions that were rolled back, and may be settled again.
+        self._undone: Final[list[Work]] = []
+        self._size = 0
+        # When `expire` must be called at the latest.
+        self.deadline = NO_DEADLINE
+
+    # --- while they live
+
+    def declare(self, owner: Coordinator) -> Transaction | Refusal:
+        """Begin one; its time runs from its first operation on."""
+        most = self._limits.transactions_max
+        if len(self._living) >= most:
+            return Refusal(QUOTA_EXCEEDED, f"The connection has {most} open transactions.")
+        id = ((self._chance() << 64) | self._chance()).to_bytes(16, "big")
+        transaction = Transaction(id, owner)
+        self._living[id] = transaction
+        return transaction
+
+    def find(self, id: bytes) -> Transaction | Refusal:
+        """Give a transaction that can still be added to."""
+        found = self._living.get(id)
+        if found is not None:
+            return found
+        if id in self._timed_out:
+            return Refusal(TRANSACTION_TIMED_OUT, _TIMED_OUT)
+        return Refusal(TRANSACTION_UNKNOWN, _UNKNOWN)
+
+    def named_by(self, state: bytes) -> Transaction | Refusal:
+        """Give the transaction that the state of a transfer names."""
+        try:
+            found, _ = decode_composite(state)
+        except DecodeError as error:
+            return Refusal(INVALID_ARGUMENT, f"The delivery state cannot be read: {error.text}.")
+        if not isinstance(found, TransactionalState):
+            return Refusal(INVALID_ARGUMENT, "The state of a transfer can only be transactional.")
+        return self.find(found.txn_id)
+
+    def enlist(self, transaction: Transaction, work: Work, now: int) -> Refusal | None:
+        """Make an operation part of a transaction, or say why not.
+
+        Beyond a limit the transaction is of no use any more: what was refused would be missing.
+        """
+        if transaction.is_over:
+            return Refusal(TRANSACTION_UNKNOWN, _UNKNOWN)
+        refusal = transaction.why_not(work)
+        if refusal is not None:
+            return refusal
+        if transaction.count + work.count > MESSAGES_MAX:
+            refusal = Refusal(
+                QUOTA_EXCEEDED, f"A transaction cannot have more than {MESSAGES_MAX} messages."
+            )
+        elif work.size and self._size + work.size > self._limits.transaction_bytes_max:
+            most = self._limits.transaction_bytes_max
+            refusal = Refusal(
+                QUOTA_EXCEEDED, f"The open transactions of a connection hold {most} bytes at most."
+            )
+        if refusal is not None:
+            transaction.refusal = refusal
+            return refusal
+        if work.count:
+            transaction.works.append(work)
+        transaction.count += work.count
+        transaction.size += work.size
+        self._size += work.size
+        self._touch(transaction, now)
+        return None
+
+    def doom(self, transaction: Transaction | Refusal, refusal: Refusal) -> None:
+        """Let a transaction end with a rollback: an operation of it failed, and nobody was told."""
+        if isinstance(transaction, Transaction) and transaction.refusal is None:
+            transaction.refusal = refusal
+
+    def begin(self, transaction: Transaction, now: int) -> None:
+        """An operation asks a partition first: the commit waits until it is enlisted."""
+        transaction.under_way += 1
+        self._touch(transaction, now)
+
+    def done(self, transaction: Transaction) -> None:
+        """Such an operation has its answer."""
+        transaction.under_way -= 1
+        wish = transaction.wish
+        if wish is not None and transaction.under_way == 0:
+            transaction.wish = None
+            self._commit(wish)
+
+    def _touch(self, transaction: Transaction, now: int) -> None:
+        if transaction.due == NO_DEADLINE:
+            transaction.due = now + DURATION_MS
+            self.deadline = min(self.deadline, transaction.due)
+
+    # --- how they end
+
+    def discharge(self, id: bytes, fail: bool, coordinator: Coordinator, tag: int) -> None:
+        """Carry out everything or nothing; the coordinator is told, now or later."""
+        transaction = self._living.pop(id, None)
+        if transaction is None:
+            refusal = self.find(id)
+            assert isinstance(refusal, Refusal), "it would have been found"
+            # One that ran out of time is rolled back, which may be what is asked for.
+            is_done = fail and id in self._timed_out
+            self._timed_out.pop(id, None)
+            coordinator.discharged(tag, None if is_done else refusal)
+        elif fail:
+            self._roll_back(transaction)
+            coordinator.discharged(tag, None)
+        else:
+            wish = Ending(self, transaction, coordinator, tag)
+            if transaction.under_way:
+                transaction.wish = wish
+            else:
+                self._commit(wish)
+
+    def _commit(self, wish: "Ending") -> None:
+        transaction = wish.transaction
+        if transaction.refusal is not None:
+            self._roll_back(transaction)
+            wish.coordinator.discharged(wish.tag, rolled_back(transaction.refusal))
+        elif not transaction.works:
+            transaction.is_over = True
+            wish.coordinator.discharged(wish.tag, None)
+        else:
+            transaction.is_over = True
+            transaction.via().submit(Commit(wish, wish.tag, transaction.commands()))
+
+    def committed(self, transaction: Transaction) -> None:
+        """The partition has carried it out."""
+        self._size -= transaction.size
+        for work in transaction.works:
+            if work.ids is not None:
+                work.link.forget(work.ids)
+
+    def _roll_back(self, transaction: Transaction) -> None:
+        """Forget the operations. Messages stay locked, and can be settled anew."""
+        transaction.is_over = True
+        self.undo(transaction)
+
+    def undo(self, transaction: Transaction) -> None:
+        """Nothing of it was or will be carried out."""
+        self._size -= transaction.size
+        self._undone.extend(work for work in transaction.works if work.ids is not None)
+        while len(self._undone) > _REMEMBERED_MAX:
+            work = self._undone.pop(0)
+            assert work.ids is not None
+            work.link.forget(work.ids)
+
+    def expire(self, now: int) -> None:
+        """Roll back what has taken too long; sets the next deadline."""
+        if now < self.deadline:
+            return
+        for transaction in [each for each in self._living.values() if each.due <= now]:
+            del self._living[transaction.id]
+            self._roll_back(transaction)
+            self._timed_out[transaction.id] = None
+            while len(self._timed_out) > _REMEMBERED_MAX:
+                del self._timed_out[next(iter(self._timed_out))]
+        self.deadline = min((each.due for each in self._living.values()), default=NO_DEADLINE)
+
+    def abandon(self, owner: Coordinator) -> None:
+        """Roll back what a coordinator link has left behind."""
+        for transaction in [each for each in self._living.values() if each.owner is owner]:
+            del self._living[transaction.id]
+            self._roll_back(transaction)
+
+
+@final
+class Ending:
+    """The origin of a commit: it tells the coordinator what the partition answered."""
+
+    __slots__ = ("_transactions", "coordinator", "tag", "transaction")
+
+    def __init__(
+        self,
+        transactions: Transactions,
+        transaction: Transaction,
+        coordinator: Coordinator,
+        tag: int,
+    ) -> None:
+        self._transactions: Final = transactions
+        self.transaction: Final = transaction
+        self.coordinator: Final = coordinator
+        self.tag: Final = tag
+
+    def replied(self, reply: Any) -> None:
+        """The transaction is carried out, or it is not."""
+        if isinstance(reply, Refused):
+            self._transactions.undo(self.transaction)
+            self.coordinator.discharged(self.tag, rolled_back(reply.refusal))
+        else:
+            self._transactions.committed(self.transaction)
+            self.coordinator.discharged(self.tag, None)
+
+    def flush(self) -> None:
+        """Let the answer go."""
+        self.coordinator.flush()
+
+
+def rolled_back(refusal: Refusal) -> Refusal:
+    """Say that nothing was carried out, and why. Where that is in doubt it is not said."""
+    if refusal.kind in (UNAVAILABLE, INTERNAL):
+        return refusal
+    return Refusal(TRANSACTION_FAILED, f"The transaction was rolled back. {refusal.text}")
