@@ -1,6 +1,5 @@
-"""The emulator's Config.json."""
+"""The emulator's Config.json: the file, its namespace and the names in it."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +7,20 @@ import pytest
 
 from peeklock.auth.rights import ALL_RIGHTS, LISTEN, SEND, AuthorizationRule, development_rule
 from peeklock.configuration.content import Configuration, ConfigurationError
-from peeklock.configuration.file import load_configuration, parse_configuration
+from peeklock.configuration.file import load_configuration
 from peeklock.configuration.start import exposure_problem
-from peeklock.entity.definition import FOREVER_MS, QueueDefinition
+from peeklock.entity.definition import (
+    DEFAULT_RULE_NAME,
+    QueueDefinition,
+    SubscriptionDefinition,
+    TopicDefinition,
+)
+from peeklock.entity.rules.action import SqlAction
+from peeklock.entity.rules.correlation import CorrelationFilter
+from peeklock.entity.rules.filter import SqlFilter, TrueFilter
+from peeklock.entity.rules.rule import Rule
 from peeklock.settings import Settings
+from tests.configuration.written import NAMESPACE, config, parsed, problems, queue, topic
 
 EMULATOR_FILE = """
 {
@@ -36,7 +45,57 @@ EMULATOR_FILE = """
             }
           },
         ],
-        "Topics": []
+        "Topics": [
+          {
+            "Name": "topic.1",
+            "Properties": {
+              "DefaultMessageTimeToLive": "PT1H",
+              "DuplicateDetectionHistoryTimeWindow": "PT20S",
+              "RequiresDuplicateDetection": false
+            },
+            "Subscriptions": [
+              {
+                "Name": "subscription.1",
+                "Properties": {
+                  "DeadLetteringOnMessageExpiration": false,
+                  "DefaultMessageTimeToLive": "PT1H",
+                  "LockDuration": "PT1M",
+                  "MaxDeliveryCount": 3,
+                  "ForwardDeadLetteredMessagesTo": "",
+                  "ForwardTo": "",
+                  "RequiresSession": false
+                },
+                "Rules": [
+                  {
+                    "Name": "by-fields",
+                    "Properties": {
+                      "FilterType": "Correlation",
+                      "CorrelationFilter": {
+                        "ContentType": "application/text",
+                        "CorrelationId": "c",
+                        "Label": "l",
+                        "MessageId": "m",
+                        "ReplyTo": "r",
+                        "ReplyToSessionId": "rs",
+                        "SessionId": "s",
+                        "To": "t"
+                      }
+                    }
+                  },
+                  {
+                    "Name": "by-text",
+                    "Properties": {
+                      "FilterType": "Sql",
+                      "SqlFilter": { "SqlExpression": "sys.MessageId = '1' AND colour = 'red'" },
+                      "Action": { "SqlExpression": "SET sys.To = 'Entity'" }
+                    }
+                  }
+                ]
+              },
+              { "Name": "subscription.2" }
+            ]
+          }
+        ]
       }
     ],
     "Logging": { "Type": "File" }
@@ -47,26 +106,6 @@ EMULATOR_FILE = """
 OPEN = Settings(host="0.0.0.0")
 
 
-def config(*queues: Any, **namespace: Any) -> str:
-    entry = {"Name": "sbemulatorns", "Queues": list(queues), **namespace}
-    return json.dumps({"UserConfig": {"Namespaces": [entry], "Logging": {"Type": "Console"}}})
-
-
-def queue(name: str = "q1", **properties: Any) -> dict[str, Any]:
-    return {"Name": name, "Properties": properties}
-
-
-def parsed(text: str) -> Configuration:
-    return parse_configuration(text, "Config.json")
-
-
-def problems(text: str) -> list[str]:
-    with pytest.raises(ConfigurationError) as caught:
-        parsed(text)
-    assert all(line.startswith("Config.json: ") for line in str(caught.value).splitlines())
-    return caught.value.problems
-
-
 def test_the_emulators_file_is_accepted_unchanged() -> None:
     configuration = parsed(EMULATOR_FILE)
     assert configuration.namespace == "sbemulatorns"
@@ -75,62 +114,61 @@ def test_the_emulators_file_is_accepted_unchanged() -> None:
         QueueDefinition("queue.1", time_to_live_ms=3_600_000, delivery_count_max=3)
     ]
     assert configuration.queues[0].rules == ()
-
-
-def test_what_the_file_leaves_out_takes_the_services_default() -> None:
-    configuration = parsed(config({"Name": "plain"}, queue("empty")))
-    assert [q.definition for q in configuration.queues] == [
-        QueueDefinition("plain"),
-        QueueDefinition("empty"),
-    ]
-    definition = configuration.queues[0].definition
-    assert (definition.delivery_count_max, definition.time_to_live_ms) == (10, FOREVER_MS)
+    (events,) = configuration.topics
+    assert events.definition == TopicDefinition("topic.1", time_to_live_ms=3_600_000)
+    filtered, unfiltered = events.subscriptions
+    assert filtered.definition == SubscriptionDefinition(
+        "topic.1", "subscription.1", time_to_live_ms=3_600_000, delivery_count_max=3
+    )
+    by_fields = CorrelationFilter(
+        content_type="application/text",
+        correlation_id="c",
+        label="l",
+        message_id="m",
+        reply_to="r",
+        reply_to_session_id="rs",
+        session_id="s",
+        to="t",
+    )
+    by_text = SqlFilter("sys.MessageId = '1' AND colour = 'red'")
+    assert filtered.rules == (
+        Rule("by-fields", by_fields),
+        Rule("by-text", by_text, SqlAction("SET sys.To = 'Entity'")),
+    )
+    assert unfiltered.definition == SubscriptionDefinition("topic.1", "subscription.2")
+    assert unfiltered.rules == (Rule(DEFAULT_RULE_NAME, TrueFilter()),)
 
 
 def test_the_emulators_caps_are_lifted() -> None:
     many = [queue(f"q{number}", MaxDeliveryCount=100) for number in range(200)]
     assert len(parsed(config(*many, Name="my-namespace")).queues) == 200
+    topics = [topic(f"t{number}") for number in range(100)]
+    assert len(parsed(config(Topics=topics)).topics) == 100
     long_lived = parsed(config(queue(DefaultMessageTimeToLive="P365D"))).queues[0].definition
     assert long_lived.time_to_live_ms == 365 * 86_400_000
 
 
-def test_every_property_reaches_the_definition() -> None:
-    text = config(
-        queue(
-            DeadLetteringOnMessageExpiration=True,
-            DefaultMessageTimeToLive="P10675199DT2H48M5.4775807S",
-            LockDuration="PT30S",
-            MaxDeliveryCount=7,
-            MaxMessageSizeInKilobytes=1024,
-            EnableBatchedOperations=False,
-            UnlockOnDisconnect=True,
-            Status="ReceiveDisabled",
-            UserMetadata="mine",
-        )
-    )
-    assert parsed(text).queues[0].definition == QueueDefinition(
-        "q1",
-        dead_letter_on_expiration=True,
-        time_to_live_ms=FOREVER_MS,
-        lock_duration_ms=30_000,
-        delivery_count_max=7,
-        message_size_max=1_048_576,
-        batched_store_access=False,
-        unlock_on_disconnect=True,
-        status="ReceiveDisabled",
-        user_metadata="mine",
-    )
-
-
-def test_authorization_rules_are_read_on_the_namespace_and_on_a_queue() -> None:
+def test_authorization_rules_are_read_on_the_namespace_and_on_entities() -> None:
     on_queue = {"Name": "sender", "PrimaryKey": "k1", "SecondaryKey": "k2", "Rights": ["Send"]}
     on_namespace = [
         {"Name": "root", "PrimaryKey": "k3", "Rights": ["Manage"]},
         {"Name": "reader", "PrimaryKey": "k4", "Rights": ["listen"]},
     ]
-    text = config({"Name": "q1", "AuthorizationRules": [on_queue]}, AuthorizationRules=on_namespace)
+    on_topic = {"Name": "audit", "PrimaryKey": "k5", "Rights": ["Listen"]}
+    text = config(
+        {"Name": "q1", "AuthorizationRules": [on_queue]},
+        Topics=[{"Name": "t1", "AuthorizationRules": [on_topic]}],
+        AuthorizationRules=on_namespace,
+    )
     configuration = parsed(text)
     assert configuration.queues[0].rules == (AuthorizationRule("sender", "k1", "k2", SEND),)
+    assert configuration.topics[0].rules == (AuthorizationRule("audit", "k5", "", LISTEN),)
+    assert [rule.name for rule in configuration.all_rules()] == [
+        "root",
+        "reader",
+        "sender",
+        "audit",
+    ]
     assert configuration.rules == (
         AuthorizationRule("root", "k3", "", ALL_RIGHTS),
         AuthorizationRule("reader", "k4", "", LISTEN),
@@ -148,38 +186,9 @@ def test_the_development_key_is_noticed_wherever_it_is() -> None:
     assert not exposure_problem(OPEN, parsed(config(queue(), AuthorizationRules=own)).all_rules())
     on_queue = {"Name": "q1", "AuthorizationRules": known}
     assert exposure_problem(OPEN, parsed(config(on_queue, AuthorizationRules=own)).all_rules())
-
-
-Q = "UserConfig.Namespaces[0].Queues[0]"
-
-
-@pytest.mark.parametrize(
-    ("properties", "expected"),
-    [
-        ({"LockDuration": "1 minute"}, "LockDuration: '1 minute' is not an ISO-8601 duration"),
-        ({"LockDuration": 60}, "LockDuration: must be an ISO-8601 duration such as PT1M, not a"),
-        ({"LockDuration": "PT10M"}, "LockDuration: must be between 5 seconds and 5 minutes"),
-        ({"MaxDeliveryCount": "3"}, "MaxDeliveryCount: must be a whole number, not text"),
-        ({"MaxDeliveryCount": True}, "MaxDeliveryCount: must be a whole number, not true"),
-        ({"MaxDeliveryCount": 2.5}, "MaxDeliveryCount: must be a whole number, not a number"),
-        ({"MaxDeliveryCount": 0}, "MaxDeliveryCount: must be between 1 and"),
-        ({"MaxMessageSizeInKilobytes": 0}, "MaxMessageSizeInKilobytes: must be between"),
-        ({"EnableBatchedOperations": "no"}, "EnableBatchedOperations: must be true or false"),
-        ({"Status": 1}, "Status: must be text, not a number"),
-        ({"Status": "Gone"}, "Status: 'Gone' is none of"),
-        ({"lockDuration": "PT5S"}, "lockDuration: is not a known key; is LockDuration meant?"),
-        ({"Colour": "red"}, "Colour: is not a known key"),
-        ({"RequiresSession": True}, "RequiresSession: is not supported yet (queue 'q1')"),
-        ({"RequiresDuplicateDetection": True}, "RequiresDuplicateDetection: is not supported yet"),
-        ({"EnablePartitioning": True}, "EnablePartitioning: is not supported yet"),
-        ({"ForwardTo": "q2"}, "ForwardTo: is not supported yet (queue 'q1')"),
-        ({"ForwardDeadLetteredMessagesTo": "q2"}, "ForwardDeadLetteredMessagesTo: is not supp"),
-        ({"DuplicateDetectionHistoryTimeWindow": "x"}, "DuplicateDetectionHistoryTimeWindow: 'x'"),
-    ],
-)
-def test_a_wrong_property_is_named_with_its_path(properties: Any, expected: str) -> None:
-    (problem,) = problems(config(queue(**properties)))
-    assert problem.startswith(f"{Q}.Properties.{expected}")
+    on_topic = [{"Name": "t1", "AuthorizationRules": known}]
+    hidden = parsed(config(Topics=on_topic, AuthorizationRules=own))
+    assert exposure_problem(OPEN, hidden.all_rules())
 
 
 @pytest.mark.parametrize(
@@ -194,12 +203,8 @@ def test_a_wrong_property_is_named_with_its_path(properties: Any, expected: str)
         (config(Name=None), "UserConfig.Namespaces[0].Name: is missing"),
         (config(Name=5), "UserConfig.Namespaces[0].Name: must be text, not a number"),
         (config(Quues=[]), "UserConfig.Namespaces[0].Quues: is not a known key; is Queues meant?"),
-        (config("q1"), f"{Q}: must be an object, not text"),
-        (config({"Properties": {}}), f"{Q}.Name: is missing"),
-        (config(queue("a b")), f"{Q}.Name: 'a b' is not a name"),
-        (config(queue("a"), queue("A")), "UserConfig.Namespaces[0].Queues[1].Name: 'A' is given t"),
-        (config({"Name": "q", "Extra": 1}), f"{Q}.Extra: is not a known key"),
-        (config(Topics=[{"Name": "t.1"}]), "UserConfig.Namespaces[0].Topics[0]: topics are not su"),
+        (config(Queues={}), "UserConfig.Namespaces[0].Queues: must be a list, not an object"),
+        (config(Topics="t"), "UserConfig.Namespaces[0].Topics: must be a list, not text"),
         (
             '{"UserConfig": {"Namespaces": [], "Logging": {"Type": "Paper"}}}',
             "UserConfig.Logging.Type: must be one of File; Console",
@@ -210,11 +215,26 @@ def test_a_wrong_file_is_refused_with_the_place(text: str, expected: str) -> Non
     assert [problem for problem in problems(text) if problem.startswith(expected)]
 
 
-def test_a_topic_is_named() -> None:
-    assert "(topic 'orders')" in problems(config(Topics=[{"Name": "orders"}]))[0]
+@pytest.mark.parametrize(
+    ("queues", "topics", "expected"),
+    [
+        ([queue("a"), queue("A")], [], "Queues[1].Name: 'A' is given twice"),
+        ([], [topic("a"), topic("b"), topic("A")], "Topics[2].Name: 'A' is given twice"),
+        ([queue("a")], [topic("A")], "Topics[0].Name: 'A' is the name of a queue too"),
+    ],
+)
+def test_queues_and_topics_share_their_names(queues: Any, topics: Any, expected: str) -> None:
+    assert problems(config(*queues, Topics=topics)) == [f"{NAMESPACE}.{expected}"]
 
 
-R = "UserConfig.Namespaces[0].AuthorizationRules"
+def test_a_name_that_is_missing_is_not_one_that_stands_twice() -> None:
+    found = problems(config({}, {}, Topics=[{}]))
+    assert found == [
+        f"{NAMESPACE}.{place}.Name: is missing" for place in ("Queues[0]", "Queues[1]", "Topics[0]")
+    ]
+
+
+R = f"{NAMESPACE}.AuthorizationRules"
 
 
 @pytest.mark.parametrize(
@@ -243,7 +263,7 @@ def test_a_wrong_rule_is_refused_with_the_place(rules: Any, expected: str) -> No
 
 
 def test_all_problems_are_told_at_once() -> None:
-    found = problems(config(queue("a", LockDuration="x"), queue("b", ForwardTo="a"), Extra=1))
+    found = problems(config(queue("a", LockDuration="x"), queue("b", ForwardTo="/"), Extra=1))
     assert len(found) == 3
 
 

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from peeklock.auth.rights import AuthorizationRule, development_rule
-from peeklock.entity.definition import QueueDefinition
+from peeklock.entity.definition import QueueDefinition, SubscriptionDefinition, TopicDefinition
+from peeklock.entity.rules.rule import Rule
 
 DEFAULT_NAMESPACE: Final = "sbemulatorns"
 
@@ -26,26 +27,78 @@ class ConfiguredQueue:
 
 @final
 @dataclass(slots=True, init=False)
+class ConfiguredSubscription:
+    """A subscription that the file asks for, with its rules in the order of the file.
+
+    Where the file gives none, there is the one that takes everything, and `gives_rules` is False:
+    rules that an existing subscription got from its clients need not go.
+    """
+
+    definition: Final[SubscriptionDefinition]
+    rules: Final[tuple[Rule, ...]]
+    gives_rules: Final[bool]
+
+    def __init__(
+        self,
+        definition: SubscriptionDefinition,
+        rules: tuple[Rule, ...],
+        gives_rules: bool = True,
+    ) -> None:
+        self.definition = definition
+        self.rules = rules
+        self.gives_rules = gives_rules
+
+
+@final
+@dataclass(slots=True, init=False)
+class ConfiguredTopic:
+    """A topic that the file asks for, the rules that hold on it, and its subscriptions."""
+
+    definition: Final[TopicDefinition]
+    rules: Final[tuple[AuthorizationRule, ...]]
+    subscriptions: Final[tuple[ConfiguredSubscription, ...]]
+
+    def __init__(
+        self,
+        definition: TopicDefinition,
+        rules: tuple[AuthorizationRule, ...] = (),
+        subscriptions: tuple[ConfiguredSubscription, ...] = (),
+    ) -> None:
+        self.definition = definition
+        self.rules = rules
+        self.subscriptions = subscriptions
+
+
+@final
+@dataclass(slots=True, init=False)
 class Configuration:
-    """The namespace that is served; without a file it has no queues and the development rule."""
+    """The namespace that is served; without a file it is empty and has the development rule."""
 
     namespace: Final[str]
     rules: Final[tuple[AuthorizationRule, ...]]
     queues: Final[tuple[ConfiguredQueue, ...]]
+    topics: Final[tuple[ConfiguredTopic, ...]]
 
     def __init__(
         self,
         namespace: str = DEFAULT_NAMESPACE,
         rules: tuple[AuthorizationRule, ...] | None = None,
         queues: tuple[ConfiguredQueue, ...] = (),
+        topics: tuple[ConfiguredTopic, ...] = (),
     ) -> None:
         self.namespace = namespace
         self.rules = (development_rule(),) if rules is None else rules
         self.queues = queues
+        self.topics = topics
 
     def all_rules(self) -> list[AuthorizationRule]:
-        """List the rules of the namespace and of its queues."""
-        return [*self.rules, *(rule for queue in self.queues for rule in queue.rules)]
+        """List the authorization rules of the namespace, of its queues and of its topics."""
+        rules = list(self.rules)
+        for queue in self.queues:
+            rules += queue.rules
+        for topic in self.topics:
+            rules += topic.rules
+        return rules
 
 
 class ConfigurationError(Exception):

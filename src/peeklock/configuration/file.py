@@ -1,21 +1,18 @@
 """Reads the emulator's Config.json, unchanged and with its caps lifted."""
 
 from pathlib import Path
-from typing import Final
+from typing import Final, final
 
-from peeklock.auth.rights import AuthorizationRule, rights_from_names
 from peeklock.configuration import lenient_json
-from peeklock.configuration.content import Configuration, ConfigurationError, ConfiguredQueue
+from peeklock.configuration.authorization import read_authorization_rules
+from peeklock.configuration.content import Configuration, ConfigurationError
+from peeklock.configuration.queue import read_queue
 from peeklock.configuration.section import Section
-from peeklock.durations import LONGEST_DURATION_MS
-from peeklock.entity.definition import FOREVER_MS, QueueDefinition, is_entity_path
+from peeklock.configuration.topic import read_topic
+from peeklock.entity.definition import QUEUE, TOPIC, is_entity_path
 
-_RULES_MAX: Final = 12
 _NAMESPACE_LENGTH_MAX: Final = 50
 _LOGGING_TYPES: Final = ("File", "Console", "File,Console", "Console,File")
-# What a queue may carry and this version cannot do yet; a set one is refused, never ignored.
-_LATER_FLAGS: Final = ("RequiresSession", "RequiresDuplicateDetection", "EnablePartitioning")
-_LATER_NAMES: Final = ("ForwardTo", "ForwardDeadLetteredMessagesTo")
 
 
 def load_configuration(path: Path) -> Configuration:
@@ -60,95 +57,38 @@ def _read_namespace(section: Section) -> Configuration:
     name = section.text("Name")
     if section.has("Name") and not (is_entity_path(name) and len(name) <= _NAMESPACE_LENGTH_MAX):
         section.note("Name", f"'{name}' is not a name of at most {_NAMESPACE_LENGTH_MAX} letters")
-    queues: dict[str, ConfiguredQueue] = {}
-    for queue_section in section.sections("Queues") or []:
-        queue = _read_queue(queue_section)
-        # Paths are matched without regard to case, so two that differ only there are one.
-        key = queue.definition.path.lower()
-        if key in queues:
-            queue_section.note("Name", f"'{queue.definition.path}' is given twice")
-        queues[key] = queue
-    for topic in section.sections("Topics") or []:
-        topic.note("", f"topics are not supported yet (topic '{topic.text('Name')}')")
-    rules = _read_rules(section)
+    names = _Names()
+    queues = []
+    for entry in section.sections("Queues") or []:
+        queue = read_queue(entry)
+        names.take(queue.definition.path, QUEUE, entry)
+        queues.append(queue)
+    topics = []
+    for entry in section.sections("Topics") or []:
+        topic = read_topic(entry)
+        names.take(topic.definition.path, TOPIC, entry)
+        topics.append(topic)
+    rules = read_authorization_rules(section)
     section.finish()
-    return Configuration(namespace=name, rules=rules, queues=tuple(queues.values()))
+    return Configuration(name, rules, tuple(queues), tuple(topics))
 
 
-def _read_queue(section: Section) -> ConfiguredQueue:
-    name = section.text("Name")
-    properties = section.section("Properties")
-    definition = _read_definition(name, properties)
-    rules = _read_rules(section)
-    section.finish()
-    for key, problem in definition.problems():
-        (section if key == "Name" else properties).note(key, problem)
-    return ConfiguredQueue(definition, rules or ())
+@final
+class _Names:
+    """The names of queues and topics, which are one set: a client says a path and not a kind."""
 
+    __slots__ = ("_kinds",)
 
-def _read_definition(name: str, properties: Section) -> QueueDefinition:
-    # What the file leaves out takes the service's default, which the definition knows.
-    default = QueueDefinition(name)
-    time_to_live_ms = properties.duration_ms("DefaultMessageTimeToLive", LONGEST_DURATION_MS)
-    size_kb = properties.whole("MaxMessageSizeInKilobytes", default.message_size_max // 1024)
-    definition = QueueDefinition(
-        name,
-        lock_duration_ms=properties.duration_ms("LockDuration", default.lock_duration_ms),
-        delivery_count_max=properties.whole("MaxDeliveryCount", default.delivery_count_max),
-        time_to_live_ms=FOREVER_MS if time_to_live_ms >= LONGEST_DURATION_MS else time_to_live_ms,
-        dead_letter_on_expiration=properties.flag(
-            "DeadLetteringOnMessageExpiration", default=default.dead_letter_on_expiration
-        ),
-        message_size_max=size_kb * 1024,
-        batched_store_access=properties.flag(
-            "EnableBatchedOperations", default=default.batched_store_access
-        ),
-        unlock_on_disconnect=properties.flag(
-            "UnlockOnDisconnect", default=default.unlock_on_disconnect
-        ),
-        status=properties.text("Status", default.status),
-        user_metadata=properties.text("UserMetadata", default.user_metadata),
-    )
-    # Read for its form only: without duplicate detection the window has no effect.
-    properties.duration_ms("DuplicateDetectionHistoryTimeWindow", 0)
-    for key in _LATER_FLAGS:
-        if properties.flag(key, default=False):
-            properties.note(key, f"is not supported yet (queue '{name}')")
-    for key in _LATER_NAMES:
-        if properties.text(key, ""):
-            properties.note(key, f"is not supported yet (queue '{name}')")
-    properties.finish()
-    return definition
+    def __init__(self) -> None:
+        self._kinds: dict[str, str] = {}
 
-
-def _read_rules(section: Section) -> tuple[AuthorizationRule, ...] | None:
-    entries = section.sections("AuthorizationRules")
-    if entries is None:
-        return None
-    if len(entries) > _RULES_MAX:
-        section.note("AuthorizationRules", f"has {len(entries)} rules, at most {_RULES_MAX} go")
-    rules: dict[str, AuthorizationRule] = {}
-    for entry in entries:
-        rule = _read_rule(entry)
-        if rule.name in rules:
-            entry.note("Name", f"'{rule.name}' is given twice")
-        rules[rule.name] = rule
-    return tuple(rules.values())
-
-
-def _read_rule(entry: Section) -> AuthorizationRule:
-    name = entry.text("Name")
-    primary_key = entry.text("PrimaryKey")
-    secondary_key = entry.text("SecondaryKey", "")
-    names = entry.texts("Rights")
-    entry.finish()
-    if entry.has("Name") and not name:
-        entry.note("Name", "must not be empty")
-    if entry.has("PrimaryKey") and not primary_key:
-        entry.note("PrimaryKey", "must not be empty")
-    try:
-        rights = rights_from_names(names)
-    except ValueError as error:
-        entry.note("Rights", str(error))
-        rights = 0
-    return AuthorizationRule(name, primary_key, secondary_key, rights)
+    def take(self, path: str, kind: str, entry: Section) -> None:
+        """Note a name that is taken. Two that differ only by case are one."""
+        key = path.lower()
+        if key in self._kinds and self._kinds[key] != kind:
+            entry.note("Name", f"'{path}' is the name of a {self._kinds[key]} too")
+        elif key in self._kinds:
+            entry.note("Name", f"'{path}' is given twice")
+        # A name that is missing is a problem already, and not one that stands twice.
+        elif key:
+            self._kinds[key] = kind

@@ -1,6 +1,7 @@
 """One object of the file, read key by key; what is wrong is noted with its full path."""
 
 import difflib
+import math
 from typing import Any, final
 
 from peeklock.durations import parse_duration
@@ -70,6 +71,23 @@ class Section:
         self.note(key, "is missing" if value is None else "must be a list of texts")
         return []
 
+    def scalars(self, key: str) -> dict[str, str | int | float | bool]:
+        """Return an object whose keys are free and whose values are texts, numbers and booleans."""
+        value = self._take(key, {})
+        if not isinstance(value, dict):
+            self.note(key, f"must be an object, not {_kind(value)}")
+            return {}
+        scalars: dict[str, str | int | float | bool] = {}
+        for name, item in value.items():
+            # A number beyond all doubles is read as infinity, which nobody has meant.
+            if isinstance(item, (str, int, float)) and item not in (math.inf, -math.inf):
+                scalars[name] = item
+            else:
+                self.note(
+                    f"{key}.{name}", f"must be text, a number or a boolean, not {_kind(item)}"
+                )
+        return scalars
+
     def section(self, key: str) -> "Section":
         """Return an object below this one; an absent one is empty."""
         return Section(self._path(key), self._take(key, {}), self._problems)
@@ -115,5 +133,7 @@ def _not_a_duration(value: Any) -> int:
 def _kind(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
+    if value in (math.inf, -math.inf):
+        return "a number without end"
     names = {dict: "an object", list: "a list", str: "text", int: "a number", float: "a number"}
     return names.get(type(value), "null")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final, TypeAlias, final
+from urllib.parse import unquote
 
 FOREVER_MS: Final = -1
 """The duration that never ends (the service writes it as P10675199DT2H48M5.4775807S)."""
@@ -20,7 +21,15 @@ DUPLICATE_WINDOW_MS_MAX: Final = 7 * 24 * 3_600_000
 AUTO_DELETE_MS_MIN: Final = 300_000
 PARTITIONS_MIN: Final = 2
 PARTITIONS_MAX: Final = 32
+PARTITIONS_DEFAULT: Final = 16  # of an entity that is partitioned without saying how often
 NO_SIZE_LIMIT: Final = 0
+MEGABYTE: Final = 1024 * 1024
+SIZE_MAX_MAX: Final = ((1 << 63) // MEGABYTE - 1) * MEGABYTE  # bytes are counted in 64 bits
+USER_METADATA_LENGTH_MAX: Final = 1_024
+SUBSCRIPTIONS_MAX: Final = 2_000  # of one topic, R-F7
+
+DEFAULT_RULE_NAME: Final = "$Default"
+"""The rule that a subscription has from the start; it takes everything."""
 
 # What an entity is.
 QUEUE: Final = "queue"
@@ -104,19 +113,16 @@ class QueueDefinition:
     def problems(self) -> Problems:
         """What cannot be; empty when all is well."""
         found = _path_problems(self.path)
-        found += _accepting_problems(
-            self.time_to_live_ms,
-            self.message_size_max,
-            self.duplicate_window_ms,
-            self.auto_delete_ms,
-            self.partitions,
-            self.status,
-            self.user_metadata,
+        found += _keeping_problems(
+            self.message_size_max, self.size_max, self.duplicate_window_ms, self.partitions
+        )
+        found += _life_problems(
+            self.time_to_live_ms, self.auto_delete_ms, self.status, self.user_metadata
         )
         found += _handing_out_problems(self.lock_duration_ms, self.delivery_count_max)
-        if self.requires_session and self.forward_to:
-            found.append(("ForwardTo", "an entity with sessions cannot forward"))
-        return found
+        return found + _forward_problems(
+            self.forward_to, self.forward_dead_letters_to, self.requires_session
+        )
 
 
 @final
@@ -166,14 +172,12 @@ class TopicDefinition:
 
     def problems(self) -> Problems:
         """What cannot be; empty when all is well."""
-        return _path_problems(self.path) + _accepting_problems(
-            self.time_to_live_ms,
-            self.message_size_max,
-            self.duplicate_window_ms,
-            self.auto_delete_ms,
-            self.partitions,
-            self.status,
-            self.user_metadata,
+        found = _path_problems(self.path)
+        found += _keeping_problems(
+            self.message_size_max, self.size_max, self.duplicate_window_ms, self.partitions
+        )
+        return found + _life_problems(
+            self.time_to_live_ms, self.auto_delete_ms, self.status, self.user_metadata
         )
 
 
@@ -242,30 +246,44 @@ class SubscriptionDefinition:
         """What cannot be; empty when all is well."""
         found: Problems = []
         if not is_entity_name(self.name):
-            found.append(("Name", f"'{self.name}' is not a name of letters, digits and . - _"))
-        found += _accepting_problems(
-            self.time_to_live_ms,
-            MESSAGE_SIZE_MAX_DEFAULT,
-            0,
-            self.auto_delete_ms,
-            1,
-            self.status,
-            self.user_metadata,
+            found.append(("Name", not_a_name(self.name)))
+        found += _life_problems(
+            self.time_to_live_ms, self.auto_delete_ms, self.status, self.user_metadata
         )
         found += _handing_out_problems(self.lock_duration_ms, self.delivery_count_max)
-        if self.requires_session and self.forward_to:
-            found.append(("ForwardTo", "an entity with sessions cannot forward"))
-        return found
+        return found + _forward_problems(
+            self.forward_to, self.forward_dead_letters_to, self.requires_session
+        )
 
 
 def is_entity_path(path: str) -> bool:
     """Whether the service would take this as the name of a queue or topic (protocol 11.1)."""
-    return _is_name(path, PATH_LENGTH_MAX, "._-/")
+    return _is_name(path, PATH_LENGTH_MAX, "._-/") and not _is_below_a_topic(path)
 
 
 def is_entity_name(name: str) -> bool:
     """Whether the service would take this as the name of a subscription or rule."""
     return _is_name(name, NAME_LENGTH_MAX, "._-")
+
+
+def is_rule_name(name: str) -> bool:
+    """Whether a rule may have this name: the first one's has a sign that no other may have."""
+    return name == DEFAULT_RULE_NAME or is_entity_name(name)
+
+
+def not_a_name(name: str) -> str:
+    """Say what the name of a subscription or rule must be."""
+    return f"'{name}' is not a name of 1 to {NAME_LENGTH_MAX} letters, digits and . - _"
+
+
+def destination_path(text: str) -> str:
+    """Give the path of a destination that is named plainly or by an address (sb://host/path)."""
+    _, mark, rest = text.partition("://")
+    if not mark:
+        return text
+    _, _, path = rest.partition("/")
+    # An address that names nothing stays as it is, so that it is a problem and not "no forward".
+    return unquote(path).strip("/") or text
 
 
 def _is_name(text: str, length_max: int, signs: str) -> bool:
@@ -276,41 +294,70 @@ def _is_name(text: str, length_max: int, signs: str) -> bool:
     return all(char.isascii() and (char.isalnum() or char in signs) for char in text)
 
 
+def _is_below_a_topic(path: str) -> bool:
+    """Whether the path would be the address of a subscription, or of a list of them."""
+    return "/subscriptions/" in f"{path.lower()}/"
+
+
 def _path_problems(path: str) -> Problems:
-    if is_entity_path(path):
-        return []
-    return [("Name", f"'{path}' is not a name of letters, digits and . - _ /")]
+    return [] if is_entity_path(path) else [("Name", _not_a_path(path))]
 
 
-def _accepting_problems(
-    time_to_live_ms: int,
-    message_size_max: int,
-    duplicate_window_ms: int,
-    auto_delete_ms: int,
-    partitions: int,
-    status: str,
-    user_metadata: str,
+def _not_a_path(path: str) -> str:
+    if _is_below_a_topic(path):
+        return f"'{path}' is the address of a subscription, not of a queue or topic"
+    return f"'{path}' is not a name of 1 to {PATH_LENGTH_MAX} letters, digits and . - _ /"
+
+
+def _keeping_problems(
+    message_size_max: int, size_max: int, duplicate_window_ms: int, partitions: int
 ) -> Problems:
+    """What is wrong with the way in which messages are taken in and kept."""
     found: Problems = []
-    if time_to_live_ms != FOREVER_MS and time_to_live_ms < 1_000:
-        found.append(("DefaultMessageTimeToLive", "must be at least one second"))
     if not 1_024 <= message_size_max <= MESSAGE_SIZE_MAX_MAX:
         found.append(("MaxMessageSizeInKilobytes", "must be between 1 and 102400"))
+    if not 0 <= size_max <= SIZE_MAX_MAX:
+        found.append(
+            ("MaxSizeInMegabytes", f"must be between 0 (no limit) and {SIZE_MAX_MAX // MEGABYTE}")
+        )
     if duplicate_window_ms and not (
         DUPLICATE_WINDOW_MS_MIN <= duplicate_window_ms <= DUPLICATE_WINDOW_MS_MAX
     ):
         found.append(
             ("DuplicateDetectionHistoryTimeWindow", "must be between 5 seconds and 7 days")
         )
+    if partitions != 1 and not PARTITIONS_MIN <= partitions <= PARTITIONS_MAX:
+        found.append(("PartitionCount", f"must be between {PARTITIONS_MIN} and {PARTITIONS_MAX}"))
+    return found
+
+
+def _life_problems(
+    time_to_live_ms: int, auto_delete_ms: int, status: str, user_metadata: str
+) -> Problems:
+    """What is wrong with how long things live, and with what every entity has."""
+    found: Problems = []
+    if time_to_live_ms != FOREVER_MS and time_to_live_ms < 1_000:
+        found.append(("DefaultMessageTimeToLive", "must be at least one second"))
     if auto_delete_ms != FOREVER_MS and auto_delete_ms < AUTO_DELETE_MS_MIN:
         found.append(("AutoDeleteOnIdle", "must be at least five minutes"))
-    if partitions != 1 and not PARTITIONS_MIN <= partitions <= PARTITIONS_MAX:
-        text = f"must be between {PARTITIONS_MIN} and {PARTITIONS_MAX} partitions"
-        found.append(("EnablePartitioning", text))
     if status not in STATUSES:
         found.append(("Status", f"'{status}' is none of {', '.join(STATUSES)}"))
-    if len(user_metadata) > 1_024:
-        found.append(("UserMetadata", "must have at most 1,024 characters"))
+    if len(user_metadata) > USER_METADATA_LENGTH_MAX:
+        found.append(("UserMetadata", f"must have at most {USER_METADATA_LENGTH_MAX:,} characters"))
+    return found
+
+
+def _forward_problems(
+    forward_to: str, forward_dead_letters_to: str, requires_session: bool
+) -> Problems:
+    """What is wrong with the destinations; whether they exist is known to the broker alone."""
+    found: Problems = []
+    if forward_to and not is_entity_path(forward_to):
+        found.append(("ForwardTo", _not_a_path(forward_to)))
+    elif forward_to and requires_session:
+        found.append(("ForwardTo", "an entity with sessions cannot forward"))
+    if forward_dead_letters_to and not is_entity_path(forward_dead_letters_to):
+        found.append(("ForwardDeadLetteredMessagesTo", _not_a_path(forward_dead_letters_to)))
     return found
 
 
