@@ -8,7 +8,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from bench import company, deferred, latency, startup, throughput
+from bench import (
+    company,
+    deferred,
+    duplicates,
+    latency,
+    partitions,
+    sessions,
+    startup,
+    throughput,
+    topics,
+)
 from bench.plan import Plan
 
 QUESTIONS: Final[dict[str, Callable[[Plan], None]]] = {
@@ -17,6 +27,10 @@ QUESTIONS: Final[dict[str, Callable[[Plan], None]]] = {
     "startup": startup.answer,
     "deferred": deferred.answer,
     "company": company.answer,
+    "topics": topics.answer,
+    "partitions": partitions.answer,
+    "sessions": sessions.answer,
+    "duplicates": duplicates.answer,
 }
 
 

@@ -31,6 +31,10 @@ class Endpoint:
         """Give the queue beside it that is only sent to."""
         return replace(self, address=self.address + KEPT)
 
+    def at(self, address: str) -> "Endpoint":
+        """Give another entity of the same server."""
+        return replace(self, address=address)
+
     def to_json(self) -> str:
         """Write it for the command line of the client's process."""
         return json.dumps(asdict(self))

@@ -29,8 +29,9 @@ DEFERRED: Final = encode_modified(delivery_failed=True, undeliverable_here=True)
 class Sender:
     """Keeps up to `window` messages on their way and counts those that the server accepted."""
 
-    def __init__(self, endpoint: Endpoint, window: int) -> None:
+    def __init__(self, endpoint: Endpoint, window: int, shape: payload.Shape | None = None) -> None:
         self.line = Line(endpoint.port, endpoint.user, endpoint.password, "sender")
+        self._head = (shape or payload.Shape()).head
         target = Target(address=endpoint.address, durable=endpoint.terminus_durability)
         self.link = self.line.session.attach_sender("bench-sender", target)
         self.window = window
@@ -53,9 +54,10 @@ class Sender:
     def send(self, count: int, due_ns: int) -> None:
         """Send so many messages that were all due at one instant; the line is not flushed."""
         link = self.link
+        head = self._head
         for number in range(self.sent, self.sent + count):
             tag = number.to_bytes(4, "big")
-            link.send(tag, payload.head(number, due_ns), payload.REST, False, None)
+            link.send(tag, head(number, due_ns), payload.REST, False, None)
         self.sent += count
 
 

@@ -21,7 +21,8 @@ LATE_NS: Final = 1_000_000
 class Flood:
     """Send `messages` with `window` unsettled; with credit they are received and completed too.
 
-    The first `warmup` messages are not measured.
+    The first `warmup` messages are not measured. Messages may carry a label, ids of their own or
+    the names of so many sessions. Where several partitions answer, there is no order to check.
     """
 
     messages: int
@@ -30,6 +31,14 @@ class Flood:
     warmup: int = 0
     top_ups: int = TOP_UPS
     defer_every: int = 0
+    label: str = ""
+    has_ids: bool = False
+    sessions: int = 0
+    is_ordered: bool = True
+
+    def shape(self) -> payload.Shape:
+        """What each message carries beside its body."""
+        return payload.Shape(label=self.label, has_ids=self.has_ids, sessions=self.sessions)
 
 
 @dataclass(frozen=True)
@@ -98,9 +107,13 @@ def flood(endpoint: Endpoint, load: Flood) -> Result:
         return _fill(endpoint, load)
     order = Order()
     receiver = Receiver(
-        endpoint, load.credit, order.check, top_ups=load.top_ups, defer_every=load.defer_every
+        endpoint,
+        load.credit,
+        order.check if load.is_ordered else None,
+        top_ups=load.top_ups,
+        defer_every=load.defer_every,
     )
-    sender = Sender(endpoint, load.window)
+    sender = Sender(endpoint, load.window, load.shape())
     pump = Pump(sender, receiver)
     _push(pump, sender, receiver, load.warmup)
     meter = Meter(endpoint.pid)
@@ -122,7 +135,7 @@ def _push(pump: Pump, sender: Sender, receiver: Receiver, upto: int) -> None:
 
 
 def _fill(endpoint: Endpoint, load: Flood) -> Result:
-    sender = Sender(endpoint, load.window)
+    sender = Sender(endpoint, load.window, load.shape())
     pump = Pump(sender)
     _send(pump, sender, load.warmup)
     meter = Meter(endpoint.pid)

@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self, final
+from typing import Any, Final, Self, final
 
 from bench.client import COMPILED, PLAIN
 from bench.endpoint import KEPT, Endpoint
@@ -32,7 +32,8 @@ class Peeklock:
         form: str,
         *,
         settings: dict[str, str] | None = None,
-        properties: dict[str, bool] | None = None,
+        properties: dict[str, Any] | None = None,
+        topics: list[dict[str, Any]] | None = None,
     ) -> None:
         self.name = f"Peeklock {form}"
         self.data = directory / "data"
@@ -52,7 +53,7 @@ class Peeklock:
         }
         self._process: subprocess.Popen[bytes] | None = None
         directory.mkdir(parents=True, exist_ok=True)
-        self._config.write_text(_config(properties or {}))
+        self._config.write_text(_config(properties or {}, topics or []))
 
     def __enter__(self) -> Self:
         self.start()
@@ -162,8 +163,8 @@ class Peeklock:
                 process.stdout.close()
 
 
-def _config(properties: dict[str, bool]) -> str:
+def _config(properties: dict[str, Any], topics: list[dict[str, Any]]) -> str:
     """Write the emulator's file: the queue of the bench, and the one that is only sent to."""
     queues = [{"Name": name, "Properties": properties} for name in (QUEUE, QUEUE + KEPT)]
-    namespace = {"Name": "sbemulatorns", "Queues": queues, "Topics": []}
+    namespace = {"Name": "sbemulatorns", "Queues": queues, "Topics": topics}
     return json.dumps({"UserConfig": {"Namespaces": [namespace], "Logging": {"Type": "Console"}}})
