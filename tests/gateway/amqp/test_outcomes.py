@@ -22,7 +22,7 @@ from peeklock.entity.commands import (
     RELEASE,
     DeadLetterNote,
 )
-from peeklock.entity.refusals import INVALID_ARGUMENT, NOT_IMPLEMENTED, Refusal
+from peeklock.entity.refusals import INVALID_ARGUMENT, Refusal
 from peeklock.gateway.amqp.outcomes import ANSWERS, OutcomeReader, Settlement
 
 
@@ -82,7 +82,8 @@ def test_the_text_of_the_error_stands_in_for_a_missing_description() -> None:
 @pytest.mark.parametrize(
     ("state", "kind"),
     [
-        (encode(Described(Ulong(0x34), [b"t"])), NOT_IMPLEMENTED),
+        (encode(Described(Ulong(0x34), [b"", None])), INVALID_ARGUMENT),
+        (encode(Described(Ulong(0x34), [b"t", Described(Ulong(0x33), [b"t"])])), INVALID_ARGUMENT),
         (encode(Described(Ulong(0x33), [b"t"])), INVALID_ARGUMENT),
         (encode(7), INVALID_ARGUMENT),
         (b"\xff", INVALID_ARGUMENT),

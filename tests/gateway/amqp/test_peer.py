@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from peeklock.amqp.composites import Coordinator, Source, Target
+from peeklock.amqp.composites import Source, Target
 from peeklock.amqp.events import Closed, SessionEnded
 from peeklock.amqp.limits import Limits
 from tests.gateway.amqp.bus import Bus, bodies, plain, serve
@@ -17,7 +17,6 @@ def test_links_that_cannot_be() -> None:
         client = await bus.authorized()
         session = client.session
         for link, condition in (
-            (session.attach_sender("a", Coordinator()), "amqp:not-implemented"),
             (session.attach_sender("b", Target(dynamic=True)), "amqp:not-implemented"),
             (session.attach_sender("c", Target()), "com.microsoft:argument-error"),
             (session.attach_receiver("d", Source()), "com.microsoft:argument-error"),

@@ -6,11 +6,24 @@ from peeklock.amqp.delivery import IncomingDelivery
 from peeklock.amqp.link import SENDER, Link
 from peeklock.amqp.types import Int, Symbol
 from peeklock.auth.claims import Claims
-from peeklock.entity.refusals import NOT_IMPLEMENTED, UNAUTHORIZED, Refusal
-from peeklock.entity.replies import Refused
+from peeklock.entity.commands import (
+    RECEIVE_AND_DELETE,
+    CancelScheduled,
+    Command,
+    DeleteMany,
+    ReceiveDeferred,
+    Reserve,
+    Schedule,
+    SettleAll,
+)
+from peeklock.entity.message import Message
+from peeklock.entity.refusals import NOT_ALLOWED, NOT_IMPLEMENTED, UNAUTHORIZED, Refusal
+from peeklock.entity.replies import Numbered, Refused
+from peeklock.entity.routing import key_of
+from peeklock.entity.rule_commands import RuleCommand
 from peeklock.gateway.amqp.address import Address
 from peeklock.gateway.amqp.arguments import Arguments
-from peeklock.gateway.amqp.calls import Call, Operation
+from peeklock.gateway.amqp.calls import Call, Operation, numbers
 from peeklock.gateway.amqp.cbs import CREDIT
 from peeklock.gateway.amqp.door import Entity
 from peeklock.gateway.amqp.operations import OPERATIONS
@@ -19,6 +32,7 @@ from peeklock.gateway.amqp.requests import Request, encode_response, receive_req
 from peeklock.gateway.amqp.responses import ResponseLinks
 from peeklock.gateway.amqp.session_operations import STATE_SIZE_MAX
 from peeklock.gateway.amqp.texts import unauthorized
+from peeklock.gateway.amqp.transactions import Transaction, Work
 from peeklock.gateway.amqp.wire import Wire
 
 _OK: Final = 200
@@ -74,7 +88,7 @@ class ManagementNode:
                 self.wire, self.link, delivery, self._responses, self._address.key
             )
             if request is not None:
-                self._ask(request, now)
+                self._ask(request, delivery.state, now)
         self._top_up()
 
     def replied(self, reply: Any) -> None:
@@ -83,16 +97,21 @@ class ManagementNode:
             for tag in reply.tags:
                 pending = self._under_way.pop(tag)
                 self._refuse(pending.request, reply.refusal)
+                if pending.transaction is not None:
+                    self.wire.transactions.done(pending.transaction)
         else:
             pending = self._under_way.pop(reply.tag)
-            self._answer(pending.request, pending.operation.write(pending.call, reply))
+            if pending.transaction is None:
+                self._answer(pending.request, pending.operation.write(pending.call, reply))
+            else:
+                self._reserved(pending, pending.transaction, reply)
         self._top_up()
 
     def flush(self) -> None:
         """Let the answers go."""
         self.wire.flush()
 
-    def _ask(self, request: Request, now: int) -> None:
+    def _ask(self, request: Request, state: bytes | None, now: int) -> None:
         name = request.properties.get("operation")
         operation = OPERATIONS.get(name) if isinstance(name, str) else None
         if operation is None:
@@ -122,9 +141,57 @@ class ManagementNode:
             self._refuse(request, refusal)
         elif isinstance(command, Refusal):
             self._refuse(request, command)
-        else:
+        elif state is None:
             self._under_way[call.tag] = Pending(request, operation, call)
             self._entity.submit(command)
+        else:
+            self._enlist(Pending(request, operation, call), command, state)
+
+    def _enlist(self, pending: "Pending", command: Command | RuleCommand, state: bytes) -> None:
+        """Do within a transaction what can be undone with it, and the rest at once."""
+        transactions = self.wire.transactions
+        transaction = transactions.named_by(state)
+        call = pending.call
+        if isinstance(transaction, Refusal):
+            self._refuse(pending.request, transaction)
+            return
+        if isinstance(command, (SettleAll, CancelScheduled)):
+            work = Work(self._entity, self.link, command=command)
+            refusal = transactions.enlist(transaction, work, call.now)
+            if refusal is None:
+                done = Numbered(self, call.tag, [])
+                self._answer(pending.request, pending.operation.write(call, done))
+            else:
+                self._refuse(pending.request, refusal)
+            return
+        if isinstance(command, DeleteMany) or (
+            isinstance(command, ReceiveDeferred) and command.mode == RECEIVE_AND_DELETE
+        ):
+            text = "Messages that are deleted at once cannot be part of a transaction."
+            self._refuse(pending.request, Refusal(NOT_ALLOWED, text))
+            return
+        if isinstance(command, Schedule):
+            # The client wants the numbers now; they are used when the transaction commits.
+            pending.transaction = transaction
+            pending.messages = command.messages
+            transactions.begin(transaction, call.now)
+            key = key_of(command.messages[0], by_message_id=False) if command.messages else None
+            command = Reserve(self, call.tag, len(command.messages), key)
+        self._under_way[call.tag] = pending
+        self._entity.submit(command)
+
+    def _reserved(self, pending: "Pending", transaction: Transaction, reply: Any) -> None:
+        """Tell the numbers that messages will have if their transaction ends well."""
+        call = pending.call
+        command = Schedule(self, call.tag, pending.messages, numbers(reply))
+        work = Work(self._entity, self.link, command=command)
+        transactions = self.wire.transactions
+        refusal = transactions.enlist(transaction, work, call.now)
+        if refusal is None:
+            self._answer(pending.request, pending.operation.write(call, reply))
+        else:
+            self._refuse(pending.request, refusal)
+        transactions.done(transaction)
 
     def _holder(self, request: Request) -> Any:
         """Find the session receiver that a request is made for, by the name of its link.
@@ -174,9 +241,12 @@ class ManagementNode:
 class Pending:
     """A request whose reply is still to come."""
 
-    __slots__ = ("call", "operation", "request")
+    __slots__ = ("call", "messages", "operation", "request", "transaction")
 
     def __init__(self, request: Request, operation: Operation, call: Call) -> None:
         self.request: Final = request
         self.operation: Final = operation
         self.call: Final = call
+        # What is to be scheduled within a transaction, once there are numbers for it.
+        self.transaction: Transaction | None = None
+        self.messages: list[Message] = []
