@@ -206,9 +206,9 @@ def read_keys(bare: bytes, properties_at: int, found: int) -> tuple[str | None, 
 def id_text(raw: bytes, name: str) -> str | None:
     """Gives an encoded id as text, whatever its type: a uuid with dashes, binary in hex."""
     value = _value(raw)
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, (int, UUID)):
+    if value is None:
+        return None
+    if isinstance(value, (str, int, UUID)):
         return str(value)
     if type(value) is bytes:
         return value.hex()

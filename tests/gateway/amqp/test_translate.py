@@ -270,3 +270,140 @@ def test_a_lone_data_section_is_read_the_short_way_like_any_other(header: str) -
 
 def test_ids_differ() -> None:
     assert len({IDS.next() for _ in range(1000)}) == 1000
+
+
+# --- keys
+
+
+def keyed(**sections: Any) -> domain.Message:
+    sections.setdefault("properties", Properties(message_id="m"))
+    return incoming(encode_message(Message(**sections)), NOW, IDS, True)
+
+
+@pytest.mark.parametrize(
+    ("message_id", "text"),
+    [
+        ("m", "m"),
+        ("", ""),
+        (Ulong(2**64 - 1), "18446744073709551615"),
+        (UUID(int=1), "00000000-0000-0000-0000-000000000001"),
+        (b"octets", "6f6374657473"),
+        ("x" * 128, "x" * 128),
+    ],
+)
+@pytest.mark.parametrize("group_id", [None, "", "s", "y" * 128])
+@pytest.mark.parametrize("partition_key", [None, "", "p"])
+def test_keys_are_read_where_they_are_wanted(
+    message_id: Any, text: str, group_id: str | None, partition_key: str | None
+) -> None:
+    """And the annotations stay for the receiver."""
+    annotations = {
+        Symbol("x-opt-partition-key"): partition_key,
+        Symbol("x-opt-via-partition-key"): "v",
+    }
+    sections: dict[str, Any] = {
+        "properties": Properties(message_id=message_id, group_id=group_id, to="t", user_id=b"u"),
+        "message_annotations": annotations,
+        "body": "x",
+    }
+    message = keyed(**sections)
+    assert (message.message_id, message.session_id) == (text, group_id)
+    assert message.partition_key == partition_key
+    unread = read(**sections)
+    assert (unread.message_id, unread.session_id, unread.partition_key) == ("", None, None)
+    assert (unread.envelope, unread.content) == (message.envelope, message.content)
+    told = written(message).message_annotations
+    assert told is not None
+    assert told.items() >= annotations.items()
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        bytes.fromhex("00 53 75 b0 00000001 61"),
+        bytes.fromhex("00 53 75 a0 01 61"),
+        bytes.fromhex("00 53 70 45  00 53 72 d1 00000004 00000000  00 53 73 45  00 53 75 a0 01 61"),
+        encode_message(Message(properties=Properties(group_id="s"), body="x")),
+    ],
+)
+def test_a_key_that_was_made_is_the_one_in_the_message(raw: bytes) -> None:
+    message = incoming(raw, NOW, IDS, True)
+    sections = split(message.content)
+    properties = read_properties(message.content, sections.properties_at)
+    assert len(message.message_id) == 32
+    assert message.message_id == properties.message_id
+    assert message.session_id == properties.group_id
+
+
+@pytest.mark.parametrize(
+    ("sections", "reason"),
+    [
+        ({"properties": Properties(message_id="x" * 129)}, "message-id has more than 128"),
+        ({"properties": Properties(message_id=b"x" * 65)}, "message-id has more than 128"),
+        (
+            {"properties": Properties(message_id="m", group_id="x" * 129)},
+            "group-id has more than 128",
+        ),
+        (
+            {"message_annotations": {Symbol("x-opt-partition-key"): "x" * 129}},
+            "x-opt-partition-key has more than 128",
+        ),
+        (
+            {"message_annotations": {Symbol("x-opt-partition-key"): 5}},
+            "x-opt-partition-key is not a string",
+        ),
+        (
+            {"message_annotations": {Symbol("x-opt-partition-key"): Symbol("p")}},
+            "x-opt-partition-key is not a string",
+        ),
+    ],
+)
+def test_keys_that_nobody_can_decide_by_are_refused(sections: dict[str, Any], reason: str) -> None:
+    with pytest.raises(DecodeError, match=reason):
+        keyed(body="x", **sections)
+    read(body="x", **sections)
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        encode(Described(Ulong(0x73), [[1]])),
+        encode(Described(Ulong(0x73), ["m", *[None] * 9, 5])),
+        b"\x00\x53\x73\xc0\x04\x01\xa1\x01\xff",
+        b"\x00\x53\x74\xc1\x03\x02\x40\xa1",
+    ],
+)
+def test_what_keys_and_rules_need_is_checked_where_they_are_wanted(section: bytes) -> None:
+    raw = section + b"\x00\x53\x75\xa0\x01\x61"
+    with pytest.raises(DecodeError):
+        incoming(raw, NOW, IDS, True)
+    incoming(raw, NOW, IDS, False)
+
+
+def test_where_a_message_was_dead_lettered_is_told() -> None:
+    details = Details()
+    details.source = "the-queue"
+    details.enqueue_sequence = 3
+    told = written(read(body="x"), details=details, locked_until=0).message_annotations
+    assert told is not None
+    assert told["x-opt-deadletter-source"] == "the-queue"
+    assert type(told["x-opt-deadletter-source"]) is str
+    assert told["x-opt-enqueue-sequence-number"] == 3
+    without = written(read(body="x"), details=Details()).message_annotations
+    assert without is not None
+    assert "x-opt-deadletter-source" not in without
+
+
+def test_reasons_are_left_out_where_properties_are_no_map() -> None:
+    """Such a message is handed on as it came, rather than never."""
+    raw = b"\x00\x53\x74\xc1\x03\x02\x40\xa1\x00\x53\x75\xa0\x01\x61"
+    message = incoming(raw, NOW, IDS, False)
+    details = Details()
+    details.reason = "why"
+    _, content = outgoing(Delivery(5, 9, 0, 0, NOW, 0, 1, message, details, STATE_ACTIVE))
+    assert content == message.content
+
+
+def test_no_life_is_longer_than_the_longest() -> None:
+    properties = Properties(message_id="m", absolute_expiry_time=2**63 - 1, creation_time=0)
+    assert read(properties=properties, body="x").time_to_live_ms == 10_675_199 * DAY_MS
