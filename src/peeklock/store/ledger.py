@@ -5,10 +5,12 @@
              "epochs" -> the highest epoch that a dropped partition had
     values   (number, first position) -> chunk
 
-A partition's number is given once. A partition is dropped by one small commit, its chunks go in
-slices afterwards; what a crash leaves of them goes with the next trim. Its entry in `meta` is written when the epoch, the start of
+A partition's number is given once. Its entry in `meta` is written when the epoch, the start of
 replay or the journal's first position move, not with each commit. What lies in a `Partition` is
 what the last commit left; after a failed one nobody knows, so it is read again.
+
+A partition is dropped by one small commit, and its chunks go in slices afterwards; what a crash
+leaves of them goes with the next trim.
 """
 
 from __future__ import annotations
@@ -170,7 +172,7 @@ class Ledger:
             for request in requests:
                 request.partition.stale = True
             where = self.environment.directory
-            kind = Broken if isinstance(error, lmdb.PanicError) else Unavailable
+            kind = Broken if _is_lasting(error) else Unavailable
             failed = [kind(f"the commit in {where} failed: {error!r}") for _ in requests]
             for failure in failed:
                 failure.__cause__ = error
@@ -272,6 +274,14 @@ class Ledger:
         """Count the bytes by which all journals together are too big."""
         journals = sum(partition.extent.size for partition in list(self.partitions.values()))
         return journals - self.retention.bytes_max
+
+
+def _is_lasting(error: Exception) -> bool:
+    """Tell whether it will go on: the engine gave up, or its file does not answer any more.
+
+    Those that the engine has a name for, like a full disk, pass; errors of the file have none.
+    """
+    return type(error) is lmdb.Error or isinstance(error, lmdb.PanicError)
 
 
 @final

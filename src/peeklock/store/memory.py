@@ -145,6 +145,20 @@ class MemoryStore:
 
 
 @final
+class MemoryStores:
+    """Opens stores in memory by their names; one that comes back has what it had."""
+
+    def __init__(self, retention: Retention | None = None) -> None:
+        self._retention = retention
+        self._stores: dict[str, MemoryStore] = {}
+
+    def __call__(self, name: str, _may_make: bool) -> MemoryStore:
+        """Open the store of a name; there is always one."""
+        store = self._stores[name] = MemoryStore(self._retention, self._stores.get(name))
+        return store
+
+
+@final
 class _Partition:
     """The chunks of one partition by their first positions."""
 
