@@ -18,6 +18,11 @@ JOURNAL_RETENTION_BYTES: Final = 1 << 30
 # Room for the settlements, checkpoints and trims that go on after sends are refused.
 FREE_BYTES_MIN: Final = 256 << 20
 
+STORES_MAX: Final = 64
+# What a namespace of the service holds.
+ENTITIES_MAX: Final = 10_000
+PARTITIONED_ENTITIES_MAX: Final = 100
+
 
 @final
 @dataclass(slots=True, init=False)
@@ -30,9 +35,12 @@ class Settings:
     amqp_port: Final[int]
     http_port: Final[int]
     store: Final[str]
+    stores: Final[int]
     journal_retention_ms: Final[int]
     journal_retention_bytes: Final[int]
     free_bytes_min: Final[int]
+    entities_max: Final[int]
+    partitioned_entities_max: Final[int]
     # For benchmarks: what a slower disk would take for each commit, on top of what this one takes.
     commit_delay_ms: Final[int]
     allow_development_key: Final[bool]
@@ -47,9 +55,12 @@ class Settings:
         amqp_port: int = AMQP_PORT,
         http_port: int = HTTP_PORT,
         store: str = EMBEDDED,
+        stores: int = 1,
         journal_retention_ms: int = JOURNAL_RETENTION_MS,
         journal_retention_bytes: int = JOURNAL_RETENTION_BYTES,
         free_bytes_min: int = FREE_BYTES_MIN,
+        entities_max: int = ENTITIES_MAX,
+        partitioned_entities_max: int = PARTITIONED_ENTITIES_MAX,
         commit_delay_ms: int = 0,
         allow_development_key: bool = False,
         log_level: str = "info",
@@ -60,9 +71,12 @@ class Settings:
         self.amqp_port = amqp_port
         self.http_port = http_port
         self.store = store
+        self.stores = stores
         self.journal_retention_ms = journal_retention_ms
         self.journal_retention_bytes = journal_retention_bytes
         self.free_bytes_min = free_bytes_min
+        self.entities_max = entities_max
+        self.partitioned_entities_max = partitioned_entities_max
         self.commit_delay_ms = commit_delay_ms
         self.allow_development_key = allow_development_key
         self.log_level = log_level

@@ -5,6 +5,8 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
+from peeklock.settings import STORES_MAX
+
 Data: TypeAlias = Annotated[
     Path,
     typer.Option(
@@ -41,6 +43,15 @@ Store: TypeAlias = Annotated[
         envvar="PEEKLOCK_STORE", help="Where messages rest: on disk, or in memory for tests."
     ),
 ]
+Stores: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        envvar="PEEKLOCK_STORES",
+        min=1,
+        max=STORES_MAX,
+        help="How many stores keep the messages, each in a directory of its own.",
+    ),
+]
 JournalRetentionMs: TypeAlias = Annotated[
     int,
     typer.Option(
@@ -63,6 +74,20 @@ FreeBytesMin: TypeAlias = Annotated[
         envvar="PEEKLOCK_FREE_BYTES_MIN",
         min=0,
         help="Free space on disk below which sends are refused; settling goes on.",
+    ),
+]
+EntitiesMax: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        envvar="PEEKLOCK_ENTITIES_MAX", min=1, help="How many entities a namespace may have."
+    ),
+]
+PartitionedEntitiesMax: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        envvar="PEEKLOCK_PARTITIONED_ENTITIES_MAX",
+        min=0,
+        help="How many of them may be partitioned.",
     ),
 ]
 CommitDelayMs: TypeAlias = Annotated[
