@@ -23,18 +23,21 @@ from peeklock.amqp.link import Link
 from peeklock.amqp.message import DATA_BODY, Message, decode_message, encode_message
 from peeklock.amqp.sasl import Credential, anonymous
 from peeklock.amqp.session import Session
+from peeklock.amqp.types import Symbol
 from peeklock.auth.rights import DEVELOPMENT_KEY, ROOT_RULE_NAME, AuthorizationRule
 from peeklock.auth.sas import generate_sas
-from peeklock.broker.broker import Queue
 from peeklock.broker.chance import SeededChance
+from peeklock.broker.entities import Queue
 from peeklock.entity.definition import QueueDefinition
 from peeklock.gateway.amqp.door import Door, DoorLimits
 from peeklock.gateway.amqp.peer import Peer
+from peeklock.gateway.amqp.wording import AmqpWording
 from peeklock.gateway.refusals import RefusalDesk
 from peeklock.store.memory import MemoryStore
 from tests.broker.bench import Bench, settle_down
 
 HOST = "localhost"
+SESSION_FILTER = Symbol("com.microsoft:session-filter")
 HOUR_MS = 3_600_000
 E = TypeVar("E")
 
@@ -49,9 +52,9 @@ class Bus:
         limits: DoorLimits | None = None,
         engine_limits: Limits | None = None,
     ) -> None:
-        self.bench = Bench(store)
-        self.clock = self.bench.clock
         chance = SeededChance(3).number
+        self.bench = Bench(store, wording=AmqpWording(chance))
+        self.clock = self.bench.clock
         self.door = Door(
             entities=self.bench.broker,
             keys=self.bench.broker.keyring,
@@ -66,7 +69,7 @@ class Bus:
 
     def queue(self, path: str = "q") -> Queue:
         found = self.bench.broker.find("ns", path)
-        assert found is not None
+        assert isinstance(found, Queue)
         return found
 
     async def advance(self, client: Client, duration_ms: int) -> None:
@@ -165,6 +168,28 @@ class Client:
     async def receiver(self, address: str = "q", *, credit: int = 0, **options: Any) -> Link:
         source = options.pop("source", None) or Source(address=address)
         link = await self._attached(self.session.attach_receiver(self._name(), source, **options))
+        if credit:
+            link.grant(credit)
+            await self.talk()
+        return link
+
+    def ask_session(
+        self, wanted: Any, address: str = "q", *, timeout_ms: Any = None, **options: Any
+    ) -> Link:
+        """Ask for the receiver of a session, as the official clients do."""
+        properties = None if timeout_ms is None else {Symbol("com.microsoft:timeout"): timeout_ms}
+        return self.session.attach_receiver(
+            self._name(),
+            Source(address=address, filter={SESSION_FILTER: wanted}),
+            properties=properties,
+            **options,
+        )
+
+    async def session_receiver(
+        self, wanted: Any, address: str = "q", *, credit: int = 0, **options: Any
+    ) -> Link:
+        """The receiver of a session that is given at once."""
+        link = await self._attached(self.ask_session(wanted, address, **options))
         if credit:
             link.grant(credit)
             await self.talk()
@@ -278,13 +303,26 @@ class Client:
         return decode_message(answers[0].payload)
 
     async def manage(
-        self, links: tuple[Link, Link], operation: str, body: Any = None
+        self, links: tuple[Link, Link], operation: str, body: Any = None, **more: Any
     ) -> tuple[int, Any]:
         """Ask a management node and give status and body of the answer."""
-        properties = {"operation": f"com.microsoft:{operation}"}
-        answer = await self.request(links, properties, body)
+        answer = await self.management_answer(links, operation, body, **more)
         assert answer.application_properties is not None
         return answer.application_properties["statusCode"], answer.body
+
+    async def management_answer(
+        self,
+        links: tuple[Link, Link],
+        operation: str,
+        body: Any = None,
+        *,
+        on_behalf_of: str | None = None,
+    ) -> Message:
+        """Ask a management node, on behalf of a link, and give the whole answer."""
+        properties = {"operation": f"com.microsoft:{operation}"}
+        if on_behalf_of is not None:
+            properties["associated-link-name"] = on_behalf_of
+        return await self.request(links, properties, body)
 
 
 def serve(

@@ -35,7 +35,7 @@ class Arguments:
         return self._values.get(name) is not None
 
     def within(self, name: str) -> "Arguments":
-        """A required map, to be read like these arguments; what is wrong inside is its own."""
+        """A required map, to be read like these arguments and then adopted."""
         value = self._values.get(name)
         if not isinstance(value, dict):
             self.wrong(name, "must be a map")
@@ -123,6 +123,11 @@ class Arguments:
         """Remember what is wrong, if it is the first thing."""
         if self.refusal is None:
             self.refusal = Refusal(INVALID_ARGUMENT, f"The argument '{name}' {problem}.")
+
+    def adopt(self, inner: "Arguments") -> None:
+        """Take over what is wrong with a map inside this one."""
+        if self.refusal is None:
+            self.refusal = inner.refusal
 
     def _wrong_number(self, name: str, problem: str, instead: int) -> int:
         self.wrong(name, problem)

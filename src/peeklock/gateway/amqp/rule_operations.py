@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from peeklock.amqp.types import Described, Int, Symbol, Timestamp, Ulong
+from peeklock.amqp.types import Described, Int, Timestamp, Ulong
 from peeklock.auth.rights import LISTEN
 from peeklock.entity.definition import SUBSCRIPTION, is_entity_name
 from peeklock.entity.refusals import INVALID_ARGUMENT, NOT_ALLOWED, Refusal
@@ -12,12 +12,12 @@ from peeklock.entity.rules.correlation import CorrelationFilter
 from peeklock.entity.rules.errors import RuleError
 from peeklock.entity.rules.filter import FalseFilter, SqlFilter, TrueFilter
 from peeklock.entity.rules.rule import Filter, Rule
-from peeklock.entity.rules.values import DurationValue, InstantValue, Value
 from peeklock.gateway.amqp.address import OWN
 from peeklock.gateway.amqp.arguments import INT32_MAX, Arguments
 from peeklock.gateway.amqp.calls import PREFIX, Call, Operation, write_done
+from peeklock.gateway.amqp.rule_values import rule_value, wire_value
 
-_DEFAULT_RULE: Final = "$Default"
+_DEFAULT_RULE: Final = "$default"
 _NO_RULES: Final = "The operation needs a subscription; nothing else has rules."
 
 # Two families: filters are 0x13_7000_000x, rules and actions are 0x137_0000_000x.
@@ -32,16 +32,13 @@ _CORRELATION_FILTER: Final = Ulong(0x13_7000_0009)
 # The dialect of the texts, as the service calls it.
 _COMPATIBILITY_LEVEL: Final = 20
 
-_TIMESPAN: Final = Symbol("com.microsoft:timespan")
-_TICKS_PER_MS: Final = 10_000
-
 
 def _read_add(call: Call) -> RuleCommand | Refusal:
     if not _has_rules(call):
         return Refusal(NOT_ALLOWED, _NO_RULES)
     arguments = call.arguments
     name = arguments.text("rule-name")
-    if name != _DEFAULT_RULE and not is_entity_name(name):
+    if name.lower() != _DEFAULT_RULE and not is_entity_name(name):
         arguments.wrong("rule-name", "must be a name of letters, digits and . - _")
     description = arguments.within("rule-description")
     try:
@@ -49,8 +46,7 @@ def _read_add(call: Call) -> RuleCommand | Refusal:
     except RuleError as error:
         text = f"Failed to parse the rule '{name}': {error}."
         return Refusal(INVALID_ARGUMENT, text)
-    if arguments.refusal is None:
-        arguments.refusal = description.refusal
+    arguments.adopt(description)
     return AddRule(call.origin, call.tag, rule)
 
 
@@ -63,8 +59,8 @@ def _read_filter(description: Arguments) -> Filter:
     if has_sql:
         sql = description.within("sql-filter")
         text = sql.text("expression")
-        if sql.refusal is not None:
-            description.refusal = sql.refusal
+        description.adopt(sql)
+        if description.refusal is not None:
             return TrueFilter()
         # "1=1" and "1=0", as which clients write the other two filters, stay as they are written.
         return SqlFilter(text)
@@ -80,10 +76,10 @@ def _read_filter(description: Arguments) -> Filter:
         "content_type": wanted.optional_text("content-type"),
     }
     properties = {
-        str(name): _value_of(value) for name, value in wanted.optional_map("properties").items()
+        str(name): rule_value(value) for name, value in wanted.optional_map("properties").items()
     }
-    if wanted.refusal is not None:
-        description.refusal = wanted.refusal
+    description.adopt(wanted)
+    if description.refusal is not None:
         return TrueFilter()
     return CorrelationFilter(**fields, properties=properties)
 
@@ -93,8 +89,7 @@ def _read_action(description: Arguments) -> SqlAction | None:
         return None
     action = description.within("sql-rule-action")
     text = action.optional_text("expression")
-    if action.refusal is not None:
-        description.refusal = action.refusal
+    description.adopt(action)
     # An empty text changes nothing, which is what no action does.
     return SqlAction(text) if text else None
 
@@ -136,7 +131,7 @@ def _described_filter(filter: Filter) -> Described:
         return Described(_FALSE_FILTER, [])
     if isinstance(filter, SqlFilter):
         return Described(_SQL_FILTER, [filter.text, Int(_COMPATIBILITY_LEVEL)])
-    properties = {name: _written(value) for name, value in filter.properties.items()}
+    properties = {name: wire_value(value) for name, value in filter.properties.items()}
     return Described(
         _CORRELATION_FILTER,
         [
@@ -151,24 +146,6 @@ def _described_filter(filter: Filter) -> Described:
             properties,
         ],
     )
-
-
-def _value_of(value: Any) -> Any:
-    """Give a wire value as rules know it; what they do not know they refuse by its type."""
-    if isinstance(value, Timestamp):
-        return InstantValue(int(value) * _TICKS_PER_MS)
-    if isinstance(value, Described) and value.descriptor == _TIMESPAN:
-        ticks = value.value
-        return DurationValue(int(ticks)) if isinstance(ticks, int) else value
-    return value
-
-
-def _written(value: Value) -> Any:
-    if isinstance(value, InstantValue):
-        return Timestamp(value.ticks // _TICKS_PER_MS)
-    if isinstance(value, DurationValue):
-        return Described(_TIMESPAN, value.ticks)
-    return value
 
 
 def _has_rules(call: Call) -> bool:
