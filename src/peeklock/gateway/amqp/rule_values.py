@@ -92,7 +92,7 @@ def _decimal(raw: bytes) -> Decimal:
     if bits >> (width - 3) & 3 == 3:
         kind = bits >> (width - 6) & 0x1F
         if kind >= 0x1E:
-            return Decimal((sign, (), "F")) if kind == 0x1E else Decimal("NaN")
+            return Decimal("NaN" if kind == 0x1F else "-Infinity" if sign else "Infinity")
         # A large coefficient: its three leading bits are 100 and not written.
         coefficient_bits -= 2
         coefficient = bits & ((1 << coefficient_bits) - 1) | 1 << (coefficient_bits + 2)

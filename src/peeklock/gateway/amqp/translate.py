@@ -127,7 +127,7 @@ def outgoing(delivery: Delivery) -> tuple[bytes, bytes]:
             message.content,
         )
     if details is None:
-        return _general_head(delivery, message.envelope, ttl_ms, details), message.content
+        return _general_head(delivery, message.envelope, ttl_ms, None), message.content
     if ttl_ms < 0:
         ttl_ms = details.time_to_live_ms
     return (
