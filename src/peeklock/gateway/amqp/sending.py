@@ -119,6 +119,7 @@ class SendingNode:
                 operation="send",
                 peer=self.wire.peer_name,
                 count=len(reply.tags),
+                kind=self._entity.kind,
             )
             self.link.settle(reply.tags, rejected(declined))
             self._finished(len(reply.tags))
@@ -137,6 +138,7 @@ class SendingNode:
                 operation="send",
                 peer=self.wire.peer_name,
                 count=len(reply.tags),
+                kind=self._entity.kind,
             )
         self._finished(1 if isinstance(reply, Numbered) else len(reply.tags))
 
@@ -245,7 +247,11 @@ class SendingNode:
         self, delivery: IncomingDelivery, refusal: Refusal, condition: str | None = None
     ) -> None:
         declined = self.wire.door.decline(
-            refusal, entity=self.path, operation="send", peer=self.wire.peer_name
+            refusal,
+            entity=self.path,
+            operation="send",
+            peer=self.wire.peer_name,
+            kind=self._entity.kind,
         )
         if not delivery.settled:
             error = AmqpError(condition or declined.condition, declined.text)
