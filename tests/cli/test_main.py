@@ -89,7 +89,7 @@ def test_an_open_address_with_the_development_key_is_refused(tmp_path: Path) -> 
 
 def test_a_wrong_configuration_is_told_with_its_path(tmp_path: Path) -> None:
     config = tmp_path / "Config.json"
-    config.write_text('{"UserConfig": {"Namespaces": [{"Name": "n", "Topics": [{"Name": "t"}]}]}}')
+    config.write_text('{"UserConfig": {"Namespaces": [{"Name": "n", "Queues": [{}]}]}}')
     done = run("serve", "--config", str(config), PEEKLOCK_DATA=str(tmp_path / "data"))
     assert done.returncode == 1
-    assert "UserConfig.Namespaces[0].Topics[0]: topics are not supported yet" in done.stderr
+    assert "UserConfig.Namespaces[0].Queues[0].Name: is missing" in done.stderr

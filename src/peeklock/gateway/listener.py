@@ -8,8 +8,8 @@ from peeklock.clock import Clock
 from peeklock.gateway import logbook
 from peeklock.gateway.amqp.door import Door
 from peeklock.gateway.amqp.protocol import AmqpProtocol
-from peeklock.gateway.http.answer import Answer, not_allowed, not_found
 from peeklock.gateway.http.health import Health
+from peeklock.gateway.http.router import Node, Router
 
 if TYPE_CHECKING:
     from peeklock.gateway.http.protocol import HttpProtocol
@@ -93,8 +93,9 @@ class AmqpListener:
 class HttpListener:
     """Accepts HTTP connections on one address."""
 
-    def __init__(self, health: Health) -> None:
-        self._health = health
+    def __init__(self, health: Health, nodes: dict[str, Node] | None = None) -> None:
+        """Beside health there are nodes, each under the first part of the path."""
+        self._router = Router(health, nodes)
         self._connections: set[HttpProtocol] = set()
         self._server: asyncio.Server | None = None
 
@@ -115,12 +116,7 @@ class HttpListener:
         # Imported with the first connection, because most brokers never see one and all start.
         from peeklock.gateway.http.protocol import HttpProtocol
 
-        return HttpProtocol(self._route, self._connections)
-
-    def _route(self, method: str, path: str) -> Answer:
-        if path != "/health":
-            return not_found(path)
-        return self._health.answer() if method in ("GET", "HEAD") else not_allowed(method)
+        return HttpProtocol(self._router.route, self._connections)
 
 
 def _listening(door: str, server: asyncio.Server) -> int:

@@ -94,7 +94,7 @@ def test_one_connection_serves_many_requests() -> None:
         health.is_serving = True
         connections: set[HttpProtocol] = set()
         reader, writer = await connected(
-            lambda: HttpProtocol(lambda _method, _path: health.answer(), connections)
+            lambda: HttpProtocol(lambda _request: health.answer(), connections)
         )
         for _ in range(3):
             writer.write(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")

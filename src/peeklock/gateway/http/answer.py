@@ -1,6 +1,7 @@
 """What the HTTP door answers: a status and a JSON document."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, final
 
@@ -8,30 +9,42 @@ from typing import Any, Final, final
 @final
 @dataclass(slots=True, init=False)
 class Answer:
-    """One answer."""
+    """One answer; headers are those beside the ones that every answer has."""
 
     status: Final[int]
     document: Final[dict[str, Any]]
+    headers: Final[tuple[tuple[str, str], ...]]
 
-    def __init__(self, status: int, document: dict[str, Any]) -> None:
+    def __init__(
+        self, status: int, document: dict[str, Any], headers: tuple[tuple[str, str], ...] = ()
+    ) -> None:
         self.status = status
         self.document = document
+        self.headers = headers
 
     def body(self) -> bytes:
         """Write the document."""
         return json.dumps(self.document).encode()
 
 
+def refused(status: int, text: str) -> Answer:
+    """Say why something is not done."""
+    return Answer(status, {"error": text})
+
+
 def not_found(path: str) -> Answer:
     """Say that there is nothing at this path."""
-    return Answer(404, {"status": 404, "message": f"There is nothing at '{path}'."})
+    return refused(404, f"There is nothing at '{path}'.")
 
 
-def not_allowed(method: str) -> Answer:
-    """Say that the method does not fit the path."""
-    return Answer(405, {"status": 405, "message": f"The method {method} is not allowed here."})
+def not_allowed(method: str, allowed: Sequence[str]) -> Answer:
+    """Say that the method does not fit the path, and which do."""
+    text = f"The method {method} is not allowed here; {' and '.join(allowed)} are."
+    if len(allowed) == 1:
+        text = f"The method {method} is not allowed here; {allowed[0]} is."
+    return Answer(405, {"error": text}, (("allow", ", ".join(allowed)),))
 
 
 def bad_request(problem: str) -> Answer:
     """Say what is wrong with a request."""
-    return Answer(400, {"status": 400, "message": problem})
+    return refused(400, problem)

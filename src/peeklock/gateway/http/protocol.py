@@ -1,20 +1,24 @@
 """The skin between asyncio and h11: one request at a time, each answered with JSON."""
 
 import asyncio
-from collections.abc import Callable
-from typing import Final, TypeAlias, final
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeAlias, final
 
 import h11
 
-from peeklock.gateway.http.answer import Answer, bad_request
+from peeklock.gateway.http.answer import Answer, bad_request, refused
+from peeklock.gateway.http.request import Request
 
 # A client that is silent for longer is cut off, whether in a request or between two.
 _SILENCE_S_MAX: Final = 15.0
-# Nothing here takes a body; what a client sends along is read and dropped up to this.
-_BODY_BYTES_MAX: Final = 64 * 1024
+# Requests here are small; nothing that is longer is read to its end.
+BODY_BYTES_MAX: Final = 64 * 1024
 
-Route: TypeAlias = Callable[[str, str], Answer]
-"""Answers a method and a path."""
+Route: TypeAlias = Callable[[Request], Answer | Coroutine[Any, Any, Answer]]
+"""Answers a request, at once or later."""
+
+_LOG: Final = logging.getLogger("peeklock.http")
 
 
 @final
@@ -27,9 +31,12 @@ class HttpProtocol(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._h11 = h11.Connection(h11.SERVER)
         self._request: h11.Request | None = None
-        self._body_bytes = 0
+        self._body = bytearray()
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
+        # The answer that somebody is working on; no other request is read meanwhile.
+        self._task: asyncio.Task[None] | None = None
+        self._is_ended = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client connected."""
@@ -39,15 +46,29 @@ class HttpProtocol(asyncio.Protocol):
         self._wait()
 
     def connection_lost(self, _exc: Exception | None) -> None:
-        """The connection is gone."""
+        """The connection is gone; what it asked for is still carried out."""
         self._connections.discard(self)
-        if self._timer is not None:
-            self._timer.cancel()
+        self._transport = None
+        self._stop_waiting()
 
     def data_received(self, data: bytes) -> None:
         """Bytes came; whole requests among them are answered."""
-        self._wait()
         self._h11.receive_data(data)
+        if self._task is None:
+            self._wait()
+            self._read()
+
+    def eof_received(self) -> bool:
+        """The client has said all; it may still wait for an answer."""
+        self._is_ended = True
+        return self._task is not None
+
+    def close(self) -> None:
+        """Close when everything written is sent."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def _read(self) -> None:
         try:
             self._read_events()
         except h11.RemoteProtocolError as error:
@@ -55,25 +76,16 @@ class HttpProtocol(asyncio.Protocol):
                 self._send(bad_request(f"The request cannot be read: {error}."), "GET")
             self.close()
 
-    def eof_received(self) -> bool:
-        """The client has said all; asyncio closes."""
-        return False
-
-    def close(self) -> None:
-        """Close when everything written is sent."""
-        if self._transport is not None:
-            self._transport.close()
-
     def _read_events(self) -> None:
-        while True:
+        while self._task is None:
             event = self._h11.next_event()
             if isinstance(event, h11.Request):
                 self._request = event
-                self._body_bytes = 0
+                self._body.clear()
             elif isinstance(event, h11.Data):
-                self._body_bytes += len(event.data)
-                if self._body_bytes > _BODY_BYTES_MAX:
+                if len(self._body) + len(event.data) > BODY_BYTES_MAX:
                     raise h11.RemoteProtocolError("the body is too large", 413)
+                self._body += event.data
             elif isinstance(event, h11.EndOfMessage):
                 self._answer()
             else:
@@ -84,9 +96,45 @@ class HttpProtocol(asyncio.Protocol):
 
     def _answer(self) -> None:
         assert self._request is not None
-        method = self._request.method.decode("ascii")
-        path = self._request.target.decode("ascii").partition("?")[0]
-        self._send(self._route(method, path), method)
+        assert self._transport is not None
+        peer = self._transport.get_extra_info("peername")
+        request = Request(
+            self._request.method.decode("ascii"),
+            self._request.target.decode("ascii"),
+            {
+                name.decode("ascii"): value.decode("latin-1")
+                for name, value in self._request.headers
+            },
+            bytes(self._body),
+            f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "",
+        )
+        answer = self._route(request)
+        if isinstance(answer, Answer):
+            self._finish(answer, request.method)
+        else:
+            self._stop_waiting()
+            # What comes meanwhile stays with the system, so that nobody fills our memory.
+            self._transport.pause_reading()
+            self._task = self._loop.create_task(self._answer_later(answer, request))
+
+    async def _answer_later(self, coming: Coroutine[Any, Any, Answer], request: Request) -> None:
+        try:
+            answer = await coming
+        except Exception:  # noqa: BLE001 - a client gets an answer whatever happens
+            _LOG.exception("request-failed method=%s path=%r", request.method, request.path)
+            answer = refused(500, "The request failed; the broker's log says why.")
+        self._task = None
+        if self._transport is None or self._transport.is_closing():
+            return
+        self._transport.resume_reading()
+        self._wait()
+        self._finish(answer, request.method)
+        self._read()
+        if self._is_ended and self._task is None:
+            self.close()
+
+    def _finish(self, answer: Answer, method: str) -> None:
+        self._send(answer, method)
         if self._h11.our_state is h11.MUST_CLOSE:
             self.close()
         elif self._h11.our_state is h11.DONE and self._h11.their_state is h11.DONE:
@@ -94,7 +142,11 @@ class HttpProtocol(asyncio.Protocol):
 
     def _send(self, answer: Answer, method: str) -> None:
         body = answer.body()
-        headers = [("content-type", "application/json"), ("content-length", str(len(body)))]
+        headers = [
+            ("content-type", "application/json"),
+            ("content-length", str(len(body))),
+            *answer.headers,
+        ]
         parts = [self._h11.send(h11.Response(status_code=answer.status, headers=headers))]
         if method != "HEAD":
             parts.append(self._h11.send(h11.Data(data=body)))
@@ -103,6 +155,10 @@ class HttpProtocol(asyncio.Protocol):
         self._transport.write(b"".join(part for part in parts if part))
 
     def _wait(self) -> None:
+        self._stop_waiting()
+        self._timer = self._loop.call_later(_SILENCE_S_MAX, self.close)
+
+    def _stop_waiting(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_later(_SILENCE_S_MAX, self.close)
+            self._timer = None

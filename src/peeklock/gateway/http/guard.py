@@ -1,0 +1,46 @@
+"""Who may use the HTTP door: a shared access signature in the Authorization header says it."""
+
+from typing import Final, final
+
+from peeklock.auth.keyring import Grant, KeyRing
+from peeklock.auth.rights import Rights, allows, rights_names
+from peeklock.clock import Clock
+from peeklock.entity.refusals import UNAUTHORIZED, Refusal
+from peeklock.gateway.http.answer import Answer
+from peeklock.gateway.http.request import Request
+from peeklock.gateway.refusals import RefusalDesk
+
+_CHALLENGE: Final = (("www-authenticate", "SharedAccessSignature"),)
+
+
+@final
+class Guard:
+    """Checks the token of a request as `$cbs` does, and refuses with a tracking id."""
+
+    def __init__(self, keys: KeyRing, clock: Clock, desk: RefusalDesk) -> None:
+        self._keys = keys
+        self._clock = clock
+        self._desk = desk
+
+    def check(self, request: Request, audience: str, wanted: Rights) -> Answer | None:
+        """Answer why a request is not let in, None when it is; the namespace is the path ''."""
+        token = request.headers.get("authorization")
+        if token is None:
+            text = "The request has no Authorization header with a shared access signature."
+            return self._refuse(request, 401, text)
+        found = self._keys.verify(token, audience, self._clock.now())
+        if not isinstance(found, Grant):
+            return self._refuse(request, 401, found.text)
+        if not allows(found.rights, wanted):
+            names = "', '".join(rights_names(wanted))
+            text = f"The rule '{found.rule_name}' does not give the right '{names}'."
+            return self._refuse(request, 403, text)
+        return None
+
+    def _refuse(self, request: Request, status: int, text: str) -> Answer:
+        operation = f"{request.method} {request.path}"
+        declined = self._desk.decline(
+            Refusal(UNAUTHORIZED, text), entity="", operation=operation, peer=request.peer
+        )
+        headers = _CHALLENGE if status == 401 else ()
+        return Answer(status, {"error": declined.text}, headers)

@@ -1,0 +1,45 @@
+"""What a client asked of the HTTP door: read whole, and bounded before that."""
+
+from dataclasses import dataclass
+from typing import Final, final
+from urllib.parse import parse_qs, unquote
+
+
+@final
+@dataclass(slots=True, init=False)
+class Request:
+    """One request; the names of its headers are in lower case."""
+
+    method: Final[str]
+    target: Final[str]
+    headers: Final[dict[str, str]]
+    body: Final[bytes]
+    peer: Final[str]
+
+    def __init__(
+        self,
+        method: str,
+        target: str,
+        headers: dict[str, str] | None = None,
+        body: bytes = b"",
+        peer: str = "",
+    ) -> None:
+        self.method = method
+        self.target = target
+        self.headers = headers or {}
+        self.body = body
+        self.peer = peer
+
+    @property
+    def path(self) -> str:
+        """Where it goes, without the query and still encoded."""
+        return self.target.partition("?")[0]
+
+    def segments(self) -> list[str]:
+        """The parts of the path, each decoded."""
+        return [unquote(segment) for segment in self.path.split("/")[1:]]
+
+    def flag(self, name: str) -> bool:
+        """Tell whether the query sets a flag."""
+        query = self.target.partition("?")[2]
+        return parse_qs(query).get(name, [""])[-1].lower() == "true"
