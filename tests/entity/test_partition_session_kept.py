@@ -145,7 +145,7 @@ def test_a_checkpoint_keeps_sessions_in_every_place(queue: AtHand) -> None:
     queue.settle(DEAD_LETTER, queue.take(1)[0])
     queue.checkpoint()
     queue.restart()
-    assert queue.contents(queue.peek(session="a")) == ["a0", "a1"]
+    assert queue.contents(queue.peek(session="a")) == ["a0", "a1", "later"]
     queue.tick(100)
     queue.accept("a")
     assert queue.contents(queue.take(9)) == ["a1", "later"]

@@ -373,8 +373,8 @@ def test_deferred_messages_of_a_session_need_its_lock(queue: AtHand) -> None:
     queue.accept("a")
     queue.settle(DEFER, queue.take(1)[0])
     fetch = ask.ReceiveDeferred("m", 7, MAIN, [1], PEEK_LOCK, "a")
-    assert queue.fate(ask.ReceiveDeferred("m", 7, MAIN, [1], PEEK_LOCK)) == MESSAGE_NOT_FOUND
-    assert queue.fate(ask.ReceiveDeferred("m", 7, MAIN, [1], PEEK_LOCK, "b")) == MESSAGE_NOT_FOUND
+    assert queue.fate(ask.ReceiveDeferred("m", 7, MAIN, [1], PEEK_LOCK)) == SESSION_LOCK_LOST
+    assert queue.fate(ask.ReceiveDeferred("m", 7, MAIN, [1], PEEK_LOCK, "b")) == SESSION_LOCK_LOST
     assert queue.fate(ask.ReceiveDeferred("m", 7, MAIN, [2], PEEK_LOCK, "a")) == MESSAGE_NOT_FOUND
     queue.ask(fetch)
     (held,) = queue.found()

@@ -10,6 +10,7 @@ from peeklock.entity.message import NEVER, NO_DURATION, Message
 from peeklock.entity.records import (
     Activated,
     Carried,
+    CarriedCopies,
     Changed,
     CheckpointBegun,
     CheckpointEnded,
@@ -124,7 +125,7 @@ def counted(draw: st.DrawFn) -> tuple[list[int], list[int]]:
 def records(draw: st.DrawFn) -> Record:
     at = draw(instants)
     runs = st.lists(messages(), min_size=1, max_size=4)
-    build = draw(st.sampled_from(range(21)))
+    build = draw(st.sampled_from(range(22)))
     if build == 0:
         return Enqueued(at, draw(sequences), draw(runs))
     if build == 1:
@@ -177,6 +178,8 @@ def later_records(draw: st.DrawFn, at: int, build: int) -> Record:
         return TakenOver(at, draw(texts), draw(numbers()), draw(numbers()))
     if build == 19:
         return Reserved(at, draw(sequences))
+    if build == 20:
+        return CarriedCopies(at, draw(numbers()), draw(messages()))
     return LaneDropped(at, draw(lanes))
 
 
@@ -230,7 +233,9 @@ def carried_by(record: Record) -> list[Message]:
     """The messages in a record, one for each of its positions; none in a fact."""
     if isinstance(record, (Enqueued, Scheduled, Carried)):
         return record.messages
-    return [record.message] if isinstance(record, (Published, Transferring)) else []
+    if isinstance(record, (Published, Transferring, CarriedCopies)):
+        return [record.message]
+    return []
 
 
 def shown(value: Message | Kept, bodies: bool = True) -> dict[str, Any]:
@@ -259,6 +264,9 @@ def told(record_list: list[Record], bodies: bool = True) -> list[Any]:
         elif isinstance(record, Transferring):
             one = (record.at, record.first_sequence, shown(record.message, bodies))
             result.append((Transferring, *one, record.destination))
+        elif isinstance(record, CarriedCopies):
+            one = (record.at, 0, shown(record.message, bodies))
+            result.append((CarriedCopies, *one, record.sequences))
         elif isinstance(record, CheckpointSlice):
             entries = [shown(entry) for entry in record.entries]
             result.append((CheckpointSlice, record.at, record.lane, entries))

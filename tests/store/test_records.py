@@ -17,6 +17,7 @@ from peeklock.entity.records import (
     EXPIRED,
     Activated,
     Carried,
+    CarriedCopies,
     Changed,
     CheckpointBegun,
     CheckpointEnded,
@@ -268,7 +269,7 @@ def test_refuses_records_of_another_version() -> None:
         decode_message(chunk, 1)
 
 
-@pytest.mark.parametrize("kind", [0, 22, 255])
+@pytest.mark.parametrize("kind", [0, 23, 255])
 def test_refuses_a_kind_it_does_not_know(kind: int) -> None:
     """A record from a later release has a fitting checksum, and still is not guessed at."""
     chunk = bytearray(encode_chunk(1, [CheckpointBegun(5, 9)]))
@@ -408,4 +409,17 @@ def test_a_message_from_elsewhere_is_written_as_ever() -> None:
         "0160050000000000000001000000000000000000000001000000"
         # hops, first number, source, envelope, content
         "01000000020100000000000002000000c3bc6563"
+    )
+
+
+def test_a_body_that_copies_share_is_written_as_ever() -> None:
+    """If this fails, data that was written before can no longer be read."""
+    chunk = encode_chunk(3, [CarriedCopies(5, [7, 8, 9], Message(b"e", b"c"))])
+    assert chunk[36:].hex() == (
+        # kind, flags, instant, no sequence, bytes of the id and the envelope
+        "1600050000000000000000000000000000000000000001000000"
+        # bytes of the address: three numbers in one run, from 7 on
+        "1000000003000000010000000700000000000000"
+        # envelope, content
+        "6563"
     )

@@ -50,6 +50,8 @@ class Accepting:
 
     def accept(self, command: AcceptSession, now: int) -> None:
         """A named session at once or not at all; the next one now, or as soon as there is one."""
+        if self._refuse_closed(command.origin, command.tag, command.lane):
+            return
         book = self._state.lane(command.lane).book
         if book is None:
             self._refuse(command.origin, command.tag, Refusal(NOT_ALLOWED, NO_SESSIONS_TEXT))
@@ -77,7 +79,7 @@ class Accepting:
     def serve_waiting(self, lane: Lane, now: int) -> None:
         """Sessions that became free go to those who wait longest."""
         book = lane.book
-        if book is None:
+        if book is None or not self._state.is_open(lane.number):
             return
         while book.waiting:
             session = book.next_available()
@@ -91,11 +93,26 @@ class Accepting:
         book = receiver.lane.whole().book
         if session is None or book is None or session.holder is not receiver:
             return
+        self._return_all(book, session, now)
+        self._free(book, session)
+
+    def take_all_back(self, lane: Lane, now: int) -> None:
+        """All sessions of a lane are taken from their holders, who are told; nothing is counted."""
+        book = lane.book
+        if book is None:
+            return
+        for session in list(book.sessions.values()):
+            if session.holder is not None:
+                self._return_all(book, session, now)
+                self._dismiss(session)
+                self._free(book, session)
+
+    def _return_all(self, book: SessionBook, session: MessageSession, now: int) -> None:
+        """What the holder has of the session goes back to where it was, uncounted."""
         for lock in list(session.locks.values()):
             del book.lane.locked[lock.entry.sequence]
             self._state.restore_place(lock, now)
         session.locks.clear()
-        self._free(book, session)
 
     def stop_waiting(self, origin: Any) -> None:
         """Somebody who waited for a session is gone."""
@@ -121,6 +138,8 @@ class Accepting:
 
     def renew(self, command: RenewSession, now: int) -> None:
         """A whole duration from now for the holder."""
+        if self._refuse_closed(command.origin, command.tag, command.lane):
+            return
         held = self._held(command.lane, command.session_id, command.holder, now)
         if held is None:
             self._refuse_lost(command.origin, command.tag)
@@ -134,6 +153,8 @@ class Accepting:
 
     def get_state(self, command: GetSessionState, now: int) -> None:
         """What was stored with the session."""
+        if self._refuse_closed(command.origin, command.tag, command.lane):
+            return
         held = self._held(command.lane, command.session_id, command.holder, now)
         if held is None:
             self._refuse_lost(command.origin, command.tag)
@@ -142,6 +163,8 @@ class Accepting:
 
     def set_state(self, command: SetSessionState, now: int) -> None:
         """Store some bytes with the session, or clear them."""
+        if self._refuse_closed(command.origin, command.tag, command.lane):
+            return
         held = self._held(command.lane, command.session_id, command.holder, now)
         if held is None:
             self._refuse_lost(command.origin, command.tag)
@@ -155,6 +178,8 @@ class Accepting:
 
     def list(self, command: ListSessions) -> None:
         """Names of sessions, a page of them."""
+        if self._refuse_closed(command.origin, command.tag, command.lane):
+            return
         book = self._state.lane(command.lane).book
         if book is None:
             self._refuse(command.origin, command.tag, Refusal(NOT_ALLOWED, NO_SESSIONS_TEXT))
@@ -174,19 +199,23 @@ class Accepting:
 
     def _lose(self, book: SessionBook, session: MessageSession, now: int) -> None:
         """The session's lock is over: the deliveries count, the holder is told."""
-        receiver = session.holder
         locks = list(session.locks.values())
         session.locks.clear()
         for lock in locks:
             del book.lane.locked[lock.entry.sequence]
         if locks:
             self._state.give_back(book.lane, locks, LOCK_EXPIRED, now)
+        self._dismiss(session)
+        self._free(book, session)
+
+    def _dismiss(self, session: MessageSession) -> None:
+        """The holder of a session is one no longer, and is told so."""
+        receiver = session.holder
         if receiver is not None:
             receiver.closed = True
             self._state.receivers.pop(receiver.origin, None)
             refusal = Refusal(SESSION_LOCK_LOST, SESSION_LOCK_LOST_TEXT)
             self._state.replies.append(ReceiverClosed(receiver.origin, refusal))
-        self._free(book, session)
 
     def _free(self, book: SessionBook, session: MessageSession) -> None:
         session.holder = None
@@ -203,12 +232,14 @@ class Accepting:
         self, lane_number: int, session_id: str, holder: Any, now: int
     ) -> MessageSession | None:
         book = self._state.lane(lane_number).book
-        session = None if book is None else book.sessions.get(session_id)
-        if session is None or session.holder is None or session.until <= now:
-            return None
-        if holder is not None and session.holder.origin is not holder:
-            return None
-        return session
+        return None if book is None else book.held(session_id, holder, now)
+
+    def _refuse_closed(self, origin: Any, tag: int, lane: int) -> bool:
+        refusal = self._state.why_closed(lane)
+        if refusal is None:
+            return False
+        self._refuse(origin, tag, refusal)
+        return True
 
     def _refuse_lost(self, origin: Any, tag: int) -> None:
         self._refuse(origin, tag, Refusal(SESSION_LOCK_LOST, SESSION_LOCK_LOST_TEXT))

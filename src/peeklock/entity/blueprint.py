@@ -95,6 +95,7 @@ class Blueprint:
         "definition",
         "duplicate_window_ms",
         "filter_before_publishing",
+        "is_partitioned",
         "is_plain",
         "lanes",
         "message_size_max",
@@ -109,6 +110,7 @@ class Blueprint:
     def __init__(self, definition: QueueDefinition | TopicDefinition) -> None:
         self.definition: QueueDefinition | TopicDefinition = definition
         self.path: str = definition.path
+        self.is_partitioned: bool = definition.partitions > 1
         self.status: str = ""
         self.message_size_max: int = 0
         self.size_max: int = 0

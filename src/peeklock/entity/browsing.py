@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import heapq
 from typing import Any, final
 
 from peeklock.entity.commands import (
+    MAIN,
     PEEK_LOCK,
+    TRANSFER,
+    TRANSFER_DEAD,
     Count,
     DeleteMany,
     Peek,
     ReceiveDeferred,
 )
-from peeklock.entity.definition import DISABLED, RECEIVE_DISABLED
 from peeklock.entity.delivering import Delivering, look_at
 from peeklock.entity.lane import WITH_SESSION, Entry, Lane
 from peeklock.entity.records import DEFERRED, PURGED, SCHEDULED, Removed
 from peeklock.entity.refusals import (
-    ENTITY_DISABLED,
     MESSAGE_NOT_FOUND,
     SESSION_LOCK_LOST,
     SESSION_LOCK_LOST_TEXT,
@@ -32,7 +34,6 @@ from peeklock.entity.replies import (
     Numbered,
     Refused,
 )
-from peeklock.entity.session import MessageSession
 from peeklock.entity.state import State
 
 
@@ -50,22 +51,36 @@ class Browsing:
         """Messages in the order of their numbers, within the limits, at least one if any."""
         if self._refuse_disabled(command.origin, command.tag, command.lane):
             return
-        line = self._line(command.lane, command.session_id)
         found: list[Delivery] = []
         size = 0
-        entries = line.browse(command.from_sequence, command.count_max) if line else []
-        for entry in entries:
+        for entry in self._browse(command):
             size += entry.size
             if found and size > command.bytes_max:
                 break
             found.append(look_at(entry, _seen_as(entry)))
         self._state.replies.append(Found(command.origin, command.tag, found))
 
+    def _browse(self, command: Peek) -> list[Entry]:
+        first = command.from_sequence
+        line = self._line(command.lane, command.session_id)
+        if line is not None:
+            return line.browse(first, command.count_max)
+        # A session that has nothing but scheduled messages does not exist yet.
+        lane = self._state.lane(command.lane)
+        scheduled = lane.scheduled_of(command.session_id or "", first)
+        return heapq.nsmallest(command.count_max, scheduled, key=_sequence)
+
     def receive_deferred(self, command: ReceiveDeferred, now: int) -> None:
         """Deferred messages by number, all or none."""
         if self._refuse_disabled(command.origin, command.tag, command.lane):
             return
         state = self._state
+        book = state.lane(command.lane).book
+        if book is not None and book.held(command.session_id, command.holder, now) is None:
+            # Deferred messages of a session need the session's lock, like all others.
+            refusal = Refusal(SESSION_LOCK_LOST, SESSION_LOCK_LOST_TEXT)
+            state.replies.append(Refused(command.origin, [command.tag], refusal))
+            return
         line = self._line(command.lane, command.session_id)
         entries: list[Entry] = []
         for sequence in dict.fromkeys(command.sequences):
@@ -78,17 +93,11 @@ class Browsing:
             entries.append(entry)
         found: list[Delivery] = []
         if line is not None and entries:
-            session = line.session
-            if session is not None and (session.holder is None or session.until <= now):
-                # Deferred messages of a session need the session's lock, like all others.
-                refusal = Refusal(SESSION_LOCK_LOST, SESSION_LOCK_LOST_TEXT)
-                state.replies.append(Refused(command.origin, [command.tag], refusal))
-                return
             until = now + state.policy(line.number).lock_duration_ms
             for entry in entries:
                 del line.deferred[entry.sequence]
                 if command.mode == PEEK_LOCK:
-                    lasts = until if session is None else WITH_SESSION
+                    lasts = until if line.session is None else WITH_SESSION
                     found.append(self._delivering.lock(line, entry, command.origin, lasts, True))
                 else:
                     found.append(self._delivering.remove(line, entry, STATE_DEFERRED))
@@ -96,27 +105,37 @@ class Browsing:
         state.replies.append(Found(command.origin, command.tag, found))
 
     def delete_many(self, command: DeleteMany, now: int) -> None:
-        """The oldest ready messages that entered before an instant are deleted."""
+        """The oldest ready messages that entered before an instant are deleted, of one session or
+        of all."""
         if self._refuse_disabled(command.origin, command.tag, command.lane):
             return
         state = self._state
         line = self._line(command.lane, command.session_id)
-        deleted: list[int] = []
         lines = [] if line is None else [line]
         if line is not None and line.book is not None:
-            sessions = sorted(line.book.sessions.values(), key=_first_sequence)
-            lines = [session.line for session in sessions]
+            lines = [session.line for session in line.book.sessions.values()]
+        old = [
+            entry
+            for each in lines
+            for entry in each.oldest(command.enqueued_before, command.count_max)
+        ]
+        if len(lines) > 1:
+            old = heapq.nsmallest(command.count_max, old, key=_sequence)
+        for entry in old:
+            each = lines[0] if len(lines) == 1 else self._line_of(command.lane, entry)
+            state.forget(each.drop_ready(entry))
         for each in lines:
-            self._delete_from(each, command, deleted)
-        if deleted:
+            self._tidy(each)
+        if old:
+            deleted = [entry.sequence for entry in old]
             state.records.append(Removed(now, command.lane, PURGED, deleted))
-        state.replies.append(Numbered(command.origin, command.tag, [len(deleted)]))
+        state.replies.append(Numbered(command.origin, command.tag, [len(old)]))
 
-    def _delete_from(self, line: Lane, command: DeleteMany, deleted: list[int]) -> None:
-        left = command.count_max - len(deleted)
-        for entry in line.oldest(command.enqueued_before, left):
-            deleted.append(entry.sequence)
-            self._state.forget(line.drop_ready(entry))
+    def _line_of(self, lane_number: int, entry: Entry) -> Lane:
+        return self._state.line(self._state.lane(lane_number), entry.session_id)
+
+    def _tidy(self, line: Lane) -> None:
+        """After some of a line were deleted: leave nothing behind that nobody needs."""
         line.skip_gone()
         session = line.session
         book = line.whole().book
@@ -128,6 +147,8 @@ class Browsing:
         main = self._state.lane(command.lane)
         dead = self._state.lane(command.lane | 1)
         locked = len(main.locked)
+        # A partition has one pair of transfer lanes; they are shown with its main lane.
+        is_main = command.lane == MAIN
         self._state.replies.append(
             Counted(
                 command.origin,
@@ -138,8 +159,16 @@ class Browsing:
                 deferred=main.total_deferred(),
                 locked=locked,
                 bytes=self._state.bodies.size,
+                transfer=self._all_of(TRANSFER) if is_main else 0,
+                transfer_dead_letter=self._all_of(TRANSFER_DEAD) if is_main else 0,
             )
         )
+
+    def _all_of(self, lane_number: int) -> int:
+        lane = self._state.lanes.get(lane_number)
+        if lane is None:
+            return 0
+        return lane.ready_count + len(lane.locked) + len(lane.deferred)
 
     def _line(self, lane_number: int, session_id: str | None) -> Lane | None:
         """The lane, or the line of one of its sessions if there is such a one."""
@@ -150,16 +179,15 @@ class Browsing:
         return None if session is None else session.line
 
     def _refuse_disabled(self, origin: Any, tag: int, lane: int) -> bool:
-        policy = self._state.policy(lane)
-        if policy.status not in (DISABLED, RECEIVE_DISABLED):
+        refusal = self._state.why_closed(lane)
+        if refusal is None:
             return False
-        text = f"Messaging entity '{policy.path}' is currently disabled."
-        self._state.replies.append(Refused(origin, [tag], Refusal(ENTITY_DISABLED, text)))
+        self._state.replies.append(Refused(origin, [tag], refusal))
         return True
 
 
-def _first_sequence(session: MessageSession) -> int:
-    return session.line.first_sequence()
+def _sequence(entry: Entry) -> int:
+    return entry.sequence
 
 
 def _seen_as(entry: Entry) -> int:

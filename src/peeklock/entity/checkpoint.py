@@ -72,7 +72,17 @@ class Walk:
 class Housekeeping:
     """Decides when a checkpoint or a carry is worth it, and does both step by step."""
 
-    __slots__ = ("_begun", "_carry_blocks", "_carry_walk", "_state", "_walk", "replay_from")
+    __slots__ = (
+        "_begun",
+        "_carry_blocks",
+        "_carry_walk",
+        "_chosen",
+        "_found",
+        "_state",
+        "_to_carry",
+        "_walk",
+        "replay_from",
+    )
 
     def __init__(self, state: State) -> None:
         self._state: State = state
@@ -80,6 +90,11 @@ class Housekeeping:
         self._walk: Walk | None = None
         self._carry_walk: Walk | None = None
         self._carry_blocks: set[int] = set()
+        # Live entries by the position of the body that they share: while the walk finds them,
+        # then in the order in which they wait, then while their bodies are being fetched.
+        self._found: dict[int, list[Entry]] = {}
+        self._to_carry: list[list[Entry]] = []
+        self._chosen: dict[int, list[Entry]] = {}
         self.replay_from: int = 0
 
     def opened(self, replay_from: int) -> None:
@@ -142,42 +157,67 @@ class Housekeeping:
                         state.records.append(record)
 
     def next_to_carry(self, below: int, count_max: int) -> list[Entry]:
-        """Live messages in sparse blocks below a position, as far as one step of the walk finds
-        them; starts a walk when enough would be freed by it."""
-        if self._carry_walk is None:
+        """Live messages in sparse blocks below a position, one for each body.
+
+        Starts a walk when enough would be freed by it; while that looks for the copies that share
+        a body there is nothing to carry yet.
+        """
+        if not self.is_carrying:
             blocks = self._state.bodies.sparse_blocks(below)
             if not blocks:
                 return []
             self._carry_blocks = set(blocks)
             self._carry_walk = Walk(self._state.lanes)
-        found: list[Entry] = []
+        if self._carry_walk is not None and not self._walk_on(self._carry_walk):
+            return []
+        chosen: list[Entry] = []
+        self._chosen = {}
+        while self._to_carry and len(chosen) < count_max:
+            alive = [entry for entry in self._to_carry.pop() if entry.place != GONE]
+            if alive:
+                chosen.append(alive[0])
+                self._chosen[alive[0].position] = alive
+        return chosen
+
+    def _walk_on(self, walk: Walk) -> bool:
+        """One step of the walk; tells whether it has found all there is."""
         scanned = 0
-        while len(found) < count_max and scanned < CARRY_SCAN:
-            _, entries = self._carry_walk.take(count_max)
+        while scanned < CARRY_SCAN:
+            _, entries = walk.take(SLICE)
             if not entries:
                 self._carry_walk = None
-                break
+                self._to_carry = [
+                    self._found[position] for position in sorted(self._found, reverse=True)
+                ]
+                self._found = {}
+                return True
             scanned += len(entries)
             for entry in entries:
-                if entry.place != GONE and entry.position >> BLOCK_BITS in self._carry_blocks:
-                    found.append(entry)
-        return found
+                position = entry.position
+                if entry.place != GONE and position >> BLOCK_BITS in self._carry_blocks:
+                    self._found.setdefault(position, []).append(entry)
+        return False
 
     @property
     def is_carrying(self) -> bool:
-        """Whether a walk for carrying is under way."""
-        return self._carry_walk is not None
+        """Whether a walk for carrying is under way, or what it found waits to be carried."""
+        return self._carry_walk is not None or len(self._to_carry) > 0
 
     def carry(self, entries: list[Entry], messages: list[Message], now: int) -> None:
-        """Write the bodies of those that are still alive again at the tail."""
-        alive: list[Entry] = []
-        bodies: list[Message] = []
+        """Write the bodies of those that are still alive again at the tail, each once for all that
+        share it."""
+        bodies: list[list[Entry]] = []
+        carried: list[Message] = []
         for entry, message in zip(entries, messages, strict=True):
-            if entry.place != GONE:
-                alive.append(entry)
-                bodies.append(message)
-        if alive:
-            self._state.carry(alive, bodies, now)
+            sharing = self._chosen.pop(entry.position, None)
+            if sharing is None:
+                sharing = [entry]
+            alive = [each for each in sharing if each.place != GONE]
+            if alive:
+                bodies.append(alive)
+                carried.append(message)
+        if bodies:
+            self._state.carry(bodies, carried, now)
 
 
 def references(lane: Lane) -> list[Entry]:

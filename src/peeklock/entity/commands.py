@@ -350,7 +350,11 @@ class Peek:
 @final
 @dataclass(slots=True, init=False)
 class ReceiveDeferred:
-    """Fetch deferred messages by number; one that is not there refuses all (R-S6)."""
+    """Fetch deferred messages by number; one that is not there refuses all (R-S6).
+
+    Where the lane has sessions, the named one must be held: by `holder`, or by anybody where the
+    door cannot tell (None).
+    """
 
     origin: Final[Any]
     tag: Final[int]
@@ -358,6 +362,7 @@ class ReceiveDeferred:
     sequences: Final[list[int]]
     mode: Final[int]
     session_id: Final[str | None]
+    holder: Final[Any]
 
     def __init__(
         self,
@@ -367,6 +372,7 @@ class ReceiveDeferred:
         sequences: list[int],
         mode: int,
         session_id: str | None = None,
+        holder: Any = None,
     ) -> None:
         self.origin = origin
         self.tag = tag
@@ -374,6 +380,7 @@ class ReceiveDeferred:
         self.sequences = sequences
         self.mode = mode
         self.session_id = session_id
+        self.holder = holder
 
 
 @final

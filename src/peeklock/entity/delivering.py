@@ -12,7 +12,6 @@ from peeklock.entity.commands import (
     Grant,
     OpenReceiver,
 )
-from peeklock.entity.definition import DISABLED, RECEIVE_DISABLED
 from peeklock.entity.lane import LOCKED, WITH_SESSION, Entry, Lane, Lock, Receiver
 from peeklock.entity.message import NEVER
 from peeklock.entity.replies import (
@@ -79,7 +78,7 @@ class Delivering:
             state.touched = []
             for line in touched:
                 line.is_touched = False
-                if line.waiting and line.ready_count and self._is_open(line.number):
+                if line.waiting and line.ready_count and state.is_open(line.number):
                     self._deliver_lane(line, now)
                 if line.watchers is not None:
                     self._wake(line)
@@ -105,15 +104,12 @@ class Delivering:
     def _wake(self, line: Lane) -> None:
         """Tell those who watch that messages are left over; each is told once."""
         watchers = line.watchers
-        if watchers is None or not line.ready_count or not self._is_open(line.number):
+        if watchers is None or not line.ready_count or not self._state.is_open(line.number):
             return
         line.watchers = None
         for receiver in watchers:
             receiver.watch = False
             self._state.replies.append(Ready(receiver.origin))
-
-    def _is_open(self, lane_number: int) -> bool:
-        return self._state.policy(lane_number).status not in (DISABLED, RECEIVE_DISABLED)
 
     def _deliver_lane(self, lane: Lane, now: int) -> None:
         """Rotate over the waiting receivers, a run of messages each."""

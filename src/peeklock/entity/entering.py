@@ -20,6 +20,7 @@ from peeklock.entity.commands import (
     TakeOver,
 )
 from peeklock.entity.definition import DISABLED, FOREVER_MS, SEND_DISABLED
+from peeklock.entity.duplicate import seen_as
 from peeklock.entity.lane import Entry
 from peeklock.entity.message import NEVER, NO_DURATION, Message
 from peeklock.entity.records import (
@@ -190,8 +191,8 @@ class Entering:
 
     # One message.
 
-    def why_not(self, message: Message, now: int) -> Refusal | None:
-        """Why a message cannot be taken, or None."""
+    def why_not(self, message: Message, now: int, before: int = 0) -> Refusal | None:
+        """Why a message cannot be taken, or None; so many bytes will be taken before it."""
         blueprint = self._state.blueprint
         if blueprint.status in (DISABLED, SEND_DISABLED):
             text = f"Messaging entity '{blueprint.path}' is currently disabled."
@@ -202,21 +203,30 @@ class Entering:
             return Refusal(MESSAGE_TOO_BIG, text)
         if blueprint.requires_session and message.session_id is None:
             return Refusal(SESSION_REQUIRED, SESSION_REQUIRED_TEXT)
-        if blueprint.size_max and self._state.bodies.size + message.size > blueprint.size_max:
-            text = f"The entity '{blueprint.path}' has reached its size of {blueprint.size_max}."
-            return Refusal(QUOTA_EXCEEDED, text)
+        refusal = self.why_no_room(before + message.size)
+        if refusal is not None:
+            return refusal
         router = blueprint.router if blueprint.filter_before_publishing else None
         if router is not None and not router(message, now):
             text = f"No subscription of '{blueprint.path}' would take this message."
             return Refusal(NO_MATCHING_SUBSCRIPTION, text)
         return None
 
+    def why_no_room(self, size: int) -> Refusal | None:
+        """Why so many bytes more would be too many, or None."""
+        blueprint = self._state.blueprint
+        if blueprint.size_max == 0 or self._state.bodies.size + size <= blueprint.size_max:
+            return None
+        text = f"The entity '{blueprint.path}' has reached its size of {blueprint.size_max}."
+        return Refusal(QUOTA_EXCEEDED, text)
+
     def enter(self, message: Message, now: int, reserved: int = 0) -> int:
         """Take a message that can be taken; answers its number, or 0 where nothing was kept."""
         state = self._state
         # A message without an id is nobody's duplicate.
         is_watched = state.seen.window_ms > 0 and message.message_id != ""
-        if is_watched and not state.seen.is_new(message.message_id, now):
+        seen = seen_as(message, state.blueprint.is_partitioned) if is_watched else ""
+        if is_watched and not state.seen.is_new(seen, now):
             # The sender is told that all is well: it is, the message is here already.
             state.duplicates.append(message.message_id)
             return 0
@@ -226,7 +236,7 @@ class Entering:
             if is_watched:
                 # An action may change the id and nobody may want the message: its copies do not
                 # tell for sure that it was here.
-                state.remembered.append(message.message_id)
+                state.remembered.append(seen)
             return self._publish(message, now)
         return self._enqueue(message, now)
 
@@ -457,11 +467,13 @@ class Entering:
     # Refusing.
 
     def _refuse_any(self, origin: Any, tag: int, messages: list[Message], now: int) -> bool:
+        size = 0
         for message in messages:
-            refusal = self.why_not(message, now)
+            refusal = self.why_not(message, now, size)
             if refusal is not None:
                 self._state.replies.append(Refused(origin, [tag], refusal))
                 return True
+            size += message.size
         return False
 
 

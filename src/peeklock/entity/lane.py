@@ -335,6 +335,25 @@ class Lane:
                 found.append(entry)
         return found
 
+    def falling_due(self, now: int) -> list[Entry]:
+        """Scheduled entries whose instant has come, in no order; only those are looked at."""
+        found: list[Entry] = []
+        schedules = self.schedules
+        branches = [0]
+        while branches:
+            at = branches.pop()
+            if at < len(schedules) and schedules[at][0] <= now:
+                entry = self.scheduled.get(schedules[at][1])
+                if entry is not None:
+                    found.append(entry)
+                branches += [2 * at + 1, 2 * at + 2]  # a heap's later ones are below these
+        return found
+
+    def scheduled_of(self, session_id: str, from_sequence: int) -> list[Entry]:
+        """The scheduled entries of one session, from one number on, in no order."""
+        scheduled = _at_least(self.scheduled, from_sequence)
+        return [entry for entry in scheduled if entry.session_id == session_id]
+
     def defer(self, entry: Entry) -> None:
         """Set an entry aside until it is asked for by number."""
         entry.place = DEFERRED
@@ -369,6 +388,7 @@ class Lane:
             others += [
                 lock.entry for sequence, lock in session.locks.items() if sequence >= from_sequence
             ]
+            others += self.whole().scheduled_of(session.id, from_sequence)
         else:
             others += [
                 lock.entry for sequence, lock in self.locked.items() if sequence >= from_sequence

@@ -216,15 +216,8 @@ class Partition:
         bodies must be in memory before the Tick."""
         if self._state.blueprint.router is None:
             return []
-        lane = self._state.lane(MAIN)
-        if not lane.schedules or lane.schedules[0][0] > now:
-            return []
-        scheduled = lane.scheduled
-        return [
-            entry
-            for entry in scheduled.values()
-            if entry.message is None and entry.detailed().scheduled_at <= now
-        ]
+        due = self._state.lane(MAIN).falling_due(now)
+        return [entry for entry in due if entry.message is None]
 
     def bring_bodies(self, entries: list[Entry], messages: list[Message]) -> None:
         """The bodies that were wanted."""
@@ -260,11 +253,12 @@ class Partition:
         return self._housekeeping.is_carrying
 
     def next_to_carry(self, below: int, count_max: int) -> list[Entry]:
-        """Some live messages whose bodies lie in sparse blocks below a position."""
+        """Some live messages whose bodies lie in sparse blocks below a position: one for each
+        body, however many copies share it."""
         return self._housekeeping.next_to_carry(below, count_max)
 
     def carry(self, entries: list[Entry], messages: list[Message], now: int) -> Decision:
-        """Write their bodies again at the tail (those that are still alive)."""
+        """Write their bodies again at the tail, for all copies that are still alive."""
         state = self._state
         first_position = state.next_position
         self._housekeeping.carry(entries, messages, now)
@@ -373,8 +367,12 @@ class Partition:
             elif current.lock_duration_ms != policy.lock_duration_ms:
                 for each in (number, number | 1):
                     lane = state.lanes.get(each)
-                    if lane is not None and lane.book is None:
+                    if lane is None:
+                        continue
+                    if lane.book is None:
                         self._settling.release_every_lock(lane, now)
+                    else:
+                        self._accepting.take_all_back(lane, now)
         for lane in state.lanes.values():
             state.touch(lane)
             if lane.book is not None:

@@ -350,6 +350,21 @@ class Carried:
 
 @final
 @dataclass(slots=True, init=False)
+class CarriedCopies:
+    """A body that several copies of a topic's message share, written again at the tail."""
+
+    at: Final[int]
+    sequences: Final[list[int]]
+    message: Final[Message]
+
+    def __init__(self, at: int, sequences: list[int], message: Message) -> None:
+        self.at = at
+        self.sequences = sequences
+        self.message = message
+
+
+@final
+@dataclass(slots=True, init=False)
 class CheckpointBegun:
     """From here on slices of the live state follow, between the other records."""
 
@@ -453,6 +468,7 @@ Record: TypeAlias = (
     | DeadLettered
     | Changed
     | Carried
+    | CarriedCopies
     | CheckpointBegun
     | CheckpointSlice
     | CheckpointEnded

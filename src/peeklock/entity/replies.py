@@ -289,7 +289,8 @@ class Found:
 @final
 @dataclass(slots=True, init=False)
 class Counted:
-    """How many messages are in which state, and their bytes."""
+    """How many messages are in which state, and their bytes. Those on their way to other entities
+    belong to the partition and are told with its main lane only."""
 
     origin: Final[Any]
     tag: Final[int]
@@ -299,6 +300,8 @@ class Counted:
     deferred: Final[int]
     locked: Final[int]
     bytes: Final[int]
+    transfer: Final[int]
+    transfer_dead_letter: Final[int]
 
     def __init__(
         self,
@@ -310,6 +313,8 @@ class Counted:
         deferred: int,
         locked: int,
         bytes: int,
+        transfer: int = 0,
+        transfer_dead_letter: int = 0,
     ) -> None:
         self.origin = origin
         self.tag = tag
@@ -319,6 +324,8 @@ class Counted:
         self.deferred = deferred
         self.locked = locked
         self.bytes = bytes
+        self.transfer = transfer
+        self.transfer_dead_letter = transfer_dead_letter
 
 
 Reply: TypeAlias = (

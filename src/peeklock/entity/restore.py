@@ -9,6 +9,7 @@ from typing import final
 
 from peeklock.entity.blueprint import FIRST_SUBSCRIPTION_LANE
 from peeklock.entity.commands import MAIN, TRANSFER
+from peeklock.entity.duplicate import seen_as
 from peeklock.entity.lane import Entry, Lane
 from peeklock.entity.message import NEVER, Message
 from peeklock.entity.records import (
@@ -17,6 +18,7 @@ from peeklock.entity.records import (
     SCHEDULED,
     Activated,
     Carried,
+    CarriedCopies,
     Changed,
     CheckpointBegun,
     CheckpointEnded,
@@ -114,11 +116,7 @@ class Restoring:
                 entry.detailed().changes = record.changes
         elif isinstance(record, Carried):
             for at, sequence in enumerate(record.sequences):
-                entry = self._entries.get(sequence)
-                if entry is None:
-                    self._unknown(sequence)
-                else:
-                    entry.position = position + at
+                self._carried(sequence, position + at)
         elif isinstance(record, CheckpointBegun):
             self._next_sequence = max(self._next_sequence, record.next_sequence)
         elif isinstance(record, CheckpointSlice):
@@ -152,6 +150,9 @@ class Restoring:
             self._next_sequence = max(self._next_sequence, record.next_sequence)
         elif isinstance(record, Transferring):
             self._transferring(record, position)
+        elif isinstance(record, CarriedCopies):
+            for sequence in record.sequences:
+                self._carried(sequence, position)
         elif isinstance(record, LaneDropped):
             self._lane_dropped(record.lane)
         elif isinstance(record, CheckpointEnded):
@@ -174,9 +175,17 @@ class Restoring:
             position += 1
         self._next_sequence = max(self._next_sequence, sequence)
 
+    def _carried(self, sequence: int, position: int) -> None:
+        entry = self._entries.get(sequence)
+        if entry is None:
+            self._unknown(sequence)
+        else:
+            entry.position = position
+
     def _remember(self, message: Message, at: int) -> None:
-        if self._state.seen.window_ms and message.message_id:
-            self._state.seen.remember(message.message_id, at)
+        state = self._state
+        if state.seen.window_ms and message.message_id:
+            state.seen.remember(seen_as(message, state.blueprint.is_partitioned), at)
 
     def _published(self, record: Published, position: int) -> None:
         message = record.message

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from typing import final
+from typing import Any, final
 
 from peeklock.entity.commands import AcceptSession
 from peeklock.entity.lane import Lane, Lock, Receiver
@@ -95,6 +95,15 @@ class SessionBook:
                 return session
             self.offer(session)
         return None
+
+    def held(self, id: str | None, holder: Any, now: int) -> MessageSession | None:
+        """The session with this name if it is held: by this origin, or by any (None)."""
+        session = None if id is None else self.sessions.get(id)
+        if session is None or session.holder is None or session.until <= now:
+            return None
+        if holder is not None and session.holder.origin is not holder:
+            return None
+        return session
 
     def hold(self, session: MessageSession, receiver: Receiver, until: int) -> None:
         """Give the session to a receiver."""

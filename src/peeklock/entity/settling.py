@@ -17,11 +17,9 @@ from peeklock.entity.commands import (
     SettleAll,
     SettleMany,
 )
-from peeklock.entity.definition import DISABLED, RECEIVE_DISABLED
-from peeklock.entity.lane import Lane, Lock
+from peeklock.entity.lane import WITH_SESSION, Lane, Lock
 from peeklock.entity.records import ABANDONED, LOCK_EXPIRED
 from peeklock.entity.refusals import (
-    ENTITY_DISABLED,
     LOCK_LOST,
     LOCK_LOST_TEXT,
     NOT_ALLOWED,
@@ -156,10 +154,11 @@ class Settling:
                 self._state.give_back(lane, expired, LOCK_EXPIRED, now)
 
     def release_every_lock(self, lane: Lane, now: int) -> None:
-        """All locks are dropped, uncounted; their holders find them lost."""
+        """All locks that end by themselves are dropped, uncounted; their holders find them lost."""
         for lock in list(lane.locked.values()):
-            self._unlock(lock)
-            self._state.restore_place(lock, now)
+            if lock.until != WITH_SESSION:
+                self._unlock(lock)
+                self._state.restore_place(lock, now)
 
     def release_all(self, origin: Any, now: int) -> None:
         """A receiver is gone and the queue wants its locks back at once, uncounted."""
@@ -171,6 +170,10 @@ class Settling:
 
     def why_not(self, outcome: int, tokens: list[LockToken], now: int) -> Refusal | None:
         """Why these settlements cannot be carried out together, or None."""
+        for token in tokens:
+            closed = self._state.why_closed(token.number >> LANE_BITS)
+            if closed is not None:
+                return closed
         if self._find_all(tokens, now) is None:
             return self.why_lost(tokens)
         if outcome == DEAD_LETTER and self._any_dead(tokens):
@@ -281,11 +284,10 @@ class Settling:
     def _refuse_disabled(self, origin: Any, tags: list[int], tokens: list[LockToken]) -> bool:
         # A subscription can be disabled by itself; a lock of it says which lane it is.
         lane = tokens[0].number >> LANE_BITS if tokens else MAIN
-        policy = self._state.policy(lane)
-        if policy.status not in (DISABLED, RECEIVE_DISABLED):
+        refusal = self._state.why_closed(lane)
+        if refusal is None:
             return False
-        text = f"Messaging entity '{policy.path}' is currently disabled."
-        self._state.replies.append(Refused(origin, tags, Refusal(ENTITY_DISABLED, text)))
+        self._state.replies.append(Refused(origin, tags, refusal))
         return True
 
     def _refuse_dead_letter(self, origin: Any, tags: list[int]) -> None:

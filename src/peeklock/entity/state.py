@@ -14,6 +14,7 @@ from typing import Any, Final, final
 from peeklock.entity.blueprint import Blueprint, LanePolicy
 from peeklock.entity.bodies import LiveBodies
 from peeklock.entity.commands import MAIN, TRANSFER
+from peeklock.entity.definition import DISABLED, RECEIVE_DISABLED
 from peeklock.entity.duplicate import SeenIds
 from peeklock.entity.lane import GONE, Entry, Lane, Lock, Receiver
 from peeklock.entity.message import NEVER, BodyBudget, Message
@@ -22,6 +23,7 @@ from peeklock.entity.records import (
     DELETED,
     EXPIRED,
     Carried,
+    CarriedCopies,
     Changed,
     DeadLettered,
     Deferred,
@@ -35,7 +37,7 @@ from peeklock.entity.records import (
     Returned,
     Scheduled,
 )
-from peeklock.entity.refusals import ENTITY_NOT_FOUND, Refusal
+from peeklock.entity.refusals import ENTITY_DISABLED, ENTITY_NOT_FOUND, Refusal
 from peeklock.entity.replies import ReceiverClosed, Refused, Reply
 from peeklock.entity.session import SessionBook
 
@@ -130,6 +132,19 @@ class State:
         policies = self.blueprint.lanes
         policy = policies.get(number & ~1)
         return policies[MAIN] if policy is None else policy
+
+    def is_open(self, number: int) -> bool:
+        """Whether a lane hands out its messages now. What a transaction left for another entity
+        goes there, whatever becomes of this one."""
+        status = self.policy(number).status
+        return number == TRANSFER or status not in (DISABLED, RECEIVE_DISABLED)
+
+    def why_closed(self, number: int) -> Refusal | None:
+        """Why nothing can be received, settled or looked at in a lane, or None."""
+        if self.is_open(number):
+            return None
+        text = f"Messaging entity '{self.policy(number).path}' is currently disabled."
+        return Refusal(ENTITY_DISABLED, text)
 
     def line(self, lane: Lane, session_id: str | None) -> Lane:
         """Where a message with that session id stands in a lane."""
@@ -378,14 +393,31 @@ class State:
             )
         )
 
-    def carry(self, entries: list[Entry], messages: list[Message], now: int) -> None:
-        """Write bodies again at the tail, so that the blocks they lay in can go."""
+    def carry(self, bodies: list[list[Entry]], messages: list[Message], now: int) -> None:
+        """Write bodies again at the tail, so that the blocks they lay in can go; each with the
+        entries that share it."""
+        alone: list[int] = []
+        carried: list[Message] = []
+        for entries, message in zip(bodies, messages, strict=True):
+            if len(entries) == 1:
+                self._lay_at_the_tail(entries)
+                alone.append(entries[0].sequence)
+                carried.append(message)
+        if alone:
+            self.runs.append(Carried(now, alone, carried))
+        for entries, message in zip(bodies, messages, strict=True):
+            if len(entries) > 1:
+                self._lay_at_the_tail(entries)
+                sequences = [entry.sequence for entry in entries]
+                self.runs.append(CarriedCopies(now, sequences, message))
+
+    def _lay_at_the_tail(self, entries: list[Entry]) -> None:
+        """The body that these entries share takes the next position."""
         for entry in entries:
             self.bodies.remove(entry.position, entry.size)
             entry.position = self.next_position
-            self.next_position += 1
             self.bodies.add(entry.position, entry.size)
-        self.runs.append(Carried(now, [entry.sequence for entry in entries], messages))
+        self.next_position += 1
 
     # Writing down.
 

@@ -49,11 +49,16 @@ class Committing:
     def _why_not(self, works: list[Any], now: int) -> Refusal | None:
         settled: set[int] = set()
         cancelled: set[int] = set()
+        size = 0  # of what is sent before, in the same transaction
         for work in works:
             refusal: Refusal | None = None
             if isinstance(work, (SendMany, SendBatch, Schedule)):
                 for message in work.messages:
-                    refusal = refusal or self._entering.why_not(message, now)
+                    refusal = refusal or self._entering.why_not(message, now, size)
+                    size += message.size
+            elif isinstance(work, Transfer):
+                size += work.message.size
+                refusal = self._entering.why_no_room(size)
             elif isinstance(work, (SettleMany, SettleAll)):
                 refusal = self._settling.why_not(work.outcome, work.tokens, now)
                 for token in work.tokens:

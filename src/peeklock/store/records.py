@@ -5,10 +5,10 @@
     table    per position: end of its record (counted from the end of the table) u32, crc u32
     record   kind u8 and what the kind needs; a message is a record of its own
     message  kind u8, flags u8, instant i64, sequence u64, bytes of the id u32, bytes of the
-             envelope u32, the address (published and transferred messages only), what the flags
-             tell of, id, envelope, content
+             envelope u32, the address (of some kinds only), what the flags tell of, id, envelope,
+             content
     address  bytes u32; of a published one its enqueue sequence u64, lanes and expirations, of a
-             transferred one its destination
+             transferred one its destination, of one that copies share their sequences
 
 All numbers are little-endian. The header's crc covers header and table, a record's crc covers the
 record and is seeded with its position, so that bytes that lie at the wrong place do not fit either.
@@ -29,6 +29,7 @@ from typing import Final, TypeAlias, cast, final
 from peeklock.entity.message import NEVER, NO_DURATION, Message
 from peeklock.entity.records import (
     Carried,
+    CarriedCopies,
     Enqueued,
     HandedOut,
     Published,
@@ -38,13 +39,22 @@ from peeklock.entity.records import (
     Transferring,
 )
 from peeklock.store.facts import decode_fact, encode_fact
-from peeklock.store.kinds import CARRIED, ENQUEUED, PUBLISHED, SCHEDULED, TRANSFERRING
+from peeklock.store.kinds import (
+    CARRIED,
+    CARRIED_COPIES,
+    ENQUEUED,
+    PUBLISHED,
+    SCHEDULED,
+    TRANSFERRING,
+)
 from peeklock.store.packing import (
     pack_expirations,
     pack_lanes,
+    pack_sequences,
     pack_text,
     unpack_expirations,
     unpack_lanes,
+    unpack_sequences,
     unpack_text,
 )
 from peeklock.store.store import Corrupt
@@ -127,6 +137,10 @@ def encode_chunk(first_position: int, records: Sequence[Record]) -> bytes:
         elif isinstance(record, Carried):
             for number, message in zip(record.sequences, record.messages, strict=True):
                 chunk.add_message(CARRIED, at, number, message, b"")
+        elif isinstance(record, CarriedCopies):
+            numbers = pack_sequences(record.sequences)
+            address = _word.pack(len(numbers)) + numbers
+            chunk.add_message(CARRIED_COPIES, at, 0, record.message, address)
         else:
             chunk.add(encode_fact(record))
     return chunk.finish(latest)
@@ -260,7 +274,7 @@ def decode_chunk(chunk: Buffer, bodies: bool) -> tuple[int, list[Record]]:
                     record, _MESSAGE_BYTES, flags, id_bytes, envelope_bytes, bodies
                 )
                 runs.add_message(kind, at, sequence, message)
-            elif kind in (PUBLISHED, TRANSFERRING):
+            elif kind in (PUBLISHED, TRANSFERRING, CARRIED_COPIES):
                 runs.add_other(_decode_addressed(record, kind, bodies))
             else:
                 runs.add_other(decode_fact(record, kind))
@@ -299,7 +313,7 @@ def decode_messages(chunk: Buffer, positions: Sequence[int]) -> list[Message]:
             kind, flags, _, _, id_bytes, envelope_bytes = _message.unpack_from(record)
             offset = _MESSAGE_BYTES
             if not ENQUEUED <= kind <= CARRIED:
-                if kind not in (PUBLISHED, TRANSFERRING):
+                if kind not in (PUBLISHED, TRANSFERRING, CARRIED_COPIES):
                     raise Corrupt(f"the record at position {position} is no message")
                 offset += 4 + cast(int, _word.unpack_from(record, offset)[0])
             message = _decode_message(record, offset, flags, id_bytes, envelope_bytes, True)
@@ -419,6 +433,9 @@ def _decode_addressed(record: memoryview, kind: int, bodies: bool) -> Record:
         if destination is None:
             raise ValueError("a destination has a name")
         return Transferring(at, sequence, message, destination)
+    if kind == CARRIED_COPIES:
+        sequences, _ = unpack_sequences(record, _MESSAGE_BYTES + 4)
+        return CarriedCopies(at, sequences, message)
     enqueue_sequence: int = _number.unpack_from(record, _MESSAGE_BYTES + 4)[0]
     lanes, offset = unpack_lanes(record, _MESSAGE_BYTES + 12)
     expirations, _ = unpack_expirations(record, offset, len(lanes))

@@ -1,0 +1,136 @@
+"""What an entity that is disabled for receiving declines, and what a change of its description does
+to those who wait or hold something (protocol 11.8, R-L4)."""
+
+from typing import Any
+
+import pytest
+
+from peeklock.entity import commands as ask
+from peeklock.entity import replies as told
+from peeklock.entity.commands import CARRY, COMPLETE, MAIN, PEEK_LOCK, TRANSFER
+from peeklock.entity.definition import ACTIVE, DISABLED, RECEIVE_DISABLED
+from peeklock.entity.refusals import ENTITY_DISABLED, SESSION_LOCK_LOST
+from tests.entity.at_hand import AtHand, TopicAtHand, deliveries, message, sequences, token
+
+CLOSED = [DISABLED, RECEIVE_DISABLED]
+
+
+def changed(hand: AtHand, **properties: Any) -> list[told.Reply]:
+    """Give the entity another description."""
+    hand.properties = {**hand.properties, **properties}
+    return hand.ask(ask.Configure(hand.described()))
+
+
+@pytest.fixture
+def queue() -> AtHand:
+    return AtHand(requires_session=True, is_retold=True)
+
+
+@pytest.mark.parametrize("status", CLOSED)
+def test_sessions_are_not_to_be_had(queue: AtHand, status: str) -> None:
+    queue.send("a0", session="a")
+    queue.accept("a")
+    changed(queue, status=status)
+    assert queue.accept("b", "other") == ENTITY_DISABLED
+    assert queue.accept(None, "other") == ENTITY_DISABLED
+    assert queue.set_state("a", b"s") == ENTITY_DISABLED
+    wishes: list[ask.Command] = [
+        ask.RenewSession("m", 7, MAIN, "a", "holder"),
+        ask.GetSessionState("m", 7, MAIN, "a", "holder"),
+        ask.ListSessions("m", 7, MAIN, None, 0, 9),
+        ask.ReceiveDeferred("m", 7, MAIN, [1], PEEK_LOCK, "a"),
+        ask.Peek("m", 7, MAIN, 0, 1, 1, "a"),
+    ]
+    assert [queue.fate(wish) for wish in wishes] == [ENTITY_DISABLED] * len(wishes)
+    changed(queue, status=ACTIVE)
+    assert queue.contents(queue.take(1)) == ["a0"]
+
+
+def test_a_message_that_comes_meanwhile_waits_for_the_queue_to_be_active_again(
+    queue: AtHand,
+) -> None:
+    assert queue.accept(None, wait_ms=10_000) is None
+    changed(queue, status=RECEIVE_DISABLED)
+    queue.send("a0", session="a")
+    assert queue.accepted() is None
+    changed(queue, status=ACTIVE)
+    assert queue.accepted() == "a"
+
+
+@pytest.mark.parametrize("status", CLOSED)
+def test_a_transaction_settles_nothing(status: str) -> None:
+    queue = AtHand(is_retold=True)
+    queue.send("a")
+    held = queue.receive_one()
+    changed(queue, status=status)
+    for work in (
+        ask.SettleAll("s", 1, COMPLETE, [token(held)]),
+        ask.SettleMany("s", [1], COMPLETE, [token(held)]),
+    ):
+        assert queue.fate(ask.Commit("t", 1, [work])) == ENTITY_DISABLED
+    changed(queue, status=ACTIVE)
+    commit = ask.Commit("t", 1, [ask.SettleAll("s", 1, COMPLETE, [token(held)])])
+    assert queue.fate(commit) == "fine"
+
+
+def test_one_subscription_may_be_closed_by_itself() -> None:
+    topic = TopicAtHand()
+    topic.add("open")
+    topic.add("closed", status=RECEIVE_DISABLED)
+    topic.configure()
+    topic.send("a")
+    assert topic.fate(ask.Peek("m", 7, 6, 0, 1, 1)) == ENTITY_DISABLED
+    assert topic.seen_by("open") == ["a"]
+    assert topic.receive(1, lane=6) == []
+
+
+def test_receivers_that_wait_get_nothing_until_the_queue_is_active_again() -> None:
+    queue = AtHand()
+    queue.open("r", credit=5)
+    changed(queue, status=RECEIVE_DISABLED)
+    queue.send("a", "b")
+    assert deliveries(queue.replies, "r") == []
+    assert sequences(deliveries(changed(queue, status=ACTIVE), "r")) == [1, 2]
+
+
+def test_what_is_on_its_way_elsewhere_goes_on() -> None:
+    queue = AtHand()
+    queue.ask(ask.Commit("t", 1, [ask.Transfer("there", message("x"))]))
+    changed(queue, status=DISABLED)
+    (held,) = queue.receive(1, lane=TRANSFER, mode=CARRY)
+    assert queue.settle(COMPLETE, held) == ["settled"]
+
+
+def test_another_lock_duration_takes_the_sessions_back(queue: AtHand) -> None:
+    """R-L4."""
+    queue.send("a0", "a1", session="a")
+    queue.accept("a")
+    (held,) = queue.take(1)
+    queue.accept("idle", "other")
+    changed(queue, lock_duration_ms=30_000)
+    assert sorted(queue.lost()) == [("holder", SESSION_LOCK_LOST), ("other", SESSION_LOCK_LOST)]
+    assert queue.settle(COMPLETE, held) == [SESSION_LOCK_LOST]
+    assert queue.sessions() == ["a"]
+    assert queue.accept("a", "next") == "a"
+    again = queue.take(2, "next")
+    assert queue.contents(again) == ["a0", "a1"]
+    assert [each.delivery_count for each in again] == [0, 0]
+    assert queue.partition.next_deadline() == queue.now + 30_000
+
+
+def test_a_session_that_is_taken_back_goes_to_who_waits(queue: AtHand) -> None:
+    queue.send("a0", session="a")
+    queue.accept("a")
+    assert queue.accept(None, "next") is None
+    changed(queue, lock_duration_ms=30_000)
+    assert queue.lost() == [("holder", SESSION_LOCK_LOST)]
+    assert queue.accepted("next") == "a"
+
+
+def test_another_lock_duration_leaves_alone_what_is_being_carried() -> None:
+    queue = AtHand()
+    queue.ask(ask.Commit("t", 1, [ask.Transfer("there", message("x"))]))
+    queue.send("a")
+    carried = queue.receive(1, lane=TRANSFER, mode=CARRY) + queue.receive(1, "c", mode=CARRY)
+    changed(queue, lock_duration_ms=30_000)
+    assert queue.settle(COMPLETE, *carried) == ["settled", "settled"]
