@@ -19,6 +19,7 @@ from peeklock.amqp.properties import HAS_GROUP_ID as HAS_GROUP_ID
 from peeklock.amqp.properties import HAS_MESSAGE_ID as HAS_MESSAGE_ID
 from peeklock.amqp.properties import LazyProperties as LazyProperties
 from peeklock.amqp.properties import application_pairs as application_pairs
+from peeklock.amqp.properties import check_application_properties as check_application_properties
 from peeklock.amqp.properties import id_text as id_text
 from peeklock.amqp.properties import merge_application_properties as merge_application_properties
 from peeklock.amqp.properties import peek_properties as peek_properties

@@ -8,7 +8,7 @@ from typing import Any, Final, final
 from uuid import UUID
 
 from peeklock.amqp.codec import decode, encode, skip
-from peeklock.amqp.constructors import SIZED8, WIDTHS
+from peeklock.amqp.constructors import SIZED8, STRING8, WIDTHS
 from peeklock.amqp.errors import DecodeError
 from peeklock.amqp.readers import UINT32, cut, raw_fields, uint_at
 from peeklock.amqp.sections import list_items, map_items, section_at
@@ -199,12 +199,20 @@ def read_keys(bare: bytes, properties_at: int, found: int) -> tuple[str | None, 
     if not found & HAS_GROUP_ID:
         return message_id, None
     for _ in range(GROUP_ID - 1):
-        after = after + 1 if bare[after] == 0x40 else skip(bare, after, end)
+        code = bare[after]
+        if code == 0x40:
+            after += 1
+        elif WIDTHS[code] == SIZED8:
+            after += 2 + bare[after + 1]
+        else:
+            after = skip(bare, after, end)
     return message_id, _text(bare[after : skip(bare, after, end)], "group-id")
 
 
 def id_text(raw: bytes, name: str) -> str | None:
     """Gives an encoded id as text, whatever its type: a uuid with dashes, binary in hex."""
+    if raw and raw[0] == STRING8:
+        return _short_text(raw)
     value = _value(raw)
     if value is None:
         return None
@@ -266,6 +274,13 @@ def read_application_properties(bare: bytes, application_properties_at: int) -> 
         if not isinstance(key, str):
             raise DecodeError("an application property whose name is not a text")
     return {str(key): item for key, item in value.items()}
+
+
+def check_application_properties(bare: bytes, application_properties_at: int) -> None:
+    """Makes sure that the application properties are pairs, whatever these hold."""
+    if application_properties_at >= 0:
+        _, value_at, after = section_at(bare, application_properties_at, len(bare))
+        map_items(bare, value_at, after)
 
 
 def application_pairs(bare: bytes, application_properties_at: int) -> list[tuple[bytes, bytes]]:
@@ -357,10 +372,20 @@ def _value(raw: bytes) -> Any:
 
 
 def _text(raw: bytes, name: str) -> str | None:
+    if raw and raw[0] == STRING8:
+        return _short_text(raw)
     value = _value(raw)
     if value is None or isinstance(value, str):
         return value
     raise _wrong(name)
+
+
+def _short_text(raw: bytes) -> str:
+    """Decodes what nearly every text is, without the way through the codec."""
+    try:
+        return str(raw[2:], "utf-8")
+    except UnicodeDecodeError:
+        raise DecodeError("a text that is not UTF-8") from None
 
 
 def _instant(raw: bytes, name: str) -> int:

@@ -14,7 +14,7 @@ from peeklock.amqp.message import (
     HAS_EXPIRY,
     HAS_MESSAGE_ID,
     Sections,
-    application_pairs,
+    check_application_properties,
     delivery_head,
     delivery_head_with,
     drop_annotations,
@@ -198,16 +198,22 @@ def _scheduled_at(annotations: bytes) -> int:
 
 def _read_keys(message: Message, sections: Sections, has: int, made: bytes) -> None:
     """Read what the entity decides by, and refuse what it could not decide by."""
-    message_id, session_id = read_keys(sections.bare, sections.properties_at, has)
-    message.message_id = made.decode("ascii") if message_id is None else message_id
-    message.session_id = session_id
+    found, session_id = read_keys(sections.bare, sections.properties_at, has)
+    message_id = made.decode("ascii") if found is None else found
+    if len(message_id) > KEY_LENGTH_MAX:
+        raise _too_long("message-id")
+    message.message_id = message_id
+    if session_id is not None:
+        if len(session_id) > KEY_LENGTH_MAX:
+            raise _too_long("group-id")
+        message.session_id = session_id
     if sections.annotations_count:
-        message.partition_key = partition_key_in(sections.annotations)
-    _check_length(message.message_id, "message-id")
-    _check_length(session_id, "group-id")
-    _check_length(message.partition_key, "x-opt-partition-key")
+        partition_key = partition_key_in(sections.annotations)
+        if partition_key is not None and len(partition_key) > KEY_LENGTH_MAX:
+            raise _too_long("x-opt-partition-key")
+        message.partition_key = partition_key
     # Rules look for properties and a forwarded message may get some: they must be a map.
-    application_pairs(sections.bare, sections.application_properties_at)
+    check_application_properties(sections.bare, sections.application_properties_at)
 
 
 def partition_key_in(annotations: bytes) -> str | None:
@@ -218,9 +224,8 @@ def partition_key_in(annotations: bytes) -> str | None:
     raise DecodeError("x-opt-partition-key is not a string")
 
 
-def _check_length(key: str | None, name: str) -> None:
-    if key is not None and len(key) > KEY_LENGTH_MAX:
-        raise DecodeError(f"{name} has more than {KEY_LENGTH_MAX} characters")
+def _too_long(name: str) -> DecodeError:
+    return DecodeError(f"{name} has more than {KEY_LENGTH_MAX} characters")
 
 
 def _envelope(sections: Sections) -> bytes:
