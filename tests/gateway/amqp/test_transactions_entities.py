@@ -1,0 +1,220 @@
+"""Transactions over several entities: one commits, the others get messages from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from peeklock.amqp.codec import encode
+from peeklock.amqp.composites import (
+    Accepted,
+    Source,
+    Target,
+)
+from peeklock.amqp.link import Link
+from peeklock.amqp.types import Described, Symbol, Ulong
+from peeklock.entity.definition import QueueDefinition, SubscriptionDefinition, TopicDefinition
+from tests.gateway.amqp.bus import (
+    SESSION_FILTER,
+    Bus,
+    Client,
+    bodies,
+    condition_of,
+    plain,
+    serve,
+)
+from tests.gateway.amqp.transacting import (
+    BATCH,
+    group,
+    manage_within,
+    peeked,
+    scheduled,
+    send_within,
+    settle_within,
+    transferred,
+    two_queues,
+)
+
+DESTINATION = Symbol("com.microsoft:transfer-destination-address")
+
+
+def test_links_of_one_session_are_a_transaction_group() -> None:
+    """What is settled decides on the entity that commits; the others get messages only."""
+
+    async def talk(bus: Bus) -> None:
+        client, control = await group(bus, "q", "other")
+        sender = await client.sender("other")
+        await client.send(await client.sender("q"), plain("in"))
+        receiver = await client.receiver("q", credit=1)
+        (delivery,) = client.arrived(receiver)
+        txn = await control.declare()
+        assert isinstance(await send_within(client, sender, plain("out"), txn), Accepted)
+        assert isinstance(await settle_within(client, receiver, [delivery.id], txn), Accepted)
+        assert await transferred(bus, "q", "other") == []
+        assert isinstance(await control.commit(txn), Accepted)
+        assert await peeked(bus, "q") == []
+        assert await transferred(bus, "q", "other") == ["out"]
+
+    serve(talk, *two_queues())
+
+
+def test_settlements_of_two_entities_are_refused() -> None:
+    async def talk(bus: Bus) -> None:
+        client, control = await group(bus, "q", "other")
+        receivers = []
+        for path in ("q", "other"):
+            await client.send(await client.sender(path), plain(path))
+            receivers.append(await client.receiver(path, credit=1))
+        txn = await control.declare()
+        first, second = [client.arrived(receiver)[0].id for receiver in receivers]
+        assert isinstance(await settle_within(client, receivers[0], [first], txn), Accepted)
+        answer = await settle_within(client, receivers[1], [second], txn)
+        assert condition_of(answer) == "amqp:not-allowed"
+        links = await client.request_links("other/$management")
+        body = {"messages": [scheduled("a", bus.clock.now() + 60_000)]}
+        assert (await manage_within(client, links, "schedule-message", body, txn))[0] == 400
+        assert isinstance(await control.commit(txn), Accepted)
+        assert await peeked(bus, "q") == []
+        assert await peeked(bus, "other") == ["other"]
+
+    serve(talk, *two_queues())
+
+
+def test_two_sessions_are_no_transaction_group() -> None:
+    async def talk(bus: Bus) -> None:
+        client, control = await group(bus, "q", "other")
+        sender = await client.sender("q")
+        home = client.session
+        client.session = client.connection.begin_session()
+        elsewhere = await client.sender("other")
+        client.session = home
+        txn = await control.declare()
+        assert isinstance(await send_within(client, sender, plain("a"), txn), Accepted)
+        outcome = await send_within(client, elsewhere, plain("b"), txn)
+        assert condition_of(outcome) == "amqp:not-allowed"
+        assert isinstance(await control.commit(txn), Accepted)
+        assert await peeked(bus, "q") == ["a"]
+        assert await transferred(bus, "q", "other") == []
+
+    serve(talk, *two_queues())
+
+
+def test_a_topic_and_its_subscription_are_one_entity() -> None:
+    async def talk(bus: Bus) -> None:
+        await bus.bench.broker.put_topic(TopicDefinition("t", batched_store_access=False))
+        await bus.bench.broker.put_subscription(SubscriptionDefinition("t", "s"))
+        client, control = await group(bus, "t", "t/Subscriptions/s")
+        sender = await client.sender("t")
+        await client.send(sender, plain("in"))
+        home = client.session
+        client.session = client.connection.begin_session()
+        receiver = await client.receiver("t/Subscriptions/s", credit=1)
+        client.session = home
+        (delivery,) = client.arrived(receiver)
+        txn = await control.declare()
+        await send_within(client, sender, plain("out"), txn)
+        await settle_within(client, receiver, [delivery.id], txn)
+        assert isinstance(await control.commit(txn), Accepted)
+        receiver.grant(5)
+        await client.talk()
+        assert bodies(client.arrived(receiver)) == ["out"]
+
+    serve(talk)
+
+
+def test_messages_of_a_session_are_settled_in_a_transaction() -> None:
+    async def talk(bus: Bus) -> None:
+        client, control = await group(bus, "q", "other")
+        await client.send(await client.sender(), plain("in", group_id="s"))
+        source = Source(address="q", filter={Symbol(SESSION_FILTER): "s"})
+        receiver = await client.receiver(source=source, credit=1)
+        (delivery,) = client.arrived(receiver)
+        sender = await client.sender("other")
+        txn = await control.declare()
+        await settle_within(client, receiver, [delivery.id], txn)
+        await send_within(client, sender, plain("out"), txn)
+        assert isinstance(await control.commit(txn), Accepted)
+        assert await peeked(bus, "q") == []
+        assert await transferred(bus, "q", "other") == ["out"]
+
+    with_sessions = QueueDefinition("q", requires_session=True, batched_store_access=False)
+    serve(talk, with_sessions, two_queues()[1])
+
+
+# --- send-via
+
+
+async def via_sender(client: Client, destination: Any = "other") -> Link:
+    return await client.sender("q", properties={DESTINATION: destination})
+
+
+def test_a_sender_can_name_another_destination() -> None:
+    """Its messages are taken by the entity of the link and carried on, with a transaction or
+    without one."""
+
+    async def talk(bus: Bus) -> None:
+        client, control = await group(bus, "q", "other")
+        sender = await via_sender(client, "amqps://localhost/OTHER")
+        assert isinstance(await client.send(sender, plain("a")), Accepted)
+        batch = b"".join(encode(Described(Ulong(0x75), plain(text))) for text in ("b", "c"))
+        assert isinstance(await client.send(sender, batch, form=BATCH), Accepted)
+        client.post(sender, plain("d"), settled=True)
+        assert isinstance(await client.send(sender, b"", form=BATCH), Accepted)
+        txn = await control.declare()
+        await send_within(client, sender, plain("e"), txn)
+        assert await transferred(bus, "q", "other") == ["a", "b", "c", "d"]
+        assert isinstance(await control.commit(txn), Accepted)
+        assert await transferred(bus, "q", "other") == ["a", "b", "c", "d", "e"]
+        assert await peeked(bus, "q") == []
+
+    serve(talk, *two_queues())
+
+
+def test_a_via_sender_needs_no_transaction_group() -> None:
+    async def talk(bus: Bus) -> None:
+        client, control = await group(bus, "q", "other")
+        await client.send(await client.sender(), plain("in"))
+        receiver = await client.receiver(credit=1)
+        (delivery,) = client.arrived(receiver)
+        client.session = client.connection.begin_session()
+        sender = await via_sender(client)
+        txn = await control.declare()
+        await settle_within(client, receiver, [delivery.id], txn)
+        assert isinstance(await send_within(client, sender, plain("out"), txn), Accepted)
+        assert isinstance(await control.commit(txn), Accepted)
+        assert await peeked(bus, "q") == []
+        assert await transferred(bus, "q", "other") == ["out"]
+
+    serve(talk, *two_queues())
+
+
+@pytest.mark.parametrize(
+    ("destination", "condition"),
+    [
+        ("missing", "amqp:not-found"),
+        ("q/$deadletterqueue", "amqp:not-allowed"),
+        ("other/$management", "com.microsoft:argument-error"),
+        (Ulong(7), "com.microsoft:argument-error"),
+    ],
+)
+def test_a_destination_must_be_able_to_take_messages(destination: Any, condition: str) -> None:
+    async def talk(bus: Bus) -> None:
+        client = await bus.authorized("")
+        link = client.session.attach_sender(
+            "a", Target(address="q"), properties={DESTINATION: destination}
+        )
+        assert (await client.refused(link)).condition == condition
+
+    serve(talk, *two_queues())
+
+
+def test_the_right_to_send_is_needed_on_both() -> None:
+    async def talk(bus: Bus) -> None:
+        client = await bus.authorized("q")
+        link = client.session.attach_sender(
+            "a", Target(address="q"), properties={DESTINATION: "other"}
+        )
+        assert (await client.refused(link)).condition == "amqp:unauthorized-access"
+
+    serve(talk, *two_queues())
