@@ -6,6 +6,7 @@ from typing import final
 
 from peeklock.entity.blueprint import Copy, LanePolicy
 from peeklock.entity.message import Message
+from peeklock.entity.rules.errors import FilterError
 from peeklock.entity.rules.rule import ONLY_PLAIN, ChangedCopy, Outcomes, PlainCopy
 from peeklock.entity.rules.topic import TopicRules
 from peeklock.entity.wording import Wording
@@ -50,14 +51,26 @@ class Publishing:
         return copies
 
     def _add(self, copies: list[Copy], plain: Copy, outcomes: Outcomes, message: Message) -> None:
-        lane = plain.lane
         for outcome in outcomes:
             if isinstance(outcome, PlainCopy):
                 copies.append(plain)
             elif isinstance(outcome, ChangedCopy):
-                copies.append(Copy(lane, self._wording.changed(message, outcome.changes)))
-            elif self._lanes[lane].dead_letter_on_filter_error:
-                copies.append(Copy(lane, None, f"{outcome.rule}: {outcome.text}"))
+                self._add_changed(copies, plain.lane, outcome, message)
+            else:
+                self._add_failure(copies, plain.lane, outcome.rule, outcome.text)
+
+    def _add_changed(
+        self, copies: list[Copy], lane: int, outcome: ChangedCopy, message: Message
+    ) -> None:
+        try:
+            copies.append(Copy(lane, self._wording.changed(message, outcome.changes)))
+        except FilterError as wrong:
+            # The action made a value that no message can carry.
+            self._add_failure(copies, lane, outcome.rule, wrong.text)
+
+    def _add_failure(self, copies: list[Copy], lane: int, rule: str, text: str) -> None:
+        if self._lanes[lane].dead_letter_on_filter_error:
+            copies.append(Copy(lane, None, f"{rule}: {text}"))
 
 
 def _lane(copy: Copy) -> int:
