@@ -1,0 +1,338 @@
+"""An entity of several partitions: it answers exactly the commands that one partition answers.
+
+Whoever asks does not notice the partitions. What belongs to one of them goes there as it is, and
+its replies go straight to the origin; only what concerns several is asked in parts and answered
+once. Partitions whose store is out of reach are gone round where that is allowed (R-P4), and named
+in the refusal where it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, final
+
+from peeklock.broker.asking import Asking
+from peeklock.broker.committing import home_of_commit
+from peeklock.broker.declining import declined
+from peeklock.broker.ledger import Ledger
+from peeklock.broker.reach import NOWHERE, Reach
+from peeklock.broker.rerouting import Rerouted, rerouted
+from peeklock.broker.seeking import Seeker
+from peeklock.broker.taking import Taking
+from peeklock.broker.walking import DeleteWalk, PeekWalk
+from peeklock.broker.worker import PartitionWorker
+from peeklock.entity.commands import (
+    AcceptSession,
+    CancelScheduled,
+    CloseReceiver,
+    Command,
+    Commit,
+    Configure,
+    Count,
+    DeleteMany,
+    GetSessionState,
+    Grant,
+    ListSessions,
+    OpenReceiver,
+    Peek,
+    ReceiveDeferred,
+    RenewLocks,
+    RenewSession,
+    Reserve,
+    Schedule,
+    SendBatch,
+    SendMany,
+    SetSessionState,
+    SettleAll,
+    SettleMany,
+    TakeOver,
+    Tick,
+)
+from peeklock.entity.message import Message
+from peeklock.entity.refusals import LOCK_LOST, LOCK_LOST_TEXT, NOT_ALLOWED, Refusal
+from peeklock.entity.routing import (
+    has_conflict,
+    key_of,
+    partition_of_key,
+    partition_of_sequence,
+)
+
+AVAILABLE: Final = "Available"
+LIMITED: Final = "Limited"
+
+CONFLICT_TEXT: Final = (
+    "SessionId and PartitionKey of a message are both set and differ. "
+    "On a partitioned entity they must be the same."
+)
+MIXED_TEXT: Final = (
+    "The messages of a batch have different keys (SessionId or PartitionKey). "
+    "On a partitioned entity a batch goes to one partition and needs one key."
+)
+NO_KEY_TEXT: Final = (
+    "Sequence numbers inside a transaction on a partitioned entity need a partition key."
+)
+
+
+@final
+class Spread:
+    """One door to all partitions of an entity."""
+
+    __slots__ = (
+        "_asking",
+        "_reach",
+        "_receivers",
+        "_taking",
+        "by_message_id",
+        "on_opened",
+        "workers",
+    )
+
+    def __init__(self, workers: list[PartitionWorker], by_message_id: bool) -> None:
+        self.workers: Final[list[PartitionWorker]] = workers
+        # Whether the entity looks for duplicates, so that equal ids must meet (R-P3).
+        self.by_message_id: bool = by_message_id
+        # Told each time that a partition has opened; the workers' own hook is taken.
+        self.on_opened: Callable[[PartitionWorker], None] | None = None
+        self._reach: Final[Reach] = Reach(workers)
+        self._asking: Final[Asking] = Asking(self._reach)
+        self._taking: Final[Taking] = Taking(self._reach)
+        self._receivers: dict[Any, Ledger | Seeker] = {}
+        for index, worker in enumerate(workers):
+            worker.on_opened = partial(self._opened, index)
+            worker.on_unsent = partial(self._unsent, index)
+
+    @property
+    def availability(self) -> str:
+        """Whether all partitions are within reach (R-P9)."""
+        for worker in self.workers:
+            if not worker.is_available:
+                return LIMITED
+        return AVAILABLE
+
+    @property
+    def is_available(self) -> bool:
+        """Whether the entity can be used at all: one partition is enough for that."""
+        return any(worker.is_available for worker in self.workers)
+
+    def submit(self, command: Command) -> None:
+        """Ask whom it concerns; the reply goes to the command's origin."""
+        if isinstance(command, SendMany):
+            self._send_many(command)
+        elif isinstance(command, SettleMany):
+            self._settle_many(command)
+        elif isinstance(command, Grant):
+            receiver = self._receivers.get(command.origin)
+            if receiver is not None:
+                receiver.grant(command)
+        elif isinstance(command, (SendBatch, Schedule)):
+            self._send_whole(command)
+        elif isinstance(command, OpenReceiver):
+            ledger = Ledger(command, self._reach, self._forget)
+            self._receivers[command.origin] = ledger
+            ledger.open()
+        elif isinstance(command, AcceptSession):
+            self._accept(command)
+        elif isinstance(command, CloseReceiver):
+            receiver = self._receivers.pop(command.origin, None)
+            if receiver is not None:
+                receiver.close(command.broken)
+        else:
+            self._submit_other(command)
+
+    def _submit_other(self, command: Command) -> None:
+        if isinstance(command, SettleAll):
+            self._asking.settle_all(command)
+        elif isinstance(command, RenewLocks):
+            self._asking.renew(command)
+        elif isinstance(command, CancelScheduled):
+            self._asking.cancel(command)
+        elif isinstance(command, ReceiveDeferred):
+            self._asking.receive_deferred(command)
+        elif isinstance(command, Count):
+            self._asking.count(command)
+        elif isinstance(command, ListSessions):
+            self._asking.list_sessions(command)
+        elif isinstance(command, Peek):
+            if command.session_id is None:
+                PeekWalk(command, self._reach).start()
+            else:
+                self._pass(self._home(command.session_id), command)
+        elif isinstance(command, DeleteMany):
+            if command.session_id is None:
+                DeleteWalk(command, self._reach).start()
+            else:
+                self._pass(self._home(command.session_id), command)
+        else:
+            self._submit_rare(command)
+
+    def _submit_rare(self, command: Command) -> None:
+        if isinstance(command, (RenewSession, GetSessionState, SetSessionState)):
+            self._pass(self._home(command.session_id), self._for_holder(command))
+        elif isinstance(command, TakeOver):
+            self._take_over(command)
+        elif isinstance(command, Commit):
+            home = home_of_commit(command, len(self.workers), self.by_message_id)
+            if isinstance(home, Refusal):
+                self._reach.refuse(command.origin, [command.tag], home)
+            else:
+                self._pass(home, command)
+        elif isinstance(command, Reserve):
+            if command.key is None:
+                refusal = Refusal(NOT_ALLOWED, NO_KEY_TEXT)
+                self._reach.refuse(command.origin, [command.tag], refusal)
+            else:
+                self._pass(self._home(command.key), command)
+        elif isinstance(command, (Configure, Tick)):
+            for worker in self.workers:
+                worker.submit(command)
+        else:
+            raise AssertionError(f"no entity knows the command {command!r}")
+
+    # Sends.
+
+    def _send_many(self, command: SendMany) -> None:
+        """Each message to its partition; those without a key go together, to the one in turn."""
+        messages = command.messages
+        homes: dict[int, list[int]] = {}
+        conflicts: list[int] = []
+        in_turn = NOWHERE
+        for at, message in enumerate(messages):
+            if has_conflict(message):
+                conflicts.append(command.tags[at])
+                continue
+            key = key_of(message, by_message_id=self.by_message_id)
+            if key is not None:
+                home = self._home(key)
+            else:
+                if in_turn == NOWHERE:
+                    in_turn = self._reach.next_home()
+                home = in_turn
+            homes.setdefault(home, []).append(at)
+        if conflicts:
+            refusal = Refusal(NOT_ALLOWED, CONFLICT_TEXT)
+            self._reach.refuse(command.origin, conflicts, refusal)
+        for home, places in homes.items():
+            if len(places) == len(messages):
+                self._pass(home, command)
+                return
+            tags = [command.tags[at] for at in places]
+            self._pass(home, SendMany(command.origin, tags, [messages[at] for at in places]))
+        if not messages:
+            self._pass(0, command)
+
+    def _send_whole(self, command: SendBatch | Schedule) -> None:
+        """All messages of a batch to one partition: that of their key, or the one in turn."""
+        text = _why_not_together(command.messages)
+        if text:
+            self._reach.refuse(command.origin, [command.tag], Refusal(NOT_ALLOWED, text))
+            return
+        if isinstance(command, Schedule) and command.reserved:
+            self._pass(partition_of_sequence(command.reserved[0]), command)
+            return
+        key = self._first_key(command.messages)
+        self._pass(self._reach.next_home() if key is None else self._home(key), command)
+
+    def _unsent(self, index: int, command: Command) -> bool:
+        """A partition could not store these sends: without a key they go elsewhere (R-P4)."""
+        if not isinstance(command, (SendMany, SendBatch, Schedule)):
+            return False
+        is_bound = isinstance(command, Schedule) and bool(command.reserved)
+        if is_bound or self._first_key(command.messages) is not None:
+            return False
+        origin = command.origin
+        way = origin if isinstance(origin, Rerouted) else Rerouted(origin)
+        way.tried[index] = True
+        home = self._reach.next_home(way.tried)
+        if home == NOWHERE:
+            return False
+        self._reach.ask(home, rerouted(command, way))
+        return True
+
+    def _take_over(self, command: TakeOver) -> None:
+        for message in command.messages:
+            if has_conflict(message):
+                refusal = Refusal(NOT_ALLOWED, CONFLICT_TEXT)
+                self._reach.refuse(command.origin, [command.tag], refusal)
+                return
+        self._taking.take_over(command, self.by_message_id)
+
+    def _first_key(self, messages: list[Message]) -> str | None:
+        return key_of(messages[0], by_message_id=self.by_message_id) if messages else None
+
+    # Receivers.
+
+    def _settle_many(self, command: SettleMany) -> None:
+        """Each settlement to the partition that its token names."""
+        homes: dict[int, list[int]] = {}
+        for at, token in enumerate(command.tokens):
+            homes.setdefault(partition_of_sequence(token.sequence), []).append(at)
+        for home, places in homes.items():
+            if not self._reach.has(home):
+                lost = [command.tags[at] for at in places]
+                refusal = Refusal(LOCK_LOST, LOCK_LOST_TEXT)
+                self._reach.refuse(command.origin, lost, refusal)
+            elif len(homes) == 1:
+                self._pass(home, command)
+            else:
+                tags = [command.tags[at] for at in places]
+                tokens = [command.tokens[at] for at in places]
+                part = SettleMany(
+                    command.origin, tags, command.outcome, tokens, command.changes, command.note
+                )
+                self._pass(home, part)
+
+    def _accept(self, command: AcceptSession) -> None:
+        seeker = Seeker(command, self._reach, self._forget)
+        self._receivers[command.origin] = seeker
+        if command.session_id is None:
+            seeker.seek(self._reach.in_turn())
+        else:
+            seeker.seek([self._home(command.session_id)])
+
+    def _for_holder(self, command: RenewSession | GetSessionState | SetSessionState) -> Command:
+        """The same command, with the holder under the name that the partition knows."""
+        seeker = self._receivers.get(command.holder) if command.holder is not None else None
+        if not isinstance(seeker, Seeker) or seeker.holder is None:
+            return command
+        origin, tag, lane, name = command.origin, command.tag, command.lane, command.session_id
+        if isinstance(command, RenewSession):
+            return RenewSession(origin, tag, lane, name, seeker.holder)
+        if isinstance(command, GetSessionState):
+            return GetSessionState(origin, tag, lane, name, seeker.holder)
+        return SetSessionState(origin, tag, lane, name, seeker.holder, command.state)
+
+    def _forget(self, origin: Any) -> None:
+        self._receivers.pop(origin, None)
+
+    def _opened(self, index: int, worker: PartitionWorker) -> None:
+        for receiver in list(self._receivers.values()):
+            receiver.opened(index)
+        self._taking.opened(index)
+        if self.on_opened is not None:
+            self.on_opened(worker)
+
+    # One partition.
+
+    def _home(self, key: str) -> int:
+        return partition_of_key(key, len(self.workers))
+
+    def _pass(self, index: int, command: Command) -> None:
+        """Ask one partition, or say at once that it is out of reach."""
+        if index != NOWHERE and self._reach.can_ask(index):
+            self._reach.ask(index, command)
+            return
+        lost = list(range(len(self.workers))) if index == NOWHERE else [index]
+        reply = declined(command, self._reach.out_of_reach(lost))
+        if reply is not None:
+            self._reach.answer(reply)
+
+
+def _why_not_together(messages: list[Message]) -> str:
+    """Why these messages cannot go to one partition; empty where they can."""
+    keys: set[str | None] = set()
+    for message in messages:
+        if has_conflict(message):
+            return CONFLICT_TEXT
+        keys.add(key_of(message, by_message_id=False))
+    return MIXED_TEXT if len(keys) > 1 else ""

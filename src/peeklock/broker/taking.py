@@ -1,0 +1,134 @@
+"""Messages that other partitions forward to an entity of several partitions (R-P8).
+
+A repeat must find the partition that has taken the message already: without a key the source and
+the number there decide, so that it is the same one each time.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, final
+
+from peeklock.broker.gathering import Gathering
+from peeklock.broker.reach import Reach
+from peeklock.entity.commands import TakeOver
+from peeklock.entity.message import Message
+from peeklock.entity.refusals import Refusal
+from peeklock.entity.replies import Accepted, Refused
+from peeklock.entity.routing import key_of, partition_of_key
+
+
+@final
+class Taking:
+    """Gives forwarded messages to their partitions, and remembers where they went."""
+
+    __slots__ = ("_late", "_reach", "_went")
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach: Final[Reach] = reach
+        # Where the numbers of a source went that it has not told to forget yet. After a restart
+        # this is empty; what is to be forgotten is then forgotten everywhere.
+        self._went: dict[str, dict[int, int]] = {}
+        # What partitions are to forget that could not be asked: index, source, numbers.
+        self._late: dict[int, dict[str, list[int]]] = {}
+
+    def take_over(self, command: TakeOver, by_message_id: bool) -> None:
+        """Each message to its partition; answered when all have theirs.
+
+        Where a partition is out of reach the others take theirs all the same and the whole is
+        refused: the source repeats it, and what was taken before is ignored then.
+        """
+        groups: dict[int, tuple[list[int], list[Message]]] = {}
+        for number, message in zip(command.numbers, command.messages, strict=True):
+            index = self._home(command.source, number, message, by_message_id)
+            numbers, messages = groups.setdefault(index, ([], []))
+            numbers.append(number)
+            messages.append(message)
+        for index, numbers in self._forgets(command.source, command.forget).items():
+            self._late.setdefault(index, {}).setdefault(command.source, []).extend(numbers)
+        asked = [index for index in groups if self._reach.can_ask(index)]
+        missing = self._reach.missing(groups)
+        gathering = self._gathering(command, len(asked), missing)
+        went = self._went.setdefault(command.source, {}) if asked else {}
+        for at, index in enumerate(asked):
+            numbers, messages = groups[index]
+            for number in numbers:
+                went[number] = index
+            part = gathering.part(at)
+            self._reach.ask(index, TakeOver(part, 0, command.source, numbers, messages, []))
+        if not asked:
+            self._answer_alone(command, missing)
+        for index in list(self._late):
+            self.opened(index)
+
+    def opened(self, index: int) -> None:
+        """A partition can be asked: it forgets what it has not been told to."""
+        if index in self._late and self._reach.can_ask(index):
+            for source, numbers in self._late.pop(index).items():
+                origin = _Forgetting(self, index, source, numbers)
+                self._reach.ask(index, TakeOver(origin, 0, source, [], [], numbers))
+
+    def forget_later(self, index: int, source: str, numbers: list[int]) -> None:
+        """A partition could not forget now."""
+        self._late.setdefault(index, {}).setdefault(source, []).extend(numbers)
+
+    def _home(self, source: str, number: int, message: Message, by_message_id: bool) -> int:
+        key = key_of(message, by_message_id=by_message_id)
+        if key is None:
+            key = f"{source}|{number}"
+        return partition_of_key(key, self._reach.count)
+
+    def _forgets(self, source: str, numbers: list[int]) -> dict[int, list[int]]:
+        """Who is to forget which numbers: those who took them, or all where that is not known."""
+        went = self._went.get(source, {})
+        forgets: dict[int, list[int]] = {}
+        for number in numbers:
+            index = went.pop(number, None)
+            homes = range(self._reach.count) if index is None else (index,)
+            for home in homes:
+                forgets.setdefault(home, []).append(number)
+        if not went:
+            self._went.pop(source, None)
+        return forgets
+
+    def _gathering(self, command: TakeOver, count: int, missing: Refusal | None) -> Gathering:
+        def join(answers: list[Any]) -> Any:
+            refused = gathering.refused(answers)
+            if refused is None and missing is not None:
+                refused = Refused(command.origin, [command.tag], missing)
+            if refused is None:
+                return Accepted(command.origin, [command.tag])
+            # Whether it is repeated is not known: who has what need not be remembered.
+            went = self._went.get(command.source, {})
+            for number in command.numbers:
+                went.pop(number, None)
+            return refused
+
+        gathering = Gathering(command.origin, command.tag, count, join)
+        return gathering
+
+    def _answer_alone(self, command: TakeOver, missing: Refusal | None) -> None:
+        if missing is None:
+            self._reach.answer(Accepted(command.origin, [command.tag]))
+        else:
+            self._reach.refuse(command.origin, [command.tag], missing)
+
+
+@final
+class _Forgetting:
+    """The origin of a wish to forget: one that is refused is repeated later."""
+
+    __slots__ = ("_index", "_numbers", "_source", "_taking")
+
+    def __init__(self, taking: Taking, index: int, source: str, numbers: list[int]) -> None:
+        self._taking: Final[Taking] = taking
+        self._index: Final[int] = index
+        self._source: Final[str] = source
+        self._numbers: Final[list[int]] = numbers
+
+    def replied(self, reply: Any) -> None:
+        """Repeat what was refused when there is an opportunity."""
+        if isinstance(reply, Refused):
+            self._taking.forget_later(self._index, self._source, self._numbers)
+
+    def flush(self) -> None:
+        """There is nothing to write out."""
