@@ -32,6 +32,7 @@ from peeklock.broker.rules import default_rules, made, with_change
 from peeklock.clock import Clock
 from peeklock.entity.blueprint import queue_blueprint
 from peeklock.entity.definition import (
+    FOREVER_MS,
     QUEUE,
     SUBSCRIPTION,
     TOPIC,
@@ -57,6 +58,7 @@ from peeklock.entity.wording import Wording
 from peeklock.store.store import Catalog, Corrupt, StoreError
 
 Entity: TypeAlias = Queue | Topic | Subscription
+Forwarding: TypeAlias = QueueDefinition | SubscriptionDefinition
 
 # How often each open partition looks after its journal: small beside the retention of an hour,
 # large beside the cost of a look.
@@ -130,7 +132,8 @@ class Broker:
         self._alarms = alarms
         self._wording = wording
         self._limits = limits or Limits()
-        self._housing = Housing(stores, clock, alarms, BodyBudget(body_budget), chance)
+        budget = BodyBudget(body_budget)
+        self._housing = Housing(stores, clock, alarms, budget, chance, wording, self.find)
         self._homes: dict[tuple[str, str], Queue | Topic] = {}
         # Descriptions change one after the other: each change looks at what the last one left.
         self._changing = asyncio.Lock()
@@ -201,6 +204,29 @@ class Broker:
     def homes(self) -> list[Queue | Topic]:
         """All queues and topics, by name."""
         return [home for _, home in sorted(self._homes.items())]
+
+    def missing_destination(self, definition: Forwarding, namespace: str | None = None) -> str:
+        """A destination of this description that is not there; the empty text where all are.
+
+        An entity may forward to itself: the hop limit ends that.
+        """
+        owner = self.namespace if namespace is None else namespace
+        for path in (definition.forward_to, definition.forward_dead_letters_to):
+            if path and path.lower() != definition.path.lower():
+                target = self.find(owner, path)
+                if target is None or isinstance(target, Subscription):
+                    return path
+        return ""
+
+    def store_switched(self, name: str, is_online: bool) -> None:
+        """A store went away or came back while running: its partitions are told."""
+        for home in self._homes.values():
+            for worker, store in zip(home.partitions.workers, home.place.stores, strict=True):
+                if store == name:
+                    if is_online:
+                        worker.store_back()
+                    else:
+                        worker.store_lost()
 
     # Creating and changing.
 
@@ -378,15 +404,14 @@ class Broker:
         if isinstance(known, Queue):
             known.keys = tuple(keys)
             if known.definition != definition:
-                known.definition = definition
+                known.redefine(definition)
                 known.partitions.configure(queue_blueprint(definition))
                 known.guests.dismiss(_changed(known))
             return known
         partitions = self._housing.house(
             namespace, definition.path, place, queue_blueprint(definition)
         )
-        now = self._clock.now()
-        queue = Queue(namespace, definition, keys, place, partitions, now)
+        queue = Queue(namespace, definition, keys, place, partitions, self._clock)
         self._homes[(namespace.lower(), definition.path.lower())] = queue
         return queue
 
@@ -402,11 +427,11 @@ class Broker:
         if isinstance(known, Topic):
             known.keys = tuple(keys)
             if known.definition != definition:
-                known.definition = definition
+                known.redefine(definition)
                 known.partitions.configure(known.blueprint())
                 known.guests.dismiss(_changed(known))
             return known
-        topic = Topic(namespace, definition, keys, place, self._wording, self._clock.now())
+        topic = Topic(namespace, definition, keys, place, self._wording, self._clock)
         topic.housed(self._housing.house(namespace, definition.path, place, topic.blueprint()))
         self._homes[(namespace.lower(), definition.path.lower())] = topic
         return topic
@@ -429,7 +454,7 @@ class Broker:
         topic.rules.put(lane, RuleSet(rules))
         topic.knows_lane(lane)
         subscription = Subscription(
-            topic, definition, rules, lane, created_at, self._ask_rules, self._clock.now()
+            topic, definition, rules, lane, created_at, self._ask_rules, self._clock
         )
         topic.subscriptions[definition.name.lower()] = subscription
         return subscription
@@ -476,7 +501,7 @@ class Broker:
         del self._homes[(namespace.lower(), path)]
         self.keyring.set_entity_rules(home.path, ())
         home.guests.dismiss(_gone(home))
-        await home.partitions.close()
+        await home.partitions.close(is_removed=True)
         await self._drop(namespace, storage_path, stores)
 
     async def _drop(self, namespace: str, storage_path: str, stores: Sequence[str]) -> None:
@@ -497,9 +522,27 @@ class Broker:
     def _trim(self) -> None:
         if self._closing:
             return
-        for home in self._homes.values():
+        for home in list(self._homes.values()):
             home.partitions.trim_soon()
+            self._remove_idle(home)
         self._trim_later()
+
+    def _remove_idle(self, home: Queue | Topic) -> None:
+        """Delete what nobody has used for as long as its owner said (AutoDeleteOnIdle)."""
+        if home.definition.auto_delete_ms != FOREVER_MS and home.is_idle():
+            self._begin(self._remove_unless_used(home))
+        elif isinstance(home, Topic):
+            for subscription in list(home.subscriptions.values()):
+                if subscription.definition.auto_delete_ms != FOREVER_MS and subscription.is_idle():
+                    self._begin(self._remove_unless_used(subscription))
+
+    async def _remove_unless_used(self, entity: Entity) -> None:
+        if entity.is_idle() and self.find(entity.namespace, entity.path) is entity:
+            _log.info("entity-idle kind=%s path=%s", entity.kind, entity.path)
+            try:
+                await self.remove(entity.path, entity.namespace)
+            except StoreError as error:
+                _log.error("catalog-failed path=%s error=%r", entity.path, str(error))
 
 
 def _taken(known: Entity) -> EntityError:

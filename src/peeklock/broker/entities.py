@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol, final
+from typing import Final, Protocol, TypeAlias, final
 
 from peeklock.auth.rights import AuthorizationRule
 from peeklock.broker.descriptions import Placement
+from peeklock.broker.idleness import Idleness
 from peeklock.broker.partitions import Partitions
+from peeklock.clock import Clock
 from peeklock.entity.blueprint import (
     FIRST_SUBSCRIPTION_LANE,
     Blueprint,
@@ -16,6 +18,7 @@ from peeklock.entity.blueprint import (
 )
 from peeklock.entity.commands import MAIN, Command
 from peeklock.entity.definition import (
+    FOREVER_MS,
     QUEUE,
     SUBSCRIPTION,
     TOPIC,
@@ -30,6 +33,8 @@ from peeklock.entity.rules.rule import Rule
 from peeklock.entity.rules.topic import TopicRules
 from peeklock.entity.wording import Wording
 
+Submit: TypeAlias = Callable[[Command | RuleCommand], None]
+
 # A lock token has 16 bits for the lane, and each subscription takes two lanes.
 _LANE_MAX: Final = 0xFFFE
 
@@ -43,14 +48,15 @@ class Guest(Protocol):
 
 
 @final
-class Guests:
-    """The links of one entity, and when it was last used."""
+class Visits:
+    """The links of one entity, and whether it is in use."""
 
-    __slots__ = ("_guests", "used_at")
+    __slots__ = ("_clock", "_guests", "_idleness")
 
-    def __init__(self, now: int) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._guests: dict[Guest, None] = {}
-        self.used_at = now
+        self._idleness = Idleness(clock.now())
 
     def __len__(self) -> int:
         return len(self._guests)
@@ -58,10 +64,20 @@ class Guests:
     def add(self, guest: Guest) -> None:
         """A link is attached."""
         self._guests[guest] = None
+        self.used()
 
     def remove(self, guest: Guest) -> None:
         """A link is gone by itself."""
         self._guests.pop(guest, None)
+        self.used()
+
+    def used(self) -> None:
+        """The entity was asked for something, or changed."""
+        self._idleness.used(self._clock.now())
+
+    def is_idle(self, auto_delete_ms: int) -> bool:
+        """Whether nobody has used the entity for so long."""
+        return self._idleness.is_idle(self._clock.now(), len(self._guests), auto_delete_ms)
 
     def dismiss(self, refusal: Refusal) -> None:
         """Tell all links that they must go."""
@@ -87,16 +103,20 @@ class Queue:
         keys: Sequence[AuthorizationRule],
         place: Placement,
         partitions: Partitions,
-        now: int,
+        clock: Clock,
     ) -> None:
         self.namespace = namespace
         self.definition = definition
         self.keys = tuple(keys)
         self.place = place
         self.partitions = partitions
-        self.guests = Guests(now)
-        # Asked for every run of messages: straight to the owner of the partition.
-        self.submit: Callable[[Command | RuleCommand], None] = partitions.submit
+        self.guests = Visits(clock)
+        self.submit: Submit = _door(definition.auto_delete_ms, self.guests, partitions)
+
+    def redefine(self, definition: QueueDefinition) -> None:
+        """Take a new description; the partitions are told by the broker."""
+        self.definition = definition
+        self.submit = _door(definition.auto_delete_ms, self.guests, self.partitions)
 
     @property
     def path(self) -> str:
@@ -137,6 +157,10 @@ class Queue:
             or definition.duplicate_window_ms > 0
             or definition.partitions > 1
         )
+
+    def is_idle(self) -> bool:
+        """Whether nobody has used it for long."""
+        return self.guests.is_idle(self.definition.auto_delete_ms)
 
     def welcome(self, guest: Guest) -> None:
         """A link is attached."""
@@ -179,13 +203,13 @@ class Topic:
         keys: Sequence[AuthorizationRule],
         place: Placement,
         wording: Wording,
-        now: int,
+        clock: Clock,
     ) -> None:
         self.namespace = namespace
         self.definition = definition
         self.keys = tuple(keys)
         self.place = place
-        self.guests = Guests(now)
+        self.guests = Visits(clock)
         self.rules = TopicRules()
         self.subscriptions: dict[str, Subscription] = {}
         self._wording = wording
@@ -194,7 +218,18 @@ class Topic:
     def housed(self, partitions: Partitions) -> None:
         """Tell where the partitions are; they are built from the blueprint of this topic."""
         self.partitions = partitions
-        self.submit: Callable[[Command | RuleCommand], None] = partitions.submit
+        self.submit: Submit = _door(self.definition.auto_delete_ms, self.guests, partitions)
+
+    def redefine(self, definition: TopicDefinition) -> None:
+        """Take a new description; the partitions are told by the broker."""
+        self.definition = definition
+        self.submit = _door(definition.auto_delete_ms, self.guests, self.partitions)
+
+    def is_idle(self) -> bool:
+        """Whether neither it nor any subscription was used for long."""
+        auto_delete_ms = self.definition.auto_delete_ms
+        visits = [self.guests, *(each.guests for each in self.subscriptions.values())]
+        return all(each.is_idle(auto_delete_ms) for each in visits)
 
     @property
     def path(self) -> str:
@@ -270,20 +305,25 @@ class Subscription:
         lane: int,
         created_at: int,
         ask_rules: Callable[[Subscription, RuleCommand], None],
-        now: int,
+        clock: Clock,
     ) -> None:
         self.topic = topic
         self.definition = definition
         self.rules = tuple(rules)
         self.lane = lane
         self.created_at = created_at
-        self.guests = Guests(now)
+        self.guests = Visits(clock)
         self._ask_rules = ask_rules
 
     @property
     def path(self) -> str:
         """The name with the topic's, as their owners wrote them."""
         return self.definition.path
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of its topic."""
+        return self.topic.namespace
 
     @property
     def home(self) -> str:
@@ -310,8 +350,13 @@ class Subscription:
         """Where its messages go by themselves."""
         return self.definition.forward_to
 
+    def is_idle(self) -> bool:
+        """Whether nobody has used it for long."""
+        return self.guests.is_idle(self.definition.auto_delete_ms)
+
     def submit(self, command: Command | RuleCommand) -> None:
         """Ask the owner of the partition, or whoever keeps the rules."""
+        self.guests.used()
         if isinstance(command, (AddRule, RemoveRule, ListRules)):
             self._ask_rules(self, command)
         else:
@@ -324,3 +369,17 @@ class Subscription:
     def farewell(self, guest: Guest) -> None:
         """A link is gone by itself."""
         self.guests.remove(guest)
+
+
+def _door(auto_delete_ms: int, visits: Visits, partitions: Partitions) -> Submit:
+    """The way to the partitions: straight, because it is asked for every run of messages; only an
+    entity that is deleted when idle takes note of each use."""
+    straight: Submit = partitions.submit
+    if auto_delete_ms == FOREVER_MS:
+        return straight
+
+    def noting(command: Command | RuleCommand) -> None:
+        visits.used()
+        straight(command)
+
+    return noting

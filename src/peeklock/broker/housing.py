@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, Protocol, final
 
 from peeklock.broker.alarm import Alarms
+from peeklock.broker.carrier import Carrier, Destination
 from peeklock.broker.descriptions import Placement
 from peeklock.broker.partitions import Partitions
 from peeklock.broker.worker import PartitionWorker
 from peeklock.clock import Clock
 from peeklock.entity.blueprint import Blueprint
 from peeklock.entity.message import BodyBudget
+from peeklock.entity.wording import Wording
 from peeklock.store.store import PartitionId, Store, StoreError
 
 _log: Final = logging.getLogger("peeklock.broker")
@@ -38,7 +41,16 @@ class Stores(Protocol):
 class Housing:
     """Builds the partitions of entities on the stores that there are."""
 
-    __slots__ = ("_alarms", "_budget", "_chance", "_clock", "_last_incarnation", "_stores")
+    __slots__ = (
+        "_alarms",
+        "_budget",
+        "_chance",
+        "_clock",
+        "_find",
+        "_last_incarnation",
+        "_stores",
+        "_wording",
+    )
 
     def __init__(
         self,
@@ -47,12 +59,17 @@ class Housing:
         alarms: Alarms,
         budget: BodyBudget,
         chance: Callable[[], int],
+        wording: Wording,
+        find: Callable[[str, str], Destination | None],
     ) -> None:
         self._stores = stores
         self._clock = clock
         self._alarms = alarms
         self._budget = budget
         self._chance = chance
+        self._wording = wording
+        # By namespace and path: where messages are carried to.
+        self._find = find
         self._last_incarnation = 0
 
     def place(self, partitions: int, used: dict[str, int]) -> Placement:
@@ -68,20 +85,25 @@ class Housing:
         """Build the partitions of an entity; they open when they are used."""
         self._last_incarnation = max(self._last_incarnation, place.incarnation)
         storage_path = place.storage_path(path)
-        return Partitions(
-            [
-                PartitionWorker(
-                    PartitionId(namespace, storage_path, index),
-                    blueprint,
-                    self._stores.get(name),
-                    self._clock,
-                    self._alarms,
-                    self._budget,
-                    self._chance,
-                )
-                for index, name in enumerate(place.stores)
-            ]
-        )
+        workers = [
+            PartitionWorker(
+                PartitionId(namespace, storage_path, index),
+                blueprint,
+                self._stores.get(name),
+                self._clock,
+                self._alarms,
+                self._budget,
+                self._chance,
+            )
+            for index, name in enumerate(place.stores)
+        ]
+        find = partial(self._find, namespace)
+        carriers = [
+            Carrier(worker, blueprint, find, self._wording, self._clock, self._alarms)
+            for worker in workers
+        ]
+        by_message_id = blueprint.duplicate_window_ms > 0
+        return Partitions(workers, carriers, by_message_id=by_message_id)
 
     async def drop(self, namespace: str, storage_path: str, stores: Sequence[str]) -> bool:
         """Remove what a deleted entity left; answers False where a store is out of reach."""
