@@ -98,6 +98,7 @@ class ManagementNode:
                 pending = self._under_way.pop(tag)
                 self._refuse(pending.request, reply.refusal)
                 if pending.transaction is not None:
+                    self.wire.transactions.doom(pending.transaction, reply.refusal)
                     self.wire.transactions.done(pending.transaction)
         else:
             pending = self._under_way.pop(reply.tag)

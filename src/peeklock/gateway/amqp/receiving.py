@@ -165,11 +165,8 @@ class ReceivingNode:
             if refusal is None and not settled:
                 answer = transaction.answer(ANSWERS[read.outcome])
                 self.link.settle_for_now(tags, answer)
-        if refusal is not None:
-            if settled:
-                transactions.doom(transaction, refusal)
-            else:
-                self._refuse(tags, refusal)
+        if refusal is not None and not settled:
+            self._refuse(tags, refusal)
 
     def replied(self, reply: Any) -> None:
         """Pass on what the queue has for this receiver."""

@@ -256,8 +256,7 @@ class SendingNode:
         if not delivery.settled:
             error = AmqpError(condition or declined.condition, declined.text)
             self.link.settle([delivery.id], encode_rejected(error))
-        elif delivery.state is not None:
-            # Nobody is told, so the transaction must not go on without it.
+        if delivery.state is not None:
             transactions = self.wire.transactions
             transactions.doom(transactions.named_by(delivery.state), refusal)
 

@@ -244,37 +244,38 @@ class Transactions:
         return self.find(found.txn_id)
 
     def enlist(self, transaction: Transaction, work: Work, now: int) -> Refusal | None:
-        """Make an operation part of a transaction, or say why not.
-
-        Beyond a limit the transaction is of no use any more: what was refused would be missing.
-        """
+        """Make an operation part of a transaction, or say why not; then it is doomed."""
         if transaction.is_over:
             return Refusal(TRANSACTION_UNKNOWN, _UNKNOWN)
-        refusal = transaction.why_not(work)
+        self._touch(transaction, now)
+        refusal = transaction.why_not(work) or self._beyond(transaction, work)
         if refusal is not None:
-            return refusal
-        if transaction.count + work.count > MESSAGES_MAX:
-            refusal = Refusal(
-                QUOTA_EXCEEDED, f"A transaction cannot have more than {MESSAGES_MAX} messages."
-            )
-        elif work.size and self._size + work.size > self._limits.transaction_bytes_max:
-            most = self._limits.transaction_bytes_max
-            refusal = Refusal(
-                QUOTA_EXCEEDED, f"The open transactions of a connection hold {most} bytes at most."
-            )
-        if refusal is not None:
-            transaction.refusal = refusal
+            self.doom(transaction, refusal)
             return refusal
         if work.count:
             transaction.works.append(work)
         transaction.count += work.count
         transaction.size += work.size
         self._size += work.size
-        self._touch(transaction, now)
+        return None
+
+    def _beyond(self, transaction: Transaction, work: Work) -> Refusal | None:
+        """Say which limit an operation would break."""
+        if transaction.count + work.count > MESSAGES_MAX:
+            text = f"A transaction cannot have more than {MESSAGES_MAX} messages."
+            return Refusal(QUOTA_EXCEEDED, text)
+        most = self._limits.transaction_bytes_max
+        if work.size and self._size + work.size > most:
+            text = f"The open transactions of a connection hold {most} bytes at most."
+            return Refusal(QUOTA_EXCEEDED, text)
         return None
 
     def doom(self, transaction: Transaction | Refusal, refusal: Refusal) -> None:
-        """Let a transaction end with a rollback: an operation of it failed, and nobody was told."""
+        """Let a transaction end with a rollback, because an operation of it was refused.
+
+        What was refused would be missing, and not everybody looks: Java's client takes any answer
+        to a message that it sends within a transaction for a success.
+        """
         if isinstance(transaction, Transaction) and transaction.refusal is None:
             transaction.refusal = refusal
 
