@@ -1,13 +1,13 @@
 """The command `peeklock`; each command imports its room when called, so that help is quick."""
 
-import sys
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
 from peeklock import settings as chosen
-from peeklock.cli import options
+from peeklock.cli import options, rule, store
+from peeklock.cli.output import fail
 from peeklock.settings import Settings
 
 app = typer.Typer(
@@ -16,6 +16,8 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+app.add_typer(store.app, name="store")
+app.add_typer(rule.app, name="rule")
 
 
 def main() -> None:
@@ -95,14 +97,7 @@ def _serve(settings: Settings) -> None:
     try:
         server.serve(settings)
     except ConfigurationError as error:
-        _fail(str(error))
+        fail(str(error))
     except (OSError, StoreError) as error:
         # A port that is taken, a directory that is in use or damaged: one line, no traceback.
-        _fail(f"cannot serve: {error}")
-
-
-def _fail(text: str) -> NoReturn:
-    from rich.console import Console
-
-    Console(stderr=True, highlight=False).print(text, style="red", markup=False, soft_wrap=True)
-    sys.exit(1)
+        fail(f"cannot serve: {error}")
