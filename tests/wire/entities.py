@@ -46,6 +46,11 @@ KINDS: Final[dict[str, tuple[int, dict[str, Any]]]] = {
     "send-disabled": (4, {"Status": "SendDisabled"}),
     "receive-disabled": (4, {"Status": "ReceiveDisabled"}),
     "own-rules": (32, {}),
+    "session": (80, {"RequiresSession": True}),
+    "short-lock-session": (
+        30,
+        {"RequiresSession": True, "LockDuration": f"PT{LOCK_SHORT_S}S"},
+    ),
 }
 
 # Names with every character that a path may have; asked for by name, not from a pool.

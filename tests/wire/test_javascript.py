@@ -19,6 +19,8 @@ QUEUES_PER_FILE = {
     "dead-letter-on-expiry": 1,
     "own-rules": 2,
 }
+# What only the file about sessions needs.
+SESSION_QUEUES = {"session": 14, "short-lock-session": 3}
 WITHIN_S = 110
 pytestmark = pytest.mark.side_by_side
 
@@ -26,7 +28,8 @@ pytestmark = pytest.mark.side_by_side
 @pytest.mark.parametrize("file", FILES)
 def test_javascript(broker: BrokerProcess, queues: Queues, file: str) -> None:
     """R-T1 to R-T5, R-S1 to R-S9, R-L1 to R-L3: each test names its own."""
-    pools = {kind: queues.take_many(kind, count) for kind, count in QUEUES_PER_FILE.items()}
+    wanted = QUEUES_PER_FILE | (SESSION_QUEUES if file == "sessions.test.mjs" else {})
+    pools = {kind: queues.take_many(kind, count) for kind, count in wanted.items()}
     environment = os.environ | {
         "PEEKLOCK_CONNECTION": broker.connection_string,
         "PEEKLOCK_PORT": str(broker.amqp_port),
