@@ -1,0 +1,342 @@
+"""Partitions whose store is out of reach: what goes on without them, and how they come back."""
+
+from __future__ import annotations
+
+import pytest
+
+from peeklock.entity.commands import (
+    COMPLETE,
+    MAIN,
+    PEEK_LOCK,
+    AcceptSession,
+    CloseReceiver,
+    Command,
+    Commit,
+    GetSessionState,
+    Grant,
+    OpenReceiver,
+    Peek,
+    Reserve,
+    Schedule,
+    SendBatch,
+    SendMany,
+    SettleAll,
+    SettleMany,
+)
+from peeklock.entity.message import Message
+from peeklock.entity.refusals import BUSY, UNAVAILABLE
+from peeklock.entity.replies import (
+    Accepted,
+    Delivered,
+    Drained,
+    Found,
+    Numbered,
+    ReceiverClosed,
+    Refused,
+    SessionAccepted,
+)
+from peeklock.entity.routing import partition_of_sequence
+from tests.broker.bench import Recorder, contents, message, token, until
+from tests.broker.spreading import PARTITIONS, SpreadBench, calm, key_for, run
+
+
+async def send(bench: SpreadBench, index: int, *texts: str) -> None:
+    origin = Recorder()
+    messages = [message(text, partition_key=key_for(index)) for text in texts]
+    await bench.do(SendMany(origin, list(range(len(texts))), messages))
+    assert isinstance(origin.replies[0], Accepted)
+
+
+async def used(bench: SpreadBench) -> None:
+    """Every partition lives."""
+    for index in range(PARTITIONS):
+        await send(bench, index, f"old {index}")
+
+
+async def peeked(bench: SpreadBench) -> list[str]:
+    reply = await bench.ask(Peek(Recorder(), 1, MAIN, 0, 1000, 1 << 20))
+    assert isinstance(reply, Found)
+    return contents(reply.deliveries)
+
+
+def test_without_a_key_a_missing_partition_is_gone_round() -> None:
+    """R-P4, R-P9: the sends succeed elsewhere; the entity's availability reads Limited."""
+
+    async def walk(bench: SpreadBench) -> None:
+        await used(bench)
+        await bench.take_away(1)
+        assert bench.spread.availability == "Limited"
+        assert bench.spread.is_available
+        origin = Recorder()
+        for number in range(8):
+            await bench.do(SendMany(origin, [number], [message("new")]))
+        assert origin.take() == [Accepted(origin, [number]) for number in range(8)]
+        await bench.give_back(1)
+        assert bench.spread.availability == "Available"
+        assert (await peeked(bench)).count("new") == 8
+        assert "old 1" in await peeked(bench)
+
+    run(walk)
+
+
+def test_with_a_key_a_missing_partition_is_named() -> None:
+    """R-P4: at once, and the client may try again."""
+
+    async def walk(bench: SpreadBench) -> None:
+        await used(bench)
+        await bench.take_away(1)
+        origin = Recorder()
+        keyed = [message("new", partition_key=key_for(1))]
+        wishes: list[Command] = [
+            SendMany(origin, [1], keyed),
+            SendBatch(origin, 1, keyed),
+            Schedule(origin, 1, keyed),
+            Reserve(origin, 1, 1, key_for(1)),
+            Commit(origin, 1, [SendMany(origin, [1], keyed)]),
+        ]
+        for wish in wishes:
+            reply = await bench.ask(wish)
+            assert isinstance(reply, Refused)
+            assert (reply.tags, reply.refusal.kind) == ([1], UNAVAILABLE)
+            assert "Partition 1 of 4 is out of reach" in reply.refusal.text
+        mixed = [message("a", partition_key=key_for(1)), message("b", partition_key=key_for(2))]
+        await bench.do(SendMany(origin, [1, 2], mixed))
+        assert Accepted(origin, [2]) in origin.replies
+        [refused] = [reply for reply in origin.take() if isinstance(reply, Refused)]
+        assert refused.tags == [1]
+        await bench.give_back(1)
+        assert await bench.ask(SendMany(origin, [1], keyed)) == Accepted(origin, [1])
+
+    run(walk)
+
+
+@pytest.mark.parametrize("kind", ["many", "batch", "schedule"])
+def test_a_send_that_found_its_store_gone_goes_elsewhere_once(kind: str) -> None:
+    """R-P4: nothing of it was stored; each partition is tried at most once."""
+
+    async def walk(bench: SpreadBench) -> None:
+        origin = Recorder()
+        text = [message("new")]
+
+        def wish() -> Command:
+            if kind == "many":
+                return SendMany(origin, [5], text)
+            return SendBatch(origin, 5, text) if kind == "batch" else Schedule(origin, 5, text)
+
+        # Nobody has noticed yet: the partitions are not open, and their stores do not open.
+        for index in range(PARTITIONS - 1):
+            bench.stores[index].is_down = True
+        for _ in range(PARTITIONS):
+            reply = await bench.ask(wish())
+            if kind == "schedule":
+                assert isinstance(reply, Numbered)
+                assert partition_of_sequence(reply.numbers[0]) == PARTITIONS - 1
+            else:
+                assert reply == Accepted(origin, [5])
+        assert await peeked(bench) == ["new"] * PARTITIONS
+        await bench.take_away(PARTITIONS - 1)
+        assert bench.spread.availability == "Limited"
+        assert not bench.spread.is_available
+        reply = await bench.ask(wish())
+        assert isinstance(reply, Refused)
+        assert (reply.tags, reply.refusal.kind) == ([5], UNAVAILABLE)
+
+    run(walk)
+
+
+def test_when_no_store_opens_the_sender_is_told() -> None:
+    """R-P4: after each partition was tried once, under the sender's own name."""
+
+    async def walk(bench: SpreadBench) -> None:
+        for store in bench.stores:
+            store.is_down = True
+        origin = Recorder()
+        reply = await bench.ask(SendMany(origin, [5], [message("new")]))
+        assert isinstance(reply, Refused)
+        assert (reply.tags, reply.refusal.kind) == ([5], UNAVAILABLE)
+
+    run(walk)
+
+
+def test_a_store_short_of_space_is_gone_round_too() -> None:
+    """R-T2: while another has space a send without a key finds it."""
+
+    async def walk(bench: SpreadBench) -> None:
+        origin = Recorder()
+        for index in range(PARTITIONS - 1):
+            bench.stores[index].full = True
+        for number in range(PARTITIONS):
+            reply = await bench.ask(SendMany(origin, [number], [message("new")]))
+            assert reply == Accepted(origin, [number])
+        bench.stores[PARTITIONS - 1].full = True
+        reply = await bench.ask(SendMany(origin, [9], [message("new")]))
+        assert isinstance(reply, Refused)
+        assert reply.refusal.kind == BUSY
+        assert await peeked(bench) == ["new"] * PARTITIONS
+
+    run(walk)
+
+
+def test_a_send_in_doubt_is_refused_and_not_repeated() -> None:
+    """R-P4: it may be stored already; elsewhere it would be stored twice."""
+
+    async def walk(bench: SpreadBench) -> None:
+        await used(bench)
+        origin = Recorder()
+        for store in bench.stores:
+            store.is_down = True
+        await bench.do(SendMany(origin, [5], [message("new")]))
+        [refused] = origin.take()
+        assert isinstance(refused, Refused)
+        assert "in doubt" in refused.refusal.text
+        for index, store in enumerate(bench.stores):
+            store.is_down = False
+            bench.workers[index].store_back()
+        await calm()
+        assert "new" not in await peeked(bench)
+
+    run(walk)
+
+
+def test_receivers_go_on_and_meet_the_partition_again() -> None:
+    """R-P5: the receiver is not closed, its credit is not lost, and nothing is delivered twice
+    that was completed."""
+
+    async def walk(bench: SpreadBench) -> None:
+        await used(bench)
+        receiver = Recorder()
+        await bench.do(OpenReceiver(receiver, MAIN, PEEK_LOCK), Grant(receiver, 6, False))
+        first = receiver.deliveries()
+        assert len(first) == 4
+        done = [each for each in first if partition_of_sequence(each.sequence) != 2]
+        tokens = [token(each) for each in done]
+        await bench.do(SettleMany(Recorder(), [1, 2, 3], COMPLETE, tokens))
+        receiver.take()
+        await bench.take_away(2)
+        assert receiver.take() == []
+        lost = [token(each) for each in first if partition_of_sequence(each.sequence) == 2]
+        reply = await bench.ask(SettleAll(Recorder(), 1, COMPLETE, lost))
+        assert isinstance(reply, Refused)
+        assert reply.refusal.kind == UNAVAILABLE
+        await send(bench, 0, "new")
+        assert contents(receiver.deliveries()) == ["new"]
+        receiver.take()
+        await bench.give_back(2)
+        assert contents(receiver.deliveries()) == ["old 2"]
+        receiver.take()
+        await send(bench, 3, "beyond")
+        assert receiver.take() == []
+        await bench.do(Grant(receiver, 7, True))
+        assert [type(reply) for reply in receiver.replies] == [Delivered, Drained]
+
+    run(walk)
+
+
+def test_a_drain_does_not_wait_for_a_partition_that_is_gone() -> None:
+    """R-P5: it cannot deliver anything."""
+
+    async def walk(bench: SpreadBench) -> None:
+        await used(bench)
+        await bench.take_away(3)
+        receiver = Recorder()
+        await bench.do(OpenReceiver(receiver, MAIN, PEEK_LOCK), Grant(receiver, 10, True))
+        assert len(receiver.deliveries()) == 3
+        assert receiver.take()[-1] == Drained(receiver)
+        await bench.do(CloseReceiver(receiver, False))
+        await bench.give_back(3)
+        assert receiver.take() == []
+
+    run(walk)
+
+
+def test_when_all_partitions_are_gone_the_receiver_is_closed() -> None:
+    """R-T2: as a single partition closes it; the client attaches again."""
+
+    async def walk(bench: SpreadBench) -> None:
+        await used(bench)
+        receiver = Recorder()
+        await bench.do(OpenReceiver(receiver, MAIN, PEEK_LOCK), Grant(receiver, 1, False))
+        receiver.take()
+        for index in range(PARTITIONS):
+            await bench.take_away(index)
+        [closed] = receiver.take()
+        assert isinstance(closed, ReceiverClosed)
+        assert closed.refusal.kind == UNAVAILABLE
+        await bench.do(OpenReceiver(receiver, MAIN, PEEK_LOCK))
+        [closed] = receiver.take()
+        assert isinstance(closed, ReceiverClosed)
+        for index in range(PARTITIONS):
+            await bench.give_back(index)
+        assert receiver.take() == []
+        await bench.do(OpenReceiver(receiver, MAIN, PEEK_LOCK), Grant(receiver, 9, False))
+        assert len(receiver.deliveries()) == 4
+
+    run(walk)
+
+
+def test_sessions_of_a_lost_partition_are_lost_and_others_are_not() -> None:
+    """R-S9: the holder is told; whoever waits goes on waiting for the other partitions."""
+
+    async def walk(bench: SpreadBench) -> None:
+        origin = Recorder()
+        names = [key_for(index) for index in range(PARTITIONS)]
+        for name in names:
+            await bench.do(SendMany(origin, [1], [message(name, session_id=name)]))
+        holders = [Recorder() for _ in names]
+        for holder, name in zip(holders, names, strict=True):
+            wish = AcceptSession(holder, 1, MAIN, PEEK_LOCK, name, 1 << 60)
+            assert isinstance(await bench.ask(wish), SessionAccepted)
+        waiting = Recorder()
+        await bench.do(AcceptSession(waiting, 9, MAIN, PEEK_LOCK, None, 1 << 60))
+        await bench.take_away(1)
+        assert [len(holder.replies) for holder in holders] == [0, 1, 0, 0]
+        [closed] = holders[1].take()
+        assert isinstance(closed, ReceiverClosed)
+        named = await bench.ask(AcceptSession(Recorder(), 1, MAIN, PEEK_LOCK, names[1], 1))
+        assert isinstance(named, Refused)
+        assert named.refusal.kind == UNAVAILABLE
+        assert waiting.take() == []
+        await bench.give_back(1)
+        [accepted] = waiting.take()
+        assert isinstance(accepted, SessionAccepted)
+        assert (accepted.tag, accepted.session_id) == (9, names[1])
+        await bench.do(Grant(waiting, 5, False))
+        assert contents(waiting.deliveries()) == [names[1]]
+        state = await bench.ask(GetSessionState(origin, 1, MAIN, names[1], waiting))
+        assert not isinstance(state, Refused)
+
+    run(walk, requires_session=True)
+
+
+def test_whoever_waits_for_a_session_is_told_when_all_partitions_are_gone() -> None:
+    """R-S9: once, and with a condition to try again."""
+
+    async def walk(bench: SpreadBench) -> None:
+        waiting = Recorder()
+        await bench.do(AcceptSession(waiting, 9, MAIN, PEEK_LOCK, None, 1 << 60))
+        for index in range(PARTITIONS):
+            await bench.take_away(index)
+        [refused] = waiting.take()
+        assert isinstance(refused, Refused)
+        assert (refused.tags, refused.refusal.kind) == ([9], UNAVAILABLE)
+        again = await bench.ask(AcceptSession(waiting, 9, MAIN, PEEK_LOCK, None, 1 << 60))
+        assert isinstance(again, Refused)
+
+    run(walk, requires_session=True)
+
+
+def test_a_partition_comes_back_by_itself() -> None:
+    """R-P4: nobody has to say that the store is there again."""
+
+    async def walk(bench: SpreadBench) -> None:
+        await used(bench)
+        bench.stores[0].is_down = True
+        origin = Recorder()
+        await bench.do(SendMany(origin, [1], [message("x", partition_key=key_for(0))]))
+        assert bench.spread.availability == "Limited"
+        bench.stores[0].is_down = False
+        await until(lambda: bench.spread.availability == "Available")
+        keyed: list[Message] = [message("y", partition_key=key_for(0))]
+        assert await bench.ask(SendMany(origin, [2], keyed)) == Accepted(origin, [2])
+
+    run(walk)
