@@ -34,10 +34,6 @@ class Claims:
         """Tell whether living grants give all wanted rights on a path."""
         return allows(self.rights(path, now), wanted)
 
-    def is_empty(self, now: Instant) -> bool:
-        """Tell whether no living grant gives anything at all."""
-        return all(grant.expires_at <= now for grant in self._grants.values())
-
     def expires_at(self, path: str, wanted: Rights) -> Instant:
         """Return when the last grant ends that gives the wanted rights on a path; 0 for none."""
         target = resource_path(path)
