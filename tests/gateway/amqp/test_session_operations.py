@@ -217,6 +217,11 @@ def test_deferred_messages_of_a_session_need_its_lock() -> None:
         status, condition, text = await desk.refusal("receive-by-sequence-number", **wish)
         assert (status, condition) == (400, "com.microsoft:argument-error")
         assert "'session-id'" in text
+        other = await client.session_receiver("b")
+        status, condition, _ = await desk.refusal(
+            "receive-by-sequence-number", other.name, session_id="a", **wish
+        )
+        assert (status, condition) == (410, LOST)
         _, body = await desk.ask("receive-by-sequence-number", link.name, session_id="a", **wish)
         (entry,) = body["messages"]
         assert body_of(entry["message"]) == "a1"

@@ -96,7 +96,9 @@ def _read_receive(call: Call) -> Command | Refusal:
     session_id = _session_id(call)
     if call.has_sessions and session_id is None:
         arguments.wrong("session-id", "must name the session that the messages are in")
-    return ReceiveDeferred(call.origin, call.tag, call.lane, sequences, mode, session_id)
+    return ReceiveDeferred(
+        call.origin, call.tag, call.lane, sequences, mode, session_id, call.holder
+    )
 
 
 def _write_receive(_call: Call, reply: Any) -> dict[Any, Any] | None:
