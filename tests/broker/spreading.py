@@ -18,6 +18,7 @@ from peeklock.entity.message import BodyBudget, Message
 from peeklock.entity.records import Record
 from peeklock.entity.replies import Reply
 from peeklock.entity.routing import partition_of_key
+from peeklock.entity.rule_commands import RulesFound
 from peeklock.store.memory import MemoryStore
 from peeklock.store.store import Opening, PartitionId, Store, Unavailable
 from tests.broker.bench import Recorder, settle_down
@@ -99,6 +100,7 @@ class SpreadBench:
         command.origin.take()
         await self.do(command)
         [reply] = command.origin.take()
+        assert not isinstance(reply, RulesFound)
         assert reply.origin is command.origin
         assert command.origin.flushes > 0
         return reply

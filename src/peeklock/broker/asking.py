@@ -126,6 +126,8 @@ class Asking:
                 deferred=sum(each.deferred for each in answers),
                 locked=sum(each.locked for each in answers),
                 bytes=sum(each.bytes for each in answers),
+                transfer=sum(each.transfer for each in answers),
+                transfer_dead_letter=sum(each.transfer_dead_letter for each in answers),
             )
 
         gathering = Gathering(command.origin, command.tag, self._reach.count, join)
