@@ -413,3 +413,14 @@ def test_an_end_of_life_within_a_session() -> None:
     queue.ask(ask.CloseReceiver("holder", False))
     assert queue.contents(queue.dead()) == ["brief", "held"]
     assert queue.sessions() == []
+
+
+def test_a_lock_of_before_a_restart_is_lost_with_its_session(queue: AtHand) -> None:
+    """Also where nothing is left in the lane, which then is not there yet."""
+    queue.send("a0", session="a")
+    queue.accept("a")
+    (held,) = queue.take(1)
+    queue.ask(ask.CloseReceiver("holder", False), ask.DeleteMany("m", 7, MAIN, 1, queue.now + 1))
+    queue.restart()
+    assert queue.settle(COMPLETE, held) == [SESSION_LOCK_LOST]
+    assert queue.settle(ABANDON, held) == [SESSION_LOCK_LOST]

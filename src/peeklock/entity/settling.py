@@ -59,6 +59,7 @@ class Settling:
             return
         done: list[int] = []
         lost: list[int] = []
+        lost_tokens: list[LockToken] = []
         forbidden: list[int] = []
         locks: list[Lock] = []
         seen: set[int] = set()
@@ -66,6 +67,7 @@ class Settling:
             lock = self._find(token, now)
             if lock is None or token.sequence in seen:
                 lost.append(tag)
+                lost_tokens.append(token)
             elif command.outcome == DEAD_LETTER and lock.line.is_dead_letter:
                 forbidden.append(tag)
             else:
@@ -78,11 +80,12 @@ class Settling:
         if forbidden:
             self._refuse_dead_letter(command.origin, forbidden)
         if lost:
-            self._refuse_lost(command.origin, lost, command.tokens)
+            self._refuse_each_lost(command.origin, lost, lost_tokens)
 
     def _complete_many(self, command: SettleMany, now: int) -> None:
         state = self._state
         lost: list[int] | None = None
+        lost_tokens: list[LockToken] = []
         tokens = command.tokens
         tags = command.tags
         for at in range(len(tokens)):
@@ -92,6 +95,7 @@ class Settling:
                 if lost is None:
                     lost = []
                 lost.append(tags[at])
+                lost_tokens.append(token)
                 continue
             line = lock.line
             session = line.session
@@ -109,7 +113,7 @@ class Settling:
         done = [tag for tag in tags if tag not in missing]
         if done:
             state.replies.append(Settled(command.origin, done, COMPLETE))
-        self._refuse_lost(command.origin, lost, tokens)
+        self._refuse_each_lost(command.origin, lost, lost_tokens)
 
     def settle_all(self, command: SettleAll, now: int) -> None:
         """All or none: one lost lock refuses the whole call."""
@@ -294,12 +298,21 @@ class Settling:
         refusal = Refusal(NOT_ALLOWED, DEAD_LETTER_TWICE)
         self._state.replies.append(Refused(origin, tags, refusal))
 
+    def _refuse_each_lost(self, origin: Any, tags: list[int], tokens: list[LockToken]) -> None:
+        """Refuse each lost lock by its own lane, those of one lane together."""
+        by_lane: dict[int, list[int]] = {}
+        for at in range(len(tokens)):
+            by_lane.setdefault(tokens[at].number >> LANE_BITS, []).append(at)
+        for places in by_lane.values():
+            lost = [tags[at] for at in places]
+            self._refuse_lost(origin, lost, [tokens[places[0]]])
+
     def _refuse_lost(self, origin: Any, tags: list[int], tokens: list[LockToken]) -> None:
         self._state.replies.append(Refused(origin, tags, self.why_lost(tokens)))
 
     def why_lost(self, tokens: list[LockToken]) -> Refusal:
         """What is lost with these locks: in a session it is the session's own lock."""
-        lane = self._state.lanes.get(tokens[0].number >> LANE_BITS) if tokens else None
-        if lane is not None and lane.book is not None:
+        # After a restart the lane may not be there yet; what it would be like is known.
+        if tokens and self._state.has_sessions(tokens[0].number >> LANE_BITS):
             return Refusal(SESSION_LOCK_LOST, SESSION_LOCK_LOST_TEXT)
         return Refusal(LOCK_LOST, LOCK_LOST_TEXT)

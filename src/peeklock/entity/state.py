@@ -123,9 +123,13 @@ class State:
         if lane is None:
             lane = Lane(number)
             self.lanes[number] = lane
-            if number & 1 == 0 and number != TRANSFER and self.policy(number).requires_session:
+            if self.has_sessions(number):
                 lane.book = SessionBook(lane)
         return lane
+
+    def has_sessions(self, number: int) -> bool:
+        """Whether a lane hands out its messages by sessions; dead letters and transfers never."""
+        return number & 1 == 0 and number != TRANSFER and self.policy(number).requires_session
 
     def policy(self, number: int) -> LanePolicy:
         """How a lane hands out its messages; transfers follow the entity's own lane."""
