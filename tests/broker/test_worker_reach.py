@@ -244,11 +244,12 @@ def test_a_worker_that_shuts_down_sends_nobody_elsewhere() -> None:
         worker.on_unsent = keeping(unsent)
         store.is_down = True
         origin = Recorder()
-        worker._closing = True
-        await do(worker, SendMany(origin, [1], [message("a")]))
-        [refused] = origin.take()
-        assert isinstance(refused, Refused)
-        assert "shutting down" in refused.refusal.text
+        worker.submit(SendMany(origin, [1], [message("a")]))
+        await worker.close()
+        await do(worker, SendMany(origin, [2], [message("b")]), Grant(origin, 1, True))
+        replies = [reply for reply in origin.take() if isinstance(reply, Refused)]
+        assert [reply.tags for reply in replies] == [[1], [2]]
+        assert all("shutting down" in reply.refusal.text for reply in replies)
         assert unsent == []
 
     run(walk, partitions=1)

@@ -267,8 +267,9 @@ class Ledger:
         for slice in self._slices:
             if slice.is_out:
                 return False
-            if not is_exhausted and (slice.state == OPENING or slice.is_ready):
-                # It may have messages that were acknowledged before the drain was asked for.
+            if slice.state == OPENING and not is_exhausted:
+                # It may have messages that were acknowledged before the drain was asked for. Who
+                # is open and ready has got a slice by now, or there is none left.
                 return False
         self._is_draining = False
         self._delivered = max(self._delivered, self._limit)

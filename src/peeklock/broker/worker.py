@@ -166,7 +166,10 @@ class PartitionWorker:
                 self._awake()
         elif self._task is None:
             self._loop = asyncio.get_running_loop()
-            self._task = self._loop.create_task(self._run())
+            if self._closing:
+                self._loop.call_soon(self._close_mailbox)
+            else:
+                self._task = self._loop.create_task(self._run())
 
     def configure(self, blueprint: Blueprint) -> None:
         """The description changed; a living partition is told in its turn."""
