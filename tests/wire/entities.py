@@ -47,6 +47,7 @@ KINDS: Final[dict[str, tuple[int, dict[str, Any]]]] = {
     "receive-disabled": (4, {"Status": "ReceiveDisabled"}),
     "own-rules": (32, {}),
     "session": (80, {"RequiresSession": True}),
+    "partitioned-session": (8, {"RequiresSession": True, "EnablePartitioning": True}),
     "short-lock-session": (
         30,
         {"RequiresSession": True, "LockDuration": f"PT{LOCK_SHORT_S}S"},

@@ -470,3 +470,23 @@ def test_five_receivers_drain_many_sessions(bus: Bus, queues: Queues) -> None:
             future.result()
 
     assert seen == {name: [b"%d" % turn for turn in range(10)] for name in sessions}
+
+
+def test_sessions_of_a_partitioned_queue(bus: Bus, queues: Queues) -> None:
+    """The session is the partition key; one that is named as well must be the same."""
+    queue = queues.take("partitioned-session")
+    names = [f"s{index}" for index in range(6)]
+    for name in names:
+        batch = [
+            ServiceBusMessage(f"{turn}", session_id=name, partition_key=name) for turn in range(5)
+        ]
+        bus.send(queue, batch)
+
+    seen = {}
+    for _ in names:
+        with accepted(bus, queue, NEXT_AVAILABLE_SESSION, max_wait_time=10) as receiver:
+            got = receive(receiver, 5)
+            for each in got:
+                receiver.complete_message(each)
+            seen[session(bus, receiver).session_id] = bodies(got)
+    assert seen == {name: [b"%d" % turn for turn in range(5)] for name in names}

@@ -14,7 +14,7 @@ from peeklock.amqp.message import DATA_BODY, Message, encode_message
 from peeklock.amqp.types import Array, Int, Symbol, Timestamp, Uint
 from peeklock.entity.definition import QueueDefinition
 from tests.gateway.amqp.bus import Bus, Client, annotation, bodies, body_of, serve
-from tests.gateway.amqp.test_sessions import WITH_SESSIONS, filled
+from tests.gateway.amqp.test_sessions import WITH_SESSIONS, filled, on_both
 
 DEFERRED = encode_modified(delivery_failed=True, undeliverable_here=True)
 WHENEVER = Timestamp(253_402_300_800_000)
@@ -65,7 +65,8 @@ class Desk:
         return list(body["sessions-ids"].items)
 
 
-def test_a_session_is_renewed_by_its_holder() -> None:
+@on_both
+def test_a_session_is_renewed_by_its_holder(queue: QueueDefinition) -> None:
     """R-L2: a whole duration from now, so that the link stays."""
 
     async def talk(bus: Bus) -> None:
@@ -78,7 +79,7 @@ def test_a_session_is_renewed_by_its_holder() -> None:
         # A client that names no link is believed as well.
         assert (await desk.ask("renew-session-lock", session_id="a"))[0] == 200
 
-    serve(talk, WITH_SESSIONS)
+    serve(talk, queue)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +108,8 @@ def test_whoever_does_not_hold_the_session_has_lost_it(
     serve(talk, WITH_SESSIONS)
 
 
-def test_a_link_that_is_closed_holds_nothing() -> None:
+@on_both
+def test_a_link_that_is_closed_holds_nothing(queue: QueueDefinition) -> None:
     async def talk(bus: Bus) -> None:
         desk = await Desk.open(bus, "a1")
         link = await desk.client.session_receiver("a")
@@ -116,10 +118,11 @@ def test_a_link_that_is_closed_holds_nothing() -> None:
         status, condition, _ = await desk.refusal("renew-session-lock", link.name, session_id="a")
         assert (status, condition) == (410, LOST)
 
-    serve(talk, WITH_SESSIONS)
+    serve(talk, queue)
 
 
-def test_state_is_null_at_first_kept_and_cleared() -> None:
+@on_both
+def test_state_is_null_at_first_kept_and_cleared(queue: QueueDefinition) -> None:
     """It survives the link; null clears it."""
 
     async def talk(bus: Bus) -> None:
@@ -137,7 +140,7 @@ def test_state_is_null_at_first_kept_and_cleared() -> None:
         await desk.ask("set-session-state", link.name, session_id="a", session_state=None)
         assert await desk.ask("get-session-state", link.name, session_id="a") == nothing
 
-    serve(talk, WITH_SESSIONS)
+    serve(talk, queue)
 
 
 def test_state_has_a_limit() -> None:
@@ -156,7 +159,8 @@ def test_state_has_a_limit() -> None:
     serve(talk, WITH_SESSIONS)
 
 
-def test_sessions_with_messages_or_state_are_listed_in_pages() -> None:
+@on_both
+def test_sessions_with_messages_or_state_are_listed_in_pages(queue: QueueDefinition) -> None:
     async def talk(bus: Bus) -> None:
         desk = await Desk.open(bus, "b1", "a1", "c1", "a2")
         await desk.client.session_receiver("d")
@@ -165,10 +169,11 @@ def test_sessions_with_messages_or_state_are_listed_in_pages() -> None:
         assert await desk.names(skip=1, top=2) == ["b", "c"]
         assert await desk.names(skip=4) == []
 
-    serve(talk, WITH_SESSIONS)
+    serve(talk, queue)
 
 
-def test_sessions_are_listed_by_when_their_state_was_set() -> None:
+@on_both
+def test_sessions_are_listed_by_when_their_state_was_set(queue: QueueDefinition) -> None:
     async def talk(bus: Bus) -> None:
         desk = await Desk.open(bus, "a1", "b1")
         await desk.client.session_receiver("a")
@@ -181,7 +186,7 @@ def test_sessions_are_listed_by_when_their_state_was_set() -> None:
         assert await desk.names(since=Timestamp(0)) == ["a", "b"]
         assert await desk.names(since=Timestamp(bus.clock.now())) == []
 
-    serve(talk, WITH_SESSIONS)
+    serve(talk, queue)
 
 
 def test_peek_sees_one_session_or_all() -> None:
@@ -211,7 +216,9 @@ def test_deferred_messages_of_a_session_need_its_lock() -> None:
         (delivery,) = client.arrived(link)
         await client.settle(link, [delivery.id], DEFERRED)
         wish: dict[str, Any] = {
-            "sequence_numbers": Array(LONG, [1]),
+            "sequence_numbers": Array(
+                LONG, [annotation(delivery.payload, "x-opt-sequence-number")]
+            ),
             "receiver_settle_mode": Uint(1),
         }
         status, condition, text = await desk.refusal("receive-by-sequence-number", **wish)
@@ -238,7 +245,8 @@ def test_deferred_messages_of_a_session_need_its_lock() -> None:
     serve(talk, WITH_SESSIONS)
 
 
-def test_tokens_of_a_session_that_was_left_are_lost_with_it() -> None:
+@on_both
+def test_tokens_of_a_session_that_was_left_are_lost_with_it(queue: QueueDefinition) -> None:
     async def talk(bus: Bus) -> None:
         desk = await Desk.open(bus, "a1")
         link = await desk.client.session_receiver("a", credit=1)
@@ -253,10 +261,11 @@ def test_tokens_of_a_session_that_was_left_are_lost_with_it() -> None:
         )
         assert (status, condition) == (410, LOST)
 
-    serve(talk, WITH_SESSIONS)
+    serve(talk, queue)
 
 
-def test_messages_of_one_session_are_deleted() -> None:
+@on_both
+def test_messages_of_one_session_are_deleted(queue: QueueDefinition) -> None:
     async def talk(bus: Bus) -> None:
         desk = await Desk.open(bus, "a1", "b1", "a2")
         before = Timestamp(bus.clock.now() + 1)
@@ -267,7 +276,7 @@ def test_messages_of_one_session_are_deleted() -> None:
         link = await desk.client.session_receiver(None, credit=9)
         assert bodies(desk.client.arrived(link)) == ["b1"]
 
-    serve(talk, WITH_SESSIONS)
+    serve(talk, queue)
 
 
 @pytest.mark.parametrize(
@@ -330,7 +339,8 @@ def test_a_wrong_argument_is_named(operation: str, arguments: dict[str, Any], na
     serve(talk, WITH_SESSIONS)
 
 
-def test_a_scheduled_message_needs_its_session() -> None:
+@on_both
+def test_a_scheduled_message_needs_its_session(queue: QueueDefinition) -> None:
     """It arrives there when it is due."""
 
     async def talk(bus: Bus) -> None:
@@ -342,7 +352,7 @@ def test_a_scheduled_message_needs_its_session() -> None:
         await bus.advance(desk.client, 5_000)
         assert bodies(desk.client.arrived(link)) == ["later"]
 
-    serve(talk, WITH_SESSIONS)
+    serve(talk, queue)
 
 
 def _entry(bus: Bus, session_id: str | None) -> dict[str, Any]:

@@ -26,6 +26,9 @@ from tests.gateway.amqp.bus import (
 )
 
 WITH_SESSIONS = QueueDefinition("q", requires_session=True, batched_store_access=False)
+PARTITIONED = QueueDefinition("q", requires_session=True, batched_store_access=False, partitions=4)
+# A session is in one partition, and nobody outside can tell which.
+on_both = pytest.mark.parametrize("queue", [WITH_SESSIONS, PARTITIONED], ids=["one", "four"])
 LOCKED_UNTIL = "com.microsoft:locked-until-utc"
 
 
@@ -97,7 +100,8 @@ def test_the_next_session_is_the_free_one_with_the_oldest_message(wanted: Any) -
     serve(talk, WITH_SESSIONS)
 
 
-def test_the_attach_waits_for_a_session_and_nothing_else_does() -> None:
+@on_both
+def test_the_attach_waits_for_a_session_and_nothing_else_does(queue: QueueDefinition) -> None:
     """Other links of the connection go on; credit that came meanwhile counts."""
 
     async def talk(bus: Bus) -> None:
@@ -112,13 +116,14 @@ def test_the_attach_waits_for_a_session_and_nothing_else_does() -> None:
         assert session_of(link) == "a"
         assert bodies(client.arrived(link)) == ["a1", "a2"]
 
-    serve(talk, WITH_SESSIONS)
+    serve(talk, queue)
 
 
+@on_both
 @pytest.mark.parametrize(
     ("timeout_ms", "waits_ms"), [(None, 65_000), (Uint(3_000), 3_000), (Uint(70_000), 70_000)]
 )
-def test_a_wait_ends_with_its_time(timeout_ms: Any, waits_ms: int) -> None:
+def test_a_wait_ends_with_its_time(timeout_ms: Any, waits_ms: int, queue: QueueDefinition) -> None:
     """The time that the client allows, whatever its size; 65 seconds when it says nothing."""
 
     async def talk(bus: Bus) -> None:
@@ -129,10 +134,11 @@ def test_a_wait_ends_with_its_time(timeout_ms: Any, waits_ms: int) -> None:
         await bus.advance(client, 1)
         assert (await client.refused(link)).condition == "com.microsoft:timeout"
 
-    serve(talk, WITH_SESSIONS)
+    serve(talk, queue)
 
 
-def test_a_session_that_another_holds_cannot_be_locked() -> None:
+@on_both
+def test_a_session_that_another_holds_cannot_be_locked(queue: QueueDefinition) -> None:
     async def talk(bus: Bus) -> None:
         client = await filled(bus, "a1")
         await client.session_receiver("a")
@@ -141,10 +147,11 @@ def test_a_session_that_another_holds_cannot_be_locked() -> None:
         assert error.condition == "com.microsoft:session-cannot-be-locked"
         assert "The requested session 'a' cannot be accepted." in str(error.description)
 
-    serve(talk, WITH_SESSIONS)
+    serve(talk, queue)
 
 
-def test_whoever_gives_up_waiting_gets_nothing() -> None:
+@on_both
+def test_whoever_gives_up_waiting_gets_nothing(queue: QueueDefinition) -> None:
     """Detached or disconnected meanwhile: the session is free for the next."""
 
     async def talk(bus: Bus) -> None:
@@ -163,10 +170,11 @@ def test_whoever_gives_up_waiting_gets_nothing() -> None:
         await client.send(sender, plain("a1", group_id="a"))
         assert is_attached(client, link)
 
-    serve(talk, WITH_SESSIONS)
+    serve(talk, queue)
 
 
-def test_a_session_that_was_given_to_somebody_gone_is_free() -> None:
+@on_both
+def test_a_session_that_was_given_to_somebody_gone_is_free(queue: QueueDefinition) -> None:
     """The broker accepts while the client's last word is on its way."""
 
     async def talk(bus: Bus) -> None:
@@ -176,10 +184,11 @@ def test_a_session_that_was_given_to_somebody_gone_is_free() -> None:
         await client.talk()
         assert session_of(await client.session_receiver("a")) == "a"
 
-    serve(talk, WITH_SESSIONS)
+    serve(talk, queue)
 
 
-def test_closing_frees_the_session_and_counts_no_delivery() -> None:
+@on_both
+def test_closing_frees_the_session_and_counts_no_delivery(queue: QueueDefinition) -> None:
     """What was not settled comes back in order."""
 
     async def talk(bus: Bus) -> None:
@@ -197,10 +206,11 @@ def test_closing_frees_the_session_and_counts_no_delivery() -> None:
             assert header.delivery_count == 0
             assert annotation(delivery.payload, "x-opt-locked-until") is None
 
-    serve(talk, WITH_SESSIONS)
+    serve(talk, queue)
 
 
-def test_a_lost_connection_frees_the_session() -> None:
+@on_both
+def test_a_lost_connection_frees_the_session(queue: QueueDefinition) -> None:
     async def talk(bus: Bus) -> None:
         client = await filled(bus, "a1")
         await client.session_receiver("a", credit=1)
@@ -209,10 +219,11 @@ def test_a_lost_connection_frees_the_session() -> None:
         link = await other.session_receiver("a", credit=1)
         assert bodies(other.arrived(link)) == ["a1"]
 
-    serve(talk, WITH_SESSIONS)
+    serve(talk, queue)
 
 
-def test_a_lock_that_ends_ends_the_link() -> None:
+@on_both
+def test_a_lock_that_ends_ends_the_link(queue: QueueDefinition) -> None:
     """Its messages come back, and this time the delivery counts."""
 
     async def talk(bus: Bus) -> None:
@@ -227,10 +238,11 @@ def test_a_lock_that_ends_ends_the_link() -> None:
         assert header is not None
         assert header.delivery_count == 1
 
-    serve(talk, WITH_SESSIONS)
+    serve(talk, queue)
 
 
-def test_settling_in_a_session() -> None:
+@on_both
+def test_settling_in_a_session(queue: QueueDefinition) -> None:
     async def talk(bus: Bus) -> None:
         client = await filled(bus, "a1", "a2")
         link = await client.session_receiver("a", credit=2)
@@ -238,7 +250,7 @@ def test_settling_in_a_session() -> None:
         assert await client.settle(link, [first.id], ACCEPTED) == [Accepted()]
         assert await client.settle(link, [second.id], ACCEPTED) == [Accepted()]
 
-    serve(talk, WITH_SESSIONS)
+    serve(talk, queue)
 
 
 def test_settling_after_the_lock_has_ended() -> None:
@@ -296,7 +308,8 @@ def test_a_time_that_cannot_be_read_is_refused() -> None:
     serve(talk, WITH_SESSIONS)
 
 
-def test_a_token_that_ends_ends_the_wait() -> None:
+@on_both
+def test_a_token_that_ends_ends_the_wait(queue: QueueDefinition) -> None:
     async def talk(bus: Bus) -> None:
         client = await bus.connect()
         await client.put_token("q", life_ms=10_000)
@@ -304,7 +317,7 @@ def test_a_token_that_ends_ends_the_wait() -> None:
         await bus.advance(client, 10_000)
         assert (await client.refused(link)).condition == "amqp:unauthorized-access"
 
-    serve(talk, WITH_SESSIONS)
+    serve(talk, queue)
 
 
 def test_a_store_that_fails_ends_waits_and_sessions() -> None:
@@ -326,3 +339,18 @@ def test_a_store_that_fails_ends_waits_and_sessions() -> None:
             assert (await client.refused(link)).condition == "amqp:internal-error"
 
     serve(talk, WITH_SESSIONS, store=store)
+
+
+def test_every_session_of_all_partitions_is_given_once() -> None:
+    """To those who take the next one, whatever partition it is in."""
+
+    async def talk(bus: Bus) -> None:
+        names = "abcdefghijkl"
+        client = await filled(bus, *(f"{name}{turn}" for turn in range(3) for name in names))
+        seen: dict[str, list[str]] = {}
+        for _ in names:
+            link = await client.session_receiver(None, credit=9)
+            seen[session_of(link)] = bodies(client.arrived(link))
+        assert seen == {name: [f"{name}{turn}" for turn in range(3)] for name in names}
+
+    serve(talk, PARTITIONED)
