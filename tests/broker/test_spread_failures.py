@@ -12,6 +12,8 @@ from peeklock.entity.commands import (
     CloseReceiver,
     Command,
     Commit,
+    Count,
+    DeleteMany,
     GetSessionState,
     Grant,
     OpenReceiver,
@@ -22,9 +24,10 @@ from peeklock.entity.commands import (
     SendMany,
     SettleAll,
     SettleMany,
+    TakeOver,
 )
 from peeklock.entity.message import Message
-from peeklock.entity.refusals import BUSY, UNAVAILABLE
+from peeklock.entity.refusals import BUSY, ENTITY_DISABLED, UNAVAILABLE
 from peeklock.entity.replies import (
     Accepted,
     Delivered,
@@ -323,6 +326,123 @@ def test_whoever_waits_for_a_session_is_told_when_all_partitions_are_gone() -> N
         assert isinstance(again, Refused)
 
     run(walk, requires_session=True)
+
+
+def test_wishes_that_find_a_store_gone_on_their_way() -> None:
+    """R-P6, R-P9: a look goes on with the next partition; what deletes or counts says what is
+    missing, and how much is done already."""
+
+    async def walk(bench: SpreadBench) -> None:
+        await used(bench)
+        later = bench.clock.now() + 1
+        before = SpreadBench()
+        for store, kept in zip(before.stores, bench.stores, strict=True):
+            store._store = kept._store
+        # Nobody has noticed yet that these stores do not open.
+        before.stores[0].is_down = before.stores[2].is_down = True
+        assert await peeked(before) == ["old 1", "old 3"]
+        before.stores[0].is_down = False
+        before.workers[0].store_back()
+        await calm()
+        # One that nobody uses may be told of too: it is tried when it is asked.
+        after = SpreadBench()
+        for store, kept in zip(after.stores, bench.stores, strict=True):
+            store._store = kept._store
+        after.stores[3].is_down = True
+        origin = Recorder()
+        reply = await after.ask(DeleteMany(origin, 1, MAIN, 10, later))
+        assert isinstance(reply, Refused)
+        assert reply.refusal.kind == UNAVAILABLE
+        assert "3 messages of other partitions were deleted" in reply.refusal.text
+        await after.give_back(3)
+        assert await peeked(after) == ["old 3"]
+        for each in (before, after):
+            for worker in each.workers:
+                await worker.close()
+
+    run(walk)
+
+
+def test_a_count_that_finds_a_store_gone_is_refused() -> None:
+    """R-P9: as a whole, and so is a deletion that has done nothing yet."""
+
+    async def walk(bench: SpreadBench) -> None:
+        for store in bench.stores:
+            store.is_down = True
+        origin = Recorder()
+        wishes: list[Command] = [
+            Count(origin, 1),
+            Peek(origin, 1, MAIN, 0, 9, 1 << 20),
+            DeleteMany(origin, 1, MAIN, 9, 1),
+        ]
+        for wish in wishes:
+            for worker in bench.workers:
+                worker.store_back()
+            reply = await bench.ask(wish)
+            assert isinstance(reply, Refused)
+            assert (reply.tags, reply.refusal.kind) == ([1], UNAVAILABLE)
+
+    run(walk)
+
+
+def test_stores_that_are_known_to_be_gone_are_tried_when_nobody_else_is_there() -> None:
+    """R-P4: a partition that was never used has not been tried yet."""
+
+    async def walk(bench: SpreadBench) -> None:
+        for worker in bench.workers:
+            worker.store_lost()
+        assert bench.spread.availability == "Limited"
+        origin = Recorder()
+        assert await bench.ask(SendMany(origin, [1], [message("x")])) == Accepted(origin, [1])
+        assert bench.spread.is_available
+
+    run(walk)
+
+
+def test_what_could_not_be_forgotten_is_forgotten_later() -> None:
+    """R-P8: a forwarded message that is remembered for ever would cost memory for ever."""
+
+    async def walk(bench: SpreadBench) -> None:
+        origin = Recorder()
+
+        def taking(forget: list[int]) -> TakeOver:
+            key = key_for(1)
+            return TakeOver(origin, 1, "s", [1], [message("x", partition_key=key)], forget)
+
+        assert await bench.ask(taking([])) == Accepted(origin, [1])
+        bench.stores[1].full = True
+        alone = TakeOver(origin, 1, "s", [], [], [1])
+        assert await bench.ask(alone) == Accepted(origin, [1])
+        bench.stores[1].full = False
+        # Still remembered: the repeat is ignored. The wish to forget follows it.
+        assert await bench.ask(taking([])) == Accepted(origin, [1])
+        assert await peeked(bench) == ["x"]
+        assert await bench.ask(taking([])) == Accepted(origin, [1])
+        assert await peeked(bench) == ["x", "x"]
+        await bench.take_away(1)
+        reply = await bench.ask(taking([]))
+        assert isinstance(reply, Refused)
+        assert reply.refusal.kind == UNAVAILABLE
+
+    run(walk)
+
+
+def test_a_disabled_entity_says_so_once() -> None:
+    """R-S1: all partitions would say the same."""
+
+    async def walk(bench: SpreadBench) -> None:
+        origin = Recorder()
+        wishes: list[Command] = [
+            Peek(origin, 1, MAIN, 0, 9, 1 << 20),
+            DeleteMany(origin, 1, MAIN, 9, 1),
+            DeleteMany(origin, 1, MAIN, 9, 1, "session"),
+        ]
+        for wish in wishes:
+            reply = await bench.ask(wish)
+            assert isinstance(reply, Refused)
+            assert reply.refusal.kind == ENTITY_DISABLED
+
+    run(walk, status="ReceiveDisabled")
 
 
 def test_a_partition_comes_back_by_itself() -> None:
