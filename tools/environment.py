@@ -21,7 +21,19 @@ def main(extra: str, stamp: str) -> None:
     install("setuptools")
     # The environment has setuptools, so the build needs no isolated one; editable means plain.
     install("--no-build-isolation", "--editable", requirement)
+    if extra == "dev":
+        install_generic_client()
     Path(stamp).touch()
+
+
+def install_generic_client() -> None:
+    """Install the AMQP client of some wire tests; it is built from source, in isolation because it
+    needs more than we do, and its tests are skipped where that fails."""
+    try:
+        install("python-qpid-proton")
+    except subprocess.CalledProcessError:
+        print("python-qpid-proton could not be built (it needs a C compiler and Python's headers);")
+        print("the wire tests with it will be skipped")
 
 
 def make_venv() -> None:
