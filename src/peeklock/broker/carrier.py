@@ -8,11 +8,13 @@ per destination, and `Forgetting` tells destinations which numbers will not come
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Final, Protocol, final
 
-from peeklock.broker.alarm import Alarms
+from peeklock.broker.alarm import Alarm, Alarms
 from peeklock.broker.forgetting import Destination, Find, Forgetting
 from peeklock.broker.haul import Haul
+from peeklock.broker.route import BACKOFF_MS_MAX, BACKOFF_MS_MIN
 from peeklock.clock import Clock
 from peeklock.entity.blueprint import Blueprint
 from peeklock.entity.commands import TRANSFER, Command
@@ -48,12 +50,14 @@ class Carrier:
 
     __slots__ = (
         "_alarms",
+        "_backoffs",
         "_blueprint",
         "_clock",
         "_find",
         "_forgetting",
         "_hauls",
         "_retired",
+        "_starting",
         "_wording",
         "_worker",
     )
@@ -76,11 +80,20 @@ class Carrier:
         self._hauls: dict[int, Haul] = {}  # by lane
         self._retired: list[Haul] = []  # forwarding was switched off while something was under way
         self._forgetting: dict[int, Forgetting] = {}  # by lane; outlives the hauls
+        # How long a lane is left in peace that was lost before anything of it was settled: a store
+        # that opens but does not write would be asked without end.
+        self._backoffs: dict[int, int] = {}
+        self._starting: dict[int, Alarm] = {}
 
     def opened(self) -> None:
         """The partition has opened, or is to be: start what is not under way."""
         for lane, path in _destinations(self._blueprint).items():
-            self._start(lane, path)
+            backoff_ms = self._backoffs.get(lane, 0)
+            if backoff_ms == 0:
+                self._start(lane, path)
+            elif lane not in self._hauls and lane not in self._starting:
+                at = self._clock.now() + backoff_ms
+                self._starting[lane] = self._alarms.set(at, partial(self._start_late, lane))
 
     def configure(self, blueprint: Blueprint) -> None:
         """The description changed; the worker has been told before."""
@@ -102,6 +115,9 @@ class Carrier:
 
     def close(self, is_removed: bool = False) -> None:
         """Carry nothing any more; with `is_removed`, the entity will never come back."""
+        for alarm in self._starting.values():
+            alarm.cancel()
+        self._starting = {}
         hauls = [*self._hauls.values(), *self._retired]
         self._hauls = {}
         self._retired = []
@@ -110,8 +126,14 @@ class Carrier:
         for forgetting in self._forgetting.values():
             forgetting.close()
 
+    def _start_late(self, lane: int) -> None:
+        del self._starting[lane]
+        path = _destinations(self._blueprint).get(lane)
+        if path is not None and self._worker.is_open:
+            self._start(lane, path)
+
     def _start(self, lane: int, path: str) -> None:
-        if lane in self._hauls:
+        if lane in self._hauls or lane in self._starting:
             return
         forgetting = self._forgetting.get(lane)
         if forgetting is None:
@@ -138,8 +160,14 @@ class Carrier:
 
     def _lost(self, haul: Haul) -> None:
         """The partition let a haul go: `opened` starts another one."""
-        if self._hauls.get(haul.lane) is haul:
-            del self._hauls[haul.lane]
+        lane = haul.lane
+        if self._hauls.get(lane) is haul:
+            del self._hauls[lane]
+        if haul.has_settled:
+            self._backoffs.pop(lane, None)
+        else:
+            longer_ms = 2 * self._backoffs.get(lane, 0)
+            self._backoffs[lane] = min(max(longer_ms, BACKOFF_MS_MIN), BACKOFF_MS_MAX)
 
 
 def _destinations(blueprint: Blueprint) -> dict[int, str]:

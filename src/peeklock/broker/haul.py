@@ -132,6 +132,7 @@ class Haul:
         "_window",
         "_wording",
         "destination",
+        "has_settled",
         "lane",
     )
 
@@ -151,6 +152,7 @@ class Haul:
     ) -> None:
         self.lane: int = lane
         self.destination: str = destination  # empty where each message names its own
+        self.has_settled: bool = False  # the lane has stored what was asked of it
         self._path: str = path  # of the entity that the lane belongs to
         self._window: int = max(
             WINDOW_MIN, min(WINDOW_MAX, LARGEST_BYTES_MAX // max(1, message_size_max))
@@ -432,6 +434,7 @@ class Haul:
         self._owner.submit(SettleMany(self, tags, outcome, tokens, None, note))
 
     def _settled(self, reply: Settled) -> None:
+        self.has_settled = True
         gone: dict[str, list[int]] = {}
         for number in reply.tags:
             held = self._held.get(number)

@@ -1,0 +1,218 @@
+"""Carrying across crashes: cut at every write, before and after it rests, nothing is lost and
+nothing doubled (R-T3)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from peeklock.entity.commands import DEAD, MAIN, TRANSFER, TRANSFER_DEAD
+from peeklock.entity.definition import QueueDefinition
+from peeklock.store.memory import MemoryStore
+from peeklock.store.store import Unavailable
+from tests.broker.bench import settle_down
+from tests.broker.town import Town
+
+# So large that only a few are in hand at once: the walk has more steps.
+LARGE = 8 << 20
+
+NAMES = [f"m{number}" for number in range(9)]
+
+EXPECTED = {
+    ("a", MAIN): [],
+    ("a", DEAD): [],
+    ("a", TRANSFER): [],
+    ("a", TRANSFER_DEAD): ["nowhere"],
+    ("b", MAIN): [],
+    ("b", DEAD): ["far too long"],
+    ("c", MAIN): sorted([*NAMES, "t0", "t1", "t2"]),
+    ("grave", MAIN): ["d0", "d1", "d2"],
+    ("self", MAIN): [],
+    ("self", DEAD): ["s0", "s1"],
+}
+
+
+def definitions(is_forwarding: bool) -> list[QueueDefinition]:
+    """A chain, dead letters that go on, and a queue that forwards to itself."""
+
+    def queue(path: str, to: str = "", dead_to: str = "", **properties: Any) -> QueueDefinition:
+        return QueueDefinition(
+            path,
+            forward_to=to if is_forwarding else "",
+            forward_dead_letters_to=dead_to if is_forwarding else "",
+            batched_store_access=False,  # time passes only when the test says so
+            **properties,
+        )
+
+    return [
+        queue("a", "b", "grave", message_size_max=LARGE),
+        queue("b", "c", message_size_max=LARGE),
+        queue("c", message_size_max=4),
+        queue("grave"),
+        queue("self", "self"),
+    ]
+
+
+async def prepare(store: MemoryStore) -> None:
+    """What rests in the entities before anything is carried."""
+    town = Town(*definitions(False), store=store)
+    for house in town.houses.values():
+        house.worker.on_opened = None
+    await town.send("a", "d0", "d1", "d2")
+    await town.dead_letter("a", 3, "broken")
+    await town.send("a", *NAMES[:5], "far too long", *NAMES[5:])
+    await town.transfer("a", "c", "t0", "t1", "t2")
+    await town.transfer("a", "unknown", "nowhere")
+    await town.send("self", "s0", "s1")
+    await town.close()
+
+
+def carrying(store: MemoryStore) -> Town:
+    town = Town(*definitions(True), store=store, seed=11)
+    town.open()
+    return town
+
+
+async def check(town: Town) -> None:
+    for (path, lane), expected in EXPECTED.items():
+        assert sorted(await town.texts(path, lane)) == expected, (path, lane)
+    for house in town.houses.values():
+        partition = house.worker._partition
+        assert partition is not None
+        partition.check()
+    # In order: what the last queue of the chain got from the first.
+    arrived = [text for text in await town.texts("c") if text in NAMES]
+    assert arrived == NAMES
+
+
+class Cut:
+    """Lets a number of writes pass; the next one fails, and those after it if the power is off."""
+
+    def __init__(self, store: MemoryStore, at: int, is_after: bool, is_for_good: bool) -> None:
+        self.count = 0
+        self.at = at
+        self.is_for_good = is_for_good
+        self.is_off = False
+        self.is_after = is_after
+        store.before_commit = self.before
+        store.after_commit = self.after
+
+    def before(self) -> None:
+        if self.is_off and self.is_for_good:
+            raise Unavailable("the power is off")
+        self.count += 1
+        if self.count == self.at and not self.is_after:
+            self.fail()
+
+    def after(self) -> None:
+        if self.count == self.at and self.is_after and not self.is_off:
+            self.fail()
+
+    def fail(self) -> None:
+        self.is_off = True
+        raise Unavailable("the power goes off")
+
+
+def restore_power(store: MemoryStore) -> None:
+    store.before_commit = store.after_commit = lambda: None
+
+
+async def cut_once(store: MemoryStore, at: int, is_after: bool) -> bool:
+    """Carry until the power goes off at a write; answers whether that many were reached."""
+    cut = Cut(store, at, is_after, is_for_good=True)
+    town = carrying(store)
+    await settle_down()
+    for _ in range(3):
+        if not cut.is_off:
+            await town.advance(2_000)
+    await town.close()
+    restore_power(store)
+    return cut.is_off
+
+
+async def writes() -> int:
+    """How many writes the whole walk takes when nothing fails."""
+    store = MemoryStore()
+    await prepare(store)
+    cut = Cut(store, 0, False, False)
+    town = carrying(store)
+    await town.rest()
+    await check(town)
+    for house in town.houses.values():
+        assert house.remembered == {}, house.path
+    await town.close()
+    return cut.count
+
+
+def test_every_write_can_be_cut(caplog: pytest.LogCaptureFixture) -> None:
+    """R-T3: the power goes off at a write; workers and carriers are made anew."""
+    caplog.set_level(logging.CRITICAL)
+
+    async def whole() -> None:
+        count = await writes()
+        assert count > 20
+        for at in range(1, count + 1):
+            for is_after in (False, True):
+                store = MemoryStore()
+                await prepare(store)
+                await cut_once(store, at, is_after)
+                town = carrying(store)
+                await town.rest()
+                await check(town)
+                await town.close()
+
+    asyncio.run(whole())
+
+
+def test_the_power_may_go_off_again_and_again(caplog: pytest.LogCaptureFixture) -> None:
+    """R-T3."""
+    caplog.set_level(logging.CRITICAL)
+
+    async def whole() -> None:
+        for step in range(1, 12):
+            store = MemoryStore()
+            await prepare(store)
+            cuts = 0
+            # Each life gets a few writes further; opening writes nothing.
+            while await cut_once(store, step, is_after=cuts % 2 == 1):
+                cuts += 1
+                assert cuts < 200, "it comes to an end"
+            town = carrying(store)
+            await town.rest()
+            await check(town)
+            await town.close()
+
+    asyncio.run(whole())
+
+
+@pytest.mark.parametrize("is_after", [False, True])
+def test_a_write_may_fail_while_all_goes_on(
+    is_after: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """R-T2: a partition that fails is opened anew; what was in doubt is found out, and what needs
+    not be remembered any more is forgotten."""
+    caplog.set_level(logging.CRITICAL)
+
+    async def whole() -> None:
+        count = await writes()
+        for at in range(1, count + 1):
+            store = MemoryStore()
+            await prepare(store)
+            Cut(store, at, is_after, is_for_good=False)
+            town = carrying(store)
+            await town.rest()
+            await check(town)
+            # A later message through every lane resolves what was left in doubt.
+            await town.send("a", "last")
+            await town.send("self", "last")
+            await town.transfer("a", "c", "last")
+            await town.rest()
+            for path in "bc":
+                assert town[path].remembered == {}, (at, path)
+            assert town["self"].remembered == {}, at
+            await town.close()
+
+    asyncio.run(whole())

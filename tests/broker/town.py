@@ -1,0 +1,240 @@
+"""Entities that forward to each other: workers with carriers on one store that outlives them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from peeklock.broker.alarm import ManualAlarms
+from peeklock.broker.carrier import Carrier
+from peeklock.broker.chance import SeededChance
+from peeklock.broker.worker import PartitionWorker
+from peeklock.clock import ManualClock
+from peeklock.entity.blueprint import (
+    Blueprint,
+    Copy,
+    queue_blueprint,
+    subscription_policy,
+    topic_blueprint,
+)
+from peeklock.entity.commands import (
+    COMPLETE,
+    DEAD_LETTER,
+    MAIN,
+    PEEK_LOCK,
+    CloseReceiver,
+    Command,
+    Commit,
+    DeadLetterNote,
+    Grant,
+    OpenReceiver,
+    Peek,
+    SendMany,
+    SettleMany,
+    TakeOver,
+    Transfer,
+)
+from peeklock.entity.definition import (
+    QueueDefinition,
+    SubscriptionDefinition,
+    TopicDefinition,
+)
+from peeklock.entity.message import BodyBudget, Message
+from peeklock.entity.replies import Accepted, Delivery, Numbered
+from peeklock.entity.rules.action import Changes
+from peeklock.entity.rules.values import PropertyReader
+from peeklock.entity.wording import Wording
+from peeklock.store.memory import MemoryStore
+from peeklock.store.store import PartitionId
+from tests.broker.bench import Recorder, contents, message, settle_down, token
+
+
+class PlainWording:
+    """Writes nothing into a message but what the entity room wants to know."""
+
+    def reader(self, message: Message, now: int) -> PropertyReader:
+        raise AssertionError("rules are not asked here")
+
+    def changed(self, message: Message, changes: Changes) -> Message:
+        raise AssertionError("actions are not carried out here")
+
+    def keyed(self, message: Message) -> Message:
+        return message
+
+    def forwarded(self, delivery: Delivery, source: str) -> Message:
+        before = delivery.message
+        assert before is not None
+        if before.content == b"unreadable":
+            raise ValueError("this one cannot be read")
+        return Message(
+            before.envelope,
+            before.content,
+            message_id=before.message_id,
+            session_id=before.session_id,
+            time_to_live_ms=before.time_to_live_ms,
+            scheduled_at=before.scheduled_at,
+            hops=(0 if delivery.details is None else delivery.details.hops) + 1,
+            dead_letter_source=source,
+        )
+
+
+class House:
+    """One entity: its worker and its carrier."""
+
+    def __init__(self, town: Town, path: str, blueprint: Blueprint) -> None:
+        self.path = path
+        self.seen: list[Command] = []
+        self.worker = PartitionWorker(
+            PartitionId("ns", path),
+            blueprint,
+            town.store,
+            town.clock,
+            town.alarms,
+            BodyBudget(1 << 20),
+            town.chance.number,
+        )
+        self.carrier = Carrier(
+            self.worker, blueprint, town.find, town.wording, town.clock, town.alarms
+        )
+        self.worker.on_opened = lambda _: self.carrier.opened()
+
+    def submit(self, command: Command) -> None:
+        """As a destination: what carriers ask of it is remembered."""
+        self.seen.append(command)
+        self.worker.submit(command)
+
+    @property
+    def taken_over(self) -> list[list[int]]:
+        """The numbers of each run that came."""
+        return [
+            command.numbers
+            for command in self.seen
+            if isinstance(command, TakeOver) and command.numbers
+        ]
+
+    @property
+    def remembered(self) -> dict[str, dict[int, bool]]:
+        """What was taken over and may come again."""
+        partition = self.worker._partition
+        assert partition is not None
+        return partition._state.taken
+
+
+class Town:
+    """Some entities, whose time stands still until a test moves it."""
+
+    def __init__(
+        self,
+        *definitions: QueueDefinition,
+        store: MemoryStore | None = None,
+        wording: Wording | None = None,
+        seed: int = 7,
+    ) -> None:
+        self.clock = ManualClock()
+        self.alarms = ManualAlarms(self.clock)
+        self.store = store or MemoryStore()
+        self.wording: Wording = wording or PlainWording()
+        self.chance = SeededChance(seed)
+        self.houses: dict[str, House] = {}
+        for definition in definitions:
+            self.build(definition)
+
+    def build(self, definition: QueueDefinition) -> House:
+        house = House(self, definition.path, queue_blueprint(definition))
+        self.houses[definition.path.lower()] = house
+        return house
+
+    def build_topic(self, path: str, *subscriptions: SubscriptionDefinition) -> House:
+        """A topic that gives every message to all of its subscriptions."""
+        lanes = [4 + 2 * at for at in range(len(subscriptions))]
+        blueprint = topic_blueprint(
+            TopicDefinition(path), lambda _message, _now: [Copy(lane) for lane in lanes]
+        )
+        for lane, subscription in zip(lanes, subscriptions, strict=True):
+            blueprint.lanes[lane] = subscription_policy(subscription)
+        house = House(self, path, blueprint)
+        self.houses[path.lower()] = house
+        return house
+
+    def find(self, path: str) -> House | None:
+        return self.houses.get(path.lower())
+
+    def __getitem__(self, path: str) -> House:
+        return self.houses[path]
+
+    def open(self) -> None:
+        """As a broker does when it starts."""
+        for house in self.houses.values():
+            house.carrier.opened()
+
+    def configure(self, definition: QueueDefinition) -> None:
+        house = self.houses[definition.path.lower()]
+        blueprint = queue_blueprint(definition)
+        house.worker.configure(blueprint)
+        house.carrier.configure(blueprint)
+
+    async def advance(self, duration_ms: int) -> None:
+        self.alarms.advance(duration_ms)
+        await settle_down()
+
+    async def rest(self) -> None:
+        """Let so much time pass that everything that waits has been tried again."""
+        await settle_down()
+        for _ in range(6):
+            await self.advance(6_000)
+
+    async def close(self) -> None:
+        for house in self.houses.values():
+            house.carrier.close()
+        for house in self.houses.values():
+            await house.worker.close()
+
+    async def ask(self, path: str, *commands: Any) -> None:
+        for command in commands:
+            self.houses[path].worker.submit(command)
+        await settle_down()
+
+    async def send(self, path: str, *texts: str, **facts: Any) -> None:
+        sender = Recorder()
+        messages = [message(text, **facts) for text in texts]
+        await self.ask(path, SendMany(sender, list(range(len(texts))), messages))
+        assert [type(reply) for reply in sender.replies] == [Accepted]
+
+    async def transfer(self, path: str, destination: str, *texts: str, **facts: Any) -> None:
+        """A transaction that sends elsewhere."""
+        work = [Transfer(destination, message(text, **facts)) for text in texts]
+        origin = Recorder()
+        await self.ask(path, Commit(origin, 1, list(work)))
+        assert origin.take() == [Numbered(origin, 1, [])]
+
+    async def peek(self, path: str, lane: int = MAIN) -> list[Delivery]:
+        origin = Recorder()
+        await self.ask(path, Peek(origin, 1, lane, 1, 100_000, 1 << 30))
+        return origin.deliveries()
+
+    async def texts(self, path: str, lane: int = MAIN) -> list[str]:
+        return contents(await self.peek(path, lane))
+
+    async def reasons(self, path: str, lane: int) -> list[tuple[str | None, str | None]]:
+        return [
+            (each.details.reason, each.details.description)
+            for each in await self.peek(path, lane)
+            if each.details is not None
+        ]
+
+    async def receive(self, path: str, count: int, lane: int = MAIN) -> list[Delivery]:
+        """What a client gets under locks, and no more after that."""
+        origin = Recorder()
+        await self.ask(path, OpenReceiver(origin, lane, PEEK_LOCK), Grant(origin, count, True))
+        await self.ask(path, CloseReceiver(origin, False))
+        return origin.deliveries()
+
+    async def dead_letter(self, path: str, count: int, reason: str, lane: int = MAIN) -> None:
+        held = await self.receive(path, count, lane)
+        tokens = [token(each) for each in held]
+        tags = [0] * len(tokens)
+        note = DeadLetterNote(reason, None)
+        await self.ask(path, SettleMany(Recorder(), tags, DEAD_LETTER, tokens, None, note))
+
+    async def complete(self, path: str, held: list[Delivery]) -> None:
+        tokens = [token(each) for each in held]
+        await self.ask(path, SettleMany(Recorder(), [0] * len(tokens), COMPLETE, tokens))
