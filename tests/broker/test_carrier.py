@@ -420,20 +420,36 @@ def test_forwarding_can_be_switched_off_and_led_elsewhere() -> None:
 
 
 def test_what_waits_goes_back_when_forwarding_is_switched_off() -> None:
+    """At once what has surely not arrived; the others when it is known that they have not."""
+
     async def walk() -> Town:
-        town = Town(forwarding("a", "b", forward_dead_letters_to="nowhere"))
+        town = Town(forwarding("a", "b"))
         town.houses["b"] = Busy()  # type: ignore[assignment]  # it is a destination all the same
-        await town.send("a", *texts(300))
-        await town.rest()
-        town.configure(QueueDefinition("a", forward_dead_letters_to="nowhere"))
+        await town.send("a", "alone")
         await settle_down()
-        held = await town.receive("a", 400)
-        assert contents(held) == texts(300)
-        await town.dead_letter("a", 0, "broken")
+        await town.send("a", *texts(300))
+        await settle_down()
+        town.configure(QueueDefinition("a"))
+        await settle_down()
+        assert contents(await town.receive("a", 400)) == ["alone", *texts(300)]
         del town.houses["b"]
         return town
 
+    async def in_doubt() -> Town:
+        town = Town(forwarding("a", "b"))
+        town.houses["b"] = Busy()  # type: ignore[assignment]  # it is a destination all the same
+        await town.send("a", *texts(3))
+        await town.rest()
+        town.configure(QueueDefinition("a"))
+        await town.rest()
+        assert await town.receive("a", 9) == []
+        del town.houses["b"]
+        await town.rest()
+        assert contents(await town.receive("a", 9)) == texts(3)
+        return town
+
     run(walk)
+    run(in_doubt)
 
 
 def test_stuck_dead_letters_go_back_when_forwarding_is_switched_off() -> None:

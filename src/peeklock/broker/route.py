@@ -228,7 +228,8 @@ class Route:
 
     def _refused(self, run: list[Held], refusal: Refusal) -> None:
         if refusal.kind in PASSING:
-            if refusal.kind != BUSY:
+            # A destination of several partitions may be busy in one and have stored in another.
+            if refusal.kind != BUSY or len(run) > 1:
                 for each in run:
                     each.in_doubt = True
             self._back_off(refusal)
