@@ -60,7 +60,7 @@ def home_of_commit(command: Commit, partitions: int, by_message_id: bool) -> int
                 text = f"No scheduled message has the sequence number {sequence}."
                 plan.number(sequence, Refusal(MESSAGE_NOT_FOUND, text))
         elif isinstance(work, Transfer):
-            plan.transfer(work.message)
+            plan.transfer(work)
     return plan.result()
 
 
@@ -97,10 +97,12 @@ class _Plan:
         else:
             self._refuse(refusal)
 
-    def transfer(self, message: Message) -> None:
+    def transfer(self, work: Transfer) -> None:
         """A message for another entity: it rests with the others, wherever they are."""
-        key = message.partition_key
-        self._ways.add(message.session_id if key is None else key)
+        key = work.way
+        if key is None:
+            key = work.message.partition_key
+        self._ways.add(work.message.session_id if key is None else key)
 
     def result(self) -> int | Refusal:
         """The partition, or what is wrong."""

@@ -68,14 +68,20 @@ class TakeOver:
 @final
 @dataclass(slots=True, init=False)
 class Transfer:
-    """Inside a transaction: a message for another entity, which rests here until it is carried."""
+    """Inside a transaction: a message for another entity, which rests here until it is carried.
+
+    `way` is the key that says in which partition it rests, where there are several and nothing
+    else says it; None where the message's own key does. A partition does not look at it.
+    """
 
     destination: Final[str]
     message: Final[Message]
+    way: Final[str | None]
 
-    def __init__(self, destination: str, message: Message) -> None:
+    def __init__(self, destination: str, message: Message, way: str | None = None) -> None:
         self.destination = destination
         self.message = message
+        self.way = way
 
 
 @final

@@ -8,13 +8,13 @@ from peeklock.amqp.errors import DECODE_ERROR, AmqpError, DecodeError
 from peeklock.amqp.link import Link
 from peeklock.amqp.message import batch_messages, split
 from peeklock.amqp.types import Symbol, Ulong
-from peeklock.entity.commands import Commit, SendBatch, SendMany, Transfer
+from peeklock.entity.commands import Commit, SendBatch, SendMany
 from peeklock.entity.message import Message
 from peeklock.entity.refusals import INVALID_ARGUMENT, MESSAGE_TOO_BIG, Refusal
 from peeklock.entity.replies import Accepted, Numbered, Refused
 from peeklock.gateway.amqp.door import Entity, rejected
-from peeklock.gateway.amqp.transactions import Work
-from peeklock.gateway.amqp.translate import incoming
+from peeklock.gateway.amqp.transactions import Work, transfers
+from peeklock.gateway.amqp.translate import incoming, way_of
 from peeklock.gateway.amqp.wire import Wire
 
 # What the service grants a sender.
@@ -152,7 +152,9 @@ class SendingNode:
         self._entity.submit(SendMany(self._unanswered if settled else self, tags, messages))
 
     def _submit_batch(self, delivery: IncomingDelivery, now: int) -> None:
-        messages = self._batch(delivery.payload, now, self._entity.wants_keys)
+        wants_keys = self._entity.wants_keys
+        parts = _parts(delivery.payload)
+        messages = [incoming(part, now, self._ids, wants_keys) for part in parts]
         if not messages:
             if not delivery.settled:
                 self.link.settle([delivery.id], ACCEPTED)
@@ -161,16 +163,6 @@ class SendingNode:
         self.wire.took(1, len(delivery.payload))
         origin = self._unanswered if delivery.settled else self
         self._entity.submit(SendBatch(origin, delivery.id, messages))
-
-    def _batch(self, envelope: bytes, now: int, wants_keys: bool) -> list[Message]:
-        try:
-            parts = batch_messages(envelope)
-        except DecodeError:
-            if not _is_empty(envelope):
-                raise
-            # JavaScript's client sends an empty list too; it is no wish at all.
-            return []
-        return [incoming(part, now, self._ids, wants_keys) for part in parts]
 
     def _take_one(self, delivery: IncomingDelivery, now: int) -> None:
         """Take what does not go the short way: too large, within a transaction, or for another
@@ -186,22 +178,28 @@ class SendingNode:
             return
         try:
             # With their keys, because another entity may have to decide by them.
+            parts = [delivery.payload]
             if delivery.message_format == BATCH_FORMAT:
-                messages = self._batch(delivery.payload, now, True)
-            else:
-                messages = [incoming(delivery.payload, now, self._ids, True)]
+                parts = _parts(delivery.payload)
+            messages = [incoming(part, now, self._ids, True) for part in parts]
+            ways = [way_of(part) for part in parts]
         except DecodeError as error:
             self._malformed(delivery, error)
             return
         if delivery.state is not None:
-            self._enlist(delivery, delivery.state, messages, now)
+            self._enlist(delivery, delivery.state, messages, ways, now)
         elif messages:
-            self._transfer(delivery, messages)
+            self._transfer(delivery, messages, ways)
         elif not delivery.settled:
             self.link.settle([delivery.id], ACCEPTED)
 
     def _enlist(
-        self, delivery: IncomingDelivery, state: bytes, messages: list[Message], now: int
+        self,
+        delivery: IncomingDelivery,
+        state: bytes,
+        messages: list[Message],
+        ways: list[str | None],
+        now: int,
     ) -> None:
         """Make messages part of a transaction; they are answered as if it had ended well."""
         transactions = self.wire.transactions
@@ -209,7 +207,13 @@ class SendingNode:
         if isinstance(transaction, Refusal):
             self._refuse(delivery, transaction)
             return
-        work = Work(self._entity, self.link, messages=messages, destination=self._destination)
+        work = Work(
+            self._entity,
+            self.link,
+            messages=messages,
+            ways=ways,
+            destination=self._destination,
+        )
         refusal = transactions.enlist(transaction, work, now)
         if refusal is not None:
             self._refuse(delivery, refusal)
@@ -218,15 +222,17 @@ class SendingNode:
             self.link.settle([delivery.id], transaction.answer(ACCEPTED))
         self._finished(0)
 
-    def _transfer(self, delivery: IncomingDelivery, messages: list[Message]) -> None:
+    def _transfer(
+        self, delivery: IncomingDelivery, messages: list[Message], ways: list[str | None]
+    ) -> None:
         """Send by way of this entity to another: a transaction of its own."""
         destination = self._destination
         assert destination is not None, "everything else goes the short way"
         self._in_flight += 1
         self.wire.took(1, len(delivery.payload))
-        transfers = [Transfer(destination.path, message) for message in messages]
         origin = self._unanswered if delivery.settled else self
-        self._entity.submit(Commit(origin, delivery.id, transfers))
+        work = transfers(destination, messages, ways)
+        self._entity.submit(Commit(origin, delivery.id, work))
 
     def _size_max(self) -> int:
         own = self._entity.message_size_max
@@ -261,9 +267,16 @@ class SendingNode:
             transactions.doom(transactions.named_by(delivery.state), refusal)
 
 
-def _is_empty(envelope: bytes) -> bool:
-    sections = split(envelope)
-    return sections.body_at == len(sections.bare)
+def _parts(envelope: bytes) -> list[bytes]:
+    """Take a batch apart."""
+    try:
+        return batch_messages(envelope)
+    except DecodeError:
+        sections = split(envelope)
+        if sections.body_at != len(sections.bare):
+            raise
+        # JavaScript's client sends an empty list too; it is no wish at all.
+        return []
 
 
 @final

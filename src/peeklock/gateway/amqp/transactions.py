@@ -75,7 +75,17 @@ class Work:
     sends on behalf of another entity (`destination`) always has them carried.
     """
 
-    __slots__ = ("command", "count", "destination", "entity", "ids", "link", "messages", "size")
+    __slots__ = (
+        "command",
+        "count",
+        "destination",
+        "entity",
+        "ids",
+        "link",
+        "messages",
+        "size",
+        "ways",
+    )
 
     def __init__(
         self,
@@ -83,6 +93,7 @@ class Work:
         link: Link,
         *,
         messages: list[Message] | None = None,
+        ways: list[str | None] | None = None,
         destination: Entity | None = None,
         command: Any = None,
         ids: list[int] | None = None,
@@ -90,6 +101,8 @@ class Work:
         self.entity: Final = entity
         self.link: Final = link
         self.messages: Final[list[Message] | None] = messages
+        # By which partition of the via each message goes, where it says so.
+        self.ways: Final[list[str | None] | None] = ways
         self.destination: Final = destination
         self.command: Any = command
         # Deliveries that are settled for the time being.
@@ -168,7 +181,7 @@ class Transaction:
             if destination is None:
                 commands.append(SendBatch(None, 0, messages))
             else:
-                commands.extend(Transfer(destination.path, message) for message in messages)
+                commands += transfers(destination, messages, work.ways)
         return commands
 
     def why_not(self, work: Work) -> Refusal | None:
@@ -186,6 +199,16 @@ class Transaction:
             ):
                 return Refusal(NOT_ALLOWED, _OTHER_ENTITY)
         return None
+
+
+def transfers(
+    destination: Entity, messages: list[Message], ways: list[str | None] | None
+) -> list[Any]:
+    """Let messages be carried to another entity."""
+    path = destination.path
+    if ways is None:
+        return [Transfer(path, message) for message in messages]
+    return [Transfer(path, message, way) for message, way in zip(messages, ways, strict=True)]
 
 
 def _via(works: list[Work]) -> Entity:

@@ -53,6 +53,7 @@ _OURS: Final = frozenset(
         b"x-opt-partition-id",
     }
 )
+_VIA_PARTITION_KEY: Final = b"x-opt-via-partition-key"
 _SCHEDULED_KEY: Final = encode(Symbol(_SCHEDULED_TIME.decode("ascii")))
 _SOURCE_KEY: Final = encode(Symbol("x-opt-deadletter-source"))
 _EMPTY_DATA: Final = b"\x00\x53\x75\xa0\x00"
@@ -214,6 +215,14 @@ def _read_keys(message: Message, sections: Sections, has: int, made: bytes) -> N
         message.partition_key = partition_key
     # Rules look for properties and a forwarded message may get some: they must be a map.
     check_application_properties(sections.bare, sections.application_properties_at)
+
+
+def way_of(payload: bytes) -> str | None:
+    """Read which partition of another entity a message goes by on its way, as clients say it."""
+    if _VIA_PARTITION_KEY not in payload:
+        return None  # The cheap answer, and nearly always the right one.
+    found = find_annotation(split(payload).annotations, _VIA_PARTITION_KEY)
+    return found if isinstance(found, str) else None
 
 
 def partition_key_in(annotations: bytes) -> str | None:
