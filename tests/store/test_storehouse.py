@@ -231,7 +231,12 @@ def test_without_its_files_a_store_stays_offline(disk: Disk) -> None:
         (disk.data / "store-2").mkdir()
         with pytest.raises(Unavailable, match="there is no store in"):
             await house.online("store-2")
+        # Nor does it try by itself: somebody may be copying its files.
+        (disk.data / "store-2").rmdir()
+        (disk.data / "away").rename(disk.data / "store-2")
+        disk.now += RETRY_S
         await refused(store, epoch, "cannot be opened: there is no store in")
+        shutil.rmtree(disk.data / "store-2")
         await house.online("store-2", may_make=True)
         assert (await replayed(store, ORDERS))[1] == -1
 

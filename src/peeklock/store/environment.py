@@ -108,7 +108,7 @@ def translated(doing: str) -> Iterator[None]:
 def _check_there(data: Path) -> None:
     with translated(f"find the store in {data.parent}"):
         if not data.exists():
-            raise Unavailable(f"there is no store in {data.parent}")
+            raise Unavailable(f"there is no store in {data.parent}, and there was one before")
 
 
 def _place(data: Path) -> tuple[int, int]:

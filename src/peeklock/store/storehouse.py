@@ -220,8 +220,10 @@ class SwitchedStore:
         """Open the engine anew, unless it is there."""
         async with self._switching:
             if self._engine is None:
-                self._is_wanted = True
+                # Not before it worked: somebody may still be putting its files in place.
+                self._is_wanted = False
                 await self._bring_back(may_make)
+                self._is_wanted = True
 
     async def close(self) -> None:
         """Let the engine go for good."""
