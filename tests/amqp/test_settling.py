@@ -1,0 +1,82 @@
+"""Settlements for the time being: told as settled, and still open to another outcome."""
+
+from __future__ import annotations
+
+import pytest
+
+from peeklock.amqp.composites import ACCEPTED, RELEASED
+from peeklock.amqp.events import AnswersReceived, SettlementsReceived, TransfersReceived
+from peeklock.amqp.link import Link
+from tests.amqp.wiring import Pair, events_of
+
+
+def sent(pair: Pair, count: int) -> tuple[Link, Link, list[int]]:
+    """The client's end of a link, the server's, and what the server has sent on it."""
+    receiver, sender = pair.receiving(pair.client.begin_session())
+    receiver.grant(count)
+    pair.exchange()
+    for number in range(count):
+        sender.send(b"t%d" % number, b"h", b"b", False, number)
+    pair.exchange()
+    (arrived,) = events_of(pair.client_events, TransfersReceived)
+    return receiver, sender, [delivery.id for delivery in arrived.deliveries]
+
+
+def told(pair: Pair) -> list[int]:
+    """The numbers of the messages that the client has told an outcome of since the last look."""
+    events = events_of(pair.server_events, SettlementsReceived)
+    pair.clear()
+    return [delivery.context for event in events for delivery in event.deliveries]
+
+
+def test_a_delivery_takes_another_outcome_until_it_is_forgotten() -> None:
+    pair = Pair()
+    receiver, sender, ids = sent(pair, 3)
+    receiver.settle(ids, ACCEPTED, settled=False)
+    pair.exchange()
+    assert told(pair) == [0, 1, 2]
+    sender.settle_for_now(ids, ACCEPTED)
+    pair.exchange()
+    (answer,) = events_of(pair.client_events, AnswersReceived)
+    assert answer.ids == ids
+    assert sender.unsettled() == []
+    sender.forget(ids[2:])
+    receiver.settle(ids, RELEASED, settled=False)
+    pair.exchange()
+    assert told(pair) == [0, 1]
+    # One is settled for good, the other once more for the time being.
+    sender.settle(ids[:1], RELEASED)
+    sender.settle_for_now(ids[1:2], RELEASED)
+    pair.exchange()
+    receiver.settle(ids, ACCEPTED, settled=False)
+    pair.exchange()
+    assert told(pair) == [1]
+
+
+def test_an_outcome_that_comes_settled_ends_it() -> None:
+    pair = Pair()
+    receiver, sender, ids = sent(pair, 2)
+    sender.settle_for_now(ids, ACCEPTED)
+    for expected in ([0, 1], []):
+        receiver.settle(ids, RELEASED, settled=True)
+        pair.exchange()
+        assert told(pair) == expected
+
+
+@pytest.mark.parametrize("end", ["link", "session"])
+def test_what_is_kept_goes_with_its_link(end: str) -> None:
+    pair = Pair()
+    _, sender, ids = sent(pair, 2)
+    sender.settle_for_now(ids, ACCEPTED)
+    settling = sender.session.settling
+    assert sorted(settling.kept) == ids
+    if end == "link":
+        sender.detach()
+    else:
+        sender.session.end()
+    pair.exchange()
+    assert not settling.kept
+    # A link that is gone takes every call and does nothing.
+    sender.settle_for_now(ids, ACCEPTED)
+    sender.forget(ids)
+    assert not settling.kept
