@@ -1,6 +1,7 @@
 """A queue or topic at hand: a partition, a clock that tests move, and short words for what is
 asked."""
 
+from dataclasses import replace
 from typing import Any
 
 from peeklock.clock import MANUAL_START
@@ -301,6 +302,10 @@ class TopicAtHand(AtHand):
         self.lanes[name] = lane
         self.subscriptions[name] = SubscriptionDefinition("orders", name, **properties)
         return lane
+
+    def change(self, name: str, **properties: Any) -> None:
+        """Describe a subscription anew; what is not named stays as it was."""
+        self.subscriptions[name] = replace(self.subscriptions[name], **properties)
 
     def described(self) -> Blueprint:
         definition = TopicDefinition("orders", **self.properties)

@@ -7,9 +7,17 @@ import pytest
 
 from peeklock.entity import commands as ask
 from peeklock.entity import replies as told
-from peeklock.entity.commands import CARRY, COMPLETE, MAIN, PEEK_LOCK, TRANSFER
+from peeklock.entity.commands import (
+    CARRY,
+    COMPLETE,
+    DEAD_LETTER,
+    MAIN,
+    PEEK_LOCK,
+    TRANSFER,
+    TRANSFER_DEAD,
+)
 from peeklock.entity.definition import ACTIVE, DISABLED, RECEIVE_DISABLED
-from peeklock.entity.refusals import ENTITY_DISABLED, SESSION_LOCK_LOST
+from peeklock.entity.refusals import ENTITY_DISABLED, LOCK_LOST, SESSION_LOCK_LOST
 from tests.entity.at_hand import AtHand, TopicAtHand, deliveries, message, sequences, token
 
 CLOSED = [DISABLED, RECEIVE_DISABLED]
@@ -134,3 +142,16 @@ def test_another_lock_duration_leaves_alone_what_is_being_carried() -> None:
     carried = queue.receive(1, lane=TRANSFER, mode=CARRY) + queue.receive(1, "c", mode=CARRY)
     changed(queue, lock_duration_ms=30_000)
     assert queue.settle(COMPLETE, *carried) == ["settled", "settled"]
+
+
+def test_dead_transfers_follow_the_lock_duration_of_their_entity() -> None:
+    queue = AtHand(lock_duration_ms=60_000)
+    queue.ask(ask.Commit("t", 1, [ask.Transfer("there", message(each)) for each in "ab"]))
+    queue.settle(DEAD_LETTER, *queue.receive(2, lane=TRANSFER, mode=CARRY))
+    (held,) = queue.receive(1, lane=TRANSFER_DEAD)
+    changed(queue, lock_duration_ms=30_000)
+    assert queue.settle(COMPLETE, held) == [LOCK_LOST]
+    assert len(queue.receive(2, lane=TRANSFER_DEAD)) == 2
+    queue.tick(30_000)
+    assert queue.count().transfer_dead_letter == 2
+    assert len(queue.receive(2, lane=TRANSFER_DEAD)) == 2

@@ -67,6 +67,7 @@ class Both:
                 self.take_over,
                 self.hold_on,
                 self.delete,
+                self.change_locks,
                 self.keep_house,
                 self.crash,
             ]
@@ -288,6 +289,16 @@ class Both:
     def pass_time(self) -> None:
         self.hand.now += self.pick.choice([1, 500, 3_000, 20_000, 60_000])
         self.ask(ask.Tick())
+
+    def change_locks(self) -> None:
+        """Locks last longer or shorter from now on, in one lane."""
+        lock_ms = self.pick.choice([30_000, 60_000])
+        if isinstance(self.hand, TopicAtHand):
+            name = self.pick.choice(list(self.hand.subscriptions))
+            self.hand.change(name, lock_duration_ms=lock_ms)
+        else:
+            self.hand.properties["lock_duration_ms"] = lock_ms
+        self.ask(ask.Configure(self.hand.described()))
 
     def keep_house(self) -> None:
         """Steps of a checkpoint, and bodies that are written again."""

@@ -23,7 +23,6 @@ from peeklock.entity.refusals import (
 )
 from peeklock.entity.replies import STATE_ACTIVE, STATE_DEFERRED, STATE_SCHEDULED
 
-LOCK_MS: Final = 60_000
 FOR_EVER: Final = 1 << 62
 
 # What a subscription gets of a message.
@@ -43,6 +42,7 @@ class Rules:
     life_ms: int = -1
     buries_expired: bool = False
     count_max: int = 10
+    lock_ms: int = 60_000
 
 
 @dataclass(eq=False)
@@ -175,7 +175,7 @@ class WideModel:
                 if guest is None:
                     self.say(command, SESSION_LOCK_LOST)
                 else:
-                    guest.until = now + LOCK_MS
+                    guest.until = now + self.rules[command.lane].lock_ms
                     self.numbered(command, [guest.until])
             case ask.SetSessionState():
                 guest = self.holder(command.lane, command.session_id)
@@ -186,6 +186,12 @@ class WideModel:
                         self.states[command.lane, command.session_id] = command.state
             case ask.ReceiveDeferred():
                 self.receive_deferred(command, now)
+            case ask.Configure():
+                for lane, rules in self.rules.items():
+                    lock_ms = command.blueprint.lanes[lane].lock_duration_ms
+                    if rules.lock_ms != lock_ms:
+                        rules.lock_ms = lock_ms
+                        self.drop_locks(lane, now)
             case ask.DeleteMany():
                 ready = self.ready(command.lane, self.session_in(command.lane, command.session_id))
                 old = [row for row in ready if row.enqueued_at < command.enqueued_before]
@@ -363,6 +369,17 @@ class WideModel:
     def rule(self, row: Row) -> Rules:
         return self.rules.get(row.lane & ~1, self.rules[MAIN])
 
+    def drop_locks(self, lane: int, now: int) -> None:
+        """Another lock duration ends all locks that have one, uncounted (R-L4)."""
+        lanes = {lane, lane | 1} | ({TRANSFER, TRANSFER | 1} if lane == MAIN else set())
+        for row in list(self.rows):
+            if row.lane in lanes and row.lock_number and row.locked_until != FOR_EVER:
+                self.end_lock(row, ask.RELEASE, now)
+        for origin, guest in list(self.guests.items()):
+            if guest.lane == lane and guest.session is not None:
+                self.answers.append(("closed", origin, SESSION_LOCK_LOST))
+                self.close(origin, now)
+
     # Time.
 
     def tick(self, now: int) -> None:
@@ -423,7 +440,7 @@ class WideModel:
         self.give(command, command.session_id, now)
 
     def give(self, command: ask.AcceptSession, session: str, now: int) -> None:
-        until = now + LOCK_MS
+        until = now + self.rules[command.lane].lock_ms
         self.guests[command.origin] = Guest(command.lane, command.mode, session, until)
         self.answers.append(("session", command.origin, command.tag, session, until))
 
@@ -477,7 +494,7 @@ class WideModel:
                 continue
             row.lock_number = -1  # told afterwards
             lasts = self.is_sessions(lane) or mode == ask.CARRY
-            row.locked_until = FOR_EVER if lasts else now + LOCK_MS
+            row.locked_until = FOR_EVER if lasts else now + self.rule(row).lock_ms
 
     def told(self, sequence: int, lock_number: int) -> None:
         """Take the number of a lock as it was given."""

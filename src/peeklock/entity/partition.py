@@ -19,6 +19,8 @@ from peeklock.entity.browsing import Browsing
 from peeklock.entity.checkpoint import Housekeeping
 from peeklock.entity.commands import (
     MAIN,
+    TRANSFER,
+    TRANSFER_DEAD,
     AcceptSession,
     CancelScheduled,
     CloseReceiver,
@@ -365,7 +367,10 @@ class Partition:
             if current is None:
                 state.drop_lane(number, now)
             elif current.lock_duration_ms != policy.lock_duration_ms:
-                for each in (number, number | 1):
+                lanes = [number, number | 1]
+                if number == MAIN:
+                    lanes += [TRANSFER, TRANSFER_DEAD]
+                for each in lanes:
                     lane = state.lanes.get(each)
                     if lane is None:
                         continue
