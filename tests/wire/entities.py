@@ -47,6 +47,11 @@ KINDS: Final[dict[str, tuple[int, dict[str, Any]]]] = {
     "receive-disabled": (4, {"Status": "ReceiveDisabled"}),
     "own-rules": (32, {}),
     "session": (80, {"RequiresSession": True}),
+    "partitioned": (30, {"EnablePartitioning": True}),
+    "partitioned-short-lock": (
+        4,
+        {"EnablePartitioning": True, "LockDuration": f"PT{LOCK_SHORT_S}S"},
+    ),
     "partitioned-session": (8, {"RequiresSession": True, "EnablePartitioning": True}),
     "short-lock-session": (
         30,

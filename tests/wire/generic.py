@@ -146,4 +146,6 @@ def _condition(event: Any) -> str:
 
 
 def message(text: str) -> Any:
-    return proton.Message(body=text.encode(), inferred=True)
+    """A message with a partition key, so that a partitioned queue takes several as one."""
+    key = {proton.symbol("x-opt-partition-key"): "k"}
+    return proton.Message(body=text.encode(), inferred=True, annotations=key)

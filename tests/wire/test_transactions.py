@@ -19,6 +19,16 @@ WITHIN_TRANSACTION = 0x34
 JAVA_WITHIN_S = 100
 
 
+# What makes sense on both is seen on both.
+KINDS = ("plain", "partitioned")
+
+
+@pytest.fixture(params=KINDS)
+def queue(request: pytest.FixtureRequest, queues: Queues) -> str:
+    """A queue of either kind that no other test has touched."""
+    return queues.take(request.param)
+
+
 @pytest.fixture
 def peek(buses: dict[Flavour, Bus]) -> Peek:
     return Peek(buses["sync"])
@@ -123,10 +133,11 @@ def test_a_lost_connection_discards_its_transactions(
     assert peek(queue) == ["in"]
 
 
+@pytest.mark.parametrize("kind", KINDS)
 def test_links_of_one_session_are_a_transaction_group(
-    broker: BrokerProcess, queues: Queues, peek: Peek
+    kind: str, broker: BrokerProcess, queues: Queues, peek: Peek
 ) -> None:
-    here, there = queues.take_many("plain", 2)
+    here, there = queues.take_many(kind, 2)
     with Generic(broker.amqp_port) as client:
         client.send(here, "in")
         _, delivery = client.receiver(here).receive()
@@ -185,13 +196,16 @@ SCENARIOS = {
 }
 
 
-@pytest.fixture(scope="module")
-def java_says(broker: BrokerProcess, queues: Queues) -> list[str]:
+@pytest.fixture(scope="module", params=KINDS)
+def java_says(request: pytest.FixtureRequest, broker: BrokerProcess, queues: Queues) -> list[str]:
     """What the Java client saw, over all scenarios."""
     command = java_client("Transactions.java")
     names: list[str] = []
     for scenario in SCENARIOS:
-        names += queues.take_many("short-lock" if scenario == "again" else "plain", 2)
+        kind = request.param
+        if scenario == "again":
+            kind = "short-lock" if kind == "plain" else "partitioned-short-lock"
+        names += queues.take_many(kind, 2)
     done = subprocess.run(
         [*command, broker.connection_string, ",".join(SCENARIOS), *names],
         capture_output=True,

@@ -199,8 +199,9 @@ public class Transactions {
         return builder.receiver().queueName(name).disableAutoComplete().buildClient();
     }
 
+    /** A message with a partition key, so that a partitioned queue takes several as one. */
     private static ServiceBusMessage message(String text) {
-        return new ServiceBusMessage(BinaryData.fromString(text));
+        return new ServiceBusMessage(BinaryData.fromString(text)).setPartitionKey("k");
     }
 
     private static List<ServiceBusReceivedMessage> take(ServiceBusReceiverClient receiver, int count) {

@@ -99,7 +99,9 @@ class Peer:
             # Rights that have ended must not serve what has just arrived.
             self.tick(now)
         self._handle(self._connection.receive(data, now), now)
-        self.deadline = min(self.deadline, self.wire.transactions.deadline)
+        transactions_due = self.wire.transactions.deadline
+        if transactions_due < self.deadline:
+            self.deadline = transactions_due
         self.wire.flush()
 
     def tick(self, now: int) -> None:
@@ -166,7 +168,8 @@ class Peer:
                     self._detached(event)
                 else:
                     self._handle_rare(event, now)
-        self._coordinate()
+        if self._coordinating:
+            self._coordinate()
 
     def _transfers(self, event: TransfersReceived, now: int) -> None:
         node = event.link.context
