@@ -13,6 +13,7 @@ proton = pytest.importorskip(
     "proton", reason="python-qpid-proton is not installed: `make setup` could not build it"
 )
 handlers = pytest.importorskip("proton.handlers")
+reactor = pytest.importorskip("proton.reactor")
 utils = pytest.importorskip("proton.utils")
 
 TIMEOUT_S: Final = 15.0
@@ -46,8 +47,10 @@ class Generic:
             sender.send(message(text))
         sender.close()
 
-    def sender(self, queue: str) -> Any:
-        return self.connection.create_sender(queue)
+    def sender(self, queue: str, *, destination: str | None = None) -> Any:
+        """A sender, by way of the queue to another one if that is named."""
+        options = None if destination is None else _SendVia(destination)
+        return self.connection.create_sender(queue, options=options)
 
     def receiver(self, queue: str) -> Receiver:
         return Receiver(self, queue)
@@ -118,6 +121,16 @@ class Transaction:
     def _next(self) -> str:
         self._wait(lambda: bool(self._events.seen))
         return self._events.seen.pop(0)
+
+
+class _SendVia(reactor.SenderOption):  # type: ignore[misc, name-defined] # the client is optional
+    def __init__(self, destination: str) -> None:
+        super().__init__()
+        self._destination = destination
+
+    def apply(self, link: Any) -> None:
+        name = proton.symbol("com.microsoft:transfer-destination-address")
+        link.properties = {name: self._destination}
 
 
 class _Events(handlers.TransactionHandler):  # type: ignore[misc, name-defined] # the client is optional

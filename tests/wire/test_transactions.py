@@ -134,6 +134,24 @@ def test_a_lost_connection_discards_its_transactions(
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_sender_can_name_another_destination(
+    kind: str, broker: BrokerProcess, queues: Queues, peek: Peek
+) -> None:
+    """The entity of the link takes the message and carries it on, also outside a transaction."""
+    via, there = queues.take_many(kind, 2)
+    with Generic(broker.amqp_port) as client:
+        sender = client.sender(via, destination=there)
+        sender.send(message("plainly"))
+        assert peek.arrived(there) == "plainly"
+        transaction = client.declare()
+        assert transaction.send(sender, "within") == WITHIN_TRANSACTION
+        assert peek(there) == []
+        assert transaction.commit() == COMMITTED
+        assert peek.arrived(there) == "within"
+    assert peek(via) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_links_of_one_session_are_a_transaction_group(
     kind: str, broker: BrokerProcess, queues: Queues, peek: Peek
 ) -> None:
@@ -193,6 +211,14 @@ SCENARIOS = {
         "group committed [kept]",
         "group arrived [out]",
     ],
+    "session": ["session committed [next]", "session arrived [out]"],
+}
+
+
+# Where the first queue of a scenario is not of the kind that everything is seen on.
+JAVA_QUEUES = {
+    "plain": {"again": "short-lock", "session": "session"},
+    "partitioned": {"again": "partitioned-short-lock", "session": "partitioned-session"},
 }
 
 
@@ -202,10 +228,8 @@ def java_says(request: pytest.FixtureRequest, broker: BrokerProcess, queues: Que
     command = java_client("Transactions.java")
     names: list[str] = []
     for scenario in SCENARIOS:
-        kind = request.param
-        if scenario == "again":
-            kind = "short-lock" if kind == "plain" else "partitioned-short-lock"
-        names += queues.take_many(kind, 2)
+        first, second = JAVA_QUEUES[request.param].get(scenario, request.param), request.param
+        names += [queues.take(first), queues.take(second)]
     done = subprocess.run(
         [*command, broker.connection_string, ",".join(SCENARIOS), *names],
         capture_output=True,

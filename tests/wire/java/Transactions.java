@@ -7,6 +7,7 @@ import com.azure.messaging.servicebus.ServiceBusMessage;
 import com.azure.messaging.servicebus.ServiceBusReceivedMessage;
 import com.azure.messaging.servicebus.ServiceBusReceiverClient;
 import com.azure.messaging.servicebus.ServiceBusSenderClient;
+import com.azure.messaging.servicebus.ServiceBusSessionReceiverClient;
 import com.azure.messaging.servicebus.ServiceBusTransactionContext;
 import com.azure.messaging.servicebus.models.AbandonOptions;
 import com.azure.messaging.servicebus.models.CompleteOptions;
@@ -60,6 +61,10 @@ public class Transactions {
             case "group" -> {
                 builder.enableCrossEntityTransactions();
                 group();
+            }
+            case "session" -> {
+                builder.enableCrossEntityTransactions();
+                session();
             }
             default -> throw new IllegalArgumentException(scenario);
         }
@@ -188,6 +193,28 @@ public class Transactions {
             receiver.commitTransaction(transaction);
             say("group committed " + peek(receiver));
             say("group arrived " + bodies(take(there, 1)));
+        }
+    }
+
+    /** The same from a session, whose name is the partition key. */
+    private void session() {
+        try (ServiceBusSenderClient back = sender(queue);
+            ServiceBusSessionReceiverClient sessions =
+                builder.sessionReceiver().queueName(queue).disableAutoComplete().buildClient();
+            ServiceBusSenderClient sender = sender(other);
+            ServiceBusReceiverClient there = receiver(other)) {
+            back.sendMessage(message("in").setSessionId("k"));
+            try (ServiceBusReceiverClient receiver = sessions.acceptSession("k")) {
+                ServiceBusReceivedMessage got = take(receiver, 1).get(0);
+                ServiceBusTransactionContext transaction = receiver.createTransaction();
+                receiver.complete(
+                    got, new CompleteOptions().setTransactionContext(transaction));
+                sender.sendMessage(message("out"), transaction);
+                back.sendMessage(message("next").setSessionId("k"), transaction);
+                receiver.commitTransaction(transaction);
+                say("session committed " + bodies(take(receiver, 1)));
+                say("session arrived " + bodies(take(there, 1)));
+            }
         }
     }
 
