@@ -5,27 +5,35 @@ import gc
 import logging
 import signal
 import sys
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
-from peeklock.amqp.limits import Limits
+from peeklock.amqp.limits import Limits as EngineLimits
 from peeklock.auth.keyring import KeyRing
 from peeklock.auth.rights import DEVELOPMENT_KEY, AuthorizationRule
 from peeklock.broker.alarm import LoopAlarms
-from peeklock.broker.broker import Broker
+from peeklock.broker.broker import Broker, Forwarding, Limits
 from peeklock.broker.chance import SystemChance
-from peeklock.clock import SystemClock
-from peeklock.configuration.content import Configuration
+from peeklock.broker.changes import EntityError
+from peeklock.clock import Clock, SystemClock
+from peeklock.configuration.content import Configuration, ConfigurationError
 from peeklock.configuration.start import configuration_for, refuse_exposure
 from peeklock.gateway import logbook
 from peeklock.gateway.amqp.door import Door, DoorLimits
+from peeklock.gateway.amqp.wording import AmqpWording
+from peeklock.gateway.http import stores as stores_door
+from peeklock.gateway.http.guard import Guard
 from peeklock.gateway.http.health import Health
+from peeklock.gateway.http.stores import StoresNode
 from peeklock.gateway.identifiers import hex_digits
 from peeklock.gateway.listener import AmqpListener, HttpListener
 from peeklock.gateway.refusals import RefusalDesk
 from peeklock.settings import AMQP_PORT, MEMORY, Settings
-from peeklock.store.memory import MemoryCatalog, MemoryStore
+from peeklock.store.memory import MemoryCatalog, MemoryStores
 from peeklock.store.retention import Retention
 from peeklock.store.store import Catalog, Store
+from peeklock.store.storehouse import Storehouse, store_names
 from peeklock.version import VERSION, is_compiled
 
 _LOG: Final = logging.getLogger("peeklock.server")
@@ -55,32 +63,32 @@ async def _serve(settings: Settings, configuration: Configuration) -> None:
     clock = SystemClock()
     chance = SystemChance().number
     keys = KeyRing(configuration.rules)
-    store, catalog = _open_stores(settings)
+    stores, catalog = await _open_stores(settings)
     broker = Broker(
-        configuration.namespace, keys, store, catalog, clock, LoopAlarms(clock, loop), chance
-    )
-    health = Health()
-    http = HttpListener(health)
-    amqp = AmqpListener(
-        Door(
-            entities=broker,
-            keys=keys,
-            desk=RefusalDesk(clock=clock, chance=chance, namespace=configuration.namespace),
-            clock=clock,
-            chance=chance,
-            namespace=configuration.namespace,
-            container_id=hex_digits(chance),
-            engine_limits=Limits(),
-            limits=DoorLimits(),
-        ),
+        configuration.namespace,
+        keys,
+        stores,
+        catalog,
         clock,
+        LoopAlarms(clock, loop),
+        chance,
+        AmqpWording(chance),
+        Limits(
+            entities_max=settings.entities_max,
+            partitioned_max=settings.partitioned_entities_max,
+        ),
     )
+    for state in stores.states():
+        stores.get(state.name).on_switched = partial(broker.store_switched, state.name)
+    desk = RefusalDesk(clock=clock, chance=chance, namespace=configuration.namespace)
+    health = Health()
+    http = HttpListener(health, {stores_door.NODE: StoresNode(stores, Guard(keys, clock, desk))})
+    amqp = AmqpListener(_door(configuration, broker, keys, desk, clock, chance), clock)
     try:
         await broker.start()
-        for queue in configuration.queues:
-            await broker.put_queue(queue.definition, queue.rules)
-        # Queues that were kept from earlier bring rules that the file does not show.
-        refuse_exposure(settings, (rule for queue in broker.queues() for rule in queue.rules))
+        await _put_entities(broker, settings, configuration)
+        # Entities that were kept from earlier bring rules that the file does not show.
+        refuse_exposure(settings, (rule for home in broker.homes() for rule in home.keys))
         amqp_port = await amqp.start(settings.host, settings.amqp_port)
         http_port = await http.start(settings.host, settings.http_port)
         gc.collect()
@@ -88,6 +96,7 @@ async def _serve(settings: Settings, configuration: Configuration) -> None:
         gc.set_threshold(*_GC_THRESHOLDS)
         health.is_serving = True
         _say_ready(settings, configuration, amqp_port, http_port)
+        await broker.awaken()
         await stop.wait()
         _LOG.info("%s", logbook.line("stopping", connections=amqp.connection_count))
     finally:
@@ -98,22 +107,79 @@ async def _serve(settings: Settings, configuration: Configuration) -> None:
     _LOG.info("stopped")
 
 
-def _open_stores(settings: Settings) -> tuple[Store, Catalog]:
+def _door(
+    configuration: Configuration,
+    broker: Broker,
+    keys: KeyRing,
+    desk: RefusalDesk,
+    clock: Clock,
+    chance: Callable[[], int],
+) -> Door:
+    return Door(
+        entities=broker,
+        keys=keys,
+        desk=desk,
+        clock=clock,
+        chance=chance,
+        namespace=configuration.namespace,
+        container_id=hex_digits(chance),
+        engine_limits=EngineLimits(),
+        limits=DoorLimits(),
+    )
+
+
+async def _put_entities(broker: Broker, settings: Settings, configuration: Configuration) -> None:
+    """Create or change what the file asks for; whatever else there is stays."""
+    try:
+        for queue in configuration.queues:
+            await broker.put_queue(queue.definition, queue.rules)
+        for topic in configuration.topics:
+            await broker.put_topic(topic.definition, topic.rules)
+            await broker.put_subscriptions(
+                [
+                    (each.definition, each.rules if each.gives_rules else None)
+                    for each in topic.subscriptions
+                ]
+            )
+    except EntityError as error:
+        raise ConfigurationError(str(settings.config), [str(error)]) from error
+    # Checked last: entities may forward to each other.
+    forwarding: list[Forwarding] = [queue.definition for queue in configuration.queues]
+    for topic in configuration.topics:
+        forwarding += [each.definition for each in topic.subscriptions]
+    problems = [
+        f"'{definition.path}' forwards to '{missing}', which is not there"
+        for definition in forwarding
+        if (missing := broker.missing_destination(definition))
+    ]
+    if problems:
+        raise ConfigurationError(str(settings.config), problems)
+
+
+async def _open_stores(settings: Settings) -> tuple[Storehouse, Catalog]:
     retention = Retention(settings.journal_retention_ms, settings.journal_retention_bytes)
+    names = store_names(settings.stores)
     if settings.store == MEMORY:
-        return MemoryStore(retention), MemoryCatalog()
+        return Storehouse.of(MemoryStores(retention), names), MemoryCatalog()
     # Imported here, because a broker in memory needs no LMDB.
     from peeklock.store.catalog import EmbeddedCatalog
     from peeklock.store.embedded import EmbeddedStore
 
+    def open_store(name: str, may_make: bool) -> Store:
+        return EmbeddedStore(
+            settings.data / name,
+            make=may_make,
+            retention=retention,
+            reserve_bytes=settings.free_bytes_min,
+            commit_delay_s=settings.commit_delay_ms / 1000,
+        )
+
     catalog = EmbeddedCatalog(settings.data / "catalog")
-    store = EmbeddedStore(
-        settings.data / "store",
-        retention=retention,
-        reserve_bytes=settings.free_bytes_min,
-        commit_delay_s=settings.commit_delay_ms / 1000,
-    )
-    return store, catalog
+    try:
+        return await Storehouse.open(open_store, names, catalog), catalog
+    except BaseException:
+        await catalog.close()
+        raise
 
 
 def _say_ready(
@@ -121,7 +187,8 @@ def _say_ready(
 ) -> None:
     form = "compiled" if is_compiled() else "plain"
     sys.stdout.write(
-        f"Peeklock is ready: {VERSION} ({form}), {len(configuration.queues)} queues configured, "
+        f"Peeklock is ready: {VERSION} ({form}), {len(configuration.queues)} queues and "
+        f"{len(configuration.topics)} topics configured, "
         f"AMQP on {settings.host}:{amqp_port}, HTTP on {settings.host}:{http_port}\n"
         f"{connection_string(settings, configuration.rules, amqp_port)}\n"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, Final, TypeAlias, final
 
 from peeklock.auth.keyring import KeyRing
@@ -14,7 +15,6 @@ from peeklock.broker.changes import (
     EntityError,
     check_problems,
     check_queue_change,
-    check_subscription_change,
     check_topic_change,
 )
 from peeklock.broker.descriptions import (
@@ -23,12 +23,11 @@ from peeklock.broker.descriptions import (
     read_subscription,
     read_topic,
     write_queue,
-    write_subscription,
     write_topic,
 )
-from peeklock.broker.entities import Queue, Subscription, Topic
+from peeklock.broker.entities import Entity, Queue, Subscription, Topic, changed, gone
 from peeklock.broker.housing import Housing, Stores
-from peeklock.broker.rules import default_rules, made, with_change
+from peeklock.broker.subscribing import Subscribing
 from peeklock.clock import Clock
 from peeklock.entity.blueprint import queue_blueprint
 from peeklock.entity.definition import (
@@ -42,27 +41,22 @@ from peeklock.entity.definition import (
 )
 from peeklock.entity.message import BodyBudget
 from peeklock.entity.refusals import (
-    DETACHED,
     ENTITY_EXISTS,
-    ENTITY_NOT_FOUND,
-    INVALID_ARGUMENT,
     QUOTA_EXCEEDED,
-    UNAVAILABLE,
     Refusal,
 )
-from peeklock.entity.replies import Numbered, Refused
-from peeklock.entity.rule_commands import ListRules, RuleCommand, RulesFound
 from peeklock.entity.rules.errors import RuleError
-from peeklock.entity.rules.rule import Rule, RuleSet
+from peeklock.entity.rules.rule import Rule
 from peeklock.entity.wording import Wording
 from peeklock.store.store import Catalog, Corrupt, StoreError
 
-Entity: TypeAlias = Queue | Topic | Subscription
 Forwarding: TypeAlias = QueueDefinition | SubscriptionDefinition
 
 # How often each open partition looks after its journal: small beside the retention of an hour,
 # large beside the cost of a look.
 TRIM_INTERVAL_MS: Final = 1_000
+# A partition that wrote nothing has only its age to look after: once in so many looks will do.
+QUIET_TURNS: Final = 60
 
 # Bodies of ready messages that rest in memory, over all partitions: what a fast receiver takes in
 # a fraction of a second. Older bodies are read from the store when they are delivered.
@@ -106,7 +100,9 @@ class Broker:
         "_homes",
         "_housing",
         "_limits",
+        "_subscribing",
         "_tasks",
+        "_turn",
         "_wording",
         "keyring",
         "namespace",
@@ -137,8 +133,12 @@ class Broker:
         self._homes: dict[tuple[str, str], Queue | Topic] = {}
         # Descriptions change one after the other: each change looks at what the last one left.
         self._changing = asyncio.Lock()
+        self._subscribing = Subscribing(
+            catalog, clock, self._changing, self._limits.subscriptions_max
+        )
         self._tasks: set[asyncio.Task[None]] = set()
         self._alarm: Alarm | None = None
+        self._turn = 0
         self._closing = False
 
     # Starting and ending.
@@ -165,26 +165,29 @@ class Broker:
                 raise Corrupt(f"a subscription cannot be read: {error!r}") from error
             topic = self.find(namespace, definition.topic)
             if isinstance(topic, Topic):
-                self._know_subscription(topic, definition, rules, lane, created_at)
+                self._subscribing.know(topic, definition, rules, lane, created_at)
         for home in self._homes.values():
             if isinstance(home, Topic):
                 home.partitions.configure(home.blueprint())
         self._trim_later()
 
     async def awaken(self) -> None:
-        """Open all partitions, one after the other: messages that are on their way elsewhere wait
-        for nobody."""
+        """Open the partitions that hold something, one after the other: messages that are on their
+        way elsewhere, and lives that end, wait for nobody."""
         for home in list(self._homes.values()):
-            home.partitions.awaken()
-            await asyncio.sleep(0)
+            await home.partitions.awaken()
 
     async def close(self) -> None:
         """Let every partition finish what it was asked, then close the stores."""
         self._closing = True
         if self._alarm is not None:
             self._alarm.cancel()
+        await self._subscribing.close()
         if self._tasks:
             await asyncio.gather(*self._tasks)
+        # Carriers say their last words to other entities, so that all of these still live.
+        for home in self._homes.values():
+            home.partitions.stop_carrying()
         await asyncio.gather(*(home.partitions.close() for home in self._homes.values()))
         await self._housing.close()
         await self._catalog.close()
@@ -290,31 +293,18 @@ class Broker:
 
         Without rules a new one takes everything and a known one keeps what it has.
         """
-        check_problems(definition.problems())
+        made = await self.put_subscriptions([(definition, rules)], namespace)
+        return made[0]
+
+    async def put_subscriptions(
+        self,
+        wishes: Sequence[tuple[SubscriptionDefinition, Sequence[Rule] | None]],
+        namespace: str | None = None,
+    ) -> list[Subscription]:
+        """Create or change many at once; durable when it returns."""
         owner = self.namespace if namespace is None else namespace
         async with self._changing:
-            topic = self.find(owner, definition.topic)
-            if not isinstance(topic, Topic):
-                text = f"There is no topic '{definition.topic}' in the namespace '{owner}'."
-                raise EntityError(Refusal(ENTITY_NOT_FOUND, text))
-            known = topic.subscriptions.get(definition.name.lower())
-            now = self._clock.now()
-            if known is None:
-                if len(topic.subscriptions) >= self._limits.subscriptions_max:
-                    text = f"The topic has {len(topic.subscriptions)} subscriptions, the limit."
-                    raise EntityError(Refusal(QUOTA_EXCEEDED, text))
-                kept = made(default_rules() if rules is None else rules, now)
-                lane, created_at = topic.free_lane(), now
-            else:
-                check_subscription_change(known.definition, definition)
-                kept = known.rules if rules is None else made(rules, now, known.rules)
-                lane, created_at = known.lane, known.created_at
-                if known.definition == definition and known.rules == kept:
-                    return known
-            await self._save_subscription(topic, definition, kept, lane, created_at)
-            subscription = self._know_subscription(topic, definition, kept, lane, created_at)
-            topic.partitions.configure(topic.blueprint())
-            return subscription
+            return await self._subscribing.put(wishes, partial(self.find, owner))
 
     async def remove(self, path: str, namespace: str | None = None) -> bool:
         """Delete an entity with all its messages; answers whether there was one."""
@@ -329,66 +319,6 @@ class Broker:
                 await self._remove_home(owner, known)
             _log.info("entity-removed kind=%s path=%s", known.kind, known.path)
             return True
-
-    # Rules.
-
-    def _ask_rules(self, subscription: Subscription, command: RuleCommand) -> None:
-        """Answer what a link asks about the rules of a subscription."""
-        if isinstance(command, ListRules):
-            rules = list(subscription.rules[command.skip : command.skip + command.top])
-            command.origin.replied(RulesFound(command.origin, command.tag, rules))
-            command.origin.flush()
-            return
-        self._begin(self._change_rules(subscription, command))
-
-    async def _change_rules(self, subscription: Subscription, command: RuleCommand) -> None:
-        origin = command.origin
-        try:
-            async with self._changing:
-                rules = with_change(subscription.rules, command, self._clock.now())
-                await self._save_subscription(
-                    subscription.topic,
-                    subscription.definition,
-                    rules,
-                    subscription.lane,
-                    subscription.created_at,
-                )
-                subscription.rules = rules
-        except EntityError as error:
-            origin.replied(Refused(origin, [command.tag], error.refusal))
-        except StoreError as error:
-            _log.error("catalog-failed path=%s error=%r", subscription.path, str(error))
-            refusal = Refusal(UNAVAILABLE, "The catalog is out of reach. Try again later.")
-            origin.replied(Refused(origin, [command.tag], refusal))
-        else:
-            origin.replied(Numbered(origin, command.tag, []))
-        origin.flush()
-
-    async def _save_subscription(
-        self,
-        topic: Topic,
-        definition: SubscriptionDefinition,
-        rules: tuple[Rule, ...],
-        lane: int,
-        created_at: int,
-    ) -> None:
-        """Let the rules hold and write them down, or neither."""
-        known = topic.subscriptions.get(definition.name.lower())
-        try:
-            topic.rules.put(lane, RuleSet(rules))
-        except RuleError as error:
-            raise EntityError(Refusal(INVALID_ARGUMENT, str(error))) from error
-        text = write_subscription(definition, rules, lane, created_at)
-        path = definition.path.lower()
-        try:
-            await self._catalog.save(topic.namespace, SUBSCRIPTION, path, text)
-        except StoreError:
-            if known is None:
-                topic.rules.remove(lane)
-            else:
-                topic.rules.put(lane, RuleSet(known.rules))
-            raise
-        _log.info("entity-saved kind=subscription path=%s", definition.path)
 
     # What is known.
 
@@ -406,7 +336,7 @@ class Broker:
             if known.definition != definition:
                 known.redefine(definition)
                 known.partitions.configure(queue_blueprint(definition))
-                known.guests.dismiss(_changed(known))
+                known.guests.dismiss(changed(known))
             return known
         partitions = self._housing.house(
             namespace, definition.path, place, queue_blueprint(definition)
@@ -429,35 +359,12 @@ class Broker:
             if known.definition != definition:
                 known.redefine(definition)
                 known.partitions.configure(known.blueprint())
-                known.guests.dismiss(_changed(known))
+                known.guests.dismiss(changed(known))
             return known
         topic = Topic(namespace, definition, keys, place, self._wording, self._clock)
         topic.housed(self._housing.house(namespace, definition.path, place, topic.blueprint()))
         self._homes[(namespace.lower(), definition.path.lower())] = topic
         return topic
-
-    def _know_subscription(
-        self,
-        topic: Topic,
-        definition: SubscriptionDefinition,
-        rules: Sequence[Rule],
-        lane: int,
-        created_at: int,
-    ) -> Subscription:
-        known = topic.subscriptions.get(definition.name.lower())
-        if known is not None:
-            known.rules = tuple(rules)
-            if known.definition != definition:
-                known.definition = definition
-                known.guests.dismiss(_changed(known))
-            return known
-        topic.rules.put(lane, RuleSet(rules))
-        topic.knows_lane(lane)
-        subscription = Subscription(
-            topic, definition, rules, lane, created_at, self._ask_rules, self._clock
-        )
-        topic.subscriptions[definition.name.lower()] = subscription
-        return subscription
 
     def _place(self, namespace: str, partitions: int) -> Placement:
         """Find room for one more entity."""
@@ -484,7 +391,7 @@ class Broker:
         del topic.subscriptions[subscription.definition.name.lower()]
         topic.rules.remove(subscription.lane)
         topic.partitions.configure(topic.blueprint())
-        subscription.guests.dismiss(_gone(subscription))
+        subscription.guests.dismiss(gone(subscription))
 
     async def _remove_home(self, namespace: str, home: Queue | Topic) -> None:
         path = home.path.lower()
@@ -497,11 +404,12 @@ class Broker:
             for subscription in list(home.subscriptions.values()):
                 below = subscription.definition.path.lower()
                 await self._catalog.remove(namespace, SUBSCRIPTION, below)
-                subscription.guests.dismiss(_gone(subscription))
+                subscription.guests.dismiss(gone(subscription))
         del self._homes[(namespace.lower(), path)]
         self.keyring.set_entity_rules(home.path, ())
-        home.guests.dismiss(_gone(home))
-        await home.partitions.close(is_removed=True)
+        home.guests.dismiss(gone(home))
+        home.partitions.stop_carrying(is_removed=True)
+        await home.partitions.close()
         await self._drop(namespace, storage_path, stores)
 
     async def _drop(self, namespace: str, storage_path: str, stores: Sequence[str]) -> None:
@@ -522,8 +430,9 @@ class Broker:
     def _trim(self) -> None:
         if self._closing:
             return
-        for home in list(self._homes.values()):
-            home.partitions.trim_soon()
+        self._turn = (self._turn + 1) % QUIET_TURNS
+        for number, home in enumerate(list(self._homes.values())):
+            home.partitions.trim_soon(is_turn=number % QUIET_TURNS == self._turn)
             self._remove_idle(home)
         self._trim_later()
 
@@ -548,11 +457,3 @@ class Broker:
 def _taken(known: Entity) -> EntityError:
     text = f"The name '{known.path}' is taken by a {known.kind}."
     return EntityError(Refusal(ENTITY_EXISTS, text))
-
-
-def _changed(entity: Entity) -> Refusal:
-    return Refusal(DETACHED, f"The description of '{entity.path}' was changed. Attach again.")
-
-
-def _gone(entity: Entity) -> Refusal:
-    return Refusal(ENTITY_NOT_FOUND, f"The messaging entity '{entity.path}' was deleted.")

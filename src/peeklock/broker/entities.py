@@ -27,7 +27,7 @@ from peeklock.entity.definition import (
     TopicDefinition,
 )
 from peeklock.entity.publishing import Publishing
-from peeklock.entity.refusals import Refusal
+from peeklock.entity.refusals import DETACHED, ENTITY_NOT_FOUND, Refusal
 from peeklock.entity.rule_commands import AddRule, ListRules, RemoveRule, RuleCommand
 from peeklock.entity.rules.rule import Rule
 from peeklock.entity.rules.topic import TopicRules
@@ -383,3 +383,16 @@ def _door(auto_delete_ms: int, visits: Visits, partitions: Partitions) -> Submit
         straight(command)
 
     return noting
+
+
+def changed(entity: Entity) -> Refusal:
+    """Why links must go when their entity's description changes; they may come back at once."""
+    return Refusal(DETACHED, f"The description of '{entity.path}' was changed. Attach again.")
+
+
+def gone(entity: Entity) -> Refusal:
+    """Why links must go when their entity is deleted."""
+    return Refusal(ENTITY_NOT_FOUND, f"The messaging entity '{entity.path}' was deleted.")
+
+
+Entity: TypeAlias = Queue | Topic | Subscription

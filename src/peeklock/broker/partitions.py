@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import Any, Final, final
 
 from peeklock.broker.carrier import Carrier
 from peeklock.broker.spread import AVAILABLE, LIMITED, Spread
 from peeklock.broker.worker import PartitionWorker
 from peeklock.entity.blueprint import Blueprint
 from peeklock.entity.commands import Tick
+
+# Between two partitions that are opened without being asked for.
+_AWAKENING_S: Final = 0.002
 
 
 @final
@@ -47,22 +50,27 @@ class Partitions:
             worker.configure(blueprint)
             carrier.configure(blueprint)
 
-    def trim_soon(self) -> None:
-        """Let each living partition look after its journal."""
+    def trim_soon(self, *, is_turn: bool) -> None:
+        """Let each living partition look after its journal: those that wrote, and all in turn."""
         for worker in self.workers:
-            if worker.is_open:
+            if worker.is_open and (is_turn or worker.has_written):
                 worker.trim_soon()
 
-    def awaken(self) -> None:
-        """Open what is closed, because time goes on there: transfers, schedules, forwards."""
+    async def awaken(self) -> None:
+        """Open what is closed and holds something, because time goes on there."""
         for worker in self.workers:
-            if not worker.is_open:
+            if not worker.is_open and await worker.has_journal():
                 worker.submit(Tick())
+                # One after the other: whoever is in use meanwhile goes first.
+                await asyncio.sleep(_AWAKENING_S)
 
-    async def close(self, *, is_removed: bool = False) -> None:
-        """Carry out what was asked, store it, and stop."""
+    def stop_carrying(self, *, is_removed: bool = False) -> None:
+        """Carry nothing any more."""
         for carrier in self._carriers.values():
             carrier.close(is_removed)
+
+    async def close(self) -> None:
+        """Carry out what was asked, store it, and stop."""
         await asyncio.gather(*(worker.close() for worker in self.workers))
 
     def _opened(self, worker: PartitionWorker) -> None:

@@ -19,7 +19,7 @@ def default_rules() -> tuple[Rule, ...]:
     return (Rule(DEFAULT_RULE, TrueFilter()),)
 
 
-def made(rules: Sequence[Rule], now: int, known: Sequence[Rule] = ()) -> tuple[Rule, ...]:
+def stamped(rules: Sequence[Rule], now: int, known: Sequence[Rule] = ()) -> tuple[Rule, ...]:
     """Rules with the instant of their making; those that are there already keep theirs."""
     ages = {rule.name: rule for rule in known}
     made: list[Rule] = []

@@ -148,7 +148,10 @@ class Spread:
         elif isinstance(command, CancelScheduled):
             self._asking.cancel(command)
         elif isinstance(command, ReceiveDeferred):
-            self._asking.receive_deferred(command)
+            if command.session_id is None:
+                self._asking.receive_deferred(command)
+            else:
+                self._pass(self._home(command.session_id), self._deferred_for_holder(command))
         elif isinstance(command, Count):
             self._asking.count(command)
         elif isinstance(command, ListSessions):
@@ -292,15 +295,31 @@ class Spread:
 
     def _for_holder(self, command: RenewSession | GetSessionState | SetSessionState) -> Command:
         """The same command, with the holder under the name that the partition knows."""
-        seeker = self._receivers.get(command.holder) if command.holder is not None else None
-        if not isinstance(seeker, Seeker) or seeker.holder is None:
-            return command
+        holder = self._holder(command.holder)
         origin, tag, lane, name = command.origin, command.tag, command.lane, command.session_id
         if isinstance(command, RenewSession):
-            return RenewSession(origin, tag, lane, name, seeker.holder)
+            return RenewSession(origin, tag, lane, name, holder)
         if isinstance(command, GetSessionState):
-            return GetSessionState(origin, tag, lane, name, seeker.holder)
-        return SetSessionState(origin, tag, lane, name, seeker.holder, command.state)
+            return GetSessionState(origin, tag, lane, name, holder)
+        return SetSessionState(origin, tag, lane, name, holder, command.state)
+
+    def _deferred_for_holder(self, command: ReceiveDeferred) -> Command:
+        return ReceiveDeferred(
+            command.origin,
+            command.tag,
+            command.lane,
+            command.sequences,
+            command.mode,
+            command.session_id,
+            self._holder(command.holder),
+        )
+
+    def _holder(self, origin: Any) -> Any:
+        """Who holds a session, as its partition knows it."""
+        seeker = None if origin is None else self._receivers.get(origin)
+        if isinstance(seeker, Seeker) and seeker.holder is not None:
+            return seeker.holder
+        return origin
 
     def _forget(self, origin: Any) -> None:
         self._receivers.pop(origin, None)

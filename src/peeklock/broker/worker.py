@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol, final
 
 from peeklock.broker.alarm import Alarm, Alarms
 from peeklock.broker.attached import Attached
+from peeklock.broker.bodies import fetch_bodies
 from peeklock.broker.company import STORE_S_MIN, Company
 from peeklock.broker.declining import brings_messages, declined
 from peeklock.clock import Clock
@@ -36,8 +37,6 @@ from peeklock.entity.refusals import BUSY, INTERNAL, UNAVAILABLE, Refusal
 from peeklock.entity.replies import (
     Accepted,
     Delivered,
-    Delivery,
-    Found,
     Reply,
     Settled,
 )
@@ -105,6 +104,7 @@ class PartitionWorker:
         "_task",
         "_trim_due",
         "_wake",
+        "has_written",
         "id",
         "journal_first",
         "on_opened",
@@ -123,6 +123,8 @@ class PartitionWorker:
     ) -> None:
         self.id: PartitionId = partition_id
         self.journal_first: int = 0
+        # Whether anything was stored since the journal was last looked after.
+        self.has_written: bool = False
         # Told each time that the partition has opened.
         self.on_opened: Callable[[PartitionWorker], None] | None = None
         # Asked before a send is refused of which nothing was stored: whether it goes elsewhere.
@@ -187,6 +189,14 @@ class PartitionWorker:
     def is_open(self) -> bool:
         """Whether the partition lives in memory."""
         return self._partition is not None
+
+    async def has_journal(self) -> bool:
+        """Whether anything was ever stored; a store that is out of reach counts as nothing."""
+        try:
+            page = await self._store.journal(self.id, 0, 1)
+        except StoreError:
+            return False
+        return len(page.chunks) > 0
 
     @property
     def is_available(self) -> bool:
@@ -329,7 +339,7 @@ class PartitionWorker:
                 await self._bring_bodies(commands, now)
                 decision = self._decide(commands, now)
                 await self._store_decision(decision)
-                await self._fetch_bodies(decision.replies)
+                await fetch_bodies(self._store, self.id, decision.replies)
                 self._pending = decision.replies
             else:
                 self._release()  # nobody waits for chores
@@ -401,24 +411,10 @@ class PartitionWorker:
         )
         # The store is at work now: a good moment to write out what rests already.
         self._release()
+        self.has_written = True
         begun = time.perf_counter()
         await stored
         self._company.stored(time.perf_counter() - begun)
-
-    async def _fetch_bodies(self, replies: list[Reply]) -> None:
-        """Bodies that are no longer in memory are read before their delivery leaves."""
-        cold: list[Delivery] = []
-        for reply in replies:
-            if isinstance(reply, (Delivered, Found)):
-                for delivery in reply.deliveries:
-                    if delivery.message is None:
-                        cold.append(delivery)
-        if not cold:
-            return
-        positions = [delivery.position for delivery in cold]
-        messages = await self._store.payloads(self.id, positions)
-        for delivery, message in zip(cold, messages, strict=True):
-            delivery.message = message
 
     # Chores.
 
@@ -430,6 +426,7 @@ class PartitionWorker:
         if not self._trim_due:
             return
         self._trim_due = False
+        self.has_written = False
         self.journal_first = await self._store.trim(
             self.id, partition.replay_from(), partition.live_blocks(), now
         )
@@ -527,7 +524,8 @@ class PartitionWorker:
                 partition.restore(replay.first_position, replay.records)
             partition.opened()
         except StoreError as error:
-            _log.error("open-failed partition=%s error=%r", self.id.key, str(error))
+            if self._is_in_reach:  # said once, however often it is tried
+                _log.error("open-failed partition=%s error=%r", self.id.key, str(error))
             self._is_in_reach = False
             return False
         except Exception:  # noqa: BLE001 - one bad journal must not stop the broker
