@@ -1,9 +1,14 @@
-"""The queues that the wire tests use: written into a Config.json, handed out one per test."""
+"""The entities that the wire tests use: written into a Config.json, handed out one per test.
+
+Single queues are described here; topics, and queues that belong together, in `layouts`.
+"""
 
 import json
 import threading
 from pathlib import Path
 from typing import Any, Final
+
+from tests.wire.layouts import LAYOUTS, queues_of, topics_of
 
 ROOT_RULE: Final = "RootManageSharedAccessKey"
 ROOT_KEY: Final = "SAS_KEY_VALUE"
@@ -59,6 +64,11 @@ KINDS: Final[dict[str, tuple[int, dict[str, Any]]]] = {
     ),
 }
 
+ALL: Final[dict[str, int]] = {
+    **{kind: count for kind, (count, _) in KINDS.items()},
+    **{kind: layout.count for kind, layout in LAYOUTS.items()},
+}
+
 # Names with every character that a path may have; asked for by name, not from a pool.
 ODD_NAMES: Final = ("orders/eu.north-1_sync", "orders/eu.north-1_async", "CamelSync", "CamelAsync")
 
@@ -67,7 +77,7 @@ class Queues:
     """The pools of one broker; every queue is given to one test only."""
 
     def __init__(self) -> None:
-        self._left = {kind: _names(kind, count) for kind, (count, _) in KINDS.items()}
+        self._left = {kind: _names(kind, count) for kind, count in ALL.items()}
         self._owned: dict[str, str] = {}
         self._guard = threading.Lock()
 
@@ -92,17 +102,26 @@ def _names(kind: str, count: int) -> list[str]:
 
 def write_config(path: Path, *, counts: dict[str, int] | None = None) -> Path:
     """Write a Config.json in the emulator's form, with the comments that the original has too."""
-    wanted = counts if counts is not None else {kind: count for kind, (count, _) in KINDS.items()}
+    wanted = counts if counts is not None else ALL
     queues: list[dict[str, Any]] = [
         {"Name": name, "Properties": KINDS[kind][1]}
         | ({"AuthorizationRules": QUEUE_RULES} if kind == "own-rules" else {})
         for kind, count in wanted.items()
+        if kind in KINDS
         for name in _names(kind, count)
     ]
+    groups = [
+        (kind, name)
+        for kind, count in wanted.items()
+        if kind in LAYOUTS
+        for name in _names(kind, count)
+    ]
+    queues += [queue for kind, name in groups for queue in queues_of(kind, name)]
+    topics = [topic for kind, name in groups for topic in topics_of(kind, name)]
     queues += [{"Name": name} for name in ODD_NAMES]
     document = {
         "UserConfig": {
-            "Namespaces": [{"Name": "sbemulatorns", "Queues": queues, "Topics": []}],
+            "Namespaces": [{"Name": "sbemulatorns", "Queues": queues, "Topics": topics}],
             "Logging": {"Type": "Console"},
         }
     }
