@@ -50,9 +50,8 @@ class Subscribing:
         wishes: Sequence[tuple[SubscriptionDefinition, Sequence[Rule] | None]],
         find: Callable[[str], Entity | None],
     ) -> list[Subscription]:
-        """Create or change them; their topics' partitions are told when all are known."""
-        put: list[Subscription] = []
-        topics: dict[str, Topic] = {}
+        """Create or change them, all or none; the topics' partitions are told once."""
+        plans: list[_Plan] = []
         try:
             for definition, rules in wishes:
                 check_problems(definition.problems())
@@ -60,35 +59,40 @@ class Subscribing:
                 if not isinstance(topic, Topic):
                     text = f"There is no topic '{definition.topic}'."
                     raise EntityError(Refusal(ENTITY_NOT_FOUND, text))
-                put.append(await self._put(topic, definition, rules))
-                topics[topic.path] = topic
-        finally:
-            for topic in topics.values():
-                topic.partitions.configure(topic.blueprint())
+                plans.append(self._planned(topic, definition, rules))
+            await self._save(plans)
+        except (EntityError, StoreError):
+            for plan in plans:
+                plan.call_off()
+            raise
+        put = [self.know(p.topic, p.definition, p.rules, p.lane, p.created_at) for p in plans]
+        for topic in {plan.topic.path: plan.topic for plan in plans if plan.is_new}.values():
+            topic.partitions.configure(topic.blueprint())
         return put
 
-    async def _put(
-        self,
-        topic: Topic,
-        definition: SubscriptionDefinition,
-        rules: Sequence[Rule] | None,
-    ) -> Subscription:
+    def _planned(
+        self, topic: Topic, definition: SubscriptionDefinition, rules: Sequence[Rule] | None
+    ) -> _Plan:
+        """Let the rules hold; what they were before comes back if the plan is called off."""
         known = topic.subscriptions.get(definition.name.lower())
         now = self._clock.now()
         if known is None:
-            if len(topic.subscriptions) >= self._subscriptions_max:
-                text = f"The topic has {len(topic.subscriptions)} subscriptions, the limit."
+            if topic.rules.subscriptions >= self._subscriptions_max:
+                text = f"The topic has {self._subscriptions_max} subscriptions, the limit."
                 raise EntityError(Refusal(QUOTA_EXCEEDED, text))
             kept = stamped(default_rules() if rules is None else rules, now)
-            lane, created_at = topic.free_lane(), now
-        else:
-            check_subscription_change(known.definition, definition)
-            kept = known.rules if rules is None else stamped(rules, now, known.rules)
-            lane, created_at = known.lane, known.created_at
-            if known.definition == definition and known.rules == kept:
-                return known
-        await self._save(topic, definition, kept, lane, created_at)
-        return self.know(topic, definition, kept, lane, created_at)
+            return _Plan(topic, definition, kept, topic.free_lane(), now, None)
+        check_subscription_change(known.definition, definition)
+        kept = known.rules if rules is None else stamped(rules, now, known.rules)
+        return _Plan(topic, definition, kept, known.lane, known.created_at, known)
+
+    async def _save(self, plans: Sequence[_Plan]) -> None:
+        """Write down what is new, in one go."""
+        new = [plan for plan in plans if plan.is_new]
+        if new:
+            await self._catalog.save_all([plan.entry() for plan in new])
+        for plan in new:
+            _log.info("entity-saved kind=subscription path=%s", plan.definition.path)
 
     def know(
         self,
@@ -128,13 +132,19 @@ class Subscribing:
         try:
             async with self._changing:
                 rules = with_change(subscription.rules, command, self._clock.now())
-                await self._save(
+                plan = _Plan(
                     subscription.topic,
                     subscription.definition,
                     rules,
                     subscription.lane,
                     subscription.created_at,
+                    subscription,
                 )
+                try:
+                    await self._save([plan])
+                except StoreError:
+                    plan.call_off()
+                    raise
                 subscription.rules = rules
         except EntityError as error:
             origin.replied(Refused(origin, [command.tag], error.refusal))
@@ -146,32 +156,6 @@ class Subscribing:
             origin.replied(Numbered(origin, command.tag, []))
         origin.flush()
 
-    async def _save(
-        self,
-        topic: Topic,
-        definition: SubscriptionDefinition,
-        rules: tuple[Rule, ...],
-        lane: int,
-        created_at: int,
-    ) -> None:
-        """Let the rules hold and write them down, or neither."""
-        known = topic.subscriptions.get(definition.name.lower())
-        try:
-            topic.rules.put(lane, RuleSet(rules))
-        except RuleError as error:
-            raise EntityError(Refusal(INVALID_ARGUMENT, str(error))) from error
-        text = write_subscription(definition, rules, lane, created_at)
-        path = definition.path.lower()
-        try:
-            await self._catalog.save(topic.namespace, SUBSCRIPTION, path, text)
-        except StoreError:
-            if known is None:
-                topic.rules.remove(lane)
-            else:
-                topic.rules.put(lane, RuleSet(known.rules))
-            raise
-        _log.info("entity-saved kind=subscription path=%s", definition.path)
-
     async def close(self) -> None:
         """Finish what links have asked."""
         if self._tasks:
@@ -181,3 +165,46 @@ class Subscribing:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+@final
+class _Plan:
+    """A subscription as it is to be; its rules hold already, and can be called off."""
+
+    __slots__ = ("_known", "created_at", "definition", "is_new", "lane", "rules", "topic")
+
+    def __init__(
+        self,
+        topic: Topic,
+        definition: SubscriptionDefinition,
+        rules: tuple[Rule, ...],
+        lane: int,
+        created_at: int,
+        known: Subscription | None,
+    ) -> None:
+        self.topic = topic
+        self.definition = definition
+        self.rules = rules
+        self.lane = lane
+        self.created_at = created_at
+        self._known = known
+        self.is_new = known is None or known.definition != definition or known.rules != rules
+        if self.is_new:
+            try:
+                topic.rules.put(lane, RuleSet(rules))
+            except RuleError as error:
+                raise EntityError(Refusal(INVALID_ARGUMENT, str(error))) from error
+
+    def entry(self) -> tuple[str, str, str, str]:
+        """What the catalog is to keep."""
+        text = write_subscription(self.definition, self.rules, self.lane, self.created_at)
+        return self.topic.namespace, SUBSCRIPTION, self.definition.path.lower(), text
+
+    def call_off(self) -> None:
+        """Let the rules be what they were."""
+        if not self.is_new:
+            return
+        if self._known is None:
+            self.topic.rules.remove(self.lane)
+        else:
+            self.topic.rules.put(self.lane, RuleSet(self._known.rules))

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, final
 
@@ -39,13 +40,20 @@ class EmbeddedCatalog:
 
     async def save(self, namespace: str, kind: str, path: str, text: str) -> None:
         """Durable when it returns; replaces what was there."""
-        raw = json.dumps([namespace, kind, path, text], ensure_ascii=False).encode()
-        value = zlib.crc32(raw).to_bytes(4, "big") + raw
-        await self._write(_key(namespace, kind, path), value)
+        await self.save_all([(namespace, kind, path, text)])
+
+    async def save_all(self, entries: Sequence[tuple[str, str, str, str]]) -> None:
+        """Durable when it returns, all or none."""
+        await self._write(
+            {
+                _key(namespace, kind, path): _encode(namespace, kind, path, text)
+                for namespace, kind, path, text in entries
+            }
+        )
 
     async def remove(self, namespace: str, kind: str, path: str) -> None:
         """Durable when it returns; what is not there is fine."""
-        await self._write(_key(namespace, kind, path), None)
+        await self._write({_key(namespace, kind, path): None})
 
     async def close(self) -> None:
         """Let the directory go."""
@@ -53,21 +61,22 @@ class EmbeddedCatalog:
             self._closed = True
             self._environment.close()
 
-    async def _write(self, key: bytes, value: bytes | None) -> None:
+    async def _write(self, values: dict[bytes, bytes | None]) -> None:
         self._check_open()
         # Descriptions change seldom, so each change is a commit of its own, off the event loop.
-        await asyncio.to_thread(self._commit, key, value)
+        await asyncio.to_thread(self._commit, values)
 
-    def _commit(self, key: bytes, value: bytes | None) -> None:
+    def _commit(self, values: dict[bytes, bytes | None]) -> None:
         environment = self._environment
         with (
             translated(f"write the catalog in {environment.directory}"),
             environment.lmdb.begin(db=environment.values, write=True) as transaction,
         ):
-            if value is None:
-                transaction.delete(key)
-            else:
-                transaction.put(key, value)
+            for key, value in values.items():
+                if value is None:
+                    transaction.delete(key)
+                else:
+                    transaction.put(key, value)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -78,6 +87,11 @@ def _key(namespace: str, kind: str, path: str) -> bytes:
     # Names may be longer than LMDB's keys.
     names = json.dumps([namespace.lower(), kind, path.lower()])
     return hashlib.sha256(names.encode()).digest()
+
+
+def _encode(namespace: str, kind: str, path: str, text: str) -> bytes:
+    raw = json.dumps([namespace, kind, path, text], ensure_ascii=False).encode()
+    return zlib.crc32(raw).to_bytes(4, "big") + raw
 
 
 def _decode(key: bytes, value: bytes) -> tuple[str, str, str, str]:

@@ -227,7 +227,12 @@ class MemoryCatalog:
 
     async def save(self, namespace: str, kind: str, path: str, text: str) -> None:
         """Keep a text; names are compared without case."""
-        self._texts[namespace.lower(), kind, path.lower()] = (namespace, kind, path, text)
+        await self.save_all([(namespace, kind, path, text)])
+
+    async def save_all(self, entries: Sequence[tuple[str, str, str, str]]) -> None:
+        """Keep several texts."""
+        for namespace, kind, path, text in entries:
+            self._texts[namespace.lower(), kind, path.lower()] = (namespace, kind, path, text)
 
     async def remove(self, namespace: str, kind: str, path: str) -> None:
         """Forget a text; one that is not there is fine."""

@@ -173,6 +173,10 @@ class Catalog(Protocol):
         """Durable when it returns; replaces what was there."""
         ...
 
+    async def save_all(self, entries: Sequence[tuple[str, str, str, str]]) -> None:
+        """Several at once (namespace, kind, path, JSON), all or none."""
+        ...
+
     async def remove(self, namespace: str, kind: str, path: str) -> None:
         """Durable when it returns."""
         ...

@@ -56,6 +56,11 @@ class TopicRules:
         self._sqls: int = 0
         self._correlations: int = 0
 
+    @property
+    def subscriptions(self) -> int:
+        """How many subscriptions have rules."""
+        return len(self._plans)
+
     def put(self, subscription: int, rules: RuleSet) -> None:
         """Let a subscription have these rules, instead of those it may have had."""
         before = self._plans.get(subscription)
