@@ -36,7 +36,7 @@ class Line:
         self.connection = Connection(
             role=CLIENT,
             container_id=f"peeklock-bench-{name}",
-            limits=Limits(incoming_window=WINDOW, links_max=16),
+            limits=Limits(incoming_window=WINDOW, links_max=256),
             now=now_ms(),
             hostname="localhost",
             credential=plain(user, password),

@@ -110,7 +110,8 @@ class _Drainer:
         if isinstance(event, AttachAnswered):
             event.link.grant(MESSAGES_EACH)
         elif isinstance(event, TransfersReceived):
-            event.link.settle([delivery.id for delivery in event.deliveries], ACCEPTED)
+            ids = [delivery.id for delivery in event.deliveries]
+            event.link.settle(ids, ACCEPTED, settled=False)
         elif isinstance(event, AnswersReceived):
             link = event.link
             self._completed[link] += len(event.ids)
