@@ -102,10 +102,14 @@ class Blocking:
 class Bus:
     """A client of one flavour, connected to one broker."""
 
-    def __init__(self, flavour: Flavour, connection_string: str, loop: LoopThread) -> None:
+    def __init__(
+        self, flavour: Flavour, connection_string: str, loop: LoopThread, **options: Any
+    ) -> None:
         self.flavour = flavour
         self.connection_string = connection_string
         self.loop = loop
+        # What every client of this bus is made with.
+        self._options = options
         # The synchronous client waits up to a second for its keep-alive thread whenever it closes
         # something. Closing beside the tests keeps that second out of them; `drain` waits for all.
         self._closer = ThreadPoolExecutor(max_workers=16)
@@ -124,6 +128,7 @@ class Bus:
     def client(self, connection_string: str | None = None, **options: Any) -> ServiceBusClient:
         """Another client, for tests with an own connection string or own options."""
         text = connection_string if connection_string is not None else self.connection_string
+        options = self._options | options
         if self.flavour == "sync":
             return ServiceBusClient.from_connection_string(text, **options)
         return self.dressed(
@@ -158,6 +163,33 @@ class Bus:
             self.close_beside(sender)
 
     @contextmanager
+    def publisher(
+        self, topic: str, *, client: ServiceBusClient | None = None, **options: Any
+    ) -> Iterator[ServiceBusSender]:
+        sender = (client or self._client).get_topic_sender(topic, **options)
+        try:
+            yield sender
+        finally:
+            self.close_beside(sender)
+
+    @contextmanager
+    def subscriber(
+        self,
+        topic: str,
+        subscription: str,
+        *,
+        client: ServiceBusClient | None = None,
+        **options: Any,
+    ) -> Iterator[ServiceBusReceiver]:
+        receiver = (client or self._client).get_subscription_receiver(
+            topic, subscription, **options
+        )
+        try:
+            yield receiver
+        finally:
+            self.close_beside(receiver)
+
+    @contextmanager
     def receiver(
         self, queue: str, *, client: ServiceBusClient | None = None, **options: Any
     ) -> Iterator[ServiceBusReceiver]:
@@ -180,6 +212,12 @@ class Bus:
         with self.sender(queue) as sender:
             for message in messages:
                 sender.send_messages(message)
+
+    def publish(self, topic: str, *messages: Any) -> None:
+        """Send messages to a topic one by one and wait until each is accepted."""
+        with self.publisher(topic) as publisher:
+            for message in messages:
+                publisher.send_messages(message)
 
     def close_beside(self, handler: ServiceBusSender | ServiceBusReceiver) -> None:
         self._closing.append(self._closer.submit(handler.close))

@@ -10,7 +10,7 @@ from typing import Any, Final
 Properties = dict[str, Any]
 
 WINDOW_S: Final = 5
-TTL_S: Final = 2
+TTL_S: Final = 3
 PARTITIONED: Final[Properties] = {"EnablePartitioning": True, "PartitionCount": 4}
 # Where in a destination the name of the group stands.
 GROUP: Final = "{group}"
