@@ -5,6 +5,7 @@ import pytest
 from peeklock.entity import commands as ask
 from peeklock.entity import records
 from peeklock.entity import replies as told
+from peeklock.entity.duplicate import CUTS_PER_WINDOW, SeenIds
 from tests.entity.at_hand import AtHand, TopicAtHand, message, routed
 
 WINDOW_MS = 20_000
@@ -163,3 +164,18 @@ def test_a_topics_schedule_counts_once_from_when_it_was_scheduled() -> None:
     topic.now += 5_000
     topic.send("second", id="a")
     assert topic.seen_by("all") == ["later", "second"]
+
+
+def test_old_ids_are_cut_off_a_few_times_in_a_window() -> None:
+    """With every message, a million ids would be copied for each (R-S9)."""
+    seen = SeenIds(WINDOW_MS)
+    cuts = 0
+    step = WINDOW_MS // 1_000
+    for now in range(0, 3 * WINDOW_MS, step):
+        before = seen._ids
+        seen.prune(now)
+        cuts += seen._ids is not before
+        assert seen.is_new(f"id-{now}", now)
+        assert len(seen) <= 1_000 + 1_000 // CUTS_PER_WINDOW + 1
+        assert not seen.has(f"id-{now - WINDOW_MS}", now)
+    assert cuts <= 2 * CUTS_PER_WINDOW + 1

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Final, final
 
 from peeklock.entity.message import Message
+
+# The old ids are cut off so many times within a window: each cut copies all that stay, so that to
+# cut with every message would cost the whole window each time.
+CUTS_PER_WINDOW: Final = 32
 
 
 def seen_as(message: Message, is_partitioned: bool) -> str:
@@ -21,11 +25,12 @@ def seen_as(message: Message, is_partitioned: bool) -> str:
 class SeenIds:
     """Ids in the order in which they were seen; the window cuts the old ones off."""
 
-    __slots__ = ("_ids", "window_ms")
+    __slots__ = ("_ids", "_prune_at", "window_ms")
 
     def __init__(self, window_ms: int) -> None:
         self.window_ms: int = window_ms  # 0: nothing is remembered
         self._ids: dict[str, int] = {}
+        self._prune_at: int = 0
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -51,10 +56,11 @@ class SeenIds:
         self._ids[message_id] = seen_at
 
     def prune(self, now: int) -> None:
-        """Forget what is older than the window."""
+        """Forget what is older than the window, now and then: nobody finds it by then."""
         ids = self._ids
-        if not ids:
+        if not ids or now < self._prune_at:
             return
+        self._prune_at = now + self.window_ms // CUTS_PER_WINDOW
         horizon = now - self.window_ms
         if next(iter(ids.values())) > horizon:
             return
