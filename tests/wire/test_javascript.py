@@ -19,8 +19,26 @@ QUEUES_PER_FILE = {
     "dead-letter-on-expiry": 1,
     "own-rules": 2,
 }
-# What only the file about sessions needs.
-SESSION_QUEUES = {"session": 14, "short-lock-session": 3}
+# What a file needs that is about something else than plain queues.
+OTHERS = {
+    "sessions.test.mjs": QUEUES_PER_FILE | {"session": 14, "short-lock-session": 3},
+    "topics.test.mjs": {
+        "topic": 12,
+        "partitioned-topic": 2,
+        "filters": 2,
+        "choosy-topic": 1,
+        "changing-topic": 1,
+        "failing-topic": 1,
+        "deserted-topic": 1,
+        "trying-topic": 1,
+        "session-topic": 2,
+        "dedup": 1,
+        "relay": 1,
+        "relay-dead": 1,
+        "topic-statuses": 1,
+        "small": 1,
+    },
+}
 WITHIN_S = 110
 pytestmark = pytest.mark.side_by_side
 
@@ -28,7 +46,7 @@ pytestmark = pytest.mark.side_by_side
 @pytest.mark.parametrize("file", FILES)
 def test_javascript(broker: BrokerProcess, queues: Queues, file: str) -> None:
     """R-T1 to R-T5, R-S1 to R-S9, R-L1 to R-L3: each test names its own."""
-    wanted = QUEUES_PER_FILE | (SESSION_QUEUES if file == "sessions.test.mjs" else {})
+    wanted = OTHERS.get(file, QUEUES_PER_FILE)
     pools = {kind: queues.take_many(kind, count) for kind, count in wanted.items()}
     environment = os.environ | {
         "PEEKLOCK_CONNECTION": broker.connection_string,
