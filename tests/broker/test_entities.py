@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -33,6 +34,8 @@ from peeklock.entity.rules.action import Changes
 from peeklock.entity.rules.filter import FalseFilter, SqlFilter, TrueFilter
 from peeklock.entity.rules.rule import Rule
 from peeklock.entity.rules.values import PropertyBag, PropertyReader
+from peeklock.store.memory import MemoryCatalog
+from peeklock.store.store import Unavailable
 from tests.broker.bench import Bench, NoWording, Recorder, contents, message, settle_down
 
 
@@ -59,6 +62,21 @@ class Link:
 
     def dismiss(self, refusal: Refusal) -> None:
         self.refusals.append(refusal)
+
+
+class FullCatalog:
+    """Keeps texts, and fails where some are to be replaced by others."""
+
+    def __init__(self) -> None:
+        catalog = MemoryCatalog()
+        self.load = catalog.load
+        self.save = catalog.save
+        self.save_all = catalog.save_all
+        self.remove = catalog.remove
+        self.close = catalog.close
+
+    async def replace(self, removed: Any, entries: Any) -> None:
+        raise Unavailable("the disk is full")
 
 
 def run(test: Callable[[Bench], Awaitable[None]], bench: Bench | None = None) -> None:
@@ -300,6 +318,39 @@ def test_a_removed_subscription_takes_its_messages_along() -> None:
         assert await received(yours) == ["one", "two"]
 
     run(test)
+
+
+@pytest.mark.parametrize("path", ["news", "news/subscriptions/mine"])
+def test_a_subscription_that_is_deleted_meanwhile_gets_no_rules_and_stays_away(path: str) -> None:
+    async def test(bench: Bench) -> None:
+        broker = bench.broker
+        await broker.put_topic(TopicDefinition("news"))
+        mine = await subscribe(broker, "mine")
+        removing = asyncio.ensure_future(broker.remove(path))
+        await asyncio.sleep(0)
+        origin = Recorder()
+        mine.submit(AddRule(origin, 1, Rule("late", TrueFilter())))
+        assert await removing
+        await settle_down()
+        refused = [reply for reply in origin.replies if isinstance(reply, Refused)]
+        assert [reply.refusal.kind for reply in refused] == [ENTITY_NOT_FOUND]
+        assert not [path for _, kind, path, _ in await bench.catalog.load() if "mine" in path]
+
+    run(test)
+
+
+def test_an_entity_that_could_not_be_removed_keeps_its_messages() -> None:
+    async def test(bench: Bench) -> None:
+        broker = bench.broker
+        queue = await broker.put_queue(QueueDefinition("orders"))
+        await send(queue, "old")
+        with pytest.raises(Unavailable):
+            await broker.remove("orders")
+        assert broker.find("ns", "orders") is queue
+        assert [kind for _, kind, _, _ in await bench.catalog.load()] == ["queue"]
+        assert await received(queue) == ["old"]
+
+    run(test, Bench(catalog=FullCatalog()))
 
 
 def test_all_of_it_is_there_after_a_restart() -> None:

@@ -59,6 +59,21 @@ def test_texts_rest_until_they_are_removed(live: Callable[..., None]) -> None:
     live(save, load, gone)
 
 
+def test_texts_are_replaced_by_others_together(live: Callable[..., None]) -> None:
+    async def save(catalog: Catalog) -> None:
+        await catalog.save_all([("default", "queue", name, "{}") for name in ("a", "b", "c")])
+        gone = [("Default", "queue", "A"), ("default", "queue", "c"), ("default", "queue", "d")]
+        await catalog.replace(gone, [("default", "dropped", "a", "{}")])
+
+    async def load(catalog: Catalog) -> None:
+        assert await catalog.load() == [
+            ("default", "dropped", "a", "{}"),
+            ("default", "queue", "b", "{}"),
+        ]
+
+    live(save, load)
+
+
 def test_names_may_be_long(live: Callable[..., None]) -> None:
     path = "/".join(["ü" * 100] * 10)
 

@@ -395,16 +395,18 @@ class Broker:
 
     async def _remove_home(self, namespace: str, home: Queue | Topic) -> None:
         path = home.path.lower()
-        # Written first: whatever happens then, the messages will not come back under a new entity.
         storage_path = home.place.storage_path(home.path)
         stores = home.place.stores
-        await self._catalog.save(namespace, _DROPPED, storage_path, " ".join(stores))
-        await self._catalog.remove(namespace, home.kind, path)
-        if isinstance(home, Topic):
-            for subscription in list(home.subscriptions.values()):
-                below = subscription.definition.path.lower()
-                await self._catalog.remove(namespace, SUBSCRIPTION, below)
-                subscription.guests.dismiss(gone(subscription))
+        subscriptions = list(home.subscriptions.values()) if isinstance(home, Topic) else []
+        removed = [(namespace, home.kind, path)]
+        removed += [(namespace, SUBSCRIPTION, each.path.lower()) for each in subscriptions]
+        # In one go: an entity that lives on must not lose its messages at the next start, and a
+        # subscription must not come back with another topic of this name.
+        dropped = (namespace, _DROPPED, storage_path, " ".join(stores))
+        await self._catalog.replace(removed, [dropped])
+        for subscription in subscriptions:
+            del subscription.topic.subscriptions[subscription.definition.name.lower()]
+            subscription.guests.dismiss(gone(subscription))
         del self._homes[(namespace.lower(), path)]
         self.keyring.set_entity_rules(home.path, ())
         home.guests.dismiss(gone(home))

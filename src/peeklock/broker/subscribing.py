@@ -131,6 +131,7 @@ class Subscribing:
         origin = command.origin
         try:
             async with self._changing:
+                _check_alive(subscription)
                 rules = with_change(subscription.rules, command, self._clock.now())
                 plan = _Plan(
                     subscription.topic,
@@ -165,6 +166,14 @@ class Subscribing:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _check_alive(subscription: Subscription) -> None:
+    """A subscription may be deleted while somebody waits to change it; it must not come back."""
+    definition = subscription.definition
+    if subscription.topic.subscriptions.get(definition.name.lower()) is not subscription:
+        text = f"The messaging entity '{subscription.path}' could not be found."
+        raise EntityError(Refusal(ENTITY_NOT_FOUND, text))
 
 
 @final

@@ -44,16 +44,24 @@ class EmbeddedCatalog:
 
     async def save_all(self, entries: Sequence[tuple[str, str, str, str]]) -> None:
         """Durable when it returns, all or none."""
-        await self._write(
-            {
-                _key(namespace, kind, path): _encode(namespace, kind, path, text)
-                for namespace, kind, path, text in entries
-            }
-        )
+        await self.replace([], entries)
 
     async def remove(self, namespace: str, kind: str, path: str) -> None:
         """Durable when it returns; what is not there is fine."""
-        await self._write({_key(namespace, kind, path): None})
+        await self.replace([(namespace, kind, path)], [])
+
+    async def replace(
+        self,
+        removed: Sequence[tuple[str, str, str]],
+        entries: Sequence[tuple[str, str, str, str]],
+    ) -> None:
+        """Durable when it returns, all or none."""
+        values: dict[bytes, bytes | None] = {}
+        for namespace, kind, path in removed:
+            values[_key(namespace, kind, path)] = None
+        for namespace, kind, path, text in entries:
+            values[_key(namespace, kind, path)] = _encode(namespace, kind, path, text)
+        await self._write(values)
 
     async def close(self) -> None:
         """Let the directory go."""

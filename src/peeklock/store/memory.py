@@ -238,5 +238,15 @@ class MemoryCatalog:
         """Forget a text; one that is not there is fine."""
         self._texts.pop((namespace.lower(), kind, path.lower()), None)
 
+    async def replace(
+        self,
+        removed: Sequence[tuple[str, str, str]],
+        entries: Sequence[tuple[str, str, str, str]],
+    ) -> None:
+        """Forget some texts and keep others."""
+        for namespace, kind, path in removed:
+            await self.remove(namespace, kind, path)
+        await self.save_all(entries)
+
     async def close(self) -> None:
         """Let go."""

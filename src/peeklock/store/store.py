@@ -181,6 +181,14 @@ class Catalog(Protocol):
         """Durable when it returns."""
         ...
 
+    async def replace(
+        self,
+        removed: Sequence[tuple[str, str, str]],
+        entries: Sequence[tuple[str, str, str, str]],
+    ) -> None:
+        """Remove some (namespace, kind, path) and save others, all or none."""
+        ...
+
     async def close(self) -> None:
         """Flush and let go."""
         ...
