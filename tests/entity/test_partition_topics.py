@@ -235,6 +235,25 @@ def test_a_subscription_deleted_while_nobody_was_here_leaves_nothing(topic: Topi
     assert topic.partition.live_count == 2
 
 
+def test_a_lane_that_is_used_again_does_not_bring_back_what_was_deleted(topic: TopicAtHand) -> None:
+    """Also where the messages of the new subscription come in the same decision."""
+    topic.send("a")
+    two = topic.subscriptions.pop("two")
+    topic.is_retold = False
+    topic.restart()
+    topic.subscriptions["two"] = two
+    topic.ask(
+        ask.Tick(),
+        ask.Configure(topic.described()),
+        ask.SendMany("s", [1], [message("b")]),
+    )
+    assert topic.seen_by("two") == ["b"]
+    topic.retell()
+    topic.restart()
+    assert topic.seen_by("two") == ["b"]
+    assert topic.seen_by("three") == ["a", "b"]
+
+
 def test_a_subscription_dropped_while_a_checkpoint_is_under_way(topic: TopicAtHand) -> None:
     topic.send("a")
     for dropped_after in range(5):

@@ -94,6 +94,7 @@ class Partition:
         "_restoring",
         "_settling",
         "_state",
+        "_strays",
     )
 
     def __init__(
@@ -109,6 +110,7 @@ class Partition:
         self._committing: Committing = Committing(state, self._entering, self._settling)
         self._housekeeping: Housekeeping = Housekeeping(state)
         self._restoring: Restoring | None = Restoring(state)
+        self._strays: list[int] = []  # lanes whose end was not written down yet
 
     # Opening.
 
@@ -122,6 +124,7 @@ class Partition:
         assert self._restoring is not None, "a partition is opened once"
         self._restoring.finish()
         self._housekeeping.opened(self._restoring.replayed)
+        self._strays = self._restoring.strays
         self._restoring = None
 
     # Living.
@@ -320,6 +323,9 @@ class Partition:
     # Time and change.
 
     def _tick(self, now: int) -> None:
+        if self._strays:
+            self._state.write_off(self._strays, now)
+            self._strays = []
         self._tick_lanes(now)
         # What a topic published late may be at the end of its life in lanes that were not due.
         self._tick_lanes(now)

@@ -57,6 +57,7 @@ class Restoring:
         "_session_states",
         "_state",
         "replayed",
+        "strays",
     )
 
     def __init__(self, state: State) -> None:
@@ -67,6 +68,8 @@ class Restoring:
         self._next_sequence: int = state.next_sequence
         self._complete: bool = True  # whether every live message is known at this point
         self.replayed: int = -1  # the position where the replay began
+        # Lanes that the journal still tells of although their subscriptions are gone.
+        self.strays: list[int] = []
 
     def apply(self, first_position: int, records: Sequence[Record]) -> None:
         """Take in records in order; positions must join without a gap."""
@@ -315,6 +318,9 @@ class Restoring:
         state = self._state
         state.next_sequence = self._next_sequence
         self.replayed = max(self.replayed, 0)
+        numbers = {number & ~1 for number in self._lanes.values()}
+        numbers.update(number for number, _ in self._session_states)
+        self.strays = sorted(number for number in numbers if not self._exists(number))
         for (number, session_id), (stored, at) in self._session_states.items():
             book = state.lane(number).book if self._exists(number) else None
             if book is not None:

@@ -214,6 +214,18 @@ class State:
                 self._turn_away(lane)
         self.records.append(LaneDropped(now, number))
 
+    def write_off(self, numbers: list[int], now: int) -> None:
+        """Subscriptions were deleted while nobody was here: their messages were not brought back,
+        and must not come back when another subscription gets the lane.
+
+        Written before the messages of this decision, some of which may be for that one already.
+        """
+        self.open_enqueued = None
+        self.open_scheduled = None
+        for number in numbers:
+            self.runs.append(LaneDropped(now, number))
+            self.next_position += 1
+
     def _turn_away(self, lane: Lane) -> None:
         refusal = Refusal(ENTITY_NOT_FOUND, "The subscription has been deleted.")
         for receiver in list(self.receivers.values()):
