@@ -96,7 +96,7 @@ async def _serve(settings: Settings, configuration: Configuration) -> None:
         gc.set_threshold(*_GC_THRESHOLDS)
         health.is_serving = True
         _say_ready(settings, configuration, amqp_port, http_port)
-        await broker.awaken()
+        broker.awaken()
         await stop.wait()
         _LOG.info("%s", logbook.line("stopping", connections=amqp.connection_count))
     finally:

@@ -34,9 +34,10 @@ from peeklock.entity.rules.action import Changes
 from peeklock.entity.rules.filter import FalseFilter, SqlFilter, TrueFilter
 from peeklock.entity.rules.rule import Rule
 from peeklock.entity.rules.values import PropertyBag, PropertyReader
-from peeklock.store.memory import MemoryCatalog
-from peeklock.store.store import Unavailable
+from peeklock.store.memory import MemoryCatalog, MemoryStore
+from peeklock.store.store import StoreError, Unavailable
 from tests.broker.bench import Bench, NoWording, Recorder, contents, message, settle_down
+from tests.store.failing import FailingStore
 
 
 class LabelWording:
@@ -351,6 +352,45 @@ def test_an_entity_that_could_not_be_removed_keeps_its_messages() -> None:
         assert await received(queue) == ["old"]
 
     run(test, Bench(catalog=FullCatalog()))
+
+
+def away() -> StoreError:
+    return Unavailable("the disk is not there")
+
+
+def test_a_store_that_is_away_at_the_start_goes_on_when_it_returns() -> None:
+    """Nobody asks for what is scheduled there, and what was to be dropped is dropped late."""
+
+    async def before(bench: Bench) -> None:
+        queue = await bench.broker.put_queue(QueueDefinition("orders"))
+        await bench.broker.put_queue(QueueDefinition("bills"))
+        await send(queue, "now")
+        later = message("later")
+        later.scheduled_at = bench.clock.now() + 60_000
+        queue.submit(SendMany(Recorder(), [1], [later]))
+        await settle_down()
+
+    async def after(bench: Bench) -> None:
+        broker = bench.broker
+        queue = broker.find("ns", "orders")
+        assert isinstance(queue, Queue)
+        broker.awaken()
+        await settle_down()
+        assert await broker.remove("bills")
+        assert [worker.is_open for worker in queue.partitions.workers] == [False]
+        store.failure = None
+        broker.store_switched("store", True)
+        await asyncio.gather(*broker._tasks)
+        assert [worker.is_open for worker in queue.partitions.workers] == [True]
+        assert not [path for _, kind, path, _ in await bench.catalog.load() if kind == "dropped"]
+        await bench.advance(60_000)
+        assert await received(queue) == ["now", "later"]
+
+    store = FailingStore(MemoryStore())
+    first = Bench(store)
+    run(before, first)
+    store.failure = away
+    run(after, Bench(store, first.catalog))
 
 
 def test_all_of_it_is_there_after_a_restart() -> None:

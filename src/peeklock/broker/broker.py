@@ -171,10 +171,15 @@ class Broker:
                 home.partitions.configure(home.blueprint())
         self._trim_later()
 
-    async def awaken(self) -> None:
+    def awaken(self) -> None:
         """Open the partitions that hold something, one after the other: messages that are on their
         way elsewhere, and lives that end, wait for nobody."""
-        for home in list(self._homes.values()):
+        self._begin(self._awaken(list(self._homes.values())))
+
+    async def _awaken(self, homes: Sequence[Queue | Topic]) -> None:
+        for home in homes:
+            if self._closing:
+                return
             await home.partitions.awaken()
 
     async def close(self) -> None:
@@ -230,6 +235,18 @@ class Broker:
                         worker.store_back()
                     else:
                         worker.store_lost()
+        if is_online and not self._closing:
+            self._begin(self._returned(name))
+
+    async def _returned(self, name: str) -> None:
+        """Do what waits in a store for nobody, and what could not be done while it was away."""
+        await self._awaken([home for home in self._homes.values() if name in home.place.stores])
+        try:
+            for namespace, kind, path, text in await self._catalog.load():
+                if kind == _DROPPED and name in text.split():
+                    await self._drop(namespace, path, text.split())
+        except StoreError as error:
+            _log.error("catalog-failed store=%s error=%r", name, str(error))
 
     # Creating and changing.
 
