@@ -157,17 +157,22 @@ class Outgoing:
         before, after = transfer_frame(link.handle, settled)
         fixed = len(before) + len(after) + FIXED_SIZE
         sent = 0
+        # Neighbours are often of one size: the beginning of the frame is the same then.
+        size_before = -1
+        start = b""
         for sent in range(count):
             head = heads[sent]
             body = bodies[sent]
             size = fixed + len(head) + len(body)
-            if size > frame_max:
-                break
+            if size != size_before:
+                if size > frame_max:
+                    break
+                start = HEAD_PACK(size, 2, 0, channel) + before
+                size_before = size
             delivery_id = first + sent
             tag = tags[sent]
             if not settled:
                 unsettled[delivery_id] = OutgoingDelivery(delivery_id, tag, link, contexts[sent])
-            start = HEAD_PACK(size, 2, 0, channel) + before
             parts.append(start + ID_AND_TAG(delivery_id, 0xA010, tag) + after)
             parts.append(head)
             parts.append(body)

@@ -256,15 +256,7 @@ class Entering:
         taken: list[Message] = []
         for message in messages:
             size = message.size
-            if (
-                size > size_max
-                or message.time_to_live_ms >= 0
-                or message.scheduled_at > now
-                or message.session_id is not None
-                or message.hops
-                or message.enqueue_sequence
-                or message.dead_letter_source
-            ):
+            if size > size_max or not message.is_bare and _needs_a_look(message, now):
                 break
             bodies.add(position, size)
             if budget.left >= size:
@@ -475,6 +467,16 @@ class Entering:
                 return True
             size += message.size
         return False
+
+
+def _needs_a_look(message: Message, now: int) -> bool:
+    """Whether there is something about a message that its queue must act on."""
+    return (
+        message.time_to_live_ms >= 0
+        or message.scheduled_at > now
+        or message.session_id is not None
+        or message.has_past
+    )
 
 
 def end_of_life(born_at: int, life_ms: int) -> int:

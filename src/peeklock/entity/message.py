@@ -27,6 +27,7 @@ class Message:
         "envelope",
         "expires_at",
         "hops",
+        "is_bare",
         "message_id",
         "partition_key",
         "scheduled_at",
@@ -48,9 +49,13 @@ class Message:
         hops: int = 0,
         enqueue_sequence: int = 0,
         dead_letter_source: str = "",
+        is_bare: bool = False,
     ) -> None:
         self.envelope: bytes = envelope
         self.content: bytes = content
+        # Whether there is nothing but the content, for sure: most messages are so, and whoever
+        # handles many looks at this once instead of at each fact.
+        self.is_bare: bool = is_bare
         self.message_id: str = message_id
         self.time_to_live_ms: int = time_to_live_ms
         self.scheduled_at: int = scheduled_at

@@ -117,10 +117,7 @@ def encode_chunk(first_position: int, records: Sequence[Record]) -> bytes:
         if at > latest:
             latest = at
         if isinstance(record, Enqueued):
-            sequence = record.first_sequence
-            for message in record.messages:
-                chunk.add_message(ENQUEUED, at, sequence, message, b"")
-                sequence += 1
+            chunk.add_enqueued(record)
         elif isinstance(record, (Removed, HandedOut)):
             chunk.add(encode_fact(record))
         elif isinstance(record, Scheduled):
@@ -164,6 +161,28 @@ class _Chunk:
         self.end: int = 0
         self.table: list[int] = []
         self.parts: list[bytes] = []
+
+    def add_enqueued(self, record: Enqueued) -> None:
+        """Write a run; what is nothing but content takes the short way."""
+        at = record.at
+        sequence = record.first_sequence
+        parts = self.parts
+        table = self.table
+        for message in record.messages:
+            if message.is_bare and message.expires_at == NEVER:
+                content = message.content
+                head: bytes = _message.pack(ENQUEUED, 0, at, sequence, 0, 0)
+                parts.append(head)
+                parts.append(content)
+                position = self.position
+                end = self.end + _MESSAGE_BYTES + len(content)
+                table.append(end)
+                table.append(_crc32(content, _crc32(head, position & _WORD)))
+                self.end = end
+                self.position = position + 1
+            else:
+                self.add_message(ENQUEUED, at, sequence, message, b"")
+            sequence += 1
 
     def add_message(
         self, kind: int, at: int, sequence: int, message: Message, address: bytes

@@ -12,6 +12,7 @@ from typing import Any, Final, final
 
 from peeklock.amqp.delivery import OutgoingDelivery
 from peeklock.amqp.link import Link
+from peeklock.amqp.message import delivery_head
 from peeklock.entity.commands import (
     PEEK_LOCK,
     RELEASE,
@@ -22,6 +23,7 @@ from peeklock.entity.commands import (
     OpenReceiver,
     SettleMany,
 )
+from peeklock.entity.message import NEVER
 from peeklock.entity.refusals import Refusal
 from peeklock.entity.replies import (
     Delivered,
@@ -230,7 +232,26 @@ class ReceivingNode:
         for delivery in deliveries:
             sequence = delivery.sequence
             number = delivery.lock_number
-            head, body = outgoing(delivery)
+            message = delivery.message
+            if (
+                message is not None
+                and message.is_bare
+                and delivery.details is None
+                and delivery.expires_at == NEVER
+            ):
+                # What `outgoing` does for such a message, without a call and a pair of its own.
+                head = delivery_head(
+                    -1,
+                    delivery.delivery_count,
+                    sequence,
+                    delivery.enqueued_at,
+                    delivery.locked_until or -1,
+                    sequence,
+                    delivery.state,
+                )
+                body = message.content
+            else:
+                head, body = outgoing(delivery)
             size += len(head) + len(body)
             tags.append(lock_tag(sequence, number))
             heads.append(head)

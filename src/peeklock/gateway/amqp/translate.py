@@ -76,7 +76,7 @@ def incoming(payload: bytes, now: int, ids: MessageIds, wants_keys: bool) -> Mes
         content = with_message_id(payload[bare_at:], -1, made)
         if wants_keys:
             return Message(b"", content, message_id=made.decode("ascii"))
-        return Message(b"", content)
+        return Message(b"", content, is_bare=True)
     sections = split(payload)
     content = sections.bare
     has = peek_properties(content, sections.properties_at)
@@ -93,7 +93,12 @@ def incoming(payload: bytes, now: int, ids: MessageIds, wants_keys: bool) -> Mes
         and sections.priority < 0
         and sections.durable != 0
     ):
-        message = Message(b"", content, time_to_live_ms=time_to_live_ms)
+        message = Message(
+            b"",
+            content,
+            time_to_live_ms=time_to_live_ms,
+            is_bare=time_to_live_ms == NO_DURATION and not wants_keys,
+        )
     else:
         message = Message(
             _envelope(sections),
