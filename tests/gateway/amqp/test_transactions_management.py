@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
+
+import pytest
 
 from peeklock.amqp.composites import (
     Accepted,
     Discharge,
+    Rejected,
     described_of,
 )
 from peeklock.amqp.constructors import LONG, UUID_CODE
@@ -25,6 +29,7 @@ from tests.gateway.amqp.transacting import (
     peeked,
     said_within,
     scheduled,
+    send_within,
     settle_within,
 )
 
@@ -178,5 +183,37 @@ def test_what_cannot_be_undone_is_done_at_once_or_refused() -> None:
         assert answer[0] == 400
         unknown = await manage_within(client, links, "renew-lock", tokens, b"never")
         assert unknown[0] == 400
+
+    serve(talk)
+
+
+@pytest.mark.parametrize(
+    ("operation", "body", "status"),
+    [
+        (
+            "batch-delete-messages",
+            {"message-count": Int(1), "enqueued-time-utc": Timestamp(1)},
+            400,
+        ),
+        ("update-disposition", {"disposition-status": "completed"}, 400),
+        ("cancel-scheduled-message", {}, 400),
+        ("dance", {}, 501),
+    ],
+)
+def test_a_refused_request_dooms_its_transaction(
+    operation: str, body: dict[str, Any], status: int
+) -> None:
+    """What was refused would be missing, so that the rest is not carried out either."""
+
+    async def talk(bus: Bus) -> None:
+        client = await bus.authorized()
+        control = await Control.of(client)
+        links = await client.request_links("q/$management")
+        sender = await client.sender()
+        txn = await control.declare()
+        await send_within(client, sender, plain("never"), txn)
+        assert (await manage_within(client, links, operation, body, txn))[0] == status
+        assert isinstance(await control.commit(txn), Rejected)
+        assert await peeked(bus, "q") == []
 
     serve(talk)

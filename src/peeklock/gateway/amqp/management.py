@@ -117,12 +117,12 @@ class ManagementNode:
         operation = OPERATIONS.get(name) if isinstance(name, str) else None
         if operation is None:
             text = f"The operation '{name}' is not supported."
-            self._refuse(request, Refusal(NOT_IMPLEMENTED, text))
+            self._refuse(request, Refusal(NOT_IMPLEMENTED, text), state)
             return
         address = self._address
         if not self._claims.allows(address.key, operation.right, now):
             text = unauthorized(operation.right, self.wire.host, address.path)
-            self._refuse(request, Refusal(UNAUTHORIZED, text))
+            self._refuse(request, Refusal(UNAUTHORIZED, text), state)
             return
         self._next_tag += 1
         call = Call(
@@ -139,9 +139,9 @@ class ManagementNode:
         command = operation.read(call)
         refusal = call.arguments.refusal
         if refusal is not None:
-            self._refuse(request, refusal)
+            self._refuse(request, refusal, state)
         elif isinstance(command, Refusal):
-            self._refuse(request, command)
+            self._refuse(request, command, state)
         elif state is None:
             self._under_way[call.tag] = Pending(request, operation, call)
             self._entity.submit(command)
@@ -169,7 +169,7 @@ class ManagementNode:
             isinstance(command, ReceiveDeferred) and command.mode == RECEIVE_AND_DELETE
         ):
             text = "Messages that are deleted at once cannot be part of a transaction."
-            self._refuse(pending.request, Refusal(NOT_ALLOWED, text))
+            self._refuse(pending.request, Refusal(NOT_ALLOWED, text), state)
             return
         if isinstance(command, Schedule):
             # The client wants the numbers now; they are used when the transaction commits.
@@ -214,7 +214,11 @@ class ManagementNode:
         properties = {"statusCode": Int(status), "statusDescription": "OK"}
         request.responses.respond(encode_response(request, properties, body))
 
-    def _refuse(self, request: Request, refusal: Refusal) -> None:
+    def _refuse(self, request: Request, refusal: Refusal, state: bytes | None = None) -> None:
+        """Say why not; a transaction that the state names will miss what was asked for."""
+        if state is not None:
+            transactions = self.wire.transactions
+            transactions.doom(transactions.named_by(state), refusal)
         operation = request.properties.get("operation")
         declined = self.wire.door.decline(
             refusal,
