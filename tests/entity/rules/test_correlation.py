@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peeklock.entity.rules.condition import Condition
-from peeklock.entity.rules.correlation import CorrelationFilter, CorrelationIndex
+from peeklock.entity.rules.correlation import SIZE_MAX, CorrelationFilter, CorrelationIndex
 from peeklock.entity.rules.errors import RuleError
 from peeklock.entity.rules.operand import USER
 from tests.entity.rules import drawing
@@ -77,6 +77,13 @@ def test_a_filter_that_asks_nothing_is_refused() -> None:
         CorrelationFilter()
     with pytest.raises(RuleError, match="the property a has a type that rules do not know"):
         CorrelationFilter(properties={"a": STRANGE})  # type: ignore[dict-item] # what is refused
+
+
+def test_a_filter_has_a_size() -> None:
+    CorrelationFilter(label="x" * (SIZE_MAX - 5))
+    for properties in ({"x": "y" * SIZE_MAX}, {"x": b"y" * SIZE_MAX}, {"x" * SIZE_MAX: 1}):
+        with pytest.raises(RuleError, match="at most 8,192 characters"):
+            CorrelationFilter(properties=properties)
 
 
 def test_filters_are_equal_to_the_type() -> None:

@@ -1,8 +1,10 @@
 """Patterns of LIKE: pieces between `%`, none of them ever tried twice at one place."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from peeklock.entity.rules.errors import FilterError
 from peeklock.entity.rules.like import Pattern
 from tests.entity.rules.reference import Failed, fits, shape_of
 
@@ -30,6 +32,16 @@ def test_a_wicked_pattern_takes_no_longer() -> None:
     # With backtracking this would not end in a lifetime.
     assert not Pattern("%a" * 300 + "%b%c").matches("a" * 32_768)
     assert not Pattern("%a_" * 200 + "%b%c").matches("a" * 4_096)
+
+
+def test_a_search_that_would_take_long_is_an_error() -> None:
+    pattern = Pattern("%" + "_" * 400 + "z%")
+    assert not pattern.matches("x" * 2_000)
+    with pytest.raises(FilterError, match="250,000 characters are too many"):
+        pattern.matches("x" * 250_000)
+    # Where there is nothing to search for, length does not matter.
+    assert Pattern("x%" + "_" * 400).matches("x" * 250_000)
+    assert Pattern("%y%").matches("x" * 250_000 + "y")
 
 
 def test_characters_that_expressions_know_are_only_characters() -> None:

@@ -30,6 +30,10 @@ from peeklock.entity.rules.values import (
     copied,
 )
 
+# Of all names and values together. A hundred thousand filters of a topic must fit into the
+# catalog, and whoever may listen to a subscription can give it rules.
+SIZE_MAX: Final = 8_192
+
 _Item = TypeVar("_Item")
 
 # Scope and name of each property that a group asks for, in order.
@@ -78,6 +82,13 @@ class CorrelationFilter:
         self.conditions: Final[list[Condition]] = self._conditions()
         if not self.conditions:
             raise RuleError("a correlation filter asks for at least one property")
+        size = sum(
+            len(condition.name) + _size_of(condition.expected) for condition in self.conditions
+        )
+        if size > SIZE_MAX:
+            raise RuleError(
+                f"a correlation filter has at most {SIZE_MAX:,} characters, not {size:,}"
+            )
 
     def evaluate(self, reader: PropertyReader) -> Truth:
         """Tell whether the message has all the values."""
@@ -232,6 +243,11 @@ def _all_hold(conditions: list[Condition], reader: PropertyReader) -> bool:
         if not condition.holds(reader):
             return False
     return True
+
+
+def _size_of(value: Value) -> int:
+    """Reckon how long a value is; all but texts and binary data are short."""
+    return len(value) if isinstance(value, (str, bytes)) else 16
 
 
 def _place_of(conditions: list[Condition]) -> tuple[_Fields, tuple[Any, ...]]:

@@ -2,7 +2,7 @@
 
 A pattern is cut at its `%` into pieces that must follow each other. Taking each piece at the first
 place where it fits is always right, so that there is nothing to go back to: the work grows with
-text times pattern, whatever somebody writes.
+the text times the longest piece, whatever somebody writes, and has a limit.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ import re
 from typing import Final, final
 
 from peeklock.entity.rules.errors import FilterError
+
+# A millisecond's work. A topic may have two thousand filters, and all wait for one message.
+STEPS_MAX: Final = 1 << 20
 
 
 @final
@@ -41,12 +44,17 @@ class Piece:
         match = self._expression.search(text, start, end)
         return -1 if match is None else match.end()
 
+    @property
+    def steps(self) -> int:
+        """How often a character of the text may be looked at while the piece is searched for."""
+        return 1 if self._expression is None else self.length
+
 
 @final
 class Pattern:
     """A LIKE pattern, ready to be tried on texts."""
 
-    __slots__ = ("_first", "_last", "_length_min", "_middle")
+    __slots__ = ("_first", "_last", "_length_min", "_middle", "_steps")
 
     def __init__(self, pattern: str, escape: str = "") -> None:
         pieces = _pieces(pattern, escape)
@@ -55,6 +63,7 @@ class Pattern:
         # None: there is no `%`, and the first piece must be all of the text.
         self._last: Piece | None = pieces[-1] if len(pieces) > 1 else None
         self._middle: list[Piece] = [piece for piece in pieces[1:-1] if piece.length]
+        self._steps: int = max((piece.steps for piece in self._middle), default=0)
 
     def matches(self, text: str) -> bool:
         """Tell whether the whole text is as the pattern says."""
@@ -67,6 +76,8 @@ class Pattern:
         end = length - last.length
         if not last.is_at(text, end):
             return False
+        if length * self._steps > STEPS_MAX:
+            raise FilterError(f"{length:,} characters are too many for this pattern of LIKE")
         position = self._first.length
         for piece in self._middle:
             position = piece.end_after(text, position, end)
