@@ -9,10 +9,16 @@ import pytest
 from peeklock.amqp.codec import encode
 from peeklock.amqp.composites import (
     Accepted,
+    Discharge,
     Source,
     Target,
+    TransactionalState,
+    described_of,
+    encode_composite,
 )
 from peeklock.amqp.link import Link
+from peeklock.amqp.message import Message as WireMessage
+from peeklock.amqp.message import encode_message
 from peeklock.amqp.types import Described, Symbol, Ulong
 from peeklock.entity.definition import QueueDefinition, SubscriptionDefinition, TopicDefinition
 from tests.gateway.amqp.bus import (
@@ -29,6 +35,7 @@ from tests.gateway.amqp.transacting import (
     group,
     manage_within,
     peeked,
+    said_within,
     scheduled,
     send_within,
     settle_within,
@@ -216,5 +223,66 @@ def test_the_right_to_send_is_needed_on_both() -> None:
             "a", Target(address="q"), properties={DESTINATION: "other"}
         )
         assert (await client.refused(link)).condition == "amqp:unauthorized-access"
+
+    serve(talk, *two_queues())
+
+
+@pytest.mark.parametrize("late", ["settlement", "message"])
+def test_what_is_lost_with_a_link_is_missed(late: str) -> None:
+    """Over a link that the broker has detached, before the client knows; nothing is waited for."""
+
+    async def talk(bus: Bus) -> None:
+        client, control = await group(bus, "q", "other")
+        await client.send(await client.sender("q"), plain("in"))
+        receiver = await client.receiver("q", credit=1)
+        gone_sender = await client.sender("q")
+        sender = await client.sender("other")
+        (delivery,) = client.arrived(receiver)
+        txn = await control.declare()
+        assert isinstance(await send_within(client, sender, plain("out"), txn), Accepted)
+        await bus.bench.broker.remove("q")
+        said = b""
+        if late == "message":
+            said = said_within(client, gone_sender, plain("late"), txn)
+        else:
+            state = TransactionalState(txn_id=txn, outcome=Accepted())
+            receiver.settle([delivery.id], encode_composite(state), settled=False)
+        discharge = described_of(Discharge(txn_id=txn, fail=False))
+        said += client.connection.take_output()
+        client.post(control.link, encode_message(WireMessage(body=discharge)))
+        client.peer.receive(said + client.connection.take_output(), bus.clock.now())
+        outcome = (await client.outcomes())[-1][0]
+        assert condition_of(outcome) == "amqp:transaction:rollback"
+        assert await peeked(bus, "other") == []
+
+    serve(talk, *two_queues())
+
+
+def test_a_link_that_the_client_detaches_takes_nothing_along() -> None:
+    async def talk(bus: Bus) -> None:
+        client, control = await group(bus, "q")
+        sender = await client.sender()
+        txn = await control.declare()
+        await send_within(client, sender, plain("a"), txn)
+        sender.detach()
+        assert isinstance(await control.commit(txn), Accepted)
+        assert await peeked(bus, "q") == ["a"]
+
+    serve(talk, *two_queues())
+
+
+def test_a_link_that_breaks_the_rules_dooms_the_transaction() -> None:
+    """A tag has 32 bytes at most."""
+
+    async def talk(bus: Bus) -> None:
+        client, control = await group(bus, "q")
+        sender, other = await client.sender(), await client.sender()
+        txn = await control.declare()
+        await send_within(client, sender, plain("a"), txn)
+        other.send(bytes(33), plain("b"), b"", False, None)
+        await client.talk()
+        assert not other.attached
+        assert condition_of(await control.commit(txn)) == "amqp:transaction:rollback"
+        assert await peeked(bus, "q") == []
 
     serve(talk, *two_queues())

@@ -105,7 +105,7 @@ class Attaching:
             refusal = self._refuse_sender(guest.address, entity)
             if refusal is not None:
                 return refusal
-            destination = self._destination_of(guest.link, now)
+            destination = self._destination_of(guest, now)
             if isinstance(destination, Refusal):
                 return destination
             self._take_in(guest)
@@ -123,10 +123,10 @@ class Attaching:
             self._open_receiver(guest, entity, wish, now)
         return None
 
-    def _destination_of(self, link: Link, now: int) -> Entity | Refusal | None:
+    def _destination_of(self, guest: "LinkGuest", now: int) -> Entity | Refusal | None:
         """The other entity that a sender's messages are carried to, where it names one; the right
         to send is needed on both."""
-        named = (link.properties or {}).get(_DESTINATION)
+        named = (guest.link.properties or {}).get(_DESTINATION)
         if named is None:
             return None
         if not isinstance(named, str):
@@ -142,6 +142,7 @@ class Attaching:
         if found is None:
             text = texts.entity_not_found(self._wire.host, address.path)
             return Refusal(ENTITY_NOT_FOUND, text)
+        guest.destination = address
         return self._refuse_sender(address, found) or found
 
     def _take_in(self, guest: "LinkGuest") -> None:
@@ -256,7 +257,10 @@ class Attaching:
         for guest in list(self._guests.values()):
             if guest.address.kind in (TOKENS, COORDINATOR):
                 continue
-            if not self._is_allowed(guest.address, guest.right, now):
+            destination = guest.destination
+            if not self._is_allowed(guest.address, guest.right, now) or (
+                destination is not None and not self._is_allowed(destination, SEND, now)
+            ):
                 text = "ExpiredToken: The token that gave access to this link is expired."
                 self.show_out(guest, Refusal(UNAUTHORIZED, text))
 
@@ -272,6 +276,8 @@ class Attaching:
             peer=self._wire.peer_name,
             kind=QUEUE if guest.entity is None else guest.entity.kind,
         )
+        if link.attached:
+            self._wire.transactions.link_ended()
         link.detach(amqp_error(declined))
         self.gone(link, [], is_broken=False)
 
@@ -303,7 +309,7 @@ class Attaching:
 class LinkGuest:
     """A link that was let in: what for, and at which entity."""
 
-    __slots__ = ("_attaching", "address", "entity", "link", "right")
+    __slots__ = ("_attaching", "address", "destination", "entity", "link", "right")
 
     def __init__(
         self,
@@ -318,6 +324,8 @@ class LinkGuest:
         self.address: Final = address
         self.right: Final = right
         self.entity: Final[Entity | None] = entity
+        # The other entity that it sends to, on which the right to send is needed as well.
+        self.destination: Address | None = None
 
     def dismiss(self, refusal: Refusal) -> None:
         """The link must go, and is told why."""

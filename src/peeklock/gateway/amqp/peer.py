@@ -23,6 +23,7 @@ from peeklock.amqp.events import (
     TransfersReceived,
 )
 from peeklock.amqp.link import Link
+from peeklock.amqp.moves import DETACHING
 from peeklock.amqp.sasl import ANONYMOUS, MSSBCBS, PLAIN, read_plain
 from peeklock.auth.claims import Claims
 from peeklock.auth.refusal import AuthRefusal
@@ -163,6 +164,10 @@ class Peer:
             elif isinstance(event, AttachRequested):
                 self._attaching.attach(event.link, now)
             else:
+                if isinstance(event, LinkDetached) and event.link.state == DETACHING:
+                    # We ended it, because of what the peer did. A discharge that came behind that
+                    # may stand among those that are to be carried out now.
+                    self.wire.transactions.link_ended()
                 self._coordinate()
                 if isinstance(event, LinkDetached):
                     self._detached(event)

@@ -51,6 +51,7 @@ _OTHER_ENTITY: Final = (
     "session, and nothing can be settled, scheduled or cancelled there."
 )
 _UNKNOWN: Final = "The transaction is not known on this connection: it has ended, or never began."
+_LINK_ENDED: Final = "A link was detached meanwhile, and what was asked over it may be missing."
 _TIMED_OUT: Final = "The transaction was rolled back because its time was over."
 
 
@@ -301,6 +302,15 @@ class Transactions:
         """
         if isinstance(transaction, Transaction) and transaction.refusal is None:
             transaction.refusal = refusal
+
+    def link_ended(self) -> None:
+        """We ended a link: operations may be on their way over it that we will never see.
+
+        A client that does not wait for their answers could commit the rest without them.
+        """
+        refusal = Refusal(TRANSACTION_FAILED, _LINK_ENDED)
+        for transaction in self._living.values():
+            self.doom(transaction, refusal)
 
     def begin(self, transaction: Transaction, now: int) -> None:
         """An operation asks a partition first: the commit waits until it is enlisted."""
