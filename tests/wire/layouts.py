@@ -336,7 +336,7 @@ FORWARDING: Final[dict[str, Layout]] = {
         topics={"topic": Topic({"s": Subscription(_dead_to("dead"))})},
     ),
     "relay-refused": Layout(
-        2,
+        4,
         queues={
             "in": _to("disabled"),
             "disabled": {"Status": "Disabled"},

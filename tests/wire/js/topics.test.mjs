@@ -382,6 +382,10 @@ describe("entities that know each other", SIDE_BY_SIDE, () => {
     assert.deepEqual([message.body, message.messageId], ["x", "m"]);
     const receiver = makeClient(connectionString, ONCE).createReceiver(`${group}/in`);
     await assert.rejects(receiver.receiveMessages(1), /auto-forwarding/);
+    // Browsing needs no receiver: what waits there is seen.
+    const later = new Date(Date.now() + 3_600_000);
+    await client.createSender(`${group}/in`).scheduleMessages({ body: "later" }, later);
+    assert.deepEqual(bodies(await peekAll(client.createReceiver(`${group}/in`))), ["later"]);
   });
 
   it("forwards dead letters, which say where they come from", async () => {
