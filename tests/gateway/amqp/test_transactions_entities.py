@@ -286,3 +286,15 @@ def test_a_link_that_breaks_the_rules_dooms_the_transaction() -> None:
         assert await peeked(bus, "q") == []
 
     serve(talk, *two_queues())
+
+
+def test_a_sender_goes_when_it_may_no_longer_send_to_its_destination() -> None:
+    async def talk(bus: Bus) -> None:
+        client = await bus.connect()
+        await client.put_token("q", life_ms=60_000)
+        await client.put_token("other", life_ms=30_000)
+        link = await via_sender(client)
+        await bus.advance(client, 30_000)
+        assert (await client.refused(link)).condition == "amqp:unauthorized-access"
+
+    serve(talk, *two_queues())
