@@ -22,6 +22,7 @@ from peeklock.entity.commands import (
     Schedule,
     SendBatch,
     SendMany,
+    SetSessionState,
     SettleMany,
     TakeOver,
     Transfer,
@@ -196,6 +197,7 @@ def test_a_full_store_takes_no_messages_however_they_come() -> None:
             TakeOver(origin, 1, "source", [1], [message("b")], []),
             Commit(origin, 1, [settling, sending]),
             Commit(origin, 1, [Transfer("elsewhere", message("b"))]),
+            SetSessionState(origin, 1, MAIN, "session", None, b"state"),
         ]
         for wish in wishes:
             await do(worker, wish)

@@ -12,6 +12,7 @@ from peeklock.entity.commands import (
     Schedule,
     SendBatch,
     SendMany,
+    SetSessionState,
     SettleMany,
     TakeOver,
     Tick,
@@ -38,6 +39,8 @@ def brings_messages(command: Command) -> bool:
         return True
     if isinstance(command, TakeOver):
         return len(command.numbers) > 0  # to forget needs next to no room
+    if isinstance(command, SetSessionState):
+        return command.state is not None  # as large as a message, and clearing one needs no room
     if isinstance(command, Commit):
         for work in command.work:
             if isinstance(work, (SendMany, SendBatch, Schedule, Transfer)):
