@@ -1,11 +1,18 @@
 """Which part of the HTTP door answers a request."""
 
 from collections.abc import Coroutine
-from typing import Any, Protocol, final
+from typing import Any, Final, Protocol, final
 
 from peeklock.gateway.http.answer import Answer, not_allowed, not_found
 from peeklock.gateway.http.health import Health
 from peeklock.gateway.http.request import Request
+
+# The nodes that have no name of their own, because entities give the paths theirs.
+ENTITIES: Final = "*"
+MESSAGES: Final = "*/messages"
+
+_MESSAGES: Final = "messages"
+_HEAD: Final = "head"
 
 
 class Node(Protocol):
@@ -18,7 +25,8 @@ class Node(Protocol):
 
 @final
 class Router:
-    """Finds who answers: health, or the node whose name is the first part of the path."""
+    """Finds who answers: health, the node whose name is the first part of the path, or the nodes
+    for the messages of entities and for the entities themselves."""
 
     def __init__(self, health: Health, nodes: dict[str, Node] | None = None) -> None:
         self._health = health
@@ -33,4 +41,19 @@ class Router:
         if not request.path.startswith("/"):
             return not_found(request.path)
         node = self._nodes.get(request.segments()[0])
+        if node is None:
+            kind = MESSAGES if is_about_messages(request) else ENTITIES
+            node = self._nodes.get(kind)
         return not_found(request.path) if node is None else node.answer(request)
+
+
+def is_about_messages(request: Request) -> bool:
+    """Tell whether a request sends, receives or settles: `q/messages`, `q/messages/head`,
+    `q/messages/ID/TOKEN`. Nobody posts an entity, and nothing else is done to such paths than
+    making, changing, looking at and deleting an entity that happens to have this name."""
+    segments = [segment.lower() for segment in request.segments() if segment]
+    if request.method == "POST":
+        return _MESSAGES in segments[1:]
+    if request.method not in ("PUT", "DELETE") or "atom" in request.headers.get("content-type", ""):
+        return False
+    return segments[-2:] == [_MESSAGES, _HEAD] or _MESSAGES in segments[1:-2][-1:]
