@@ -1,4 +1,4 @@
-"""What the HTTP door answers: a status and a JSON document."""
+"""What the HTTP door answers: a status, and a JSON document or other content."""
 
 import json
 from collections.abc import Sequence
@@ -9,22 +9,35 @@ from typing import Any, Final, final
 @final
 @dataclass(slots=True, init=False)
 class Answer:
-    """One answer; headers are those beside the ones that every answer has."""
+    """One answer; headers are those beside the ones that every answer has.
+
+    Content, where it is given, stands instead of the document; its type may be none.
+    """
 
     status: Final[int]
     document: Final[dict[str, Any]]
     headers: Final[tuple[tuple[str, str], ...]]
+    content: Final[bytes | None]
+    content_type: Final[str]
 
     def __init__(
-        self, status: int, document: dict[str, Any], headers: tuple[tuple[str, str], ...] = ()
+        self,
+        status: int,
+        document: dict[str, Any],
+        headers: tuple[tuple[str, str], ...] = (),
+        *,
+        content: bytes | None = None,
+        content_type: str = "application/json",
     ) -> None:
         self.status = status
         self.document = document
         self.headers = headers
+        self.content = content
+        self.content_type = content_type
 
     def body(self) -> bytes:
-        """Write the document."""
-        return json.dumps(self.document).encode()
+        """Write what is said."""
+        return json.dumps(self.document).encode() if self.content is None else self.content
 
 
 def refused(status: int, text: str) -> Answer:

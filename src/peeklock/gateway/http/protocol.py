@@ -1,19 +1,26 @@
-"""The skin between asyncio and h11: one request at a time, each answered with JSON."""
+"""The skin between asyncio and h11: one request at a time, each answered in its turn."""
 
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, TypeAlias, final
+from math import inf
+from typing import Any, Final, Protocol, TypeAlias, final
 
 import h11
 
 from peeklock.gateway.http.answer import Answer, bad_request, refused
+from peeklock.gateway.http.caller import Caller
 from peeklock.gateway.http.request import Request
 
 # A client that is silent for longer is cut off, whether in a request or between two.
 _SILENCE_S_MAX: Final = 15.0
-# Requests here are small; nothing that is longer is read to its end.
+_NO_CONTENT: Final = 204
+# Most requests are small: whoever takes more says so, and only then is it read.
 BODY_BYTES_MAX: Final = 64 * 1024
+# The service takes 64 KB of properties in the head of a message; the rest is for everything else.
+_HEAD_BYTES_MAX: Final = 68 * 1024
+# What a client may send ahead while an answer is worked on; more stays with the system.
+_AHEAD_BYTES_MAX: Final = 64 * 1024
 
 Route: TypeAlias = Callable[[Request], Answer | Coroutine[Any, Any, Answer]]
 """Answers a request, at once or later."""
@@ -21,27 +28,57 @@ Route: TypeAlias = Callable[[Request], Answer | Coroutine[Any, Any, Answer]]
 _LOG: Final = logging.getLogger("peeklock.http")
 
 
+class Bounds(Protocol):
+    """Says how large the body of a request may be that is larger than most."""
+
+    def body_bytes_max(self, request: Request) -> int:
+        """The bound, asked with the head alone."""
+        ...
+
+    def too_large(self, request: Request) -> Answer:
+        """What a client is told whose body is larger."""
+        ...
+
+
 @final
 class HttpProtocol(asyncio.Protocol):
     """One connection of the HTTP listener."""
 
-    def __init__(self, route: Route, connections: set["HttpProtocol"]) -> None:
+    def __init__(
+        self, route: Route, connections: set["HttpProtocol"], *, bounds: Bounds | None = None
+    ) -> None:
         self._route = route
         self._connections = connections
+        self._bounds = bounds
         self._loop = asyncio.get_running_loop()
-        self._h11 = h11.Connection(h11.SERVER)
+        self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=_HEAD_BYTES_MAX)
         self._request: h11.Request | None = None
         self._body = bytearray()
+        self._body_bytes_max = BODY_BYTES_MAX
         self._transport: asyncio.Transport | None = None
+        self._peer = ""
+        self._scheme = "http"
+        # When the client has been silent for too long, and the timer that looks whether it has:
+        # one for many requests, because each moves the instant.
+        self._silent_at = inf
         self._timer: asyncio.TimerHandle | None = None
-        # The answer that somebody is working on; no other request is read meanwhile.
+        # The answer that somebody is working on, and who waits for it; no other request is taken
+        # up meanwhile.
         self._task: asyncio.Task[None] | None = None
+        self._caller: Caller | None = None
+        self._bytes_ahead = 0
         self._is_ended = False
+        self._is_refusing = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client connected."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        peer = transport.get_extra_info("peername")
+        if isinstance(peer, tuple):
+            self._peer = f"{peer[0]}:{peer[1]}"
+        if transport.get_extra_info("sslcontext") is not None:
+            self._scheme = "https"
         self._connections.add(self)
         self._wait()
 
@@ -49,18 +86,30 @@ class HttpProtocol(asyncio.Protocol):
         """The connection is gone; what it asked for is still carried out."""
         self._connections.discard(self)
         self._transport = None
-        self._stop_waiting()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._caller is not None:
+            self._caller.left()
 
     def data_received(self, data: bytes) -> None:
         """Bytes came; whole requests among them are answered."""
+        if self._is_refusing:
+            return
         self._h11.receive_data(data)
         if self._task is None:
             self._wait()
             self._read()
+            return
+        # Reading goes on, because it tells when the client hangs up, but nobody fills our memory.
+        self._bytes_ahead += len(data)
+        if self._bytes_ahead > _AHEAD_BYTES_MAX and self._transport is not None:
+            self._transport.pause_reading()
 
     def eof_received(self) -> bool:
         """The client has said all; it may still wait for an answer."""
         self._is_ended = True
+        if self._caller is not None:
+            self._caller.left()
         return self._task is not None
 
     def close(self) -> None:
@@ -72,20 +121,16 @@ class HttpProtocol(asyncio.Protocol):
         try:
             self._read_events()
         except h11.RemoteProtocolError as error:
-            if self._h11.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-                self._send(bad_request(f"The request cannot be read: {error}."), "GET")
-            self.close()
+            self._refuse(bad_request(f"The request cannot be read: {error}."))
 
     def _read_events(self) -> None:
-        while self._task is None:
+        while self._task is None and not self._is_refusing:
             event = self._h11.next_event()
             if isinstance(event, h11.Request):
-                self._request = event
-                self._body.clear()
+                self._begin(event)
             elif isinstance(event, h11.Data):
-                if len(self._body) + len(event.data) > BODY_BYTES_MAX:
-                    raise h11.RemoteProtocolError("the body is too large", 413)
                 self._body += event.data
+                self._check_size(len(self._body))
             elif isinstance(event, h11.EndOfMessage):
                 self._answer()
             else:
@@ -94,27 +139,54 @@ class HttpProtocol(asyncio.Protocol):
                     self.close()
                 return
 
-    def _answer(self) -> None:
-        assert self._request is not None
-        assert self._transport is not None
-        peer = self._transport.get_extra_info("peername")
-        request = Request(
-            self._request.method.decode("ascii"),
-            self._request.target.decode("ascii"),
-            {
-                name.decode("ascii"): value.decode("latin-1")
-                for name, value in self._request.headers
-            },
-            bytes(self._body),
-            f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "",
+    def _begin(self, head: h11.Request) -> None:
+        self._request = head
+        self._body.clear()
+        self._body_bytes_max = BODY_BYTES_MAX
+        for name, value in head.headers:
+            if name == b"content-length":
+                self._check_size(int(value))
+        if self._h11.they_are_waiting_for_100_continue and not self._is_refusing:
+            assert self._transport is not None
+            go_on = h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue")
+            self._transport.write(self._h11.send(go_on) or b"")
+
+    def _check_size(self, size: int) -> None:
+        if size <= self._body_bytes_max:
+            return
+        request = self._request_with(b"")
+        bounds = self._bounds
+        if bounds is not None and self._body_bytes_max == BODY_BYTES_MAX:
+            self._body_bytes_max = max(BODY_BYTES_MAX, bounds.body_bytes_max(request))
+        if size > self._body_bytes_max:
+            self._body.clear()
+            text = "The request cannot be read: the body is too large."
+            self._refuse(bad_request(text) if bounds is None else bounds.too_large(request))
+
+    def _request_with(self, body: bytes) -> Request:
+        head = self._request
+        assert head is not None
+        headers = head.headers
+        self._caller = Caller(is_gone=self._is_ended)
+        return Request(
+            head.method.decode("ascii"),
+            head.target.decode("ascii"),
+            {name.decode("ascii"): value.decode("latin-1") for name, value in headers},
+            body,
+            self._peer,
+            named=headers.raw_items(),
+            scheme=self._scheme,
+            caller=self._caller,
         )
+
+    def _answer(self) -> None:
+        request = self._request_with(bytes(self._body))
         answer = self._route(request)
         if isinstance(answer, Answer):
             self._finish(answer, request.method)
         else:
-            self._stop_waiting()
-            # What comes meanwhile stays with the system, so that nobody fills our memory.
-            self._transport.pause_reading()
+            self._silent_at = inf
+            self._bytes_ahead = 0
             self._task = self._loop.create_task(self._answer_later(answer, request))
 
     async def _answer_later(self, coming: Coroutine[Any, Any, Answer], request: Request) -> None:
@@ -124,9 +196,11 @@ class HttpProtocol(asyncio.Protocol):
             _LOG.exception("request-failed method=%s path=%r", request.method, request.path)
             answer = refused(500, "The request failed; the broker's log says why.")
         self._task = None
+        self._caller = None
         if self._transport is None or self._transport.is_closing():
             return
-        self._transport.resume_reading()
+        if self._bytes_ahead > _AHEAD_BYTES_MAX:
+            self._transport.resume_reading()
         self._wait()
         self._finish(answer, request.method)
         self._read()
@@ -140,13 +214,32 @@ class HttpProtocol(asyncio.Protocol):
         elif self._h11.our_state is h11.DONE and self._h11.their_state is h11.DONE:
             self._h11.start_next_cycle()
 
+    def _refuse(self, answer: Answer) -> None:
+        """Answer what is not read to its end, and then nothing more."""
+        self._is_refusing = True
+        if self._h11.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            self.close()
+            return
+        headers = (*answer.headers, ("connection", "close"))
+        last = Answer(
+            answer.status, {}, headers, content=answer.body(), content_type=answer.content_type
+        )
+        self._send(last, "GET")
+        assert self._transport is not None
+        if self._transport.can_write_eof():
+            # The client reads the answer and closes; a close from here could destroy the answer
+            # while the client still sends. Its silence ends this too.
+            self._transport.write_eof()
+        else:
+            self.close()
+
     def _send(self, answer: Answer, method: str) -> None:
         body = answer.body()
-        headers = [
-            ("content-type", "application/json"),
-            ("content-length", str(len(body))),
-            *answer.headers,
-        ]
+        headers = list(answer.headers)
+        if body or answer.content is None:
+            headers.append(("content-type", answer.content_type))
+        if answer.status != _NO_CONTENT:
+            headers.append(("content-length", str(len(body))))
         parts = [self._h11.send(h11.Response(status_code=answer.status, headers=headers))]
         if method != "HEAD":
             parts.append(self._h11.send(h11.Data(data=body)))
@@ -155,10 +248,13 @@ class HttpProtocol(asyncio.Protocol):
         self._transport.write(b"".join(part for part in parts if part))
 
     def _wait(self) -> None:
-        self._stop_waiting()
-        self._timer = self._loop.call_later(_SILENCE_S_MAX, self.close)
+        self._silent_at = self._loop.time() + _SILENCE_S_MAX
+        if self._timer is None:
+            self._timer = self._loop.call_at(self._silent_at, self._look_for_silence)
 
-    def _stop_waiting(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+    def _look_for_silence(self) -> None:
+        self._timer = None
+        if self._silent_at <= self._loop.time():
+            self.close()
+        elif self._silent_at != inf:
+            self._timer = self._loop.call_at(self._silent_at, self._look_for_silence)

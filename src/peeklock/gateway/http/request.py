@@ -1,20 +1,26 @@
 """What a client asked of the HTTP door: read whole, and bounded before that."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, final
 from urllib.parse import parse_qs, unquote
+
+from peeklock.gateway.http.caller import Caller
 
 
 @final
 @dataclass(slots=True, init=False)
 class Request:
-    """One request; the names of its headers are in lower case."""
+    """One request; the names of its headers are in lower case, and as they came in `named`."""
 
     method: Final[str]
     target: Final[str]
     headers: Final[dict[str, str]]
     body: Final[bytes]
     peer: Final[str]
+    named: Final[Sequence[tuple[bytes, bytes]]]
+    scheme: Final[str]
+    caller: Final[Caller]
 
     def __init__(
         self,
@@ -23,12 +29,19 @@ class Request:
         headers: dict[str, str] | None = None,
         body: bytes = b"",
         peer: str = "",
+        *,
+        named: Sequence[tuple[bytes, bytes]] = (),
+        scheme: str = "http",
+        caller: Caller | None = None,
     ) -> None:
         self.method = method
         self.target = target
         self.headers = headers or {}
         self.body = body
         self.peer = peer
+        self.named = named
+        self.scheme = scheme
+        self.caller = caller or Caller()
 
     @property
     def path(self) -> str:
