@@ -2,7 +2,7 @@
 
 import pytest
 
-from peeklock.durations import LONGEST_DURATION_MS, parse_duration
+from peeklock.durations import LONGEST_DURATION_MS, format_duration, parse_duration
 
 
 @pytest.mark.parametrize(
@@ -38,3 +38,22 @@ def test_every_clients_longest_duration_is_at_least_the_longest() -> None:
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not an ISO-8601 duration"):
         parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("duration_ms", "text"),
+    [
+        (0, "PT0S"),
+        (1, "PT0.001S"),
+        (90_500, "PT1M30.5S"),
+        (60_000, "PT1M"),
+        (3_600_000, "PT1H"),
+        (86_400_000, "P1D"),
+        (131_400_000, "P1DT12H30M"),
+        (LONGEST_DURATION_MS - 1, "P10675198DT23H59M59.999S"),
+        (LONGEST_DURATION_MS, "P10675199DT2H48M5.4775807S"),
+    ],
+)
+def test_durations_are_written_as_they_are_read(duration_ms: int, text: str) -> None:
+    assert format_duration(duration_ms) == text
+    assert min(parse_duration(text), LONGEST_DURATION_MS) == duration_ms
