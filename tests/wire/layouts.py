@@ -164,7 +164,7 @@ _CHANGING: Final = (
 )
 
 TOPICS: Final[dict[str, Layout]] = {
-    "topic": Layout(110, topics={"": Topic(_TAKES_ALL)}),
+    "topic": Layout(40, topics={"": Topic(_TAKES_ALL)}),
     "partitioned-topic": Layout(12, topics={"": Topic(_TAKES_ALL, PARTITIONED)}),
     "wide-topic": Layout(
         2, topics={"": Topic({f"s{index:02}": Subscription() for index in range(40)})}
@@ -262,7 +262,7 @@ TOPICS: Final[dict[str, Layout]] = {
         2, topics={"": Topic({"sessions": Subscription({"RequiresSession": True})}, PARTITIONED)}
     ),
     "short-topic": Layout(
-        5,
+        6,
         topics={
             "": Topic(
                 {

@@ -16,7 +16,7 @@ from azure.servicebus.exceptions import (
 from tests.wire.clients import Bus, bodies, peek_all, receive, receive_one
 from tests.wire.entities import Queues
 
-pytestmark = pytest.mark.side_by_side
+pytestmark = pytest.mark.side_by_side(at_once=16)
 
 LARGE = b"x" * 200_000
 

@@ -108,11 +108,12 @@ def test_everything_arrives_in_each_copy(bus: Bus, queues: Queues) -> None:
 
 
 def test_order_is_kept_in_every_subscription(bus: Bus, queues: Queues) -> None:
-    """And so are the numbers, which no two copies share."""
+    """Each copy has a number of its own, and that of the message as it came to the topic."""
     topic = queues.take("topic")
     bus.publish(topic, [ServiceBusMessage(f"{index}") for index in range(50)])
 
     seen: set[int] = set()
+    enqueued = set()
     for name in NAMES:
         with bus.subscriber(topic, name) as receiver:
             got = complete(receiver, 50)
@@ -121,7 +122,8 @@ def test_order_is_kept_in_every_subscription(bus: Bus, queues: Queues) -> None:
         assert numbers == sorted(numbers)
         assert seen.isdisjoint(numbers)
         seen.update(numbers)
-        assert [each.enqueued_sequence_number for each in got] == [number(each) for each in got]
+        enqueued.add(tuple(each.enqueued_sequence_number for each in got))
+    assert len(enqueued) == 1
 
 
 def test_a_large_message_for_many(bus: Bus, queues: Queues) -> None:
@@ -160,15 +162,22 @@ def test_names_in_any_case(bus: Bus, queues: Queues) -> None:
 
 def test_topics_only_take_and_subscriptions_only_give(bus: Bus, queues: Queues) -> None:
     topic = queues.take("topic")
+    client = bus.client(retry_total=0)
 
-    with pytest.raises(ServiceBusError, match="cannot be sent to a subscription"):
-        bus.send(f"{topic}/Subscriptions/a", ServiceBusMessage("x"))
+    with (
+        pytest.raises(ServiceBusError, match="cannot be sent to a subscription"),
+        bus.sender(f"{topic}/Subscriptions/a", client=client) as sender,
+    ):
+        sender.send_messages(ServiceBusMessage("x"))
     with (
         pytest.raises(ServiceBusError, match="cannot be received from a topic"),
-        bus.receiver(topic) as receiver,
+        bus.receiver(topic, client=client) as receiver,
     ):
         receive_one(receiver)
-    with pytest.raises(ServiceBusError), bus.subscriber(topic, "nobody") as receiver:
+    with (
+        pytest.raises(ServiceBusError, match="could not be found"),
+        bus.subscriber(topic, "nobody", client=client) as receiver,
+    ):
         receive_one(receiver)
 
 
