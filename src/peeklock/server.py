@@ -13,9 +13,10 @@ from peeklock.amqp.limits import Limits as EngineLimits
 from peeklock.auth.keyring import KeyRing
 from peeklock.auth.rights import DEVELOPMENT_KEY, AuthorizationRule
 from peeklock.broker.alarm import LoopAlarms
-from peeklock.broker.broker import Broker, Forwarding, Limits
+from peeklock.broker.broker import Broker, Limits
 from peeklock.broker.chance import SystemChance
 from peeklock.broker.changes import EntityError
+from peeklock.broker.destinations import Forwarding
 from peeklock.clock import Clock, SystemClock
 from peeklock.configuration.content import Configuration, ConfigurationError
 from peeklock.configuration.start import configuration_for, refuse_exposure

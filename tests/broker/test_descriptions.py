@@ -61,10 +61,12 @@ def test_every_property_of_a_queue_is_kept() -> None:
         unlock_on_disconnect=True,
         status=SEND_DISABLED,
         user_metadata="noted",
+        remarks=(("EnableExpress", "true"),),
     )
     assert_nothing_is_default(definition, QueueDefinition("other"))
     rule = development_rule()
-    assert read_queue(write_queue(definition, [rule], PLACE)) == (definition, [rule], PLACE)
+    text = write_queue(definition, [rule], PLACE, 99)
+    assert read_queue(text) == (definition, [rule], PLACE, 99)
 
 
 def test_every_property_of_a_topic_is_kept() -> None:
@@ -80,10 +82,12 @@ def test_every_property_of_a_topic_is_kept() -> None:
         filter_before_publishing=True,
         status=SEND_DISABLED,
         user_metadata="noted",
+        remarks=(("SupportOrdering", "false"),),
     )
     assert_nothing_is_default(definition, TopicDefinition("other"))
     rule = development_rule()
-    assert read_topic(write_topic(definition, [rule], PLACE)) == (definition, [rule], PLACE)
+    text = write_topic(definition, [rule], PLACE, 99)
+    assert read_topic(text) == (definition, [rule], PLACE, 99)
 
 
 VALUES: dict[str, Value] = {
@@ -140,12 +144,12 @@ def test_every_property_of_a_subscription_and_its_rules_are_kept() -> None:
             4,
         ),
     ]
-    text = write_subscription(definition, rules, 8, 99)
-    assert read_subscription(text) == (definition, rules, 8, 99)
+    text = write_subscription(definition, rules, 8, 99, 100)
+    assert read_subscription(text) == (definition, rules, 8, 99, 100)
 
 
 def test_a_text_without_the_newer_properties_gives_their_defaults() -> None:
-    assert read_queue('{"path":"orders"}') == (QueueDefinition("orders"), [], FIRST_PLACEMENT)
+    assert read_queue('{"path":"orders"}') == (QueueDefinition("orders"), [], FIRST_PLACEMENT, 0)
     assert FIRST_PLACEMENT.storage_path("orders") == "orders"
     assert PLACE.storage_path("orders") == "orders#17"
 

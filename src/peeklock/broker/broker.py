@@ -6,13 +6,16 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, final
 
 from peeklock.auth.keyring import KeyRing
 from peeklock.auth.rights import AuthorizationRule
 from peeklock.broker.alarm import Alarm, Alarms
 from peeklock.broker.changes import (
+    EITHER,
+    KNOWN,
     EntityError,
+    check_expected,
     check_problems,
     check_queue_change,
     check_topic_change,
@@ -25,6 +28,7 @@ from peeklock.broker.descriptions import (
     write_queue,
     write_topic,
 )
+from peeklock.broker.destinations import Forwarding, check_destinations, missing_destination
 from peeklock.broker.entities import Entity, Queue, Subscription, Topic, changed, gone
 from peeklock.broker.housing import Housing, Stores
 from peeklock.broker.subscribing import Subscribing
@@ -49,8 +53,6 @@ from peeklock.entity.rules.errors import RuleError
 from peeklock.entity.rules.rule import Rule
 from peeklock.entity.wording import Wording
 from peeklock.store.store import Catalog, Corrupt, StoreError
-
-Forwarding: TypeAlias = QueueDefinition | SubscriptionDefinition
 
 # How often each open partition looks after its journal: small beside the retention of an hour,
 # large beside the cost of a look.
@@ -160,12 +162,12 @@ class Broker:
                 raise Corrupt(f"the description of {path} cannot be read: {error!r}") from error
         for namespace, text in subscriptions:
             try:
-                definition, rules, lane, created_at = read_subscription(text)
+                definition, rules, lane, created_at, updated_at = read_subscription(text)
             except (ValueError, KeyError, TypeError, RuleError) as error:
                 raise Corrupt(f"a subscription cannot be read: {error!r}") from error
             topic = self.find(namespace, definition.topic)
             if isinstance(topic, Topic):
-                self._subscribing.know(topic, definition, rules, lane, created_at)
+                self._subscribing.know(topic, definition, rules, lane, created_at, updated_at)
         for home in self._homes.values():
             if isinstance(home, Topic):
                 home.partitions.configure(home.blueprint())
@@ -219,12 +221,7 @@ class Broker:
         An entity may forward to itself: the hop limit ends that.
         """
         owner = self.namespace if namespace is None else namespace
-        for path in (definition.forward_to, definition.forward_dead_letters_to):
-            if path and path.lower() != definition.path.lower():
-                target = self.find(owner, path)
-                if target is None or isinstance(target, Subscription):
-                    return path
-        return ""
+        return missing_destination(definition, partial(self.find, owner))
 
     def store_switched(self, name: str, is_online: bool) -> None:
         """A store went away or came back while running: its partitions are told."""
@@ -255,6 +252,7 @@ class Broker:
         definition: QueueDefinition,
         keys: Sequence[AuthorizationRule] = (),
         namespace: str | None = None,
+        expect: str = EITHER,
     ) -> Queue:
         """Create a queue, or change the one that has this name; durable when it returns."""
         check_problems(definition.problems())
@@ -263,23 +261,28 @@ class Broker:
             known = self.find(owner, definition.path)
             if known is not None and not isinstance(known, Queue):
                 raise _taken(known)
+            check_expected(expect, definition.path, is_known=known is not None)
+            if expect != EITHER:
+                check_destinations(definition, partial(self.find, owner))
             if known is None:
                 place = self._place(owner, definition.partitions)
             else:
                 check_queue_change(known.definition, definition)
                 place = known.place
-                if known.definition == definition and known.keys == tuple(keys):
+                if _is_as_wanted(known, definition, keys, expect):
                     return known
-            text = write_queue(definition, keys, place)
+            now = self._clock.now()
+            text = write_queue(definition, keys, place, now)
             await self._catalog.save(owner, QUEUE, definition.path.lower(), text)
             _log.info("entity-saved kind=queue namespace=%s path=%s", owner, definition.path)
-            return self._know_queue(owner, definition, keys, place)
+            return self._know_queue(owner, definition, keys, place, now)
 
     async def put_topic(
         self,
         definition: TopicDefinition,
         keys: Sequence[AuthorizationRule] = (),
         namespace: str | None = None,
+        expect: str = EITHER,
     ) -> Topic:
         """Create a topic, or change the one that has this name; durable when it returns."""
         check_problems(definition.problems())
@@ -288,40 +291,69 @@ class Broker:
             known = self.find(owner, definition.path)
             if known is not None and not isinstance(known, Topic):
                 raise _taken(known)
+            check_expected(expect, definition.path, is_known=known is not None)
             if known is None:
                 place = self._place(owner, definition.partitions)
             else:
                 check_topic_change(known.definition, definition)
                 place = known.place
-                if known.definition == definition and known.keys == tuple(keys):
+                if _is_as_wanted(known, definition, keys, expect):
                     return known
-            text = write_topic(definition, keys, place)
+            now = self._clock.now()
+            text = write_topic(definition, keys, place, now)
             await self._catalog.save(owner, TOPIC, definition.path.lower(), text)
             _log.info("entity-saved kind=topic namespace=%s path=%s", owner, definition.path)
-            return self._know_topic(owner, definition, keys, place)
+            return self._know_topic(owner, definition, keys, place, now)
 
     async def put_subscription(
         self,
         definition: SubscriptionDefinition,
         rules: Sequence[Rule] | None = None,
         namespace: str | None = None,
+        expect: str = EITHER,
     ) -> Subscription:
         """Create a subscription, or change the one that has this name.
 
         Without rules a new one takes everything and a known one keeps what it has.
         """
-        made = await self.put_subscriptions([(definition, rules)], namespace)
+        made = await self.put_subscriptions([(definition, rules)], namespace, expect)
         return made[0]
 
     async def put_subscriptions(
         self,
         wishes: Sequence[tuple[SubscriptionDefinition, Sequence[Rule] | None]],
         namespace: str | None = None,
+        expect: str = EITHER,
     ) -> list[Subscription]:
         """Create or change many at once; durable when it returns."""
         owner = self.namespace if namespace is None else namespace
+        find = partial(self.find, owner)
         async with self._changing:
-            return await self._subscribing.put(wishes, partial(self.find, owner))
+            if expect != EITHER:
+                for definition, _ in wishes:
+                    check_destinations(definition, find)
+            return await self._subscribing.put(wishes, find, expect)
+
+    async def put_rule(
+        self, path: str, rule: Rule, namespace: str | None = None, expect: str = EITHER
+    ) -> Rule:
+        """Add a rule to the subscription at a path, or change it; durable when it returns."""
+        async with self._changing:
+            return await self._subscribing.put_rule(
+                self._subscription(path, namespace), rule, expect
+            )
+
+    async def remove_rule(self, path: str, name: str, namespace: str | None = None) -> None:
+        """Remove a rule from the subscription at a path; durable when it returns."""
+        async with self._changing:
+            await self._subscribing.remove_rule(self._subscription(path, namespace), name)
+
+    def _subscription(self, path: str, namespace: str | None) -> Subscription:
+        known = self.find(self.namespace if namespace is None else namespace, path)
+        is_one = isinstance(known, Subscription)
+        check_expected(KNOWN, path, is_known=is_one)
+        assert isinstance(known, Subscription)
+        return known
 
     async def remove(self, path: str, namespace: str | None = None) -> bool:
         """Delete an entity with all its messages; answers whether there was one."""
@@ -345,11 +377,13 @@ class Broker:
         definition: QueueDefinition,
         keys: Sequence[AuthorizationRule],
         place: Placement,
+        updated_at: int,
     ) -> Queue:
         self.keyring.set_entity_rules(definition.path, keys)
         known = self.find(namespace, definition.path)
         if isinstance(known, Queue):
             known.keys = tuple(keys)
+            known.updated_at = updated_at
             if known.definition != definition:
                 known.redefine(definition)
                 known.partitions.configure(queue_blueprint(definition))
@@ -359,6 +393,7 @@ class Broker:
             namespace, definition.path, place, queue_blueprint(definition)
         )
         queue = Queue(namespace, definition, keys, place, partitions, self._clock)
+        queue.updated_at = updated_at
         self._homes[(namespace.lower(), definition.path.lower())] = queue
         return queue
 
@@ -368,17 +403,20 @@ class Broker:
         definition: TopicDefinition,
         keys: Sequence[AuthorizationRule],
         place: Placement,
+        updated_at: int,
     ) -> Topic:
         self.keyring.set_entity_rules(definition.path, keys)
         known = self.find(namespace, definition.path)
         if isinstance(known, Topic):
             known.keys = tuple(keys)
+            known.updated_at = updated_at
             if known.definition != definition:
                 known.redefine(definition)
                 known.partitions.configure(known.blueprint())
                 known.guests.dismiss(changed(known))
             return known
         topic = Topic(namespace, definition, keys, place, self._wording, self._clock)
+        topic.updated_at = updated_at
         topic.housed(self._housing.house(namespace, definition.path, place, topic.blueprint()))
         self._homes[(namespace.lower(), definition.path.lower())] = topic
         return topic
@@ -471,6 +509,16 @@ class Broker:
                 await self.remove(entity.path, entity.namespace)
             except StoreError as error:
                 _log.error("catalog-failed path=%s error=%r", entity.path, str(error))
+
+
+def _is_as_wanted(
+    known: Queue | Topic,
+    definition: QueueDefinition | TopicDefinition,
+    keys: Sequence[AuthorizationRule],
+    expect: str,
+) -> bool:
+    """Whether nothing is to be written: what a file says again at each start changes nothing."""
+    return expect == EITHER and known.definition == definition and known.keys == tuple(keys)
 
 
 def _taken(known: Entity) -> EntityError:

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from peeklock.entity.definition import (
+    QUEUE,
+    SUBSCRIPTION,
+    TOPIC,
     Problems,
     QueueDefinition,
     SubscriptionDefinition,
     TopicDefinition,
 )
-from peeklock.entity.refusals import INVALID_ARGUMENT, NOT_ALLOWED, Refusal
+from peeklock.entity.refusals import (
+    ENTITY_EXISTS,
+    ENTITY_NOT_FOUND,
+    INVALID_ARGUMENT,
+    NOT_ALLOWED,
+    Refusal,
+)
+
+# What whoever puts an entity expects: that there is none, that there is one, or either.
+NEW: Final = "new"
+KNOWN: Final = "known"
+EITHER: Final = "either"
 
 
 class EntityError(Exception):
@@ -17,6 +33,16 @@ class EntityError(Exception):
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.text)
         self.refusal = refusal
+
+
+def check_expected(expect: str, path: str, *, is_known: bool) -> None:
+    """Decline to make what is there, and to change what is not."""
+    if expect == NEW and is_known:
+        text = f"The messaging entity '{path}' already exists."
+        raise EntityError(Refusal(ENTITY_EXISTS, text))
+    if expect == KNOWN and not is_known:
+        text = f"The messaging entity '{path}' could not be found."
+        raise EntityError(Refusal(ENTITY_NOT_FOUND, text))
 
 
 def check_problems(problems: Problems) -> None:
@@ -29,13 +55,13 @@ def check_problems(problems: Problems) -> None:
 def check_queue_change(before: QueueDefinition, after: QueueDefinition) -> None:
     """Decline a change of what is chosen for good when a queue is made."""
     if before.requires_session != after.requires_session:
-        raise _fixed("RequiresSession", before.path)
-    _check_common(before, after)
+        raise _fixed("RequiresSession", QUEUE, before.path)
+    _check_common(before, after, QUEUE)
 
 
 def check_topic_change(before: TopicDefinition, after: TopicDefinition) -> None:
     """Decline a change of what is chosen for good when a topic is made."""
-    _check_common(before, after)
+    _check_common(before, after, TOPIC)
 
 
 def check_subscription_change(
@@ -43,19 +69,25 @@ def check_subscription_change(
 ) -> None:
     """Decline a change of what is chosen for good when a subscription is made."""
     if before.requires_session != after.requires_session:
-        raise _fixed("RequiresSession", before.path)
+        raise _fixed("RequiresSession", SUBSCRIPTION, before.path)
 
 
 def _check_common(
-    before: QueueDefinition | TopicDefinition, after: QueueDefinition | TopicDefinition
+    before: QueueDefinition | TopicDefinition,
+    after: QueueDefinition | TopicDefinition,
+    kind: str,
 ) -> None:
     if before.partitions != after.partitions:
-        raise _fixed("EnablePartitioning", before.path)
+        text = f"Partitioning cannot be changed for {kind.capitalize()} '{before.path}'."
+        raise EntityError(Refusal(NOT_ALLOWED, text))
     # The window may be another, but there is one or there is none.
     if (before.duplicate_window_ms > 0) != (after.duplicate_window_ms > 0):
-        raise _fixed("RequiresDuplicateDetection", before.path)
+        raise _fixed("RequiresDuplicateDetection", kind, before.path)
 
 
-def _fixed(name: str, path: str) -> EntityError:
-    text = f"{name} of '{path}' was chosen when it was made and cannot be changed."
+def _fixed(name: str, kind: str, path: str) -> EntityError:
+    text = (
+        f"The value for the {name} property of an existing {kind.capitalize()} cannot be changed: "
+        f"that of '{path}' was chosen when it was made."
+    )
     return EntityError(Refusal(NOT_ALLOWED, text))

@@ -38,37 +38,47 @@ FIRST_PLACEMENT = Placement(("store",))
 
 
 def write_queue(
-    definition: QueueDefinition, keys: Sequence[AuthorizationRule], place: Placement
+    definition: QueueDefinition,
+    keys: Sequence[AuthorizationRule],
+    place: Placement,
+    updated_at: int = 0,
 ) -> str:
     """The text that the catalog keeps of a queue."""
-    return _write({**_properties(definition), **_place(place), "rules": _write_keys(keys)})
+    return _write_home(definition, keys, place, updated_at)
 
 
-def read_queue(text: str) -> tuple[QueueDefinition, list[AuthorizationRule], Placement]:
-    """What was written; properties that were not known then take their defaults."""
+def read_queue(text: str) -> tuple[QueueDefinition, list[AuthorizationRule], Placement, int]:
+    """What was written, and when it was last changed; properties that were not known then take
+    their defaults."""
     document = json.loads(text)
-    keys = _read_keys(document.pop("rules", []))
-    place = _take_place(document)
-    return QueueDefinition(document.pop("path"), **document), keys, place
+    keys, place, updated_at = _take_home(document)
+    return QueueDefinition(document.pop("path"), **document), keys, place, updated_at
 
 
 def write_topic(
-    definition: TopicDefinition, keys: Sequence[AuthorizationRule], place: Placement
+    definition: TopicDefinition,
+    keys: Sequence[AuthorizationRule],
+    place: Placement,
+    updated_at: int = 0,
 ) -> str:
     """The text that the catalog keeps of a topic; its subscriptions have texts of their own."""
-    return _write({**_properties(definition), **_place(place), "rules": _write_keys(keys)})
+    return _write_home(definition, keys, place, updated_at)
 
 
-def read_topic(text: str) -> tuple[TopicDefinition, list[AuthorizationRule], Placement]:
-    """What was written; properties that were not known then take their defaults."""
+def read_topic(text: str) -> tuple[TopicDefinition, list[AuthorizationRule], Placement, int]:
+    """What was written, and when it was last changed; properties that were not known then take
+    their defaults."""
     document = json.loads(text)
-    keys = _read_keys(document.pop("rules", []))
-    place = _take_place(document)
-    return TopicDefinition(document.pop("path"), **document), keys, place
+    keys, place, updated_at = _take_home(document)
+    return TopicDefinition(document.pop("path"), **document), keys, place, updated_at
 
 
 def write_subscription(
-    definition: SubscriptionDefinition, rules: Sequence[Rule], lane: int, created_at: int
+    definition: SubscriptionDefinition,
+    rules: Sequence[Rule],
+    lane: int,
+    created_at: int,
+    updated_at: int = 0,
 ) -> str:
     """The text that the catalog keeps of a subscription, its rules among it."""
     return _write(
@@ -76,19 +86,43 @@ def write_subscription(
             **_properties(definition),
             "lane": lane,
             "created_at": created_at,
+            "updated_at": updated_at or created_at,
             "rules": write_rules(rules),
         }
     )
 
 
-def read_subscription(text: str) -> tuple[SubscriptionDefinition, list[Rule], int, int]:
-    """What was written: the description, the rules, the lane, and when it was made."""
+def read_subscription(text: str) -> tuple[SubscriptionDefinition, list[Rule], int, int, int]:
+    """What was written: the description, the rules, the lane, and when it was made and changed."""
     document = json.loads(text)
     rules = read_rules(document.pop("rules"))
     lane = document.pop("lane")
     created_at = document.pop("created_at")
+    updated_at = document.pop("updated_at", created_at)
     definition = SubscriptionDefinition(document.pop("topic"), document.pop("name"), **document)
-    return definition, rules, lane, created_at
+    return definition, rules, lane, created_at, updated_at
+
+
+def _write_home(
+    definition: Definition, keys: Sequence[AuthorizationRule], place: Placement, updated_at: int
+) -> str:
+    return _write(
+        {
+            **_properties(definition),
+            **_place(place),
+            "updated_at": updated_at or place.created_at,
+            "rules": _write_keys(keys),
+        }
+    )
+
+
+def _take_home(document: dict[str, Any]) -> tuple[list[AuthorizationRule], Placement, int]:
+    """Take out what is no property; those that JSON knows in another form get their own back."""
+    keys = _read_keys(document.pop("rules", []))
+    place = _take_place(document)
+    updated_at = document.pop("updated_at", place.created_at)
+    document["remarks"] = tuple((name, text) for name, text in document.pop("remarks", []))
+    return keys, place, updated_at
 
 
 def _write(document: dict[str, Any]) -> str:

@@ -51,10 +51,12 @@ class Guest(Protocol):
 class Visits:
     """The links of one entity, and whether it is in use."""
 
-    __slots__ = ("_clock", "_guests", "_idleness")
+    __slots__ = ("_clock", "_guests", "_idleness", "accessed_at")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        # When somebody last came, went or asked for something; 0 while nobody ever did.
+        self.accessed_at = 0
         self._guests: dict[Guest, None] = {}
         self._idleness = Idleness(clock.now())
 
@@ -72,8 +74,10 @@ class Visits:
         self.used()
 
     def used(self) -> None:
-        """The entity was asked for something, or changed."""
-        self._idleness.used(self._clock.now())
+        """The entity was asked for something."""
+        now = self._clock.now()
+        self.accessed_at = now
+        self._idleness.used(now)
 
     def is_idle(self, auto_delete_ms: int) -> bool:
         """Whether nobody has used the entity for so long."""
@@ -91,7 +95,16 @@ class Visits:
 class Queue:
     """A queue: its description, and its partitions."""
 
-    __slots__ = ("definition", "guests", "keys", "namespace", "partitions", "place", "submit")
+    __slots__ = (
+        "definition",
+        "guests",
+        "keys",
+        "namespace",
+        "partitions",
+        "place",
+        "submit",
+        "updated_at",
+    )
 
     kind: Final = QUEUE
     lane: Final = MAIN
@@ -109,6 +122,7 @@ class Queue:
         self.definition = definition
         self.keys = tuple(keys)
         self.place = place
+        self.updated_at = place.created_at
         self.partitions = partitions
         self.guests = Visits(clock)
         self.submit: Submit = _door(definition.auto_delete_ms, self.guests, partitions)
@@ -187,6 +201,7 @@ class Topic:
         "rules",
         "submit",
         "subscriptions",
+        "updated_at",
     )
 
     kind: Final = TOPIC
@@ -209,6 +224,7 @@ class Topic:
         self.definition = definition
         self.keys = tuple(keys)
         self.place = place
+        self.updated_at = place.created_at
         self.guests = Visits(clock)
         self.rules = TopicRules()
         self.subscriptions: dict[str, Subscription] = {}
@@ -291,7 +307,16 @@ class Topic:
 class Subscription:
     """A subscription: its description, its rules, and its lane in the topic's partitions."""
 
-    __slots__ = ("_ask_rules", "created_at", "definition", "guests", "lane", "rules", "topic")
+    __slots__ = (
+        "_ask_rules",
+        "created_at",
+        "definition",
+        "guests",
+        "lane",
+        "rules",
+        "topic",
+        "updated_at",
+    )
 
     kind: Final = SUBSCRIPTION
     # Messages come through the topic, which has read them.
@@ -304,6 +329,7 @@ class Subscription:
         rules: Sequence[Rule],
         lane: int,
         created_at: int,
+        updated_at: int,
         ask_rules: Callable[[Subscription, RuleCommand], None],
         clock: Clock,
     ) -> None:
@@ -312,6 +338,7 @@ class Subscription:
         self.rules = tuple(rules)
         self.lane = lane
         self.created_at = created_at
+        self.updated_at = updated_at
         self.guests = Visits(clock)
         self._ask_rules = ask_rules
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from peeklock.broker.changes import EntityError
+from peeklock.broker.changes import KNOWN, NEW, EntityError
 from peeklock.entity.refusals import ENTITY_EXISTS, ENTITY_NOT_FOUND, Refusal
 from peeklock.entity.rule_commands import AddRule, RemoveRule, RuleCommand
 from peeklock.entity.rules.filter import TrueFilter
@@ -36,14 +36,35 @@ def stamped(rules: Sequence[Rule], now: int, known: Sequence[Rule] = ()) -> tupl
 def with_change(rules: tuple[Rule, ...], command: RuleCommand, now: int) -> tuple[Rule, ...]:
     """The rules with one more, or one less."""
     if isinstance(command, AddRule):
-        rule = command.rule
-        if any(known.name.lower() == rule.name.lower() for known in rules):
-            text = f"The subscription has a rule '{rule.name}' already."
-            raise EntityError(Refusal(ENTITY_EXISTS, text))
-        return (*rules, Rule(rule.name, rule.filter, rule.action, now))
+        return with_rule(rules, command.rule, NEW, now)
     assert isinstance(command, RemoveRule), f"no rules are changed by {command!r}"
-    kept = tuple(rule for rule in rules if rule.name.lower() != command.name.lower())
+    return without_rule(rules, command.name)
+
+
+def with_rule(rules: tuple[Rule, ...], rule: Rule, expect: str, now: int) -> tuple[Rule, ...]:
+    """The rules with one more, or with this one in the place of the one that has its name."""
+    places = [at for at, known in enumerate(rules) if known.name.lower() == rule.name.lower()]
+    if places and expect == NEW:
+        text = f"The subscription has a rule '{rule.name}' already."
+        raise EntityError(Refusal(ENTITY_EXISTS, text))
+    if not places:
+        if expect == KNOWN:
+            raise _no_rule(rule.name)
+        return (*rules, Rule(rule.name, rule.filter, rule.action, now))
+    at = places[0]
+    known = rules[at]
+    changed = Rule(known.name, rule.filter, rule.action, known.created_at)
+    return (*rules[:at], changed, *rules[at + 1 :])
+
+
+def without_rule(rules: tuple[Rule, ...], name: str) -> tuple[Rule, ...]:
+    """The rules with one less."""
+    kept = tuple(rule for rule in rules if rule.name.lower() != name.lower())
     if len(kept) == len(rules):
-        text = f"The messaging entity '{command.name}' could not be found among the rules."
-        raise EntityError(Refusal(ENTITY_NOT_FOUND, text))
+        raise _no_rule(name)
     return kept
+
+
+def _no_rule(name: str) -> EntityError:
+    text = f"The messaging entity '{name}' could not be found among the rules."
+    return EntityError(Refusal(ENTITY_NOT_FOUND, text))

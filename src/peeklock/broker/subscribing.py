@@ -7,10 +7,17 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, final
 
-from peeklock.broker.changes import EntityError, check_problems, check_subscription_change
+from peeklock.broker.changes import (
+    EITHER,
+    KNOWN,
+    EntityError,
+    check_expected,
+    check_problems,
+    check_subscription_change,
+)
 from peeklock.broker.descriptions import write_subscription
 from peeklock.broker.entities import Entity, Subscription, Topic, changed
-from peeklock.broker.rules import default_rules, stamped, with_change
+from peeklock.broker.rules import default_rules, stamped, with_change, with_rule, without_rule
 from peeklock.clock import Clock
 from peeklock.entity.definition import SUBSCRIPTION, SubscriptionDefinition
 from peeklock.entity.refusals import (
@@ -49,6 +56,7 @@ class Subscribing:
         self,
         wishes: Sequence[tuple[SubscriptionDefinition, Sequence[Rule] | None]],
         find: Callable[[str], Entity | None],
+        expect: str = EITHER,
     ) -> list[Subscription]:
         """Create or change them, all or none; the topics' partitions are told once."""
         plans: list[_Plan] = []
@@ -59,32 +67,42 @@ class Subscribing:
                 if not isinstance(topic, Topic):
                     text = f"There is no topic '{definition.topic}'."
                     raise EntityError(Refusal(ENTITY_NOT_FOUND, text))
-                plans.append(self._planned(topic, definition, rules))
+                plans.append(self._planned(topic, definition, rules, expect))
             await self._save(plans)
         except (EntityError, StoreError):
             for plan in plans:
                 plan.call_off()
             raise
-        put = [self.know(p.topic, p.definition, p.rules, p.lane, p.created_at) for p in plans]
+        put = [
+            self.know(p.topic, p.definition, p.rules, p.lane, p.created_at, p.updated_at)
+            for p in plans
+        ]
         for topic in {plan.topic.path: plan.topic for plan in plans if plan.is_new}.values():
             topic.partitions.configure(topic.blueprint())
         return put
 
     def _planned(
-        self, topic: Topic, definition: SubscriptionDefinition, rules: Sequence[Rule] | None
+        self,
+        topic: Topic,
+        definition: SubscriptionDefinition,
+        rules: Sequence[Rule] | None,
+        expect: str,
     ) -> _Plan:
         """Let the rules hold; what they were before comes back if the plan is called off."""
         known = topic.subscriptions.get(definition.name.lower())
         now = self._clock.now()
+        check_expected(expect, definition.path, is_known=known is not None)
         if known is None:
             if topic.rules.subscriptions >= self._subscriptions_max:
                 text = f"The topic has {self._subscriptions_max} subscriptions, the limit."
                 raise EntityError(Refusal(QUOTA_EXCEEDED, text))
             kept = stamped(default_rules() if rules is None else rules, now)
-            return _Plan(topic, definition, kept, topic.free_lane(), now, None)
+            return _Plan(topic, definition, kept, topic.free_lane(), now, now, None)
         check_subscription_change(known.definition, definition)
         kept = known.rules if rules is None else stamped(rules, now, known.rules)
-        return _Plan(topic, definition, kept, known.lane, known.created_at, known)
+        is_changed = expect == KNOWN or known.definition != definition
+        updated_at = now if is_changed else known.updated_at
+        return _Plan(topic, definition, kept, known.lane, known.created_at, updated_at, known)
 
     async def _save(self, plans: Sequence[_Plan]) -> None:
         """Write down what is new, in one go."""
@@ -101,11 +119,13 @@ class Subscribing:
         rules: Sequence[Rule],
         lane: int,
         created_at: int,
+        updated_at: int,
     ) -> Subscription:
         """Take a subscription as the catalog has it."""
         known = topic.subscriptions.get(definition.name.lower())
         if known is not None:
             known.rules = tuple(rules)
+            known.updated_at = updated_at
             if known.definition != definition:
                 known.definition = definition
                 known.guests.dismiss(changed(known))
@@ -113,7 +133,7 @@ class Subscribing:
         topic.rules.put(lane, RuleSet(rules))
         topic.knows_lane(lane)
         subscription = Subscription(
-            topic, definition, rules, lane, created_at, self._ask_rules, self._clock
+            topic, definition, rules, lane, created_at, updated_at, self._ask_rules, self._clock
         )
         topic.subscriptions[definition.name.lower()] = subscription
         return subscription
@@ -132,21 +152,9 @@ class Subscribing:
         try:
             async with self._changing:
                 _check_alive(subscription)
-                rules = with_change(subscription.rules, command, self._clock.now())
-                plan = _Plan(
-                    subscription.topic,
-                    subscription.definition,
-                    rules,
-                    subscription.lane,
-                    subscription.created_at,
-                    subscription,
+                await self._keep_rules(
+                    subscription, with_change(subscription.rules, command, self._clock.now())
                 )
-                try:
-                    await self._save([plan])
-                except StoreError:
-                    plan.call_off()
-                    raise
-                subscription.rules = rules
         except EntityError as error:
             origin.replied(Refused(origin, [command.tag], error.refusal))
         except StoreError as error:
@@ -156,6 +164,34 @@ class Subscribing:
         else:
             origin.replied(Numbered(origin, command.tag, []))
         origin.flush()
+
+    async def put_rule(self, subscription: Subscription, rule: Rule, expect: str) -> Rule:
+        """Add a rule or change one, as somebody who holds `changing`; durable when it returns."""
+        rules = with_rule(subscription.rules, rule, expect, self._clock.now())
+        await self._keep_rules(subscription, rules)
+        return next(each for each in rules if each.name.lower() == rule.name.lower())
+
+    async def remove_rule(self, subscription: Subscription, name: str) -> None:
+        """Remove a rule, as somebody who holds `changing`; durable when it returns."""
+        await self._keep_rules(subscription, without_rule(subscription.rules, name))
+
+    async def _keep_rules(self, subscription: Subscription, rules: tuple[Rule, ...]) -> None:
+        """Let the rules hold, and write them down."""
+        plan = _Plan(
+            subscription.topic,
+            subscription.definition,
+            rules,
+            subscription.lane,
+            subscription.created_at,
+            subscription.updated_at,
+            subscription,
+        )
+        try:
+            await self._save([plan])
+        except StoreError:
+            plan.call_off()
+            raise
+        subscription.rules = rules
 
     async def close(self) -> None:
         """Finish what links have asked."""
@@ -180,7 +216,16 @@ def _check_alive(subscription: Subscription) -> None:
 class _Plan:
     """A subscription as it is to be; its rules hold already, and can be called off."""
 
-    __slots__ = ("_known", "created_at", "definition", "is_new", "lane", "rules", "topic")
+    __slots__ = (
+        "_known",
+        "created_at",
+        "definition",
+        "is_new",
+        "lane",
+        "rules",
+        "topic",
+        "updated_at",
+    )
 
     def __init__(
         self,
@@ -189,6 +234,7 @@ class _Plan:
         rules: tuple[Rule, ...],
         lane: int,
         created_at: int,
+        updated_at: int,
         known: Subscription | None,
     ) -> None:
         self.topic = topic
@@ -196,8 +242,14 @@ class _Plan:
         self.rules = rules
         self.lane = lane
         self.created_at = created_at
+        self.updated_at = updated_at
         self._known = known
-        self.is_new = known is None or known.definition != definition or known.rules != rules
+        self.is_new = (
+            known is None
+            or known.definition != definition
+            or known.rules != rules
+            or known.updated_at != updated_at
+        )
         if self.is_new:
             try:
                 topic.rules.put(lane, RuleSet(rules))
@@ -206,7 +258,9 @@ class _Plan:
 
     def entry(self) -> tuple[str, str, str, str]:
         """What the catalog is to keep."""
-        text = write_subscription(self.definition, self.rules, self.lane, self.created_at)
+        text = write_subscription(
+            self.definition, self.rules, self.lane, self.created_at, self.updated_at
+        )
         return self.topic.namespace, SUBSCRIPTION, self.definition.path.lower(), text
 
     def call_off(self) -> None:

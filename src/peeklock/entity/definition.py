@@ -70,6 +70,8 @@ class QueueDefinition:
     unlock_on_disconnect: Final[bool]
     status: Final[str]
     user_metadata: Final[str]
+    # Names and texts of what its owner chose and what has no effect here: shown as it was given.
+    remarks: Final[tuple[tuple[str, str], ...]]
 
     def __init__(
         self,
@@ -91,6 +93,7 @@ class QueueDefinition:
         unlock_on_disconnect: bool = False,
         status: str = ACTIVE,
         user_metadata: str = "",
+        remarks: tuple[tuple[str, str], ...] = (),
     ) -> None:
         self.path = path
         self.lock_duration_ms = lock_duration_ms
@@ -109,6 +112,7 @@ class QueueDefinition:
         self.unlock_on_disconnect = unlock_on_disconnect
         self.status = status
         self.user_metadata = user_metadata
+        self.remarks = remarks
 
     def problems(self) -> Problems:
         """What cannot be; empty when all is well."""
@@ -142,6 +146,8 @@ class TopicDefinition:
     filter_before_publishing: Final[bool]
     status: Final[str]
     user_metadata: Final[str]
+    # Names and texts of what its owner chose and what has no effect here: shown as it was given.
+    remarks: Final[tuple[tuple[str, str], ...]]
 
     def __init__(
         self,
@@ -157,6 +163,7 @@ class TopicDefinition:
         filter_before_publishing: bool = False,
         status: str = ACTIVE,
         user_metadata: str = "",
+        remarks: tuple[tuple[str, str], ...] = (),
     ) -> None:
         self.path = path
         self.time_to_live_ms = time_to_live_ms
@@ -169,6 +176,7 @@ class TopicDefinition:
         self.filter_before_publishing = filter_before_publishing
         self.status = status
         self.user_metadata = user_metadata
+        self.remarks = remarks
 
     def problems(self) -> Problems:
         """What cannot be; empty when all is well."""

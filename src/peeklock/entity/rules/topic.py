@@ -61,6 +61,16 @@ class TopicRules:
         """How many subscriptions have rules."""
         return len(self._plans)
 
+    @property
+    def sql_filters(self) -> int:
+        """How many SQL filters there are."""
+        return self._sqls
+
+    @property
+    def correlation_filters(self) -> int:
+        """How many correlation filters there are."""
+        return self._correlations
+
     def put(self, subscription: int, rules: RuleSet) -> None:
         """Let a subscription have these rules, instead of those it may have had."""
         before = self._plans.get(subscription)
