@@ -24,7 +24,7 @@ FAST := env PYTHONPATH=$(CURDIR)/build/compiled PEEKLOCK_EXPECT=compiled
 PYTEST := $(BIN)/python -m pytest
 UNIT := tests --ignore=tests/wire --ignore=tests/crash -m "not torture"
 
-.PHONY: help setup run format check unit unit-compiled wire wire-plain test torture bench compile clean
+.PHONY: help setup run format check unit unit-compiled wire wire-partitioned wire-plain test torture bench compile clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,7 +52,11 @@ wire: $(DEV) $(NODE) $(COMPILED) ## the real clients against a listening broker
 wire-plain: $(DEV) $(NODE)
 	$(PLAIN) $(PYTEST) tests/wire -m "smoke and not torture"
 
-test: check unit unit-compiled wire wire-plain ## everything that must pass on each change
+# The same tests where each queue and topic is partitioned, over four stores.
+wire-partitioned: $(DEV) $(NODE) $(COMPILED)
+	PEEKLOCK_WIRE_PARTITIONED=1 $(FAST) $(PYTEST) tests/wire -m "not torture"
+
+test: check unit unit-compiled wire wire-partitioned wire-plain ## everything that must pass on each change
 
 torture: $(DEV) $(NODE) $(COMPILED) ## the long crash runs
 	$(FAST) $(PYTEST) tests -m torture --timeout 0

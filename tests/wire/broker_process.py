@@ -32,10 +32,14 @@ def free_port() -> int:
 class BrokerProcess:
     """One `peeklock serve` with its data, its configuration, its ports and its log."""
 
-    def __init__(self, *, data: Path, config: Path, log: Path) -> None:
+    def __init__(
+        self, *, data: Path, config: Path, log: Path, options: tuple[str, ...] = ()
+    ) -> None:
         self.data = data
         self.config = config
         self.log = log
+        # What it is started with besides its places and ports.
+        self.options = options
         self.amqp_port = free_port()
         self.http_port = free_port()
         while self.http_port == self.amqp_port:  # the first one was free again already
@@ -72,6 +76,7 @@ class BrokerProcess:
             *("--host", "127.0.0.1"),
             *("--amqp-port", str(self.amqp_port)),
             *("--http-port", str(self.http_port)),
+            *self.options,
         ]
 
     @staticmethod

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, TypeVar, cast
 
 from azure.servicebus import (
     AutoLockRenewer,
@@ -30,11 +30,20 @@ from azure.servicebus.aio import ServiceBusReceiver as AsyncServiceBusReceiver
 from azure.servicebus.aio import ServiceBusSender as AsyncServiceBusSender
 from azure.servicebus.exceptions import OperationTimeoutError
 
+from tests.wire.entities import PARTITIONED
+
 Flavour = Literal["sync", "async"]
 FLAVOURS: Final[tuple[Flavour, ...]] = ("sync", "async")
 # A coroutine that takes longer than this hangs, whatever it waits for.
 CALL_WITHIN_S: Final = 100.0
 RECEIVE_WITHIN_S: Final = 20.0
+# The lower bits of a sequence number; those above are its partition's.
+PLACE: Final = (1 << 48) - 1
+# A key whose home is the first partition, where numbers are small: this client cannot send again
+# what it received with a number above 31 bits.
+FIRST_HOME: Final = "home"
+
+T = TypeVar("T")
 
 
 class LoopThread:
@@ -247,6 +256,41 @@ def number(message: ServiceBusReceivedMessage) -> int:
     """The sequence number, which every received message has."""
     assert message.sequence_number is not None
     return message.sequence_number
+
+
+def place(message: ServiceBusReceivedMessage) -> int:
+    """Which one it is of its partition; a plain entity has one, whose numbers are the places."""
+    return number(message) & PLACE
+
+
+def partition(message: ServiceBusReceivedMessage) -> int:
+    """Which partition a message rests in."""
+    return number(message) >> 48
+
+
+def assert_no_gaps(
+    messages: list[ServiceBusReceivedMessage], *, partitioned: bool = PARTITIONED
+) -> None:
+    """Check that the numbers of each partition begin with one and rise by one."""
+    parts = by_partition(messages, number)
+    assert partitioned or len(parts) <= 1
+    for numbers in parts.values():
+        assert [each & PLACE for each in sorted(numbers)] == list(range(1, len(numbers) + 1))
+
+
+def by_partition(
+    messages: list[ServiceBusReceivedMessage], what: Callable[[ServiceBusReceivedMessage], T]
+) -> dict[int, list[T]]:
+    """Something of each message, apart for each partition; of a plain entity it is one list."""
+    parts: dict[int, list[T]] = {}
+    for message in messages:
+        parts.setdefault(partition(message), []).append(what(message))
+    return parts
+
+
+def together(*texts: str, key: str = "k", **options: Any) -> list[ServiceBusMessage]:
+    """Messages that have an order among them wherever they go, because they have one key."""
+    return [ServiceBusMessage(text, partition_key=key, **options) for text in texts]
 
 
 def receive(

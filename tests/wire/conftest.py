@@ -9,7 +9,7 @@ import pytest
 
 from tests.wire.broker_process import BrokerProcess
 from tests.wire.clients import FLAVOURS, Bus, Flavour, LoopThread
-from tests.wire.entities import Queues, write_config
+from tests.wire.entities import PARTITIONED, STORES, Queues, broker_options, write_config
 from tests.wire.side_by_side import ModuleRun
 
 _BROKERS = pytest.StashKey[list[tuple[BrokerProcess, int]]]()
@@ -20,6 +20,9 @@ LOG_SHOWN_CHARACTERS = 6000
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "side_by_side: the tests of a module run at the same time, because they wait"
+    )
+    config.addinivalue_line(
+        "markers", "plain_only(reason): what a partitioned entity does not promise, or has not"
     )
 
 
@@ -65,9 +68,16 @@ def start_broker(
             process.kill()
 
 
-def make_broker(directory: Path, *, counts: dict[str, int] | None = None) -> BrokerProcess:
+def make_broker(
+    directory: Path, *, counts: dict[str, int] | None = None, stores: int = STORES
+) -> BrokerProcess:
     config = write_config(directory / "Config.json", counts=counts)
-    return BrokerProcess(data=directory / "data", config=config, log=directory / "broker.log")
+    return BrokerProcess(
+        data=directory / "data",
+        config=config,
+        log=directory / "broker.log",
+        options=broker_options(stores),
+    )
 
 
 @pytest.fixture(scope="session")
@@ -156,11 +166,15 @@ def _remember_log_position(request: pytest.FixtureRequest, _module_run: ModuleRu
         request.node.stash.setdefault(_BROKERS, []).append((process, position))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Forgive the client the sockets that it forgets when its connection breaks under it."""
-    for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
-            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"))
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Forgive the client the sockets that it forgets when its connection breaks under it; leave out
+    what makes no sense on partitioned entities."""
+    here = [item for item in items if item.path.is_relative_to(Path(__file__).parent)]
+    for item in here:
+        item.add_marker(pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"))
+    left_out = [item for item in here if PARTITIONED and item.get_closest_marker("plain_only")]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture(scope="session", autouse=True)

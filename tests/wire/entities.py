@@ -4,6 +4,7 @@ Single queues are described here; topics, and queues that belong together, in `l
 """
 
 import json
+import os
 import threading
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +13,12 @@ from tests.wire.layouts import LAYOUTS, queues_of, topics_of
 
 ROOT_RULE: Final = "RootManageSharedAccessKey"
 ROOT_KEY: Final = "SAS_KEY_VALUE"
+# The same tests, on entities that are partitioned: `make wire-partitioned`.
+PARTITIONED: Final = os.environ.get("PEEKLOCK_WIRE_PARTITIONED", "") == "1"
+# Fewer than the default, because there are hundreds of queues; a few have as many as usual.
+PARTITIONS: Final = 4
+PARTITIONS_DEFAULT: Final = 16
+STORES: Final = 4 if PARTITIONED else 1
 LOCK_SHORT_S: Final = 5
 TTL_S: Final = 2
 
@@ -52,12 +59,16 @@ KINDS: Final[dict[str, tuple[int, dict[str, Any]]]] = {
     "receive-disabled": (4, {"Status": "ReceiveDisabled"}),
     "own-rules": (32, {}),
     "session": (80, {"RequiresSession": True}),
-    "partitioned": (30, {"EnablePartitioning": True}),
+    "partitioned": (70, {"EnablePartitioning": True}),
     "partitioned-short-lock": (
         4,
         {"EnablePartitioning": True, "LockDuration": f"PT{LOCK_SHORT_S}S"},
     ),
-    "partitioned-session": (8, {"RequiresSession": True, "EnablePartitioning": True}),
+    "partitioned-duplicates": (
+        4,
+        {"EnablePartitioning": True, "RequiresDuplicateDetection": True},
+    ),
+    "partitioned-session": (16, {"RequiresSession": True, "EnablePartitioning": True}),
     "short-lock-session": (
         30,
         {"RequiresSession": True, "LockDuration": f"PT{LOCK_SHORT_S}S"},
@@ -96,6 +107,22 @@ class Queues:
         return [self.take(kind) for _ in range(count)]
 
 
+def as_asked(entity: dict[str, Any]) -> dict[str, Any]:
+    """A queue or topic as it is, or partitioned if that was asked for and it does not say."""
+    properties = entity.get("Properties", {})
+    if not PARTITIONED or "EnablePartitioning" in properties:
+        return entity
+    partitions = PARTITIONS_DEFAULT if entity["Name"] in ODD_NAMES else PARTITIONS
+    more = {"EnablePartitioning": True, "PartitionCount": partitions}
+    return entity | {"Properties": properties | more}
+
+
+def broker_options(stores: int) -> tuple[str, ...]:
+    """What a broker with these queues is started with, besides its places and ports."""
+    # The tests have more than the hundred partitioned entities that a namespace may have.
+    return ("--stores", str(stores), "--partitioned-entities-max", "10000")
+
+
 def _names(kind: str, count: int) -> list[str]:
     return [f"{kind}-{number:03}" for number in range(1, count + 1)]
 
@@ -119,9 +146,14 @@ def write_config(path: Path, *, counts: dict[str, int] | None = None) -> Path:
     queues += [queue for kind, name in groups for queue in queues_of(kind, name)]
     topics = [topic for kind, name in groups for topic in topics_of(kind, name)]
     queues += [{"Name": name} for name in ODD_NAMES]
+    namespace = {
+        "Name": "sbemulatorns",
+        "Queues": [as_asked(queue) for queue in queues],
+        "Topics": [as_asked(topic) for topic in topics],
+    }
     document = {
         "UserConfig": {
-            "Namespaces": [{"Name": "sbemulatorns", "Queues": queues, "Topics": topics}],
+            "Namespaces": [namespace],
             "Logging": {"Type": "Console"},
         }
     }

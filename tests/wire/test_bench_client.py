@@ -15,6 +15,8 @@ from bench.peeklock_server import Peeklock
 from bench.pump import Pump
 from peeklock.version import is_compiled
 
+pytestmark = pytest.mark.plain_only(reason="the bench has a broker and a queue of its own")
+
 FORM = "compiled" if is_compiled() else "plain"
 CLIENT = COMPILED if is_compiled() else PLAIN
 COUNT = 1_000

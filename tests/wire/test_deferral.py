@@ -18,6 +18,7 @@ from tests.wire.clients import (
     peek_all,
     receive,
     receive_one,
+    together,
 )
 
 pytestmark = pytest.mark.side_by_side
@@ -51,7 +52,7 @@ def test_a_deferred_message_is_fetched_by_its_number(bus: Bus, queue: str) -> No
 
 def test_a_deferred_message_is_seen_by_peeking(bus: Bus, queue: str) -> None:
     """R-S6: its state says so."""
-    bus.send(queue, ServiceBusMessage("deferred"), ServiceBusMessage("active"))
+    bus.send(queue, *together("deferred", "active"))
 
     with bus.receiver(queue) as receiver:
         defer_all(receiver, 1)
@@ -77,7 +78,7 @@ def test_several_deferred_messages_in_one_call(bus: Bus, queue: str) -> None:
 
 def test_what_is_not_deferred_is_not_found(bus: Bus, queue: str) -> None:
     """R-S6: an unknown number, an active message, one that is locked, and one that is gone."""
-    bus.send(queue, *[ServiceBusMessage(text) for text in ("deferred", "other", "active")])
+    bus.send(queue, *together("deferred", "other", "active"))
     client = bus.client(retry_total=0)
 
     with bus.receiver(queue, client=client) as receiver:

@@ -15,6 +15,7 @@ from tests.wire.clients import (
     number,
     receive,
     receive_one,
+    together,
 )
 from tests.wire.entities import LOCK_SHORT_S, Queues
 
@@ -27,7 +28,7 @@ EXPIRED_AFTER_S = LOCK_SHORT_S + 0.5
 def test_an_expired_lock_puts_the_message_back(bus: Bus, queues: Queues) -> None:
     """R-L3: at its old place, before the messages behind it, with one more delivery."""
     queue = queues.take("short-lock")
-    bus.send(queue, *[ServiceBusMessage(text) for text in ("a", "b", "c")])
+    bus.send(queue, *together("a", "b", "c"))
 
     with bus.receiver(queue) as holder, bus.receiver(queue) as other:
         first = receive_one(holder)

@@ -91,20 +91,6 @@ def test_entities_of_an_older_configuration_are_kept(
     bus.close()
 
 
-def test_topics_are_refused_by_name(start_broker: StartBroker) -> None:
-    """Not yet: a configuration that names one is refused with the name of it."""
-    process = start_broker(counts={"plain": 1})
-    text = process.config.read_text()
-    document = json.loads(text[text.index("{") :])
-    namespace = document["UserConfig"]["Namespaces"][0]
-    namespace["Topics"] = [{"Name": "the-topic", "Subscriptions": [{"Name": "s"}]}]
-    process.config.write_text(json.dumps(document))
-
-    done = run_to_its_end(process)
-    assert done.returncode != 0
-    assert "the-topic" in said(done)
-
-
 def test_the_development_key_stays_at_home(start_broker: StartBroker) -> None:
     """A listener that others can reach does not start with a key that everybody knows."""
     process = start_broker(counts={"plain": 1})

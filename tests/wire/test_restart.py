@@ -4,11 +4,10 @@ import os
 import subprocess
 
 import pytest
-from azure.servicebus import ServiceBusMessage
 from azure.servicebus.exceptions import MessageLockLostError
 
 from tests.wire.broker_process import BrokerProcess
-from tests.wire.clients import Bus, bodies, receive, receive_one
+from tests.wire.clients import Bus, bodies, number, place, receive, receive_one, together
 from tests.wire.javascript import JAVASCRIPT, node
 
 
@@ -20,19 +19,19 @@ def test_a_client_outlives_the_broker(own_bus: Bus, own_broker: BrokerProcess) -
         own_bus.sender(queue, client=client) as sender,
         own_bus.receiver(queue, client=client) as receiver,
     ):
-        sender.send_messages([ServiceBusMessage("held"), ServiceBusMessage("waiting")])
+        sender.send_messages(together("held", "waiting"))
         held = receive_one(receiver)
         assert own_broker.stop() == 0
         own_broker.start()
         with pytest.raises(MessageLockLostError):
             receiver.complete_message(held)
-        sender.send_messages(ServiceBusMessage("after"))
+        sender.send_messages(together("after"))
         messages = receive(receiver, 3)
         for message in messages:
             receiver.complete_message(message)
 
     assert bodies(messages) == [b"held", b"waiting", b"after"]
-    assert [message.sequence_number for message in messages] == [1, 2, 3]
+    assert [place(message) for message in messages] == [1, 2, 3]
 
 
 def test_what_was_accepted_survives_a_kill(own_bus: Bus, own_broker: BrokerProcess) -> None:
@@ -43,7 +42,7 @@ def test_what_was_accepted_survives_a_kill(own_bus: Bus, own_broker: BrokerProce
         own_bus.sender(queue, client=client) as sender,
         own_bus.receiver(queue, client=client) as receiver,
     ):
-        sender.send_messages([ServiceBusMessage(f"{index}") for index in range(6)])
+        sender.send_messages(together(*[f"{index}" for index in range(6)]))
         completed, abandoned, deferred, dead, locked = receive(receiver, 5)
         receiver.complete_message(completed)
         receiver.abandon_message(abandoned)
@@ -52,17 +51,17 @@ def test_what_was_accepted_survives_a_kill(own_bus: Bus, own_broker: BrokerProce
         own_broker.kill()
         own_broker.start()
         messages = receive(receiver, 3)
-        fetched = receiver.receive_deferred_messages(3)
+        fetched = receiver.receive_deferred_messages(number(deferred))
         with own_bus.dead_letters(queue, client=client) as dead_letters:
             assert receive_one(dead_letters).dead_letter_reason == "Bad"
-        sender.send_messages(ServiceBusMessage("new"))
+        sender.send_messages(together("new"))
         new = receive_one(receiver)
 
     assert bodies(messages) == [b"1", b"4", b"5"]
     assert messages[0].delivery_count == 1
     assert bodies(fetched) == [b"2"]
-    assert locked.sequence_number == 5
-    assert new.sequence_number == 7
+    assert place(locked) == 5
+    assert place(new) == 7
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])

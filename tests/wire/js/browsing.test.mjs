@@ -3,13 +3,13 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import {
-  FIRST,
+  KEY,
   SIDE_BY_SIDE,
   UNKNOWN,
+  assertNoGaps,
   assertNothingComes,
   bodies,
   counted,
-  numbers,
   open,
   peekAll,
   receive,
@@ -28,20 +28,21 @@ describe("peeking", SIDE_BY_SIDE, () => {
     const { sender, receiver } = open();
     assert.deepEqual(await receiver.peekMessages(5), []);
     await sender.sendMessages(counted(5));
-    assert.deepEqual(bodies(await receiver.peekMessages(2)), [0, 1]);
+    const page = await receiver.peekMessages(2);
+    assert.deepEqual(bodies(page), [0, 1]);
     assert.deepEqual(bodies(await receiver.peekMessages(10)), [2, 3, 4]);
     assert.deepEqual(await receiver.peekMessages(10), []);
-    const again = await receiver.peekMessages(3, { fromSequenceNumber: FIRST.add(1) });
+    const again = await receiver.peekMessages(3, { fromSequenceNumber: page[1].sequenceNumber });
     assert.deepEqual(bodies(again), [1, 2, 3]);
     assert.deepEqual((await receive(receiver, 5)).map((m) => m.deliveryCount), [0, 0, 0, 0, 0]);
   });
 
   it("R-S6: sees every state", async () => {
     const { sender, receiver } = open();
-    await sender.sendMessages([{ body: "deferred" }, { body: "locked" }, { body: "active" }]);
+    await sender.sendMessages(["deferred", "locked", "active"].map((body) => ({ body, ...KEY })));
     const [deferred] = await receive(receiver, 2);
     await receiver.deferMessage(deferred);
-    await sender.scheduleMessages({ body: "scheduled" }, soon(3_600_000));
+    await sender.scheduleMessages({ body: "scheduled", ...KEY }, soon(3_600_000));
     assert.deepEqual(
       (await peekAll(receiver)).map((message) => [message.body, message.state]),
       [
@@ -58,16 +59,18 @@ describe("peeking", SIDE_BY_SIDE, () => {
     const large = Buffer.alloc(100_000, 120);
     for (let turn = 0; turn < 8; turn += 1) await sender.sendMessages({ body: large });
     const found = await peekAll(receiver);
-    assert.deepEqual(numbers(found), [1, 2, 3, 4, 5, 6, 7, 8]);
+    assert.equal(found.length, 8);
+    assertNoGaps(found);
     assert.ok(found.every((message) => message.body.length === 100_000));
   });
 
   it("R-S2: many questions at once get their own answers", async () => {
     const { sender, receiver } = open();
     await sender.sendMessages(counted(20));
+    const stored = await receiver.peekMessages(20);
     const pages = await Promise.all(
-      counted(20).map((_, index) =>
-        receiver.peekMessages(1, { fromSequenceNumber: FIRST.add(index) }),
+      stored.map((message) =>
+        receiver.peekMessages(1, { fromSequenceNumber: message.sequenceNumber }),
       ),
     );
     assert.deepEqual(pages.map((page) => page[0].body), counted(20).map((m) => m.body));

@@ -97,6 +97,24 @@ export function numbers(messages) {
   return messages.map((message) => message.sequenceNumber.toNumber());
 }
 
+/** Which one each is of its partition; a plain queue has one, whose numbers are the places. */
+export function places(messages) {
+  return messages.map((message) => message.sequenceNumber.and(PLACE).toNumber());
+}
+
+/** The numbers of each partition begin with one and rise by one. */
+export function assertNoGaps(messages) {
+  const parts = {};
+  for (const message of messages) {
+    const name = message.sequenceNumber.shiftRight(48).toString();
+    (parts[name] ??= []).push(message);
+  }
+  for (const part of Object.values(parts)) {
+    const wanted = Array.from({ length: part.length }, (_, index) => index + 1);
+    assert.deepEqual(places(part), wanted);
+  }
+}
+
 export function counted(count) {
   return Array.from({ length: count }, (_, index) => ({ body: index, messageId: `${index}` }));
 }
@@ -113,4 +131,10 @@ export async function refused(operation, code) {
 
 // The client's class for 64-bit numbers.
 export const FIRST = Long.fromNumber(1);
+// The lower bits of a sequence number; those above are its partition's.
+const PLACE = Long.ONE.shiftLeft(48).subtract(1);
+// Messages with one key have an order among them in every queue.
+export const KEY = { partitionKey: "k" };
+// Whether the queues are partitioned, and promise less.
+export const PARTITIONED = process.env.PEEKLOCK_WIRE_PARTITIONED === "1";
 export const UNKNOWN = Long.fromNumber(123_456);

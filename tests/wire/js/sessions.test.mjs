@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import {
   LOCK_SHORT_MS,
+  PARTITIONED,
   SIDE_BY_SIDE,
   assertNothingComes,
   bodies,
@@ -23,11 +24,11 @@ import {
 const NOT_RENEWED = { maxAutoLockRenewalDurationInMs: 0 };
 const ONCE = { retryOptions: { maxRetries: 0 } };
 
-/** Send messages; the first letter of each is its session. */
+/** Send messages one by one; the first letter of each is its session. */
 async function filled(kind, ...texts) {
   const queue = takeQueue(kind);
   const sender = client.createSender(queue);
-  await sender.sendMessages(texts.map((text) => ({ body: text, sessionId: text[0] })));
+  for (const text of texts) await sender.sendMessages({ body: text, sessionId: text[0] });
   return { queue, sender };
 }
 
@@ -52,7 +53,9 @@ describe("accepting", SIDE_BY_SIDE, () => {
     const { queue } = await filled("session", "b1", "a1");
     const first = await client.acceptNextSession(queue);
     const second = await client.acceptNextSession(queue);
-    assert.deepEqual([first.sessionId, second.sessionId], ["b", "a"]);
+    const found = [first.sessionId, second.sessionId];
+    // Which partition answers first is nobody's promise.
+    assert.deepEqual(PARTITIONED ? found.sort() : found, PARTITIONED ? ["a", "b"] : ["b", "a"]);
   });
 
   it("holds the attach until there is a session, and refuses it when there is none", async () => {
@@ -200,7 +203,7 @@ describe("setting aside", SIDE_BY_SIDE, () => {
     const sender = client.createSender(queue);
     const names = Array.from({ length: 10 }, (_, index) => `s${index}`);
     for (let turn = 0; turn < 10; turn += 1) {
-      await sender.sendMessages(names.map((name) => ({ body: turn, sessionId: name })));
+      await Promise.all(names.map((name) => sender.sendMessages({ body: turn, sessionId: name })));
     }
     const seen = {};
     const drain = async () => {
