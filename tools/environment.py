@@ -22,18 +22,30 @@ def main(extra: str, stamp: str) -> None:
     # The environment has setuptools, so the build needs no isolated one; editable means plain.
     install("--no-build-isolation", "--editable", requirement)
     if extra == "dev":
-        install_generic_client()
+        install_more_clients()
     Path(stamp).touch()
 
 
-def install_generic_client() -> None:
-    """Install the AMQP client of some wire tests; it is built from source, in isolation because it
-    needs more than we do, and its tests are skipped where that fails."""
+def install_more_clients() -> None:
+    """Install the clients of some wire tests that cannot be had everywhere; their tests are skipped
+    where that fails."""
+    # Built from source, in isolation because it needs more than we do.
+    install_if_possible(
+        "python-qpid-proton", otherwise="it needs a C compiler and Python's headers"
+    )
+    # The C library below the older transport of the official Python client, which is no more built
+    # for new versions of Python.
+    install_if_possible(
+        "uamqp", "--only-binary=:all:", otherwise="there is no wheel of it for this Python"
+    )
+
+
+def install_if_possible(package: str, *options: str, otherwise: str) -> None:
+    """Install a package, or say why that failed and what its absence means."""
     try:
-        install("python-qpid-proton")
+        install(*options, package)
     except subprocess.CalledProcessError:
-        print("python-qpid-proton could not be built (it needs a C compiler and Python's headers);")
-        print("the wire tests with it will be skipped")
+        print(f"{package} could not be installed ({otherwise}); its wire tests are skipped")
 
 
 def make_venv() -> None:

@@ -27,6 +27,7 @@ def connection_string(
     key: str = ROOT_KEY,
     signature: str | None = None,
     entity: str | None = None,
+    emulator: bool = True,
 ) -> str:
     """The one thing a client is told; a ready signature takes the place of rule and key."""
     parts = [f"Endpoint=sb://localhost:{port}"]
@@ -36,4 +37,6 @@ def connection_string(
         parts += [f"SharedAccessSignature={signature}"]
     if entity is not None:
         parts += [f"EntityPath={entity}"]
-    return ";".join([*parts, "UseDevelopmentEmulator=true"]) + ";"
+    if emulator:
+        parts += ["UseDevelopmentEmulator=true"]
+    return ";".join(parts) + ";"
