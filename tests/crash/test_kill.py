@@ -4,103 +4,77 @@
 taken, so this shows that no reply leaves before its append, not that the disk keeps its word."""
 
 import json
-import os
 import random
-import secrets
-import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from tests.crash.ledger import Ledger
-from tests.crash.traffic import (
-    DEAD_LETTERS,
-    QUEUE,
-    End,
-    Line,
-    Receiver,
-    Sender,
-    drain,
-    finish,
-    hang_up,
-    run,
-)
-from tests.wire.broker_process import BrokerProcess
+from tests.crash.house import DELIVERIES_MAX, House
+from tests.crash.ledger import Ledger, Place
+from tests.crash.traffic import Crew, End, Line, Receiver, Sender, drain
+from tests.crash.victim import Victim, chosen_number, chosen_seed
 
-# Short, so that trimming goes on while the broker is killed.
-RETENTION_MS: Final = 500
-DEAD_LETTER_LIMIT: Final = 2_000
+QUEUE: Final = "crash"
+STORES: Final = 4
 
 
-class Victim(BrokerProcess):
-    """A broker that will be killed, with a journal that is trimmed early."""
-
-    def command(self) -> list[str]:
-        retention = ("--journal-retention-ms", str(RETENTION_MS))
-        return [*super().command(), *retention, "--journal-retention-bytes", "0"]
-
-    def stumble(self, within_s: float) -> None:
-        """Start it and kill it before it is ready, perhaps while it reads its journal."""
-        with self.log.open("ab") as log:
-            process = subprocess.Popen(self.command(), stdout=log, stderr=log)
-        try:
-            process.wait(within_s)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+# --- one plain queue, as busy as can be
 
 
 def victim(folder: Path) -> Victim:
-    queue = {"Name": QUEUE, "Properties": {"MaxDeliveryCount": DEAD_LETTER_LIMIT}}
+    queue = {"Name": QUEUE, "Properties": {"MaxDeliveryCount": DELIVERIES_MAX}}
     namespace = {"Name": "sbemulatorns", "Queues": [queue], "Topics": []}
     config = folder / "Config.json"
     config.write_text(json.dumps({"UserConfig": {"Namespaces": [namespace]}}))
-    return Victim(data=folder / "data", config=config, log=folder / "broker.log")
+    return Victim(folder, config)
 
 
-def ends(port: int, ledger: Ledger) -> list[End]:
+def jobs(port: int, ledger: Ledger) -> list[Callable[[], End]]:
     """Two senders of single messages, one of batches, and two receivers that compete."""
+    (place,) = ledger.places
     return [
-        Sender(Line(port), ledger, per_second=1_200, in_batches=False),
-        Sender(Line(port), ledger, per_second=1_200, in_batches=False),
-        Sender(Line(port), ledger, per_second=150, in_batches=True),
-        Receiver(Line(port), ledger),
-        Receiver(Line(port), ledger),
+        lambda: Sender(Line(port), ledger, per_second=1_200),
+        lambda: Sender(Line(port), ledger, per_second=1_200),
+        lambda: Sender(Line(port), ledger, per_second=150, in_batches=True),
+        lambda: Receiver(Line(port), place),
+        lambda: Receiver(Line(port), place),
     ]
 
 
-def empty(broker: Victim, ledger: Ledger) -> set[int]:
+def empty(broker: Victim, place: Place) -> set[int]:
     """Everything that is still in the queue and in its dead-letter queue."""
-    found = drain(Receiver(Line(broker.amqp_port), ledger, to_the_end=True))
-    return found | drain(Receiver(Line(broker.amqp_port), ledger, DEAD_LETTERS, to_the_end=True))
+    found = drain(Receiver(Line(broker.amqp_port), place, to_the_end=True))
+    dead = Receiver(Line(broker.amqp_port), place, dead_letters=True, to_the_end=True)
+    return found | drain(dead)
 
 
 def kill_and_check(folder: Path, seed: int, kills: int) -> None:
     chance = random.Random(seed)
     broker = victim(folder)
-    ledger = Ledger()
+    place = Place(QUEUE)
+    ledger = Ledger(QUEUE, place)
     try:
         for _ in range(kills):
             if chance.random() < 0.2:
                 broker.stumble(chance.uniform(0.0, 0.6))
             broker.start()
-            working = ends(broker.amqp_port, ledger)
-            run(working, time.monotonic() + chance.uniform(0.05, 1.2))
+            crew = Crew(jobs(broker.amqp_port, ledger))
+            crew.run(time.monotonic() + chance.uniform(0.05, 1.2))
             if chance.random() < 0.2:
                 # Nothing is left then that could tell the next process how far the numbers were.
-                finish(working)
-                empty(broker, ledger)
+                crew.finish()
+                empty(broker, place)
             broker.kill()
-            hang_up(working)
+            crew.hang_up()
         broker.start()
-        found = empty(broker, ledger)
-        ledger.close(found)
+        ledger.close({place: empty(broker, place)})
         # What was completed stays gone over one more end.
         broker.kill()
         broker.start()
-        assert empty(broker, ledger) == set()
+        assert empty(broker, place) == set()
     except BaseException as problem:
         problem.add_note(
             f"PEEKLOCK_SEED={seed}; {ledger.summary()}\n{broker.log_since(0)[-4_000:]}"
@@ -111,20 +85,69 @@ def kill_and_check(folder: Path, seed: int, kills: int) -> None:
             broker.kill()
     print(f"PEEKLOCK_SEED={seed}: {ledger.summary()}")  # noqa: T201 - shown on failure and with -s
     assert ledger.problems == [], f"PEEKLOCK_SEED={seed}; {ledger.summary()}"
-    assert len(ledger.completed) > 50 * kills, "too little was done to show anything"
-
-
-def chosen_seed() -> int:
-    return int(os.environ.get("PEEKLOCK_SEED") or secrets.randbits(32))
+    assert len(place.completed) > 50 * kills, "too little was done to show anything"
 
 
 @pytest.mark.crash
-def test_twenty_kills_lose_nothing_and_bring_nothing_back(tmp_path: Path) -> None:
+def test_kills_lose_nothing_and_bring_nothing_back(tmp_path: Path) -> None:
     """R-T1, R-S3, R-T5: acknowledged is durable, completed is gone, batches are whole."""
-    kill_and_check(tmp_path, chosen_seed(), kills=20)
+    kill_and_check(tmp_path, chosen_seed(), kills=12)
 
 
 @pytest.mark.crash
 @pytest.mark.torture
 def test_many_kills_lose_nothing_and_bring_nothing_back(tmp_path: Path) -> None:
-    kill_and_check(tmp_path, chosen_seed(), kills=500)
+    kill_and_check(tmp_path, chosen_seed(), kills=chosen_number("PEEKLOCK_KILLS", 500))
+
+
+# --- every kind of entity at once, over several stores
+
+
+def kill_the_house(folder: Path, seed: int, kills: int, rate: int) -> None:
+    chance = random.Random(seed)
+    house = House(rate)
+    broker = Victim(folder, house.write_config(folder / "Config.json"), stores=STORES)
+    try:
+        for _ in range(kills):
+            if chance.random() < 0.1:
+                broker.stumble(chance.uniform(0.0, 0.8))
+            broker.start()
+            crew = Crew(house.jobs(broker.amqp_port))
+            crew.run(time.monotonic() + chance.uniform(0.1, 2.0))
+            if chance.random() < 0.1:
+                crew.finish()
+                crew.leave()
+                house.empty(broker.amqp_port)
+            broker.kill()
+            crew.hang_up()
+        broker.start()
+        house.close(house.empty(broker.amqp_port))
+        broker.kill()
+        broker.start()
+        left = house.empty(broker.amqp_port)
+        assert {place.address: ids for place, ids in left.items() if ids} == {}
+    except BaseException as problem:
+        problem.add_note(
+            f"PEEKLOCK_SEED={seed}\n{house.summary()}\n{house.problems()[:20]}\n"
+            f"{broker.log_since(0)[-4_000:]}"
+        )
+        raise
+    finally:
+        if broker.is_running:
+            broker.kill()
+    print(f"PEEKLOCK_SEED={seed}\n{house.summary()}")  # noqa: T201 - shown on failure and with -s
+    assert house.problems() == [], f"PEEKLOCK_SEED={seed}\n{house.summary()}"
+    assert house.idle_places(2 * kills) == [], "too little was done there to show anything"
+
+
+@pytest.mark.crash
+def test_kills_break_no_promise_of_any_entity(tmp_path: Path) -> None:
+    """R-T1, R-T3: topics, forwarding, sessions, duplicates, transactions; plain and partitioned."""
+    kill_the_house(tmp_path, chosen_seed(), kills=8, rate=100)
+
+
+@pytest.mark.crash
+@pytest.mark.torture
+def test_many_kills_break_no_promise_of_any_entity(tmp_path: Path) -> None:
+    kills = chosen_number("PEEKLOCK_KILLS", 300)
+    kill_the_house(tmp_path, chosen_seed(), kills, chosen_number("PEEKLOCK_RATE", 100))
