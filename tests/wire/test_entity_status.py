@@ -32,7 +32,7 @@ def assert_disabled(operation: Callable[[], Any]) -> None:
 
 def assert_gives_nothing(receiver: ServiceBusReceiver) -> None:
     """Neither receives nor peeks."""
-    assert_disabled(lambda: receiver.receive_messages(max_wait_time=3))
+    assert_disabled(lambda: receiver.receive_messages(max_wait_time=2))
     with pytest.raises(ServiceBusError, match="is currently disabled"):
         receiver.peek_messages()
 
