@@ -23,13 +23,17 @@ from peeklock.configuration.start import configuration_for, refuse_exposure
 from peeklock.gateway import logbook
 from peeklock.gateway.amqp.door import Door, DoorLimits
 from peeklock.gateway.amqp.wording import AmqpWording
+from peeklock.gateway.certificates import server_names
+from peeklock.gateway.connections import AmqpConnections, HttpConnections
 from peeklock.gateway.http import stores as stores_door
 from peeklock.gateway.http.guard import Guard
 from peeklock.gateway.http.health import Health
+from peeklock.gateway.http.router import Node
 from peeklock.gateway.http.stores import StoresNode
 from peeklock.gateway.identifiers import hex_digits
-from peeklock.gateway.listener import AmqpListener, HttpListener
+from peeklock.gateway.listener import Listener
 from peeklock.gateway.refusals import RefusalDesk
+from peeklock.gateway.tls import Tls
 from peeklock.settings import AMQP_PORT, MEMORY, Settings
 from peeklock.store.memory import MemoryCatalog, MemoryStores
 from peeklock.store.retention import Retention
@@ -63,6 +67,7 @@ async def _serve(settings: Settings, configuration: Configuration) -> None:
         loop.add_signal_handler(number, stop.set)
     clock = SystemClock()
     chance = SystemChance().number
+    tls = _tls(settings, clock)
     keys = KeyRing(configuration.rules)
     stores, catalog = await _open_stores(settings)
     broker = Broker(
@@ -83,27 +88,31 @@ async def _serve(settings: Settings, configuration: Configuration) -> None:
         stores.get(state.name).on_switched = partial(broker.store_switched, state.name)
     desk = RefusalDesk(clock=clock, chance=chance, namespace=configuration.namespace)
     health = Health()
-    http = HttpListener(health, {stores_door.NODE: StoresNode(stores, Guard(keys, clock, desk))})
-    amqp = AmqpListener(_door(configuration, broker, keys, desk, clock, chance), clock)
+    amqp = AmqpConnections(_door(configuration, broker, keys, desk, clock, chance), clock)
+    nodes: dict[str, Node] = {
+        stores_door.NODE: StoresNode(stores, Guard(keys, clock, desk)),
+    }
+    http = HttpConnections(health, nodes, amqp=amqp)
+    listener = Listener(amqp.protocol, http.protocol, tls)
     try:
         await broker.start()
         await _put_entities(broker, settings, configuration)
         # Entities that were kept from earlier bring rules that the file does not show.
         refuse_exposure(settings, (rule for home in broker.homes() for rule in home.keys))
-        amqp_port = await amqp.start(settings.host, settings.amqp_port)
-        http_port = await http.start(settings.host, settings.http_port)
+        ports = await _listen(listener, settings)
         gc.collect()
         gc.freeze()
         gc.set_threshold(*_GC_THRESHOLDS)
         health.is_serving = True
-        _say_ready(settings, configuration, amqp_port, http_port)
+        _say_ready(settings, configuration, ports)
         broker.awaken()
         await stop.wait()
-        _LOG.info("%s", logbook.line("stopping", connections=amqp.connection_count))
+        _LOG.info("%s", logbook.line("stopping", connections=amqp.count))
     finally:
         health.is_serving = False
+        listener.stop()
         await amqp.stop()
-        await http.stop()
+        http.stop()
         await broker.close()
     _LOG.info("stopped")
 
@@ -127,6 +136,30 @@ def _door(
         engine_limits=EngineLimits(),
         limits=DoorLimits(),
     )
+
+
+def _tls(settings: Settings, clock: Clock) -> Tls | None:
+    if not settings.is_tls:
+        return None
+    if settings.tls_certificate is not None and settings.tls_key is not None:
+        return Tls.of_files(clock, settings.tls_certificate, settings.tls_key)
+    names = server_names(settings.host, settings.tls_names)
+    return Tls.of_authority(clock, settings.data, names)
+
+
+async def _listen(listener: Listener, settings: Settings) -> dict[str, int]:
+    """Listen on every port that was asked for; answers which they are."""
+    wanted = {
+        "AMQP": settings.amqp_port,
+        "HTTP": settings.http_port,
+        "AMQPS": settings.amqps_port,
+        "HTTPS": settings.https_port,
+    }
+    return {
+        door: await listener.start(door.lower(), settings.host, port)
+        for door, port in wanted.items()
+        if port is not None
+    }
 
 
 async def _put_entities(broker: Broker, settings: Settings, configuration: Configuration) -> None:
@@ -183,15 +216,14 @@ async def _open_stores(settings: Settings) -> tuple[Storehouse, Catalog]:
         raise
 
 
-def _say_ready(
-    settings: Settings, configuration: Configuration, amqp_port: int, http_port: int
-) -> None:
+def _say_ready(settings: Settings, configuration: Configuration, ports: dict[str, int]) -> None:
+    places = ", ".join(f"{door} on {settings.host}:{port}" for door, port in ports.items())
     form = "compiled" if is_compiled() else "plain"
     sys.stdout.write(
         f"Peeklock is ready: {VERSION} ({form}), {len(configuration.queues)} queues and "
         f"{len(configuration.topics)} topics configured, "
-        f"AMQP on {settings.host}:{amqp_port}, HTTP on {settings.host}:{http_port}\n"
-        f"{connection_string(settings, configuration.rules, amqp_port)}\n"
+        f"{places}\n"
+        f"{connection_string(settings, configuration.rules, ports['AMQP'])}\n"
     )
     sys.stdout.flush()
 

@@ -34,6 +34,14 @@ class Settings:
     host: Final[str]
     amqp_port: Final[int]
     http_port: Final[int]
+    # Further ports for clients that cannot be told one; None where there is none.
+    amqps_port: Final[int | None]
+    https_port: Final[int | None]
+    is_tls: Final[bool]
+    # Somebody's own certificate, instead of one of the development authority.
+    tls_certificate: Final[Path | None]
+    tls_key: Final[Path | None]
+    tls_names: Final[tuple[str, ...]]
     store: Final[str]
     stores: Final[int]
     journal_retention_ms: Final[int]
@@ -54,6 +62,12 @@ class Settings:
         host: str = HOST,
         amqp_port: int = AMQP_PORT,
         http_port: int = HTTP_PORT,
+        amqps_port: int | None = None,
+        https_port: int | None = None,
+        is_tls: bool = True,
+        tls_certificate: Path | None = None,
+        tls_key: Path | None = None,
+        tls_names: tuple[str, ...] = (),
         store: str = EMBEDDED,
         stores: int = 1,
         journal_retention_ms: int = JOURNAL_RETENTION_MS,
@@ -70,6 +84,12 @@ class Settings:
         self.host = host
         self.amqp_port = amqp_port
         self.http_port = http_port
+        self.amqps_port = amqps_port
+        self.https_port = https_port
+        self.is_tls = is_tls
+        self.tls_certificate = tls_certificate
+        self.tls_key = tls_key
+        self.tls_names = tls_names
         self.store = store
         self.stores = stores
         self.journal_retention_ms = journal_retention_ms

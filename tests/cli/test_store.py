@@ -17,10 +17,11 @@ from peeklock.auth.sas import generate_sas
 from peeklock.cli.connection import DEVELOPMENT, ConnectionProblem, parse_connection
 from peeklock.cli.main import app
 from peeklock.clock import SystemClock
+from peeklock.gateway.connections import HttpConnections
 from peeklock.gateway.http.guard import Guard
 from peeklock.gateway.http.health import Health
 from peeklock.gateway.http.stores import NODE, StoresNode
-from peeklock.gateway.listener import HttpListener
+from peeklock.gateway.listener import Listener
 from peeklock.gateway.refusals import RefusalDesk
 from peeklock.store.embedded import EmbeddedStore
 from peeklock.store.storehouse import Storehouse, store_names
@@ -50,11 +51,13 @@ class Door:
         house = Storehouse.of(
             lambda name, may_make: EmbeddedStore(self._data / name, make=may_make), store_names(2)
         )
-        listener = HttpListener(Health(), {NODE: StoresNode(house, Guard(keys, clock, desk))})
-        self.port = await listener.start("127.0.0.1", 0)
+        http = HttpConnections(Health(), {NODE: StoresNode(house, Guard(keys, clock, desk))})
+        listener = Listener(http.protocol, http.protocol)
+        self.port = await listener.start("http", "127.0.0.1", 0)
         self._ready.set()
         await self._stop.wait()
-        await listener.stop()
+        listener.stop()
+        http.stop()
         await house.close()
 
     def stop(self) -> None:

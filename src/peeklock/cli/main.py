@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from peeklock import settings as chosen
-from peeklock.cli import options, rule, store
+from peeklock.cli import certificate, options, rule, store
 from peeklock.cli.output import fail
 from peeklock.settings import Settings
 
@@ -18,6 +18,7 @@ app = typer.Typer(
 )
 app.add_typer(store.app, name="store")
 app.add_typer(rule.app, name="rule")
+app.command("certificate")(certificate.show)
 
 
 def main() -> None:
@@ -57,6 +58,12 @@ def serve(
     host: options.Host = chosen.HOST,
     amqp_port: options.AmqpPort = chosen.AMQP_PORT,
     http_port: options.HttpPort = chosen.HTTP_PORT,
+    amqps_port: options.AmqpsPort = None,
+    https_port: options.HttpsPort = None,
+    tls: options.Tls = "on",
+    tls_certificate: options.TlsCertificate = None,
+    tls_key: options.TlsKey = None,
+    tls_name: options.TlsName = None,
     store: options.Store = "embedded",
     stores: options.Stores = 1,
     journal_retention_ms: options.JournalRetentionMs = chosen.JOURNAL_RETENTION_MS,
@@ -69,12 +76,20 @@ def serve(
     log_level: options.LogLevel = "info",
 ) -> None:
     """Serve until SIGTERM or Ctrl-C; then links are closed and everything is flushed."""
+    if (tls_certificate is None) is not (tls_key is None):
+        raise typer.BadParameter("--tls-certificate and --tls-key are given together or not at all")
     settings = Settings(
         data=data,
         config=config,
         host=host,
         amqp_port=amqp_port,
         http_port=http_port,
+        amqps_port=amqps_port,
+        https_port=https_port,
+        is_tls=tls == "on",
+        tls_certificate=tls_certificate,
+        tls_key=tls_key,
+        tls_names=tuple(tls_name or ()),
         store=store,
         stores=stores,
         journal_retention_ms=journal_retention_ms,

@@ -37,6 +37,56 @@ HttpPort: TypeAlias = Annotated[
         envvar="PEEKLOCK_HTTP_PORT", min=0, max=65535, help="Port for HTTP; 0 takes a free one."
     ),
 ]
+AmqpsPort: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        envvar="PEEKLOCK_AMQPS_PORT",
+        min=0,
+        max=65535,
+        show_default="none",
+        help="Further port, for clients that insist on 5671.",
+    ),
+]
+HttpsPort: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        envvar="PEEKLOCK_HTTPS_PORT",
+        min=0,
+        max=65535,
+        show_default="none",
+        help="Further port, for clients that insist on 443.",
+    ),
+]
+Tls: TypeAlias = Annotated[
+    Literal["on", "off"],
+    typer.Option(envvar="PEEKLOCK_TLS", help="Whether every port takes TLS too."),
+]
+TlsCertificate: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="PEEKLOCK_TLS_CERTIFICATE",
+        exists=True,
+        dir_okay=False,
+        help="Your own certificate (PEM), instead of one that the development authority signs.",
+    ),
+]
+TlsKey: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="PEEKLOCK_TLS_KEY",
+        exists=True,
+        dir_okay=False,
+        help="The key of your own certificate (PEM, without a password).",
+    ),
+]
+TlsName: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        envvar="PEEKLOCK_TLS_NAME",
+        show_default="none",
+        help="Another name or address for the development certificate; may be repeated.",
+    ),
+]
 Store: TypeAlias = Annotated[
     Literal["embedded", "memory"],
     typer.Option(

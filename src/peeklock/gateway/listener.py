@@ -1,127 +1,114 @@
-"""The listeners: they accept connections, count them, and see them off when the broker stops."""
+"""The listener: it accepts connections on any number of ports; what each speaks is found out."""
 
 import asyncio
+import errno
 import logging
-from typing import TYPE_CHECKING, Final, final
+import socket
+from typing import Final, final
 
-from peeklock.clock import Clock
 from peeklock.gateway import logbook
-from peeklock.gateway.amqp.door import Door
-from peeklock.gateway.amqp.protocol import AmqpProtocol
-from peeklock.gateway.http.health import Health
-from peeklock.gateway.http.router import Node, Router
-
-if TYPE_CHECKING:
-    from peeklock.gateway.http.protocol import HttpProtocol
+from peeklock.gateway.arrival import Arrival, Factory
+from peeklock.gateway.tls import Tls
 
 _LOG: Final = logging.getLogger("peeklock.listeners")
 
-# The service allows 5,000 connections to a namespace.
-CONNECTIONS_MAX: Final = 5_000
-# Connections beyond the limit are told so politely, up to this many; the rest is cut off.
-_TURNED_AWAY_MAX: Final = 100
-# What may wait in memory for one client that does not read. Deliveries stop long before; this is
-# for answers to a client that asks and asks.
-OUTPUT_BYTES_MAX: Final = 64 * 1024 * 1024
-# How long clients have to answer our close when the broker stops.
-_FAREWELL_S_MAX: Final = 3.0
 _BACKLOG: Final = 1_024
+# How many are accepted before those that are served get their turn again.
+_ACCEPTED_AT_ONCE_MAX: Final = 64
+# Connections that have not said what they speak; more are cut off. Each is soon decided or late.
+UNDECIDED_MAX: Final = 5_000
+# How long nothing is accepted when the system has no room for another connection.
+_PAUSE_S: Final = 1.0
+_NO_SUCH_ADDRESS: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
+_NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 @final
-class AmqpListener:
-    """Accepts AMQP connections on one address."""
+class Listener:
+    """Accepts connections on every port; all ports serve all protocols, in clear and with TLS."""
 
     def __init__(
         self,
-        door: Door,
-        clock: Clock,
+        amqp: Factory,
+        http: Factory,
+        tls: Tls | None = None,
         *,
-        connections_max: int = CONNECTIONS_MAX,
-        output_bytes_max: int = OUTPUT_BYTES_MAX,
+        undecided_max: int = UNDECIDED_MAX,
     ) -> None:
-        self.output_bytes_max = output_bytes_max
-        self._door = door
-        self._clock = clock
-        self._connections_max = connections_max
-        self._connections: set[AmqpProtocol] = set()
-        self._server: asyncio.Server | None = None
-        self._empty: asyncio.Future[None] | None = None
+        self.amqp = amqp
+        self.http = http
+        self.tls = tls
+        self._undecided_max = undecided_max
+        self._undecided: set[Arrival] = set()
+        self._sockets: list[socket.socket] = []
 
-    async def start(self, host: str, port: int) -> int:
+    async def start(self, door: str, host: str, port: int) -> int:
         """Listen; answers the port, which matters where 0 was asked for."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._protocol, host, port, backlog=_BACKLOG)
-        return _listening("amqp", self._server)
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        ports: list[int] = []
+        missing: OSError | None = None
+        for family, address in dict.fromkeys((each[0], each[4]) for each in found):
+            try:
+                listening = socket.create_server(address, family=family, backlog=_BACKLOG)
+            except OSError as error:
+                # A name may stand for addresses of a family that this machine does not have.
+                if error.errno not in _NO_SUCH_ADDRESS:
+                    raise
+                missing = error
+                continue
+            self._sockets.append(listening)
+            listening.setblocking(False)
+            loop.add_reader(listening, self._accept, listening)
+            name = listening.getsockname()
+            ports.append(name[1])
+            _LOG.info("%s", logbook.line("listening", door=door, host=name[0], port=name[1]))
+        if missing is not None and not ports:
+            raise missing
+        return ports[0]
 
-    async def stop(self) -> None:
-        """Accept nothing more, tell every client that the broker stops, and wait a little."""
-        if self._server is not None:
-            self._server.close()
-        for connection in list(self._connections):
-            connection.shut_down()
-        if self._connections:
-            self._empty = asyncio.get_running_loop().create_future()
-            await asyncio.wait([self._empty], timeout=_FAREWELL_S_MAX)
-        for connection in list(self._connections):
-            connection.abort()
+    def stop(self) -> None:
+        """Accept nothing more, and end what has not begun."""
+        loop = asyncio.get_running_loop()
+        for listening in self._sockets:
+            loop.remove_reader(listening)
+            listening.close()
+        self._sockets.clear()
+        for arrival in list(self._undecided):
+            arrival.abort()
 
     @property
-    def connection_count(self) -> int:
-        """How many connections there are."""
-        return len(self._connections)
+    def undecided_count(self) -> int:
+        """How many connections have not said what they speak."""
+        return len(self._undecided)
 
-    def joined(self, connection: AmqpProtocol) -> bool:
-        """Take a connection in; answers whether there was room for it."""
-        count = len(self._connections)
-        self._connections.add(connection)
-        if count >= self._connections_max + _TURNED_AWAY_MAX:
-            connection.abort()
-        return count < self._connections_max
+    def left(self, arrival: Arrival) -> None:
+        """Forget a connection that is served by somebody, or gone."""
+        self._undecided.discard(arrival)
 
-    def left(self, connection: AmqpProtocol) -> None:
-        """Forget a connection."""
-        self._connections.discard(connection)
-        if self._empty is not None and not self._connections and not self._empty.done():
-            self._empty.set_result(None)
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(_ACCEPTED_AT_ONCE_MAX):
+            try:
+                accepted, address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._pause(listening, error)
+                return
+            if len(self._undecided) >= self._undecided_max:
+                accepted.close()
+                continue
+            accepted.setblocking(False)
+            self._undecided.add(Arrival(self, accepted, address))
 
-    def _protocol(self) -> AmqpProtocol:
-        return AmqpProtocol(self._door, self._clock, self)
-
-
-@final
-class HttpListener:
-    """Accepts HTTP connections on one address."""
-
-    def __init__(self, health: Health, nodes: dict[str, Node] | None = None) -> None:
-        """Beside health there are nodes, each under the first part of the path."""
-        self._router = Router(health, nodes)
-        self._connections: set[HttpProtocol] = set()
-        self._server: asyncio.Server | None = None
-
-    async def start(self, host: str, port: int) -> int:
-        """Listen; answers the port, which matters where 0 was asked for."""
+    def _pause(self, listening: socket.socket, error: OSError) -> None:
+        """Wait a little: connections that end make room, and trying on would only heat."""
+        level = logging.WARNING if error.errno in _NO_ROOM else logging.ERROR
+        _LOG.log(level, "%s", logbook.line("accept-failed", text=str(error)))
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._protocol, host, port, backlog=_BACKLOG)
-        return _listening("http", self._server)
+        loop.remove_reader(listening)
+        loop.call_later(_PAUSE_S, self._resume, listening)
 
-    async def stop(self) -> None:
-        """Accept nothing more and close what there is."""
-        if self._server is not None:
-            self._server.close()
-        for connection in list(self._connections):
-            connection.close()
-
-    def _protocol(self) -> "HttpProtocol":
-        # Imported with the first connection, because most brokers never see one and all start.
-        from peeklock.gateway.http.protocol import HttpProtocol
-
-        return HttpProtocol(self._router.route, self._connections)
-
-
-def _listening(door: str, server: asyncio.Server) -> int:
-    addresses = [bound.getsockname()[:2] for bound in server.sockets]
-    for host, port in addresses:
-        _LOG.info("%s", logbook.line("listening", door=door, host=host, port=port))
-    first: int = addresses[0][1]
-    return first
+    def _resume(self, listening: socket.socket) -> None:
+        if listening in self._sockets:
+            asyncio.get_running_loop().add_reader(listening, self._accept, listening)

@@ -11,7 +11,7 @@ import pytest
 
 from peeklock.gateway.http.health import Health
 from peeklock.gateway.http.protocol import HttpProtocol
-from peeklock.gateway.listener import HttpListener
+from peeklock.gateway.connections import HttpConnections
 from tests.gateway.sockets import connected
 
 
@@ -19,8 +19,8 @@ async def ask(request: bytes, *, serving: bool = True) -> tuple[int, Any]:
     """Send a request that asks for the end of the connection, and give status and document."""
     health = Health()
     health.is_serving = serving
-    listener = HttpListener(health)
-    reader, writer = await connected(listener._protocol)
+    connections = HttpConnections(health)
+    reader, writer = await connected(connections.protocol)
     writer.write(request)
     answer = await reader.read()
     writer.close()

@@ -18,7 +18,7 @@ from peeklock.clock import ManualClock
 from peeklock.gateway.http.guard import Guard
 from peeklock.gateway.http.health import Health
 from peeklock.gateway.http.stores import NODE, StoresNode
-from peeklock.gateway.listener import HttpListener
+from peeklock.gateway.connections import HttpConnections
 from peeklock.gateway.refusals import RefusalDesk
 from peeklock.store.embedded import EmbeddedStore
 from peeklock.store.memory import MemoryStores
@@ -45,11 +45,11 @@ class Door:
         desk = RefusalDesk(clock=clock, chance=lambda: next(count), namespace="ns")
         self.house = Storehouse.of(factory, store_names(2))
         node = StoresNode(self.house, Guard(keys, clock, desk))
-        self.listener = HttpListener(Health(), {NODE: node})
+        self.connections = HttpConnections(Health(), {NODE: node})
 
     async def ask(self, request: bytes) -> tuple[int, dict[str, Any], bytes]:
         """Send one request; gives status, document and head of the answer."""
-        reader, writer = await connected(self.listener._protocol)
+        reader, writer = await connected(self.connections.protocol)
         writer.write(request)
         status, document, head = await answered(reader)
         writer.close()
@@ -226,7 +226,7 @@ class SlowStores:
 
 def slow(door: Door) -> SlowStores:
     stores = SlowStores(door.house)
-    node = door.listener._router._nodes[NODE]
+    node = door.connections._router._nodes[NODE]
     assert isinstance(node, StoresNode)
     node._stores = stores
     return stores
@@ -235,7 +235,7 @@ def slow(door: Door) -> SlowStores:
 def test_requests_behind_a_slow_one_wait_for_it() -> None:
     async def scenario(door: Door) -> None:
         stores = slow(door)
-        reader, writer = await connected(door.listener._protocol)
+        reader, writer = await connected(door.connections.protocol)
         writer.write(request("POST", "/$stores/store/offline", token()))
         await stores.begun.wait()
         writer.write(request("GET", "/$stores", token()) + request("GET", "/health", None))
@@ -254,7 +254,7 @@ def test_requests_behind_a_slow_one_wait_for_it() -> None:
 
 def test_pipelined_requests_are_answered_in_order() -> None:
     async def scenario(door: Door) -> None:
-        reader, writer = await connected(door.listener._protocol)
+        reader, writer = await connected(door.connections.protocol)
         paths = ["/$stores", "/health", "/$stores/store/online", "/nowhere", "/$stores"]
         writer.write(b"".join(request("GET", path, token()) for path in paths))
         statuses = [(await answered(reader))[0] for _ in paths]
@@ -268,7 +268,7 @@ def test_pipelined_requests_are_answered_in_order() -> None:
 def test_what_was_asked_is_done_although_nobody_waits() -> None:
     async def scenario(door: Door) -> None:
         stores = slow(door)
-        _, writer = await connected(door.listener._protocol)
+        _, writer = await connected(door.connections.protocol)
         writer.write(request("POST", "/$stores/store/offline", token()))
         await stores.begun.wait()
         writer.transport.abort()

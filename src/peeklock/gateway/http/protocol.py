@@ -21,9 +21,14 @@ BODY_BYTES_MAX: Final = 64 * 1024
 _HEAD_BYTES_MAX: Final = 68 * 1024
 # What a client may send ahead while an answer is worked on; more stays with the system.
 _AHEAD_BYTES_MAX: Final = 64 * 1024
+# Where AMQP over WebSockets is asked for; some clients add a slash.
+_WEBSOCKETS: Final = b"/$servicebus/websocket"
 
 Route: TypeAlias = Callable[[Request], Answer | Coroutine[Any, Any, Answer]]
 """Answers a request, at once or later."""
+
+Tunnelled: TypeAlias = Callable[[], asyncio.Protocol]
+"""Makes the protocol class for what is inside a WebSocket."""
 
 _LOG: Final = logging.getLogger("peeklock.http")
 
@@ -45,11 +50,18 @@ class HttpProtocol(asyncio.Protocol):
     """One connection of the HTTP listener."""
 
     def __init__(
-        self, route: Route, connections: set["HttpProtocol"], *, bounds: Bounds | None = None
+        self,
+        route: Route,
+        connections: set["HttpProtocol"],
+        *,
+        bounds: Bounds | None = None,
+        tunnelled: Tunnelled | None = None,
     ) -> None:
+        """Without what is `tunnelled` in them there are no WebSockets."""
         self._route = route
         self._connections = connections
         self._bounds = bounds
+        self._tunnelled = tunnelled
         self._loop = asyncio.get_running_loop()
         self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=_HEAD_BYTES_MAX)
         self._request: h11.Request | None = None
@@ -132,6 +144,9 @@ class HttpProtocol(asyncio.Protocol):
                 self._body += event.data
                 self._check_size(len(self._body))
             elif isinstance(event, h11.EndOfMessage):
+                if self._is_for_websockets():
+                    self._upgrade()
+                    return
                 self._answer()
             else:
                 # NEED_DATA, PAUSED or a closed connection: nothing more to read for now.
@@ -178,6 +193,35 @@ class HttpProtocol(asyncio.Protocol):
             scheme=self._scheme,
             caller=self._caller,
         )
+
+    def _is_for_websockets(self) -> bool:
+        head = self._request
+        assert head is not None
+        if self._tunnelled is None or not head.target.startswith(_WEBSOCKETS):
+            return False
+        return head.target.partition(b"?")[0] in (_WEBSOCKETS, _WEBSOCKETS + b"/")
+
+    def _upgrade(self) -> None:
+        """Let a WebSocket have the connection, or say why it cannot be one."""
+        # Imported with the first of them, because most brokers never see one.
+        from peeklock.gateway.websocket import opened
+
+        assert self._request is not None
+        assert self._tunnelled is not None
+        assert self._transport is not None
+        found = opened(self._request, self._tunnelled)
+        if isinstance(found, Answer):
+            self._finish(found, self._request.method.decode("ascii"))
+            self.close()
+            return
+        transport, self._transport = self._transport, None
+        self._silent_at = inf
+        self._connections.discard(self)
+        transport.set_protocol(found)
+        found.connection_made(transport)
+        rest = self._h11.trailing_data[0]
+        if rest and not transport.is_closing():
+            found.data_received(rest)
 
     def _answer(self) -> None:
         request = self._request_with(bytes(self._body))

@@ -1,4 +1,4 @@
-"""The skin of a connection and the listener's care for it, over real sockets without a port."""
+"""The skin of a connection and the care for all of them, over real sockets without a port."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from peeklock.amqp.limits import Limits
 from peeklock.amqp.sasl import anonymous
 from peeklock.gateway.amqp.door import DoorLimits
 from peeklock.gateway.amqp.protocol import AmqpProtocol
-from peeklock.gateway.listener import AmqpListener
+from peeklock.gateway.connections import AmqpConnections
 from tests.broker.bench import settle_down
 from tests.gateway.amqp.bus import Bus, serve
 from tests.gateway.sockets import connected
@@ -35,8 +35,8 @@ class Caller:
         )
 
     @classmethod
-    async def call(cls, listener: AmqpListener, bus: Bus) -> Caller:
-        caller = cls(*await connected(lambda: AmqpProtocol(bus.door, bus.clock, listener)))
+    async def call(cls, connections: AmqpConnections, bus: Bus) -> Caller:
+        caller = cls(*await connected(lambda: AmqpProtocol(bus.door, bus.clock, connections)))
         caller.machine.start()
         return caller
 
@@ -69,11 +69,11 @@ def run(test: Callable[[Bus], Awaitable[None]], **options: Any) -> None:
 
 def test_a_connection_opens_over_a_socket() -> None:
     async def talk(bus: Bus) -> None:
-        listener = AmqpListener(bus.door, bus.clock)
-        caller = await Caller.call(listener, bus)
+        connections = AmqpConnections(bus.door, bus.clock)
+        caller = await Caller.call(connections, bus)
         opened = await caller.until(Opened)
         assert opened.open.container_id == "the-broker"
-        assert listener.connection_count == 1
+        assert connections.count == 1
         caller.writer.close()
         await caller.writer.wait_closed()
 
@@ -84,10 +84,10 @@ def test_a_connection_too_many_is_told_so_and_closed() -> None:
     """R-F7."""
 
     async def talk(bus: Bus) -> None:
-        listener = AmqpListener(bus.door, bus.clock, connections_max=1)
-        first = await Caller.call(listener, bus)
+        connections = AmqpConnections(bus.door, bus.clock, connections_max=1)
+        first = await Caller.call(connections, bus)
         await first.until(Opened)
-        second = await Caller.call(listener, bus)
+        second = await Caller.call(connections, bus)
         closed = await second.until(Closed)
         assert closed.error.condition == "amqp:resource-limit-exceeded"
         await second.until_closed()
@@ -102,8 +102,8 @@ def test_the_timer_closes_a_connection_without_a_token() -> None:
     """The clock stands still; the time allowed is none."""
 
     async def talk(bus: Bus) -> None:
-        listener = AmqpListener(bus.door, bus.clock)
-        caller = await Caller.call(listener, bus)
+        connections = AmqpConnections(bus.door, bus.clock)
+        caller = await Caller.call(connections, bus)
         closed = await caller.until(Closed)
         assert closed.error.condition == "amqp:connection:forced"
         await caller.until_closed()
@@ -117,14 +117,14 @@ def test_a_stop_sees_every_client_off() -> None:
     """R-S8: each is told why; one that does not answer is not waited for."""
 
     async def talk(bus: Bus) -> None:
-        listener = AmqpListener(bus.door, bus.clock)
-        caller = await Caller.call(listener, bus)
+        connections = AmqpConnections(bus.door, bus.clock)
+        caller = await Caller.call(connections, bus)
         await caller.until(Opened)
-        stopping = asyncio.ensure_future(listener.stop())
+        stopping = asyncio.ensure_future(connections.stop())
         closed = await caller.until(Closed)
         assert closed.error.condition == "amqp:connection:forced"
         await stopping
-        assert listener.connection_count == 0
+        assert connections.count == 0
         caller.writer.close()
         await caller.writer.wait_closed()
 
@@ -135,17 +135,17 @@ def test_a_client_that_does_not_read_is_cut_off() -> None:
     """What waits for it in memory has a limit."""
 
     async def talk(bus: Bus) -> None:
-        listener = AmqpListener(bus.door, bus.clock, output_bytes_max=1_000)
+        connections = AmqpConnections(bus.door, bus.clock, output_bytes_max=1_000)
         protocols: list[AmqpProtocol] = []
 
         def made() -> AmqpProtocol:
-            protocols.append(AmqpProtocol(bus.door, bus.clock, listener))
+            protocols.append(AmqpProtocol(bus.door, bus.clock, connections))
             return protocols[-1]
 
         _, writer = await connected(made)
         for _ in range(64):
             protocols[0].write(bytes(65_536))
-        while listener.connection_count:
+        while connections.count:
             await settle_down()
         writer.transport.abort()
 
@@ -154,12 +154,12 @@ def test_a_client_that_does_not_read_is_cut_off() -> None:
 
 def test_reading_is_held_and_resumed() -> None:
     async def talk(bus: Bus) -> None:
-        listener = AmqpListener(bus.door, bus.clock)
-        caller = await Caller.call(listener, bus)
+        connections = AmqpConnections(bus.door, bus.clock)
+        caller = await Caller.call(connections, bus)
         session = caller.machine.begin_session()
         session.attach_sender("l", Target(address="$cbs"))
         await caller.until(Opened)
-        (protocol,) = listener._connections
+        (protocol,) = connections._connections
         protocol.hold_reading()
         protocol.pause_writing()
         protocol.resume_writing()

@@ -1,0 +1,147 @@
+"""A connection that has not said yet what it speaks: TLS or not, then AMQP or HTTP.
+
+Every port serves everything, so that one connection string serves all clients. The first byte is
+looked at while it is still with the system, because TLS wants to read it itself; what is inside,
+in clear or not, is chosen by what it begins with.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from typing import Final, Protocol, TypeAlias, final
+
+from peeklock.gateway import logbook
+from peeklock.gateway.tls import Tls
+
+_LOG: Final = logging.getLogger("peeklock.listeners")
+
+# The first byte of a TLS handshake; no other protocol here begins with it.
+_HANDSHAKE: Final = b"\x16"
+_AMQP: Final = b"AMQP"
+# How long a client may take for each step: its first byte, the handshake, and its first words.
+STEP_S_MAX: Final = 15.0
+# A client that does not answer our end of TLS is not waited for.
+_TLS_END_S_MAX: Final = 3.0
+
+Factory: TypeAlias = Callable[[], asyncio.Protocol]
+"""Makes the protocol class of one connection."""
+
+
+class Hall(Protocol):
+    """Where connections are until they are served: the listener."""
+
+    amqp: Factory
+    http: Factory
+    tls: Tls | None
+
+    def left(self, arrival: "Arrival") -> None:
+        """The connection is served by somebody, or gone."""
+        ...
+
+
+@final
+class Arrival(asyncio.Protocol):
+    """One new connection, from its accepting to its first words."""
+
+    __slots__ = ("_data", "_hall", "_loop", "_peer", "_socket", "_task", "_timer", "_transport")
+
+    def __init__(self, hall: Hall, accepted: socket.socket, address: object) -> None:
+        self._hall = hall
+        self._socket: socket.socket | None = accepted
+        self._peer = f"{address[0]}:{address[1]}" if isinstance(address, tuple) else "unknown"
+        self._loop = asyncio.get_running_loop()
+        self._task: asyncio.Task[None] | None = None
+        self._transport: asyncio.Transport | None = None
+        self._data = b""
+        self._timer = self._loop.call_later(STEP_S_MAX, self._is_late)
+        self._loop.add_reader(accepted, self._look)
+
+    def abort(self) -> None:
+        """End the connection, whatever it is about to become."""
+        self._timer.cancel()
+        if self._socket is not None:
+            self._loop.remove_reader(self._socket)
+            self._socket.close()
+            self._socket = None
+        if self._task is not None:
+            self._task.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+        self._hall.left(self)
+
+    # --- the first byte, which stays where it is
+
+    def _look(self) -> None:
+        accepted = self._socket
+        assert accepted is not None
+        try:
+            first = accepted.recv(1, socket.MSG_PEEK)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            first = b""
+        is_tls = first == _HANDSHAKE
+        if not first or (is_tls and self._hall.tls is None):
+            if first:
+                self._log("tls-refused", "TLS is switched off.")
+            self.abort()
+            return
+        self._loop.remove_reader(accepted)
+        self._timer.cancel()
+        self._task = self._loop.create_task(self._take(accepted, is_tls))
+
+    async def _take(self, accepted: socket.socket, is_tls: bool) -> None:
+        # From here on the transport closes the socket, also when this task is cancelled.
+        self._socket = None
+        context = self._hall.tls.context if is_tls and self._hall.tls is not None else None
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: self,
+                accepted,
+                ssl=context,
+                ssl_handshake_timeout=None if context is None else STEP_S_MAX,
+                ssl_shutdown_timeout=None if context is None else _TLS_END_S_MAX,
+            )
+        except OSError as error:
+            # Errors of TLS are among these: no trust in our certificate, no cipher in common.
+            self._log("handshake-failed", str(error) or type(error).__name__)
+            self._hall.left(self)
+        finally:
+            self._task = None
+
+    # --- the first words
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """There is a transport, in clear or with TLS around it."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._timer = self._loop.call_later(STEP_S_MAX, self._is_late)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came: as soon as they tell the protocol, its class takes over."""
+        data = self._data + data
+        if len(data) < len(_AMQP) and _AMQP.startswith(data):
+            self._data = data
+            return
+        transport = self._transport
+        assert transport is not None
+        self._timer.cancel()
+        protocol = self._hall.amqp() if data.startswith(_AMQP) else self._hall.http()
+        self._hall.left(self)
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        if not transport.is_closing():
+            protocol.data_received(data)
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        """The client went before it said what it wants."""
+        self._timer.cancel()
+        self._hall.left(self)
+
+    def _is_late(self) -> None:
+        self._log("silent", f"Nothing that tells its protocol came within {STEP_S_MAX:.0f} s.")
+        self.abort()
+
+    def _log(self, event: str, text: str) -> None:
+        _LOG.info("%s", logbook.line(event, peer=self._peer, text=text))

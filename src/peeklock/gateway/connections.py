@@ -1,0 +1,110 @@
+"""The connections of each door: made when their protocol is known, counted, and seen off."""
+
+import asyncio
+from typing import TYPE_CHECKING, Final, final
+
+from peeklock.clock import Clock
+from peeklock.gateway.amqp.door import Door
+from peeklock.gateway.amqp.protocol import AmqpProtocol
+from peeklock.gateway.http.health import Health
+from peeklock.gateway.http.router import Node, Router
+
+if TYPE_CHECKING:
+    from peeklock.gateway.http.protocol import Bounds, HttpProtocol
+
+# The service allows 5,000 connections to a namespace.
+CONNECTIONS_MAX: Final = 5_000
+# Connections beyond the limit are told so politely, up to this many; the rest is cut off.
+_TURNED_AWAY_MAX: Final = 100
+# What may wait in memory for one client that does not read. Deliveries stop long before; this is
+# for answers to a client that asks and asks.
+OUTPUT_BYTES_MAX: Final = 64 * 1024 * 1024
+# How long clients have to answer our close when the broker stops.
+_FAREWELL_S_MAX: Final = 3.0
+
+
+@final
+class AmqpConnections:
+    """All connections that speak AMQP, whichever port, TLS or WebSocket they came through."""
+
+    def __init__(
+        self,
+        door: Door,
+        clock: Clock,
+        *,
+        connections_max: int = CONNECTIONS_MAX,
+        output_bytes_max: int = OUTPUT_BYTES_MAX,
+    ) -> None:
+        self.output_bytes_max = output_bytes_max
+        self._door = door
+        self._clock = clock
+        self._connections_max = connections_max
+        self._connections: set[AmqpProtocol] = set()
+        self._empty: asyncio.Future[None] | None = None
+
+    def protocol(self) -> AmqpProtocol:
+        """Make the protocol class of one connection."""
+        return AmqpProtocol(self._door, self._clock, self)
+
+    async def stop(self) -> None:
+        """Tell every client that the broker stops, and wait a little."""
+        for connection in list(self._connections):
+            connection.shut_down()
+        if self._connections:
+            self._empty = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._empty], timeout=_FAREWELL_S_MAX)
+        for connection in list(self._connections):
+            connection.abort()
+
+    @property
+    def count(self) -> int:
+        """How many connections there are."""
+        return len(self._connections)
+
+    def joined(self, connection: AmqpProtocol) -> bool:
+        """Take a connection in; answers whether there was room for it."""
+        count = len(self._connections)
+        self._connections.add(connection)
+        if count >= self._connections_max + _TURNED_AWAY_MAX:
+            connection.abort()
+        return count < self._connections_max
+
+    def left(self, connection: AmqpProtocol) -> None:
+        """Forget a connection."""
+        self._connections.discard(connection)
+        if self._empty is not None and not self._connections and not self._empty.done():
+            self._empty.set_result(None)
+
+
+@final
+class HttpConnections:
+    """All connections that speak HTTP; those that become WebSockets move to the AMQP ones."""
+
+    def __init__(
+        self,
+        health: Health,
+        nodes: dict[str, Node] | None = None,
+        *,
+        amqp: AmqpConnections | None = None,
+        bounds: "Bounds | None" = None,
+    ) -> None:
+        """Beside health there are nodes, each under the first part of the path."""
+        self._router = Router(health, nodes)
+        self._amqp = amqp
+        self._bounds = bounds
+        self._connections: set[HttpProtocol] = set()
+
+    def protocol(self) -> "HttpProtocol":
+        """Make the protocol class of one connection."""
+        # Imported with the first connection, because most brokers never see one and all start.
+        from peeklock.gateway.http.protocol import HttpProtocol
+
+        tunnelled = None if self._amqp is None else self._amqp.protocol
+        return HttpProtocol(
+            self._router.route, self._connections, bounds=self._bounds, tunnelled=tunnelled
+        )
+
+    def stop(self) -> None:
+        """Close what there is."""
+        for connection in list(self._connections):
+            connection.close()

@@ -1,0 +1,71 @@
+"""The server's side of TLS: which certificate it shows, and that it never shows an ended one."""
+
+import logging
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, final
+
+from peeklock.clock import Clock, Instant
+from peeklock.gateway import certificates, logbook
+
+_LOG: Final = logging.getLogger("peeklock.listeners")
+
+# A certificate that could not be made anew is tried again after this.
+_RETRY_MS: Final = 3_600_000
+_NEVER: Final = 1 << 62
+
+
+@final
+class Tls:
+    """Gives the context for a new connection."""
+
+    __slots__ = ("_clock", "_context", "_make", "_renew_at")
+
+    def __init__(
+        self, clock: Clock, make: Callable[[Instant], tuple[ssl.SSLContext, Instant]]
+    ) -> None:
+        """`make` gives a context and when it must be made anew."""
+        self._clock = clock
+        self._make = make
+        self._context, self._renew_at = make(clock.now())
+
+    @classmethod
+    def of_files(cls, clock: Clock, certificate: Path, key: Path) -> "Tls":
+        """Show somebody's own certificate; it is read once."""
+        return cls(clock, lambda _now: (_context(certificate, key), _NEVER))
+
+    @classmethod
+    def of_authority(cls, clock: Clock, data: Path, names: tuple[str, ...]) -> "Tls":
+        """Show a certificate of the development authority, which is made if need be."""
+
+        def make(now: Instant) -> tuple[ssl.SSLContext, Instant]:
+            issued = certificates.ensure_certificate(data, names, now)
+            return _context(issued.path, None), issued.renew_at
+
+        return cls(clock, make)
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """The context; made anew here when that is due, which takes a moment once a year."""
+        now = self._clock.now()
+        if now >= self._renew_at:
+            try:
+                self._context, self._renew_at = self._make(now)
+            except (OSError, ValueError) as error:
+                # The old one serves on while it lasts.
+                self._renew_at = now + _RETRY_MS
+                _LOG.error("%s", logbook.line("certificate-not-renewed", text=str(error)))
+        return self._context
+
+
+def _context(certificate: Path, key: Path | None) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        # A password is given so that nobody is asked for one on the terminal.
+        context.load_cert_chain(certificate, key, password="")
+    except ssl.SSLError as error:
+        files = certificate if key is None else f"{certificate} and {key}"
+        raise OSError(f"no certificate with its key can be read from {files}: {error}") from error
+    return context
