@@ -147,6 +147,27 @@ def test_a_send_that_found_its_store_gone_goes_elsewhere_once(kind: str) -> None
     run(walk)
 
 
+@pytest.mark.parametrize("is_bound_first", [True, False])
+def test_sends_with_and_without_a_key_part_where_they_met(is_bound_first: bool) -> None:
+    """R-P3, R-P4: in one run to one partition that is gone, only those without a key go on."""
+
+    async def walk(bench: SpreadBench) -> None:
+        origin = Recorder()
+        bound, free = message("bound", partition_key=key_for(0)), message("free")
+        # The first turn is the first partition's, which nobody has found gone yet.
+        bench.stores[0].is_down = True
+        messages = [bound, free] if is_bound_first else [free, bound]
+        await bench.do(SendMany(origin, [1, 2], messages))
+        replies = origin.take()
+        [refused] = [reply for reply in replies if isinstance(reply, Refused)]
+        assert refused.tags == ([1] if is_bound_first else [2])
+        assert Accepted(origin, [2] if is_bound_first else [1]) in replies
+        await bench.give_back(0)
+        assert await peeked(bench) == ["free"]
+
+    run(walk)
+
+
 def test_when_no_store_opens_the_sender_is_told() -> None:
     """R-P4: after each partition was tried once, under the sender's own name."""
 

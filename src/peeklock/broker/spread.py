@@ -198,30 +198,26 @@ class Spread:
         """Each message to its partition; those without a key go together, to the one in turn."""
         messages = command.messages
         homes: dict[int, list[int]] = {}
+        # Apart from those with a key, even in the same partition: only they may go elsewhere.
+        keyless: list[int] = []
         conflicts: list[int] = []
-        in_turn = NOWHERE
         for at, message in enumerate(messages):
             if has_conflict(message):
                 conflicts.append(command.tags[at])
                 continue
             key = key_of(message, by_message_id=self.by_message_id)
-            if key is not None:
-                home = self._home(key)
+            if key is None:
+                keyless.append(at)
             else:
-                if in_turn == NOWHERE:
-                    in_turn = self._reach.next_home()
-                home = in_turn
-            homes.setdefault(home, []).append(at)
+                homes.setdefault(self._home(key), []).append(at)
         if conflicts:
             refusal = Refusal(NOT_ALLOWED, CONFLICT_TEXT)
             self._reach.refuse(command.origin, conflicts, refusal)
         for home, places in homes.items():
-            if len(places) == len(messages):
-                self._pass(home, command)
-                return
-            tags = [command.tags[at] for at in places]
-            self._pass(home, SendMany(command.origin, tags, [messages[at] for at in places]))
-        if not messages:
+            self._pass(home, _part(command, places))
+        if keyless:
+            self._pass(self._reach.next_home(), _part(command, keyless))
+        elif not messages:
             self._pass(0, command)
 
     def _send_whole(self, command: SendBatch | Schedule) -> None:
@@ -345,6 +341,14 @@ class Spread:
         reply = declined(command, self._reach.out_of_reach(lost))
         if reply is not None:
             self._reach.answer(reply)
+
+
+def _part(command: SendMany, places: list[int]) -> SendMany:
+    """Some of the sends; the command itself where they are all."""
+    if len(places) == len(command.messages):
+        return command
+    tags = [command.tags[at] for at in places]
+    return SendMany(command.origin, tags, [command.messages[at] for at in places])
 
 
 def _why_not_together(messages: list[Message]) -> str:
