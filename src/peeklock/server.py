@@ -28,7 +28,8 @@ from peeklock.gateway.connections import AmqpConnections, HttpConnections
 from peeklock.gateway.http import stores as stores_door
 from peeklock.gateway.http.guard import Guard
 from peeklock.gateway.http.health import Health
-from peeklock.gateway.http.router import Node
+from peeklock.gateway.http.messages.node import MessagesNode
+from peeklock.gateway.http.router import MESSAGES, Node
 from peeklock.gateway.http.stores import StoresNode
 from peeklock.gateway.identifiers import hex_digits
 from peeklock.gateway.listener import Listener
@@ -89,10 +90,13 @@ async def _serve(settings: Settings, configuration: Configuration) -> None:
     desk = RefusalDesk(clock=clock, chance=chance, namespace=configuration.namespace)
     health = Health()
     amqp = AmqpConnections(_door(configuration, broker, keys, desk, clock, chance), clock)
+    guard = Guard(keys, clock, desk)
+    messages = MessagesNode(broker, guard, desk, clock, chance, configuration.namespace)
     nodes: dict[str, Node] = {
-        stores_door.NODE: StoresNode(stores, Guard(keys, clock, desk)),
+        stores_door.NODE: StoresNode(stores, guard),
+        MESSAGES: messages,
     }
-    http = HttpConnections(health, nodes, amqp=amqp)
+    http = HttpConnections(health, nodes, amqp=amqp, bounds=messages)
     listener = Listener(amqp.protocol, http.protocol, tls)
     try:
         await broker.start()

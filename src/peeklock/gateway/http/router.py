@@ -5,14 +5,12 @@ from typing import Any, Final, Protocol, final
 
 from peeklock.gateway.http.answer import Answer, not_allowed, not_found
 from peeklock.gateway.http.health import Health
+from peeklock.gateway.http.messages.places import place_of
 from peeklock.gateway.http.request import Request
 
 # The nodes that have no name of their own, because entities give the paths theirs.
 ENTITIES: Final = "*"
 MESSAGES: Final = "*/messages"
-
-_MESSAGES: Final = "messages"
-_HEAD: Final = "head"
 
 
 class Node(Protocol):
@@ -49,11 +47,7 @@ class Router:
 
 def is_about_messages(request: Request) -> bool:
     """Tell whether a request sends, receives or settles: `q/messages`, `q/messages/head`,
-    `q/messages/ID/TOKEN`. Nobody posts an entity, and nothing else is done to such paths than
-    making, changing, looking at and deleting an entity that happens to have this name."""
-    segments = [segment.lower() for segment in request.segments() if segment]
-    if request.method == "POST":
-        return _MESSAGES in segments[1:]
-    if request.method not in ("PUT", "DELETE") or "atom" in request.headers.get("content-type", ""):
+    `q/messages/ID/TOKEN`. An entity that happens to have such a name can still be put."""
+    if request.method == "PUT" and "atom" in request.headers.get("content-type", ""):
         return False
-    return segments[-2:] == [_MESSAGES, _HEAD] or _MESSAGES in segments[1:-2][-1:]
+    return place_of(request.method, request.path) is not None

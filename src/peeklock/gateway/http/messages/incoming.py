@@ -1,0 +1,193 @@
+"""Requests to send -> domain messages. The body becomes one data section, byte by byte.
+
+An AMQP receiver finds everything where an AMQP sender would have put it (protocol 4.3).
+"""
+
+from struct import Struct
+from typing import Any, Final
+
+from peeklock.amqp import properties as place
+from peeklock.amqp.codec import encode
+from peeklock.amqp.message import with_fields, with_message_id
+from peeklock.amqp.sections import APPLICATION_PROPERTIES
+from peeklock.amqp.types import Described, Symbol, Timestamp, Ulong
+from peeklock.entity.message import Message
+from peeklock.gateway.amqp.envelope import NOTHING, Envelope
+from peeklock.gateway.amqp.translate import UINT_MAX
+from peeklock.gateway.http.messages import broker_properties
+from peeklock.gateway.http.messages.broker_properties import BrokerProperties
+from peeklock.gateway.http.messages.custom_properties import (
+    BROKER_PROPERTIES,
+    header_text,
+    read_custom,
+    read_custom_object,
+)
+from peeklock.gateway.http.messages.documents import read_json
+from peeklock.gateway.http.messages.malformed import Malformed
+from peeklock.gateway.http.request import Request
+from peeklock.gateway.identifiers import MessageIds
+
+BATCH_TYPE: Final = "application/vnd.microsoft.servicebus.json"
+
+_DATA_HEAD: Final = Struct(">4sI")
+_DATA: Final = b"\x00\x53\x75\xb0"
+_VIA_PARTITION_KEY: Final = encode(Symbol("x-opt-via-partition-key"))
+# Where the properties of a message hold those of BrokerProperties.
+_FIELDS: Final = (
+    ("CorrelationId", place.CORRELATION_ID),
+    ("SessionId", place.GROUP_ID),
+    ("Label", place.SUBJECT),
+    ("To", place.TO),
+    ("ReplyTo", place.REPLY_TO),
+    ("ReplyToSessionId", place.REPLY_TO_GROUP_ID),
+)
+
+
+def is_batch(request: Request) -> bool:
+    """Tell whether a request brings several messages."""
+    kind = request.headers.get("content-type", "")
+    return kind.partition(";")[0].strip().lower() == BATCH_TYPE
+
+
+def read_message(request: Request, now: int, ids: MessageIds, wants_keys: bool) -> Message:
+    """Read the one message of a request: its body and its headers."""
+    given: BrokerProperties | None = None
+    for name, raw in request.named:
+        if name.lower() == BROKER_PROPERTIES.encode():
+            if given is not None:
+                raise Malformed("The header BrokerProperties is given twice.")
+            given = broker_properties.read_header(header_text(raw))
+    custom = read_custom(request.named)
+    headers = request.headers
+    return _message(
+        request.body,
+        given or broker_properties.NONE,
+        custom,
+        headers.get("content-type", ""),
+        headers.get("content-encoding", ""),
+        now,
+        ids,
+        wants_keys,
+    )
+
+
+def read_batch(request: Request, now: int, ids: MessageIds, wants_keys: bool) -> list[Message]:
+    """Read the messages of a request: a JSON array of objects."""
+    document = read_json(request.body, "The body")
+    if not isinstance(document, list) or not document:
+        raise Malformed("The body of a batch must be a JSON array with a message at least.")
+    messages: list[Message] = []
+    for at, entry in enumerate(document):
+        try:
+            messages.append(_entry(entry, now, ids, wants_keys))
+        except Malformed as error:
+            raise Malformed(f"The message at place {at} of the batch: {error}") from error
+    return messages
+
+
+def _entry(entry: Any, now: int, ids: MessageIds, wants_keys: bool) -> Message:
+    if not isinstance(entry, dict):
+        raise Malformed("It must be a JSON object.")
+    body = entry.get("Body")
+    if not isinstance(body, str):
+        raise Malformed("Body must be a string.")
+    custom = entry.get("UserProperties")
+    given = entry.get("BrokerProperties")
+    return _message(
+        _utf8(body),
+        broker_properties.NONE if given is None else broker_properties.read_properties(given),
+        {} if custom is None else read_custom_object(custom),
+        "",
+        "",
+        now,
+        ids,
+        wants_keys,
+    )
+
+
+def _message(
+    body: bytes,
+    given: BrokerProperties,
+    custom: dict[str, Any],
+    content_type: str,
+    content_encoding: str,
+    now: int,
+    ids: MessageIds,
+    wants_keys: bool,
+) -> Message:
+    bare = _DATA_HEAD.pack(_DATA, len(body)) + body
+    try:
+        if custom:
+            bare = encode(Described(Ulong(APPLICATION_PROPERTIES), custom)) + bare
+        message_id = given.texts.get("MessageId") or ids.next().decode("ascii")
+        fields = _fields(given, content_type, content_encoding, now)
+        if fields:
+            fields[place.MESSAGE_ID] = encode(message_id)
+            content = with_fields(bare, -1, fields)
+        else:
+            content = with_message_id(bare, -1, message_id.encode())
+        envelope = _envelope(given)
+    except UnicodeEncodeError:
+        raise Malformed("A text has half a surrogate pair, which no message can hold.") from None
+    if not wants_keys:
+        return Message(
+            envelope,
+            content,
+            time_to_live_ms=given.time_to_live_ms,
+            scheduled_at=given.scheduled_at,
+        )
+    return Message(
+        envelope,
+        content,
+        message_id=message_id,
+        time_to_live_ms=given.time_to_live_ms,
+        scheduled_at=given.scheduled_at,
+        session_id=given.session_id,
+        partition_key=given.partition_key,
+    )
+
+
+def _fields(
+    given: BrokerProperties, content_type: str, content_encoding: str, now: int
+) -> dict[int, bytes]:
+    fields: dict[int, bytes] = {}
+    texts = given.texts
+    if texts:
+        for name, field in _FIELDS:
+            if name in texts:
+                fields[field] = encode(texts[name])
+    kind = content_type or texts.get("ContentType", "")
+    if kind:
+        fields[place.CONTENT_TYPE] = _symbol(kind)
+    if content_encoding:
+        fields[place.CONTENT_ENCODING] = _symbol(content_encoding)
+    life_ms = given.time_to_live_ms
+    if life_ms > UINT_MAX:
+        # A life beyond 49 days has no other form.
+        fields[place.CREATION_TIME] = encode(Timestamp(now))
+        fields[place.ABSOLUTE_EXPIRY_TIME] = encode(Timestamp(now + life_ms))
+    return fields
+
+
+def _symbol(text: str) -> bytes:
+    return encode(Symbol(text) if text.isascii() else text)
+
+
+def _envelope(given: BrokerProperties) -> bytes:
+    texts = given.texts
+    if not texts:
+        return b""
+    via = texts.get("ViaPartitionKey")
+    envelope = NOTHING
+    if via is not None:
+        envelope = Envelope(-1, -1, b"", 0, _VIA_PARTITION_KEY + encode(via), 1)
+    if given.partition_key is not None:
+        envelope = envelope.with_partition_key(given.partition_key)
+    return envelope.sealed()
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise Malformed("A text has half a surrogate pair, which no message can hold.") from None

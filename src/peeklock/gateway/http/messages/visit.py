@@ -1,0 +1,37 @@
+"""One request at the entity that it names, once it was let in."""
+
+from dataclasses import dataclass
+from typing import Final, final
+
+from peeklock.gateway.amqp.address import Address
+from peeklock.gateway.amqp.door import Entity
+from peeklock.gateway.http.messages.places import Place
+from peeklock.gateway.http.request import Request
+
+
+@final
+@dataclass(slots=True, init=False)
+class Visit:
+    """A request, its path taken apart, and whom it concerns."""
+
+    request: Final[Request]
+    place: Final[Place]
+    address: Final[Address]
+    entity: Final[Entity]
+
+    def __init__(self, request: Request, place: Place, address: Address, entity: Entity) -> None:
+        self.request = request
+        self.place = place
+        self.address = address
+        self.entity = entity
+
+    @property
+    def lane(self) -> int:
+        """Where the messages of the address rest."""
+        return self.address.lane(self.entity.lane)
+
+    def location(self, sequence: int, token: str) -> str:
+        """Where a locked message is settled: below the path that its receiver has used."""
+        request = self.request
+        host = request.headers.get("host", "localhost")
+        return f"{request.scheme}://{host}/{self.place.entity}/messages/{sequence}/{token}"

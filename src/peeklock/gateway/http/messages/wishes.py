@@ -1,0 +1,130 @@
+"""Who asks an entity for a request: origins that wait for one reply, and one that receives."""
+
+import asyncio
+from typing import Any, Final, final
+
+from peeklock.entity.commands import (
+    PEEK_LOCK,
+    RELEASE,
+    CloseReceiver,
+    Grant,
+    LockToken,
+    OpenReceiver,
+    SettleMany,
+)
+from peeklock.entity.refusals import DETACHED, Refusal
+from peeklock.entity.replies import Delivered, Delivery, Drained, ReceiverClosed
+from peeklock.gateway.amqp.door import Entity
+from peeklock.gateway.amqp.receiving import Silent
+from peeklock.gateway.http.caller import Caller
+
+
+@final
+class Wish:
+    """One command and its reply."""
+
+    __slots__ = ("_reply",)
+
+    def __init__(self) -> None:
+        self._reply: Final[asyncio.Future[Any]] = asyncio.get_running_loop().create_future()
+
+    def replied(self, reply: Any) -> None:
+        """Take the reply."""
+        if not self._reply.done():
+            self._reply.set_result(reply)
+
+    def flush(self) -> None:
+        """There is nothing to let go."""
+
+    async def reply(self) -> Any:
+        """Wait for it."""
+        return await self._reply
+
+
+@final
+class Reception:
+    """A receiver for one message, which waits no longer than its client.
+
+    It always locks, whatever its client does with the message: what comes for a client that has
+    gone is given back at once, and nobody notices.
+    """
+
+    __slots__ = ("_caller", "_entity", "_is_over", "_lane", "_result")
+
+    def __init__(self, entity: Entity, lane: int, caller: Caller) -> None:
+        self._entity: Final = entity
+        self._lane: Final = lane
+        self._caller: Final = caller
+        self._result: Final[asyncio.Future[Delivery | Refusal | None]] = (
+            asyncio.get_running_loop().create_future()
+        )
+        self._is_over = False
+
+    async def take(self, timeout_s: int) -> Delivery | Refusal | None:
+        """Give the next message, locked; None when there is none in time or the client is gone."""
+        if self._is_left_alone():
+            return None
+        entity = self._entity
+        entity.welcome(self)
+        self._caller.when_gone(self._gone)
+        entity.submit(OpenReceiver(self, self._lane, PEEK_LOCK))
+        entity.submit(Grant(self, 1, timeout_s == 0))
+        timer = None
+        if timeout_s:
+            loop = asyncio.get_running_loop()
+            timer = loop.call_later(timeout_s, self._time_is_over)
+        try:
+            found = await self._result
+        finally:
+            self._is_over = True
+            if timer is not None:
+                timer.cancel()
+            self._caller.when_gone(None)
+            # The lock stays when its receiver leaves.
+            entity.submit(CloseReceiver(self, False))
+            entity.farewell(self)
+        if isinstance(found, Delivery) and self._is_left_alone():
+            self._give_back(found)
+            return None
+        return found
+
+    def replied(self, reply: Any) -> None:
+        """Take what the entity has."""
+        if isinstance(reply, Delivered):
+            for delivery in reply.deliveries:
+                if self._is_over or self._result.done():
+                    self._give_back(delivery)
+                else:
+                    self._result.set_result(delivery)
+        elif isinstance(reply, Drained):
+            self._end(None)
+        elif isinstance(reply, ReceiverClosed):
+            self._end(reply.refusal)
+        else:
+            raise AssertionError(f"a receiver is not answered with {reply!r}")
+
+    def flush(self) -> None:
+        """There is nothing to let go."""
+
+    def dismiss(self, refusal: Refusal) -> None:
+        """The entity is gone or changed; after a change the client may simply ask again."""
+        self._end(None if refusal.kind == DETACHED else refusal)
+
+    def _time_is_over(self) -> None:
+        # What is on its way still comes, and before the reply to this.
+        if not self._result.done():
+            self._entity.submit(Grant(self, 1, True))
+
+    def _is_left_alone(self) -> bool:
+        return self._caller.is_gone
+
+    def _gone(self) -> None:
+        self._end(None)
+
+    def _end(self, result: Refusal | None) -> None:
+        if not self._result.done():
+            self._result.set_result(result)
+
+    def _give_back(self, delivery: Delivery) -> None:
+        token = LockToken(delivery.sequence, delivery.lock_number)
+        self._entity.submit(SettleMany(Silent(), [0], RELEASE, [token]))
