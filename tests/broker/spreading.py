@@ -20,7 +20,7 @@ from peeklock.entity.replies import Reply
 from peeklock.entity.routing import partition_of_key
 from peeklock.entity.rule_commands import RulesFound
 from peeklock.store.memory import MemoryStore
-from peeklock.store.store import Opening, PartitionId, Store, Unavailable
+from peeklock.store.store import Away, Opening, PartitionId, Store, Unavailable
 from tests.broker.bench import Recorder, settle_down
 
 PARTITIONS = 4
@@ -32,6 +32,8 @@ class FaultyStore:
     def __init__(self) -> None:
         self._store = MemoryStore()
         self.is_down = False
+        # Whether it says so by itself: nothing is in doubt then.
+        self.is_away = False
         self.full = False
         self.appends = 0
 
@@ -39,6 +41,8 @@ class FaultyStore:
         return getattr(self._store, name)
 
     def _check(self) -> None:
+        if self.is_away:
+            raise Away("the store was taken offline")
         if self.is_down:
             raise Unavailable("the store is out of reach")
 

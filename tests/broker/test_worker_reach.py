@@ -237,6 +237,30 @@ def test_sends_that_were_not_stored_may_go_elsewhere(is_taken: bool) -> None:
     run(walk, partitions=1)
 
 
+@pytest.mark.parametrize("is_taken", [True, False])
+def test_nothing_is_in_doubt_where_the_store_was_away_already(is_taken: bool) -> None:
+    """R-P4: sends that meet it before the partition has heard of it may go elsewhere too."""
+
+    async def walk(bench: SpreadBench) -> None:
+        [worker], [store] = bench.workers, bench.stores
+        unsent: list[Command] = []
+        worker.on_unsent = keeping(unsent, is_taken)
+        origin, receiver = Recorder(), Recorder()
+        await do(worker, SendMany(origin, [1], [message("a")]))
+        origin.take()
+        await do(worker, OpenReceiver(receiver, MAIN, PEEK_LOCK))
+        store.is_away = True
+        wish = SendMany(origin, [2], [message("b")])
+        await do(worker, wish)
+        assert unsent == [wish]
+        refused = [reply for reply in origin.take() if isinstance(reply, Refused)]
+        assert [reply.tags for reply in refused] == ([] if is_taken else [[2]])
+        assert all("doubt" not in reply.refusal.text for reply in refused)
+        assert [reply for reply in receiver.take() if isinstance(reply, ReceiverClosed)]
+
+    run(walk, partitions=1)
+
+
 def test_a_worker_that_shuts_down_sends_nobody_elsewhere() -> None:
     """R-T2: the others shut down too."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from peeklock.entity.commands import (
     CloseReceiver,
     Command,
@@ -20,6 +22,9 @@ from peeklock.entity.commands import (
 )
 from peeklock.entity.refusals import Refusal
 from peeklock.entity.replies import ReceiverClosed, Refused, Reply
+
+GONE: Final = "The store was taken away."
+DOUBT: Final = "The store failed; whether this was stored is in doubt. Try again."
 
 
 def declined(command: Command, refusal: Refusal) -> Reply | None:

@@ -19,7 +19,7 @@ from peeklock.broker.alarm import Alarm, Alarms
 from peeklock.broker.attached import Attached
 from peeklock.broker.bodies import fetch_bodies
 from peeklock.broker.company import STORE_S_MIN, Company
-from peeklock.broker.declining import brings_messages, declined
+from peeklock.broker.declining import DOUBT, GONE, brings_messages, declined
 from peeklock.clock import Clock
 from peeklock.entity.blueprint import Blueprint
 from peeklock.entity.commands import (
@@ -40,7 +40,7 @@ from peeklock.entity.replies import (
     Reply,
     Settled,
 )
-from peeklock.store.store import PartitionId, Store, StoreError
+from peeklock.store.store import Away, PartitionId, Store, StoreError
 
 # Commands taken into one round: one store write must stay small beside a lock's duration.
 ROUND_MAX: Final = 1024
@@ -250,7 +250,7 @@ class PartitionWorker:
                 self._is_lost = False
                 if self._partition is not None:
                     _log.error("store-lost partition=%s", self.id.key)
-                    self._fail([], Refusal(UNAVAILABLE, "The store was taken away."))
+                    self._fail([], Refusal(UNAVAILABLE, GONE))
             if self._partition is None:
                 if self._closing:
                     self._close_mailbox()
@@ -333,12 +333,14 @@ class PartitionWorker:
     async def _round(self) -> None:
         """Decide on what has come in, store it, keep its replies for the next opportunity."""
         commands = self._take_commands()
+        is_stored = False
         try:
             if commands:
                 now = self._clock.now()
                 await self._bring_bodies(commands, now)
                 decision = self._decide(commands, now)
                 await self._store_decision(decision)
+                is_stored = True
                 await fetch_bodies(self._store, self.id, decision.replies)
                 self._pending = decision.replies
             else:
@@ -348,8 +350,8 @@ class PartitionWorker:
             self._set_alarm()
         except StoreError as error:
             _log.error("store-failed partition=%s error=%r", self.id.key, str(error))
-            text = "The store failed; whether this was stored is in doubt. Try again."
-            self._fail(commands, Refusal(UNAVAILABLE, text))
+            is_unsent = isinstance(error, Away) and not is_stored
+            self._fail(commands, Refusal(UNAVAILABLE, GONE if is_unsent else DOUBT), is_unsent)
         except Exception:  # noqa: BLE001 - whatever it was, the partition is in doubt
             _log.exception("partition-failed partition=%s", self.id.key)
             self._fail(commands, Refusal(INTERNAL, "The partition failed and is opened anew."))
@@ -460,7 +462,7 @@ class PartitionWorker:
             except Exception:  # noqa: BLE001 - one origin's fault must not stop the others
                 _log.exception("reply-failed partition=%s", self.id.key)
 
-    def _fail(self, commands: list[Command], refusal: Refusal) -> None:
+    def _fail(self, commands: list[Command], refusal: Refusal, is_unsent: bool = False) -> None:
         """The partition is in doubt: tell everybody who waits, and forget it."""
         self._release()
         if self._partition is not None:
@@ -469,7 +471,10 @@ class PartitionWorker:
         self._is_in_reach = False
         self._call_off_alarm()
         for command in commands:
-            self._refuse(command, refusal)
+            if is_unsent:
+                self._refuse_unsent(command, refusal)
+            else:
+                self._refuse(command, refusal)
         self._pending += self._attached.let_go(refusal)
         self._release()
 

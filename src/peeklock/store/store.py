@@ -3,6 +3,7 @@
 StoreError
 +-- Fenced        another owner opened the partition with a higher epoch
 +-- Unavailable   the engine failed; what was being appended is in doubt
+|   +-- Away      there is no engine; nothing was begun
 |   +-- Broken    it will go on failing until the store is opened anew
 +-- Corrupt       a checksum or a format does not fit
 """
@@ -30,6 +31,10 @@ class Fenced(StoreError):
 
 class Unavailable(StoreError):
     """The engine failed; whether the append rests is in doubt."""
+
+
+class Away(Unavailable):
+    """The store is not there: nothing of what was asked was begun, so that nothing is in doubt."""
 
 
 class Broken(Unavailable):

@@ -18,6 +18,7 @@ from typing import Final, TypeAlias, final
 from peeklock.entity.message import Message
 from peeklock.entity.records import Record
 from peeklock.store.store import (
+    Away,
     Broken,
     Catalog,
     JournalPage,
@@ -340,13 +341,13 @@ class SwitchedStore:
 
     def _living(self) -> Store:
         if self._engine is None:
-            raise Unavailable(self._text)
+            raise Away(self._text)
         return self._engine
 
     def _engine_of(self, partition: PartitionId) -> Store:
         engine = self._living()
         if self._opened is not None and partition.key not in self._opened:
-            raise Unavailable(f"{partition.key} is to be opened anew: its store was away")
+            raise Away(f"{partition.key} is to be opened anew: its store was away")
         return engine
 
 
