@@ -57,7 +57,7 @@ def _read_namespace(section: Section) -> Configuration:
     name = section.text("Name")
     if section.has("Name") and not (is_entity_path(name) and len(name) <= _NAMESPACE_LENGTH_MAX):
         section.note("Name", f"'{name}' is not a name of at most {_NAMESPACE_LENGTH_MAX} letters")
-    names = _Names()
+    names = Names()
     queues = []
     for entry in section.sections("Queues") or []:
         queue = read_queue(entry)
@@ -74,7 +74,7 @@ def _read_namespace(section: Section) -> Configuration:
 
 
 @final
-class _Names:
+class Names:
     """The names of queues and topics, which are one set: a client says a path and not a kind."""
 
     __slots__ = ("_kinds",)
