@@ -19,10 +19,12 @@ from peeklock.entity.commands import (
 from peeklock.entity.refusals import (
     LOCK_LOST,
     MESSAGE_NOT_FOUND,
+    MESSAGE_TOO_BIG,
     NOT_ALLOWED,
 )
 from peeklock.entity.replies import STATE_DEFERRED
-from tests.entity.at_hand import AtHand, sequences
+from peeklock.entity.settling import CHANGES_SIZE_MAX
+from tests.entity.at_hand import AtHand, sequences, token
 
 
 def test_complete_removes_and_says_so() -> None:
@@ -360,3 +362,21 @@ def test_deferring_works_in_the_dead_letter_queue() -> None:
     assert held.delivery_count == 0
     assert queue.settle(COMPLETE, held) == ["settled"]
     assert queue.dead() == []
+
+
+def test_the_properties_set_by_receivers_have_a_limit() -> None:
+    """A dead letter is abandoned without being counted; it must not grow for ever."""
+    queue = AtHand()
+    queue.send("a", "b")
+    queue.settle(DEAD_LETTER, *queue.receive(2))
+    held, other = queue.receive(2, "dead", lane=DEAD)
+    half = CHANGES_SIZE_MAX // 2 - 10
+    assert queue.settle(ABANDON, held, changes={"x": bytes(half)}) == ["settled"]
+    (held,) = queue.receive(1, "dead", lane=DEAD)
+    more = {"y": bytes(half + 20)}
+    assert queue.settle(ABANDON, held, other, changes=more) == [MESSAGE_TOO_BIG, "settled"]
+    wish = ask.SettleAll("m", 1, ABANDON, [token(held)], more)
+    assert queue.fate(wish) == MESSAGE_TOO_BIG
+    assert queue.fate(ask.Commit("m", 1, [wish])) == MESSAGE_TOO_BIG
+    # What is set anew takes the place of what was there.
+    assert queue.settle(ABANDON, held, changes={"x": bytes(half + 20)}) == ["settled"]

@@ -22,6 +22,7 @@ from peeklock.entity.records import ABANDONED, LOCK_EXPIRED
 from peeklock.entity.refusals import (
     LOCK_LOST,
     LOCK_LOST_TEXT,
+    MESSAGE_TOO_BIG,
     NOT_ALLOWED,
     SESSION_LOCK_LOST,
     SESSION_LOCK_LOST_TEXT,
@@ -35,6 +36,13 @@ LANE_BITS: Final = 48
 """The upper 16 bits of a lock number name the lane, the lower 48 are chance."""
 
 CHANCE_MASK: Final = (1 << LANE_BITS) - 1
+
+# Names and values of all properties that receivers have set on one message: the service's limit
+# of a message's header. A dead letter can be abandoned without end, and more set each time.
+CHANGES_SIZE_MAX: Final = 65_536
+CHANGES_TEXT: Final = (
+    f"The properties set on a message by its receivers exceed the limit ({CHANGES_SIZE_MAX} bytes)."
+)
 
 DEAD_LETTER_TWICE: Final = (
     "A message of a dead-letter queue cannot be dead-lettered again; complete it or send it on."
@@ -61,6 +69,7 @@ class Settling:
         lost: list[int] = []
         lost_tokens: list[LockToken] = []
         forbidden: list[int] = []
+        too_big: list[int] = []
         locks: list[Lock] = []
         seen: set[int] = set()
         for tag, token in zip(command.tags, command.tokens, strict=True):
@@ -70,6 +79,8 @@ class Settling:
                 lost_tokens.append(token)
             elif command.outcome == DEAD_LETTER and lock.line.is_dead_letter:
                 forbidden.append(tag)
+            elif command.changes and _is_too_much(lock, command.changes):
+                too_big.append(tag)
             else:
                 seen.add(token.sequence)
                 done.append(tag)
@@ -79,6 +90,9 @@ class Settling:
             self._state.replies.append(Settled(command.origin, done, command.outcome))
         if forbidden:
             self._refuse_dead_letter(command.origin, forbidden)
+        if too_big:
+            refusal = Refusal(MESSAGE_TOO_BIG, CHANGES_TEXT)
+            self._state.replies.append(Refused(command.origin, too_big, refusal))
         if lost:
             self._refuse_each_lost(command.origin, lost, lost_tokens)
 
@@ -126,6 +140,10 @@ class Settling:
         if command.outcome == DEAD_LETTER and self._any_dead(command.tokens):
             self._refuse_dead_letter(command.origin, [command.tag])
             return
+        if any(_is_too_much(lock, command.changes) for lock in locks):
+            refusal = Refusal(MESSAGE_TOO_BIG, CHANGES_TEXT)
+            self._state.replies.append(Refused(command.origin, [command.tag], refusal))
+            return
         self._carry_out(command.outcome, locks, command.changes, command.note, now)
         self._state.replies.append(Numbered(command.origin, command.tag, []))
 
@@ -172,16 +190,21 @@ class Settling:
                     self._unlock(lock)
                     self._state.restore_place(lock, now)
 
-    def why_not(self, outcome: int, tokens: list[LockToken], now: int) -> Refusal | None:
+    def why_not(
+        self, outcome: int, tokens: list[LockToken], changes: dict[str, bytes] | None, now: int
+    ) -> Refusal | None:
         """Why these settlements cannot be carried out together, or None."""
         for token in tokens:
             closed = self._state.why_closed(token.number >> LANE_BITS)
             if closed is not None:
                 return closed
-        if self._find_all(tokens, now) is None:
+        locks = self._find_all(tokens, now)
+        if locks is None:
             return self.why_lost(tokens)
         if outcome == DEAD_LETTER and self._any_dead(tokens):
             return Refusal(NOT_ALLOWED, DEAD_LETTER_TWICE)
+        if any(_is_too_much(lock, changes) for lock in locks):
+            return Refusal(MESSAGE_TOO_BIG, CHANGES_TEXT)
         return None
 
     def carry_out(
@@ -316,3 +339,13 @@ class Settling:
         if tokens and self._state.has_sessions(tokens[0].number >> LANE_BITS):
             return Refusal(SESSION_LOCK_LOST, SESSION_LOCK_LOST_TEXT)
         return Refusal(LOCK_LOST, LOCK_LOST_TEXT)
+
+
+def _is_too_much(lock: Lock, changes: dict[str, bytes] | None) -> bool:
+    """Whether a message would have too many properties from its receivers with these."""
+    if not changes:
+        return False
+    details = lock.entry.details
+    before = None if details is None else details.changes
+    merged = {**before, **changes} if before else changes
+    return sum(len(name) + len(value) for name, value in merged.items()) > CHANGES_SIZE_MAX
