@@ -169,6 +169,23 @@ TOPICS: Final[dict[str, Layout]] = {
     "wide-topic": Layout(
         2, topics={"": Topic({f"s{index:02}": Subscription() for index in range(40)})}
     ),
+    # For a broker of its own only: it would be much for each test to start with.
+    "crowd": Layout(
+        0,
+        topics={
+            "": Topic(
+                {
+                    f"s{index:04}": Subscription(
+                        rules=(
+                            rule("own", Properties={"n": index}),
+                            rule("all", Properties={"all": True}),
+                        )
+                    )
+                    for index in range(2000)
+                }
+            )
+        },
+    ),
     "filters": Layout(
         9,
         topics={
@@ -336,12 +353,14 @@ FORWARDING: Final[dict[str, Layout]] = {
         topics={"topic": Topic({"s": Subscription(_dead_to("dead"))})},
     ),
     "relay-refused": Layout(
-        4,
+        6,
         queues={
             "in": _to("disabled"),
             "disabled": {"Status": "Disabled"},
             "large": _to("small") | {"MaxMessageSizeInKilobytes": 1024},
             "small": {},
+            "filling": _to("full"),
+            "full": {"MaxSizeInMegabytes": 1},
             "both": _to("disabled") | _dead_to("dead"),
             "dead": {},
         },

@@ -25,6 +25,7 @@ KINDS = {
     "partitioned-topic": 1,
     "relay": 1,
     "relay-partitioned": 1,
+    "crowd": 1,
 }
 DEDUP_QUEUES = ("dedup-001", "partitioned-dedup-001")
 TOPICS = ("topic-001", "partitioned-topic-001")
@@ -62,6 +63,7 @@ class Survivor:
         self.due = datetime.now(UTC) + timedelta(seconds=8)
         for topic in TOPICS:
             self._settle_some(topic)
+        self.bus.publish("crowd-001", numbered(1234), numbered(-1), everybody())
         assert self.rules("change") == ["blue", "red"]
         # Last, so that the end comes in the middle of it.
         for group, session in RELAYS.items():
@@ -132,6 +134,14 @@ def message(message_id: str, text: str, **options: Any) -> ServiceBusMessage:
     return ServiceBusMessage(text, message_id=message_id, **options)
 
 
+def numbered(number: int) -> ServiceBusMessage:
+    return ServiceBusMessage(f"{number}", application_properties={"n": number})
+
+
+def everybody() -> ServiceBusMessage:
+    return ServiceBusMessage("all", application_properties={"all": True})
+
+
 @pytest.mark.parametrize("queue", DEDUP_QUEUES)
 def test_message_ids_are_remembered(survivor: Survivor, queue: str) -> None:
     """R-S9: those of completed messages too, whether they came alone or in a batch."""
@@ -180,3 +190,15 @@ def test_rules_that_were_changed_stay_changed(survivor: Survivor) -> None:
     with bus.subscriber("topic-002", "a") as receiver:
         assert bodies(receive(receiver, 2)) == [b"red", b"blue"]
         assert len(peek_all(receiver)) == 2
+
+
+def test_two_thousand_subscriptions(survivor: Survivor) -> None:
+    """R-F7: each has what is for it, from before the end and from after it."""
+    bus = survivor.bus
+    bus.publish("crowd-001", numbered(1999), numbered(0), everybody())
+
+    wanted = {"s0000": [b"all", b"0", b"all"], "s0777": [b"all", b"all"]}
+    wanted |= {"s1234": [b"1234", b"all", b"all"], "s1999": [b"all", b"1999", b"all"]}
+    for name, expected in wanted.items():
+        with bus.subscriber("crowd-001", name) as receiver:
+            assert bodies(peek_all(receiver)) == expected

@@ -230,6 +230,20 @@ def test_a_destination_that_takes_no_such_size(bus: Bus, queues: Queues) -> None
     assert dead(bus, f"{group}/large").dead_letter_reason == "MessageSizeExceeded"
 
 
+def test_a_destination_that_is_full(bus: Bus, queues: Queues) -> None:
+    """What finds no room there is a dead letter of the source; nothing is lost."""
+    group = queues.take("relay-refused")
+    with bus.sender(f"{group}/filling") as sender:
+        for index in range(7):
+            sender.send_messages(ServiceBusMessage(b"%d" % index + b"x" * 200_000))
+
+    with bus.dead_letters(f"{group}/filling") as dead_letters:
+        refused = receive(dead_letters, 2)
+    got = arrived(bus, f"{group}/full", 5)
+    assert {each.dead_letter_reason for each in refused} == {"QuotaExceeded"}
+    assert [each[:1] for each in bodies([*got, *refused])] == [b"%d" % index for index in range(7)]
+
+
 def test_a_destination_with_sessions(bus: Bus, queues: Queues) -> None:
     """A message without one is a dead letter of the source."""
     group = queues.take("relay-session")

@@ -266,6 +266,16 @@ def test_an_action_changes_only_its_copy(bus: Bus, queues: Queues) -> None:
         assert [copy["region"] for copy in mine if "region" in copy] == ["south"]
 
 
+def test_actions_on_a_large_message(bus: Bus, queues: Queues) -> None:
+    """Every copy has the whole body."""
+    topic = queues.take("changing-topic")
+    large = b"x" * 255_000
+    bus.publish(topic, ServiceBusMessage(large, application_properties={"n": 1, "colour": "red"}))
+
+    with bus.subscriber(topic, "changed") as receiver:
+        assert bodies(receive(receiver, 3)) == [large] * 3
+
+
 def test_rules_that_fail(bus: Bus, queues: Queues) -> None:
     """To the dead-letter queue or nowhere, as the subscription says; the others are not touched."""
     topic = queues.take("failing-topic")

@@ -204,6 +204,8 @@ def test_filtering_before_publishing(bus: Bus, queues: Queues) -> None:
         for refused in (coloured("blue"), [coloured("red"), coloured("blue")]):
             with pytest.raises(ServiceBusError, match="no-matching-subscription"):
                 publisher.send_messages(refused)
+        with pytest.raises(ServiceBusError, match="No subscription"):
+            publisher.schedule_messages(coloured("blue"), datetime.now(UTC) + timedelta(hours=1))
         publisher.send_messages(coloured("red"))
     assert taken(bus, topic, "red", 2) == [b"red", b"red"]
 
@@ -255,6 +257,39 @@ def test_settlement_on_a_subscription(bus: Bus, queues: Queues, kind: str) -> No
     with bus.subscriber(topic, "b") as receiver:
         assert [each.delivery_count for each in receive(receiver, 4)] == [0] * 4
     with bus.subscriber(topic, "b", sub_queue=DEAD) as dead_letters:
+        assert peek_all(dead_letters) == []
+
+
+def test_receivers_share_a_subscription(bus: Bus, queues: Queues) -> None:
+    """R-S2: no message goes to both of them; another subscription has all of them still."""
+    topic = queues.take("topic")
+    bus.publish(topic, [ServiceBusMessage(f"{index}") for index in range(20)])
+
+    with bus.subscriber(topic, "a") as first, bus.subscriber(topic, "a") as second:
+        mine = receive(first, 10)
+        theirs = receive(second, 10)
+        assert {number(each) for each in mine}.isdisjoint(number(each) for each in theirs)
+        for receiver, got in ((first, mine), (second, theirs)):
+            for each in got:
+                receiver.complete_message(each)
+        assert peek_all(first) == []
+    assert len(taken(bus, topic, "b", 20)) == 20
+
+
+def test_dead_letters_of_a_subscription(bus: Bus, queues: Queues) -> None:
+    """R-S6: they can be set aside and fetched there; dead they stay, however often abandoned."""
+    topic = queues.take("topic")
+    bus.publish(topic, ServiceBusMessage("x"))
+    with bus.subscriber(topic, "a") as receiver:
+        receiver.dead_letter_message(receive_one(receiver))
+
+    with bus.subscriber(topic, "a", sub_queue=DEAD) as dead_letters:
+        for _ in range(12):
+            dead_letters.abandon_message(receive_one(dead_letters))
+        deferred = receive_one(dead_letters)
+        dead_letters.defer_message(deferred)
+        (fetched,) = dead_letters.receive_deferred_messages(number(deferred))
+        dead_letters.complete_message(fetched)
         assert peek_all(dead_letters) == []
 
 
