@@ -69,6 +69,12 @@ def test_help_names_every_option_with_its_variable() -> None:
         ([], {"PEEKLOCK_CONFIG": "no-such-file.json"}, "no-such-file.json"),
         ([], {"PEEKLOCK_JOURNAL_RETENTION_MS": "-5"}, "--journal-retention-ms"),
         (["--data", "pyproject.toml"], {}, "pyproject.toml"),
+        ([], {"PEEKLOCK_AMQPS_PORT": "many"}, "--amqps-port"),
+        (["--https-port", "-1"], {}, "--https-port"),
+        (["--tls", "perhaps"], {}, "perhaps"),
+        (["--tls-key", "no-such-file.pem"], {}, "no-such-file.pem"),
+        (["--tls-certificate", "pyproject.toml"], {}, "together"),
+        ([], {"PEEKLOCK_TLS_KEY": "pyproject.toml"}, "together"),
     ],
 )
 def test_a_wrong_value_is_named_and_nothing_is_served(

@@ -1,63 +1,22 @@
 """The skin of a connection and the care for all of them, over real sockets without a port."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from peeklock.amqp.composites import Target
-from peeklock.amqp.connection import CLIENT, Connection
-from peeklock.amqp.events import Closed, Event, Opened
-from peeklock.amqp.limits import Limits
-from peeklock.amqp.sasl import anonymous
+from peeklock.amqp.events import Closed, Opened
 from peeklock.gateway.amqp.door import DoorLimits
 from peeklock.gateway.amqp.protocol import AmqpProtocol
 from peeklock.gateway.connections import AmqpConnections
 from tests.broker.bench import settle_down
 from tests.gateway.amqp.bus import Bus, serve
+from tests.gateway.callers import Caller
 from tests.gateway.sockets import connected
 
 
-class Caller:
-    """A client's machine on one end of a socket."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
-        self.machine = Connection(
-            role=CLIENT,
-            container_id="c",
-            limits=Limits(),
-            now=0,
-            hostname="localhost",
-            credential=anonymous(),
-        )
-
-    @classmethod
-    async def call(cls, connections: AmqpConnections, bus: Bus) -> Caller:
-        caller = cls(*await connected(lambda: AmqpProtocol(bus.door, bus.clock, connections)))
-        caller.machine.start()
-        return caller
-
-    async def until(self, kind: type[Any]) -> Any:
-        """Talk until an event of this kind comes."""
-        while True:
-            self.writer.write(self.machine.take_output())
-            data = await self.reader.read(65_536)
-            assert data, "the door closed"
-            for event in self._events(data):
-                if isinstance(event, kind):
-                    self.writer.write(self.machine.take_output())
-                    return event
-
-    async def until_closed(self) -> None:
-        """Read until the other end is closed."""
-        while await self.reader.read(65_536):
-            pass
-
-    def _events(self, data: bytes) -> list[Event]:
-        return self.machine.receive(data, 0)
+async def call(connections: AmqpConnections) -> Caller:
+    return Caller(*await connected(connections.protocol))
 
 
 def run(test: Callable[[Bus], Awaitable[None]], **options: Any) -> None:
@@ -70,7 +29,7 @@ def run(test: Callable[[Bus], Awaitable[None]], **options: Any) -> None:
 def test_a_connection_opens_over_a_socket() -> None:
     async def talk(bus: Bus) -> None:
         connections = AmqpConnections(bus.door, bus.clock)
-        caller = await Caller.call(connections, bus)
+        caller = await call(connections)
         opened = await caller.until(Opened)
         assert opened.open.container_id == "the-broker"
         assert connections.count == 1
@@ -85,9 +44,9 @@ def test_a_connection_too_many_is_told_so_and_closed() -> None:
 
     async def talk(bus: Bus) -> None:
         connections = AmqpConnections(bus.door, bus.clock, connections_max=1)
-        first = await Caller.call(connections, bus)
+        first = await call(connections)
         await first.until(Opened)
-        second = await Caller.call(connections, bus)
+        second = await call(connections)
         closed = await second.until(Closed)
         assert closed.error.condition == "amqp:resource-limit-exceeded"
         await second.until_closed()
@@ -103,7 +62,7 @@ def test_the_timer_closes_a_connection_without_a_token() -> None:
 
     async def talk(bus: Bus) -> None:
         connections = AmqpConnections(bus.door, bus.clock)
-        caller = await Caller.call(connections, bus)
+        caller = await call(connections)
         closed = await caller.until(Closed)
         assert closed.error.condition == "amqp:connection:forced"
         await caller.until_closed()
@@ -118,7 +77,7 @@ def test_a_stop_sees_every_client_off() -> None:
 
     async def talk(bus: Bus) -> None:
         connections = AmqpConnections(bus.door, bus.clock)
-        caller = await Caller.call(connections, bus)
+        caller = await call(connections)
         await caller.until(Opened)
         stopping = asyncio.ensure_future(connections.stop())
         closed = await caller.until(Closed)
@@ -155,7 +114,7 @@ def test_a_client_that_does_not_read_is_cut_off() -> None:
 def test_reading_is_held_and_resumed() -> None:
     async def talk(bus: Bus) -> None:
         connections = AmqpConnections(bus.door, bus.clock)
-        caller = await Caller.call(connections, bus)
+        caller = await call(connections)
         session = caller.machine.begin_session()
         session.attach_sender("l", Target(address="$cbs"))
         await caller.until(Opened)

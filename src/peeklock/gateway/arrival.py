@@ -19,8 +19,6 @@ _LOG: Final = logging.getLogger("peeklock.listeners")
 # The first byte of a TLS handshake; no other protocol here begins with it.
 _HANDSHAKE: Final = b"\x16"
 _AMQP: Final = b"AMQP"
-# How long a client may take for each step: its first byte, the handshake, and its first words.
-STEP_S_MAX: Final = 15.0
 # A client that does not answer our end of TLS is not waited for.
 _TLS_END_S_MAX: Final = 3.0
 
@@ -34,6 +32,8 @@ class Hall(Protocol):
     amqp: Factory
     http: Factory
     tls: Tls | None
+    # How long a client may take for each step: its first byte, the handshake, its first words.
+    step_s_max: float
 
     def left(self, arrival: "Arrival") -> None:
         """The connection is served by somebody, or gone."""
@@ -54,7 +54,7 @@ class Arrival(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
         self._transport: asyncio.Transport | None = None
         self._data = b""
-        self._timer = self._loop.call_later(STEP_S_MAX, self._is_late)
+        self._timer = self._loop.call_later(hall.step_s_max, self._is_late)
         self._loop.add_reader(accepted, self._look)
 
     def abort(self) -> None:
@@ -100,7 +100,7 @@ class Arrival(asyncio.Protocol):
                 lambda: self,
                 accepted,
                 ssl=context,
-                ssl_handshake_timeout=None if context is None else STEP_S_MAX,
+                ssl_handshake_timeout=None if context is None else self._hall.step_s_max,
                 ssl_shutdown_timeout=None if context is None else _TLS_END_S_MAX,
             )
         except OSError as error:
@@ -116,7 +116,7 @@ class Arrival(asyncio.Protocol):
         """There is a transport, in clear or with TLS around it."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._timer = self._loop.call_later(STEP_S_MAX, self._is_late)
+        self._timer = self._loop.call_later(self._hall.step_s_max, self._is_late)
 
     def data_received(self, data: bytes) -> None:
         """Bytes came: as soon as they tell the protocol, its class takes over."""
@@ -140,7 +140,7 @@ class Arrival(asyncio.Protocol):
         self._hall.left(self)
 
     def _is_late(self) -> None:
-        self._log("silent", f"Nothing that tells its protocol came within {STEP_S_MAX:.0f} s.")
+        self._log("silent", "Nothing that tells its protocol came in the time allowed for it.")
         self.abort()
 
     def _log(self, event: str, text: str) -> None:

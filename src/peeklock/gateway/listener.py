@@ -17,6 +17,7 @@ _BACKLOG: Final = 1_024
 _ACCEPTED_AT_ONCE_MAX: Final = 64
 # Connections that have not said what they speak; more are cut off. Each is soon decided or late.
 UNDECIDED_MAX: Final = 5_000
+_STEP_S_MAX: Final = 15.0
 # How long nothing is accepted when the system has no room for another connection.
 _PAUSE_S: Final = 1.0
 _NO_SUCH_ADDRESS: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
@@ -34,10 +35,12 @@ class Listener:
         tls: Tls | None = None,
         *,
         undecided_max: int = UNDECIDED_MAX,
+        step_s_max: float = _STEP_S_MAX,
     ) -> None:
         self.amqp = amqp
         self.http = http
         self.tls = tls
+        self.step_s_max = step_s_max
         self._undecided_max = undecided_max
         self._undecided: set[Arrival] = set()
         self._sockets: list[socket.socket] = []

@@ -1,0 +1,243 @@
+"""The ports: what a connection speaks is found out, and who says nothing costs little."""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+
+import pytest
+
+from peeklock.amqp.events import Opened
+from tests.broker.bench import until
+from tests.gateway.callers import Caller, WebSocket, dial
+from tests.gateway.entrance import Entrance, development, enter
+
+GET = b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+CLIENT_HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
+
+
+async def is_ended(reader: asyncio.StreamReader) -> bool:
+    """Whether the other side ends it without a word, politely or not."""
+    with contextlib.suppress(ConnectionError):
+        return await reader.read() == b""
+    return True
+
+
+@pytest.mark.parametrize("is_tls", [False, True], ids=["clear", "tls"])
+@pytest.mark.parametrize("speaks", ["amqp", "http", "websocket"])
+@pytest.mark.parametrize("port", ["amqp_port", "http_port"])
+def test_every_port_serves_every_protocol(port: str, speaks: str, is_tls: bool) -> None:
+    """R-F1."""
+
+    async def talk(entrance: Entrance) -> None:
+        context = development()[1] if is_tls else None
+        reader, writer = await dial(getattr(entrance, port), context)
+        if speaks == "amqp":
+            opened = await Caller(reader, writer).until(Opened)
+            assert opened.open.container_id == "the-broker"
+        elif speaks == "http":
+            writer.write(GET)
+            assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
+        else:
+            tunnel = WebSocket(reader, writer)
+            await tunnel.open()
+            opened = await Caller(tunnel, tunnel).until(Opened)
+            assert opened.open.container_id == "the-broker"
+        assert entrance.listener.undecided_count == 0
+        assert entrance.amqp.count == (0 if speaks == "http" else 1)
+        writer.close()
+
+    enter(talk)
+
+
+@pytest.mark.parametrize("is_tls", [False, True], ids=["clear", "tls"])
+def test_first_words_may_come_byte_by_byte(is_tls: bool) -> None:
+    async def talk(entrance: Entrance) -> None:
+        reader, writer = await dial(entrance.amqp_port, development()[1] if is_tls else None)
+        header = b"AMQP\x03\x01\x00\x00"
+        for index in range(len(header)):
+            writer.write(header[index : index + 1])
+            await writer.drain()
+            await asyncio.sleep(0)
+        assert await reader.readexactly(8) == header
+        writer.close()
+
+    enter(talk)
+
+
+@pytest.mark.parametrize("is_tls", [False, True], ids=["clear", "tls"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        b"\x00\x01\x02\x03\r\n\r\n",
+        b"AMXX\r\n\r\n",
+        b"SSH-2.0-x\r\n\r\n",
+        bytes(range(255, 100, -1)) + b"\r\n\r\n",
+    ],
+    ids=["zeros", "almost amqp", "another protocol", "noise"],
+)
+def test_garbage_is_answered_and_ended(words: bytes, is_tls: bool) -> None:
+    async def talk(entrance: Entrance) -> None:
+        reader, writer = await dial(entrance.amqp_port, development()[1] if is_tls else None)
+        writer.write(words)
+        assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
+        writer.close()
+        assert entrance.listener.undecided_count == 0
+
+    enter(talk)
+
+
+def test_tls_that_is_switched_off_is_refused_at_once() -> None:
+    async def talk(entrance: Entrance) -> None:
+        with pytest.raises((ConnectionError, ssl.SSLError)):
+            await dial(entrance.amqp_port, development()[1])
+        await until(lambda: entrance.listener.undecided_count == 0)
+        # In clear everything is as ever.
+        reader, writer = await dial(entrance.amqp_port)
+        await Caller(reader, writer).until(Opened)
+        writer.close()
+
+    enter(talk, has_tls=False)
+
+
+def test_old_tls_is_not_spoken() -> None:
+    """Nothing below 1.2."""
+
+    async def talk(entrance: Entrance) -> None:
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        with pytest.warns(DeprecationWarning, match="TLSv1"):
+            context.minimum_version = ssl.TLSVersion.TLSv1
+        with pytest.warns(DeprecationWarning, match="TLSv1_1"):
+            context.maximum_version = ssl.TLSVersion.TLSv1_1
+        context.set_ciphers("ALL:@SECLEVEL=0")
+        with pytest.raises((ConnectionError, ssl.SSLError)):
+            await dial(entrance.amqp_port, context)
+
+    enter(talk)
+
+
+def test_a_client_without_trust_leaves_nothing_behind() -> None:
+    async def talk(entrance: Entrance) -> None:
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await dial(entrance.amqp_port, ssl.create_default_context())
+        await until(lambda: entrance.listener.undecided_count == 0)
+
+    enter(talk)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [b"", b"AM", CLIENT_HELLO, CLIENT_HELLO[:1]],
+    ids=["nothing", "half a header", "half a handshake", "one byte"],
+)
+def test_who_says_too_little_is_cut_off(words: bytes) -> None:
+    """A silent client costs a socket, for a while."""
+
+    async def talk(entrance: Entrance) -> None:
+        reader, writer = await dial(entrance.amqp_port)
+        writer.write(words)
+        assert await is_ended(reader)
+        writer.close()
+        await until(lambda: entrance.listener.undecided_count == 0)
+        assert entrance.amqp.count == 0
+
+    enter(talk, step_s_max=0.05)
+
+
+def test_silence_inside_tls_is_cut_off_too() -> None:
+    async def talk(entrance: Entrance) -> None:
+        reader, writer = await dial(entrance.amqp_port, development()[1])
+        assert await is_ended(reader)
+        writer.transport.abort()
+        await until(lambda: entrance.listener.undecided_count == 0)
+
+    enter(talk, step_s_max=0.5)
+
+
+@pytest.mark.parametrize("words", [b"", b"AMQ", CLIENT_HELLO], ids=["mute", "header", "handshake"])
+def test_who_goes_early_is_forgotten(words: bytes) -> None:
+    async def talk(entrance: Entrance) -> None:
+        _, writer = await dial(entrance.http_port)
+        writer.write(words)
+        await until(lambda: entrance.listener.undecided_count == 1)
+        writer.transport.abort()
+        await until(lambda: entrance.listener.undecided_count == 0)
+
+    enter(talk)
+
+
+def test_only_so_many_may_be_undecided() -> None:
+    """R-F7."""
+
+    async def talk(entrance: Entrance) -> None:
+        first = await dial(entrance.amqp_port)
+        await until(lambda: entrance.listener.undecided_count == 1)
+        reader, writer = await dial(entrance.amqp_port)
+        assert await is_ended(reader)
+        writer.close()
+        # Whoever is served makes room for the next.
+        await Caller(*first).until(Opened)
+        again = await dial(entrance.amqp_port)
+        await Caller(*again).until(Opened)
+        for _, each in (first, again):
+            each.close()
+
+    enter(talk, undecided_max=1)
+
+
+def test_a_connection_too_many_is_cut_off_before_it_is_read() -> None:
+    """R-F7: far beyond the limit nobody is told why."""
+
+    async def talk(entrance: Entrance) -> None:
+        writers = []
+        for _ in range(101):
+            _, writer = await dial(entrance.amqp_port)
+            writer.write(b"AMQP\x03\x01\x00\x00")
+            writers.append(writer)
+        await until(lambda: entrance.amqp.count == 100)
+        for writer in writers:
+            writer.transport.abort()
+
+    enter(talk, amqp={"connections_max": 0})
+
+
+def test_a_stop_ends_what_has_not_begun() -> None:
+    """R-S8."""
+
+    async def talk(entrance: Entrance) -> None:
+        mute = await dial(entrance.amqp_port)
+        shaking = await dial(entrance.amqp_port)
+        shaking[1].write(CLIENT_HELLO)
+        hesitant = await dial(entrance.amqp_port)
+        hesitant[1].write(b"A")
+        await until(lambda: entrance.listener.undecided_count == 3)
+        entrance.listener.stop()
+        for reader, writer in (mute, shaking, hesitant):
+            assert await is_ended(reader)
+            writer.close()
+        assert entrance.listener.undecided_count == 0
+        with pytest.raises(ConnectionRefusedError):
+            await dial(entrance.amqp_port)
+
+    enter(talk)
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    async def talk(entrance: Entrance) -> None:
+        with pytest.raises(OSError, match=str(entrance.amqp_port)):
+            await entrance.listener.start("amqp", "127.0.0.1", entrance.amqp_port)
+
+    enter(talk)
+
+
+def test_a_name_listens_on_all_its_addresses() -> None:
+    async def talk(entrance: Entrance) -> None:
+        port = await entrance.listener.start("amqp", "localhost", 0)
+        family = socket.getaddrinfo("localhost", port, type=socket.SOCK_STREAM)[0]
+        reader, writer = await dial(port, host=family[4][0])  # type: ignore[arg-type]  # its address
+        await Caller(reader, writer).until(Opened)
+        writer.close()
+
+    enter(talk)
