@@ -424,3 +424,27 @@ def test_a_lock_of_before_a_restart_is_lost_with_its_session(queue: AtHand) -> N
     queue.restart()
     assert queue.settle(COMPLETE, held) == [SESSION_LOCK_LOST]
     assert queue.settle(ABANDON, held) == [SESSION_LOCK_LOST]
+
+
+def test_those_who_gave_up_are_forgotten_however_long_they_would_have_waited() -> None:
+    queue = AtHand(requires_session=True)
+    book = queue.partition._state.lane(MAIN).book
+    assert book is not None
+    for number in range(2_000):
+        queue.accept(None, f"w{number}", wait_ms=1 << 32)
+        queue.close(f"w{number}", broken=False)
+    assert not book.waiting
+    assert len(book._waits) < 500
+    assert queue.partition.next_deadline() == 0
+
+
+def test_waits_end_in_their_time_whoever_came_first() -> None:
+    queue = AtHand(requires_session=True)
+    for name, wait_ms in (("long", 9_000), ("short", 1_000), ("middle", 5_000)):
+        assert queue.accept(None, name, wait_ms=wait_ms) is None
+    assert queue.partition.next_deadline() == queue.now + 1_000
+    queue.tick(5_000)
+    assert (queue.accepted("short"), queue.accepted("middle")) == (TIMED_OUT, TIMED_OUT)
+    assert queue.accepted("long") is None
+    queue.send("x", session="a")
+    assert queue.accepted("long") == "a"

@@ -59,7 +59,7 @@ class Accepting:
         if command.session_id is None:
             session = book.next_available()
             if session is None:
-                book.waiting.append(command)
+                book.wait(command)
                 self._state.watch(book.lane)
                 return
         else:
@@ -85,7 +85,8 @@ class Accepting:
             session = book.next_available()
             if session is None:
                 return
-            self._give(book, session, book.waiting.popleft(), now)
+            _, waiting = book.waiting.popitem(last=False)
+            self._give(book, session, waiting, now)
 
     def close(self, receiver: Receiver, now: int) -> None:
         """A receiver lets its session go: what it held returns in order, uncounted."""
@@ -117,10 +118,8 @@ class Accepting:
     def stop_waiting(self, origin: Any) -> None:
         """Somebody who waited for a session is gone."""
         for lane in self._state.lanes.values():
-            if lane.book is not None and lane.book.waiting:
-                kept = [waiting for waiting in lane.book.waiting if waiting.origin is not origin]
-                lane.book.waiting.clear()
-                lane.book.waiting.extend(kept)
+            if lane.book is not None:
+                lane.book.waiting.pop(origin, None)
 
     def tick(self, lane: Lane, now: int) -> None:
         """Locks that are over are lost, waits that are over are refused."""

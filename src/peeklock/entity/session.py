@@ -8,12 +8,15 @@ locked as long as the session is, not each for itself.
 from __future__ import annotations
 
 import heapq
-from collections import deque
-from typing import Any, final
+from collections import OrderedDict
+from typing import Any, Final, final
 
 from peeklock.entity.commands import AcceptSession
 from peeklock.entity.lane import Lane, Lock, Receiver
 from peeklock.entity.message import NEVER
+
+# So many waits that are over may lie in the heap of their deadlines before it is built anew.
+_STALE_WAITS_MAX: Final = 256
 
 
 @final
@@ -50,15 +53,26 @@ class MessageSession:
 class SessionBook:
     """The sessions of one lane, and those who wait for the next one that is free."""
 
-    __slots__ = ("_available", "_deadlines", "lane", "sessions", "waiting")
+    __slots__ = (
+        "_available",
+        "_deadlines",
+        "_wait_number",
+        "_waits",
+        "lane",
+        "sessions",
+        "waiting",
+    )
 
     def __init__(self, lane: Lane) -> None:
         self.lane: Lane = lane
         self.sessions: dict[str, MessageSession] = {}
-        self.waiting: deque[AcceptSession] = deque()
+        # By origin, who waits longest first.
+        self.waiting: OrderedDict[Any, AcceptSession] = OrderedDict()
         # Heaps whose entries may be out of date; each is checked when its turn comes.
         self._available: list[tuple[int, str]] = []
         self._deadlines: list[tuple[int, str]] = []
+        self._waits: list[tuple[int, int, AcceptSession]] = []
+        self._wait_number: int = 0
 
     def session(self, id: str) -> MessageSession:
         """The session with this name; it exists from the first time it is named."""
@@ -125,12 +139,28 @@ class SessionBook:
                 found.append(session)
         return found
 
+    def wait(self, command: AcceptSession) -> None:
+        """Somebody waits for the next session that is free."""
+        self.waiting[command.origin] = command
+        self._wait_number += 1
+        heapq.heappush(self._waits, (command.wait_until, self._wait_number, command))
+        if len(self._waits) > 2 * len(self.waiting) + _STALE_WAITS_MAX:
+            self._waits = [wait for wait in self._waits if self._is_waiting(wait[2])]
+            heapq.heapify(self._waits)
+
     def timed_out(self, now: int) -> list[AcceptSession]:
-        """Those who waited long enough, taken out of the line."""
-        late = [waiting for waiting in self.waiting if waiting.wait_until <= now]
-        if late:
-            self.waiting = deque(w for w in self.waiting if w.wait_until > now)
-        return late
+        """Those who waited long enough, taken out of the line, in the order in which they came."""
+        late: list[tuple[int, AcceptSession]] = []
+        while self._waits and self._waits[0][0] <= now:
+            _, number, command = heapq.heappop(self._waits)
+            if self._is_waiting(command):
+                del self.waiting[command.origin]
+                late.append((number, command))
+        late.sort(key=_number)
+        return [command for _, command in late]
+
+    def _is_waiting(self, command: AcceptSession) -> bool:
+        return self.waiting.get(command.origin) is command
 
     def next_deadline(self) -> int:
         """The earliest instant at which a lock or a wait ends; 0 when there is none."""
@@ -142,9 +172,11 @@ class SessionBook:
                 break
             heapq.heappop(deadlines)
         deadline = deadlines[0][0] if deadlines else NEVER
-        for waiting in self.waiting:
-            if deadline == NEVER or waiting.wait_until < deadline:
-                deadline = waiting.wait_until
+        waits = self._waits
+        while waits and not self._is_waiting(waits[0][2]):
+            heapq.heappop(waits)
+        if waits and (deadline == NEVER or waits[0][0] < deadline):
+            deadline = waits[0][0]
         return deadline
 
     def listed(self, updated_after: int | None) -> list[str]:
@@ -162,3 +194,7 @@ class SessionBook:
 
 def _has_messages(session: MessageSession) -> bool:
     return bool(session.line.ready_count or session.locks or session.line.deferred)
+
+
+def _number(wait: tuple[int, AcceptSession]) -> int:
+    return wait[0]

@@ -235,7 +235,7 @@ class State:
                 del self.receivers[receiver.origin]
                 self.replies.append(ReceiverClosed(receiver.origin, refusal))
         if lane.book is not None:
-            for waiting in lane.book.waiting:
+            for waiting in lane.book.waiting.values():
                 self.replies.append(Refused(waiting.origin, [waiting.tag], refusal))
             lane.book.waiting.clear()
 
