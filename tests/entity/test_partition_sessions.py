@@ -432,7 +432,7 @@ def test_those_who_gave_up_are_forgotten_however_long_they_would_have_waited() -
     assert book is not None
     for number in range(2_000):
         queue.accept(None, f"w{number}", wait_ms=1 << 32)
-        queue.close(f"w{number}", broken=False)
+        queue.ask(ask.CloseReceiver(f"w{number}", False))
     assert not book.waiting
     assert len(book._waits) < 500
     assert queue.partition.next_deadline() == 0
