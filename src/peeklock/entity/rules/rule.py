@@ -18,8 +18,6 @@ from peeklock.entity.rules.values import PropertyReader, Truth, fold
 
 Filter: TypeAlias = TrueFilter | FalseFilter | CorrelationFilter | SqlFilter
 
-"""The rule that a subscription has from the start; it takes everything."""
-
 
 @final
 @dataclass(slots=True, init=False)
