@@ -36,6 +36,7 @@ from peeklock.entity.replies import (
     Numbered,
     ReceiverClosed,
     Refused,
+    Reply,
     SessionAccepted,
 )
 from peeklock.entity.routing import partition_of_sequence
@@ -481,5 +482,22 @@ def test_a_partition_comes_back_by_itself() -> None:
         await until(lambda: bench.spread.availability == "Available")
         keyed: list[Message] = [message("y", partition_key=key_for(0))]
         assert await bench.ask(SendMany(origin, [2], keyed)) == Accepted(origin, [2])
+
+    run(walk)
+
+
+def test_one_who_cannot_take_its_answer_does_not_stop_the_others() -> None:
+    class Faulty:
+        def replied(self, reply: Reply) -> None:
+            raise RuntimeError("no")
+
+        def flush(self) -> None:
+            raise RuntimeError("no")
+
+    async def walk(bench: SpreadBench) -> None:
+        origin = Recorder()
+        mixed = [message("a", partition_key="1"), message("b", partition_key="2")]
+        await bench.do(SendBatch(Faulty(), 1, mixed), SendBatch(origin, 2, mixed))
+        assert [type(reply) for reply in origin.replies] == [Refused]
 
     run(walk)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable
 from typing import Any, Final, final
 
@@ -12,6 +13,8 @@ from peeklock.entity.refusals import UNAVAILABLE, Refusal
 from peeklock.entity.replies import Refused, Reply
 
 NOWHERE: Final = -1
+
+_log: Final = logging.getLogger("peeklock.broker")
 
 
 @final
@@ -95,6 +98,12 @@ class Reach:
         for reply in answers:
             origin: Any = reply.origin
             origins[origin] = True
-            origin.replied(reply)
+            try:
+                origin.replied(reply)
+            except Exception:  # noqa: BLE001 - one origin's fault must not stop the others
+                _log.exception("reply-failed entity=%s", self.workers[0].id.path)
         for origin in origins:
-            origin.flush()
+            try:
+                origin.flush()
+            except Exception:  # noqa: BLE001 - one origin's fault must not stop the others
+                _log.exception("reply-failed entity=%s", self.workers[0].id.path)
