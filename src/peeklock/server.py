@@ -26,10 +26,11 @@ from peeklock.gateway.amqp.wording import AmqpWording
 from peeklock.gateway.certificates import server_names
 from peeklock.gateway.connections import AmqpConnections, HttpConnections
 from peeklock.gateway.http import stores as stores_door
+from peeklock.gateway.http.admin.node import AdminNode
 from peeklock.gateway.http.guard import Guard
 from peeklock.gateway.http.health import Health
 from peeklock.gateway.http.messages.node import MessagesNode
-from peeklock.gateway.http.router import MESSAGES, Node
+from peeklock.gateway.http.router import ENTITIES, MESSAGES, Node
 from peeklock.gateway.http.stores import StoresNode
 from peeklock.gateway.identifiers import hex_digits
 from peeklock.gateway.listener import Listener
@@ -95,6 +96,7 @@ async def _serve(settings: Settings, configuration: Configuration) -> None:
     nodes: dict[str, Node] = {
         stores_door.NODE: StoresNode(stores, guard),
         MESSAGES: messages,
+        ENTITIES: AdminNode(broker, keys, desk, clock, chance),
     }
     http = HttpConnections(health, nodes, amqp=amqp, bounds=messages)
     listener = Listener(amqp.protocol, http.protocol, tls)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from http import HTTPStatus
 from math import inf
 from typing import Any, Final, Protocol, TypeAlias, final
 
@@ -284,7 +285,10 @@ class HttpProtocol(asyncio.Protocol):
             headers.append(("content-type", answer.content_type))
         if answer.status != _NO_CONTENT:
             headers.append(("content-length", str(len(body))))
-        parts = [self._h11.send(h11.Response(status_code=answer.status, headers=headers))]
+        # Some clients show the words of the status to their users, and nothing else.
+        reason = HTTPStatus(answer.status).phrase.encode()
+        response = h11.Response(status_code=answer.status, headers=headers, reason=reason)
+        parts = [self._h11.send(response)]
         if method != "HEAD":
             parts.append(self._h11.send(h11.Data(data=body)))
         parts.append(self._h11.send(h11.EndOfMessage()))

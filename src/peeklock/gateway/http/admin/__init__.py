@@ -1,0 +1,1 @@
+"""Administration: entities made, changed, listed and deleted as ATOM documents over HTTP."""

@@ -1,0 +1,204 @@
+"""The administration door: says what is asked for, by whom, and who carries it out."""
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar, final
+
+from peeklock.auth.keyring import KeyRing
+from peeklock.broker.broker import Broker
+from peeklock.broker.changes import EntityError
+from peeklock.broker.counting import count, count_all
+from peeklock.broker.entities import Entity, Queue, Subscription, Topic
+from peeklock.clock import Clock
+from peeklock.entity.definition import DEFAULT_RULE_NAME, QUEUE
+from peeklock.entity.refusals import NOT_ALLOWED, Refusal
+from peeklock.entity.rules.rule import Rule
+from peeklock.gateway.http.admin import place as places
+from peeklock.gateway.http.admin.admission import Admission
+from peeklock.gateway.http.admin.atom import (
+    Asked,
+    Entry,
+    Page,
+    empty_answer,
+    entry_answer,
+    feed_answer,
+    nothing_answer,
+)
+from peeklock.gateway.http.admin.namespace import namespace_entry
+from peeklock.gateway.http.admin.place import Place, place_of
+from peeklock.gateway.http.admin.putting import Putting
+from peeklock.gateway.http.admin.queues import queue_entry
+from peeklock.gateway.http.admin.reading import Malformed
+from peeklock.gateway.http.admin.refusals import Desk, NotDone, nobody_there, out_of_reach, wrong
+from peeklock.gateway.http.admin.rules import rule_entry
+from peeklock.gateway.http.admin.subscriptions import subscription_entry
+from peeklock.gateway.http.admin.topics import topic_entry
+from peeklock.gateway.http.answer import Answer
+from peeklock.gateway.http.request import Request
+from peeklock.gateway.identifiers import Chance
+from peeklock.gateway.refusals import RefusalDesk
+from peeklock.store.store import StoreError
+
+_LISTS: Final = (places.QUEUES, places.TOPICS, places.SUBSCRIPTIONS, places.RULES)
+_INT64_DIGITS_MAX: Final = 18
+
+_T = TypeVar("_T")
+
+
+@final
+class AdminNode:
+    """Answers GET, PUT and DELETE of entities and rules, and GET of lists and the namespace."""
+
+    def __init__(
+        self, broker: Broker, keys: KeyRing, desk: RefusalDesk, clock: Clock, chance: Chance
+    ) -> None:
+        self._broker = broker
+        self._namespace = broker.namespace
+        self._clock = clock
+        self._started_at = clock.now()
+        self._admission = Admission(keys, clock, self._is_entity)
+        self._desk = Desk(desk, self._namespace)
+        self._putting = Putting(broker, self._admission, chance, self._namespace)
+
+    async def answer(self, request: Request) -> Answer:
+        """Answer one request."""
+        place = place_of(request)
+        try:
+            # Before anything else: who may not manage learns nothing.
+            self._admission.check(request)
+            if place is None:
+                raise nobody_there()
+            return await self._carried_out(request, place)
+        except NotDone as error:
+            return self._desk.answer(error, request, place, self._kind(place))
+
+    async def _carried_out(self, request: Request, place: Place) -> Answer:
+        problem = place.problem()
+        if problem:
+            raise wrong(problem)
+        allowed = (
+            ("GET",) if place.kind in (*_LISTS, places.NAMESPACE) else ("GET", "PUT", "DELETE")
+        )
+        if request.method not in allowed:
+            text = f"The method {request.method} is not allowed here; {', '.join(allowed)} go."
+            raise NotDone(Refusal(NOT_ALLOWED, text), 405, (("allow", ", ".join(allowed)),))
+        asked = Asked(request, self._namespace)
+        try:
+            if request.method == "PUT":
+                return await self._putting.answer(request, place, asked)
+            if request.method == "DELETE":
+                return await self._delete(place)
+        except Malformed as error:
+            raise wrong(str(error)) from error
+        except EntityError as error:
+            raise self._desk.of(error, place) from error
+        except StoreError as error:
+            raise out_of_reach() from error
+        if place.kind in _LISTS:
+            return await self._list(place, asked)
+        return await self._get(place, asked)
+
+    # One thing.
+
+    async def _get(self, place: Place, asked: Asked) -> Answer:
+        entry = await self._entry(place, asked)
+        if entry is None:
+            return nothing_answer(asked, self._clock.now())
+        return entry_answer(200, entry, asked, self._namespace)
+
+    async def _entry(self, place: Place, asked: Asked) -> Entry | None:
+        if place.kind == places.NAMESPACE:
+            return namespace_entry(self._namespace, self._started_at)
+        entity = self._broker.find(self._namespace, place.entity)
+        if place.kind == places.RULE:
+            rule = _rule(entity, place.rule)
+            if rule is None or not isinstance(entity, Subscription):
+                return None
+            return rule_entry(entity, rule)
+        if entity is None:
+            return None
+        tally = await count(entity)
+        if isinstance(entity, Queue):
+            return queue_entry(entity, tally, asked)
+        if isinstance(entity, Topic):
+            return topic_entry(entity, tally, asked)
+        return subscription_entry(entity, tally, asked)
+
+    async def _delete(self, place: Place) -> Answer:
+        if place.kind == places.RULE:
+            entity = self._broker.find(self._namespace, place.entity)
+            if _rule(entity, place.rule) is None:
+                raise nobody_there()
+            await self._broker.remove_rule(place.entity, place.rule, self._namespace)
+        elif not await self._broker.remove(place.entity, self._namespace):
+            raise nobody_there()
+        return empty_answer()
+
+    # Many things.
+
+    async def _list(self, place: Place, asked: Asked) -> Answer:
+        if place.kind == places.QUEUES:
+            queues = [each for each in self._homes() if isinstance(each, Queue)]
+            return await self._feed("Queues", "$Resources/queues", queues, asked, queue_entry)
+        if place.kind == places.TOPICS:
+            topics = [each for each in self._homes() if isinstance(each, Topic)]
+            return await self._feed("Topics", "$Resources/topics", topics, asked, topic_entry)
+        entity = self._broker.find(self._namespace, place.entity)
+        if place.kind == places.RULES:
+            if not isinstance(entity, Subscription):
+                raise nobody_there()
+            return self._rules_feed(entity, asked)
+        if not isinstance(entity, Topic):
+            raise nobody_there()
+        subscriptions = [each for _, each in sorted(entity.subscriptions.items())]
+        path = f"{entity.path}/Subscriptions"
+        return await self._feed("Subscriptions", path, subscriptions, asked, subscription_entry)
+
+    async def _feed(
+        self,
+        title: str,
+        path: str,
+        entities: Sequence[_T],
+        asked: Asked,
+        entry_of: Callable[..., Entry],
+    ) -> Answer:
+        """Answer with a page; only what is on it is counted."""
+        page = _page(asked, len(entities))
+        shown = entities[page.skip : page.end]
+        tallies = await count_all([each for each in shown if isinstance(each, Entity)])
+        entries = [
+            entry_of(entity, tally, asked) for entity, tally in zip(shown, tallies, strict=True)
+        ]
+        return feed_answer(title, path, page, entries, asked, self._namespace, self._clock.now())
+
+    def _rules_feed(self, subscription: Subscription, asked: Asked) -> Answer:
+        # In the order of their making, the one that every subscription has at first before all.
+        rules = sorted(subscription.rules, key=lambda rule: rule.name != DEFAULT_RULE_NAME)
+        page = _page(asked, len(rules))
+        entries = [rule_entry(subscription, rule) for rule in rules[page.skip : page.end]]
+        path = f"{subscription.path}/Rules"
+        return feed_answer("Rules", path, page, entries, asked, self._namespace, self._clock.now())
+
+    def _homes(self) -> list[Queue | Topic]:
+        return [home for home in self._broker.homes() if home.namespace == self._namespace]
+
+    def _is_entity(self, path: str) -> bool:
+        return self._broker.find(self._namespace, path) is not None
+
+    def _kind(self, place: Place | None) -> str:
+        entity = None if place is None else self._broker.find(self._namespace, place.path)
+        return QUEUE if entity is None else entity.kind
+
+
+def _rule(entity: Entity | None, name: str) -> Rule | None:
+    rules = entity.rules if isinstance(entity, Subscription) else ()
+    return next((rule for rule in rules if rule.name.lower() == name.lower()), None)
+
+
+def _page(asked: Asked, length: int) -> Page:
+    return Page(_place_in_list("skip", asked.skip), _place_in_list("top", asked.top), length)
+
+
+def _place_in_list(name: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= _INT64_DIGITS_MAX):
+        raise wrong(f"Parameter '{name}' should be non-negative integer.")
+    return int(text)

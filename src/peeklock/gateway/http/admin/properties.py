@@ -1,0 +1,187 @@
+"""What the descriptions of queues, topics and subscriptions have in common (protocol 9.5-9.7)."""
+
+from typing import Final, TypeAlias, TypeVar
+
+from peeklock.broker.counting import Tally
+from peeklock.broker.entities import Entity, Subscription
+from peeklock.broker.spread import LIMITED
+from peeklock.durations import format_duration, parse_duration
+from peeklock.entity.definition import (
+    DUPLICATE_WINDOW_MS_MAX,
+    DUPLICATE_WINDOW_MS_MIN,
+    FOREVER_MS,
+    LOCK_DURATION_MS_MAX,
+    MEGABYTE,
+    NO_SIZE_LIMIT,
+    PARTITIONS_DEFAULT,
+    QueueDefinition,
+    TopicDefinition,
+    destination_path,
+)
+from peeklock.gateway.http.admin.atom import Asked
+from peeklock.gateway.http.admin.reading import Content, Malformed
+from peeklock.gateway.http.admin.writing import COUNTS, Writer
+
+# From which version of the protocol on messages may be of another size, and filters are counted.
+SIZED_MESSAGES: Final = "2021-05"
+COUNTED_FILTERS: Final = "2024-05"
+
+Home: TypeAlias = QueueDefinition | TopicDefinition
+Remarks: TypeAlias = tuple[tuple[str, str], ...]
+
+# What is kept because clients expect it back, although it has no effect here.
+_WINDOW: Final = "DuplicateDetectionHistoryTimeWindow"
+_EXPRESS: Final = "EnableExpress"
+_ORDERING: Final = "SupportOrdering"
+
+_WINDOW_MS_DEFAULT: Final = 600_000
+# The service has queues of 1 to 5 GB, and of up to 80 GB in its premium tier. An entity that was
+# given no size has no limit here, and says what the service would say.
+_MEGABYTES_DEFAULT: Final = 1024
+_MEGABYTES_MAX: Final = 81_920
+
+_T = TypeVar("_T")
+
+
+def given(value: _T | None, otherwise: _T) -> _T:
+    """Choose what was given, or else what is there."""
+    return otherwise if value is None else value
+
+
+def read_lock_duration_ms(content: Content, otherwise: int) -> int:
+    """Read how long locks last; the service has words of its own for too long."""
+    duration_ms = given(content.duration_ms("LockDuration"), otherwise)
+    if duration_ms == FOREVER_MS or duration_ms > LOCK_DURATION_MS_MAX:
+        raise Malformed(
+            "The supplied lock time exceeds the allowed maximum of '5' minutes. Parameter name: "
+            f"LockDuration Actual value was {content.text('LockDuration')}."
+        )
+    return duration_ms
+
+
+def read_destination(content: Content, name: str) -> str:
+    """Read where messages go; who says nothing, wants them to go nowhere."""
+    return destination_path((content.text(name) or "").strip())
+
+
+def read_message_size_max(content: Content, asked: Asked, otherwise: int) -> int:
+    """Read the size of the largest message, which older versions do not have."""
+    kilobytes = content.whole("MaxMessageSizeInKilobytes")
+    if kilobytes is None:
+        return otherwise
+    if not asked.knows(SIZED_MESSAGES):
+        raise Malformed(
+            "The property 'MaxMessageSizeInKilobytes' is not known to the api-version "
+            f"{asked.version}; it is from {SIZED_MESSAGES} on."
+        )
+    return kilobytes * 1024
+
+
+def read_size_max(content: Content, known: Home | None, partitions: int) -> int:
+    """Read how much an entity may hold, in bytes.
+
+    Clients send back what they were shown, which must change nothing. What they choose is the size
+    of one partition, as in the service; what they are shown is the size of all.
+    """
+    megabytes = content.whole("MaxSizeInMegabytes")
+    if megabytes is None or (known is not None and megabytes == shown_megabytes(known)):
+        return NO_SIZE_LIMIT if known is None else known.size_max
+    if not 0 < megabytes <= _MEGABYTES_MAX or megabytes % 1024:
+        raise Malformed(
+            f"The specified value {megabytes} is invalid. The property 'MaxSizeInMegabytes', must "
+            f"be one of the following values: 1024;2048;3072;4096;5120 (or another multiple of "
+            f"1024 up to {_MEGABYTES_MAX})."
+        )
+    return megabytes * partitions * MEGABYTE
+
+
+def shown_megabytes(definition: Home) -> int:
+    """How much an entity may hold, as clients are told."""
+    if definition.size_max == NO_SIZE_LIMIT:
+        return _MEGABYTES_DEFAULT * definition.partitions
+    return max(definition.size_max // MEGABYTE, 1)
+
+
+def read_partitions(content: Content, known: Home | None) -> int:
+    """Read how many partitions an entity has; clients only say whether it has several."""
+    is_partitioned = content.flag("EnablePartitioning")
+    before = 1 if known is None else known.partitions
+    if is_partitioned is None or is_partitioned == (before > 1):
+        return before
+    return PARTITIONS_DEFAULT if is_partitioned else 1
+
+
+def read_duplicate_window_ms(content: Content, known: Home | None) -> int:
+    """Read how long message ids are remembered; 0 is not at all."""
+    before = 0 if known is None else known.duplicate_window_ms
+    window_ms = content.duration_ms(_WINDOW)
+    if not given(content.flag("RequiresDuplicateDetection"), before > 0):
+        if window_ms is not None:
+            _check_window(window_ms)
+        return 0
+    if window_ms is None:
+        return before or _WINDOW_MS_DEFAULT
+    _check_window(window_ms)
+    return window_ms
+
+
+def _check_window(window_ms: int) -> None:
+    if not DUPLICATE_WINDOW_MS_MIN <= window_ms <= DUPLICATE_WINDOW_MS_MAX:
+        raise Malformed(f"{_WINDOW} must be between 5 seconds and 7 days.")
+
+
+def read_remarks(content: Content, known: Home | None) -> Remarks:
+    """Read what is kept without having an effect."""
+    remarks = {} if known is None else dict(known.remarks)
+    window_ms = content.duration_ms(_WINDOW)
+    if window_ms is not None:
+        remarks[_WINDOW] = format_duration(window_ms)
+    for name in (_EXPRESS, _ORDERING):
+        flag = content.flag(name)
+        if flag is not None:
+            remarks[name] = "true" if flag else "false"
+    return tuple(remarks.items())
+
+
+def window_ms_of(definition: Home) -> int:
+    """The window as clients are told: that of a detection that is off is the one they chose."""
+    if definition.duplicate_window_ms:
+        return definition.duplicate_window_ms
+    remark = dict(definition.remarks).get(_WINDOW)
+    return _WINDOW_MS_DEFAULT if remark is None else parse_duration(remark)
+
+
+def is_express(definition: Home) -> bool:
+    """Whether its owner wanted it express, which has no effect here: nothing is kept in memory."""
+    return dict(definition.remarks).get(_EXPRESS) == "true"
+
+
+def has_ordering(definition: Home) -> bool:
+    """Whether it is said to keep the order of messages."""
+    otherwise = "true" if definition.partitions == 1 else "false"
+    return dict(definition.remarks).get(_ORDERING, otherwise) == "true"
+
+
+def availability(entity: Entity, tally: Tally) -> str:
+    """Whether all partitions are within reach (R-P9)."""
+    home = entity.topic if isinstance(entity, Subscription) else entity
+    return home.partitions.availability if tally.is_whole else LIMITED
+
+
+def write_counts(writer: Writer, tally: Tally, *, is_topic: bool = False) -> None:
+    """Write how many messages are in which state. Deferred ones are active to the service; of what
+    a topic has, only the scheduled ones and those on their way are its own."""
+    counts = (
+        ("ActiveMessageCount", 0 if is_topic else tally.active + tally.deferred),
+        ("DeadLetterMessageCount", 0 if is_topic else tally.dead_letter),
+        ("ScheduledMessageCount", tally.scheduled),
+        ("TransferMessageCount", tally.transfer),
+        ("TransferDeadLetterMessageCount", tally.transfer_dead_letter),
+    )
+    inner = "".join(f"<d2p1:{name}>{count}</d2p1:{name}>" for name, count in counts)
+    writer.raw(f'<CountDetails xmlns:d2p1="{COUNTS}">{inner}</CountDetails>')
+
+
+def destination_url(asked: Asked, path: str) -> str:
+    """Say where messages go, as an address; empty for nowhere."""
+    return f"https://{asked.host}/{path}" if path else ""
