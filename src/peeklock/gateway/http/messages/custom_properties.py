@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, Final
 
-from peeklock.amqp.types import Int, Timestamp
+from peeklock.amqp.types import Int, Timestamp, Ulong
 from peeklock.gateway.amqp.rule_values import rule_value
-from peeklock.gateway.http.messages.documents import json_form, read_json
+from peeklock.gateway.http.messages.documents import header_json, json_form, read_json
 from peeklock.gateway.http.messages.instants import read_http_date
 from peeklock.gateway.http.messages.malformed import Malformed
 
@@ -78,9 +78,10 @@ _STANDARD: Final = frozenset(
 )
 _STANDARD_BEGINNINGS: Final = ("access-control-", "content-", "if-", "proxy-", "sec-")
 
+_WORDS: Final = {"true": True, "false": False, "null": None}
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _INTEGER: Final = re.compile(r"-?\d{1,20}", re.ASCII)
-_REAL: Final = re.compile(r"-?\d{1,400}(\.\d{1,400})?([eE][+-]?\d{1,4})?", re.ASCII)
+_REAL: Final = re.compile(r"-?\d{1,400}(\.\d{1,400}([eE][+-]?\d{1,4})?|[eE][+-]?\d{1,4})", re.ASCII)
 
 
 def read_custom(named: Sequence[tuple[bytes, bytes]]) -> dict[str, Any]:
@@ -129,7 +130,7 @@ def write_custom(properties: dict[str, Any]) -> list[tuple[str, str]]:
         else:
             others[name] = json_form(value)
     if others:
-        headers.append((USER_PROPERTIES, json.dumps(others)))
+        headers.append((USER_PROPERTIES, header_json(others)))
     return headers
 
 
@@ -147,10 +148,12 @@ def header_text(raw: bytes) -> str:
 
 
 def _wire_number(number: int) -> Any:
-    """Give a whole number the narrower of the types that all clients know; None: none fits."""
+    """Give a whole number the first type that it fits into; None where there is none."""
     if -(1 << 31) <= number < 1 << 31:
         return Int(number)
-    return number if -(1 << 63) <= number < 1 << 63 else None
+    if -(1 << 63) <= number < 1 << 63:
+        return number
+    return Ulong(number) if 0 <= number < 1 << 64 else None
 
 
 def _read_member(name: str, value: Any) -> Any:
@@ -172,8 +175,8 @@ def _read_member(name: str, value: Any) -> Any:
 def _read_value(text: str) -> Any:
     if len(text) > 1 and text[0] == '"' and text[-1] == '"':
         return _read_quoted(text)
-    if text in ("true", "false"):
-        return text == "true"
+    if text in _WORDS:
+        return _WORDS[text]
     if _INTEGER.fullmatch(text):
         number = _wire_number(int(text))
         return text if number is None else number
@@ -201,4 +204,4 @@ def _written(value: Any) -> str:
     if isinstance(plain, Decimal) and plain.is_finite():
         return str(plain)
     # Escaped, so that no text ends its header or has letters that a header cannot.
-    return json.dumps(json_form(plain))
+    return header_json(json_form(plain))

@@ -22,6 +22,11 @@ def read_json(text: str | bytes, what: str) -> Any:
         raise Malformed(f"{what} cannot be read as JSON: {error}.") from error
 
 
+def header_json(document: Any) -> str:
+    """Write a document so that it can stand in a header: in ASCII, and nothing that is not seen."""
+    return json.dumps(document).replace("\x7f", "\\u007f")
+
+
 def json_form(value: Any) -> Any:
     """Give a decoded AMQP value as JSON can hold it: binary in base64, instants as RFC 1123."""
     plain = rule_value(value)

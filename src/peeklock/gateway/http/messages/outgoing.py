@@ -1,6 +1,5 @@
 """Deliveries -> answers: body, content type, `BrokerProperties`, and a header per property."""
 
-import json
 import re
 from typing import Any, Final
 
@@ -23,6 +22,7 @@ from peeklock.gateway.amqp.translate import partition_key_in, with_details
 from peeklock.gateway.http.answer import Answer
 from peeklock.gateway.http.messages.bodies import JSON_TYPE, body_of
 from peeklock.gateway.http.messages.custom_properties import write_custom
+from peeklock.gateway.http.messages.documents import header_json
 from peeklock.gateway.http.messages.instants import http_date
 
 _STATES: Final = {
@@ -62,7 +62,7 @@ def received(status: int, delivery: Delivery, location: str) -> Answer:
     encoding = _text(properties, place.CONTENT_ENCODING)
     if encoding is not None and _VISIBLE.fullmatch(encoding):
         headers.append(("content-encoding", encoding))
-    headers.append(("BrokerProperties", json.dumps(said)))
+    headers.append(("BrokerProperties", header_json(said)))
     if location:
         headers.append(("location", location))
     if sections.application_properties_at >= 0:

@@ -33,5 +33,7 @@ class Visit:
     def location(self, sequence: int, token: str) -> str:
         """Where a locked message is settled: below the path that its receiver has used."""
         request = self.request
-        host = request.headers.get("host", "localhost")
+        host = request.headers.get("host", "")
+        if not host or not host.isascii():
+            host = "localhost"
         return f"{request.scheme}://{host}/{self.place.entity}/messages/{sequence}/{token}"
