@@ -26,7 +26,7 @@ from peeklock.amqp.types import Described, Symbol, Timestamp, Uint, Ulong
 from peeklock.broker.chance import SeededChance
 from peeklock.entity import message as domain
 from peeklock.entity.replies import STATE_ACTIVE, Delivery, Details
-from peeklock.gateway.amqp.translate import incoming, lock_tag, outgoing, without_body
+from peeklock.gateway.amqp.translate import incoming, lock_tag, outgoing, way_of, without_body
 from peeklock.gateway.identifiers import MessageIds
 
 NOW = 1_700_000_000_000
@@ -317,6 +317,17 @@ def test_keys_are_read_where_they_are_wanted(
     assert told.items() >= annotations.items()
 
 
+def test_a_key_may_be_bytes() -> None:
+    """As the official Python client writes it into a message that it received and sends again."""
+    annotations = {
+        Symbol("x-opt-partition-key"): "ü".encode(),
+        Symbol("x-opt-via-partition-key"): b"v",
+    }
+    raw = encode_message(Message(message_annotations=annotations, body="x"))
+    assert incoming(raw, NOW, IDS, True).partition_key == "ü"
+    assert way_of(raw) == "v"
+
+
 @pytest.mark.parametrize(
     "raw",
     [
@@ -350,6 +361,10 @@ def test_a_key_that_was_made_is_the_one_in_the_message(raw: bytes) -> None:
         ),
         (
             {"message_annotations": {Symbol("x-opt-partition-key"): 5}},
+            "x-opt-partition-key is not a string",
+        ),
+        (
+            {"message_annotations": {Symbol("x-opt-partition-key"): b"\xff"}},
             "x-opt-partition-key is not a string",
         ),
         (

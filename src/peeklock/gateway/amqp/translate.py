@@ -6,7 +6,7 @@ and everything here has a short way for those.
 """
 
 from struct import Struct
-from typing import Final
+from typing import Any, Final
 
 from peeklock.amqp.codec import encode
 from peeklock.amqp.errors import DecodeError
@@ -226,16 +226,29 @@ def way_of(payload: bytes) -> str | None:
     """Read which partition of another entity a message goes by on its way, as clients say it."""
     if _VIA_PARTITION_KEY not in payload:
         return None  # The cheap answer, and nearly always the right one.
-    found = find_annotation(split(payload).annotations, _VIA_PARTITION_KEY)
-    return found if isinstance(found, str) else None
+    return _key_in(find_annotation(split(payload).annotations, _VIA_PARTITION_KEY))
 
 
 def partition_key_in(annotations: bytes) -> str | None:
     """Find the partition key among annotations."""
     value = find_annotation(annotations, PARTITION_KEY)
-    if value is None or type(value) is str:
+    key = _key_in(value)
+    if key is None and value is not None:
+        raise DecodeError("x-opt-partition-key is not a string")
+    return key
+
+
+def _key_in(value: Any) -> str | None:
+    """What an annotation says as a key. The official Python client writes the strings of a message
+    that it received as bytes when it sends it again."""
+    if type(value) is str:
         return value
-    raise DecodeError("x-opt-partition-key is not a string")
+    if type(value) is not bytes:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def _too_long(name: str) -> DecodeError:
