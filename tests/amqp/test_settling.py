@@ -4,8 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from peeklock.amqp.composites import ACCEPTED, RELEASED
-from peeklock.amqp.events import AnswersReceived, SettlementsReceived, TransfersReceived
+from peeklock.amqp.composites import (
+    ACCEPTED,
+    RELEASED,
+    Accepted,
+    TransactionalState,
+    encode_composite,
+)
+from peeklock.amqp.events import (
+    AnswersReceived,
+    SettlementsReceived,
+    StrayReceived,
+    TransfersReceived,
+)
 from peeklock.amqp.link import Link
 from tests.amqp.wiring import Pair, events_of
 
@@ -80,3 +91,22 @@ def test_what_is_kept_goes_with_its_link(end: str) -> None:
     sender.settle_for_now(ids, ACCEPTED)
     sender.forget(ids)
     assert not settling.kept
+
+
+@pytest.mark.parametrize("known", [0, 1, 2])
+def test_a_transactional_outcome_for_unknown_deliveries_is_told(known: int) -> None:
+    """Plain outcomes for them are common and mean nothing."""
+    pair = Pair()
+    receiver, sender, ids = sent(pair, 2)
+    sender.settle(ids[known:], ACCEPTED)
+    for state in (ACCEPTED, RELEASED, b""):
+        receiver.settle(ids, state, settled=False)
+    pair.exchange()
+    assert events_of(pair.server_events, StrayReceived) == []
+    pair.clear()
+    within = encode_composite(TransactionalState(txn_id=b"t", outcome=Accepted()))
+    receiver.settle(ids, within, settled=False)
+    pair.exchange()
+    strays = events_of(pair.server_events, StrayReceived)
+    assert [stray.outcome for stray in strays] == ([] if known == 2 else [within])
+    assert told(pair) == list(range(known))

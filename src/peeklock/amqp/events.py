@@ -146,6 +146,21 @@ class SessionEnded:
 
 @final
 @dataclass(slots=True, init=False)
+class StrayReceived:
+    """The peer told an outcome for deliveries that are not known, or not any more.
+
+    It is told only of states other than the plain outcomes: who speaks of a transaction relies on
+    everything in it.
+    """
+
+    outcome: Final[bytes]
+
+    def __init__(self, outcome: bytes) -> None:
+        self.outcome = outcome
+
+
+@final
+@dataclass(slots=True, init=False)
 class SaslInitReceived:
     """The peer chose a mechanism; answer with `accept_sasl` or `refuse_sasl`."""
 
@@ -196,6 +211,7 @@ Event = (
     | AttachAnswered
     | LinkDetached
     | SessionEnded
+    | StrayReceived
     | SaslInitReceived
     | Opened
     | Closed

@@ -13,6 +13,7 @@ from peeklock.amqp.events import (
     LinkDetached,
     SessionEnded,
     SettlementsReceived,
+    StrayReceived,
     TransfersReceived,
 )
 from peeklock.amqp.link import Link
@@ -49,6 +50,10 @@ class Gathering:
         self._touch(link)
         self.events.append(event)
         return event
+
+    def stray(self, outcome: bytes) -> None:
+        """Tells of an outcome that came for nothing."""
+        self.events.append(StrayReceived(outcome))
 
     def answers(self, link: Link, state: bytes) -> AnswersReceived:
         """Opens the list of deliveries that the sender has settled on a link."""

@@ -119,23 +119,30 @@ class Settling:
 
     def _on_outcome(self, first: int, count: int, outcome: bytes, settled: bool) -> None:
         unsettled = self.unsettled
+        known = 0
         if count == 1:
             delivery = unsettled.get(first)
             if delivery is not None:
+                known = 1
                 self._tell(delivery, outcome, settled)
         elif count <= len(unsettled):
             for ahead in range(count):
                 delivery = unsettled.get((first + ahead) & SERIAL_MASK)
                 if delivery is not None:
+                    known += 1
                     self._tell(delivery, outcome, settled)
         else:
             # The range is the peer's word: our deliveries are walked, never its numbers.
             for delivery in list(unsettled.values()):
                 if (delivery.id - first) & SERIAL_MASK < count:
+                    known += 1
                     self._tell(delivery, outcome, settled)
         for delivery in list(self.kept.values()) if self.kept else ():
             if (delivery.id - first) & SERIAL_MASK < count:
+                known += 1
                 self._tell(delivery, outcome, settled)
+        if known < count and outcome and not _is_plain(outcome):
+            self.session.connection.gathering.stray(outcome)
         if settled and self.session.outgoing.queue:
             self.session.outgoing.pump()
 
@@ -156,3 +163,8 @@ class Settling:
             if answered is None or answered.state != state:
                 answered = self.session.connection.gathering.answers(link, state)
             answered.ids.append(delivery_id)
+
+
+def _is_plain(state: bytes) -> bool:
+    """Whether a state is `received` or one of the four outcomes, in the usual encoding [3.4]."""
+    return len(state) > 2 and state[1] == 0x53 and 0x23 <= state[2] <= 0x27

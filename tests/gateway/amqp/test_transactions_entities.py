@@ -8,6 +8,7 @@ import pytest
 
 from peeklock.amqp.codec import encode
 from peeklock.amqp.composites import (
+    ACCEPTED,
     Accepted,
     Discharge,
     Source,
@@ -296,5 +297,25 @@ def test_a_sender_goes_when_it_may_no_longer_send_to_its_destination() -> None:
         link = await via_sender(client)
         await bus.advance(client, 30_000)
         assert (await client.refused(link)).condition == "amqp:unauthorized-access"
+
+    serve(talk, *two_queues())
+
+
+def test_what_was_settled_before_cannot_be_settled_within() -> None:
+    """Nothing else of the transaction is carried out then."""
+
+    async def talk(bus: Bus) -> None:
+        client, control = await group(bus, "q")
+        sender = await client.sender()
+        await client.send(sender, plain("in"))
+        receiver = await client.receiver(credit=1)
+        (delivery,) = client.arrived(receiver)
+        await client.settle(receiver, [delivery.id], ACCEPTED)
+        txn = await control.declare()
+        await send_within(client, sender, plain("out"), txn)
+        state = TransactionalState(txn_id=txn, outcome=Accepted())
+        assert await client.settle(receiver, [delivery.id], encode_composite(state)) == []
+        assert condition_of(await control.commit(txn)) == "amqp:transaction:rollback"
+        assert await peeked(bus, "q") == []
 
     serve(talk, *two_queues())

@@ -20,6 +20,7 @@ from peeklock.amqp.events import (
     SaslInitReceived,
     SessionEnded,
     SettlementsReceived,
+    StrayReceived,
     TransfersReceived,
 )
 from peeklock.amqp.link import Link
@@ -163,6 +164,8 @@ class Peer:
                 self._flowed(event.link)
             elif isinstance(event, AttachRequested):
                 self._attaching.attach(event.link, now)
+            elif isinstance(event, StrayReceived):
+                self.wire.transactions.missed(event.outcome)
             else:
                 if isinstance(event, LinkDetached) and event.link.state == DETACHING:
                     # We ended it, because of what the peer did. A discharge that came behind that

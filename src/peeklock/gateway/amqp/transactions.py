@@ -52,6 +52,7 @@ _OTHER_ENTITY: Final = (
 )
 _UNKNOWN: Final = "The transaction is not known on this connection: it has ended, or never began."
 _LINK_ENDED: Final = "A link was detached meanwhile, and what was asked over it may be missing."
+_MISSED: Final = "A message that was to be settled is not held by this client, or not any more."
 _TIMED_OUT: Final = "The transaction was rolled back because its time was over."
 
 
@@ -311,6 +312,11 @@ class Transactions:
         refusal = Refusal(TRANSACTION_FAILED, _LINK_ENDED)
         for transaction in self._living.values():
             self.doom(transaction, refusal)
+
+    def missed(self, state: bytes) -> None:
+        """Something was to be settled that is not known, or not any more: the rest must not be
+        carried out without it."""
+        self.doom(self.named_by(state), Refusal(TRANSACTION_FAILED, _MISSED))
 
     def begin(self, transaction: Transaction, now: int) -> None:
         """An operation asks a partition first: the commit waits until it is enlisted."""
