@@ -29,6 +29,18 @@ def free_port() -> int:
         return port
 
 
+def binding_problem(port: int) -> str | None:
+    """Why a port cannot be listened on, None when it can."""
+    with socket.socket() as probe:
+        # As the broker does: connections that have just ended are no obstacle.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            return error.strerror or str(error)
+    return None
+
+
 class BrokerProcess:
     """One `peeklock serve` with its data, its configuration, its ports and its log."""
 
@@ -49,6 +61,11 @@ class BrokerProcess:
     @property
     def connection_string(self) -> str:
         return sas.connection_string(self.amqp_port)
+
+    @property
+    def authority(self) -> Path:
+        """Whom clients must trust for TLS."""
+        return self.data / "tls" / "ca.pem"
 
     def start(self) -> None:
         """Start it, or start it again on the same data and ports, and wait until it listens."""

@@ -7,12 +7,16 @@ from typing import Any
 
 import pytest
 
-from tests.wire.broker_process import BrokerProcess
+from tests.wire.broker_process import BrokerProcess, binding_problem
 from tests.wire.clients import FLAVOURS, Bus, Flavour, LoopThread
 from tests.wire.entities import PARTITIONED, STORES, Queues, broker_options, write_config
 from tests.wire.side_by_side import ModuleRun
 
 _BROKERS = pytest.StashKey[list[tuple[BrokerProcess, int]]]()
+AMQPS_PORT = 5671
+HTTPS_PORT = 443
+# How Kombu calls the namespace `peeklock`.
+CELERY_HOST = "peeklock.servicebus.windows.net"
 # The end of a log says why; the beginning of a long one is noise.
 LOG_SHOWN_CHARACTERS = 6000
 
@@ -78,6 +82,20 @@ def make_broker(
         log=directory / "broker.log",
         options=broker_options(stores),
     )
+
+
+@pytest.fixture(scope="module")
+def usual_ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker that also listens on 5671 and 443, for clients that cannot be told another port."""
+    for port in (AMQPS_PORT, HTTPS_PORT):
+        if problem := binding_problem(port):
+            pytest.skip(f"port {port} cannot be bound here: {problem}")
+    process = make_broker(tmp_path_factory.mktemp("usual-ports"), counts={"plain": 2})
+    process.options += ("--amqps-port", str(AMQPS_PORT), "--https-port", str(HTTPS_PORT))
+    process.options += ("--tls-name", CELERY_HOST)
+    process.start()
+    yield process
+    assert process.stop() == 0
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@ PLAIN, and has transactions."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -24,15 +25,24 @@ ROLLED_BACK: Final = "rolled back"
 class Generic:
     """One connection; all its links are on one AMQP session."""
 
-    def __init__(self, port: int, *, rule: str = ROOT_RULE, key: str = ROOT_KEY) -> None:
+    def __init__(
+        self,
+        port: int,
+        *,
+        rule: str = ROOT_RULE,
+        key: str = ROOT_KEY,
+        authority: Path | None = None,
+    ) -> None:
+        """With an authority to trust it uses TLS."""
         self.connection: Any = utils.BlockingConnection(
-            f"amqp://localhost:{port}",
+            f"{'amqp' if authority is None else 'amqps'}://localhost:{port}",
             timeout=TIMEOUT_S,
             user=rule,
             password=key,
             allowed_mechs="PLAIN",
-            # Without TLS, as everything in these tests.
-            allow_insecure_mechs=True,
+            # Without TLS, as nearly everything in these tests.
+            allow_insecure_mechs=authority is None,
+            ssl_domain=None if authority is None else _trusting(authority),
         )
 
     def __enter__(self) -> Generic:
@@ -152,6 +162,13 @@ class _Events(handlers.TransactionHandler):  # type: ignore[misc, name-defined] 
 
     def on_transaction_commit_failed(self, event: Any) -> None:
         self.seen.append(_condition(event))
+
+
+def _trusting(authority: Path) -> Any:
+    domain = proton.SSLDomain(proton.SSLDomain.MODE_CLIENT)
+    domain.set_trusted_ca_db(str(authority))
+    domain.set_peer_authentication(proton.SSLDomain.VERIFY_PEER_NAME, str(authority))
+    return domain
 
 
 def _condition(event: Any) -> str:

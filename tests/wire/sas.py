@@ -21,7 +21,7 @@ def token(
 
 
 def connection_string(
-    port: int,
+    port: int | None,
     *,
     rule: str = ROOT_RULE,
     key: str = ROOT_KEY,
@@ -30,7 +30,7 @@ def connection_string(
     emulator: bool = True,
 ) -> str:
     """The one thing a client is told; a ready signature takes the place of rule and key."""
-    parts = [f"Endpoint=sb://localhost:{port}"]
+    parts = ["Endpoint=sb://localhost" if port is None else f"Endpoint=sb://localhost:{port}"]
     if signature is None:
         parts += [f"SharedAccessKeyName={rule}", f"SharedAccessKey={key}"]
     else:

@@ -16,6 +16,7 @@ Clients that trust it can use TLS on every port. Each line is one way to tell th
 Python         ServiceBusClient.from_connection_string(..., connection_verify="{authority}")
                export REQUESTS_CA_BUNDLE="{authority}"   (the administration client)
                export SSL_CERT_FILE="{authority}"   (all that uses Python's own ssl)
+               cat "{authority}" >> "$(python -m certifi)"   (Celery with Kombu)
 JavaScript     export NODE_EXTRA_CA_CERTS="{authority}"
 Java           keytool -importcert -noprompt -alias peeklock -file "{authority}" \\
                  -keystore peeklock.p12 -storetype PKCS12 -storepass changeit

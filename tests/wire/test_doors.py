@@ -1,0 +1,167 @@
+"""Every way in: AMQP in TLS and in WebSockets, on every port, with clients of all kinds."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from azure.servicebus import ServiceBusMessage, TransportType
+from azure.servicebus.exceptions import ServiceBusError
+
+from tests.wire import sas
+from tests.wire.broker_process import BrokerProcess
+from tests.wire.clients import (
+    FLAVOURS,
+    Bus,
+    Flavour,
+    LoopThread,
+    bodies,
+    body,
+    peek_all,
+    receive,
+    receive_one,
+)
+from tests.wire.javascript import JAVASCRIPT, node
+
+# The client gives aiohttp an option that aiohttp no longer likes.
+pytestmark = pytest.mark.filterwarnings("ignore:ssl=None is deprecated:DeprecationWarning")
+
+DOORS = ("ws", "wss", "amqps")
+PORTS = ("amqp_port", "http_port")
+
+
+def options_for(door: str, port: int, broker: BrokerProcess) -> dict[str, Any]:
+    """What the Python client must be told to come in by this door."""
+    options: dict[str, Any] = {"custom_endpoint_address": f"https://localhost:{port}"}
+    if door != "amqps":
+        options["transport_type"] = TransportType.AmqpOverWebsocket
+    else:
+        options["transport_type"] = TransportType.Amqp
+    if door == "ws":
+        return options | {"custom_endpoint_address": f"http://localhost:{port}"}
+    return options | {"connection_verify": str(broker.authority)}
+
+
+@pytest.fixture(params=DOORS)
+def door(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(params=PORTS)
+def port(request: pytest.FixtureRequest, broker: BrokerProcess) -> int:
+    number: int = getattr(broker, request.param)
+    return number
+
+
+@pytest.fixture(params=FLAVOURS)
+def entered(
+    request: pytest.FixtureRequest, broker: BrokerProcess, loop: LoopThread, door: str, port: int
+) -> Iterator[Bus]:
+    """The official client in both flavours, inside by one door of one port."""
+    flavour: Flavour = request.param
+    text = sas.connection_string(port, emulator=door == "ws")
+    bus = Bus(flavour, text, loop, **options_for(door, port, broker))
+    yield bus
+    bus.close()
+
+
+def test_messages_go_both_ways(entered: Bus, queue: str) -> None:
+    """R-F1: one by one, in batches and large ones, settled and browsed."""
+    with entered.sender(queue) as sender, entered.receiver(queue) as receiver:
+        sender.send_messages(ServiceBusMessage("first"))
+        first = receive_one(receiver)
+        assert body(first) == b"first"
+        receiver.complete_message(first)
+        batch = [ServiceBusMessage(f"{index}", partition_key="k") for index in range(100)]
+        sender.send_messages(batch)
+        messages = receive(receiver, 100)
+        assert bodies(messages) == [f"{index}".encode() for index in range(100)]
+        for message in messages:
+            receiver.complete_message(message)
+        sender.send_messages(ServiceBusMessage(b"x" * 250_000))
+        large = receive_one(receiver)
+        assert len(body(large)) == 250_000
+        receiver.dead_letter_message(large, reason="size")
+        assert peek_all(receiver) == []
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.parametrize("kind", ["wss", "amqps"])
+def test_a_client_without_trust_stays_outside(
+    broker: BrokerProcess, loop: LoopThread, queue: str, flavour: Flavour, kind: str
+) -> None:
+    options = options_for(kind, broker.amqp_port, broker) | {"retry_total": 0}
+    del options["connection_verify"]
+    bus = Bus(flavour, sas.connection_string(broker.amqp_port, emulator=False), loop, **options)
+    try:
+        with bus.sender(queue) as sender, pytest.raises(ServiceBusError):
+            sender.send_messages(ServiceBusMessage("x"))
+    finally:
+        bus.close()
+
+
+@pytest.mark.parametrize("port_name", PORTS)
+def test_proton_comes_in_with_tls(broker: BrokerProcess, queue: str, port_name: str) -> None:
+    """R-F1: a generic client, whose key is inside TLS now."""
+    from tests.wire.generic import Generic
+
+    with Generic(getattr(broker, port_name), authority=broker.authority) as client:
+        client.send(queue, "over TLS")
+        text, delivery = client.receiver(queue).receive()
+        assert text == "over TLS"
+        delivery.settle()
+
+
+@pytest.mark.parametrize("port_name", PORTS)
+def test_javascript_comes_in_by_websockets(
+    broker: BrokerProcess, queue: str, port_name: str
+) -> None:
+    """R-F1: it always uses TLS for them, and trusts the authority by its variable."""
+    text = sas.connection_string(getattr(broker, port_name), emulator=False)
+    done = subprocess.run(
+        [node(), "websocket.mjs", queue],
+        cwd=JAVASCRIPT,
+        env=os.environ
+        | {"PEEKLOCK_CONNECTION": text, "NODE_EXTRA_CA_CERTS": str(broker.authority)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.split() == ["hello", "250000", "0"]
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.parametrize("kind", ["wss", "amqps"])
+def test_a_client_that_cannot_be_told_a_port_finds_the_usual_one(
+    usual_ports: BrokerProcess, loop: LoopThread, flavour: Flavour, kind: str
+) -> None:
+    """R-F1: 5671 for AMQP, 443 for WebSockets, with nothing but the trusted authority."""
+    options: dict[str, Any] = {"connection_verify": str(usual_ports.authority)}
+    if kind == "wss":
+        options["transport_type"] = TransportType.AmqpOverWebsocket
+    text = sas.connection_string(None, emulator=False)
+    bus = Bus(flavour, text, loop, **options)
+    try:
+        bus.send("plain-001", ServiceBusMessage(kind))
+        with bus.receiver("plain-001") as receiver:
+            message = receive_one(receiver)
+            receiver.complete_message(message)
+            assert body(message) == kind.encode()
+    finally:
+        bus.close()
+
+
+def test_curl_sees_health_in_clear_and_with_tls(broker: BrokerProcess) -> None:
+    """R-P9: with nothing but the trusted authority."""
+    for place in (f"http://localhost:{broker.amqp_port}", f"https://127.0.0.1:{broker.http_port}"):
+        done = subprocess.run(
+            ["curl", "-sS", "--cacert", str(broker.authority), f"{place}/health"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert '"healthy"' in done.stdout, done.stderr
