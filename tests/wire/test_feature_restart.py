@@ -92,7 +92,12 @@ class Survivor:
             for start in range(0, 600, 200):
                 numbers = range(start, start + 200)
                 sender.send_messages(
-                    [ServiceBusMessage(f"{index}", session_id=session) for index in numbers]
+                    [
+                        ServiceBusMessage(
+                            f"{index}", session_id=session, partition_key=session or "k"
+                        )
+                        for index in numbers
+                    ]
                 )
 
     def rules(self, word: str) -> list[str]:
@@ -135,11 +140,13 @@ def message(message_id: str, text: str, **options: Any) -> ServiceBusMessage:
 
 
 def numbered(number: int) -> ServiceBusMessage:
-    return ServiceBusMessage(f"{number}", application_properties={"n": number})
+    properties: dict[str | bytes, Any] = {"n": number}
+    return ServiceBusMessage(f"{number}", application_properties=properties, partition_key="k")
 
 
 def everybody() -> ServiceBusMessage:
-    return ServiceBusMessage("all", application_properties={"all": True})
+    properties: dict[str | bytes, Any] = {"all": True}
+    return ServiceBusMessage("all", application_properties=properties, partition_key="k")
 
 
 @pytest.mark.parametrize("queue", DEDUP_QUEUES)
@@ -172,7 +179,7 @@ def test_subscriptions_keep_what_they_have(survivor: Survivor, topic: str) -> No
 def test_forwarding_goes_on(survivor: Survivor, group: str) -> None:
     """R-P8: an end in the middle of it loses nothing and doubles nothing."""
     session = RELAYS[group]
-    options = {} if session is None else {"session_id": session}
+    options: dict[str, Any] = {} if session is None else {"session_id": session}
     with survivor.bus.receiver(f"{group}/out", **options) as receiver:
         got = receive(receiver, 600)
         assert len(peek_all(receiver)) == 600

@@ -25,7 +25,7 @@ OTHERS = {
     "topics.test.mjs": {
         "topic": 12,
         "partitioned-topic": 2,
-        "filters": 2,
+        "filters": 1,
         "choosy-topic": 1,
         "changing-topic": 1,
         "failing-topic": 1,
