@@ -105,6 +105,6 @@ class HttpConnections:
         )
 
     def stop(self) -> None:
-        """Close what there is."""
+        """Close what there is, and what is worked on when it is answered."""
         for connection in list(self._connections):
-            connection.close()
+            connection.shut_down()

@@ -13,8 +13,10 @@ from peeklock.gateway.http.answer import Answer, bad_request, refused
 from peeklock.gateway.http.caller import Caller
 from peeklock.gateway.http.request import Request
 
-# A client that is silent for longer is cut off, whether in a request or between two.
+# A client that is silent for longer is cut off: before its first request or within one, and between
+# two, where clients that keep connections expect the service's patience.
 _SILENCE_S_MAX: Final = 15.0
+_IDLE_S_MAX: Final = 120.0
 _NO_CONTENT: Final = 204
 # Most requests are small: whoever takes more says so, and only then is it read.
 BODY_BYTES_MAX: Final = 64 * 1024
@@ -82,6 +84,9 @@ class HttpProtocol(asyncio.Protocol):
         self._bytes_ahead = 0
         self._is_ended = False
         self._is_refusing = False
+        # The client does not read; nothing more is answered until it does.
+        self._is_choked = False
+        self._is_stopping = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client connected."""
@@ -109,7 +114,7 @@ class HttpProtocol(asyncio.Protocol):
         if self._is_refusing:
             return
         self._h11.receive_data(data)
-        if self._task is None:
+        if self._task is None and not self._is_choked:
             self._wait()
             self._read()
             return
@@ -123,7 +128,25 @@ class HttpProtocol(asyncio.Protocol):
         self._is_ended = True
         if self._caller is not None:
             self._caller.left()
-        return self._task is not None
+        return self._task is not None or self._is_choked
+
+    def pause_writing(self) -> None:
+        """The client does not read what it has asked for."""
+        self._is_choked = True
+
+    def resume_writing(self) -> None:
+        """The client reads again; what it has asked meanwhile is answered."""
+        self._is_choked = False
+        if self._task is None and not self._is_refusing:
+            self._go_on()
+
+    def shut_down(self) -> None:
+        """Close when what is worked on is answered; whoever waits for messages waits no longer."""
+        self._is_stopping = True
+        if self._task is None:
+            self.close()
+        elif self._caller is not None:
+            self._caller.left()
 
     def close(self) -> None:
         """Close when everything written is sent."""
@@ -137,7 +160,7 @@ class HttpProtocol(asyncio.Protocol):
             self._refuse(bad_request(f"The request cannot be read: {error}."))
 
     def _read_events(self) -> None:
-        while self._task is None and not self._is_refusing:
+        while self._task is None and not (self._is_refusing or self._is_choked):
             event = self._h11.next_event()
             if isinstance(event, h11.Request):
                 self._begin(event)
@@ -231,7 +254,6 @@ class HttpProtocol(asyncio.Protocol):
             self._finish(answer, request.method)
         else:
             self._silent_at = inf
-            self._bytes_ahead = 0
             self._task = self._loop.create_task(self._answer_later(answer, request))
 
     async def _answer_later(self, coming: Coroutine[Any, Any, Answer], request: Request) -> None:
@@ -244,13 +266,27 @@ class HttpProtocol(asyncio.Protocol):
         self._caller = None
         if self._transport is None or self._transport.is_closing():
             return
+        self._finish(answer, request.method)
+        if self._is_stopping:
+            self.close()
+        elif not self._is_choked:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Take up what the client has asked meanwhile, or wait for it to ask."""
+        if self._transport is None or self._transport.is_closing():
+            return
         if self._bytes_ahead > _AHEAD_BYTES_MAX:
             self._transport.resume_reading()
-        self._wait()
-        self._finish(answer, request.method)
+        self._bytes_ahead = 0
         self._read()
-        if self._is_ended and self._task is None:
+        if self._task is not None or self._is_choked:
+            return
+        if self._is_ended:
             self.close()
+        else:
+            is_idle = not self._h11.trailing_data[0]
+            self._wait(_IDLE_S_MAX if is_idle else _SILENCE_S_MAX)
 
     def _finish(self, answer: Answer, method: str) -> None:
         self._send(answer, method)
@@ -289,15 +325,19 @@ class HttpProtocol(asyncio.Protocol):
         reason = HTTPStatus(answer.status).phrase.encode()
         response = h11.Response(status_code=answer.status, headers=headers, reason=reason)
         parts = [self._h11.send(response)]
-        if method != "HEAD":
+        if body and method != "HEAD":
             parts.append(self._h11.send(h11.Data(data=body)))
         parts.append(self._h11.send(h11.EndOfMessage()))
         assert self._transport is not None
         self._transport.write(b"".join(part for part in parts if part))
 
-    def _wait(self) -> None:
-        self._silent_at = self._loop.time() + _SILENCE_S_MAX
-        if self._timer is None:
+    def _wait(self, seconds: float = _SILENCE_S_MAX) -> None:
+        self._silent_at = self._loop.time() + seconds
+        timer = self._timer
+        if timer is not None and timer.when() > self._silent_at:
+            timer.cancel()
+            timer = None
+        if timer is None:
             self._timer = self._loop.call_at(self._silent_at, self._look_for_silence)
 
     def _look_for_silence(self) -> None:

@@ -173,3 +173,46 @@ def test_many_wait_without_a_thread() -> None:
             await caller.close()
 
     serve(scenario)
+
+
+@pytest.mark.parametrize("definition", [queue(), queue(partitions=4)], ids=["plain", "partitioned"])
+def test_a_broker_that_stops_tells_those_who_wait(definition: QueueDefinition) -> None:
+    async def scenario(rest: Rest) -> None:
+        caller = await rest.connect()
+        caller.write("DELETE", "/q/messages/head")
+        caller.write("POST", "/q/messages", b"not any more")
+        await until(lambda: any(each._task for each in rest.connections))
+        await settle_down()
+        idle = await rest.connect()
+        for connection in list(rest.connections):
+            connection.shut_down()
+        assert (await caller.answer()).status == 204
+        for each in (caller, idle):
+            assert await each.reader.read() == b""
+            await each.close()
+        assert (await rest.counted()).active == 0
+
+    serve(scenario, definition)
+
+
+def test_nothing_is_handed_to_a_client_that_does_not_read() -> None:
+    async def scenario(rest: Rest) -> None:
+        size = 200_000
+        for _ in range(30):
+            await rest.send(bytes(size))
+        caller = await rest.connect()
+        for _ in range(30):
+            caller.write("DELETE", "/q/messages/head?timeout=0")
+        # More than any socket takes; the rest is ours to hold, or not to hand out.
+        await until(lambda: any(each._is_choked for each in rest.connections))
+        await settle_down()
+        assert (await rest.counted()).active > 10
+        for _ in range(30):
+            assert len((await caller.answer()).body) == size
+        assert (await rest.counted()).active == 0
+        # And what comes while nobody reads is bounded too.
+        caller.write("DELETE", "/q/messages/head?timeout=0")
+        assert (await caller.answer()).status == 204
+        await caller.close()
+
+    serve(scenario)
