@@ -114,14 +114,15 @@ def test_proton_comes_in_with_tls(broker: BrokerProcess, queue: str, port_name: 
         delivery.settle()
 
 
+@pytest.mark.parametrize("way", ["wss", "amqps"])
 @pytest.mark.parametrize("port_name", PORTS)
-def test_javascript_comes_in_by_websockets(
-    broker: BrokerProcess, queue: str, port_name: str
+def test_javascript_comes_in_with_tls(
+    broker: BrokerProcess, queue: str, port_name: str, way: str
 ) -> None:
-    """R-F1: it always uses TLS for them, and trusts the authority by its variable."""
+    """R-F1: it always uses TLS for WebSockets, and trusts the authority by its variable."""
     text = sas.connection_string(getattr(broker, port_name), emulator=False)
     done = subprocess.run(
-        [node(), "websocket.mjs", queue],
+        [node(), "doors.mjs", queue, way],
         cwd=JAVASCRIPT,
         env=os.environ
         | {"PEEKLOCK_CONNECTION": text, "NODE_EXTRA_CA_CERTS": str(broker.authority)},

@@ -1,10 +1,9 @@
 """The official Python client on its older transport, a C library that speaks AMQP over TLS only.
 
-The broker is therefore reached through a relay that takes the TLS off; where it is, the client is
-told as it is told of any private endpoint. Nothing in the client is replaced.
+Where the broker is, the client is told as it is told of any private endpoint. Nothing in the client
+is replaced.
 """
 
-import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import cast
@@ -37,39 +36,32 @@ from tests.wire.clients import (
     receive_one,
 )
 from tests.wire.entities import LOCK_SHORT_S, Queues
-from tests.wire.tls_proxy import TlsProxy
 
 pytest.importorskip("uamqp", reason="uamqp is not installed: `make setup` found no wheel of it")
-if shutil.which("openssl") is None:
-    pytest.skip("there is no openssl to make a certificate with", allow_module_level=True)
 pytestmark = pytest.mark.side_by_side(at_once=4)
 
 LATER = timedelta(hours=1)
 
 
 @pytest.fixture(scope="module")
-def buses(
-    broker: BrokerProcess, loop: LoopThread, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[Flavour, Bus]]:
+def buses(broker: BrokerProcess, loop: LoopThread) -> Iterator[dict[Flavour, Bus]]:
     """Both flavours of the client, on this transport."""
-    proxy = TlsProxy(broker.amqp_port, tmp_path_factory.mktemp("tls"), loop)
     made: dict[Flavour, Bus] = {
         flavour: Bus(
             flavour,
-            sas.connection_string(proxy.port, emulator=False),
+            sas.connection_string(broker.amqp_port, emulator=False),
             loop,
             uamqp_transport=True,
-            custom_endpoint_address=f"sb://localhost:{proxy.port}",
+            custom_endpoint_address=f"sb://localhost:{broker.amqp_port}",
             # A private endpoint means websockets, unless something else is said.
             transport_type=TransportType.Amqp,
-            connection_verify=str(proxy.certificate),
+            connection_verify=str(broker.authority),
         )
         for flavour in FLAVOURS
     }
     yield made
     for bus in made.values():
         bus.close()
-    proxy.close()
 
 
 def test_a_message_is_sent_received_and_completed(bus: Bus, queue: str) -> None:

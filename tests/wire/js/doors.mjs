@@ -1,12 +1,11 @@
-// Sends, receives and completes over a WebSocket, and prints what came; the queue is the argument.
+// Sends, receives and completes over TLS, and prints what came; the queue and the way are the arguments.
 
 import { ServiceBusClient } from "@azure/service-bus";
 import WebSocket from "ws";
 
-const queue = process.argv[2];
-const client = new ServiceBusClient(process.env.PEEKLOCK_CONNECTION, {
-  webSocketOptions: { webSocket: WebSocket },
-});
+const [queue, way] = process.argv.slice(2);
+const options = way === "wss" ? { webSocketOptions: { webSocket: WebSocket } } : {};
+const client = new ServiceBusClient(process.env.PEEKLOCK_CONNECTION, options);
 const sender = client.createSender(queue);
 const receiver = client.createReceiver(queue);
 
