@@ -136,7 +136,8 @@ def kill_the_house(folder: Path, seed: int, kills: int, rate: int) -> None:
         if broker.is_running:
             broker.kill()
     print(f"PEEKLOCK_SEED={seed}\n{house.summary()}")  # noqa: T201 - shown on failure and with -s
-    assert house.problems() == [], f"PEEKLOCK_SEED={seed}\n{house.summary()}"
+    told = "\n".join(house.problems()[:50])
+    assert not told, f"PEEKLOCK_SEED={seed}\n{told}"
     assert house.idle_places(2 * kills) == [], "too little was done there to show anything"
 
 

@@ -132,7 +132,8 @@ def vandalise(folder: Path, seed: int, strikes: int, rate: int) -> None:
             broker.kill()
     said = f"PEEKLOCK_SEED={seed}; clients were sent away: {dict(vandal.sent_away)}"
     print(f"{said}\n{house.summary()}")  # noqa: T201 - shown on failure and with -s
-    assert house.problems() == [], f"{said}\n{house.summary()}"
+    told = "\n".join(house.problems()[:50])
+    assert not told, f"{said}\n{told}"
     # Where all partitions are asked, nobody notices that some do not answer.
     assert not vandal.sent_away.keys() & house.undisturbed(), said
     assert house.idle_places(2 * strikes) == [], "too little was done there to show anything"

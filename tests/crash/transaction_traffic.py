@@ -87,7 +87,8 @@ class Dealer:
             self.deals.source.refused += 1
         elif deal.fails:
             self.deals.rolled_back += 1
-            self.waiting.append((delivery, id))
+            # The broker forgets it after a hundred more.
+            self.waiting.insert(0, (delivery, id))
         else:
             self.deals.committed(deal)
 
@@ -114,7 +115,7 @@ class Dealer:
         while self.waiting and self.open < min(OPEN_MAX, least // 2):
             self.open += 1
             self.wish(Declare(), (*self.waiting.pop(0), None))
-        if self.receiver.credit <= CREDIT // 2:
+        if self.receiver.credit <= CREDIT // 2 and len(self.waiting) <= CREDIT:
             self.receiver.grant(CREDIT)
 
     def stop(self) -> None:
