@@ -16,6 +16,40 @@ NEW_YEAR = "Fri, 01 Jan 2027 00:00:00 GMT"
 NEW_YEAR_MS = 1_798_761_600_000
 
 
+FULL_PROPERTIES: dict[str, Any] = {
+    "MessageId": "m-1",
+    "CorrelationId": "c",
+    "SessionId": "s",
+    "PartitionKey": "s",
+    "ViaPartitionKey": "v",
+    "Label": "größe",
+    "To": "to",
+    "ReplyTo": "reply",
+    "ReplyToSessionId": "rs",
+    "TimeToLive": 90.5,
+    "ForcePersistence": True,
+    "SequenceNumber": 7,
+    "Whatever": [],
+}
+FULL_HEADERS = {
+    "BrokerProperties": json.dumps(FULL_PROPERTIES, ensure_ascii=False),
+    "Content-Type": "application/x-thing; v=1",
+    "Content-Encoding": "gzip",
+    "Priority": '"High"',
+    "Count": "12",
+    "Far": "-5000000000",
+    "Much": "123456789012345678901234567890",
+    "Share": "0.25",
+    "IsGood": "true",
+    "Plain": "no quotes",
+    "When": f'"{NEW_YEAR}"',
+    "Path": '"C:\\temp"',
+    "Line": '"a\\nb"',
+    "UserProperties": '{"with space": 1}',
+    "User-Agent": "x",
+}
+
+
 async def amqp_receives(rest: Rest, address: str = "q", count: int = 1) -> list[Message]:
     """What an AMQP client receives and deletes."""
     client = await rest.bus.authorized(address)
@@ -28,40 +62,8 @@ def test_a_message_is_what_an_amqp_sender_would_have_sent() -> None:
     """R-F1"""
 
     async def scenario(rest: Rest) -> None:
-        said = {
-            "MessageId": "m-1",
-            "CorrelationId": "c",
-            "SessionId": "s",
-            "PartitionKey": "s",
-            "ViaPartitionKey": "v",
-            "Label": "größe",
-            "To": "to",
-            "ReplyTo": "reply",
-            "ReplyToSessionId": "rs",
-            "TimeToLive": 90.5,
-            "ForcePersistence": True,
-            "SequenceNumber": 7,
-            "Whatever": [],
-        }
-        headers = {
-            "BrokerProperties": json.dumps(said, ensure_ascii=False),
-            "Content-Type": "application/x-thing; v=1",
-            "Content-Encoding": "gzip",
-            "Priority": '"High"',
-            "Count": "12",
-            "Far": "-5000000000",
-            "Much": "123456789012345678901234567890",
-            "Share": "0.25",
-            "IsGood": "true",
-            "Plain": "no quotes",
-            "When": f'"{NEW_YEAR}"',
-            "Path": '"C:\\temp"',
-            "Line": '"a\\nb"',
-            "UserProperties": '{"with space": 1}',
-            "User-Agent": "x",
-        }
         body = bytes(range(256))
-        await rest.send(body, **headers)
+        await rest.send(body, **FULL_HEADERS)
         (message,) = await amqp_receives(rest)
         assert (message.body_kind, message.body) == (DATA_BODY, [body])
         assert message.application_properties == {
