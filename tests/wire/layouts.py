@@ -194,7 +194,7 @@ TOPICS: Final[dict[str, Layout]] = {
         },
     ),
     "choosy-topic": Layout(
-        14,
+        6,
         topics={
             "": Topic(
                 {
@@ -386,7 +386,7 @@ FORWARDING: Final[dict[str, Layout]] = {
 STATUSES: Final[dict[str, Layout]] = {
     "disabled": Layout(4, queues={"": {"Status": "Disabled"}}),
     "topic-statuses": Layout(
-        4,
+        6,
         topics={
             "disabled": Topic(_TAKES_ALL, {"Status": "Disabled"}),
             "send-disabled": Topic(_TAKES_ALL, {"Status": "SendDisabled"}),

@@ -19,7 +19,7 @@ SOME_UUID = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
 
 
 # With one key for all, the same is true of plain and of partitioned queues.
-KEY: dict[str | bytes, Any] = {"x-opt-partition-key": "k"}
+KEY: dict[str, Any] = {"x-opt-partition-key": "k"}
 
 
 def message(
