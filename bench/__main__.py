@@ -11,6 +11,7 @@ from typing import Final
 from bench import (
     company,
     deferred,
+    doors,
     duplicates,
     latency,
     partitions,
@@ -31,6 +32,7 @@ QUESTIONS: Final[dict[str, Callable[[Plan], None]]] = {
     "partitions": partitions.answer,
     "sessions": sessions.answer,
     "duplicates": duplicates.answer,
+    "doors": doors.answer,
 }
 
 

@@ -4,6 +4,8 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import Final
 
+from bench.way import Way
+
 # The terminus keeps its state [3.5.5]: RabbitMQ makes its queue durable when told so.
 UNSETTLED_STATE: Final = 2
 # What is added to an address for the queue that is only sent to.
@@ -26,6 +28,14 @@ class Endpoint:
     terminus_durability: int
     is_answered: bool
     pid: int
+    # By which way the client comes in; with an authority to trust it is TLS.
+    authority: str = ""
+    is_websocket: bool = False
+
+    @property
+    def way(self) -> Way:
+        """How lines to it are opened."""
+        return Way(self.authority, self.is_websocket)
 
     def kept(self) -> "Endpoint":
         """Give the queue beside it that is only sent to."""

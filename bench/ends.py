@@ -30,7 +30,7 @@ class Sender:
     """Keeps up to `window` messages on their way and counts those that the server accepted."""
 
     def __init__(self, endpoint: Endpoint, window: int, shape: payload.Shape | None = None) -> None:
-        self.line = Line(endpoint.port, endpoint.user, endpoint.password, "sender")
+        self.line = Line(endpoint.port, endpoint.user, endpoint.password, "sender", endpoint.way)
         self._head = (shape or payload.Shape()).head
         target = Target(address=endpoint.address, durable=endpoint.terminus_durability)
         self.link = self.line.session.attach_sender("bench-sender", target)
@@ -79,7 +79,7 @@ class Receiver:
         top_ups: int = TOP_UPS,
         defer_every: int = 0,
     ) -> None:
-        self.line = Line(endpoint.port, endpoint.user, endpoint.password, "receiver")
+        self.line = Line(endpoint.port, endpoint.user, endpoint.password, "receiver", endpoint.way)
         mode = SECOND if endpoint.is_answered else FIRST
         source = Source(address=endpoint.address, durable=endpoint.terminus_durability)
         self.link = self.line.session.attach_receiver(

@@ -1,11 +1,11 @@
-"""A connection of our own engine over a plain socket: no framework between it and the kernel."""
+"""A connection of our own engine over a socket: no framework between it and the kernel."""
 
 import select
-import socket
 import time
 from collections.abc import Callable
 from typing import Final, final
 
+from bench.way import Way
 from peeklock.amqp.connection import CLIENT, Connection
 from peeklock.amqp.events import AttachAnswered, Closed, Event, LinkDetached, SessionEnded
 from peeklock.amqp.limits import Limits
@@ -17,6 +17,7 @@ from peeklock.amqp.session import Session
 READ_SIZE: Final = 1 << 18
 # Wide enough that the session's window never limits what the credit of a link allows.
 WINDOW: Final = 65_535
+PLAIN_WAY: Final = Way()
 HANDSHAKE_WITHIN_S: Final = 30.0
 CLOSED_WITHIN_S: Final = 5.0
 
@@ -29,10 +30,10 @@ class LineError(Exception):
 class Line:
     """One connection with one session; the owner reads, acts on the events, and flushes."""
 
-    def __init__(self, port: int, user: str, password: str, name: str) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port))
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.socket.setblocking(False)
+    def __init__(
+        self, port: int, user: str, password: str, name: str, way: Way = PLAIN_WAY
+    ) -> None:
+        self.socket, self._frames = way.connect(port)
         self.connection = Connection(
             role=CLIENT,
             container_id=f"peeklock-bench-{name}",
@@ -62,6 +63,8 @@ class Line:
             return []
         if not data:
             raise LineError("the server closed the connection")
+        if self._frames is not None:
+            data = self._frames.unwrap(data)
         events = self.connection.receive(data, now_ms())
         for event in events:
             if isinstance(event, (Closed, SessionEnded, LinkDetached)):
@@ -71,6 +74,8 @@ class Line:
     def flush(self) -> None:
         """Send what the engine has gathered, as far as the kernel takes it."""
         output = self.connection.take_output()
+        if self._frames is not None and output:
+            output = self._frames.wrap(output)
         if self._unsent:
             output = self._unsent + output
         if output:
@@ -116,6 +121,8 @@ class Line:
                 continue
             if not data:
                 break
+            if self._frames is not None:
+                data = self._frames.unwrap(data)
             self.connection.receive(data, now_ms())
         self.flush()
 

@@ -114,6 +114,11 @@ class Peeklock:
             pid=self.pid,
         )
 
+    @property
+    def authority(self) -> Path:
+        """Whom clients must trust for TLS."""
+        return self.data / "tls" / "ca.pem"
+
     def version(self) -> str:
         """Give what `peeklock --version` prints, in one line."""
         command = [sys.executable, "-m", "peeklock", "--version"]

@@ -39,6 +39,19 @@ def test_a_flood_goes_through_the_queue_and_is_completed(server: Peeklock) -> No
     assert arrivals(server) == 0
 
 
+@pytest.mark.parametrize("is_tls", [False, True], ids=["clear", "tls"])
+@pytest.mark.parametrize("is_websocket", [False, True], ids=["amqp", "websocket"])
+def test_a_flood_goes_by_every_way(server: Peeklock, is_tls: bool, is_websocket: bool) -> None:
+    endpoint = dataclasses.replace(
+        server.endpoint,
+        authority=str(server.authority) if is_tls else "",
+        is_websocket=is_websocket,
+    )
+    load = Flood(messages=COUNT, window=100, credit=100, warmup=50)
+    assert client.run(endpoint, load, CLIENT).messages == COUNT
+    assert arrivals(server) == 0
+
+
 def test_a_fill_stays_in_the_queue_when_the_broker_is_killed(server: Peeklock) -> None:
     client.run(server.endpoint, Flood(messages=COUNT, window=100, credit=0), CLIENT)
     server.kill()
