@@ -121,7 +121,8 @@ def test_a_store_without_files_is_made_on_demand_only(door: Door, tmp_path: Path
         (["list"], DEVELOPMENT.replace("SAS_KEY_VALUE", "wrong"), "InvalidSignature"),
         (
             ["list"],
-            "Endpoint=sb://x/;SharedAccessKeyName=reader;SharedAccessKey=key",
+            "Endpoint=sb://x/;SharedAccessKeyName=reader;SharedAccessKey=key;"
+            "UseDevelopmentEmulator=true",
             "does not give the right 'Manage'",
         ),
         (["list"], "Endpoint=sb://x", "needs SharedAccessKeyName"),
@@ -175,7 +176,9 @@ def test_a_token_may_stand_for_the_key(door: Door) -> None:
     token = generate_sas(
         "http://127.0.0.1/", "RootManageSharedAccessKey", "SAS_KEY_VALUE", 9_999_999_999_000
     )
-    connection = f"Endpoint=sb://127.0.0.1;SharedAccessSignature={token}"
+    connection = (
+        f"Endpoint=sb://127.0.0.1;SharedAccessSignature={token};UseDevelopmentEmulator=true"
+    )
     assert ask(door.port, "list", PEEKLOCK_CONNECTION_STRING=connection).exit_code == 0
 
 

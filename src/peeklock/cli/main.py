@@ -6,7 +6,15 @@ from typing import Annotated
 import typer
 
 from peeklock import settings as chosen
-from peeklock.cli import certificate, options, rule, store
+from peeklock.cli import (
+    certificate,
+    entity,
+    messages,
+    options,
+    rule_commands,
+    store,
+    transfer,
+)
 from peeklock.cli.output import fail
 from peeklock.settings import Settings
 
@@ -16,9 +24,14 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+app.add_typer(entity.queue_app, name="queue")
+app.add_typer(entity.topic_app, name="topic")
+app.add_typer(entity.subscription_app, name="subscription")
+app.add_typer(rule_commands.app, name="rule")
 app.add_typer(store.app, name="store")
-app.add_typer(rule.app, name="rule")
 app.command("certificate")(certificate.show)
+messages.add_to(app)
+transfer.add_to(app)
 
 
 def main() -> None:

@@ -5,15 +5,8 @@ from urllib.parse import quote
 
 import typer
 
-from peeklock.cli.connection import (
-    DEVELOPMENT,
-    HTTP_PORT_DEFAULT,
-    ConnectionOption,
-    ConnectionProblem,
-    HttpPortOption,
-    parse_connection,
-)
 from peeklock.cli.output import Output, fail, print_json, print_table
+from peeklock.cli.reach import Reach, reaching
 
 app = typer.Typer(help="The stores of a running broker.", no_args_is_help=True)
 
@@ -21,31 +14,33 @@ Name: TypeAlias = Annotated[str, typer.Argument(help="The name of a store, such 
 
 
 @app.command("list")
+@reaching
 def list_stores(
+    reach: Reach,
     *,
-    connection_string: ConnectionOption = DEVELOPMENT,
-    http_port: HttpPortOption = HTTP_PORT_DEFAULT,
     output: Output = "table",
 ) -> None:
     """List the stores and tell which are online."""
-    _ask(connection_string, http_port, output, "GET", "/$stores")
+    _ask(reach, output, "GET", "/$stores")
 
 
 @app.command()
+@reaching
 def offline(
+    reach: Reach,
     name: Name,
     *,
-    connection_string: ConnectionOption = DEVELOPMENT,
-    http_port: HttpPortOption = HTTP_PORT_DEFAULT,
     output: Output = "table",
 ) -> None:
     """Take a store away: the broker closes its files, and the rest goes on without it."""
     path = f"/$stores/{quote(name, safe='')}/offline"
-    _ask(connection_string, http_port, output, "POST", path)
+    _ask(reach, output, "POST", path)
 
 
 @app.command()
+@reaching
 def online(
+    reach: Reach,
     name: Name,
     *,
     make: Annotated[
@@ -54,21 +49,17 @@ def online(
             "--make", help="Start with an empty store where its files are missing for good."
         ),
     ] = False,
-    connection_string: ConnectionOption = DEVELOPMENT,
-    http_port: HttpPortOption = HTTP_PORT_DEFAULT,
     output: Output = "table",
 ) -> None:
     """Bring a store back."""
     path = f"/$stores/{quote(name, safe='')}/online"
-    _ask(connection_string, http_port, output, "POST", f"{path}?make=true" if make else path)
+    _ask(reach, output, "POST", f"{path}?make=true" if make else path)
 
 
-def _ask(connection_string: str, http_port: int, output: str, method: str, path: str) -> None:
+def _ask(reach: Reach, output: str, method: str, path: str) -> None:
+    document = reach.ask(method, path)
     try:
-        document = parse_connection(connection_string).ask(http_port, method, path)
         rows = [_row(store) for store in document["stores"]]
-    except ConnectionProblem as problem:
-        fail(str(problem))
     except (KeyError, TypeError):
         fail("the broker's answer cannot be read: is it of another version?")
     if output == "json":

@@ -1,0 +1,302 @@
+"""`peeklock send`, `receive`, `peek` and `purge`: messages of a running broker, over AMQP."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+
+import typer
+
+from peeklock.cli import values
+from peeklock.cli.connection import ConnectionProblem
+from peeklock.cli.output import Output, print_json, print_table
+from peeklock.cli.reach import Reach, reaching
+
+if TYPE_CHECKING:
+    from peeklock.cli.client import Client
+
+Entity: TypeAlias = Annotated[
+    str,
+    typer.Argument(
+        metavar="ENTITY",
+        help="A queue, a topic, or TOPIC/Subscriptions/NAME; behind it may stand "
+        "/$DeadLetterQueue.",
+    ),
+]
+Source: TypeAlias = Annotated[
+    str,
+    typer.Argument(
+        metavar="ENTITY",
+        help="A queue or TOPIC/Subscriptions/NAME; behind it may stand /$DeadLetterQueue.",
+    ),
+]
+DeadLetter: TypeAlias = Annotated[
+    bool, typer.Option("--dead-letter", help="Its dead-letter queue (/$DeadLetterQueue).")
+]
+
+_DEAD_LETTERS: Final = "/$DeadLetterQueue"
+# The most of one call: what the service gives, and what it deletes.
+_PEEK_MAX: Final = 250
+_PURGE_MAX: Final = 4_000
+_DRAIN_MAX: Final = 1_000
+_NOT_THIS_WAY: Final = ("amqp:not-allowed", "amqp:not-implemented")
+
+
+def send(
+    reach: Reach,
+    entity: Entity,
+    *,
+    body: Annotated[
+        str | None, typer.Option(help="The content.", show_default="standard input")
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="A file with the content.")
+    ] = None,
+    property_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--property",
+            "-p",
+            metavar="KEY=VALUE",
+            help="An application property; numbers, true and false have their types, in double "
+            "quotes they are texts.",
+        ),
+    ] = None,
+    message_id: Annotated[
+        str | None, typer.Option(help="With --count above 1 it gets a number.")
+    ] = None,
+    session_id: Annotated[str | None, typer.Option(help="The session of the message.")] = None,
+    subject: Annotated[str | None, typer.Option(help="The subject, or label.")] = None,
+    content_type: Annotated[str | None, typer.Option(help="What the content is.")] = None,
+    correlation_id: Annotated[str | None, typer.Option(help="What the message is about.")] = None,
+    ttl: Annotated[str | None, typer.Option(help="How long it lives: 30s, PT1M.")] = None,
+    at: Annotated[
+        str | None, typer.Option(help="When it is to be handed out: 2030-01-31T12:00:00Z.")
+    ] = None,
+    count: Annotated[int, typer.Option(min=1, help="How many of them.")] = 1,
+    output: Output = "table",
+) -> None:
+    """Send a message, or many alike, and return when the broker has accepted them."""
+    from peeklock.cli.letters import write_letter
+
+    content = _content(body, file)
+    options: dict[str, Any] = {
+        "session_id": session_id,
+        "subject": subject,
+        "content_type": content_type,
+        "correlation_id": correlation_id,
+        "ttl_ms": None if ttl is None else values.duration_ms(ttl, "--ttl"),
+        "at": None if at is None else values.instant_ms(at, "--at"),
+        "properties": values.pairs(property_ or [], "--property"),
+    }
+    ids = [message_id] if count == 1 or message_id is None else _numbered(message_id, count)
+    letters = [write_letter(content, now=_now(), message_id=id, **options) for id in ids]
+    with _client(reach, entity) as client:
+        client.send(entity, letters if len(letters) == count else letters * count)
+    _say(output, {"sent": count}, f"sent {_messages(count)}")
+
+
+def receive(
+    reach: Reach,
+    entity: Source,
+    *,
+    count: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")] = 1,
+    wait: Annotated[
+        float, typer.Option(min=0, help="How many seconds to wait for the first.")
+    ] = 5.0,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Let the broker delete them as it hands them out.")
+    ] = False,
+    complete: Annotated[
+        bool,
+        typer.Option(
+            "--complete", help="Complete them when they are printed; this is the default."
+        ),
+    ] = False,
+    peek_lock: Annotated[
+        bool, typer.Option("--peek-lock", help="Lock them, print them, and give them back.")
+    ] = False,
+    session: Annotated[str | None, typer.Option(help="From this session.")] = None,
+    next_session: Annotated[
+        bool, typer.Option("--next-session", help="From the next session that is free.")
+    ] = False,
+    dead_letter: DeadLetter = False,
+    output: Output = "table",
+) -> None:
+    """Receive messages and print them."""
+    from peeklock.cli.client import NEXT_SESSION
+    from peeklock.cli.letters import read_letter
+
+    if delete + complete + peek_lock > 1:
+        raise values.wrong("--delete", "only one of --delete, --complete and --peek-lock goes")
+    if session is not None and (next_session or not session):
+        raise values.wrong("--session", "needs the id of a session, and no --next-session")
+    entity = _address(entity, dead_letter)
+    wanted = NEXT_SESSION if next_session else session
+    with _client(reach, entity) as client:
+        link = client.open_receiver(entity, deletes=delete, session_id=wanted, wait_s=wait)
+        deliveries = [] if link is None else client.receive(link, count, wait)
+        # Printed before they are completed: what fails in between is received again.
+        _print(entity, [read_letter(delivery.payload) for delivery in deliveries], output)
+        if link is not None and deliveries and not delete:
+            (client.release if peek_lock else client.complete)(link, deliveries)
+
+
+def peek(
+    reach: Reach,
+    entity: Source,
+    *,
+    first: Annotated[
+        int, typer.Option("--from", min=0, help="The sequence number to begin with.")
+    ] = 0,
+    count: Annotated[int, typer.Option(min=1, help="At most so many.")] = 10,
+    session: Annotated[str | None, typer.Option(help="Of this session only.")] = None,
+    dead_letter: DeadLetter = False,
+    output: Output = "table",
+) -> None:
+    """Print messages as they lie there: nothing is locked, counted or taken."""
+    from peeklock.amqp.types import Int
+    from peeklock.cli.letters import read_letter
+
+    entity = _address(entity, dead_letter)
+    found: list[dict[str, Any]] = []
+    with _client(reach, entity) as client:
+        while len(found) < count:
+            arguments: dict[str, Any] = {
+                "from-sequence-number": first,
+                "message-count": Int(min(count - len(found), _PEEK_MAX)),
+            }
+            if session is not None:
+                arguments["session-id"] = session
+            answer = client.manage(entity, "peek-message", arguments).get("messages", [])
+            page = [read_letter(bytes(entry["message"])) for entry in answer]
+            if not page:
+                break
+            found += page
+            first = int(page[-1]["SequenceNumber"]) + 1
+    _print(entity, found, output)
+
+
+def purge(
+    reach: Reach,
+    entity: Source,
+    *,
+    before: Annotated[
+        str | None,
+        typer.Option(help="Only those enqueued before: 2030-01-31T12:00:00Z.", show_default="now"),
+    ] = None,
+    session: Annotated[str | None, typer.Option(help="Of this session only.")] = None,
+    dead_letter: DeadLetter = False,
+    output: Output = "table",
+) -> None:
+    """Delete the messages of an entity that nobody has locked, and tell how many."""
+    from peeklock.cli.client import Refused
+
+    entity = _address(entity, dead_letter)
+    until = _now() if before is None else values.instant_ms(before, "--before")
+    with _client(reach, entity) as client:
+        try:
+            deleted = _delete(client, entity, until, session)
+        except Refused as refusal:
+            # Some entities delete nothing in bulk; what is asked for there is received instead.
+            if before is not None or refusal.condition not in _NOT_THIS_WAY:
+                raise
+            deleted = _drain(client, entity, session)
+    _say(output, {"deleted": deleted}, f"deleted {_messages(deleted)} of '{entity}'")
+
+
+def _delete(client: "Client", entity: str, until: int, session: str | None) -> int:
+    from peeklock.amqp.types import Int, Timestamp
+
+    arguments: dict[str, Any] = {
+        "message-count": Int(_PURGE_MAX),
+        "enqueued-time-utc": Timestamp(until),
+    }
+    if session is not None:
+        arguments["session-id"] = session
+    deleted = 0
+    while count := int(
+        client.manage(entity, "batch-delete-messages", arguments).get("message-count", 0)
+    ):
+        deleted += count
+    return deleted
+
+
+def _drain(client: "Client", entity: str, session: str | None) -> int:
+    link = client.open_receiver(entity, deletes=True, session_id=session, wait_s=1.0)
+    deleted = 0
+    while link is not None and (count := len(client.receive(link, _DRAIN_MAX, 1.0))):
+        deleted += count
+    return deleted
+
+
+@contextmanager
+def _client(reach: Reach, entity: str) -> Iterator["Client"]:
+    from peeklock.amqp.errors import DecodeError
+    from peeklock.cli.client import Client
+
+    client = Client(reach)
+    try:
+        client.authorize(entity)
+        yield client
+    except DecodeError as error:
+        raise ConnectionProblem(f"what the broker said cannot be read: {error.text}") from error
+    finally:
+        client.close()
+
+
+def _content(body: str | None, file: Path | None) -> bytes:
+    if body is not None and file is not None:
+        raise values.wrong("--body", "only one of --body and --file goes")
+    if file is not None:
+        return file.read_bytes()
+    return sys.stdin.buffer.read() if body is None else body.encode()
+
+
+def _numbered(message_id: str, count: int) -> list[str | None]:
+    return [f"{message_id}-{number}" for number in range(1, count + 1)]
+
+
+def _address(entity: str, dead_letter: bool) -> str:
+    return entity + _DEAD_LETTERS if dead_letter else entity
+
+
+def _print(entity: str, told: list[dict[str, Any]], output: str) -> None:
+    from peeklock.cli.letters import preview
+
+    if output == "json":
+        print_json({"messages": told})
+        return
+    if not told:
+        typer.echo(f"no messages in '{entity}'")
+        return
+    keys = ["SequenceNumber", "MessageId", "SessionId", "Subject", "EnqueuedTime", "State"]
+    rows = [
+        [*(str(one.get(key, "")) for key in keys), str(one["DeliveryCount"]), preview(one)]
+        for one in told
+    ]
+    titles = ["number", "message id", "session", "subject", "enqueued", "state", "deliveries"]
+    print_table(f"Messages of '{entity}'", [*titles, "body"], rows)
+
+
+def _say(output: str, document: dict[str, Any], text: str) -> None:
+    if output == "json":
+        print_json(document)
+    else:
+        typer.echo(text)
+
+
+def _messages(count: int) -> str:
+    return "1 message" if count == 1 else f"{count:,} messages"
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def add_to(app: typer.Typer) -> None:
+    """Give the main command these commands."""
+    for command in (send, receive, peek, purge):
+        app.command()(reaching(command))

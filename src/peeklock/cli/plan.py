@@ -1,0 +1,241 @@
+"""What import has to do: the steps that lead from what a broker has to what a file says.
+
+First all queues and topics are made, without forwarding, because destinations must exist; then the
+subscriptions with their rules; then what is there already, or forwards, is changed.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+from peeklock.auth.rights import AuthorizationRule
+from peeklock.cli import administration, atom
+from peeklock.cli.administration import Administration, Place
+from peeklock.cli.atom import Description
+from peeklock.cli.inventory import SIZE, queue_of, subscription_of, topic_of
+from peeklock.configuration.content import (
+    Configuration,
+    ConfiguredSubscription,
+)
+from peeklock.configuration.writing import (
+    queue_properties,
+    rule_properties,
+    subscription_properties,
+    topic_properties,
+)
+from peeklock.entity.definition import PARTITIONS_DEFAULT
+
+CREATE: Final = "create"
+UPDATE: Final = "update"
+DELETE: Final = "delete"
+
+_FORWARDS: Final = ("ForwardTo", "ForwardDeadLetteredMessagesTo")
+_WINDOW: Final = "DuplicateDetectionHistoryTimeWindow"
+_KEYS: Final = "AuthorizationRules"
+# What the administration API has no words for; the configuration file of `serve` has.
+_UNSPOKEN: Final = ("PartitionCount", "UnlockOnDisconnect")
+
+
+@final
+@dataclass(slots=True, init=False)
+class Step:
+    """One thing to do, and what it changes: of each property the value before and after."""
+
+    verb: Final[str]
+    place: Final[Place]
+    changes: Final[dict[str, tuple[Any, Any]]]
+    perform: Final[Callable[[], None]]
+
+    def __init__(
+        self,
+        verb: str,
+        place: Place,
+        changes: dict[str, tuple[Any, Any]],
+        perform: Callable[[], None],
+    ) -> None:
+        self.verb = verb
+        self.place = place
+        self.changes = changes
+        self.perform = perform
+
+
+@final
+class Planner:
+    """Compares a configuration with a broker."""
+
+    def __init__(self, admin: Administration) -> None:
+        self._admin = admin
+        self._homes: list[Step] = []
+        self._subscriptions: list[Step] = []
+        self._changes: list[Step] = []
+        # What the file says and cannot be brought to the broker.
+        self.left_out: list[str] = []
+
+    def plan(self, configuration: Configuration) -> list[Step]:
+        """Give the steps in their order; none where all is as it should be."""
+        for queue in configuration.queues:
+            place = administration.queue(queue.definition.path)
+            known = self._admin.find(place)
+            before = None if known is None else queue_properties(queue_of(known))
+            self._home(place, queue_properties(queue.definition), queue.rules, known, before)
+        for topic in configuration.topics:
+            place = administration.topic(topic.definition.path)
+            known = self._admin.find(place)
+            before = None if known is None else topic_properties(topic_of(known))
+            self._home(place, topic_properties(topic.definition), topic.rules, known, before)
+            for subscription in topic.subscriptions:
+                self._subscription(subscription, is_new=known is None)
+        return [*self._homes, *self._subscriptions, *self._changes]
+
+    def _home(
+        self,
+        place: Place,
+        wanted: dict[str, Any],
+        rules: Sequence[AuthorizationRule],
+        known: Description | None,
+        before: dict[str, Any] | None,
+    ) -> None:
+        """Plan for a queue or topic."""
+        wanted = self._spoken(place, wanted)
+        if known is None or before is None:
+            bare = {key: value for key, value in wanted.items() if key not in _FORWARDS}
+            self._create(self._homes, place, bare, tuple(rules))
+            forwards = {key: ("", wanted[key]) for key in _FORWARDS if wanted.get(key)}
+            if forwards:
+                self._update(place, wanted, tuple(rules), forwards)
+            return
+        keys = _merged(rules, known.keys)
+        changes = _differences(before, wanted)
+        if keys != known.keys:
+            changes[_KEYS] = (_told(known.keys), _told(keys))
+        if changes:
+            self._update(place, wanted, keys, changes)
+
+    def _subscription(self, subscription: ConfiguredSubscription, *, is_new: bool) -> None:
+        definition = subscription.definition
+        place = administration.subscription(definition.topic, definition.name)
+        wanted = self._spoken(place, subscription_properties(definition))
+        known = None if is_new else self._admin.find(place)
+        rules = {
+            rule.name.lower(): Description(atom.RULE, rule.name, rule_properties(rule))
+            for rule in subscription.rules
+        }
+        if known is None:
+            first, *others = rules.values()
+            self._create(self._subscriptions, place, wanted, (), first)
+            for rule in others:
+                self._add_rule(self._subscriptions, subscription, rule)
+            return
+        changes = _differences(
+            subscription_properties(subscription_of(definition.topic, known)), wanted
+        )
+        if changes:
+            self._update(place, wanted, (), changes)
+        # A file without rules leaves those that there are.
+        if subscription.gives_rules:
+            self._rules(subscription, rules)
+
+    def _rules(self, subscription: ConfiguredSubscription, wanted: dict[str, Description]) -> None:
+        definition = subscription.definition
+        listed = self._admin.every(administration.rules(definition.topic, definition.name))
+        known = {rule.name.lower(): rule for rule in listed}
+        for key, rule in wanted.items():
+            if key not in known:
+                self._add_rule(self._changes, subscription, rule)
+                continue
+            changes = _differences(known[key].values, rule.values)
+            if changes:
+                place = administration.rule(definition.topic, definition.name, known[key].name)
+                self._changes.append(
+                    Step(UPDATE, place, changes, _call(self._admin.update, place, rule))
+                )
+        # Last, so that no message finds a subscription without rules.
+        for key, rule in known.items():
+            if key not in wanted:
+                place = administration.rule(definition.topic, definition.name, rule.name)
+                self._changes.append(Step(DELETE, place, {}, _call(self._admin.delete, place)))
+
+    def _spoken(self, place: Place, wanted: dict[str, Any]) -> dict[str, Any]:
+        """Give what can be said, and note what cannot."""
+        for key in _UNSPOKEN:
+            if wanted.get(key):
+                self.left_out.append(f"{place.told}: {key}, which only a broker's own file sets")
+        return {key: value for key, value in wanted.items() if key not in _UNSPOKEN}
+
+    def _add_rule(
+        self, steps: list[Step], subscription: ConfiguredSubscription, rule: Description
+    ) -> None:
+        definition = subscription.definition
+        place = administration.rule(definition.topic, definition.name, rule.name)
+        changes = {key: (None, value) for key, value in rule.values.items()}
+        steps.append(Step(CREATE, place, changes, _call(self._admin.create, place, rule)))
+
+    def _create(
+        self,
+        steps: list[Step],
+        place: Place,
+        values: dict[str, Any],
+        keys: tuple[AuthorizationRule, ...],
+        first_rule: Description | None = None,
+    ) -> None:
+        new = Description(place.kind, place.path, _sent(values), None, keys)
+        perform = _call(self._admin.create, place, new, first_rule)
+        steps.append(Step(CREATE, place, {}, perform))
+
+    def _update(
+        self,
+        place: Place,
+        values: dict[str, Any],
+        keys: tuple[AuthorizationRule, ...],
+        changes: dict[str, tuple[Any, Any]],
+    ) -> None:
+        changed = Description(place.kind, place.path, _sent(values), None, keys)
+        perform = _call(self._admin.update, place, changed)
+        self._changes.append(Step(UPDATE, place, changes, perform))
+
+
+def _call(method: Callable[..., None], *arguments: Any) -> Callable[[], None]:
+    return lambda: method(*arguments)
+
+
+def _differences(before: dict[str, Any], after: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    return {
+        key: (before.get(key), after.get(key))
+        for key in {**after, **before}
+        if key not in _UNSPOKEN and before.get(key) != after.get(key)
+    }
+
+
+def _sent(values: dict[str, Any]) -> dict[str, Any]:
+    """Give what is sent. A window without detection has no effect, and somebody's may be kept. The
+    file has the quota of the whole entity, and the API that of a partition; none is left out."""
+    is_off = values.get("RequiresDuplicateDetection") is False
+    sent = {key: value for key, value in values.items() if not (is_off and key == _WINDOW)}
+    size = sent.pop(SIZE, 0)
+    partitions = PARTITIONS_DEFAULT if values.get("EnablePartitioning") else 1
+    return sent | ({SIZE: size // partitions} if size else {})
+
+
+def _merged(
+    wanted: Sequence[AuthorizationRule], known: tuple[AuthorizationRule, ...]
+) -> tuple[AuthorizationRule, ...]:
+    """Give the rules that are to be: a file without rules leaves those that there are, and a rule
+    without keys keeps those that it has."""
+    if not wanted:
+        return known
+    before = {rule.name: rule for rule in known}
+    merged = {}
+    for rule in wanted:
+        same = before.get(rule.name)
+        if same is not None and not rule.primary_key:
+            rule = AuthorizationRule(rule.name, same.primary_key, same.secondary_key, rule.rights)
+        elif same is not None and rule.primary_key and not rule.secondary_key:
+            rule = AuthorizationRule(rule.name, rule.primary_key, same.secondary_key, rule.rights)
+        merged[rule.name] = rule
+    # In the order that they have: another one is no change.
+    names = [name for name in before if name in merged]
+    return tuple(merged[name] for name in [*names, *(n for n in merged if n not in before)])
+
+
+def _told(keys: Sequence[AuthorizationRule]) -> list[str]:
+    return [repr(key) for key in keys]

@@ -1,0 +1,229 @@
+"""How commands reach a running broker: the options that say where it is, and one request over HTTP.
+
+A command takes a `Reach` as its first parameter; `reaching` puts the options in its place.
+"""
+
+import inspect
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, Final, final
+
+import typer
+
+from peeklock.cli.connection import (
+    DEVELOPMENT,
+    Connection,
+    ConnectionProblem,
+    parse_connection,
+)
+from peeklock.settings import AMQP_PORT, HTTP_PORT
+
+AMQPS_PORT: Final = 5671
+HTTPS_PORT: Final = 443
+
+# Taking a store away, or deleting an entity, waits for what is under way in it.
+_TIMEOUT_S: Final = 120.0
+_ANSWER_BYTES_MAX: Final = 64 << 20
+_ON_A_PORT: Final[dict[str, Any]] = {"min": 1, "max": 65535}
+
+
+@final
+@dataclass(slots=True, init=False)
+class Reach:
+    """A broker that can be asked."""
+
+    connection: Final[Connection]
+    http_port: Final[int]
+    amqp_port: Final[int]
+    context: Final[ssl.SSLContext | None]
+
+    def __init__(
+        self,
+        connection: Connection,
+        http_port: int,
+        amqp_port: int,
+        context: ssl.SSLContext | None = None,
+    ) -> None:
+        self.connection = connection
+        self.http_port = http_port
+        self.amqp_port = amqp_port
+        self.context = context
+
+    def request(
+        self, method: str, target: str, headers: dict[str, str] | None = None, body: bytes = b""
+    ) -> tuple[int, bytes]:
+        """Send one request over HTTP and give the status and the content of the answer."""
+        import http.client
+
+        host, port = self.connection.host, self.http_port
+        scheme = "http" if self.context is None else "https"
+        broker = (
+            http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)
+            if self.context is None
+            else http.client.HTTPSConnection(host, port, timeout=_TIMEOUT_S, context=self.context)
+        )
+        sent = {"Authorization": self.connection.authorization(scheme), **(headers or {})}
+        try:
+            broker.request(method, target, body=body or None, headers=sent)
+            answer = broker.getresponse()
+            return answer.status, answer.read(_ANSWER_BYTES_MAX)
+        except (OSError, http.client.HTTPException) as error:
+            raise self.unreachable(port, error) from error
+        finally:
+            broker.close()
+
+    def ask(self, method: str, target: str) -> dict[str, Any]:
+        """Send one request and give the JSON document that is answered."""
+        import json
+
+        status, text = self.request(method, target)
+        try:
+            document = json.loads(text)
+        except ValueError:
+            document = None
+        if not isinstance(document, dict):
+            raise self.stranger(status)
+        if status != 200:
+            problem = document.get("error", f"the broker answered with status {status}")
+            raise ConnectionProblem(str(problem))
+        return document
+
+    def stranger(self, status: int) -> ConnectionProblem:
+        """Say that something else answers."""
+        where = f"{self.connection.host}:{self.http_port}"
+        return ConnectionProblem(f"what answers at {where} is no Peeklock: status {status}")
+
+    def unreachable(self, port: int, error: Exception) -> ConnectionProblem:
+        """Say that nobody can be asked."""
+        reason = str(error) or repr(error)
+        if isinstance(error, ssl.SSLCertVerificationError):
+            reason += " (--ca FILE names the authority that is trusted)"
+        return ConnectionProblem(
+            f"cannot reach a broker at {self.connection.host}:{port}: {reason}"
+        )
+
+
+def reaching(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command take a Reach; its users give connection string, ports and trust instead."""
+
+    @wraps(command)
+    def wrapped(
+        *arguments: Any,
+        connection_string: str,
+        http_port: int | None,
+        amqp_port: int | None,
+        tls: bool | None,
+        ca: Path | None,
+        **options: Any,
+    ) -> None:
+        from peeklock.cli.output import fail
+
+        try:
+            reach = _reach(connection_string, http_port, amqp_port, tls, ca)
+            command(reach, *arguments, **options)
+        except ConnectionProblem as problem:
+            fail(str(problem))
+
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    wrapped.__signature__ = inspect.Signature([*own, *_PARAMETERS])  # type: ignore[attr-defined]  # what Typer reads
+    wrapped.__annotations__ = {}
+    return wrapped
+
+
+def _reach(
+    text: str, http_port: int | None, amqp_port: int | None, tls: bool | None, ca: Path | None
+) -> Reach:
+    connection = parse_connection(text)
+    is_plain = connection.is_plain and ca is None if tls is None else not tls
+    # Every port of a broker takes TLS too; the service's own ports are those of clients that do
+    # without the emulator's flag.
+    has_usual_ports = connection.is_plain or is_plain
+    amqp_port = amqp_port or connection.port or (AMQP_PORT if has_usual_ports else AMQPS_PORT)
+    if has_usual_ports:
+        http_port = http_port or HTTP_PORT
+    http_port = http_port or connection.port or HTTPS_PORT
+    if is_plain:
+        return Reach(connection, http_port, amqp_port)
+    try:
+        context = ssl.create_default_context(cafile=None if ca is None else str(ca))
+    except (OSError, ssl.SSLError) as error:
+        raise ConnectionProblem(f"the authority in {ca} cannot be read: {error}") from error
+    return Reach(connection, http_port, amqp_port, context)
+
+
+def _parameter(name: str, default: Any, kind: Any, option: Any) -> inspect.Parameter:
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[kind, option],
+    )
+
+
+_PARAMETERS: Final = (
+    _parameter(
+        "connection_string",
+        DEVELOPMENT,
+        str,
+        typer.Option(
+            "--connection-string",
+            envvar="PEEKLOCK_CONNECTION_STRING",
+            help="How to reach the broker and with which key.",
+            show_default="the development key on localhost",
+            rich_help_panel="Broker",
+        ),
+    ),
+    _parameter(
+        "http_port",
+        None,
+        int | None,
+        typer.Option(
+            "--http-port",
+            envvar="PEEKLOCK_HTTP_PORT",
+            help="The broker's port for HTTP.",
+            show_default=f"{HTTP_PORT}, or {HTTPS_PORT} without UseDevelopmentEmulator=true",
+            rich_help_panel="Broker",
+            **_ON_A_PORT,
+        ),
+    ),
+    _parameter(
+        "amqp_port",
+        None,
+        int | None,
+        typer.Option(
+            "--amqp-port",
+            envvar="PEEKLOCK_AMQP_PORT",
+            help="The broker's port for AMQP.",
+            show_default=f"{AMQP_PORT}, or {AMQPS_PORT} without UseDevelopmentEmulator=true",
+            rich_help_panel="Broker",
+            **_ON_A_PORT,
+        ),
+    ),
+    _parameter(
+        "tls",
+        None,
+        bool | None,
+        typer.Option(
+            "--tls/--no-tls",
+            help="Whether to encrypt.",
+            show_default="unless the connection string has UseDevelopmentEmulator=true",
+            rich_help_panel="Broker",
+        ),
+    ),
+    _parameter(
+        "ca",
+        None,
+        Path | None,
+        typer.Option(
+            "--ca",
+            envvar="PEEKLOCK_CA",
+            exists=True,
+            dir_okay=False,
+            help="The authority whose certificates are trusted, in PEM; means --tls.",
+            rich_help_panel="Broker",
+        ),
+    ),
+)
