@@ -123,6 +123,10 @@ class Counting:
         self.asked += 1
         return self.reader.system(name)
 
+    def user_names(self) -> set[str]:
+        self.asked += 1
+        return self.reader.user_names()
+
     def new_id(self) -> Any:
         return self.reader.new_id()
 
@@ -147,6 +151,15 @@ def test_thousands_of_filters_are_not_tried_one_by_one(make: Any, asked_max: int
     found = rules.match(reader)
     assert (17, ONLY_PLAIN) in found
     assert reader.asked <= asked_max
+
+
+def test_filters_for_different_properties_are_not_tried_one_by_one() -> None:
+    rules = put(*[CorrelationFilter(properties={f"N{n}": 1}) for n in range(1_000)])
+    reader = Counting(message({"n17": 1, "other": 1, "n18": 2}))
+    assert rules.match(reader) == [(17, ONLY_PLAIN)]
+    assert reader.asked <= 4
+    rules.remove(17)
+    assert rules.match(message({"n17": 1})) == []
 
 
 def test_a_guard_hides_no_error() -> None:

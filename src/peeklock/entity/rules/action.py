@@ -181,6 +181,16 @@ class _Draft:
         change = self._system[name]
         return MISSING if isinstance(change, Reset) else change
 
+    def user_names(self) -> set[str]:
+        """Give the names of all user properties as they are now."""
+        names = self._reader.user_names()
+        for folded, noted in self._names.items():
+            if isinstance(self._user[noted], Removed):
+                names.discard(folded)
+            else:
+                names.add(folded)
+        return names
+
     def new_id(self) -> UUID:
         """Make an id."""
         return self._reader.new_id()

@@ -28,6 +28,7 @@ from peeklock.entity.rules.values import (
     Value,
     are_all_identical,
     copied,
+    fold,
 )
 
 # Of all names and values together. A hundred thousand filters of a topic must fit into the
@@ -35,6 +36,9 @@ from peeklock.entity.rules.values import (
 SIZE_MAX: Final = 8_192
 
 _Item = TypeVar("_Item")
+
+# Up to so many names of properties are asked for one by one.
+_FEW_NAMES: Final = 8
 
 # Scope and name of each property that a group asks for, in order.
 _Fields: TypeAlias = tuple[tuple[int, str], ...]
@@ -131,12 +135,16 @@ class CorrelationFilter:
 class CorrelationIndex(Generic[_Item]):
     """Items, each under conditions that must all hold."""
 
-    __slots__ = ("_by_fields", "_groups")
+    __slots__ = ("_by_fields", "_by_name", "_walked")
 
     def __init__(self) -> None:
         self._by_fields: dict[_Fields, _Group[_Item]] = {}
-        # The same groups, for walking through them.
-        self._groups: list[_Group[_Item]] = []
+        # Groups that every message must look into: they ask for system properties only, or a
+        # message without the property finds something there too.
+        self._walked: list[_Group[_Item]] = []
+        # The others, under one of the user properties that they ask for: a message that does not
+        # have it finds nothing there.
+        self._by_name: dict[str, list[_Group[_Item]]] = {}
 
     def add(
         self,
@@ -156,7 +164,11 @@ class CorrelationIndex(Generic[_Item]):
         if group is None:
             group = _Group(fields)
             self._by_fields[fields] = group
-            self._groups.append(group)
+            self._enter(group)
+        if when_missing and not group.is_walked:
+            self._leave(group)
+            group.is_walked = True
+            self._enter(group)
         group.add(key, _Entry(item, conditions, is_certain), when_missing)
 
     def remove(self, conditions: list[Condition], item: _Item) -> None:
@@ -166,14 +178,39 @@ class CorrelationIndex(Generic[_Item]):
         group.remove(key, item)
         if group.is_empty():
             del self._by_fields[fields]
-            self._groups.remove(group)
+            self._leave(group)
 
     def find(self, reader: PropertyReader) -> list[_Item]:
         """Give the items whose conditions hold for a message."""
         found: list[_Item] = []
-        for group in self._groups:
+        for group in self._walked:
             group.find(reader, found)
+        by_name = self._by_name
+        if len(by_name) <= _FEW_NAMES:
+            # To ask for these is cheaper than to read all names of the message.
+            for groups in by_name.values():
+                for group in groups:
+                    group.find(reader, found)
+        else:
+            for name in reader.user_names():
+                for group in by_name.get(name, ()):
+                    group.find(reader, found)
         return found
+
+    def _enter(self, group: _Group[_Item]) -> None:
+        if group.is_walked:
+            self._walked.append(group)
+        else:
+            self._by_name.setdefault(group.name, []).append(group)
+
+    def _leave(self, group: _Group[_Item]) -> None:
+        if group.is_walked:
+            self._walked.remove(group)
+            return
+        groups = self._by_name[group.name]
+        groups.remove(group)
+        if not groups:
+            del self._by_name[group.name]
 
 
 @final
@@ -193,10 +230,16 @@ class _Entry(Generic[_Item]):
 class _Group(Generic[_Item]):
     """All entries that ask for the same properties."""
 
-    __slots__ = ("_entries", "_fields", "_undecided")
+    __slots__ = ("_entries", "_fields", "_undecided", "is_walked", "name")
 
     def __init__(self, fields: _Fields) -> None:
         self._fields: _Fields = fields
+        # One of the user properties, folded; the empty text where there is none.
+        self.name: str = ""
+        for scope, name in fields:
+            if scope == USER:
+                self.name = fold(name)
+        self.is_walked: bool = self.name == ""
         self._entries: dict[tuple[Any, ...], list[_Entry[_Item]]] = {}
         # What must also be found where a property is missing or null.
         self._undecided: list[_Item] = []

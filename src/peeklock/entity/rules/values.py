@@ -128,6 +128,10 @@ class PropertyReader(Protocol):
         """Give a property of `SYSTEM_PROPERTIES`; any other name is a FilterError."""
         ...
 
+    def user_names(self) -> set[str]:
+        """Give the names of all application properties, folded."""
+        ...
+
     def new_id(self) -> UUID:
         """Make an id that was never there before."""
         ...
@@ -158,12 +162,20 @@ class PropertyBag:
         value = self._user.get(name, MISSING)
         if value is not MISSING:
             return value
-        if self._folded is None:
-            folded: dict[str, Value] = {}
+        return self._by_folded_name().get(fold(name), MISSING)
+
+    def user_names(self) -> set[str]:
+        """Give the names of all application properties, folded."""
+        return set(self._by_folded_name())
+
+    def _by_folded_name(self) -> dict[str, Value]:
+        folded = self._folded
+        if folded is None:
+            folded = {}
             for key in self._user:
                 folded.setdefault(fold(key), self._user[key])
             self._folded = folded
-        return self._folded.get(fold(name), MISSING)
+        return folded
 
     def system(self, name: str) -> Value | Missing:
         """Give a system property, or MISSING."""

@@ -222,11 +222,22 @@ class MessageReader:
         value: Value | Missing = known[name]
         return value
 
+    def user_names(self) -> set[str]:
+        """Give the names of all application properties, folded."""
+        return set(self._all_folded(self._all_named()))
+
     def new_id(self) -> UUID:
         """Make an id out of chance."""
         return id_by(self._chance)
 
     def _raw_user(self, name: str) -> bytes | None:
+        by_name = self._all_named()
+        found = by_name.get(name)
+        if found is not None or not by_name:
+            return found
+        return self._all_folded(by_name).get(fold(name))
+
+    def _all_named(self) -> dict[str, bytes]:
         by_name = self._by_name
         if by_name is None:
             sections = self._cut()
@@ -235,16 +246,16 @@ class MessageReader:
                 if key is not None:
                     by_name[key] = raw
             self._by_name = by_name
-        found = by_name.get(name)
-        if found is not None or not by_name:
-            return found
+        return by_name
+
+    def _all_folded(self, by_name: dict[str, bytes]) -> dict[str, bytes]:
         folded = self._by_folded_name
         if folded is None:
             folded = {}
             for key in by_name:
                 folded.setdefault(fold(key), by_name[key])
             self._by_folded_name = folded
-        return folded.get(fold(name))
+        return folded
 
     def _read_system(self, name: str) -> Any:
         message = self._message
