@@ -35,16 +35,20 @@ ENTITY_EXISTS: Final = "com.microsoft:entity-already-exists"
 @final
 @dataclass(slots=True, init=False)
 class WireForm:
-    """How one kind of refusal is told to clients."""
+    """How one kind of refusal is told to clients; a link that must go may hear another word."""
 
     condition: Final[str]
     status: Final[int]
     is_retryable: Final[bool]
+    detaching: Final[str]
 
-    def __init__(self, condition: str, status: int, *, is_retryable: bool = False) -> None:
+    def __init__(
+        self, condition: str, status: int, *, is_retryable: bool = False, detaching: str = ""
+    ) -> None:
         self.condition = condition
         self.status = status
         self.is_retryable = is_retryable
+        self.detaching = detaching or condition
 
 
 WIRE_FORMS: Final[dict[str, WireForm]] = {
@@ -58,8 +62,11 @@ WIRE_FORMS: Final[dict[str, WireForm]] = {
     kinds.UNAUTHORIZED: WireForm("amqp:unauthorized-access", 401),
     kinds.NOT_IMPLEMENTED: WireForm("amqp:not-implemented", 501),
     kinds.BUSY: WireForm(SERVER_BUSY, 503, is_retryable=True),
-    # In doubt: the clients retry this one, as they do after a lost connection.
-    kinds.UNAVAILABLE: WireForm("amqp:internal-error", 500, is_retryable=True),
+    # Clients try again after a pause and keep their link. An internal error in its place makes
+    # Python's client give up a link that goes on; where the link does go, it is the word for that.
+    kinds.UNAVAILABLE: WireForm(
+        SERVER_BUSY, 503, is_retryable=True, detaching="amqp:internal-error"
+    ),
     kinds.TIMED_OUT: WireForm(TIMEOUT, 408, is_retryable=True),
     kinds.INTERNAL: WireForm("amqp:internal-error", 500, is_retryable=True),
     kinds.SESSION_LOCK_LOST: WireForm(SESSION_LOCK_LOST, 410),
@@ -84,13 +91,15 @@ class Declined:
     """A refusal in wire words, ready for any door."""
 
     condition: Final[str]
+    detaching: Final[str]
     status: Final[int]
     text: Final[str]
     tracking_id: Final[str]
 
-    def __init__(self, condition: str, status: int, text: str, tracking_id: str) -> None:
-        self.condition = condition
-        self.status = status
+    def __init__(self, form: WireForm, text: str, tracking_id: str) -> None:
+        self.condition = form.condition
+        self.detaching = form.detaching
+        self.status = form.status
         self.text = text
         self.tracking_id = tracking_id
 
@@ -140,7 +149,7 @@ class RefusalDesk:
                 text=refusal.text,
             ),
         )
-        return Declined(form.condition, form.status, text, tracking_id)
+        return Declined(form, text, tracking_id)
 
 
 def tracker(namespace: str, kind: str, path: str) -> str:

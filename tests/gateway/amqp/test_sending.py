@@ -62,7 +62,7 @@ def test_nothing_is_accepted_that_could_not_be_stored() -> None:
         await client.send(link, plain("kept"))
         store.before_commit = fail
         outcome = await client.send(link, plain("lost"))
-        assert condition_of(outcome) == "amqp:internal-error"
+        assert condition_of(outcome) == "com.microsoft:server-busy"
         assert "TrackingId:" in outcome.error.description
 
     serve(talk, store=store)

@@ -9,6 +9,7 @@ from peeklock.amqp.composites import (
     Discharge,
     composite_of,
     encode_composite,
+    encode_rejected,
 )
 from peeklock.amqp.delivery import IncomingDelivery
 from peeklock.amqp.errors import DecodeError
@@ -16,7 +17,7 @@ from peeklock.amqp.link import Link
 from peeklock.amqp.message import VALUE_BODY, decode_message
 from peeklock.entity.refusals import INVALID_ARGUMENT, NOT_IMPLEMENTED, Refusal
 from peeklock.gateway.amqp.cbs import CREDIT
-from peeklock.gateway.amqp.door import rejected
+from peeklock.gateway.amqp.door import amqp_error
 from peeklock.gateway.amqp.wire import Wire
 
 # A declare or discharge is a few dozen bytes.
@@ -93,11 +94,11 @@ class CoordinatorNode:
             self.link.settle([delivery.id], state)
 
     def _decline(self, operation: str, refusal: Refusal) -> bytes:
-        return rejected(
-            self.wire.door.decline(
-                refusal, entity="", operation=operation, peer=self.wire.peer_name
-            )
+        declined = self.wire.door.decline(
+            refusal, entity="", operation=operation, peer=self.wire.peer_name
         )
+        # A commit in doubt must not be called busy: trying it again could not help.
+        return encode_rejected(amqp_error(declined))
 
     def _top_up(self) -> None:
         credit = CREDIT - self._under_way

@@ -211,10 +211,10 @@ class Door:
 
 
 def amqp_error(declined: Declined) -> AmqpError:
-    """Give a refusal as the protocol's error."""
-    return AmqpError(declined.condition, declined.text)
+    """Give a refusal as the protocol's error for a link that cannot be had or cannot stay."""
+    return AmqpError(declined.detaching, declined.text)
 
 
 def rejected(declined: Declined) -> bytes:
     """Give a refusal as the outcome of a delivery."""
-    return encode_rejected(amqp_error(declined))
+    return encode_rejected(AmqpError(declined.condition, declined.text))
