@@ -309,3 +309,32 @@ def test_what_rest_was_told_survives_a_kill(own_broker: BrokerProcess) -> None:
     assert own_broker.stop() == 0
     for client in (*waiting, rest):
         client.close()
+
+
+def test_a_store_out_of_reach_is_told_and_nothing_waits_for_it(own_broker: BrokerProcess) -> None:
+    """R-P4: a failure that may pass is 503, so that clients try again."""
+    queue = "plain-002"
+    rest = RestClient(own_broker.http_port)
+    rest.send(queue, b"kept", BrokerProperties='{"MessageId": "m"}')
+    locked = rest.lock(queue)
+    by_id = f"/{queue}/messages/m/{locked.properties['LockToken']}"
+    waiting = RestClient(own_broker.http_port)
+    waiting.begin("DELETE", f"/{queue}/messages/head?timeout=60")
+    time.sleep(0.3)
+    stores = json.loads(rest.ask("GET", "/$stores").body)["stores"]
+    for store in stores:
+        assert rest.ask("POST", f"/$stores/{store['name']}/offline").status == 200
+    assert waiting._connection.getresponse().status == 503
+    for method, path in (
+        ("POST", f"/{queue}/messages"),
+        ("POST", f"/{queue}/messages/head?timeout=60"),
+        ("DELETE", f"/{queue}/messages/head?timeout=0"),
+        ("DELETE", locked.place),
+        ("DELETE", by_id),
+    ):
+        assert (path, rest.ask(method, path, b"x").status) == (path, 503)
+    for store in stores:
+        assert rest.ask("POST", f"/$stores/{store['name']}/online").status == 200
+    assert rest.take(queue).body == b"kept"
+    for client in (rest, waiting):
+        client.close()

@@ -219,6 +219,8 @@ class MessagesNode:
         # The path may name the message by its number, which the token has too, or by its id.
         if place.message != str(token.sequence):
             found = await self._look_at(visit, token)
+            if isinstance(found, Refusal):
+                return self._refuse(visit, found)
             if found is None or message_id_of(found) != place.message:
                 return self._refuse(visit, _no_message(place.message))
         method = visit.request.method
@@ -242,21 +244,25 @@ class MessagesNode:
 
     async def _why_lost(self, visit: Visit, token: LockToken) -> Refusal:
         """Tell a message that is not there any more from one whose lock is lost."""
-        if await self._look_at(visit, token) is None:
-            return _no_message(visit.place.message)
-        return Refusal(LOCK_LOST, LOCK_LOST_TEXT)
+        found = await self._look_at(visit, token)
+        if isinstance(found, Delivery):
+            return Refusal(LOCK_LOST, LOCK_LOST_TEXT)
+        return found or _no_message(visit.place.message)
 
-    async def _look_at(self, visit: Visit, token: LockToken) -> Delivery | None:
+    async def _look_at(self, visit: Visit, token: LockToken) -> Delivery | Refusal | None:
         """Find the message that a token is for, wherever it stands in its lane."""
         if token.sequence >= 1 << 63:
             return None
         wish = Wish()
         visit.entity.submit(Peek(wish, 0, visit.lane, token.sequence, 1, 1))
         reply = await wish.reply()
-        if not isinstance(reply, Found) or not reply.deliveries:
-            return None
-        found = reply.deliveries[0]
-        return found if found.sequence == token.sequence else None
+        if isinstance(reply, Refused):
+            return reply.refusal
+        assert isinstance(reply, Found), f"messages were expected, not {reply!r}"
+        for found in reply.deliveries:
+            if found.sequence == token.sequence:
+                return found
+        return None
 
     # --- saying no
 

@@ -1,6 +1,7 @@
 """Who asks an entity for a request: origins that wait for one reply, and one that receives."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Final, final
 
 from peeklock.entity.commands import (
@@ -17,6 +18,9 @@ from peeklock.entity.replies import Delivered, Delivery, Drained, ReceiverClosed
 from peeklock.gateway.amqp.door import Entity
 from peeklock.gateway.amqp.receiving import Silent
 from peeklock.gateway.http.caller import Caller
+
+# How long an entity may take to say that it has nothing.
+_GRACE_S: Final = 5.0
 
 
 @final
@@ -49,7 +53,7 @@ class Reception:
     gone is given back at once, and nobody notices.
     """
 
-    __slots__ = ("_caller", "_entity", "_is_over", "_lane", "_result")
+    __slots__ = ("_caller", "_entity", "_is_over", "_lane", "_result", "_timer")
 
     def __init__(self, entity: Entity, lane: int, caller: Caller) -> None:
         self._entity: Final = entity
@@ -59,6 +63,7 @@ class Reception:
             asyncio.get_running_loop().create_future()
         )
         self._is_over = False
+        self._timer: asyncio.TimerHandle | None = None
 
     async def take(self, timeout_s: int) -> Delivery | Refusal | None:
         """Give the next message, locked; None when there is none in time or the client is gone."""
@@ -69,16 +74,16 @@ class Reception:
         self._caller.when_gone(self._gone)
         entity.submit(OpenReceiver(self, self._lane, PEEK_LOCK))
         entity.submit(Grant(self, 1, timeout_s == 0))
-        timer = None
         if timeout_s:
-            loop = asyncio.get_running_loop()
-            timer = loop.call_later(timeout_s, self._time_is_over)
+            self._call_after(timeout_s, self._time_is_over)
+        else:
+            self._call_after(_GRACE_S, self._give_up)
         try:
             found = await self._result
         finally:
             self._is_over = True
-            if timer is not None:
-                timer.cancel()
+            if self._timer is not None:
+                self._timer.cancel()
             self._caller.when_gone(None)
             # The lock stays when its receiver leaves.
             entity.submit(CloseReceiver(self, False))
@@ -113,7 +118,15 @@ class Reception:
     def _time_is_over(self) -> None:
         # What is on its way still comes, and before the reply to this.
         if not self._result.done():
+            self._call_after(_GRACE_S, self._give_up)
             self._entity.submit(Grant(self, 1, True))
+
+    def _give_up(self) -> None:
+        # The entity cannot answer at present; what it has to say later is given back.
+        self._end(None)
+
+    def _call_after(self, seconds: float, call: Callable[[], None]) -> None:
+        self._timer = asyncio.get_running_loop().call_later(seconds, call)
 
     def _is_left_alone(self) -> bool:
         return self._caller.is_gone
