@@ -13,6 +13,8 @@ from peeklock.entity.refusals import INVALID_ARGUMENT, Refusal
 
 _LOW: Final = (1 << 64) - 1
 INT64_MAX: Final = (1 << 63) - 1
+# No answer lists more than this; whoever wants more goes on from there.
+PAGE_MAX: Final = 1_000
 INT32_MAX: Final = (1 << 31) - 1
 
 

@@ -13,7 +13,7 @@ from peeklock.entity.rules.errors import RuleError
 from peeklock.entity.rules.filter import FalseFilter, SqlFilter, TrueFilter
 from peeklock.entity.rules.rule import Filter, Rule
 from peeklock.gateway.amqp.address import OWN
-from peeklock.gateway.amqp.arguments import INT32_MAX, Arguments
+from peeklock.gateway.amqp.arguments import INT32_MAX, PAGE_MAX, Arguments
 from peeklock.gateway.amqp.calls import PREFIX, Call, Operation, write_done
 from peeklock.gateway.amqp.rule_values import rule_value, wire_value
 
@@ -105,7 +105,7 @@ def _read_list(call: Call) -> RuleCommand | Refusal:
         return Refusal(NOT_ALLOWED, _NO_RULES)
     skip = call.arguments.number("skip", high=INT32_MAX)
     top = call.arguments.number("top", high=INT32_MAX)
-    return ListRules(call.origin, call.tag, skip, top)
+    return ListRules(call.origin, call.tag, skip, min(top, PAGE_MAX))
 
 
 def _write_list(_call: Call, reply: Any) -> dict[Any, Any] | None:

@@ -14,6 +14,7 @@ from peeklock.entity.commands import (
 )
 from peeklock.entity.refusals import MESSAGE_TOO_BIG, NOT_ALLOWED, Refusal
 from peeklock.entity.replies import Named, StateFound
+from peeklock.gateway.amqp.arguments import PAGE_MAX
 from peeklock.gateway.amqp.calls import PREFIX, Call, Operation, numbers, write_done
 
 # What the service keeps with a session in its standard tier; entities that take larger messages
@@ -70,7 +71,7 @@ def _read_list(call: Call) -> Command | Refusal:
     skip = arguments.number("skip")
     top = arguments.number("top", low=1)
     since = None if updated_after >= _WHENEVER else updated_after
-    return ListSessions(call.origin, call.tag, call.lane, since, skip, top)
+    return ListSessions(call.origin, call.tag, call.lane, since, skip, min(top, PAGE_MAX))
 
 
 def _write_list(call: Call, reply: Any) -> dict[Any, Any] | None:
