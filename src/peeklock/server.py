@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -48,6 +49,8 @@ _LOG: Final = logging.getLogger("peeklock.server")
 # Messages and locks are garbage by reference count; cycles are few, and looking for them among a
 # million entries costs.
 _GC_THRESHOLDS: Final = (50_000, 20, 100)
+# Enough for all connections of several namespaces, and for the stores.
+_DESCRIPTORS: Final = 65_536
 
 
 def serve(settings: Settings) -> None:
@@ -59,7 +62,16 @@ def serve(settings: Settings) -> None:
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
         stream=sys.stderr,
     )
+    _allow_many_descriptors()
     asyncio.run(_serve(settings, configuration))
+
+
+def _allow_many_descriptors() -> None:
+    """Use what the system allows: each connection needs one, and shells begin with few."""
+    few, many = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if many == resource.RLIM_INFINITY else min(many, _DESCRIPTORS)
+    if few != resource.RLIM_INFINITY and few < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, many))
 
 
 async def _serve(settings: Settings, configuration: Configuration) -> None:

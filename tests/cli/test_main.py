@@ -75,6 +75,8 @@ def test_help_names_every_option_with_its_variable() -> None:
         (["--tls-key", "no-such-file.pem"], {}, "no-such-file.pem"),
         (["--tls-certificate", "pyproject.toml"], {}, "together"),
         ([], {"PEEKLOCK_TLS_KEY": "pyproject.toml"}, "together"),
+        (["--tls-name", "bus.example", "--tls-name", "no name"], {}, "'no name'"),
+        ([], {"PEEKLOCK_TLS_NAME": "bus.example b\u00fcs"}, "'b\u00fcs'"),
     ],
 )
 def test_a_wrong_value_is_named_and_nothing_is_served(

@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import errno
 import socket
 import ssl
+from typing import Any
 
 import pytest
 
@@ -220,6 +222,35 @@ def test_a_stop_ends_what_has_not_begun() -> None:
         assert entrance.listener.undecided_count == 0
         with pytest.raises(ConnectionRefusedError):
             await dial(entrance.amqp_port)
+
+    enter(talk)
+
+
+class Full(socket.socket):
+    """A listening socket of a system that has no room for another connection."""
+
+    def accept(self) -> Any:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+
+def test_a_system_without_room_is_not_asked_again_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def talk(entrance: Entrance) -> None:
+        full = Full()
+        full.bind(("127.0.0.1", 0))
+        full.listen()
+        loop = asyncio.get_running_loop()
+        loop.add_reader(full, entrance.listener._accept, full)
+        entrance.listener._sockets.append(full)
+        _, writer = await dial(full.getsockname()[1])
+        await until(lambda: "accept-failed" in caplog.text)
+        assert not loop.remove_reader(full)
+        entrance.listener._resume(full)
+        assert loop.remove_reader(full)
+        writer.close()
+        # The others go on.
+        reader, writer = await dial(entrance.amqp_port)
+        await Caller(reader, writer).until(Opened)
+        writer.close()
 
     enter(talk)
 

@@ -15,6 +15,7 @@ from wsproto.events import (
 
 from peeklock.amqp.composites import Target
 from peeklock.amqp.events import AttachAnswered, Closed, Opened
+from peeklock.gateway.websocket import MESSAGE_BYTES_MAX
 from tests.broker.bench import until
 from tests.gateway.callers import PATH, Caller, WebSocket, dial
 from tests.gateway.entrance import Entrance, development, enter
@@ -257,6 +258,27 @@ def test_a_client_that_does_not_read_is_not_read_either() -> None:
         await until(lambda: not peer.wire.is_reading_held)
         made.send(Ping(payload=b"?"))
         await made.next(Pong)
+        made.close()
+
+    enter(talk)
+
+
+def test_no_message_is_larger_than_clients_take() -> None:
+    async def talk(entrance: Entrance) -> None:
+        made = await tunnel(entrance)
+        (protocol,) = entrance.amqp._connections
+        written = bytes(range(256)) * 4_096 + b"the end"
+        protocol.write(written)
+        got, current = b"", 0
+        while len(got) < len(written):
+            event = await made.next(BytesMessage)
+            assert isinstance(event, BytesMessage)
+            got += event.data
+            current += len(event.data)
+            assert current <= MESSAGE_BYTES_MAX
+            if event.message_finished:
+                current = 0
+        assert got == written
         made.close()
 
     enter(talk)

@@ -88,6 +88,24 @@ def test_messages_go_both_ways(entered: Bus, queue: str) -> None:
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
+def test_more_than_a_client_takes_as_one_message(
+    broker: BrokerProcess, loop: LoopThread, queue: str, flavour: Flavour
+) -> None:
+    """aiohttp takes WebSocket messages of 4 MB; twice that is delivered at once."""
+    port = broker.http_port
+    bus = Bus(flavour, sas.connection_string(port), loop, **options_for("ws", port, broker))
+    try:
+        with bus.sender(queue) as sender:
+            for _ in range(40):
+                sender.send_messages(ServiceBusMessage(b"x" * 200_000))
+        with bus.receiver(queue, prefetch_count=100) as receiver:
+            messages = receive(receiver, 40)
+            assert {len(body(message)) for message in messages} == {200_000}
+    finally:
+        bus.close()
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("kind", ["wss", "amqps"])
 def test_a_client_without_trust_stays_outside(
     broker: BrokerProcess, loop: LoopThread, queue: str, flavour: Flavour, kind: str

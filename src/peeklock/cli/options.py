@@ -1,11 +1,23 @@
 """The options of `peeklock serve`: what each takes, which variable sets it, what it means."""
 
+import re
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 import typer
 
 from peeklock.settings import STORES_MAX
+
+# What a certificate can say: names with or without a star at their beginning, and addresses.
+_TLS_NAME: Final = re.compile(r"(\*\.)?[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]+")
+
+
+def _check_tls_names(names: list[str] | None) -> list[str] | None:
+    for name in names or ():
+        if _TLS_NAME.fullmatch(name) is None:
+            raise typer.BadParameter(f"'{name}' is neither a host name nor an address")
+    return names
+
 
 Data: TypeAlias = Annotated[
     Path,
@@ -83,6 +95,7 @@ TlsName: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
         envvar="PEEKLOCK_TLS_NAME",
+        callback=_check_tls_names,
         show_default="none",
         help="Another name or address for the development certificate; may be repeated.",
     ),

@@ -27,6 +27,8 @@ from peeklock.gateway.http.answer import Answer, refused
 
 # The service's name for AMQP in WebSockets, and the name that the standard gave it later.
 SUBPROTOCOLS: Final = ("AMQPWSB10", "amqp")
+# Clients bound the messages that they take, some at 4 MB; the bytes may be cut anywhere.
+MESSAGE_BYTES_MAX: Final = 256 * 1024
 # How long a client has to answer our close.
 _CLOSE_S_MAX: Final = 3.0
 
@@ -126,9 +128,16 @@ class Tunnel(asyncio.Transport):
     # --- what the protocol inside calls
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send bytes as one message."""
-        if not self.is_closing():
+        """Send bytes, as one message or as many as it takes."""
+        if self.is_closing():
+            return
+        if len(data) <= MESSAGE_BYTES_MAX:
             self._transport.write(self._machine.send(BytesMessage(data=bytes(data))))
+            return
+        whole = memoryview(data)
+        for at in range(0, len(data), MESSAGE_BYTES_MAX):
+            piece = bytes(whole[at : at + MESSAGE_BYTES_MAX])
+            self._transport.write(self._machine.send(BytesMessage(data=piece)))
 
     def close(self) -> None:
         """Close politely: the client is told, and has a moment to answer."""
