@@ -128,7 +128,8 @@ class HttpProtocol(asyncio.Protocol):
         self._is_ended = True
         if self._caller is not None:
             self._caller.left()
-        return self._task is not None or self._is_choked
+        # With TLS there is no half of a connection: it is closed whatever is said here.
+        return self._scheme == "http" and (self._task is not None or self._is_choked)
 
     def pause_writing(self) -> None:
         """The client does not read what it has asked for."""
