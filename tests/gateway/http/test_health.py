@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from peeklock.gateway.connections import HttpConnections
 from peeklock.gateway.http.health import Health
 from peeklock.gateway.http.protocol import HttpProtocol
-from peeklock.gateway.connections import HttpConnections
 from tests.gateway.sockets import connected
 
 

@@ -15,10 +15,10 @@ from peeklock.auth.keyring import KeyRing
 from peeklock.auth.rights import LISTEN, SEND, AuthorizationRule
 from peeklock.auth.sas import generate_sas
 from peeklock.clock import ManualClock
+from peeklock.gateway.connections import HttpConnections
 from peeklock.gateway.http.guard import Guard
 from peeklock.gateway.http.health import Health
 from peeklock.gateway.http.stores import NODE, StoresNode
-from peeklock.gateway.connections import HttpConnections
 from peeklock.gateway.refusals import RefusalDesk
 from peeklock.store.embedded import EmbeddedStore
 from peeklock.store.memory import MemoryStores
