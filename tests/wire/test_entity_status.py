@@ -119,7 +119,7 @@ def fill(send: Callable[[ServiceBusMessage], None]) -> int:
     raise AssertionError("it never becomes full")
 
 
-@pytest.mark.plain_only(reason="each partition has a part of the room")
+@pytest.mark.plain_only(reason="each partition has room of its own")
 def test_a_full_queue(bus: Bus, queues: Queues) -> None:
     """R-T2: refused for as long as it is full; what is received makes room, at once."""
     queue = queues.take("small")

@@ -247,7 +247,7 @@ def test_a_destination_that_takes_no_such_size(bus: Bus, queues: Queues) -> None
     assert dead(bus, f"{group}/large").dead_letter_reason == "MessageSizeExceeded"
 
 
-@pytest.mark.plain_only(reason="each partition has a part of the room")
+@pytest.mark.plain_only(reason="each partition has room of its own")
 def test_a_destination_that_is_full(bus: Bus, queues: Queues) -> None:
     """What finds no room there is a dead letter of the source; nothing is lost."""
     group = queues.take("relay-refused")

@@ -128,17 +128,14 @@ class Blueprint:
         return self.lanes[lane & ~1]
 
 
-def _share(size_max: int, partitions: int) -> int:
-    """What one partition may hold of the size of its entity; no limit stays none."""
-    return (size_max + partitions - 1) // partitions
-
-
 def queue_blueprint(definition: QueueDefinition) -> Blueprint:
     """The one partition of a queue, or one of several."""
     blueprint = Blueprint(definition)
     blueprint.status = definition.status
     blueprint.message_size_max = definition.message_size_max
-    blueprint.size_max = _share(definition.size_max, definition.partitions)
+    # Each partition may be as large: a partitioned entity holds so many times as much, as in the
+    # service.
+    blueprint.size_max = definition.size_max
     blueprint.time_to_live_ms = definition.time_to_live_ms
     blueprint.requires_session = definition.requires_session
     blueprint.duplicate_window_ms = definition.duplicate_window_ms
@@ -170,7 +167,7 @@ def topic_blueprint(definition: TopicDefinition, router: Router) -> Blueprint:
     blueprint = Blueprint(definition)
     blueprint.status = definition.status
     blueprint.message_size_max = definition.message_size_max
-    blueprint.size_max = _share(definition.size_max, definition.partitions)
+    blueprint.size_max = definition.size_max
     blueprint.time_to_live_ms = definition.time_to_live_ms
     blueprint.duplicate_window_ms = definition.duplicate_window_ms
     blueprint.filter_before_publishing = definition.filter_before_publishing

@@ -96,10 +96,12 @@ class Declined:
     text: Final[str]
     tracking_id: Final[str]
 
-    def __init__(self, form: WireForm, text: str, tracking_id: str) -> None:
-        self.condition = form.condition
-        self.detaching = form.detaching
-        self.status = form.status
+    def __init__(
+        self, condition: str, detaching: str, status: int, text: str, tracking_id: str
+    ) -> None:
+        self.condition = condition
+        self.detaching = detaching
+        self.status = status
         self.text = text
         self.tracking_id = tracking_id
 
@@ -149,7 +151,7 @@ class RefusalDesk:
                 text=refusal.text,
             ),
         )
-        return Declined(form, text, tracking_id)
+        return Declined(form.condition, form.detaching, form.status, text, tracking_id)
 
 
 def tracker(namespace: str, kind: str, path: str) -> str:
