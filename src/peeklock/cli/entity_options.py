@@ -207,10 +207,5 @@ def choosing(
     return decorate
 
 
-def option_of(name: str) -> str:
-    """Give the option that sets a property."""
-    return next(choice.option for choice in CHOICES if choice.name == name)
-
-
 def _signature(own: list[inspect.Parameter], choices: Iterable[Choice]) -> inspect.Signature:
     return inspect.Signature([*own, *(choice.parameter() for choice in choices)])
