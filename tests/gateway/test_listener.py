@@ -171,20 +171,20 @@ def test_who_goes_early_is_forgotten(words: bytes) -> None:
 
 
 def test_only_so_many_may_be_undecided() -> None:
-    """R-F7."""
+    """R-F7: those who wait longest go, so that silence keeps nobody out."""
 
     async def talk(entrance: Entrance) -> None:
-        first = await dial(entrance.amqp_port)
+        mute, mute_writer = await dial(entrance.amqp_port)
         await until(lambda: entrance.listener.undecided_count == 1)
-        reader, writer = await dial(entrance.amqp_port)
-        assert await is_ended(reader)
-        writer.close()
+        first = await dial(entrance.amqp_port)
+        assert await is_ended(mute)
         # Whoever is served makes room for the next.
         await Caller(*first).until(Opened)
-        again = await dial(entrance.amqp_port)
-        await Caller(*again).until(Opened)
-        for _, each in (first, again):
-            each.close()
+        second = await dial(entrance.amqp_port)
+        await Caller(*second).until(Opened)
+        assert entrance.amqp.count == 2
+        for writer in (mute_writer, first[1], second[1]):
+            writer.close()
 
     enter(talk, undecided_max=1)
 

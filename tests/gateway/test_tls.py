@@ -1,6 +1,8 @@
 """Which certificate is shown: a fresh one, or the owner's."""
 
+import inspect
 import shutil
+from asyncio import sslproto
 from pathlib import Path
 
 import pytest
@@ -84,3 +86,9 @@ def test_a_key_with_a_password_asks_nobody(tmp_path: Path) -> None:
     )
     with pytest.raises(OSError, match="no certificate with its key"):
         Tls.of_files(ManualClock(NOW), certificate, key)
+
+
+def test_a_connection_with_tls_costs_little_memory() -> None:
+    """The standard library still makes its buffer as large as we say."""
+    assert "bytearray(self.max_size)" in inspect.getsource(sslproto.SSLProtocol)
+    assert sslproto.SSLProtocol.max_size == 32 * 1024

@@ -15,7 +15,8 @@ _LOG: Final = logging.getLogger("peeklock.listeners")
 _BACKLOG: Final = 1_024
 # How many are accepted before those that are served get their turn again.
 _ACCEPTED_AT_ONCE_MAX: Final = 64
-# Connections that have not said what they speak; more are cut off. Each is soon decided or late.
+# Connections that have not said what they speak. When there are more, the one that has waited
+# longest is cut off: those who mean it are decided soon, and silence keeps nobody out.
 UNDECIDED_MAX: Final = 5_000
 _STEP_S_MAX: Final = 15.0
 # How long nothing is accepted when the system has no room for another connection.
@@ -42,7 +43,8 @@ class Listener:
         self.tls = tls
         self.step_s_max = step_s_max
         self._undecided_max = undecided_max
-        self._undecided: set[Arrival] = set()
+        # In the order of their coming.
+        self._undecided: dict[Arrival, None] = {}
         self._sockets: list[socket.socket] = []
 
     async def start(self, door: str, host: str, port: int) -> int:
@@ -87,7 +89,7 @@ class Listener:
 
     def left(self, arrival: Arrival) -> None:
         """Forget a connection that is served by somebody, or gone."""
-        self._undecided.discard(arrival)
+        self._undecided.pop(arrival, None)
 
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(_ACCEPTED_AT_ONCE_MAX):
@@ -99,10 +101,9 @@ class Listener:
                 self._pause(listening, error)
                 return
             if len(self._undecided) >= self._undecided_max:
-                accepted.close()
-                continue
+                next(iter(self._undecided)).abort()
             accepted.setblocking(False)
-            self._undecided.add(Arrival(self, accepted, address))
+            self._undecided[Arrival(self, accepted, address)] = None
 
     def _pause(self, listening: socket.socket, error: OSError) -> None:
         """Wait a little: connections that end make room, and trying on would only heat."""

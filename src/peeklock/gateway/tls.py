@@ -2,6 +2,7 @@
 
 import logging
 import ssl
+from asyncio import sslproto
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, final
@@ -14,6 +15,11 @@ _LOG: Final = logging.getLogger("peeklock.listeners")
 # A certificate that could not be made anew is tried again after this.
 _RETRY_MS: Final = 3_600_000
 _NEVER: Final = 1 << 62
+
+
+# asyncio keeps a buffer of 256 KB for each connection with TLS, from its first byte on; a few
+# records do as well, and 5,000 connections do not cost a gigabyte.
+sslproto.SSLProtocol.max_size = 32 * 1024
 
 
 @final
