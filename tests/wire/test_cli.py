@@ -35,7 +35,11 @@ CONFIG: dict[str, Any] = {
                             "MaxSizeInMegabytes": 2048,
                         },
                     },
-                    {"Name": "imported/wide", "Properties": {"EnablePartitioning": True}},
+                    {
+                        "Name": "imported/wide",
+                        "Properties": {"EnablePartitioning": True, "MaxSizeInMegabytes": 2048},
+                    },
+                    {"Name": "imported/wider", "Properties": {"EnablePartitioning": True}},
                 ],
                 "Topics": [
                     {
@@ -337,12 +341,15 @@ def test_a_namespace_is_imported_and_exported(
     source.write_text(json.dumps(CONFIG))
     plan = shell.json("import", str(source), "--dry-run")
     if form == "config":
-        assert [one["verb"] for one in plan["changes"]].count("create") == 7
+        assert [one["verb"] for one in plan["changes"]].count("create") == 8
         assert shell.fails("queue", "show", "imported/last")
     shell.json("import", str(source))
     assert shell.json("import", str(source))["changes"] == []
     file = tmp_path / "exported.json"
-    assert shell.run("export", "--format", form, "--file", str(file)).returncode == 0
+    done = shell.run("export", "--format", form, "--file", str(file))
+    assert done.returncode == 0
+    assert "imported/wide, imported/wider" in done.stderr
+    assert "16 are assumed" in done.stderr
     assert shell.json("import", str(file))["changes"] == []
 
     other_broker = start_broker(counts={})
@@ -358,7 +365,8 @@ def test_a_namespace_is_imported_and_exported(
             (rule,) = found["imported/last"].pop("AuthorizationRules")
             assert (rule["Name"], rule["Rights"]) == ("shop", ["Send"])
     assert there == here
-    assert here["imported/last"]["Properties"]["MaxSizeInMegabytes"] == 2048
+    for name in ("imported/last", "imported/wide"):
+        assert here[name]["Properties"]["MaxSizeInMegabytes"] == 2048
     assert here["imported/first"]["Properties"]["ForwardTo"] == "imported/last"
 
 

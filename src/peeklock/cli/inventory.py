@@ -17,6 +17,7 @@ from peeklock.configuration.section import Section
 from peeklock.configuration.topic import read_topic
 from peeklock.entity.definition import (
     DEFAULT_RULE_NAME,
+    NO_SIZE_LIMIT,
     PARTITIONS_DEFAULT,
     QueueDefinition,
     SubscriptionDefinition,
@@ -102,15 +103,19 @@ def _topic(
 
 def _entry(found: Description) -> dict[str, Any]:
     properties = dict(found.values)
-    # An entity without a quota is shown with the service's least one: it is taken for none.
-    if properties.get(SIZE) == shown_without_quota(properties):
-        del properties[SIZE]
+    if SIZE in properties:
+        properties[SIZE] = _quota(properties)
     return {"Name": found.name, "Properties": properties}
 
 
-def shown_without_quota(properties: dict[str, Any]) -> int:
-    """Give the size that the broker shows where nobody has chosen one."""
-    return _MEGABYTES * (PARTITIONS_DEFAULT if properties.get("EnablePartitioning") else 1)
+def _quota(properties: dict[str, Any]) -> int:
+    """Read a quota out of what the broker shows: the size of all partitions together, and the
+    service's least one for an entity that has none. How many partitions is not shown."""
+    partitions = PARTITIONS_DEFAULT if properties.get("EnablePartitioning") else 1
+    megabytes, rest = divmod(int(properties[SIZE]), partitions)
+    if partitions > 1 and (rest or megabytes % _MEGABYTES):
+        return NO_SIZE_LIMIT
+    return NO_SIZE_LIMIT if megabytes == _MEGABYTES else megabytes
 
 
 def _refuse(problems: list[str]) -> None:

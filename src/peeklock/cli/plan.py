@@ -23,7 +23,7 @@ from peeklock.configuration.writing import (
     subscription_properties,
     topic_properties,
 )
-from peeklock.entity.definition import PARTITIONS_DEFAULT
+from peeklock.entity.definition import NO_SIZE_LIMIT
 
 CREATE: Final = "create"
 UPDATE: Final = "update"
@@ -207,13 +207,14 @@ def _differences(before: dict[str, Any], after: dict[str, Any]) -> dict[str, tup
 
 
 def _sent(values: dict[str, Any]) -> dict[str, Any]:
-    """Give what is sent. A window without detection has no effect, and somebody's may be kept. The
-    file has the quota of the whole entity, and the API that of a partition; none is left out."""
+    """Give what is sent. A window without detection has no effect, and somebody's may be kept; a
+    quota that is none is not said."""
     is_off = values.get("RequiresDuplicateDetection") is False
-    sent = {key: value for key, value in values.items() if not (is_off and key == _WINDOW)}
-    size = sent.pop(SIZE, 0)
-    partitions = PARTITIONS_DEFAULT if values.get("EnablePartitioning") else 1
-    return sent | ({SIZE: size // partitions} if size else {})
+    return {
+        key: value
+        for key, value in values.items()
+        if not (is_off and key == _WINDOW) and not (key == SIZE and value == NO_SIZE_LIMIT)
+    }
 
 
 def _merged(

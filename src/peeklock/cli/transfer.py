@@ -11,6 +11,7 @@ from peeklock.cli import values
 from peeklock.cli.connection import ConnectionProblem
 from peeklock.cli.output import Output, fail, print_json, print_table
 from peeklock.cli.reach import Reach, reaching
+from peeklock.entity.definition import PARTITIONS_DEFAULT
 
 if TYPE_CHECKING:
     from peeklock.cli.plan import Step
@@ -81,6 +82,7 @@ def export(
     from peeklock.configuration.writing import NotExpressible, document_of
 
     configuration = Inventory(Administration(reach)).whole()
+    _warn(configuration)
     try:
         document = (template_of if format == "arm" else document_of)(configuration)
     except NotExpressible as problem:
@@ -94,6 +96,20 @@ def export(
         fail(f"{file} cannot be written: {error}")
     queues, topics = len(configuration.queues), len(configuration.topics)
     typer.echo(f"wrote {queues} queues and {topics} topics to {file}")
+
+
+def _warn(configuration: "Configuration") -> None:
+    """Say what the file may not have right, because the administration API does not tell it."""
+    queues = [queue.definition for queue in configuration.queues]
+    topics = [topic.definition for topic in configuration.topics]
+    names = [queue.path for queue in queues if queue.partitions > 1]
+    names += [topic.path for topic in topics if topic.partitions > 1]
+    if names:
+        typer.echo(
+            f"the broker does not tell how many partitions {', '.join(names)} have; "
+            f"{PARTITIONS_DEFAULT} are assumed",
+            err=True,
+        )
 
 
 def _read(
