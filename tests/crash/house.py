@@ -104,7 +104,11 @@ class House:
         return [place for ledger in self.ledgers for place in ledger.places]
 
     def write_config(self, path: Path) -> Path:
-        once: dict[str, Any] = {"RequiresDuplicateDetection": True}
+        once: dict[str, Any] = {
+            "RequiresDuplicateDetection": True,
+            # Longer than any run.
+            "DuplicateDetectionHistoryTimeWindow": "P1D",
+        }
         queues: dict[str, dict[str, Any]] = {
             "crash": {},
             "spread": PARTITIONED,
