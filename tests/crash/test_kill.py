@@ -91,7 +91,7 @@ def kill_and_check(folder: Path, seed: int, kills: int) -> None:
 @pytest.mark.crash
 def test_kills_lose_nothing_and_bring_nothing_back(tmp_path: Path) -> None:
     """R-T1, R-S3, R-T5: acknowledged is durable, completed is gone, batches are whole."""
-    kill_and_check(tmp_path, chosen_seed(), kills=12)
+    kill_and_check(tmp_path, chosen_seed(), kills=20)
 
 
 @pytest.mark.crash
