@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import resource
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from peeklock.auth.rights import AuthorizationRule, development_rule
 from peeklock.broker.descriptions import FIRST_PLACEMENT, write_queue
 from peeklock.configuration.content import ConfigurationError
 from peeklock.entity.definition import QueueDefinition
-from peeklock.server import connection_string, serve
+from peeklock.server import _allow_many_descriptors, connection_string, serve
 from peeklock.settings import Settings
 from peeklock.store.catalog import EmbeddedCatalog
 from peeklock.store.store import Corrupt
@@ -75,3 +76,19 @@ def test_a_damaged_description_is_named(tmp_path: Path) -> None:
     kept(tmp_path, '{"path": "kept", "no_such_property": 1}')
     with pytest.raises(Corrupt, match="kept"):
         serve(Settings(data=tmp_path, config=own_keys(tmp_path)))
+
+
+def test_as_many_connections_fit_as_the_system_allows() -> None:
+    """R-F7: shells begin with few descriptors."""
+    few, many = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1_000, many))
+    try:
+        _allow_many_descriptors()
+        raised, kept = resource.getrlimit(resource.RLIMIT_NOFILE)
+        assert kept == many
+        assert raised == (65_536 if many == resource.RLIM_INFINITY else min(many, 65_536))
+        # What is more already stays.
+        _allow_many_descriptors()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == raised
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (few, many))

@@ -155,7 +155,7 @@ def test_silence_inside_tls_is_cut_off_too() -> None:
         writer.transport.abort()
         await until(lambda: entrance.listener.undecided_count == 0)
 
-    enter(talk, step_s_max=0.5)
+    enter(talk, step_s_max=1.0)
 
 
 @pytest.mark.parametrize("words", [b"", b"AMQ", CLIENT_HELLO], ids=["mute", "header", "handshake"])

@@ -1,9 +1,12 @@
 """Every way in: AMQP in TLS and in WebSockets, on every port, with clients of all kinds."""
 
 import os
+import socket
+import ssl
 import subprocess
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from azure.servicebus import ServiceBusMessage, TransportType
@@ -172,6 +175,66 @@ def test_a_client_that_cannot_be_told_a_port_finds_the_usual_one(
             assert body(message) == kind.encode()
     finally:
         bus.close()
+
+
+def shown_certificate(port: int, authority: Path) -> dict[str, Any]:
+    """What the broker shows to a client that trusts an authority."""
+    context = ssl.create_default_context(cafile=authority)
+    with (
+        socket.create_connection(("127.0.0.1", port)) as plain,
+        context.wrap_socket(plain, server_hostname="bus.example") as wrapped,
+    ):
+        return cast(dict[str, Any], wrapped.getpeercert())
+
+
+def test_own_certificates_and_other_names(
+    start_broker: Callable[..., BrokerProcess], tmp_path: Path
+) -> None:
+    """A name for the development certificate, then the same one given as somebody's own."""
+    first = start_broker("first", counts={"plain": 1})
+    first.options += ("--tls-name", "bus.example", "--tls-name", "10.1.2.3")
+    first.start()
+    shown = shown_certificate(first.amqp_port, first.authority)
+    assert ("DNS", "bus.example") in shown["subjectAltName"]
+    assert ("IP Address", "10.1.2.3") in shown["subjectAltName"]
+    assert first.stop() == 0
+
+    own = first.authority.with_name("server.pem")
+    second = start_broker("second", counts={"plain": 1})
+    second.options += ("--tls-certificate", str(own), "--tls-key", str(own))
+    second.start()
+    again = shown_certificate(second.http_port, first.authority)
+    assert again["serialNumber"] == shown["serialNumber"]
+    assert not second.authority.exists()
+
+
+def test_tls_can_be_switched_off(start_broker: Callable[..., BrokerProcess]) -> None:
+    process = start_broker(counts={"plain": 1})
+    process.options += ("--tls", "off")
+    process.start()
+    assert not process.authority.exists()
+    with (
+        socket.create_connection(("127.0.0.1", process.amqp_port)) as plain,
+        pytest.raises((ssl.SSLError, ConnectionError)),
+    ):
+        ssl.create_default_context().wrap_socket(plain, server_hostname="localhost")
+
+
+def test_certificates_are_signed_anew_for_other_names_only(
+    start_broker: Callable[..., BrokerProcess],
+) -> None:
+    """What clients trust stays over restarts."""
+    process = start_broker(counts={"plain": 1})
+    process.options += ("--tls-name", "bus.example")
+    process.start()
+    first = shown_certificate(process.amqp_port, process.authority)["serialNumber"]
+    process.stop()
+    process.start()
+    assert shown_certificate(process.amqp_port, process.authority)["serialNumber"] == first
+    process.stop()
+    process.options += ("--tls-name", "other.example")
+    process.start()
+    assert shown_certificate(process.amqp_port, process.authority)["serialNumber"] != first
 
 
 def test_curl_sees_health_in_clear_and_with_tls(broker: BrokerProcess) -> None:
