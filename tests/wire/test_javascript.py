@@ -21,6 +21,7 @@ QUEUES_PER_FILE = {
 }
 # What a file needs that is about something else than plain queues.
 OTHERS = {
+    "administration.test.mjs": {},
     "sessions.test.mjs": QUEUES_PER_FILE | {"session": 14, "short-lock-session": 3},
     "topics.test.mjs": {
         "topic": 12,
@@ -51,6 +52,9 @@ def test_javascript(broker: BrokerProcess, queues: Queues, file: str) -> None:
     environment = os.environ | {
         "PEEKLOCK_CONNECTION": broker.connection_string,
         "PEEKLOCK_PORT": str(broker.amqp_port),
+        "PEEKLOCK_HTTP_PORT": str(broker.http_port),
+        # The administration client insists on TLS.
+        "NODE_EXTRA_CA_CERTS": str(broker.authority),
         "PEEKLOCK_QUEUES": json.dumps(pools),
     }
     done = subprocess.run(
