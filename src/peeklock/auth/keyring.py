@@ -8,7 +8,7 @@ from typing import Final, final
 from peeklock.auth import refusal
 from peeklock.auth.refusal import AuthRefusal
 from peeklock.auth.rights import AuthorizationRule, Rights
-from peeklock.auth.sas import covers, is_jwt, parse_sas, resource_path
+from peeklock.auth.sas import SasToken, covers, is_jwt, parse_sas, resource_path
 from peeklock.clock import Instant
 
 # When a grant ends that has no end: an instant that no clock will reach.
@@ -67,15 +67,9 @@ class KeyRing:
         resource = resource_path(parsed.resource)
         if host and resource == host.lower():
             resource = ""
-        candidates = self._named(parsed.rule_name, resource)
-        if not candidates:
-            return refusal.unknown_rule(parsed.rule_name)
-        signer = next(
-            (rule for rule in candidates if any(map(parsed.is_signed_with, rule.signing_keys()))),
-            None,
-        )
-        if signer is None:
-            return refusal.invalid_signature()
+        signer = self._signer(parsed, resource)
+        if isinstance(signer, AuthRefusal):
+            return signer
         # What follows is told only to somebody who holds the key.
         if parsed.expires_at <= now:
             return refusal.expired(parsed.expires_at)
@@ -83,6 +77,15 @@ class KeyRing:
         if not covers(resource, path):
             return refusal.invalid_audience(resource, path)
         return Grant(path, signer.rights, parsed.expires_at, signer.name)
+
+    def knows(self, rule_name: str) -> bool:
+        """Tell whether a rule of this name is here, wherever it holds."""
+        return any(rule.name == rule_name for rules in self._rules.values() for rule in rules)
+
+    def has_signed(self, token: SasToken) -> bool:
+        """Tell whether a rule of these made the token; it may have expired since."""
+        signer = self._signer(token, resource_path(token.resource))
+        return isinstance(signer, AuthorizationRule)
 
     def verify_plain(self, rule_name: str, key: str) -> list[Grant] | AuthRefusal:
         """Check a rule's name and key; the grants are for the places whose rule it is."""
@@ -97,6 +100,15 @@ class KeyRing:
         if grants:
             return grants
         return refusal.invalid_key(rule_name) if is_known else refusal.unknown_rule(rule_name)
+
+    def _signer(self, token: SasToken, resource: str) -> AuthorizationRule | AuthRefusal:
+        candidates = self._named(token.rule_name, resource)
+        if not candidates:
+            return refusal.unknown_rule(token.rule_name)
+        for rule in candidates:
+            if any(map(token.is_signed_with, rule.signing_keys())):
+                return rule
+        return refusal.invalid_signature()
 
     def _named(self, rule_name: str, resource: str) -> list[AuthorizationRule]:
         # A rule signs for its own place and below: an entity's rule makes no namespace token.

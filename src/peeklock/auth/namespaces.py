@@ -1,0 +1,110 @@
+"""The namespaces of a server, each with its keys, and which of them a client means.
+
+A client says it by the host name that it uses, or else by the key that it shows. Whoever says
+neither means the first.
+"""
+
+import ipaddress
+from collections.abc import Sequence
+from typing import Final, final
+
+from peeklock.auth.keyring import KeyRing
+from peeklock.auth.refusal import AuthRefusal
+from peeklock.auth.rights import AuthorizationRule
+from peeklock.auth.sas import parse_sas
+
+# The longest name that DNS has; longer ones are nobody's, and cost nothing.
+_HOST_LENGTH_MAX: Final = 253
+
+
+@final
+class Namespace:
+    """A name and the keys that open it; what one namespace has is nothing to another."""
+
+    __slots__ = ("is_configured", "keys", "name")
+
+    def __init__(
+        self, name: str, rules: Sequence[AuthorizationRule] = (), *, is_configured: bool = True
+    ) -> None:
+        self.name: Final = name
+        self.keys: Final = KeyRing(rules)
+        # One that is not stands only in the catalog, and the keys of its entities alone open it.
+        self.is_configured: Final = is_configured
+
+
+@final
+class Namespaces:
+    """Those of the configuration in its order, and behind them those that were kept."""
+
+    __slots__ = ("_by_key",)
+
+    def __init__(self, configured: Sequence[Namespace]) -> None:
+        """There is at least one."""
+        self._by_key: Final = {namespace.name.lower(): namespace for namespace in configured}
+        if not self._by_key or len(self._by_key) != len(configured):
+            raise ValueError("there must be at least one namespace, and each name once")
+
+    def all(self) -> list[Namespace]:
+        """List them."""
+        return list(self._by_key.values())
+
+    @property
+    def first(self) -> Namespace:
+        """The one that is meant by who says nothing."""
+        return next(iter(self._by_key.values()))
+
+    def get(self, name: str) -> Namespace:
+        """Give the one with this name; one that nobody configured is known from now on."""
+        namespace = self._by_key.get(name.lower())
+        if namespace is None:
+            namespace = Namespace(name, is_configured=False)
+            self._by_key[name.lower()] = namespace
+        return namespace
+
+    def at(self, host: str) -> Namespace | None:
+        """Find the one that a host name begins with: `ns`, `ns.localhost`, `ns:5672`.
+
+        Where there is but one it is meant whatever the host.
+        """
+        if len(self._by_key) == 1:
+            return self.first
+        name = _bare(host)
+        while name:
+            namespace = self._by_key.get(name)
+            if namespace is not None:
+                return namespace
+            # Names may have dots, so that a longer beginning is better than a shorter one.
+            name = name.rpartition(".")[0]
+        return None
+
+    def of_token(self, token: str) -> Namespace:
+        """Find the one whose key has signed a token, or that can best say why it is wrong."""
+        parsed = parse_sas(token)
+        if isinstance(parsed, AuthRefusal):
+            return self.first
+        known = self._knowing(parsed.rule_name)
+        return next((each for each in known if each.keys.has_signed(parsed)), known[0])
+
+    def of_key(self, rule_name: str, key: str) -> Namespace:
+        """The same for a rule's name and key, shown as they are."""
+        known = self._knowing(rule_name)
+        for namespace in known:
+            if not isinstance(namespace.keys.verify_plain(rule_name, key), AuthRefusal):
+                return namespace
+        return known[0]
+
+    def _knowing(self, rule_name: str) -> list[Namespace]:
+        return [each for each in self.all() if each.keys.knows(rule_name)] or [self.first]
+
+
+def _bare(host: str) -> str:
+    """Cut what stands behind a host name, and make nothing of an address."""
+    # Over WebSockets Python's client appends its path to the host (protocol 1.2).
+    name = host.partition("/")[0].partition(":")[0].rstrip(".").lower()
+    if len(name) > _HOST_LENGTH_MAX or name.startswith("["):
+        return ""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return name
+    return ""
