@@ -422,19 +422,22 @@ class Broker:
         return topic
 
     def _place(self, namespace: str, partitions: int) -> Placement:
-        """Find room for one more entity."""
-        homes = [home for home in self._homes.values() if home.namespace == namespace]
-        if len(homes) >= self._limits.entities_max:
-            text = f"The namespace '{namespace}' has {len(homes)} entities, as many as it may have."
+        """Find room for one more entity; in one look at all of them, of which there are many."""
+        count = partitioned = 0
+        used: dict[str, int] = {}
+        for home in self._homes.values():
+            stores = home.place.stores
+            if home.namespace == namespace:
+                count += 1
+                partitioned += len(stores) > 1
+            for name in stores:
+                used[name] = used.get(name, 0) + 1
+        if count >= self._limits.entities_max:
+            text = f"The namespace '{namespace}' has {count} entities, as many as it may have."
             raise EntityError(Refusal(QUOTA_EXCEEDED, text))
-        partitioned = sum(home.definition.partitions > 1 for home in homes)
         if partitions > 1 and partitioned >= self._limits.partitioned_max:
             text = f"The namespace '{namespace}' has {partitioned} partitioned entities, the limit."
             raise EntityError(Refusal(QUOTA_EXCEEDED, text))
-        used: dict[str, int] = {}
-        for home in self._homes.values():
-            for name in home.place.stores:
-                used[name] = used.get(name, 0) + 1
         return self._housing.place(partitions, used)
 
     # Removing.
