@@ -11,6 +11,11 @@ from typing import Any
 
 import pytest
 
+from peeklock.cli import administration, atom
+from peeklock.cli.administration import Administration
+from peeklock.cli.atom import Description
+from peeklock.cli.connection import parse_connection
+from peeklock.cli.reach import Reach
 from tests.wire.broker_process import BrokerProcess, broker_python
 from tests.wire.conftest import make_broker
 
@@ -368,6 +373,27 @@ def test_a_namespace_is_imported_and_exported(
     for name in ("imported/last", "imported/wide"):
         assert here[name]["Properties"]["MaxSizeInMegabytes"] == 2048
     assert here["imported/first"]["Properties"]["ForwardTo"] == "imported/last"
+
+
+def test_rules_that_no_file_can_say(shell: Shell) -> None:
+    """No rules at all are written as one that takes nothing; others are refused by name."""
+    shell.json("topic", "create", "odd")
+    shell.json("subscription", "create", "odd", "s")
+    shell.json("rule", "delete", "odd", "s", "$Default")
+    (namespace,) = json.loads(shell.run("export").stdout)["UserConfig"]["Namespaces"]
+    (topic,) = [one for one in namespace["Topics"] if one["Name"] == "odd"]
+    nothing = {"Name": "$Default", "Properties": {"FilterType": "False"}}
+    assert topic["Subscriptions"][0]["Rules"] == [nothing]
+
+    connection = parse_connection(shell.broker.connection_string)
+    admin = Administration(Reach(connection, shell.broker.http_port, shell.broker.amqp_port))
+    sql = {"SqlExpression": "a = @p", "Parameters": {"@p": 5}}
+    rule = Description(atom.RULE, "r", {"FilterType": "Sql", "SqlFilter": sql})
+    admin.create(administration.rule("odd", "s", "r"), rule)
+    try:
+        assert "the rule 'r' of 'odd/Subscriptions/s' has parameters" in shell.fails("export")
+    finally:
+        shell.json("topic", "delete", "odd")
 
 
 def test_import_changes_what_differs(shell: Shell, tmp_path: Path) -> None:

@@ -80,6 +80,12 @@ def subscription_of(topic: str, found: Description) -> SubscriptionDefinition:
 
 
 def _rules(topic: str, found: Description, rules: list[Description]) -> tuple[Rule, ...]:
+    for rule in rules:
+        if _has_no_words(rule.values):
+            raise ConnectionProblem(
+                f"the rule '{rule.name}' of '{topic}/Subscriptions/{found.name}' has parameters, "
+                "or asks for a value that is no text, number or boolean, which no file can say"
+            )
     entry = _entry(found) | {
         "Rules": [{"Name": rule.name, "Properties": rule.values} for rule in rules]
     }
@@ -88,6 +94,14 @@ def _rules(topic: str, found: Description, rules: list[Description]) -> tuple[Ru
     if not rules:
         return (Rule(DEFAULT_RULE_NAME, FalseFilter()),)
     return _topic(topic, None, [entry])[1][0].rules
+
+
+def _has_no_words(rule: dict[str, Any]) -> bool:
+    statements = [rule.get("SqlFilter") or {}, rule.get("Action") or {}]
+    asked = (rule.get("CorrelationFilter") or {}).get("Properties", {})
+    return any("Parameters" in statement for statement in statements) or any(
+        isinstance(value, dict) for value in asked.values()
+    )
 
 
 def _topic(
