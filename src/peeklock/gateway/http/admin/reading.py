@@ -13,8 +13,8 @@ from defusedxml.ElementTree import DefusedXMLParser
 from peeklock.durations import LONGEST_DURATION_MS, parse_duration
 from peeklock.entity.definition import FOREVER_MS
 
-# A rule with the longest texts and a thousand parameters is far below this.
-DOCUMENT_BYTES_MAX: Final = 1024 * 1024
+# Twelve keys, or a rule with the longest texts, are far below this; the door reads no larger body.
+DOCUMENT_BYTES_MAX: Final = 64 * 1024
 # The deepest of ours have nine levels.
 _DEPTH_MAX: Final = 32
 _INT64_DIGITS_MAX: Final = 19
