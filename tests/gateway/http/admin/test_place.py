@@ -26,6 +26,7 @@ from peeklock.gateway.http.request import Request
         ("/a/t/subscriptions/s/Rules", Place("rules", "a/t", "s")),
         ("/t/Subscriptions/s/rules/r", Place("rule", "t", "s", "r")),
         ("/t/Subscriptions/s/Rules/%24Default", Place("rule", "t", "s", "$Default")),
+        ("/t/Subscriptions/s/Rules/$default", Place("rule", "t", "s", "$Default")),
         ("/t/Subscriptions/Rules", Place("subscription", "t", "Rules")),
     ],
 )
@@ -45,6 +46,7 @@ def test_nothing_else_is_listed(path: str) -> None:
         "/q/$deadletterqueue",
         "/$management",
         "/q%20q",
+        "/q//q",
         "/q%3Cb%3E",
         "/-q",
         "/" + "q" * 261,

@@ -136,6 +136,33 @@ def test_a_partitioned_queue_shows_the_size_of_all_partitions() -> None:
     run(scenario)
 
 
+def test_what_the_service_does_not_have_can_be_said_too() -> None:
+    """R-P1, R-S8."""
+
+    async def scenario(office: Office) -> None:
+        inner = "<EnablePartitioning>true</EnablePartitioning><PartitionCount>4</PartitionCount>"
+        inner += "<UnlockOnDisconnect>true</UnlockOnDisconnect>"
+        await office.put("orders", queue(inner))
+        found = texts(await office.get("orders"))
+        assert (found["PartitionCount"], found["UnlockOnDisconnect"]) == ("4", "true")
+        assert found["MaxSizeInMegabytes"] == "4096"
+        # Who does not know them leaves them as they are.
+        await office.put("orders", queue("<EnablePartitioning>true</EnablePartitioning>"), UPDATE)
+        assert texts(await office.get("orders"))["PartitionCount"] == "4"
+        for wrong in (
+            "<PartitionCount>4</PartitionCount>",
+            inner.replace(">4<", ">1<"),
+            inner.replace(">4<", ">33<"),
+        ):
+            status, detail = await office.refusal("PUT", "other", entry(queue(wrong)))
+            assert (status, "PartitionCount" in detail) == (400, True)
+        body = entry(queue(inner.replace(">4<", ">5<")))
+        status, detail = await office.refusal("PUT", "orders", body, headers=UPDATE)
+        assert (status, "Partitioning cannot be changed" in detail) == (400, True)
+
+    run(scenario)
+
+
 def test_an_update_changes_what_it_says_and_clears_what_can_only_be_left_out() -> None:
     async def scenario(office: Office) -> None:
         await office.put("target", queue())

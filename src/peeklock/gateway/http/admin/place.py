@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from peeklock.entity.definition import (
+    DEFAULT_RULE_NAME,
     is_entity_name,
     is_entity_path,
     is_rule_name,
@@ -59,7 +60,8 @@ class Place:
             return ""
         if not self.path:
             return "The request names no entity."
-        if not is_entity_path(self.path):
+        # Tokens are compared without empty segments, so that names must have none.
+        if not is_entity_path(self.path) or "//" in self.path:
             return _BAD_NAME.format(self.path)
         if self.kind in (SUBSCRIPTION, RULES, RULE) and not is_entity_name(self.subscription):
             return _BAD_NAME.format(self.subscription)
@@ -78,7 +80,9 @@ def place_of(request: Request) -> Place | None:
     if words[0] == _RESOURCES:
         return Place(words[1]) if words[1:] in ([QUEUES], [TOPICS]) else None
     if len(parts) >= 5 and words[-4] == _SUBSCRIPTIONS and words[-2] == _RULES:
-        return Place(RULE, "/".join(parts[:-4]), parts[-3], parts[-1])
+        is_default = words[-1] == DEFAULT_RULE_NAME.lower()
+        rule = DEFAULT_RULE_NAME if is_default else parts[-1]
+        return Place(RULE, "/".join(parts[:-4]), parts[-3], rule)
     if len(parts) >= 4 and words[-3] == _SUBSCRIPTIONS and words[-1] == _RULES:
         return Place(RULES, "/".join(parts[:-3]), parts[-2])
     if len(parts) >= 3 and words[-2] == _SUBSCRIPTIONS:

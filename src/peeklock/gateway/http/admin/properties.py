@@ -34,6 +34,10 @@ _WINDOW: Final = "DuplicateDetectionHistoryTimeWindow"
 _EXPRESS: Final = "EnableExpress"
 _ORDERING: Final = "SupportOrdering"
 
+# What the service does not have; clients that do not know these send them back or ignore them.
+_PARTITIONS: Final = "PartitionCount"
+_UNLOCK: Final = "UnlockOnDisconnect"
+
 _WINDOW_MS_DEFAULT: Final = 600_000
 # The service has queues of 1 to 5 GB, and of up to 80 GB in its premium tier. An entity that was
 # given no size has no limit here, and says what the service would say.
@@ -103,12 +107,19 @@ def shown_megabytes(definition: Home) -> int:
 
 
 def read_partitions(content: Content, known: Home | None) -> int:
-    """Read how many partitions an entity has; clients only say whether it has several."""
-    is_partitioned = content.flag("EnablePartitioning")
+    """Read how many partitions an entity has; the clients of the service only say whether it has
+    several, others may say how many."""
     before = 1 if known is None else known.partitions
-    if is_partitioned is None or is_partitioned == (before > 1):
-        return before
-    return PARTITIONS_DEFAULT if is_partitioned else 1
+    is_partitioned = given(content.flag("EnablePartitioning"), before > 1)
+    count = content.whole(_PARTITIONS)
+    if not is_partitioned:
+        if count not in (None, 1):
+            raise Malformed(f"{_PARTITIONS} has no effect without EnablePartitioning.")
+        return 1
+    if count is not None:
+        # One partition would be none of those asked for: the definition finds this one wrong.
+        return 0 if count == 1 else count
+    return before if before > 1 else PARTITIONS_DEFAULT
 
 
 def read_duplicate_window_ms(content: Content, known: Home | None) -> int:
@@ -180,6 +191,21 @@ def write_counts(writer: Writer, tally: Tally, *, is_topic: bool = False) -> Non
     )
     inner = "".join(f"<d2p1:{name}>{count}</d2p1:{name}>" for name, count in counts)
     writer.raw(f'<CountDetails xmlns:d2p1="{COUNTS}">{inner}</CountDetails>')
+
+
+def read_unlock_on_disconnect(content: Content, otherwise: bool) -> bool:
+    """Read whether a broken connection drops its locks (R-S8)."""
+    return given(content.flag(_UNLOCK), otherwise)
+
+
+def write_extensions(
+    writer: Writer, *, partitions: int = 1, unlock_on_disconnect: bool = False
+) -> None:
+    """Write what the service does not have, where it is not as in the service."""
+    if partitions > 1:
+        writer.whole(_PARTITIONS, partitions)
+    if unlock_on_disconnect:
+        writer.flag(_UNLOCK, True)
 
 
 def destination_url(asked: Asked, path: str) -> str:

@@ -38,7 +38,7 @@ def read_queue(
         forward_dead_letters_to=common.read_destination(content, "ForwardDeadLetteredMessagesTo"),
         auto_delete_ms=given(content.duration_ms("AutoDeleteOnIdle"), before.auto_delete_ms),
         partitions=partitions,
-        unlock_on_disconnect=before.unlock_on_disconnect,
+        unlock_on_disconnect=common.read_unlock_on_disconnect(content, before.unlock_on_disconnect),
         status=content.text("Status") or before.status,
         user_metadata=content.text("UserMetadata") or "",
         remarks=common.read_remarks(content, known),
@@ -82,4 +82,9 @@ def queue_entry(queue: Queue, tally: Tally, asked: Asked, *, shows_counts: bool 
     )
     if asked.knows(common.SIZED_MESSAGES):
         writer.whole("MaxMessageSizeInKilobytes", definition.message_size_max // 1024)
+    common.write_extensions(
+        writer,
+        partitions=definition.partitions,
+        unlock_on_disconnect=definition.unlock_on_disconnect,
+    )
     return Entry(queue.path, queue.path, created, updated, writer.described("QueueDescription"))

@@ -45,7 +45,7 @@ def read_subscription(
         forward_to=common.read_destination(content, "ForwardTo"),
         forward_dead_letters_to=common.read_destination(content, "ForwardDeadLetteredMessagesTo"),
         auto_delete_ms=given(content.duration_ms("AutoDeleteOnIdle"), before.auto_delete_ms),
-        unlock_on_disconnect=before.unlock_on_disconnect,
+        unlock_on_disconnect=common.read_unlock_on_disconnect(content, before.unlock_on_disconnect),
         status=content.text("Status") or before.status,
         user_metadata=content.text("UserMetadata") or "",
     )
@@ -91,5 +91,6 @@ def subscription_entry(
     )
     writer.duration("AutoDeleteOnIdle", definition.auto_delete_ms)
     writer.text("EntityAvailabilityStatus", common.availability(subscription, tally))
+    common.write_extensions(writer, unlock_on_disconnect=definition.unlock_on_disconnect)
     description = writer.described("SubscriptionDescription")
     return Entry(subscription.path, definition.name, created, updated, description)

@@ -72,4 +72,5 @@ def topic_entry(topic: Topic, tally: Tally, asked: Asked, *, shows_counts: bool 
     writer.optional("UserMetadata", definition.user_metadata)
     if asked.knows(common.SIZED_MESSAGES):
         writer.whole("MaxMessageSizeInKilobytes", definition.message_size_max // 1024)
+    common.write_extensions(writer, partitions=definition.partitions)
     return Entry(topic.path, topic.path, created, updated, writer.described("TopicDescription"))
