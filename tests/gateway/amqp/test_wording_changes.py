@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -219,7 +220,7 @@ def test_changes_of_system_properties_are_read_again(
     assert was.properties is not None
     assert now.properties is not None
     touched = {FIELDS[name] for name in changes if name in FIELDS}
-    for field in Properties.__slots__:
+    for field in [each.name for each in fields(Properties)]:
         if field not in touched:
             assert getattr(now.properties, field) == getattr(was.properties, field)
     sections, kept = split(message.content), split(changed.content)
