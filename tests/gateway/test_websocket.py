@@ -29,7 +29,9 @@ async def tunnel(entrance: Entrance, *, is_tls: bool = False) -> WebSocket:
     return made
 
 
-@pytest.mark.parametrize("path", [PATH, PATH + "/", PATH + "?x=1"])
+@pytest.mark.parametrize(
+    "path", [PATH, PATH + "/", PATH + "?x=1", "https://localhost" + PATH, "HTTP://x:1" + PATH + "/"]
+)
 @pytest.mark.parametrize(
     ("asked", "given"),
     [

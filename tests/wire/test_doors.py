@@ -25,6 +25,8 @@ from tests.wire.clients import (
     receive,
     receive_one,
 )
+from tests.wire.go import go_client
+from tests.wire.java import java_client
 from tests.wire.javascript import JAVASCRIPT, node
 
 # The client gives aiohttp an option that aiohttp no longer likes.
@@ -175,6 +177,66 @@ def test_a_client_that_cannot_be_told_a_port_finds_the_usual_one(
             assert body(message) == kind.encode()
     finally:
         bus.close()
+
+
+@pytest.mark.parametrize("way", ["amqp", "ws", "wss"])
+def test_go_comes_in_by_any_port(broker: BrokerProcess, queue: str, way: str) -> None:
+    """R-F1: it asks for the sub-protocol `amqp`, and trusts the authority by the usual variable."""
+    port = broker.http_port
+    command = [go_client(), sas.connection_string(port), queue, way, f"localhost:{port}"]
+    said = run(command, {"SSL_CERT_FILE": str(broker.authority)})
+    assert said == ["5", "250000", "0"]
+
+
+def test_go_comes_in_with_tls(usual_ports: BrokerProcess) -> None:
+    """R-F1: without the emulator's flag it knows 5671 only."""
+    command = [go_client(), sas.connection_string(None, emulator=False), "plain-001", "amqps", ""]
+    said = run(command, {"SSL_CERT_FILE": str(usual_ports.authority)})
+    assert said == ["5", "250000", "0"]
+
+
+def test_java_comes_in_with_tls(broker: BrokerProcess, queue: str, tmp_path: Path) -> None:
+    """R-F1: a port in the connection string is used with TLS too."""
+    text = sas.connection_string(broker.amqp_port, emulator=False)
+    assert run([*java_with_trust(broker, tmp_path), text, queue, "AMQP"]) == ["5", "250000", "0"]
+
+
+def test_java_comes_in_by_websockets(usual_ports: BrokerProcess, tmp_path: Path) -> None:
+    """R-F1: it knows 443 only."""
+    command = java_with_trust(usual_ports, tmp_path)
+    text = sas.connection_string(None, emulator=False)
+    assert run([*command, text, "plain-002", "AMQP_WEB_SOCKETS"]) == ["5", "250000", "0"]
+
+
+def java_with_trust(broker: BrokerProcess, directory: Path) -> list[str]:
+    """The Java client with a store of its own, made as `peeklock certificate` tells."""
+    store = directory / "trust.p12"
+    java, *rest = java_client("Doors.java")
+    subprocess.run(
+        [
+            *("keytool", "-importcert", "-noprompt", "-alias", "peeklock"),
+            *("-file", str(broker.authority), "-keystore", str(store)),
+            *("-storetype", "PKCS12", "-storepass", "changeit"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    trust = f"-Djavax.net.ssl.trustStore={store}"
+    return [java, trust, "-Djavax.net.ssl.trustStorePassword=changeit", *rest]
+
+
+def run(command: list[str], environment: dict[str, str] | None = None) -> list[str]:
+    """What a program says; its words when it fails."""
+    done = subprocess.run(
+        command,
+        env=os.environ | (environment or {}),
+        capture_output=True,
+        text=True,
+        timeout=80,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.split()
 
 
 def shown_certificate(port: int, authority: Path) -> dict[str, Any]:

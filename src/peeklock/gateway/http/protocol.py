@@ -210,7 +210,7 @@ class HttpProtocol(asyncio.Protocol):
         self._caller = Caller(is_gone=self._is_ended)
         return Request(
             head.method.decode("ascii"),
-            head.target.decode("ascii"),
+            _target(head).decode("ascii"),
             {name.decode("ascii"): value.decode("latin-1") for name, value in headers},
             body,
             self._peer,
@@ -222,9 +222,9 @@ class HttpProtocol(asyncio.Protocol):
     def _is_for_websockets(self) -> bool:
         head = self._request
         assert head is not None
-        if self._tunnelled is None or not head.target.startswith(_WEBSOCKETS):
+        if self._tunnelled is None or _WEBSOCKETS not in head.target:
             return False
-        return head.target.partition(b"?")[0] in (_WEBSOCKETS, _WEBSOCKETS + b"/")
+        return _target(head).partition(b"?")[0] in (_WEBSOCKETS, _WEBSOCKETS + b"/")
 
     def _upgrade(self) -> None:
         """Let a WebSocket have the connection, or say why it cannot be one."""
@@ -347,3 +347,15 @@ class HttpProtocol(asyncio.Protocol):
             self.close()
         elif self._silent_at != inf:
             self._timer = self._loop.call_at(self._silent_at, self._look_for_silence)
+
+
+def _target(head: h11.Request) -> bytes:
+    """Give the path and the query, also where a client writes the whole address (RFC 9112, 3.2.2),
+    as Java's does for WebSockets."""
+    target = head.target
+    if target.startswith(b"/"):
+        return target
+    scheme, is_whole, rest = target.partition(b"://")
+    if not is_whole or scheme.lower() not in (b"http", b"https"):
+        return target
+    return b"/" + rest.partition(b"/")[2]
