@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from peeklock.amqp.limits import Limits as EngineLimits
-from peeklock.auth.keyring import KeyRing
+from peeklock.auth.namespaces import Namespace, Namespaces
 from peeklock.auth.rights import DEVELOPMENT_KEY, AuthorizationRule
 from peeklock.broker.alarm import LoopAlarms
 from peeklock.broker.broker import Broker, Limits
@@ -19,11 +19,16 @@ from peeklock.broker.chance import SystemChance
 from peeklock.broker.changes import EntityError
 from peeklock.broker.destinations import Forwarding
 from peeklock.clock import Clock, SystemClock
-from peeklock.configuration.content import Configuration, ConfigurationError
+from peeklock.configuration.content import (
+    Configuration,
+    ConfigurationError,
+    ConfiguredNamespace,
+)
 from peeklock.configuration.start import configuration_for, refuse_exposure
 from peeklock.gateway import logbook
-from peeklock.gateway.amqp.door import Door, DoorLimits
+from peeklock.gateway.amqp.door import Door, DoorLimits, Doors
 from peeklock.gateway.amqp.wording import AmqpWording
+from peeklock.gateway.attendance import Attendance
 from peeklock.gateway.certificates import server_names
 from peeklock.gateway.connections import AmqpConnections, HttpConnections
 from peeklock.gateway.http import stores as stores_door
@@ -31,6 +36,7 @@ from peeklock.gateway.http.admin.node import AdminNode
 from peeklock.gateway.http.guard import Guard
 from peeklock.gateway.http.health import Health
 from peeklock.gateway.http.messages.node import MessagesNode
+from peeklock.gateway.http.namespaces import Bounding, BoundsPerNamespace, PerNamespace
 from peeklock.gateway.http.router import ENTITIES, MESSAGES, Node
 from peeklock.gateway.http.stores import StoresNode
 from peeklock.gateway.identifiers import hex_digits
@@ -51,6 +57,8 @@ _LOG: Final = logging.getLogger("peeklock.server")
 _GC_THRESHOLDS: Final = (50_000, 20, 100)
 # Enough for all connections of several namespaces, and for the stores.
 _DESCRIPTORS: Final = 65_536
+# Connections that have not said yet which namespace they belong to; each soon does or is closed.
+_UNPLACED_MAX: Final = 1_000
 
 
 def serve(settings: Settings) -> None:
@@ -81,12 +89,11 @@ async def _serve(settings: Settings, configuration: Configuration) -> None:
         loop.add_signal_handler(number, stop.set)
     clock = SystemClock()
     chance = SystemChance().number
-    tls = _tls(settings, clock)
-    keys = KeyRing(configuration.rules)
+    tls = _tls(settings, configuration, clock)
+    namespaces = Namespaces([Namespace(each.name, each.rules) for each in configuration.namespaces])
     stores, catalog = await _open_stores(settings)
     broker = Broker(
-        configuration.namespace,
-        keys,
+        namespaces,
         stores,
         catalog,
         clock,
@@ -100,20 +107,17 @@ async def _serve(settings: Settings, configuration: Configuration) -> None:
     )
     for state in stores.states():
         stores.get(state.name).on_switched = partial(broker.store_switched, state.name)
-    desk = RefusalDesk(clock=clock, chance=chance, namespace=configuration.namespace)
     health = Health()
-    amqp = AmqpConnections(_door(configuration, broker, keys, desk, clock, chance), clock)
-    guard = Guard(keys, clock, desk)
-    messages = MessagesNode(broker, guard, desk, clock, chance, configuration.namespace)
-    nodes: dict[str, Node] = {
-        stores_door.NODE: StoresNode(stores, guard),
-        MESSAGES: messages,
-        ENTITIES: AdminNode(broker, keys, desk, clock, chance),
-    }
-    http = HttpConnections(health, nodes, amqp=amqp, bounds=messages)
+    amqp = AmqpConnections(
+        _doors(settings, broker, clock, chance),
+        clock,
+        connections_max=settings.connections_max * len(namespaces.all()) + _UNPLACED_MAX,
+    )
+    http = _http(health, broker, stores, amqp, clock, chance)
     listener = Listener(amqp.protocol, http.protocol, tls)
     try:
         await broker.start()
+        _say_what_is_kept(broker)
         await _put_entities(broker, settings, configuration)
         # Entities that were kept from earlier bring rules that the file does not show.
         refuse_exposure(settings, (rule for home in broker.homes() for rule in home.keys))
@@ -135,34 +139,72 @@ async def _serve(settings: Settings, configuration: Configuration) -> None:
     _LOG.info("stopped")
 
 
-def _door(
-    configuration: Configuration,
+def _doors(settings: Settings, broker: Broker, clock: Clock, chance: Callable[[], int]) -> Doors:
+    """Make what AMQP connections come to: a door for each namespace."""
+    container_id = hex_digits(chance)
+    engine_limits = EngineLimits()
+    limits = DoorLimits()
+
+    def door(namespace: Namespace) -> Door:
+        return Door(
+            entities=broker,
+            keys=namespace.keys,
+            desk=RefusalDesk(clock=clock, chance=chance, namespace=namespace.name),
+            clock=clock,
+            chance=chance,
+            namespace=namespace.name,
+            container_id=container_id,
+            engine_limits=engine_limits,
+            limits=limits,
+            attendance=Attendance(settings.connections_max),
+        )
+
+    return Doors(broker.namespaces, door)
+
+
+def _http(
+    health: Health,
     broker: Broker,
-    keys: KeyRing,
-    desk: RefusalDesk,
+    stores: Storehouse,
+    amqp: AmqpConnections,
     clock: Clock,
     chance: Callable[[], int],
-) -> Door:
-    return Door(
-        entities=broker,
-        keys=keys,
-        desk=desk,
-        clock=clock,
-        chance=chance,
-        namespace=configuration.namespace,
-        container_id=hex_digits(chance),
-        engine_limits=EngineLimits(),
-        limits=DoorLimits(),
-    )
+) -> HttpConnections:
+    """Make what HTTP connections come to: nodes for each namespace, and one for the stores."""
+
+    def desk(namespace: Namespace) -> RefusalDesk:
+        return RefusalDesk(clock=clock, chance=chance, namespace=namespace.name)
+
+    def guard(namespace: Namespace) -> Guard:
+        return Guard(namespace.keys, clock, desk(namespace))
+
+    def message_node(namespace: Namespace) -> Bounding:
+        told = desk(namespace)
+        return MessagesNode(broker, guard(namespace), told, clock, chance, namespace.name)
+
+    def admin_node(namespace: Namespace) -> AdminNode:
+        told = desk(namespace)
+        return AdminNode(broker, namespace.keys, told, clock, chance, namespace.name)
+
+    messages = PerNamespace(broker.namespaces, message_node)
+    nodes: dict[str, Node] = {
+        # The stores are everybody's; who manages the first namespace looks after them.
+        stores_door.NODE: StoresNode(stores, guard(broker.namespaces.first)),
+        MESSAGES: messages,
+        ENTITIES: PerNamespace(broker.namespaces, admin_node),
+    }
+    return HttpConnections(health, nodes, amqp=amqp, bounds=BoundsPerNamespace(messages))
 
 
-def _tls(settings: Settings, clock: Clock) -> Tls | None:
+def _tls(settings: Settings, configuration: Configuration, clock: Clock) -> Tls | None:
     if not settings.is_tls:
         return None
     if settings.tls_certificate is not None and settings.tls_key is not None:
         return Tls.of_files(clock, settings.tls_certificate, settings.tls_key)
-    names = server_names(settings.host, settings.tls_names)
-    return Tls.of_authority(clock, settings.data, names)
+    names = list(settings.tls_names)
+    if len(configuration.namespaces) > 1:
+        names += [f"{namespace.name}.localhost" for namespace in configuration.namespaces]
+    return Tls.of_authority(clock, settings.data, server_names(settings.host, names))
 
 
 async def _listen(listener: Listener, settings: Settings) -> dict[str, int]:
@@ -180,32 +222,51 @@ async def _listen(listener: Listener, settings: Settings) -> dict[str, int]:
     }
 
 
+def _say_what_is_kept(broker: Broker) -> None:
+    """Name the namespaces that are only in the catalog, because nobody can manage them."""
+    for namespace in broker.namespaces.all():
+        if not namespace.is_configured:
+            count = len(broker.homes(namespace.name))
+            text = "It is not configured: only the keys of its entities open it."
+            line = logbook.line(
+                "namespace-kept", namespace=namespace.name, entities=count, text=text
+            )
+            _LOG.warning("%s", line)
+
+
 async def _put_entities(broker: Broker, settings: Settings, configuration: Configuration) -> None:
     """Create or change what the file asks for; whatever else there is stays."""
-    try:
-        for queue in configuration.queues:
-            await broker.put_queue(queue.definition, queue.rules)
-        for topic in configuration.topics:
-            await broker.put_topic(topic.definition, topic.rules)
-            await broker.put_subscriptions(
-                [
-                    (each.definition, each.rules if each.gives_rules else None)
-                    for each in topic.subscriptions
-                ]
-            )
-    except EntityError as error:
-        raise ConfigurationError(str(settings.config), [str(error)]) from error
-    # Checked last: entities may forward to each other.
-    forwarding: list[Forwarding] = [queue.definition for queue in configuration.queues]
-    for topic in configuration.topics:
-        forwarding += [each.definition for each in topic.subscriptions]
-    problems = [
-        f"'{definition.path}' forwards to '{missing}', which is not there"
-        for definition in forwarding
-        if (missing := broker.missing_destination(definition))
-    ]
+    problems: list[str] = []
+    for namespace in configuration.namespaces:
+        try:
+            await _put_namespace(broker, namespace)
+        except EntityError as error:
+            raise ConfigurationError(str(settings.config), [str(error)]) from error
+        # Checked last: entities may forward to each other.
+        forwarding: list[Forwarding] = [queue.definition for queue in namespace.queues]
+        for topic in namespace.topics:
+            forwarding += [each.definition for each in topic.subscriptions]
+        problems += [
+            f"'{definition.path}' forwards to '{missing}', which is not there"
+            for definition in forwarding
+            if (missing := broker.missing_destination(definition, namespace.name))
+        ]
     if problems:
         raise ConfigurationError(str(settings.config), problems)
+
+
+async def _put_namespace(broker: Broker, namespace: ConfiguredNamespace) -> None:
+    for queue in namespace.queues:
+        await broker.put_queue(queue.definition, queue.rules, namespace.name)
+    for topic in namespace.topics:
+        await broker.put_topic(topic.definition, topic.rules, namespace.name)
+        await broker.put_subscriptions(
+            [
+                (each.definition, each.rules if each.gives_rules else None)
+                for each in topic.subscriptions
+            ],
+            namespace.name,
+        )
 
 
 async def _open_stores(settings: Settings) -> tuple[Storehouse, Catalog]:
@@ -237,20 +298,35 @@ async def _open_stores(settings: Settings) -> tuple[Storehouse, Catalog]:
 def _say_ready(settings: Settings, configuration: Configuration, ports: dict[str, int]) -> None:
     places = ", ".join(f"{door} on {settings.host}:{port}" for door, port in ports.items())
     form = "compiled" if is_compiled() else "plain"
-    sys.stdout.write(
-        f"Peeklock is ready: {VERSION} ({form}), {len(configuration.queues)} queues and "
-        f"{len(configuration.topics)} topics configured, "
-        f"{places}\n"
-        f"{connection_string(settings, configuration.rules, ports['AMQP'])}\n"
-    )
+    namespaces = configuration.namespaces
+    queues = sum(len(namespace.queues) for namespace in namespaces)
+    topics = sum(len(namespace.topics) for namespace in namespaces)
+    lines = [
+        f"Peeklock is ready: {VERSION} ({form}), {queues} queues and {topics} topics configured, "
+        f"{places}"
+    ]
+    told: set[str] = set()
+    for namespace in namespaces:
+        text = connection_string(settings, namespace.rules, ports["AMQP"])
+        if text in told:
+            # The same key as of another namespace: only the host can tell them apart.
+            text = connection_string(settings, namespace.rules, ports["AMQP"], namespace.name)
+        told.add(text)
+        lines.append(text)
+    sys.stdout.write("\n".join(lines) + "\n")
     sys.stdout.flush()
 
 
 def connection_string(
-    settings: Settings, rules: tuple[AuthorizationRule, ...], amqp_port: int
+    settings: Settings, rules: tuple[AuthorizationRule, ...], amqp_port: int, namespace: str = ""
 ) -> str:
-    """Say how clients connect; a key that is a secret is not said."""
+    """Say how clients connect; a key that is a secret is not said.
+
+    A namespace is named where its key does not tell it from others.
+    """
     host = "localhost" if settings.is_loopback() else settings.host
+    if namespace:
+        host = f"{namespace}.{host}"
     place = host if amqp_port == AMQP_PORT else f"{host}:{amqp_port}"
     name, key = "<name of a rule>", "<its key>"
     for rule in rules:

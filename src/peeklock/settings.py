@@ -22,6 +22,7 @@ STORES_MAX: Final = 64
 # What a namespace of the service holds.
 ENTITIES_MAX: Final = 10_000
 PARTITIONED_ENTITIES_MAX: Final = 100
+CONNECTIONS_MAX: Final = 5_000
 
 
 @final
@@ -49,6 +50,8 @@ class Settings:
     free_bytes_min: Final[int]
     entities_max: Final[int]
     partitioned_entities_max: Final[int]
+    # Of each namespace.
+    connections_max: Final[int]
     # For benchmarks: what a slower disk would take for each commit, on top of what this one takes.
     commit_delay_ms: Final[int]
     allow_development_key: Final[bool]
@@ -75,6 +78,7 @@ class Settings:
         free_bytes_min: int = FREE_BYTES_MIN,
         entities_max: int = ENTITIES_MAX,
         partitioned_entities_max: int = PARTITIONED_ENTITIES_MAX,
+        connections_max: int = CONNECTIONS_MAX,
         commit_delay_ms: int = 0,
         allow_development_key: bool = False,
         log_level: str = "info",
@@ -97,6 +101,7 @@ class Settings:
         self.free_bytes_min = free_bytes_min
         self.entities_max = entities_max
         self.partitioned_entities_max = partitioned_entities_max
+        self.connections_max = connections_max
         self.commit_delay_ms = commit_delay_ms
         self.allow_development_key = allow_development_key
         self.log_level = log_level

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Generator
 from typing import Any
 
-from peeklock.auth.keyring import KeyRing
+from peeklock.auth.namespaces import Namespace, Namespaces
 from peeklock.auth.rights import development_rule
 from peeklock.broker.alarm import ManualAlarms
 from peeklock.broker.broker import Broker, Limits
@@ -98,14 +98,14 @@ class Bench:
         stores: dict[str, Store] | None = None,
         wording: Wording | None = None,
         limits: Limits | None = None,
+        namespaces: Namespaces | None = None,
     ) -> None:
         self.clock = ManualClock()
         self.alarms = ManualAlarms(self.clock)
         self.store = store or MemoryStore()
         self.catalog = catalog or MemoryCatalog()
         self.broker = Broker(
-            "ns",
-            KeyRing([development_rule()]),
+            namespaces or Namespaces([Namespace("ns", [development_rule()])]),
             GivenStores(stores or {"store": self.store}),
             self.catalog,
             self.clock,

@@ -10,7 +10,7 @@ import pytest
 from peeklock.auth.rights import LISTEN, SEND
 from peeklock.configuration.arm import parse_template
 from peeklock.configuration.arm_writing import template_of
-from peeklock.configuration.content import Configuration, ConfigurationError
+from peeklock.configuration.content import ConfigurationError, ConfiguredNamespace
 from peeklock.configuration.writing import document_of
 from peeklock.entity.definition import MEGABYTE, QueueDefinition
 from peeklock.entity.rules.correlation import CorrelationFilter
@@ -35,8 +35,8 @@ def template(*resources: Any, **more: Any) -> str:
     return json.dumps({"contentVersion": "1.0.0.0", "resources": list(resources), **more})
 
 
-def parsed(text: str, **options: Any) -> Configuration:
-    return parse_template(text, "main.json", **options).configuration
+def parsed(text: str, **options: Any) -> ConfiguredNamespace:
+    return parse_template(text, "main.json", **options).namespace
 
 
 def problems(text: str, **options: Any) -> list[str]:
@@ -91,7 +91,7 @@ def test_resources_at_the_top_are_named_by_their_namespace() -> None:
             ),
         )
     )
-    assert found.namespace == "ns"
+    assert found.name == "ns"
     (queue,) = found.queues
     assert queue.definition == QueueDefinition(
         "orders/eu", lock_duration_ms=30_000, size_max=1024 * MEGABYTE, requires_session=True
@@ -120,7 +120,7 @@ def test_resources_inside_others_continue_their_names() -> None:
         variables={"ns": "[concat('my', '-', 'ns')]"},
     )
     found = parsed(text)
-    assert found.namespace == "my-ns"
+    assert found.name == "my-ns"
     assert found.queues[0].definition.path == "orders"
     assert found.topics[0].subscriptions[0].rules[0].filter == TrueFilter()
     assert parsed(text, parameters={"QUEUE": "other"}).queues[0].definition.path == "other"
@@ -151,7 +151,7 @@ def test_names_are_put_together(name: str) -> None:
             },
         )
     )
-    assert (found.namespace, found.queues[0].definition.path) == ("ns", "q")
+    assert (found.name, found.queues[0].definition.path) == ("ns", "q")
 
 
 def test_parameters_have_types() -> None:
@@ -217,7 +217,7 @@ def test_named_resources_conditions_and_strangers() -> None:
         ),
         "main.json",
     )
-    assert [queue.definition.path for queue in found.configuration.queues] == ["yes"]
+    assert [queue.definition.path for queue in found.namespace.queues] == ["yes"]
     assert found.left_out == (
         "resources.disk: Microsoft.Storage/storageAccounts",
         "resources.keys: Microsoft.ServiceBus/namespaces/authorizationRules",
@@ -306,13 +306,13 @@ def test_what_is_written_is_read_again() -> None:
     """All but the keys, which no template has."""
     found = parse_template(json.dumps(template_of(WHOLE)), "main.json")
     assert found.left_out == ()
-    assert without_keys(found.configuration) == without_keys(WHOLE)
+    assert without_keys(found.namespace) == without_keys(WHOLE)
 
 
-def without_keys(configuration: Configuration) -> Any:
-    document = document_of(configuration)
-    (namespace,) = document["UserConfig"]["Namespaces"]
-    for entity in [*namespace["Queues"], *namespace["Topics"]]:
+def without_keys(namespace: ConfiguredNamespace) -> Any:
+    document = document_of(namespace)
+    (entry,) = document["UserConfig"]["Namespaces"]
+    for entity in [*entry["Queues"], *entry["Topics"]]:
         for rule in entity.get("AuthorizationRules", []):
             rule.pop("PrimaryKey")
             rule.pop("SecondaryKey", None)

@@ -10,12 +10,12 @@ EXAMPLE = Path(__file__).parents[2] / "docs" / "reference" / "Config.example.jso
 
 
 def test_the_example_says_what_its_comments_say() -> None:
-    configuration = load_configuration(EXAMPLE)
-    queues = {queue.definition.path: queue.definition for queue in configuration.queues}
+    (namespace,) = load_configuration(EXAMPLE).namespaces
+    queues = {queue.definition.path: queue.definition for queue in namespace.queues}
     assert queues["mail"] == QueueDefinition("mail")
     assert queues["orders"].requires_session
     assert (queues["clicks"].partitions, queues["clicks"].duplicate_window_ms) == (8, 300_000)
-    (events,) = configuration.topics
+    (events,) = namespace.topics
     rules = {s.definition.name: s.rules for s in events.subscriptions}
     assert {name: rule.name for name, (rule,) in rules.items()} == {
         "audit": "$Default",
@@ -31,9 +31,9 @@ def test_the_example_says_what_its_comments_say() -> None:
 
 
 def test_what_the_example_forwards_to_is_in_it() -> None:
-    configuration = load_configuration(EXAMPLE)
-    queues = [queue.definition for queue in configuration.queues]
-    subscriptions = [s.definition for topic in configuration.topics for s in topic.subscriptions]
+    (namespace,) = load_configuration(EXAMPLE).namespaces
+    queues = [queue.definition for queue in namespace.queues]
+    subscriptions = [s.definition for topic in namespace.topics for s in topic.subscriptions]
     targets = {q.forward_to for q in queues} | {q.forward_dead_letters_to for q in queues}
     targets |= {s.forward_to for s in subscriptions}
     targets |= {s.forward_dead_letters_to for s in subscriptions}

@@ -1,5 +1,6 @@
 """The emulator's Config.json: the file, its namespace and the names in it."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 
 from peeklock.auth.rights import ALL_RIGHTS, LISTEN, SEND, AuthorizationRule, development_rule
 from peeklock.configuration.content import Configuration, ConfigurationError
-from peeklock.configuration.file import load_configuration
+from peeklock.configuration.file import load_configuration, parse_configuration
 from peeklock.configuration.start import exposure_problem
 from peeklock.entity.definition import (
     DEFAULT_RULE_NAME,
@@ -108,7 +109,7 @@ OPEN = Settings(host="0.0.0.0")
 
 def test_the_emulators_file_is_accepted_unchanged() -> None:
     configuration = parsed(EMULATOR_FILE)
-    assert configuration.namespace == "sbemulatorns"
+    assert configuration.name == "sbemulatorns"
     assert configuration.rules == (development_rule(),)
     assert [q.definition for q in configuration.queues] == [
         QueueDefinition("queue.1", time_to_live_ms=3_600_000, delivery_count_max=3)
@@ -197,7 +198,7 @@ def test_the_development_key_is_noticed_wherever_it_is() -> None:
         ("[]", "must be an object, not a list"),
         ("{}", "UserConfig: is missing"),
         ('{"UserConfig": 1}', "UserConfig: must be an object, not a number"),
-        ('{"UserConfig": {}}', "UserConfig.Namespaces: must have one entry and has 0"),
+        ('{"UserConfig": {}}', "UserConfig.Namespaces: must have at least one entry"),
         ('{"UserConfig": {"Namespaces": {}}}', "UserConfig.Namespaces: must be a list, not an ob"),
         (config(Name="-bad-"), "UserConfig.Namespaces[0].Name: '-bad-' is not a name"),
         (config(Name=None), "UserConfig.Namespaces[0].Name: is missing"),
@@ -270,7 +271,7 @@ def test_all_problems_are_told_at_once() -> None:
 def test_a_file_is_read_with_its_byte_order_mark(tmp_path: Path) -> None:
     path = tmp_path / "Config.json"
     path.write_text(EMULATOR_FILE, encoding="utf-8-sig")
-    assert load_configuration(path) == parsed(EMULATOR_FILE)
+    assert load_configuration(path).namespaces == (parsed(EMULATOR_FILE),)
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
@@ -286,3 +287,37 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     path.write_text("[" * 100_000)
     with pytest.raises(ConfigurationError, match=r"Config\.json: is not JSON"):
         load_configuration(path)
+
+
+def several(*names: str) -> str:
+    entries = [{"Name": name, "Queues": [queue(f"q-{name}")]} for name in names]
+    return json.dumps({"UserConfig": {"Namespaces": entries}})
+
+
+def test_a_file_has_as_many_namespaces_as_it_likes() -> None:
+    """R-F7: each with its own entities and keys, in the order of the file."""
+    found = parse_configuration(several("one", "two", "Three"), "Config.json")
+    assert [namespace.name for namespace in found.namespaces] == ["one", "two", "Three"]
+    assert [n.queues[0].definition.path for n in found.namespaces] == ["q-one", "q-two", "q-Three"]
+    assert len(found.all_rules()) == 3
+
+
+def test_namespaces_differ_by_more_than_case() -> None:
+    assert problems(several("one", "two", "One")) == [
+        "UserConfig.Namespaces[2].Name: 'One' is given twice"
+    ]
+
+
+def test_the_name_of_a_namespace_has_no_slash() -> None:
+    (problem,) = problems(config(Name="a/b"))
+    assert problem.startswith(f"{NAMESPACE}.Name: 'a/b' is not a name")
+
+
+def test_one_of_several_namespaces_is_chosen_by_its_name() -> None:
+    found = parse_configuration(several("one", "two"), "Config.json")
+    assert found.chosen("TWO") is found.namespaces[1]
+    with pytest.raises(LookupError, match=r"must be chosen; there are: 'one', 'two'"):
+        found.chosen(None)
+    with pytest.raises(LookupError, match="no namespace 'three'"):
+        found.chosen("three")
+    assert Configuration().chosen(None).name == "sbemulatorns"

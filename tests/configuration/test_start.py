@@ -27,4 +27,4 @@ def test_own_keys_may_be_served_anywhere(tmp_path: Path) -> None:
     path = tmp_path / "Config.json"
     path.write_text(json.dumps({"UserConfig": {"Namespaces": [namespace]}}))
     configuration = configuration_for(Settings(host="0.0.0.0", config=path))
-    assert [r.primary_key for r in configuration.rules] == ["mine"]
+    assert [r.primary_key for r in configuration.namespaces[0].rules] == ["mine"]

@@ -10,7 +10,7 @@ import pytest
 
 from peeklock.auth.rights import LISTEN, SEND, AuthorizationRule
 from peeklock.configuration.content import (
-    Configuration,
+    ConfiguredNamespace,
     ConfiguredQueue,
     ConfiguredSubscription,
     ConfiguredTopic,
@@ -79,7 +79,7 @@ RULES = (
         CorrelationFilter(label="order", properties={"c": "de", "n": 5, "r": 0.5, "b": True}),
     ),
 )
-WHOLE = Configuration(
+WHOLE = ConfiguredNamespace(
     "ns",
     queues=(
         ConfiguredQueue(
@@ -104,35 +104,35 @@ WHOLE = Configuration(
 )
 
 
-def again(configuration: Configuration) -> Configuration:
-    return parsed(json.dumps(document_of(configuration)))
+def again(namespace: ConfiguredNamespace) -> ConfiguredNamespace:
+    return parsed(json.dumps(document_of(namespace)))
 
 
 @pytest.mark.parametrize(
-    "configuration",
+    "namespace",
     [
         WHOLE,
-        Configuration(),
+        ConfiguredNamespace(),
         parsed(config(queue())),
         parsed(config(Topics=[topic("t", {"Name": "s"})])),
         parsed(EXAMPLE.read_text()),
     ],
 )
-def test_what_is_written_is_read_again(configuration: Configuration) -> None:
-    found = again(configuration)
-    assert found.queues == configuration.queues
+def test_what_is_written_is_read_again(namespace: ConfiguredNamespace) -> None:
+    found = again(namespace)
+    assert found.queues == namespace.queues
     assert [(t.definition, t.rules) for t in found.topics] == [
-        (t.definition, t.rules) for t in configuration.topics
+        (t.definition, t.rules) for t in namespace.topics
     ]
-    assert subscriptions(found) == subscriptions(configuration)
-    assert document_of(found) == document_of(configuration)
+    assert subscriptions(found) == subscriptions(namespace)
+    assert document_of(found) == document_of(namespace)
 
 
-def subscriptions(configuration: Configuration) -> list[Any]:
+def subscriptions(namespace: ConfiguredNamespace) -> list[Any]:
     """Without what differs on purpose: a rule that was the default is then said."""
     return [
         (found.definition, found.rules)
-        for topic in configuration.topics
+        for topic in namespace.topics
         for found in topic.subscriptions
     ]
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from peeklock.configuration.content import Configuration, ConfigurationError
+from peeklock.configuration.content import ConfigurationError, ConfiguredNamespace
 from peeklock.configuration.file import parse_configuration
 
 NAMESPACE: Final = "UserConfig.Namespaces[0]"
@@ -32,9 +32,10 @@ def subscription(name: str = "s1", **properties: Any) -> dict[str, Any]:
     return {"Name": name, "Properties": properties}
 
 
-def parsed(text: str) -> Configuration:
-    """Read a file that is right."""
-    return parse_configuration(text, "Config.json")
+def parsed(text: str) -> ConfiguredNamespace:
+    """Read a file that is right and has one namespace."""
+    (namespace,) = parse_configuration(text, "Config.json").namespaces
+    return namespace
 
 
 def problems(text: str) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final, final
 
-from peeklock.auth.keyring import KeyRing
+from peeklock.auth.namespaces import Namespaces
 from peeklock.auth.rights import AuthorizationRule
 from peeklock.broker.alarm import Alarm, Alarms
 from peeklock.broker.changes import (
@@ -106,14 +106,13 @@ class Broker:
         "_tasks",
         "_turn",
         "_wording",
-        "keyring",
         "namespace",
+        "namespaces",
     )
 
     def __init__(
         self,
-        namespace: str,
-        keyring: KeyRing,
+        namespaces: Namespaces,
         stores: Stores,
         catalog: Catalog,
         clock: Clock,
@@ -123,8 +122,9 @@ class Broker:
         limits: Limits | None = None,
         body_budget: int = BODY_BUDGET,
     ) -> None:
-        self.namespace = namespace
-        self.keyring = keyring
+        self.namespaces = namespaces
+        # The one that is meant where none is named.
+        self.namespace = namespaces.first.name
         self._catalog = catalog
         self._clock = clock
         self._alarms = alarms
@@ -211,9 +211,10 @@ class Broker:
         topic = self._homes.get((namespace.lower(), topic_path)) if found else None
         return topic.subscriptions.get(name) if isinstance(topic, Topic) else None
 
-    def homes(self) -> list[Queue | Topic]:
-        """All queues and topics, by name."""
-        return [home for _, home in sorted(self._homes.items())]
+    def homes(self, namespace: str | None = None) -> list[Queue | Topic]:
+        """All queues and topics, of one namespace or of all, by name."""
+        key = None if namespace is None else namespace.lower()
+        return [home for place, home in sorted(self._homes.items()) if key in (None, place[0])]
 
     def missing_destination(self, definition: Forwarding, namespace: str | None = None) -> str:
         """A destination of this description that is not there; the empty text where all are.
@@ -366,7 +367,7 @@ class Broker:
                 await self._remove_subscription(known)
             else:
                 await self._remove_home(owner, known)
-            _log.info("entity-removed kind=%s path=%s", known.kind, known.path)
+            _log.info("entity-removed kind=%s namespace=%s path=%s", known.kind, owner, known.path)
             return True
 
     # What is known.
@@ -379,7 +380,7 @@ class Broker:
         place: Placement,
         updated_at: int,
     ) -> Queue:
-        self.keyring.set_entity_rules(definition.path, keys)
+        self.namespaces.get(namespace).keys.set_entity_rules(definition.path, keys)
         known = self.find(namespace, definition.path)
         if isinstance(known, Queue):
             known.keys = tuple(keys)
@@ -405,7 +406,7 @@ class Broker:
         place: Placement,
         updated_at: int,
     ) -> Topic:
-        self.keyring.set_entity_rules(definition.path, keys)
+        self.namespaces.get(namespace).keys.set_entity_rules(definition.path, keys)
         known = self.find(namespace, definition.path)
         if isinstance(known, Topic):
             known.keys = tuple(keys)
@@ -425,9 +426,10 @@ class Broker:
         """Find room for one more entity; in one look at all of them, of which there are many."""
         count = partitioned = 0
         used: dict[str, int] = {}
-        for home in self._homes.values():
+        key = namespace.lower()
+        for (owner, _), home in self._homes.items():
             stores = home.place.stores
-            if home.namespace == namespace:
+            if owner == key:
                 count += 1
                 partitioned += len(stores) > 1
             for name in stores:
@@ -466,7 +468,7 @@ class Broker:
             del subscription.topic.subscriptions[subscription.definition.name.lower()]
             subscription.guests.dismiss(gone(subscription))
         del self._homes[(namespace.lower(), path)]
-        self.keyring.set_entity_rules(home.path, ())
+        self.namespaces.get(namespace).keys.set_entity_rules(home.path, ())
         home.guests.dismiss(gone(home))
         home.partitions.stop_carrying(is_removed=True)
         await home.partitions.close()
@@ -507,7 +509,12 @@ class Broker:
 
     async def _remove_unless_used(self, entity: Entity) -> None:
         if entity.is_idle() and self.find(entity.namespace, entity.path) is entity:
-            _log.info("entity-idle kind=%s path=%s", entity.kind, entity.path)
+            _log.info(
+                "entity-idle kind=%s namespace=%s path=%s",
+                entity.kind,
+                entity.namespace,
+                entity.path,
+            )
             try:
                 await self.remove(entity.path, entity.namespace)
             except StoreError as error:

@@ -7,7 +7,7 @@ from peeklock.cli.administration import Administration
 from peeklock.cli.atom import Description
 from peeklock.cli.connection import ConnectionProblem
 from peeklock.configuration.content import (
-    Configuration,
+    ConfiguredNamespace,
     ConfiguredQueue,
     ConfiguredSubscription,
     ConfiguredTopic,
@@ -37,7 +37,7 @@ class Inventory:
     def __init__(self, admin: Administration) -> None:
         self._admin = admin
 
-    def whole(self) -> Configuration:
+    def whole(self) -> ConfiguredNamespace:
         """Give the whole namespace."""
         queues = [
             ConfiguredQueue(queue_of(found), found.keys)
@@ -47,7 +47,7 @@ class Inventory:
             ConfiguredTopic(topic_of(found), found.keys, self._subscriptions(found.name))
             for found in self._admin.every(administration.TOPICS)
         ]
-        return Configuration(self._admin.namespace(), (), tuple(queues), tuple(topics))
+        return ConfiguredNamespace(self._admin.namespace(), (), tuple(queues), tuple(topics))
 
     def _subscriptions(self, topic: str) -> tuple[ConfiguredSubscription, ...]:
         found = list(self._admin.every(administration.subscriptions(topic)))

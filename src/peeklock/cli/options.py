@@ -33,7 +33,8 @@ Config: TypeAlias = Annotated[
         envvar="PEEKLOCK_CONFIG",
         exists=True,
         dir_okay=False,
-        help="The emulator's Config.json: queues to create or update, authorization rules.",
+        help="The emulator's Config.json: namespaces, their entities to create or update, their "
+        "authorization rules.",
     ),
 ]
 Host: TypeAlias = Annotated[str, typer.Option(envvar="PEEKLOCK_HOST", help="Address to listen on.")]
@@ -151,6 +152,14 @@ PartitionedEntitiesMax: TypeAlias = Annotated[
         envvar="PEEKLOCK_PARTITIONED_ENTITIES_MAX",
         min=0,
         help="How many of them may be partitioned.",
+    ),
+]
+ConnectionsMax: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        envvar="PEEKLOCK_CONNECTIONS_MAX",
+        min=1,
+        help="How many AMQP connections a namespace may have.",
     ),
 ]
 CommitDelayMs: TypeAlias = Annotated[

@@ -14,7 +14,7 @@ from peeklock.cli.administration import Administration, Place
 from peeklock.cli.atom import Description
 from peeklock.cli.inventory import SIZE, queue_of, subscription_of, topic_of
 from peeklock.configuration.content import (
-    Configuration,
+    ConfiguredNamespace,
     ConfiguredSubscription,
 )
 from peeklock.configuration.writing import (
@@ -61,7 +61,7 @@ class Step:
 
 @final
 class Planner:
-    """Compares a configuration with a broker."""
+    """Compares a namespace of a file with a broker."""
 
     def __init__(self, admin: Administration) -> None:
         self._admin = admin
@@ -71,14 +71,14 @@ class Planner:
         # What the file says and cannot be brought to the broker.
         self.left_out: list[str] = []
 
-    def plan(self, configuration: Configuration) -> list[Step]:
+    def plan(self, namespace: ConfiguredNamespace) -> list[Step]:
         """Give the steps in their order; none where all is as it should be."""
-        for queue in configuration.queues:
+        for queue in namespace.queues:
             place = administration.queue(queue.definition.path)
             known = self._admin.find(place)
             before = None if known is None else queue_properties(queue_of(known))
             self._home(place, queue_properties(queue.definition), queue.rules, known, before)
-        for topic in configuration.topics:
+        for topic in namespace.topics:
             place = administration.topic(topic.definition.path)
             known = self._admin.find(place)
             before = None if known is None else topic_properties(topic_of(known))

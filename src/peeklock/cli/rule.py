@@ -42,6 +42,9 @@ def try_message(
             help="The configuration file with the topic and its rules.",
         ),
     ],
+    namespace: Annotated[
+        str | None, typer.Option(help="Which one, where the file has several.")
+    ] = None,
     topic: Annotated[str, typer.Option(help="The name of the topic.")],
     subscription: Annotated[
         str | None, typer.Option(help="Only this subscription; all of them otherwise.")
@@ -62,7 +65,7 @@ def try_message(
     from peeklock.configuration.file import load_configuration
 
     try:
-        configured = _find_topic(load_configuration(config).topics, topic)
+        configured = _find_topic(load_configuration(config).chosen(namespace).topics, topic)
         subscriptions = _find_subscriptions(configured, subscription)
         bag = _read_message(message)
     except ConfigurationError as error:

@@ -15,7 +15,7 @@ from peeklock.entity.definition import PARTITIONS_DEFAULT
 
 if TYPE_CHECKING:
     from peeklock.cli.plan import Step
-    from peeklock.configuration.content import Configuration
+    from peeklock.configuration.content import ConfiguredNamespace
 
 _STDIN: Final = Path("-")
 
@@ -39,7 +39,7 @@ def import_(
         typer.Option("--parameter", "-p", metavar="KEY=VALUE", help="A parameter of a template."),
     ] = None,
     namespace: Annotated[
-        str | None, typer.Option(help="Which one, where a template has several.")
+        str | None, typer.Option(help="Which one, where the file has several.")
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Tell what would change, and change nothing.")
@@ -53,9 +53,9 @@ def import_(
     from peeklock.configuration.writing import NotExpressible
 
     try:
-        configuration, left_out = _read(file, parameter or [], namespace)
+        content, left_out = _read(file, parameter or [], namespace)
         planner = Planner(Administration(reach))
-        steps = planner.plan(configuration)
+        steps = planner.plan(content)
     except (ConfigurationError, NotExpressible) as error:
         fail(str(error))
     if not dry_run:
@@ -81,10 +81,10 @@ def export(
     from peeklock.configuration.arm_writing import template_of
     from peeklock.configuration.writing import NotExpressible, document_of
 
-    configuration = Inventory(Administration(reach)).whole()
-    _warn(configuration)
+    namespace = Inventory(Administration(reach)).whole()
+    _warn(namespace)
     try:
-        document = (template_of if format == "arm" else document_of)(configuration)
+        document = (template_of if format == "arm" else document_of)(namespace)
     except NotExpressible as problem:
         fail(str(problem))
     if file is None:
@@ -94,14 +94,14 @@ def export(
         file.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     except OSError as error:
         fail(f"{file} cannot be written: {error}")
-    queues, topics = len(configuration.queues), len(configuration.topics)
+    queues, topics = len(namespace.queues), len(namespace.topics)
     typer.echo(f"wrote {queues} queues and {topics} topics to {file}")
 
 
-def _warn(configuration: "Configuration") -> None:
+def _warn(namespace: "ConfiguredNamespace") -> None:
     """Say what the file may not have right, because the administration API does not tell it."""
-    queues = [queue.definition for queue in configuration.queues]
-    topics = [topic.definition for topic in configuration.topics]
+    queues = [queue.definition for queue in namespace.queues]
+    topics = [topic.definition for topic in namespace.topics]
     names = [queue.path for queue in queues if queue.partitions > 1]
     names += [topic.path for topic in topics if topic.partitions > 1]
     if names:
@@ -114,7 +114,7 @@ def _warn(configuration: "Configuration") -> None:
 
 def _read(
     file: Path, parameters: list[str], namespace: str | None
-) -> "tuple[Configuration, list[str]]":
+) -> "tuple[ConfiguredNamespace, list[str]]":
     """Read a file of either kind, and tell what in it is not an entity's."""
     from peeklock.auth.rights import development_rule
     from peeklock.configuration import lenient_json
@@ -131,13 +131,16 @@ def _read(
     if is_template(content):
         given = _parameters(parameters)
         template = parse_template(text, str(file), given, namespace)
-        return template.configuration, list(template.left_out)
-    if parameters or namespace is not None:
-        raise values.wrong("--parameter", "parameters and namespaces are chosen of templates only")
-    configuration = parse_configuration(text, str(file))
-    has_keys = configuration.rules not in ((), (development_rule(),))
-    place = "UserConfig.Namespaces[0].AuthorizationRules: the keys of the namespace"
-    return configuration, [place] if has_keys else []
+        return template.namespace, list(template.left_out)
+    if parameters:
+        raise values.wrong("--parameter", "only templates have parameters")
+    try:
+        chosen = parse_configuration(text, str(file)).chosen(namespace)
+    except LookupError as problem:
+        raise ConfigurationError(str(file), [f"{problem.args[0]} (--namespace)"]) from problem
+    has_keys = chosen.rules not in ((), (development_rule(),))
+    place = f"AuthorizationRules of '{chosen.name}': the keys of the namespace"
+    return chosen, [place] if has_keys else []
 
 
 def _parameters(texts: list[str]) -> dict[str, str]:

@@ -12,8 +12,8 @@ from peeklock.auth.rights import AuthorizationRule, rights_from_names
 from peeklock.configuration import lenient_json
 from peeklock.configuration.arm_expressions import ExpressionProblem, Scope
 from peeklock.configuration.content import (
-    Configuration,
     ConfigurationError,
+    ConfiguredNamespace,
     ConfiguredQueue,
     ConfiguredTopic,
 )
@@ -66,13 +66,13 @@ _DEPLOYMENTS_MAX: Final = 8
 @final
 @dataclass(slots=True, init=False)
 class Template:
-    """What a template says: a configuration, and the resources that have no part in it."""
+    """What a template says: a namespace, and the resources that have no part in it."""
 
-    configuration: Final[Configuration]
+    namespace: Final[ConfiguredNamespace]
     left_out: Final[tuple[str, ...]]
 
-    def __init__(self, configuration: Configuration, left_out: tuple[str, ...] = ()) -> None:
-        self.configuration = configuration
+    def __init__(self, namespace: ConfiguredNamespace, left_out: tuple[str, ...] = ()) -> None:
+        self.namespace = namespace
         self.left_out = left_out
 
 
@@ -220,7 +220,7 @@ class _Collector:
 
 
 def _assemble(collector: _Collector, namespace: str | None, problems: list[str]) -> Template:
-    """Put the resources together to a configuration."""
+    """Put the resources together to a namespace."""
     names = {resource.names[0].lower(): resource.names[0] for resource in collector.found}
     if namespace is not None:
         names = {key: name for key, name in names.items() if key == namespace.lower()}
@@ -228,15 +228,15 @@ def _assemble(collector: _Collector, namespace: str | None, problems: list[str])
         if not problems:
             told = ", ".join(f"'{name}'" for name in names.values()) or "none"
             problems.append(f"must describe one namespace, or one must be chosen; it has: {told}")
-        return Template(Configuration())
+        return Template(ConfiguredNamespace())
     key, name = next(iter(names.items()))
     found = [resource for resource in collector.found if resource.key()[0] == key]
     _note_orphans(found, problems)
     taken = Names()
     queues = [_queue(queue, found, taken, problems) for queue in _of(found, _QUEUES)]
     topics = [_topic(topic, found, taken, problems) for topic in _of(found, _TOPICS)]
-    configuration = Configuration(name, (), tuple(queues), tuple(topics))
-    return Template(configuration, tuple(collector.left_out))
+    content = ConfiguredNamespace(name, (), tuple(queues), tuple(topics))
+    return Template(content, tuple(collector.left_out))
 
 
 def _queue(

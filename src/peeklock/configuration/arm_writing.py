@@ -1,11 +1,11 @@
-"""Writes a configuration as a deployment template, from which the service itself can be set up."""
+"""Writes a namespace as a deployment template, from which the service itself can be set up."""
 
 from collections.abc import Sequence
 from typing import Any, Final
 
 from peeklock.auth.rights import AuthorizationRule, rights_names
 from peeklock.configuration.content import (
-    Configuration,
+    ConfiguredNamespace,
     ConfiguredQueue,
     ConfiguredSubscription,
     ConfiguredTopic,
@@ -36,16 +36,16 @@ _TAKES_EVERYTHING: Final = (Rule(DEFAULT_RULE_NAME, TrueFilter()),)
 _ONLY_WITH_VALUE: Final = ("ForwardTo", "ForwardDeadLetteredMessagesTo")
 
 
-def template_of(configuration: Configuration) -> dict[str, Any]:
+def template_of(namespace: ConfiguredNamespace) -> dict[str, Any]:
     """Give the whole template; keys are not in it, because the service makes its own."""
-    kinds = {queue.definition.path.lower(): "queues" for queue in configuration.queues}
-    kinds |= {topic.definition.path.lower(): "topics" for topic in configuration.topics}
+    kinds = {queue.definition.path.lower(): "queues" for queue in namespace.queues}
+    kinds |= {topic.definition.path.lower(): "topics" for topic in namespace.topics}
     resources = [_namespace()]
-    for queue in configuration.queues:
+    for queue in namespace.queues:
         resources += _queue(queue, kinds)
-    for topic in configuration.topics:
+    for topic in namespace.topics:
         resources += _topic(topic, kinds)
-    name = {"type": "string", "defaultValue": configuration.namespace}
+    name = {"type": "string", "defaultValue": namespace.name}
     return {
         "$schema": _SCHEMA,
         "contentVersion": "1.0.0.0",

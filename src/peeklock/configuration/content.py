@@ -71,22 +71,22 @@ class ConfiguredTopic:
 
 @final
 @dataclass(slots=True, init=False)
-class Configuration:
-    """The namespace that is served; without a file it is empty and has the development rule."""
+class ConfiguredNamespace:
+    """A namespace and all that it holds; where nobody gives rules it has the development rule."""
 
-    namespace: Final[str]
+    name: Final[str]
     rules: Final[tuple[AuthorizationRule, ...]]
     queues: Final[tuple[ConfiguredQueue, ...]]
     topics: Final[tuple[ConfiguredTopic, ...]]
 
     def __init__(
         self,
-        namespace: str = DEFAULT_NAMESPACE,
+        name: str = DEFAULT_NAMESPACE,
         rules: tuple[AuthorizationRule, ...] | None = None,
         queues: tuple[ConfiguredQueue, ...] = (),
         topics: tuple[ConfiguredTopic, ...] = (),
     ) -> None:
-        self.namespace = namespace
+        self.name = name
         self.rules = (development_rule(),) if rules is None else rules
         self.queues = queues
         self.topics = topics
@@ -99,6 +99,36 @@ class Configuration:
         for topic in self.topics:
             rules += topic.rules
         return rules
+
+
+@final
+@dataclass(slots=True, init=False)
+class Configuration:
+    """The namespaces that are served, at least one; without a file it is an empty one."""
+
+    namespaces: Final[tuple[ConfiguredNamespace, ...]]
+
+    def __init__(self, namespaces: tuple[ConfiguredNamespace, ...] = ()) -> None:
+        self.namespaces = namespaces or (ConfiguredNamespace(),)
+
+    def all_rules(self) -> list[AuthorizationRule]:
+        """List the authorization rules of all namespaces."""
+        return [rule for namespace in self.namespaces for rule in namespace.all_rules()]
+
+    def chosen(self, name: str | None) -> ConfiguredNamespace:
+        """Give the namespace with this name, or the only one; otherwise it is a LookupError."""
+        if name is None and len(self.namespaces) == 1:
+            return self.namespaces[0]
+        names = [namespace.name for namespace in self.namespaces]
+        there = ", ".join(f"'{each}'" for each in names)
+        if name is None:
+            raise LookupError(f"one of several namespaces must be chosen; there are: {there}")
+        for namespace in self.namespaces:
+            if namespace.name.lower() == name.lower():
+                return namespace
+        raise LookupError(
+            f"there is no namespace '{name}' in the configuration; there are: {there}"
+        )
 
 
 class ConfigurationError(Exception):

@@ -5,7 +5,11 @@ from typing import Final, final
 
 from peeklock.configuration import lenient_json
 from peeklock.configuration.authorization import read_authorization_rules
-from peeklock.configuration.content import Configuration, ConfigurationError
+from peeklock.configuration.content import (
+    Configuration,
+    ConfigurationError,
+    ConfiguredNamespace,
+)
 from peeklock.configuration.queue import read_queue
 from peeklock.configuration.section import Section
 from peeklock.configuration.topic import read_topic
@@ -42,20 +46,29 @@ def _read_file(root: Section) -> Configuration:
     user = root.section("UserConfig")
     if not root.has("UserConfig"):
         root.note("UserConfig", "is missing")
-    namespaces = user.sections("Namespaces") or []
-    if len(namespaces) != 1:
-        user.note("Namespaces", f"must have one entry and has {len(namespaces)}; more: not yet")
+    entries = user.sections("Namespaces") or []
+    if not entries:
+        user.note("Namespaces", "must have at least one entry")
     logging = user.section("Logging")
     if logging.text("Type", "Console") not in _LOGGING_TYPES:
         logging.note("Type", f"must be one of {'; '.join(_LOGGING_TYPES)}")
     for section in (logging, user, root):
         section.finish()
-    return _read_namespace(namespaces[0]) if len(namespaces) == 1 else Configuration()
+    namespaces: dict[str, ConfiguredNamespace] = {}
+    for entry in entries:
+        namespace = _read_namespace(entry)
+        key = namespace.name.lower()
+        if key and key in namespaces:
+            entry.note("Name", f"'{namespace.name}' is given twice")
+        namespaces[key] = namespace
+    return Configuration(tuple(namespaces.values()))
 
 
-def _read_namespace(section: Section) -> Configuration:
+def _read_namespace(section: Section) -> ConfiguredNamespace:
     name = section.text("Name")
-    if section.has("Name") and not (is_entity_path(name) and len(name) <= _NAMESPACE_LENGTH_MAX):
+    # It stands in host names and in the names of stored things, where a slash would end it.
+    is_name = is_entity_path(name) and len(name) <= _NAMESPACE_LENGTH_MAX and "/" not in name
+    if section.has("Name") and not is_name:
         section.note("Name", f"'{name}' is not a name of at most {_NAMESPACE_LENGTH_MAX} letters")
     names = Names()
     queues = []
@@ -70,7 +83,7 @@ def _read_namespace(section: Section) -> Configuration:
         topics.append(topic)
     rules = read_authorization_rules(section)
     section.finish()
-    return Configuration(name, rules, tuple(queues), tuple(topics))
+    return ConfiguredNamespace(name, rules, tuple(queues), tuple(topics))
 
 
 @final

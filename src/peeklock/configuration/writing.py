@@ -1,11 +1,11 @@
-"""Writes a configuration in the form that the readers read: reading it again gives the same."""
+"""Writes a namespace in the form that the readers read: reading it again gives the same."""
 
 from collections.abc import Sequence
 from typing import Any, Final
 
 from peeklock.auth.rights import AuthorizationRule, rights_names
 from peeklock.configuration.content import (
-    Configuration,
+    ConfiguredNamespace,
     ConfiguredQueue,
     ConfiguredSubscription,
     ConfiguredTopic,
@@ -137,14 +137,14 @@ def authorization_entries(rules: Sequence[AuthorizationRule]) -> list[dict[str, 
     ]
 
 
-def document_of(configuration: Configuration) -> dict[str, Any]:
-    """Give the whole file, without the keys of the namespace: those are not an entity's."""
-    namespace = {
-        "Name": configuration.namespace,
-        "Queues": [_queue_entry(queue) for queue in configuration.queues],
-        "Topics": [_topic_entry(topic) for topic in configuration.topics],
+def document_of(namespace: ConfiguredNamespace) -> dict[str, Any]:
+    """Give a whole file, without the keys of the namespace: those are not an entity's."""
+    entry = {
+        "Name": namespace.name,
+        "Queues": [_queue_entry(queue) for queue in namespace.queues],
+        "Topics": [_topic_entry(topic) for topic in namespace.topics],
     }
-    return {"UserConfig": {"Namespaces": [namespace], "Logging": {"Type": "Console"}}}
+    return {"UserConfig": {"Namespaces": [entry], "Logging": {"Type": "Console"}}}
 
 
 def chosen(properties: dict[str, Any], default: dict[str, Any]) -> dict[str, Any]:

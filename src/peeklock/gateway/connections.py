@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final, final
 
 from peeklock.clock import Clock
-from peeklock.gateway.amqp.door import Door
+from peeklock.gateway.amqp.door import Doors
 from peeklock.gateway.amqp.protocol import AmqpProtocol
 from peeklock.gateway.http.health import Health
 from peeklock.gateway.http.router import Node, Router
@@ -12,8 +12,9 @@ from peeklock.gateway.http.router import Node, Router
 if TYPE_CHECKING:
     from peeklock.gateway.http.protocol import Bounds, HttpProtocol
 
-# The service allows 5,000 connections to a namespace.
-CONNECTIONS_MAX: Final = 5_000
+# Of all namespaces together, and of those that have not said which they mean: a guard behind the
+# limit that each namespace has.
+CONNECTIONS_MAX: Final = 50_000
 # Connections beyond the limit are told so politely, up to this many; the rest is cut off.
 _TURNED_AWAY_MAX: Final = 100
 # What may wait in memory for one client that does not read. Deliveries stop long before; this is
@@ -29,14 +30,14 @@ class AmqpConnections:
 
     def __init__(
         self,
-        door: Door,
+        doors: Doors,
         clock: Clock,
         *,
         connections_max: int = CONNECTIONS_MAX,
         output_bytes_max: int = OUTPUT_BYTES_MAX,
     ) -> None:
         self.output_bytes_max = output_bytes_max
-        self._door = door
+        self._doors = doors
         self._clock = clock
         self._connections_max = connections_max
         self._connections: set[AmqpProtocol] = set()
@@ -44,7 +45,7 @@ class AmqpConnections:
 
     def protocol(self) -> AmqpProtocol:
         """Make the protocol class of one connection."""
-        return AmqpProtocol(self._door, self._clock, self)
+        return AmqpProtocol(self._doors, self._clock, self)
 
     async def stop(self) -> None:
         """Tell every client that the broker stops, and wait a little."""

@@ -24,14 +24,16 @@ from peeklock.amqp.message import DATA_BODY, Message, decode_message, encode_mes
 from peeklock.amqp.sasl import Credential, anonymous
 from peeklock.amqp.session import Session
 from peeklock.amqp.types import Symbol
+from peeklock.auth.namespaces import Namespace, Namespaces
 from peeklock.auth.rights import DEVELOPMENT_KEY, ROOT_RULE_NAME, AuthorizationRule
 from peeklock.auth.sas import generate_sas
 from peeklock.broker.chance import SeededChance
 from peeklock.broker.entities import Queue
 from peeklock.entity.definition import QueueDefinition
-from peeklock.gateway.amqp.door import Door, DoorLimits
+from peeklock.gateway.amqp.door import Door, DoorLimits, Doors
 from peeklock.gateway.amqp.peer import Peer
 from peeklock.gateway.amqp.wording import AmqpWording
+from peeklock.gateway.attendance import Attendance
 from peeklock.gateway.refusals import RefusalDesk
 from peeklock.store.memory import MemoryStore
 from tests.broker.bench import Bench, settle_down
@@ -51,21 +53,29 @@ class Bus:
         *,
         limits: DoorLimits | None = None,
         engine_limits: Limits | None = None,
+        namespaces: Namespaces | None = None,
+        connections_max: int = 100,
     ) -> None:
         chance = SeededChance(3).number
-        self.bench = Bench(store, wording=AmqpWording(chance))
+        self.bench = Bench(store, wording=AmqpWording(chance), namespaces=namespaces)
         self.clock = self.bench.clock
-        self.door = Door(
-            entities=self.bench.broker,
-            keys=self.bench.broker.keyring,
-            desk=RefusalDesk(clock=self.clock, chance=chance, namespace="ns"),
-            clock=self.clock,
-            chance=chance,
-            namespace="ns",
-            container_id="the-broker",
-            engine_limits=engine_limits or Limits(),
-            limits=limits or DoorLimits(),
-        )
+
+        def door(namespace: Namespace) -> Door:
+            return Door(
+                entities=self.bench.broker,
+                keys=namespace.keys,
+                desk=RefusalDesk(clock=self.clock, chance=chance, namespace=namespace.name),
+                clock=self.clock,
+                chance=chance,
+                namespace=namespace.name,
+                container_id="the-broker",
+                engine_limits=engine_limits or Limits(),
+                limits=limits or DoorLimits(),
+                attendance=Attendance(connections_max),
+            )
+
+        self.doors = Doors(self.bench.broker.namespaces, door)
+        self.door = self.doors.first
 
     def queue(self, path: str = "q") -> Queue:
         found = self.bench.broker.find("ns", path)
@@ -117,18 +127,23 @@ class Client:
     """A connection in the client's role; `events` are those that nobody has taken yet."""
 
     def __init__(
-        self, bus: Bus, credential: Credential | None, *, turned_away: bool = False
+        self,
+        bus: Bus,
+        credential: Credential | None,
+        *,
+        turned_away: bool = False,
+        host: str | None = HOST,
     ) -> None:
         now = bus.clock.now()
         self.bus = bus
         self.pipe = Pipe()
-        self.peer = Peer(bus.door, self.pipe, "test:1", now, is_turned_away=turned_away)
+        self.peer = Peer(bus.doors, self.pipe, "test:1", now, is_turned_away=turned_away)
         self.connection = Connection(
             role=CLIENT,
             container_id="the-client",
             limits=Limits(max_message_size=0),
             now=now,
-            hostname=HOST,
+            hostname=host,
             credential=credential,
         )
         self.connection.start()

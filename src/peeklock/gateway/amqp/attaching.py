@@ -36,6 +36,7 @@ from peeklock.gateway.amqp.address import (
     Address,
     parse_address,
 )
+from peeklock.gateway.amqp.belonging import Belonging
 from peeklock.gateway.amqp.cbs import TokenNode
 from peeklock.gateway.amqp.coordinator import CoordinatorNode
 from peeklock.gateway.amqp.door import Entity, amqp_error
@@ -55,10 +56,13 @@ _DESTINATION: Final = "com.microsoft:transfer-destination-address"
 class Attaching:
     """Lets links in or turns them away, and remembers what each one may be there for."""
 
-    __slots__ = ("_claims", "_guests", "_responses", "_wire")
+    __slots__ = ("_belonging", "_claims", "_guests", "_responses", "_wire")
 
-    def __init__(self, wire: Wire, claims: Claims, responses: ResponseLinks) -> None:
+    def __init__(
+        self, wire: Wire, claims: Claims, responses: ResponseLinks, belonging: Belonging
+    ) -> None:
         self._wire: Final = wire
+        self._belonging: Final = belonging
         self._claims: Final = claims
         self._responses: Final = responses
         self._guests: Final[dict[Link, LinkGuest]] = {}
@@ -180,7 +184,7 @@ class Attaching:
             self._responses.add(response)
             response.open()
         elif entity is None:
-            tokens = TokenNode(self._wire, link, self._responses, self._claims)
+            tokens = TokenNode(self._wire, link, self._responses, self._claims, self._belonging)
             link.context = tokens
             tokens.open()
         else:

@@ -16,6 +16,7 @@ from peeklock.entity.refusals import (
     Refusal,
 )
 from peeklock.gateway.amqp.address import TOKENS, parse_address
+from peeklock.gateway.amqp.belonging import Belonging
 from peeklock.gateway.amqp.requests import Request, encode_response, receive_request
 from peeklock.gateway.amqp.responses import ResponseLinks
 from peeklock.gateway.amqp.texts import entity_not_found
@@ -32,11 +33,19 @@ _ACCEPTED: Final = 202
 class TokenNode:
     """Checks tokens and keeps what they grant in the claims of the connection."""
 
-    __slots__ = ("_claims", "_responses", "link", "wire")
+    __slots__ = ("_belonging", "_claims", "_responses", "link", "wire")
 
-    def __init__(self, wire: Wire, link: Link, responses: ResponseLinks, claims: Claims) -> None:
+    def __init__(
+        self,
+        wire: Wire,
+        link: Link,
+        responses: ResponseLinks,
+        claims: Claims,
+        belonging: Belonging,
+    ) -> None:
         self.wire: Final = wire
         self.link: Final = link
+        self._belonging: Final = belonging
         self._responses: Final = responses
         self._claims: Final = claims
 
@@ -56,6 +65,8 @@ class TokenNode:
 
     def _answer(self, request: Request, now: int) -> None:
         refusal = self._put_token(request, now)
+        if self._belonging.is_turned_away:
+            return  # the connection is closed, and that says why
         properties: dict[Any, Any]
         if refusal is None:
             properties = {"status-code": Int(_ACCEPTED), "status-description": "Accepted"}
@@ -82,10 +93,12 @@ class TokenNode:
         token = request.body
         if not isinstance(token, str):
             return Refusal(INVALID_ARGUMENT, "The body must be the token, a string.")
-        found = self.wire.door.keys.verify(token, audience, now)
+        found = self._belonging.verify(token, audience, now)
         if not isinstance(found, Grant):
             kind = INVALID_ARGUMENT if found.reason == MALFORMED_TOKEN else UNAUTHORIZED
             return Refusal(kind, found.text)
+        if self._belonging.is_turned_away:
+            return None
         # Only now: whether an entity exists is told to nobody who has no key to it.
         missing = self._missing(audience)
         if missing is None:

@@ -1,5 +1,6 @@
-"""What all connections of the AMQP door share: the broker behind it, the keys, the limits."""
+"""What all connections to a namespace share: the broker behind the door, the keys, the limits."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol, final
 
@@ -7,11 +8,13 @@ from peeklock.amqp.composites import encode_rejected
 from peeklock.amqp.errors import AmqpError
 from peeklock.amqp.limits import Limits
 from peeklock.auth.keyring import KeyRing
+from peeklock.auth.namespaces import Namespace, Namespaces
 from peeklock.clock import Clock
 from peeklock.entity.commands import Command
 from peeklock.entity.definition import QUEUE
 from peeklock.entity.refusals import Refusal
 from peeklock.entity.rule_commands import RuleCommand
+from peeklock.gateway.attendance import Attendance
 from peeklock.gateway.identifiers import Chance, MessageIds
 from peeklock.gateway.refusals import Declined, RefusalDesk
 
@@ -155,9 +158,10 @@ class DoorLimits:
 
 @final
 class Door:
-    """Passed to every connection; holds no state of its own."""
+    """The way into one namespace; every connection to it has the same."""
 
     __slots__ = (
+        "attendance",
         "chance",
         "clock",
         "container_id",
@@ -182,6 +186,7 @@ class Door:
         container_id: str,
         engine_limits: Limits,
         limits: DoorLimits,
+        attendance: Attendance | None = None,
     ) -> None:
         self.entities = entities
         self.keys = keys
@@ -193,6 +198,7 @@ class Door:
         self.container_id = container_id
         self.engine_limits = engine_limits
         self.limits = limits
+        self.attendance = attendance or Attendance()
 
     def decline(
         self,
@@ -208,6 +214,43 @@ class Door:
         return self.desk.decline(
             refusal, entity=entity, operation=operation, peer=peer, count=count, kind=kind
         )
+
+
+@final
+class Doors:
+    """The doors of all namespaces; a connection stands before the first until it has said which."""
+
+    __slots__ = ("_doors", "_make", "_namespaces")
+
+    def __init__(self, namespaces: Namespaces, make: Callable[[Namespace], Door]) -> None:
+        """Doors are made when somebody comes."""
+        self._namespaces: Final = namespaces
+        self._make: Final = make
+        self._doors: Final[dict[str, Door]] = {}
+
+    @property
+    def first(self) -> Door:
+        """Where everybody comes to."""
+        return self._of(self._namespaces.first)
+
+    def at(self, host: str) -> Door | None:
+        """The door that a host name leads to, where it names a namespace."""
+        namespace = self._namespaces.at(host)
+        return None if namespace is None else self._of(namespace)
+
+    def of_token(self, token: str) -> Door:
+        """The door that a token opens."""
+        return self._of(self._namespaces.of_token(token))
+
+    def of_key(self, rule_name: str, key: str) -> Door:
+        """The door that a key opens."""
+        return self._of(self._namespaces.of_key(rule_name, key))
+
+    def _of(self, namespace: Namespace) -> Door:
+        door = self._doors.get(namespace.name)
+        if door is None:
+            door = self._doors[namespace.name] = self._make(namespace)
+        return door
 
 
 def amqp_error(declined: Declined) -> AmqpError:

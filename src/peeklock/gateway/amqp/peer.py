@@ -9,7 +9,12 @@ import logging
 from typing import Final, final
 
 from peeklock.amqp.connection import SERVER, Connection
-from peeklock.amqp.errors import CONNECTION_FORCED, RESOURCE_LIMIT_EXCEEDED, AmqpError
+from peeklock.amqp.errors import (
+    CONNECTION_FORCED,
+    RESOURCE_LIMIT_EXCEEDED,
+    UNAUTHORIZED_ACCESS,
+    AmqpError,
+)
 from peeklock.amqp.events import (
     AttachRequested,
     Closed,
@@ -27,18 +32,21 @@ from peeklock.amqp.link import Link
 from peeklock.amqp.moves import DETACHING
 from peeklock.amqp.sasl import ANONYMOUS, MSSBCBS, PLAIN, read_plain
 from peeklock.auth.claims import Claims
+from peeklock.auth.keyring import Grant
 from peeklock.auth.refusal import AuthRefusal
-from peeklock.entity.refusals import UNAUTHORIZED, Refusal
+from peeklock.entity.refusals import QUOTA_EXCEEDED, UNAUTHORIZED, Refusal
 from peeklock.gateway import logbook
 from peeklock.gateway.amqp.attaching import Attaching
+from peeklock.gateway.amqp.belonging import Belonging
 from peeklock.gateway.amqp.cbs import TokenNode
 from peeklock.gateway.amqp.coordinator import CoordinatorNode
-from peeklock.gateway.amqp.door import Door, Outlet
+from peeklock.gateway.amqp.door import Doors, Outlet
 from peeklock.gateway.amqp.management import ManagementNode
 from peeklock.gateway.amqp.receiving import ReceivingNode
 from peeklock.gateway.amqp.responses import ResponseLinks, ResponseNode
 from peeklock.gateway.amqp.sending import SendingNode
 from peeklock.gateway.amqp.wire import Wire
+from peeklock.gateway.refusals import Declined
 
 MECHANISMS: Final = (MSSBCBS, PLAIN, ANONYMOUS)
 
@@ -53,10 +61,10 @@ class Peer:
 
     __slots__ = (
         "_attaching",
+        "_belonging",
         "_claims",
         "_connection",
         "_coordinating",
-        "_door",
         "_has_credential",
         "_is_over",
         "_is_turned_away",
@@ -67,9 +75,9 @@ class Peer:
     )
 
     def __init__(
-        self, door: Door, outlet: Outlet, name: str, now: int, *, is_turned_away: bool = False
+        self, doors: Doors, outlet: Outlet, name: str, now: int, *, is_turned_away: bool = False
     ) -> None:
-        self._door: Final = door
+        door = doors.first
         self._connection: Final = Connection(
             role=SERVER,
             container_id=door.container_id,
@@ -80,7 +88,10 @@ class Peer:
         self.wire: Final = Wire(door, self._connection, outlet, name)
         self._claims: Final = Claims()
         self._responses: Final = ResponseLinks()
-        self._attaching: Final = Attaching(self.wire, self._claims, self._responses)
+        self._belonging: Final = Belonging(doors, self.wire)
+        self._attaching: Final = Attaching(
+            self.wire, self._claims, self._responses, self._belonging
+        )
         # What the coordinators were told in this pass: discharges come after all that they end.
         self._coordinating: Final[list[TransfersReceived]] = []
         # One connection too many: it is told so as soon as it can be.
@@ -184,7 +195,10 @@ class Peer:
         if isinstance(node, (SendingNode, ManagementNode)):
             node.transfers(event.deliveries, now)
         elif isinstance(node, TokenNode):
+            was_inside = self._belonging.is_inside
             node.transfers(event.deliveries, now)
+            if self._belonging.is_turned_away and not was_inside:
+                self._turn_away()
             self._claims_changed(now)
         elif isinstance(node, CoordinatorNode):
             self._coordinating.append(event)
@@ -233,42 +247,37 @@ class Peer:
     def _authenticate(self, event: SaslInitReceived, now: int) -> None:
         refusal: AuthRefusal | None = None
         if event.mechanism == PLAIN:
-            refusal = self._take_plain(event.initial_response)
+            refusal = self._take_plain(event.initial_response, event.hostname or "")
         elif event.mechanism not in MECHANISMS:
             refusal = AuthRefusal("UnknownMechanism", f"No mechanism {event.mechanism} is offered.")
         if refusal is None:
             self._handle(self._connection.accept_sasl(), now)
             return
-        self._door.decline(
-            Refusal(UNAUTHORIZED, refusal.text),
-            entity="",
-            operation="sasl",
-            peer=self.wire.peer_name,
-        )
+        self._decline(Refusal(UNAUTHORIZED, refusal.text), "sasl")
         self._connection.refuse_sasl()
 
-    def _take_plain(self, initial_response: bytes) -> AuthRefusal | None:
+    def _take_plain(self, initial_response: bytes, host: str) -> AuthRefusal | None:
         credential = read_plain(initial_response)
         if credential is None:
             return AuthRefusal("MalformedCredential", "The PLAIN credential cannot be read.")
-        grants = self._door.keys.verify_plain(credential[0], credential[1])
-        if isinstance(grants, AuthRefusal):
-            return grants
-        for grant in grants:
-            self._claims.put(grant)
-        self._has_credential = True
-        return None
+        return self._belonging.show_key(credential[0], credential[1], host)
 
     def _opened(self, event: Opened, now: int) -> None:
         opened = event.open
         # Over WebSockets Python's client appends its path to the host (protocol 1.2).
         self.wire.host = (opened.hostname or "localhost").partition("/")[0]
+        grants: list[Grant] | AuthRefusal = []
+        if self._is_turned_away:
+            self._belonging.turn_away()
+        else:
+            grants = self._belonging.open(self.wire.host)
         _LOG.info(
             "%s",
             logbook.line(
                 "connection-opened",
                 peer=self.wire.peer_name,
                 container=opened.container_id,
+                namespace=self.wire.door.namespace if self._belonging.is_inside else None,
                 turned_away=int(self._is_turned_away) or None,
             ),
         )
@@ -276,7 +285,30 @@ class Peer:
             self._close(
                 RESOURCE_LIMIT_EXCEEDED, "The broker has as many connections as it may have."
             )
+        elif self._belonging.is_turned_away:
+            self._turn_away()
+        elif isinstance(grants, AuthRefusal):
+            # The key is good, but not in the namespace that the host name says.
+            declined = self._decline(Refusal(UNAUTHORIZED, grants.text), "open")
+            self._close(UNAUTHORIZED_ACCESS, declined.text)
+        else:
+            for grant in grants:
+                self._claims.put(grant)
+                self._has_credential = True
         self._claims_changed(now)
+
+    def _turn_away(self) -> None:
+        """Close, because the namespace has no room for the connection."""
+        namespace = self.wire.door.namespace
+        limit = self.wire.door.attendance.connections_max
+        text = f"The namespace '{namespace}' has {limit} connections, as many as it may have."
+        declined = self._decline(Refusal(QUOTA_EXCEEDED, text), "open")
+        self._close(RESOURCE_LIMIT_EXCEEDED, declined.text)
+
+    def _decline(self, refusal: Refusal, operation: str) -> Declined:
+        return self.wire.door.decline(
+            refusal, entity="", operation=operation, peer=self.wire.peer_name
+        )
 
     def _claims_changed(self, now: int) -> None:
         """Start or stop the time for a first token, and look whether every link may stay."""
@@ -284,7 +316,7 @@ class Peer:
         if self._has_credential or self._claims.next_expiry() is not None:
             self._token_due = NO_DEADLINE
         elif self._token_due == NO_DEADLINE:
-            self._token_due = now + self._door.limits.token_timeout_ms
+            self._token_due = now + self.wire.door.limits.token_timeout_ms
         self._attaching.review(now)
         self.deadline = now
 
@@ -300,6 +332,7 @@ class Peer:
         if self._is_over:
             return
         self._is_over = True
+        self._belonging.leave()
         _LOG.info(
             "%s",
             logbook.line(

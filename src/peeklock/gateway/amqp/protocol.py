@@ -4,7 +4,7 @@ import asyncio
 from typing import Final, Protocol, final
 
 from peeklock.clock import Clock
-from peeklock.gateway.amqp.door import Door
+from peeklock.gateway.amqp.door import Doors
 from peeklock.gateway.amqp.peer import Peer
 
 # Less than this is never waited: a deadline in the past is looked at in the next turn of the loop.
@@ -29,8 +29,8 @@ class Connections(Protocol):
 class AmqpProtocol(asyncio.Protocol):
     """One connection of the AMQP listener. Nothing here happens per frame."""
 
-    def __init__(self, door: Door, clock: Clock, connections: Connections) -> None:
-        self._door = door
+    def __init__(self, doors: Doors, clock: Clock, connections: Connections) -> None:
+        self._doors = doors
         self._clock = clock
         self._connections = connections
         self._loop = asyncio.get_running_loop()
@@ -48,7 +48,7 @@ class AmqpProtocol(asyncio.Protocol):
         self._transport = transport
         address = transport.get_extra_info("peername") or ("unknown", 0)
         self._peer = Peer(
-            self._door,
+            self._doors,
             self,
             f"{address[0]}:{address[1]}",
             self._clock.now(),

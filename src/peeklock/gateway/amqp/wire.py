@@ -31,7 +31,8 @@ class Wire:
     )
 
     def __init__(self, door: Door, connection: Connection, outlet: Outlet, peer_name: str) -> None:
-        self.door: Final = door
+        # That of the first namespace, until the peer has said which one it means.
+        self.door = door
         self.connection: Final = connection
         self.outlet: Final = outlet
         self.peer_name: Final = peer_name

@@ -46,7 +46,9 @@ class Office:
             return next(count)
 
         desk = RefusalDesk(clock=self.clock, chance=chance, namespace="ns")
-        self.node = AdminNode(self.broker, self.broker.keyring, desk, self.clock, chance)
+        self.node = AdminNode(
+            self.broker, self.broker.namespaces.first.keys, desk, self.clock, chance, "ns"
+        )
 
     def token(
         self,

@@ -41,7 +41,7 @@ from tests.gateway.http.admin.office import (
 def test_without_a_good_token_nothing_is_told() -> None:
     async def scenario(office: Office) -> None:
         await office.put("orders", queue())
-        office.broker.keyring.set_entity_rules(
+        office.broker.namespaces.first.keys.set_entity_rules(
             "orders", [key("worker", "secret", SEND | LISTEN), key("owner", "secret", MANAGE)]
         )
         worker = office.token("https://x/orders", "worker", "secret")

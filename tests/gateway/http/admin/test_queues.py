@@ -438,8 +438,8 @@ def test_who_manages_one_entity_may_not_thereby_send_to_another() -> None:
             known = broker.find("ns", path)
             assert known is None
             await office.put(path, queue())
-        broker.keyring.set_entity_rules("orders", [key("owner", "one", MANAGE)])
-        broker.keyring.set_entity_rules("target", [key("sender", "two", SEND)])
+        broker.namespaces.first.keys.set_entity_rules("orders", [key("owner", "one", MANAGE)])
+        broker.namespaces.first.keys.set_entity_rules("target", [key("sender", "two", SEND)])
         mine = {**UPDATE, "authorization": office.token("https://x/orders", "owner", "one")}
         body = entry(queue("<ForwardTo>target</ForwardTo>"))
         status, _ = await office.refusal("PUT", "orders", body, headers=mine)
@@ -448,12 +448,12 @@ def test_who_manages_one_entity_may_not_thereby_send_to_another() -> None:
         both = {**mine, "servicebussupplementaryauthorization": theirs}
         assert (await office.ask("PUT", "orders", body, both)).status == 200
         # What stays needs no second token, and dead letters have a header of their own.
-        broker.keyring.set_entity_rules("orders", [key("owner", "one", MANAGE)])
+        broker.namespaces.first.keys.set_entity_rules("orders", [key("owner", "one", MANAGE)])
         assert (await office.ask("PUT", "orders", body, mine)).status == 200
-        broker.keyring.set_entity_rules("orders", [key("owner", "one", MANAGE)])
+        broker.namespaces.first.keys.set_entity_rules("orders", [key("owner", "one", MANAGE)])
         dead = "<ForwardDeadLetteredMessagesTo>target</ForwardDeadLetteredMessagesTo>"
         assert (await office.ask("PUT", "orders", entry(queue(dead)), both)).status == 401
-        broker.keyring.set_entity_rules("orders", [key("owner", "one", MANAGE)])
+        broker.namespaces.first.keys.set_entity_rules("orders", [key("owner", "one", MANAGE)])
         other = {**mine, "servicebusdlqsupplementaryauthorization": theirs}
         assert (await office.ask("PUT", "orders", entry(queue(dead)), other)).status == 200
 

@@ -110,7 +110,7 @@ class Rest:
         self.bench = self.bus.bench
         self.broker = self.bench.broker
         self.clock = self.bus.clock
-        guard = Guard(self.broker.keyring, self.clock, self.bus.door.desk)
+        guard = Guard(self.broker.namespaces.first.keys, self.clock, self.bus.door.desk)
         chance = SeededChance(5).number
         self.node = MessagesNode(self.broker, guard, self.bus.door.desk, self.clock, chance, "ns")
         self.router = Router(Health(), {MESSAGES: self.node})

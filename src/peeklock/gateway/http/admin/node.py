@@ -49,10 +49,16 @@ class AdminNode:
     """Answers GET, PUT and DELETE of entities and rules, and GET of lists and the namespace."""
 
     def __init__(
-        self, broker: Broker, keys: KeyRing, desk: RefusalDesk, clock: Clock, chance: Chance
+        self,
+        broker: Broker,
+        keys: KeyRing,
+        desk: RefusalDesk,
+        clock: Clock,
+        chance: Chance,
+        namespace: str,
     ) -> None:
         self._broker = broker
-        self._namespace = broker.namespace
+        self._namespace = namespace
         self._clock = clock
         self._started_at = clock.now()
         self._admission = Admission(keys, clock, self._is_entity)
@@ -179,7 +185,7 @@ class AdminNode:
         return feed_answer("Rules", path, page, entries, asked, self._namespace, self._clock.now())
 
     def _homes(self) -> list[Queue | Topic]:
-        return [home for home in self._broker.homes() if home.namespace == self._namespace]
+        return self._broker.homes(self._namespace)
 
     def _is_entity(self, path: str) -> bool:
         return self._broker.find(self._namespace, path) is not None

@@ -1,0 +1,80 @@
+"""Which namespace a connection belongs to: found out once, and then it stays.
+
+The host name in `open` says it, or else the first credential that is good somewhere. Until then a
+connection has no right to anything, so that nothing has been looked up anywhere.
+"""
+
+from typing import Final, final
+
+from peeklock.auth.keyring import Grant
+from peeklock.auth.refusal import AuthRefusal
+from peeklock.gateway.amqp.door import Door, Doors
+from peeklock.gateway.amqp.wire import Wire
+
+
+@final
+class Belonging:
+    """Leads one connection through the door of its namespace, and counts it there."""
+
+    __slots__ = ("_doors", "_is_counted", "_key", "_wire", "is_inside", "is_turned_away")
+
+    def __init__(self, doors: Doors, wire: Wire) -> None:
+        self._doors: Final = doors
+        self._wire: Final = wire
+        # The rule and the key that SASL has brought; open says where they are to be good.
+        self._key: tuple[str, str] | None = None
+        self._is_counted = False
+        self.is_inside = False
+        # There are as many connections as there may be: this one gets no rights any more, whatever
+        # it has sent along.
+        self.is_turned_away = False
+
+    def show_key(self, rule_name: str, key: str, host: str) -> AuthRefusal | None:
+        """Take a credential of SASL; answers why it is good for nothing."""
+        door = self._doors.at(host) or self._doors.of_key(rule_name, key)
+        found = door.keys.verify_plain(rule_name, key)
+        if isinstance(found, AuthRefusal):
+            return found
+        self._key = (rule_name, key)
+        return None
+
+    def open(self, host: str) -> list[Grant] | AuthRefusal:
+        """Go where the host name leads, or where the key of SASL does; answers what it grants."""
+        door = self._doors.at(host)
+        key = self._key
+        self._key = None
+        if key is None:
+            if door is not None:
+                self._go_in(door)
+            return []
+        if door is None:
+            door = self._doors.of_key(key[0], key[1])
+        grants = door.keys.verify_plain(key[0], key[1])
+        if not isinstance(grants, AuthRefusal):
+            self._go_in(door)
+        return grants
+
+    def verify(self, token: str, audience: str, now: int) -> Grant | AuthRefusal:
+        """Check a token; the first good one says where the connection belongs, if nothing did."""
+        door = self._wire.door if self.is_inside else self._doors.of_token(token)
+        found = door.keys.verify(token, audience, now)
+        if isinstance(found, Grant) and not self.is_inside:
+            self._go_in(door)
+        return found
+
+    def turn_away(self) -> None:
+        """Let the connection in nowhere."""
+        self.is_inside = True
+        self.is_turned_away = True
+
+    def leave(self) -> None:
+        """The connection is no more."""
+        if self._is_counted:
+            self._is_counted = False
+            self._wire.door.attendance.leave()
+
+    def _go_in(self, door: Door) -> None:
+        self._wire.door = door
+        self.is_inside = True
+        self._is_counted = door.attendance.join()
+        self.is_turned_away = not self._is_counted
