@@ -178,10 +178,11 @@ def own_bus(
 
 @pytest.fixture(autouse=True)
 def _remember_log_position(request: pytest.FixtureRequest, _module_run: ModuleRun | None) -> None:
-    if "broker" in request.fixturenames:
-        process: BrokerProcess = request.getfixturevalue("broker")
-        position = process.log_size() if _module_run is None else _module_run.log_position
-        request.node.stash.setdefault(_BROKERS, []).append((process, position))
+    for name in ("broker", "usual_ports"):
+        if name in request.fixturenames:
+            process: BrokerProcess = request.getfixturevalue(name)
+            position = process.log_size() if _module_run is None else _module_run.log_position
+            request.node.stash.setdefault(_BROKERS, []).append((process, position))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
