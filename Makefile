@@ -22,7 +22,8 @@ COMPILED := build/compiled/.stamp
 PLAIN := env -u PYTHONPATH PEEKLOCK_EXPECT=plain
 FAST := env PYTHONPATH=$(CURDIR)/build/compiled PEEKLOCK_EXPECT=compiled
 PYTEST := $(BIN)/python -m pytest
-UNIT := tests --ignore=tests/wire --ignore=tests/crash -m "not torture"
+# On all cores: none of them has a port or a file that another one knows.
+UNIT := tests --ignore=tests/wire --ignore=tests/crash -m "not torture" --numprocesses=auto
 
 .PHONY: help setup run format check unit unit-compiled wire wire-partitioned wire-plain test torture bench compile clean
 
