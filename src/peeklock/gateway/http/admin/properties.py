@@ -81,8 +81,8 @@ def read_message_size_max(content: Content, asked: Asked, otherwise: int) -> int
     return kilobytes * 1024
 
 
-def read_size_max(content: Content, known: Home | None, partitions: int) -> int:
-    """Read how much an entity may hold, in bytes.
+def read_size_max(content: Content, known: Home | None) -> int:
+    """Read how much each partition of an entity may hold, in bytes.
 
     Clients send back what they were shown, which must change nothing. What they choose is the size
     of one partition, as in the service; what they are shown is the size of all.
@@ -96,14 +96,14 @@ def read_size_max(content: Content, known: Home | None, partitions: int) -> int:
             f"be one of the following values: 1024;2048;3072;4096;5120 (or another multiple of "
             f"1024 up to {_MEGABYTES_MAX})."
         )
-    return megabytes * partitions * MEGABYTE
+    return megabytes * MEGABYTE
 
 
 def shown_megabytes(definition: Home) -> int:
     """How much an entity may hold, as clients are told."""
     if definition.size_max == NO_SIZE_LIMIT:
         return _MEGABYTES_DEFAULT * definition.partitions
-    return max(definition.size_max // MEGABYTE, 1)
+    return max(definition.size_max // MEGABYTE, 1) * definition.partitions
 
 
 def read_partitions(content: Content, known: Home | None) -> int:

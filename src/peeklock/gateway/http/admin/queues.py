@@ -28,7 +28,7 @@ def read_queue(
             content.flag("DeadLetteringOnMessageExpiration"), before.dead_letter_on_expiration
         ),
         message_size_max=common.read_message_size_max(content, asked, before.message_size_max),
-        size_max=common.read_size_max(content, known, partitions),
+        size_max=common.read_size_max(content, known),
         batched_store_access=given(
             content.flag("EnableBatchedOperations"), before.batched_store_access
         ),

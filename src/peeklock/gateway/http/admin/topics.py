@@ -23,7 +23,7 @@ def read_topic(
             content.duration_ms("DefaultMessageTimeToLive"), before.time_to_live_ms
         ),
         message_size_max=common.read_message_size_max(content, asked, before.message_size_max),
-        size_max=common.read_size_max(content, known, partitions),
+        size_max=common.read_size_max(content, known),
         batched_store_access=given(
             content.flag("EnableBatchedOperations"), before.batched_store_access
         ),
