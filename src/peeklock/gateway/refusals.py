@@ -144,6 +144,7 @@ class RefusalDesk:
                 kind=refusal.kind,
                 condition=form.condition,
                 status=form.status,
+                namespace=self._namespace,
                 entity=entity or None,
                 count=count,
                 peer=peer,
