@@ -256,7 +256,7 @@ class Entering:
         taken: list[Message] = []
         for message in messages:
             size = message.size
-            if size > size_max or not message.is_bare and _needs_a_look(message, now):
+            if size > size_max or (not message.is_bare and _needs_a_look(message, now)):
                 break
             bodies.add(position, size)
             if budget.left >= size:
