@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Final
 
 from bench import (
+    administration,
     company,
+    connections,
     deferred,
     doors,
     duplicates,
     latency,
     partitions,
+    rest,
     sessions,
     startup,
     throughput,
@@ -33,6 +36,9 @@ QUESTIONS: Final[dict[str, Callable[[Plan], None]]] = {
     "sessions": sessions.answer,
     "duplicates": duplicates.answer,
     "doors": doors.answer,
+    "connections": connections.answer,
+    "rest": rest.answer,
+    "administration": administration.answer,
 }
 
 

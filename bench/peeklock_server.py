@@ -34,7 +34,9 @@ class Peeklock:
         settings: dict[str, str] | None = None,
         properties: dict[str, Any] | None = None,
         topics: list[dict[str, Any]] | None = None,
+        queues: list[str] | None = None,
     ) -> None:
+        """Queues are further ones beside the two of the bench."""
         self.name = f"Peeklock {form}"
         self.data = directory / "data"
         self._form = form
@@ -53,7 +55,7 @@ class Peeklock:
         }
         self._process: subprocess.Popen[bytes] | None = None
         directory.mkdir(parents=True, exist_ok=True)
-        self._config.write_text(_config(properties or {}, topics or []))
+        self._config.write_text(_config(properties or {}, topics or [], queues or []))
 
     def __enter__(self) -> Self:
         self.start()
@@ -168,8 +170,9 @@ class Peeklock:
                 process.stdout.close()
 
 
-def _config(properties: dict[str, Any], topics: list[dict[str, Any]]) -> str:
-    """Write the emulator's file: the queue of the bench, and the one that is only sent to."""
-    queues = [{"Name": name, "Properties": properties} for name in (QUEUE, QUEUE + KEPT)]
+def _config(properties: dict[str, Any], topics: list[dict[str, Any]], more: list[str]) -> str:
+    """Write the emulator's file: the queue of the bench, the one that is only sent to, and more."""
+    names = [QUEUE, QUEUE + KEPT, *more]
+    queues = [{"Name": name, "Properties": properties} for name in names]
     namespace = {"Name": "sbemulatorns", "Queues": queues, "Topics": topics}
     return json.dumps({"UserConfig": {"Namespaces": [namespace], "Logging": {"Type": "Console"}}})

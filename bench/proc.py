@@ -30,6 +30,11 @@ def written_bytes(pid: int) -> int:
     raise LookupError(f"the kernel tells no write_bytes for process {pid}")
 
 
+def open_files(pid: int) -> int:
+    """Count the files and sockets that a process has open."""
+    return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+
+
 def descendant(pid: int, name: str) -> int | None:
     """Find the process of this name among a process and its descendants."""
     family = {pid}
