@@ -1,0 +1,96 @@
+"""The tutorial: every page is followed word by word, and prints what it says it prints."""
+
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.wire.broker_process import BrokerProcess
+
+PAGES = Path(__file__).parents[2] / "docs" / "tutorial"
+SEVEN = ("queue", "topic", "sessions", "dead-letters", "schedule", "defer", "transactions")
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# Printed between the blocks of a page, and by no block.
+BETWEEN = "--- the next block ---"
+FOLLOWED_WITHIN_S = 90
+
+
+@dataclass
+class Page:
+    """What a reader takes from a page: the configuration, the code, and what it prints."""
+
+    configuration: list[str] = field(default_factory=list)
+    code: list[str] = field(default_factory=list)
+    printed: list[str] = field(default_factory=list)
+
+
+def read(name: str) -> Page:
+    """The blocks of a page; one of text is what the code above it prints."""
+    page = Page()
+    above = ""
+    for kind, text in BLOCK.findall((PAGES / f"{name}.md").read_text()):
+        if kind == "json":
+            page.configuration.append(text)
+        elif kind == "python":
+            page.code.append(text)
+            page.printed.append("")
+        elif kind == "text":
+            assert above == "python", "an output without code"
+            page.printed[-1] = text
+        else:
+            assert kind == "sh", f"a block of {kind} is not followed here"
+        above = kind
+    return page
+
+
+def at_ports(code: str, broker: BrokerProcess) -> str:
+    """The code of a page, led to the broker of a test instead of the usual ports."""
+    here = {
+        "sb://localhost;": f"sb://localhost:{broker.amqp_port};",
+        "sb://localhost:5300;": f"sb://localhost:{broker.http_port};",
+        "amqp://localhost:5672": f"amqp://localhost:{broker.amqp_port}",
+    }
+    written = [usual for usual in here if usual in code]
+    assert len(written) == 1, "a page connects once"
+    return code.replace(written[0], here[written[0]])
+
+
+def test_the_index_leads_to_all_pages() -> None:
+    index = (PAGES / "README.md").read_text()
+    assert re.findall(r"^\d\. \[[^]]+\]\((.+?)\.md\)", index, re.MULTILINE) == list(SEVEN)
+    assert {page.stem for page in PAGES.glob("*.md")} == {"README", *SEVEN}
+
+
+# A page says itself which entities it has, so that there is no partitioned form of it.
+@pytest.mark.plain_only("pages bring their own entities")
+@pytest.mark.parametrize("name", SEVEN)
+def test_a_page_prints_what_it_says(name: str, tmp_path: Path) -> None:
+    """R-F1: what a newcomer does first works as it is told, with a real broker and client."""
+    if name == "transactions":
+        pytest.importorskip("proton", reason="python-qpid-proton is not installed")
+    page = read(name)
+    config = tmp_path / "Config.json"
+    [text] = page.configuration
+    config.write_text(text)
+    # The data is where `make run` has it, beside the configuration.
+    broker = BrokerProcess(data=tmp_path / "data", config=config, log=tmp_path / "broker.log")
+    program = tmp_path / "page.py"
+    program.write_text(at_ports(f"print({BETWEEN!r})\n".join(page.code), broker))
+    broker.start()
+    try:
+        done = subprocess.run(
+            [sys.executable, program.name],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=FOLLOWED_WITHIN_S,
+            check=False,
+        )
+    finally:
+        code = broker.stop()
+    assert done.returncode == 0, done.stdout + done.stderr + broker.log_since(0)
+    assert done.stdout.split(f"{BETWEEN}\n") == page.printed
+    assert code == 0
