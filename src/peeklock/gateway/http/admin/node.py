@@ -10,7 +10,7 @@ from peeklock.broker.counting import count, count_all
 from peeklock.broker.entities import Entity, Queue, Subscription, Topic
 from peeklock.clock import Clock
 from peeklock.entity.definition import DEFAULT_RULE_NAME, QUEUE
-from peeklock.entity.refusals import NOT_ALLOWED, Refusal
+from peeklock.entity.refusals import NOT_ALLOWED, UNAUTHORIZED, Refusal
 from peeklock.entity.rules.rule import Rule
 from peeklock.gateway.http.admin import place as places
 from peeklock.gateway.http.admin.admission import Admission
@@ -75,7 +75,10 @@ class AdminNode:
                 raise nobody_there()
             return await self._carried_out(request, place)
         except NotDone as error:
-            return self._desk.answer(error, request, place, self._kind(place))
+            # Not even the tracker says what is there to somebody who may not manage it.
+            is_inside = error.refusal.kind != UNAUTHORIZED
+            kind = self._kind(place) if is_inside else QUEUE
+            return self._desk.answer(error, request, place, kind)
 
     async def _carried_out(self, request: Request, place: Place) -> Answer:
         problem = place.problem()
