@@ -1,0 +1,1 @@
+"""The authorization matrix: every operation, every right, every door."""

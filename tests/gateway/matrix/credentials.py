@@ -1,0 +1,137 @@
+"""Everything that somebody may show at a door, and what it should be worth (protocol 2.3).
+
+What is expected stands here in the words of the protocol; nothing of it is asked of the code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+
+from peeklock.auth.rights import LISTEN, MANAGE, SEND, AuthorizationRule
+from peeklock.auth.sas import generate_sas
+
+HOST = "localhost"
+HOUR_MS = 3_600_000
+
+# The rights by their names, and all ways to combine them; a rule may also give none.
+RIGHTS = ("Send", "Listen", "Manage")
+_FLAGS = {"Send": SEND, "Listen": LISTEN, "Manage": MANAGE}
+COMBINATIONS = tuple(
+    frozenset(chosen) for count in range(4) for chosen in combinations(RIGHTS, count)
+)
+
+# Where the rule stands: on the namespace, on the queue or topic that is asked for, on another.
+NAMESPACE = "namespace"
+HOME = "home"
+OTHER = "other"
+# What the token is made for: one of these, or exactly what is asked for.
+HERE = "here"
+
+# The entity that is never the one that is asked for.
+OTHER_PATH = "other"
+
+SOUND = ""
+WRONG_KEY = "wrong key"
+UNKNOWN_RULE = "unknown rule"
+EXPIRED = "expired"
+CUT = "cut off"
+CHANGED = "made for something else than was signed"
+WEB_TOKEN = "JSON web token"
+EMPTY = "empty"
+NO_TOKEN = "no token"
+_DEFECTS = (WRONG_KEY, UNKNOWN_RULE, EXPIRED, CUT, CHANGED, WEB_TOKEN, EMPTY, NO_TOKEN)
+
+
+@dataclass(frozen=True)
+class Credential:
+    """A token: by which rule, with which rights, for which resource, and what is wrong with it."""
+
+    rule_at: str
+    rights: frozenset[str]
+    made_for: str
+    defect: str = SOUND
+
+    def __str__(self) -> str:
+        names = "+".join(sorted(self.rights)) or "nothing"
+        defect = f", {self.defect}" if self.defect else ""
+        return f"{names} on the {self.rule_at} for {self.made_for}{defect}"
+
+    @property
+    def rule(self) -> str:
+        return rule_name(self.rule_at, self.rights)
+
+    def token(self, home: str, here: str, now: int) -> str | None:
+        """Make it, for a thing that belongs to an entity; None is to show nothing at all."""
+        if self.defect in (NO_TOKEN, EMPTY):
+            return None if self.defect == NO_TOKEN else ""
+        if self.defect == WEB_TOKEN:
+            return "eyJhbGciOiJub25lIn0.eyJzdWIiOiJtZSJ9.c2lnbmF0dXJl"
+        place = {NAMESPACE: "", HOME: home, OTHER: OTHER_PATH}[self.rule_at]
+        path = {NAMESPACE: "", HOME: home, OTHER: OTHER_PATH, HERE: here}[self.made_for]
+        rule = "nobody" if self.defect == UNKNOWN_RULE else self.rule
+        key = "not the key" if self.defect == WRONG_KEY else key_of(place, self.rule)
+        life_ms = -1000 if self.defect == EXPIRED else HOUR_MS
+        text = generate_sas(f"sb://{HOST}/{path}", rule, key, now + life_ms)
+        if self.defect == CUT:
+            return text[: len(text) // 2]
+        return text.replace("sr=sb", "sr=SB") if self.defect == CHANGED else text
+
+    def is_good(self) -> bool:
+        """Whether it opens the entity: a rule signs for its own place and all below it, and a token
+        is good for what it was made for and all below that."""
+        opened = {NAMESPACE: (NAMESPACE, HOME, HERE), HOME: (HOME, HERE), OTHER: ()}
+        return self.defect == SOUND and self.made_for in opened[self.rule_at]
+
+    def gives(self) -> frozenset[str]:
+        """The rights on the entity; who manages may do everything."""
+        if not self.is_good():
+            return frozenset()
+        return frozenset(RIGHTS) if "Manage" in self.rights else self.rights
+
+    def is_good_for_all(self) -> bool:
+        """Whether it opens what belongs to the namespace and to no entity."""
+        return self.is_good() and self.rule_at == NAMESPACE and self.made_for != HOME
+
+    def gives_on_all(self) -> frozenset[str]:
+        """The rights on that."""
+        return self.gives() if self.is_good_for_all() else frozenset()
+
+
+def every_credential() -> list[Credential]:
+    """All of them: each rule for each resource, and all that can be wrong with the best ones."""
+    sound = [
+        Credential(rule_at, rights, made_for)
+        for rule_at in (NAMESPACE, HOME, OTHER)
+        for made_for in (NAMESPACE, HOME, OTHER, HERE)
+        for rights in COMBINATIONS
+    ]
+    everything = frozenset(RIGHTS)
+    broken = [
+        Credential(place, everything, place, defect)
+        for place in (NAMESPACE, HOME)
+        for defect in _DEFECTS
+    ]
+    return sound + broken
+
+
+CREDENTIALS = every_credential()
+
+
+def rules_at(place: str, path: str) -> list[AuthorizationRule]:
+    """The rules of the namespace (the path '') or of an entity: one for each combination."""
+    made = []
+    for rights in COMBINATIONS:
+        name = rule_name(place, rights)
+        flags = sum(_FLAGS[right] for right in rights)
+        made.append(AuthorizationRule(name, key_of(path, name), rights=flags))
+    return made
+
+
+def rule_name(place: str, rights: frozenset[str]) -> str:
+    return f"{place}-{'-'.join(sorted(rights)) or 'nothing'}"
+
+
+def key_of(path: str, rule: str) -> str:
+    """Every rule of every entity has a key of its own."""
+    return f"the key of {rule} at '{path}'"

@@ -1,0 +1,78 @@
+"""The authorization matrix of `/$stores`: who manages the namespace, and nobody else."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import pytest
+
+from tests.gateway.matrix.credentials import CREDENTIALS
+from tests.gateway.matrix.house import House, inhabit
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is asked, and what is answered to somebody who may."""
+
+    method: str
+    path: str
+    status: int
+
+
+ROWS = [
+    Row("GET", "$stores", 200),
+    Row("HEAD", "$stores", 200),
+    Row("POST", "$stores/store-0/offline", 200),
+    Row("POST", "$stores/store-0/online", 200),
+    Row("POST", "$stores/store-0/online?make=true", 200),
+    Row("POST", "$stores/nothing/offline", 404),
+    Row("POST", "$stores", 405),
+    Row("DELETE", "$stores", 405),
+    Row("PUT", "$stores/store-0/online", 405),
+    Row("GET", "$stores/store-0/offline", 405),
+    Row("GET", "$stores/store-0", 404),
+    Row("POST", "$stores/store-0/burn", 404),
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.method} {row.path}")
+def test_all_about_stores_takes_the_right_to_manage_the_namespace(row: Row) -> None:
+    """What is allowed is done, what is not is refused and changes nothing."""
+
+    async def visit(house: House) -> None:
+        await house.queue("q")
+        name = house.stores.states()[0].name
+        path = row.path.replace("store-0", name)
+        for credential in CREDENTIALS:
+            before = await house.state()
+            token = credential.token("q", path.partition("?")[0], house.clock.now())
+            answer = await house.ask(row.method, f"/{path}", token)
+            # The stores are the whole namespace's: a token for anything less is not enough.
+            is_for_all = credential.made_for == "namespace"
+            if is_for_all and "Manage" in credential.gives_on_all():
+                assert answer.status == row.status, str(credential)
+                await house.stores.online(name)
+            else:
+                is_known = is_for_all and credential.is_good_for_all()
+                assert answer.status == (403 if is_known else 401), str(credential)
+                assert "TrackingId:" in json.loads(answer.body())["error"]
+                assert await house.state() == before
+
+    inhabit(visit)
+
+
+def test_health_is_told_to_everybody_and_nothing_else_is() -> None:
+    """The one door without a guard says one thing."""
+
+    async def visit(house: House) -> None:
+        await house.queue("q")
+        for credential in CREDENTIALS:
+            token = credential.token("q", "health", house.clock.now())
+            assert (await house.ask("GET", "/health", token)).status == 200
+            for method in ("POST", "PUT", "DELETE"):
+                assert (await house.ask(method, "/health", token)).status == 405
+        for target in ("/", "//", "/$", "/$cbs", "/q", "/health/", "/$stores/", "/$resources"):
+            assert (await house.ask("GET", target, None)).status == 401, target
+
+    inhabit(visit)
