@@ -210,6 +210,24 @@ def test_a_close_is_answered() -> None:
     enter(talk)
 
 
+def test_a_close_right_behind_data_is_answered_too(caplog: pytest.LogCaptureFixture) -> None:
+    """R-S8: clients end what is inside and then the WebSocket, often in one piece."""
+
+    async def talk(entrance: Entrance) -> None:
+        made = await tunnel(entrance)
+        made.writer.write(
+            made.machine.send(BytesMessage(data=HEADER))
+            + made.machine.send(CloseConnection(code=1000))
+        )
+        assert isinstance(await made.next(CloseConnection), CloseConnection)
+        assert await made.reader.read() == b""
+        made.close()
+        await until(lambda: entrance.amqp.count == 0)
+
+    enter(talk)
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 @pytest.mark.parametrize("is_tls", [False, True], ids=["clear", "tls"])
 def test_a_stop_is_told_inside_and_outside(is_tls: bool) -> None:
     """R-S8: AMQP's close comes first, then the WebSocket's."""

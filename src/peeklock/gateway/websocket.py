@@ -129,7 +129,8 @@ class Tunnel(asyncio.Transport):
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Send bytes, as one message or as many as it takes."""
-        if self.is_closing():
+        # A client that closes may have sent something before that, which is still answered inside.
+        if self.is_closing() or self._machine.state is not ConnectionState.OPEN:
             return
         if len(data) <= MESSAGE_BYTES_MAX:
             self._transport.write(self._machine.send(BytesMessage(data=bytes(data))))
