@@ -276,7 +276,7 @@ class Client:
             self._refusal = Refused(condition, text)
 
     def _connect(self) -> socket.socket:
-        host, port = self._reach.connection.host, self._reach.amqp_port
+        host, port = self._reach.connection.address, self._reach.amqp_port
         try:
             plain = socket.create_connection((host, port), timeout=ANSWERED_WITHIN_S)
             if self._reach.context is None:

@@ -49,6 +49,12 @@ class Connection:
         # Written out so that no key reaches a log or a traceback.
         return f"Connection({self.host!r}, {self.rule_name!r})"
 
+    @property
+    def address(self) -> str:
+        """What is connected to. A namespace may be named before `localhost`, and not every system
+        knows that such names are this machine's."""
+        return "localhost" if self.host.endswith(".localhost") else self.host
+
     def authorization(self, scheme: str, path: str = "") -> str:
         """Give a token for everything below a path."""
         if self.token:

@@ -58,14 +58,19 @@ class Reach:
         """Send one request over HTTP and give the status and the content of the answer."""
         import http.client
 
-        host, port = self.connection.host, self.http_port
+        host, port = self.connection.address, self.http_port
         scheme = "http" if self.context is None else "https"
         broker = (
             http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)
             if self.context is None
             else http.client.HTTPSConnection(host, port, timeout=_TIMEOUT_S, context=self.context)
         )
-        sent = {"Authorization": self.connection.authorization(scheme), **(headers or {})}
+        # The name tells the broker which namespace is meant.
+        sent = {
+            "Host": f"{self.connection.host}:{port}",
+            "Authorization": self.connection.authorization(scheme),
+            **(headers or {}),
+        }
         try:
             broker.request(method, target, body=body or None, headers=sent)
             answer = broker.getresponse()
