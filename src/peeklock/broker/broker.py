@@ -30,6 +30,7 @@ from peeklock.broker.descriptions import (
 )
 from peeklock.broker.destinations import Forwarding, check_destinations, missing_destination
 from peeklock.broker.entities import Entity, Queue, Subscription, Topic, changed, gone
+from peeklock.broker.homes import Homes
 from peeklock.broker.housing import Housing, Stores
 from peeklock.broker.subscribing import Subscribing
 from peeklock.clock import Clock
@@ -132,7 +133,7 @@ class Broker:
         self._limits = limits or Limits()
         budget = BodyBudget(body_budget)
         self._housing = Housing(stores, clock, alarms, budget, chance, wording, self.find)
-        self._homes: dict[tuple[str, str], Queue | Topic] = {}
+        self._homes = Homes()
         # Descriptions change one after the other: each change looks at what the last one left.
         self._changing = asyncio.Lock()
         self._subscribing = Subscribing(
@@ -168,7 +169,7 @@ class Broker:
             topic = self.find(namespace, definition.topic)
             if isinstance(topic, Topic):
                 self._subscribing.know(topic, definition, rules, lane, created_at, updated_at)
-        for home in self._homes.values():
+        for home in self._homes.all():
             if isinstance(home, Topic):
                 home.partitions.configure(home.blueprint())
         self._trim_later()
@@ -176,7 +177,7 @@ class Broker:
     def awaken(self) -> None:
         """Open the partitions that hold something, one after the other: messages that are on their
         way elsewhere, and lives that end, wait for nobody."""
-        self._begin(self._awaken(list(self._homes.values())))
+        self._begin(self._awaken(self._homes.all()))
 
     async def _awaken(self, homes: Sequence[Queue | Topic]) -> None:
         for home in homes:
@@ -193,9 +194,9 @@ class Broker:
         if self._tasks:
             await asyncio.gather(*self._tasks)
         # Carriers say their last words to other entities, so that all of these still live.
-        for home in self._homes.values():
+        for home in self._homes.all():
             home.partitions.stop_carrying()
-        await asyncio.gather(*(home.partitions.close() for home in self._homes.values()))
+        await asyncio.gather(*(home.partitions.close() for home in self._homes.all()))
         await self._housing.close()
         await self._catalog.close()
 
@@ -204,17 +205,16 @@ class Broker:
     def find(self, namespace: str, path: str) -> Entity | None:
         """The entity with this name, compared without case; topic/Subscriptions/name is one too."""
         key = path.lower()
-        home = self._homes.get((namespace.lower(), key))
+        home = self._homes.get(namespace, key)
         if home is not None:
             return home
         topic_path, found, name = key.rpartition("/subscriptions/")
-        topic = self._homes.get((namespace.lower(), topic_path)) if found else None
+        topic = self._homes.get(namespace, topic_path) if found else None
         return topic.subscriptions.get(name) if isinstance(topic, Topic) else None
 
     def homes(self, namespace: str | None = None) -> list[Queue | Topic]:
         """All queues and topics, of one namespace or of all, by name."""
-        key = None if namespace is None else namespace.lower()
-        return [home for place, home in sorted(self._homes.items()) if key in (None, place[0])]
+        return list(self._homes.by_name(namespace))
 
     def missing_destination(self, definition: Forwarding, namespace: str | None = None) -> str:
         """A destination of this description that is not there; the empty text where all are.
@@ -226,7 +226,7 @@ class Broker:
 
     def store_switched(self, name: str, is_online: bool) -> None:
         """A store went away or came back while running: its partitions are told."""
-        for home in self._homes.values():
+        for home in self._homes.all():
             for worker, store in zip(home.partitions.workers, home.place.stores, strict=True):
                 if store == name:
                     if is_online:
@@ -238,7 +238,7 @@ class Broker:
 
     async def _returned(self, name: str) -> None:
         """Do what waits in a store for nobody, and what could not be done while it was away."""
-        await self._awaken([home for home in self._homes.values() if name in home.place.stores])
+        await self._awaken([home for home in self._homes.all() if name in home.place.stores])
         try:
             for namespace, kind, path, text in await self._catalog.load():
                 if kind == _DROPPED and name in text.split():
@@ -395,7 +395,7 @@ class Broker:
         )
         queue = Queue(namespace, definition, keys, place, partitions, self._clock)
         queue.updated_at = updated_at
-        self._homes[(namespace.lower(), definition.path.lower())] = queue
+        self._homes.put(queue)
         return queue
 
     def _know_topic(
@@ -419,28 +419,19 @@ class Broker:
         topic = Topic(namespace, definition, keys, place, self._wording, self._clock)
         topic.updated_at = updated_at
         topic.housed(self._housing.house(namespace, definition.path, place, topic.blueprint()))
-        self._homes[(namespace.lower(), definition.path.lower())] = topic
+        self._homes.put(topic)
         return topic
 
     def _place(self, namespace: str, partitions: int) -> Placement:
-        """Find room for one more entity; in one look at all of them, of which there are many."""
-        count = partitioned = 0
-        used: dict[str, int] = {}
-        key = namespace.lower()
-        for (owner, _), home in self._homes.items():
-            stores = home.place.stores
-            if owner == key:
-                count += 1
-                partitioned += len(stores) > 1
-            for name in stores:
-                used[name] = used.get(name, 0) + 1
+        """Find room for one more entity."""
+        count, partitioned = self._homes.count(namespace)
         if count >= self._limits.entities_max:
             text = f"The namespace '{namespace}' has {count} entities, as many as it may have."
             raise EntityError(Refusal(QUOTA_EXCEEDED, text))
         if partitions > 1 and partitioned >= self._limits.partitioned_max:
             text = f"The namespace '{namespace}' has {partitioned} partitioned entities, the limit."
             raise EntityError(Refusal(QUOTA_EXCEEDED, text))
-        return self._housing.place(partitions, used)
+        return self._housing.place(partitions, self._homes.used)
 
     # Removing.
 
@@ -467,7 +458,7 @@ class Broker:
         for subscription in subscriptions:
             del subscription.topic.subscriptions[subscription.definition.name.lower()]
             subscription.guests.dismiss(gone(subscription))
-        del self._homes[(namespace.lower(), path)]
+        self._homes.remove(home)
         self.namespaces.get(namespace).keys.set_entity_rules(home.path, ())
         home.guests.dismiss(gone(home))
         home.partitions.stop_carrying(is_removed=True)
@@ -493,7 +484,7 @@ class Broker:
         if self._closing:
             return
         self._turn = (self._turn + 1) % QUIET_TURNS
-        for number, home in enumerate(list(self._homes.values())):
+        for number, home in enumerate(self._homes.all()):
             home.partitions.trim_soon(is_turn=number % QUIET_TURNS == self._turn)
             self._remove_idle(home)
         self._trim_later()
