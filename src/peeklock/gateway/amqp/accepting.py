@@ -66,8 +66,13 @@ def granted_source(link: Link, session_id: str) -> bytes:
     """Write the link's source with the session that it got in the place of the wish."""
     source = link.source
     filters = dict(source.filter)
-    # A plain string whatever the form of the wish: all clients read that.
-    filters[_filter_key(link)] = session_id
+    key = _filter_key(link)
+    wish = filters[key]
+    # In the form of the wish: most clients read a plain string, Go's a described one only.
+    if isinstance(wish, Described):
+        filters[key] = Described(wish.descriptor, session_id)
+    else:
+        filters[key] = session_id
     return encode_composite(
         Source(
             address=source.address,

@@ -105,15 +105,14 @@ def _write_receive(_call: Call, reply: Any) -> dict[Any, Any] | None:
     deliveries = _found(reply)
     if not deliveries:
         return None
-    return {
-        "messages": [
-            {
-                "lock-token": uuid_of(delivery.sequence, delivery.lock_number),
-                "message": _encoded(delivery, False),
-            }
-            for delivery in deliveries
-        ]
-    }
+    return {"messages": [_write_deferred(delivery) for delivery in deliveries]}
+
+
+def _write_deferred(delivery: Delivery) -> dict[Any, Any]:
+    """Write a message with its lock, beside it and within: the Go client looks there."""
+    token = uuid_of(delivery.sequence, delivery.lock_number)
+    head, body = outgoing(delivery, token if delivery.locked_until else None)
+    return {"lock-token": token, "message": head + body}
 
 
 def _read_delete(call: Call) -> Command | Refusal:

@@ -7,6 +7,7 @@ and everything here has a short way for those.
 
 from struct import Struct
 from typing import Any, Final
+from uuid import UUID
 
 from peeklock.amqp.codec import encode
 from peeklock.amqp.errors import DecodeError
@@ -56,6 +57,7 @@ _OURS: Final = frozenset(
 _VIA_PARTITION_KEY: Final = b"x-opt-via-partition-key"
 _SCHEDULED_KEY: Final = encode(Symbol(_SCHEDULED_TIME.decode("ascii")))
 _SOURCE_KEY: Final = encode(Symbol("x-opt-deadletter-source"))
+_LOCK_KEY: Final = encode(Symbol("x-opt-lock-token"))
 _EMPTY_DATA: Final = b"\x00\x53\x75\xa0\x00"
 
 # The service's limits: of an id, a session's name and a partition key in characters, and of a life.
@@ -111,14 +113,17 @@ def incoming(payload: bytes, now: int, ids: MessageIds, wants_keys: bool) -> Mes
     return message
 
 
-def outgoing(delivery: Delivery) -> tuple[bytes, bytes]:
-    """Write a message for a receiver: what the broker says of it, and the message itself."""
+def outgoing(delivery: Delivery, lock: UUID | None = None) -> tuple[bytes, bytes]:
+    """Write a message for a receiver: what the broker says of it, and the message itself.
+
+    `lock` is for a message without a delivery of its own, whose tag would tell the lock.
+    """
     message = delivery.message
     assert message is not None, "bodies are fetched before a delivery leaves"
     expires_at = delivery.expires_at
     ttl_ms = -1 if expires_at == NEVER else expires_at - delivery.enqueued_at
     details = delivery.details
-    if details is None and not message.envelope and ttl_ms <= UINT_MAX:
+    if details is None and not message.envelope and ttl_ms <= UINT_MAX and lock is None:
         sequence = delivery.sequence
         return (
             delivery_head(
@@ -133,11 +138,11 @@ def outgoing(delivery: Delivery) -> tuple[bytes, bytes]:
             message.content,
         )
     if details is None:
-        return _general_head(delivery, message.envelope, ttl_ms, None), message.content
+        return _general_head(delivery, message.envelope, ttl_ms, None, lock), message.content
     if ttl_ms < 0:
         ttl_ms = details.time_to_live_ms
     return (
-        _general_head(delivery, message.envelope, ttl_ms, details),
+        _general_head(delivery, message.envelope, ttl_ms, details, lock),
         with_details(message.content, details),
     )
 
@@ -264,7 +269,7 @@ def _envelope(sections: Sections) -> bytes:
 
 
 def _general_head(
-    delivery: Delivery, envelope: bytes, ttl_ms: int, details: Details | None
+    delivery: Delivery, envelope: bytes, ttl_ms: int, details: Details | None, lock: UUID | None
 ) -> bytes:
     kept = opened(envelope)
     # Absent means durable here: whatever is accepted is stored.
@@ -272,6 +277,9 @@ def _general_head(
     priority = kept.priority
     delivery_items = kept.delivery_annotations
     delivery_items_count = kept.delivery_annotations_count
+    if lock is not None:
+        delivery_items += _LOCK_KEY + encode(lock)
+        delivery_items_count += 1
     items = kept.annotations
     count = kept.annotations_count
     enqueue_sequence = 0
