@@ -9,9 +9,13 @@ import pytest
 
 from peeklock.auth.rights import AuthorizationRule, development_rule
 from peeklock.broker.descriptions import FIRST_PLACEMENT, write_queue
-from peeklock.configuration.content import ConfigurationError
+from peeklock.configuration.content import (
+    Configuration,
+    ConfigurationError,
+    ConfiguredNamespace,
+)
 from peeklock.entity.definition import QueueDefinition
-from peeklock.server import _allow_many_descriptors, connection_string, serve
+from peeklock.server import _allow_many_descriptors, _say_ready, connection_string, serve
 from peeklock.settings import Settings
 from peeklock.store.catalog import EmbeddedCatalog
 from peeklock.store.store import Corrupt
@@ -41,6 +45,27 @@ def test_a_key_that_is_a_secret_is_not_said() -> None:
 
 def test_a_namespace_without_rules_still_says_where_it_listens() -> None:
     assert connection_string(Settings(), (), 5672).startswith("Endpoint=sb://localhost;")
+
+
+def test_a_namespace_is_named_before_the_host_where_its_key_does_not_tell_it() -> None:
+    """R-F7."""
+    said = connection_string(Settings(), (development_rule(),), 5673, "depot")
+    assert said.startswith("Endpoint=sb://depot.localhost:5673;")
+
+
+def test_each_namespace_is_told_how_to_reach_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """R-F7."""
+    own = ConfiguredNamespace("own", (AuthorizationRule("root", "secret"),))
+    both = (ConfiguredNamespace("one"), own, ConfiguredNamespace("two"))
+    _say_ready(Settings(), Configuration(both), {"AMQP": 5672})
+    ready, *lines = capsys.readouterr().out.splitlines()
+    assert ready.startswith("Peeklock is ready")
+    assert [line.split(";")[0] for line in lines] == [
+        "Endpoint=sb://localhost",
+        "Endpoint=sb://localhost",
+        "Endpoint=sb://two.localhost",
+    ]
+    assert "secret" not in "".join(lines)
 
 
 def kept(data: Path, text: str) -> None:

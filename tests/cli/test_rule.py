@@ -192,3 +192,15 @@ def test_a_wrong_configuration_is_said(config: Path) -> None:
 
 def test_a_topic_without_subscriptions_takes_nothing(config: Path) -> None:
     assert told(config, ORDER, "--topic", "empty")["subscriptions"] == []
+
+
+def test_one_of_several_namespaces_must_be_said(config: Path) -> None:
+    content = json.loads(config.read_text())
+    content["UserConfig"]["Namespaces"].append({"Name": "other"})
+    config.write_text(json.dumps(content))
+    done = ask(config, ORDER)
+    assert done.exit_code == 1
+    assert "one of several namespaces must be chosen" in done.stderr
+    name = content["UserConfig"]["Namespaces"][0]["Name"]
+    assert told(config, ORDER, "--namespace", name.upper())["topic"] == "orders"
+    assert "no topic 'orders'" in ask(config, ORDER, "--namespace", "other").stderr

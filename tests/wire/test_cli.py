@@ -460,4 +460,17 @@ def test_what_cannot_be_imported_is_said(shell: Shell, tmp_path: Path) -> None:
     assert "cannot update the queue 'lost'" in said
     assert "1 of 2 changes are made" in said
     path.write_text('{"UserConfig": {}}')
-    assert "Namespaces: must have one entry" in shell.fails("import", str(path))
+    assert "Namespaces: must have at least one entry" in shell.fails("import", str(path))
+
+
+def test_one_of_several_namespaces_is_imported(shell: Shell, tmp_path: Path) -> None:
+    """R-F7: which one must be said."""
+    path = tmp_path / "several.json"
+    names = ("one", "two")
+    entries = [{"Name": name, "Queues": [{"Name": f"several/{name}"}]} for name in names]
+    path.write_text(json.dumps({"UserConfig": {"Namespaces": entries}}))
+    said = shell.fails("import", str(path))
+    assert "must be chosen; there are: 'one', 'two' (--namespace)" in said
+    assert "no namespace 'three'" in shell.fails("import", str(path), "--namespace", "three")
+    done = shell.json("import", str(path), "--namespace", "TWO")
+    assert [change["path"] for change in done["changes"]] == ["several/two"]
