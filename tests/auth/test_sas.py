@@ -160,6 +160,12 @@ def test_a_resource_is_reduced_to_its_path(resource: str, path: str) -> None:
     assert resource_path(resource) == path
 
 
+def test_what_is_encoded_without_end_takes_no_time() -> None:
+    """Eight times are undone, and not the tens of thousands that fit into an address."""
+    assert resource_path("%" + "25" * 7 + "71") == "q"
+    assert resource_path("%" + "25" * 30_000 + "71") == "%" + "25" * 29_992 + "71"
+
+
 def test_a_path_covers_itself_and_what_lies_below() -> None:
     assert covers("", "anything/at/all")
     assert covers("q1", "q1")

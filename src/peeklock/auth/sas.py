@@ -17,6 +17,9 @@ _SCHEME_AND_HOST: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/]*")
 
 # The longest entity path, percent-encoded twice, with all other parts fits into a quarter of this.
 TOKEN_LENGTH_MAX: Final = 16_384
+# Clients encode twice at most. Whatever is encoded more often names nothing here, and to follow it
+# to its end would take time that grows with the square of its length.
+_DECODINGS_MAX: Final = 8
 # Twelve digits of seconds reach beyond the year 9999; more is not a date but an attack.
 _EXPIRY_DIGITS_MAX: Final = 12
 
@@ -121,9 +124,11 @@ def covers(prefix: str, path: str) -> bool:
 
 
 def decode_until_stable(text: str) -> str:
-    """Undo percent-encoding however often it was applied; some clients encode names twice."""
-    # Each round that changes something shortens the text, so this ends.
-    while (decoded := unquote(text)) != text:
+    """Undo percent-encoding, applied once or several times; some clients encode names twice."""
+    for _ in range(_DECODINGS_MAX):
+        decoded = unquote(text)
+        if decoded == text:
+            break
         text = decoded
     return text
 
