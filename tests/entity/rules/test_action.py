@@ -193,6 +193,8 @@ def test_force_persistence_is_a_boolean(value: Any, truth: bool) -> None:
         ("SET sys.TimeToLive = v", "soon", "'soon' is not a duration such as"),
         ("SET sys.TimeToLive = v", "P", "'P' is not a duration such as"),
         ("SET sys.TimeToLive = v", "PT", "'PT' is not a duration such as"),
+        ("SET sys.TimeToLive = v", "P" + "9" * 5_000 + "D", " is not a duration such as"),
+        ("SET sys.TimeToLive = v", "9" * 5_000 + ".00:00:01", " is not a duration such as"),
         ("SET sys.TimeToLive = v", 5, "'5' is not a duration such as"),
         ("SET sys.ScheduledEnqueueTimeUtc = v", "soon", "'soon' is not an instant such as"),
         ("SET sys.ScheduledEnqueueTimeUtc = v", b"b", "binary data is not an instant such as"),

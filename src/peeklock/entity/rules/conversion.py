@@ -17,10 +17,14 @@ _MINUTE: Final = 60 * _SECOND
 _HOUR: Final = 60 * _MINUTE
 _DAY: Final = 24 * _HOUR
 
-# 1.02:03:04.5 as .NET writes a time span, and P1DT2H3M4.5S as XML does.
-_CLOCK: Final = re.compile(r"(-?)(?:(\d+)\.)?(\d\d?):(\d\d)(?::(\d\d)(?:\.(\d{1,7}))?)?", re.ASCII)
+# 1.02:03:04.5 as .NET writes a time span, and P1DT2H3M4.5S as XML does. What has more digits than
+# any duration is none: a text may have thousands of them, which is more than a number is read from.
+_CLOCK: Final = re.compile(
+    r"(-?)(?:(\d{1,18})\.)?(\d\d?):(\d\d)(?::(\d\d)(?:\.(\d{1,7}))?)?", re.ASCII
+)
 _ISO: Final = re.compile(
-    r"(-?)P(?=.)(?:(\d+)D)?(?:T(?=.)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d{1,7})\d*)?S)?)?",
+    r"(-?)P(?=.)(?:(\d{1,18})D)?"
+    r"(?:T(?=.)(?:(\d{1,18})H)?(?:(\d{1,18})M)?(?:(\d{1,18})(?:\.(\d{1,7})\d*)?S)?)?",
     re.ASCII,
 )
 
