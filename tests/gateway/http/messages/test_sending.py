@@ -252,6 +252,7 @@ def test_a_batch_in_another_encoding_is_refused() -> None:
         ('{"TimeToLive": 0}', "must be more than nothing"),
         ('{"TimeToLive": -1}', "must be more than nothing"),
         ('{"TimeToLive": 1e999}', "must be more than nothing"),
+        ('{"TimeToLive": -1' + "0" * 400 + "}", "must be more than nothing"),
         ('{"TimeToLiveTimeSpan": 5}', "must be a duration"),
         ('{"TimeToLiveTimeSpan": "soon"}', "must be a duration"),
         ('{"TimeToLiveTimeSpan": "00:00:00"}', "must be a duration"),

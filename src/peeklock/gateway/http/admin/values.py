@@ -22,6 +22,8 @@ _SERIALIZATION: Final = "http://schemas.microsoft.com/2003/10/Serialization/"
 _INT_MAX: Final = (1 << 31) - 1
 _TICKS_PER_SECOND: Final = 10_000_000
 _DIGITS_MAX: Final = 40
+# That of the largest decimals in messages (decimal128).
+_EXPONENT_MAX: Final = 6144
 
 
 def read_value(content: Content, key: str) -> Value:
@@ -46,6 +48,14 @@ def _integer(text: str) -> int:
     return int(text)
 
 
+def _decimal(text: str) -> Decimal:
+    value = Decimal(text)
+    # Written out, a number with a large exponent would fill all memory.
+    if not value.is_finite() or abs(value.adjusted()) > _EXPONENT_MAX:
+        raise ValueError("no message has such a number")
+    return value
+
+
 def _boolean(text: str) -> bool:
     return boolean_of({"1": "true", "0": "false"}.get(text, text))
 
@@ -58,7 +68,7 @@ _READERS: Final[dict[str, Callable[[str], Value]]] = {
     **dict.fromkeys(("int", "long", "short", "byte", "integer"), _integer),
     **dict.fromkeys(("unsignedInt", "unsignedLong", "unsignedShort", "unsignedByte"), _integer),
     **dict.fromkeys(("double", "float"), float),
-    "decimal": Decimal,
+    "decimal": _decimal,
     "boolean": _boolean,
     "dateTime": instant_of,
     "duration": duration_of,

@@ -96,7 +96,8 @@ def _life_in(document: dict[str, Any]) -> int:
     if seconds is not None:
         if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
             raise Malformed("TimeToLive in BrokerProperties must be a number of seconds.")
-        if not math.isfinite(seconds) or seconds <= 0:
+        # A whole number may be too large to be asked whether it is finite.
+        if seconds <= 0 or (isinstance(seconds, float) and not math.isfinite(seconds)):
             raise Malformed("TimeToLive in BrokerProperties must be more than nothing.")
         return max(1, min(int(min(seconds, LIFE_MAX_MS) * 1000), LIFE_MAX_MS))
     if span is None:
