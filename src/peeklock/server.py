@@ -256,8 +256,9 @@ async def _put_entities(broker: Broker, settings: Settings, configuration: Confi
 
 
 async def _put_namespace(broker: Broker, namespace: ConfiguredNamespace) -> None:
-    for queue in namespace.queues:
-        await broker.put_queue(queue.definition, queue.rules, namespace.name)
+    await broker.put_queues(
+        [(queue.definition, queue.rules) for queue in namespace.queues], namespace.name
+    )
     for topic in namespace.topics:
         await broker.put_topic(topic.definition, topic.rules, namespace.name)
         await broker.put_subscriptions(

@@ -30,7 +30,7 @@ from peeklock.broker.descriptions import (
 )
 from peeklock.broker.destinations import Forwarding, check_destinations, missing_destination
 from peeklock.broker.entities import Entity, Queue, Subscription, Topic, changed, gone
-from peeklock.broker.homes import Homes
+from peeklock.broker.homes import Homes, Room
 from peeklock.broker.housing import Housing, Stores
 from peeklock.broker.subscribing import Subscribing
 from peeklock.clock import Clock
@@ -256,27 +256,59 @@ class Broker:
         expect: str = EITHER,
     ) -> Queue:
         """Create a queue, or change the one that has this name; durable when it returns."""
-        check_problems(definition.problems())
+        made = await self.put_queues([(definition, keys)], namespace, expect)
+        return made[0]
+
+    async def put_queues(
+        self,
+        wishes: Sequence[tuple[QueueDefinition, Sequence[AuthorizationRule]]],
+        namespace: str | None = None,
+        expect: str = EITHER,
+    ) -> list[Queue]:
+        """Create or change many of different names, all or none; durable when it returns."""
         owner = self.namespace if namespace is None else namespace
         async with self._changing:
-            known = self.find(owner, definition.path)
-            if known is not None and not isinstance(known, Queue):
-                raise _taken(known)
-            check_expected(expect, definition.path, is_known=known is not None)
-            if expect != EITHER:
-                check_destinations(definition, partial(self.find, owner))
-            if known is None:
-                place = self._place(owner, definition.partitions)
-            else:
-                check_queue_change(known.definition, definition)
-                place = known.place
-                if _is_as_wanted(known, definition, keys, expect):
-                    return known
+            room = self._homes.room(owner)
+            places = [self._queue_place(owner, room, *wish, expect) for wish in wishes]
             now = self._clock.now()
-            text = write_queue(definition, keys, place, now)
-            await self._catalog.save(owner, QUEUE, definition.path.lower(), text)
-            _log.info("entity-saved kind=queue namespace=%s path=%s", owner, definition.path)
-            return self._know_queue(owner, definition, keys, place, now)
+            entries = [
+                (owner, QUEUE, definition.path.lower(), write_queue(definition, keys, place, now))
+                for (definition, keys), place in zip(wishes, places, strict=True)
+                if place is not None
+            ]
+            if entries:
+                await self._catalog.save_all(entries)
+            made: list[Queue] = []
+            for (definition, keys), place in zip(wishes, places, strict=True):
+                if place is None:
+                    known = self.find(owner, definition.path)
+                    assert isinstance(known, Queue)
+                    made.append(known)
+                    continue
+                _log.info("entity-saved kind=queue namespace=%s path=%s", owner, definition.path)
+                made.append(self._know_queue(owner, definition, keys, place, now))
+            return made
+
+    def _queue_place(
+        self,
+        owner: str,
+        room: Room,
+        definition: QueueDefinition,
+        keys: Sequence[AuthorizationRule],
+        expect: str,
+    ) -> Placement | None:
+        """Tell where a queue is or may be put; None where nothing is to be written."""
+        check_problems(definition.problems())
+        known = self.find(owner, definition.path)
+        if known is not None and not isinstance(known, Queue):
+            raise _taken(known)
+        check_expected(expect, definition.path, is_known=known is not None)
+        if expect != EITHER:
+            check_destinations(definition, partial(self.find, owner))
+        if known is None:
+            return self._place(room, definition.partitions)
+        check_queue_change(known.definition, definition)
+        return None if _is_as_wanted(known, definition, keys, expect) else known.place
 
     async def put_topic(
         self,
@@ -294,7 +326,7 @@ class Broker:
                 raise _taken(known)
             check_expected(expect, definition.path, is_known=known is not None)
             if known is None:
-                place = self._place(owner, definition.partitions)
+                place = self._place(self._homes.room(owner), definition.partitions)
             else:
                 check_topic_change(known.definition, definition)
                 place = known.place
@@ -422,16 +454,18 @@ class Broker:
         self._homes.put(topic)
         return topic
 
-    def _place(self, namespace: str, partitions: int) -> Placement:
-        """Find room for one more entity."""
-        count, partitioned = self._homes.count(namespace)
-        if count >= self._limits.entities_max:
-            text = f"The namespace '{namespace}' has {count} entities, as many as it may have."
+    def _place(self, room: Room, partitions: int) -> Placement:
+        """Find room for one more entity, and take it."""
+        whose = f"The namespace '{room.namespace}' has"
+        if room.count >= self._limits.entities_max:
+            text = f"{whose} {room.count} entities, as many as it may have."
             raise EntityError(Refusal(QUOTA_EXCEEDED, text))
-        if partitions > 1 and partitioned >= self._limits.partitioned_max:
-            text = f"The namespace '{namespace}' has {partitioned} partitioned entities, the limit."
+        if partitions > 1 and room.partitioned >= self._limits.partitioned_max:
+            text = f"{whose} {room.partitioned} partitioned entities, the limit."
             raise EntityError(Refusal(QUOTA_EXCEEDED, text))
-        return self._housing.place(partitions, self._homes.used)
+        place = self._housing.place(partitions, room.used)
+        room.take(place.stores)
+        return place
 
     # Removing.
 

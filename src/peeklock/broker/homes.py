@@ -15,12 +15,12 @@ class Homes:
     Nothing here looks at all entities to tell about one, because there may be very many.
     """
 
-    __slots__ = ("_namespaces", "used")
+    __slots__ = ("_namespaces", "_used")
 
     def __init__(self) -> None:
         self._namespaces: Final[dict[str, _Street]] = {}
         # How many partitions each store has.
-        self.used: Final[dict[str, int]] = {}
+        self._used: Final[dict[str, int]] = {}
 
     def get(self, namespace: str, path: str) -> Queue | Topic | None:
         """The one with this name."""
@@ -35,7 +35,7 @@ class Homes:
         stores = home.place.stores
         street.partitioned += len(stores) > 1
         for name in stores:
-            self.used[name] = self.used.get(name, 0) + 1
+            self._used[name] = self._used.get(name, 0) + 1
 
     def remove(self, home: Queue | Topic) -> None:
         """Forget one."""
@@ -45,7 +45,7 @@ class Homes:
         stores = home.place.stores
         street.partitioned -= len(stores) > 1
         for name in stores:
-            self.used[name] -= 1
+            self._used[name] -= 1
 
     def all(self) -> list[Queue | Topic]:
         """List them in no order."""
@@ -59,10 +59,31 @@ class Homes:
         found = self._namespaces.get(namespace.lower())
         return () if found is None else found.by_name()
 
-    def count(self, namespace: str) -> tuple[int, int]:
-        """Count those of a namespace, and those among them that are partitioned."""
+    def room(self, namespace: str) -> Room:
+        """Count what there is, for those that plan more of it."""
         street = self._namespaces.get(namespace.lower())
-        return (0, 0) if street is None else (len(street.homes), street.partitioned)
+        count, partitioned = (0, 0) if street is None else (len(street.homes), street.partitioned)
+        return Room(namespace, count, partitioned, dict(self._used))
+
+
+@final
+class Room:
+    """The entities of a namespace and the partitions of each store, with those that are planned."""
+
+    __slots__ = ("count", "namespace", "partitioned", "used")
+
+    def __init__(self, namespace: str, count: int, partitioned: int, used: dict[str, int]) -> None:
+        self.namespace: Final = namespace
+        self.count = count
+        self.partitioned = partitioned
+        self.used: Final = used
+
+    def take(self, stores: Sequence[str]) -> None:
+        """Plan one more, whose partitions rest in these stores."""
+        self.count += 1
+        self.partitioned += len(stores) > 1
+        for name in stores:
+            self.used[name] = self.used.get(name, 0) + 1
 
 
 @final
