@@ -143,8 +143,13 @@ def test_a_connection_stays_in_its_namespace() -> None:
 
 
 def test_a_wrong_token_does_not_decide() -> None:
+    """It is refused in the name of the namespace that knows its rule (R-T2)."""
+
     async def talk(bus: Bus) -> None:
         client = await bus.connect()
+        expired = await client.put_token("q", **TWO, life_ms=-1)
+        assert status(expired) == 401
+        assert "SystemTracker:two," in text(expired)
         assert status(await client.put_token("q", rule="root", key="wrong")) == 401
         assert status(await client.put_token("q", **ONE, life_ms=-1)) == 401
         assert status(await client.put_token("only", **TWO)) == 202

@@ -71,6 +71,13 @@ def test_the_host_says_it_or_the_key_or_nobody(
     assert bounds.too_large(request).document["here"] == expected
 
 
+def test_a_namespace_that_came_later_is_answered_too() -> None:
+    namespaces = Namespaces([Namespace("one")])
+    nodes = PerNamespace(namespaces, Node)
+    namespaces.get("kept")
+    assert nodes.node(Request("GET", "/", {"host": "kept.localhost"})).name == "kept"
+
+
 def test_a_node_is_made_once() -> None:
     nodes = PerNamespace(BOTH, Node)
     first = nodes.node(Request("GET", "/", {"host": "two"}))

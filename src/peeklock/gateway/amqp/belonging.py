@@ -32,6 +32,7 @@ class Belonging:
     def show_key(self, rule_name: str, key: str, host: str) -> AuthRefusal | None:
         """Take a credential of SASL; answers why it is good for nothing."""
         door = self._doors.at(host) or self._doors.of_key(rule_name, key)
+        self._stand_before(door)
         found = door.keys.verify_plain(rule_name, key)
         if isinstance(found, AuthRefusal):
             return found
@@ -49,6 +50,7 @@ class Belonging:
             return []
         if door is None:
             door = self._doors.of_key(key[0], key[1])
+        self._stand_before(door)
         grants = door.keys.verify_plain(key[0], key[1])
         if not isinstance(grants, AuthRefusal):
             self._go_in(door)
@@ -56,7 +58,9 @@ class Belonging:
 
     def verify(self, token: str, audience: str, now: int) -> Grant | AuthRefusal:
         """Check a token; the first good one says where the connection belongs, if nothing did."""
-        door = self._wire.door if self.is_inside else self._doors.of_token(token)
+        if not self.is_inside:
+            self._stand_before(self._doors.of_token(token))
+        door = self._wire.door
         found = door.keys.verify(token, audience, now)
         if isinstance(found, Grant) and not self.is_inside:
             self._go_in(door)
@@ -72,6 +76,10 @@ class Belonging:
         if self._is_counted:
             self._is_counted = False
             self._wire.door.attendance.leave()
+
+    def _stand_before(self, door: Door) -> None:
+        """Ask at a door: what is refused there is refused in the name of that namespace."""
+        self._wire.door = door
 
     def _go_in(self, door: Door) -> None:
         self._wire.door = door

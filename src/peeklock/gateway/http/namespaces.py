@@ -40,10 +40,10 @@ class PerNamespace(Generic[_N]):
     """Hands each request to the node of its namespace."""
 
     def __init__(self, namespaces: Namespaces, make: Callable[[Namespace], _N]) -> None:
-        """Nodes are made when somebody asks for them."""
+        """Namespaces that only the catalog knows get their nodes when somebody asks for them."""
         self._namespaces = namespaces
         self._make = make
-        self._nodes: dict[str, _N] = {}
+        self._nodes = {each.name: make(each) for each in namespaces.all()}
 
     async def answer(self, request: Request) -> Answer:
         """Answer one request."""
