@@ -26,7 +26,7 @@ from tests.wire.clients import (
     receive_one,
 )
 from tests.wire.go import go_client
-from tests.wire.java import java_client
+from tests.wire.java import java_client, trusting
 from tests.wire.javascript import JAVASCRIPT, node
 
 # The client gives aiohttp an option that aiohttp no longer likes.
@@ -209,20 +209,7 @@ def test_java_comes_in_by_websockets(usual_ports: BrokerProcess, tmp_path: Path)
 
 
 def java_with_trust(broker: BrokerProcess, directory: Path) -> list[str]:
-    """The Java client with a store of its own, made as `peeklock certificate` tells."""
-    store = directory / "trust.p12"
-    java, *rest = java_client("Doors.java")
-    subprocess.run(
-        [
-            *("keytool", "-importcert", "-noprompt", "-alias", "peeklock"),
-            *("-file", str(broker.authority), "-keystore", str(store)),
-            *("-storetype", "PKCS12", "-storepass", "changeit"),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    trust = f"-Djavax.net.ssl.trustStore={store}"
-    return [java, trust, "-Djavax.net.ssl.trustStorePassword=changeit", *rest]
+    return trusting(java_client("Doors.java"), broker.authority, directory)
 
 
 def run(command: list[str], environment: dict[str, str] | None = None) -> list[str]:

@@ -27,6 +27,23 @@ def java_client(program: str) -> list[str]:
     ]
 
 
+def trusting(command: list[str], authority: Path, directory: Path) -> list[str]:
+    """The command with a trust store of its own, made as `peeklock certificate` tells."""
+    store = directory / "trust.p12"
+    subprocess.run(
+        [
+            *("keytool", "-importcert", "-noprompt", "-alias", "peeklock"),
+            *("-file", str(authority), "-keystore", str(store)),
+            *("-storetype", "PKCS12", "-storepass", "changeit"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    java, *rest = command
+    trust = f"-Djavax.net.ssl.trustStore={store}"
+    return [java, trust, "-Djavax.net.ssl.trustStorePassword=changeit", *rest]
+
+
 @functools.cache
 def _class_path() -> str:
     """Where the client's jars are; what was fetched before is not asked for again."""
