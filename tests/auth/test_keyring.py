@@ -161,3 +161,49 @@ def test_no_refusal_shows_a_key() -> None:
     texts = [a.text for a in (*answers, plain) if isinstance(a, AuthRefusal)]
     assert len(texts) == 4
     assert not [text for text in texts if "secret" in text or "root-key" in text or "sig=" in text]
+
+
+def test_a_token_that_was_good_is_checked_again_for_time_and_audience() -> None:
+    keys, shown = ring(), token()
+    assert isinstance(keys.verify(shown, "orders", NOW), Grant)
+    assert reason(keys.verify(shown, "invoices", NOW)) == INVALID_AUDIENCE
+    assert keys.verify(shown, "orders/$management", NOW) == Grant(
+        "orders/$management", ALL_RIGHTS, LATER, "root"
+    )
+    assert isinstance(keys.verify(shown, "orders", LATER - 1), Grant)
+    assert reason(keys.verify(shown, "orders", LATER)) == EXPIRED_TOKEN
+
+
+def test_a_token_that_was_good_is_good_no_more_when_its_rule_changes_or_goes() -> None:
+    keys = ring()
+    shown = token(rule="sender", key="sender-key")
+    assert keys.verify(shown, "orders", NOW) == Grant("orders", SEND, LATER, "sender")
+    keys.set_entity_rules("orders", [AuthorizationRule("sender", "sender-key", rights=LISTEN)])
+    assert keys.verify(shown, "orders", NOW) == Grant("orders", LISTEN, LATER, "sender")
+    keys.set_entity_rules("orders", [AuthorizationRule("sender", "new-key", "sender-key")])
+    assert keys.verify(shown, "orders", NOW) == Grant("orders", ALL_RIGHTS, LATER, "sender")
+    keys.set_entity_rules("orders", [AuthorizationRule("sender", "new-key")])
+    assert reason(keys.verify(shown, "orders", NOW)) == INVALID_SIGNATURE
+    keys.set_entity_rules("orders", [])
+    assert reason(keys.verify(shown, "orders", NOW)) == UNKNOWN_RULE
+
+
+def test_what_a_token_means_with_a_host_it_does_not_mean_alone() -> None:
+    keys = ring()
+    shown = token("localhost")
+    for _ in range(2):
+        assert isinstance(keys.verify(shown, "orders", NOW, "localhost"), Grant)
+        assert reason(keys.verify(shown, "orders", NOW)) == INVALID_AUDIENCE
+
+
+def test_any_number_of_tokens_is_taken_and_few_are_remembered() -> None:
+    keys = ring()
+    for each in range(1_000):
+        shown = generate_sas("sb://localhost", "root", "root-key", LATER + each * 1_000)
+        assert isinstance(keys.verify(shown, "orders", NOW), Grant)
+        spoilt = shown.replace("sig=", "sig=x")
+        assert reason(keys.verify(spoilt, "orders", NOW)) == INVALID_SIGNATURE
+        assert isinstance(keys.verify(shown, "orders", NOW), Grant)
+    long = "sb://localhost/" + "x" * 3_000
+    for _ in range(2):
+        assert isinstance(keys.verify(token(long), long, NOW), Grant)

@@ -13,6 +13,10 @@ from peeklock.clock import Instant
 
 # When a grant ends that has no end: an instant that no clock will reach.
 NEVER: Final = 1 << 62
+# Tokens that were found good: HTTP clients show theirs with every request. Longer ones are not
+# remembered, so that the memory for them is bounded.
+_REMEMBERED_MAX: Final = 256
+_REMEMBERED_LENGTH_MAX: Final = 2_048
 
 
 @final
@@ -32,20 +36,40 @@ class Grant:
         self.rule_name = rule_name
 
 
+@final
+@dataclass(slots=True, init=False)
+class _Good:
+    """What a token is for, until when, and who signed it; all of it was checked."""
+
+    resource: Final[str]
+    expires_at: Final[Instant]
+    signer: Final[AuthorizationRule]
+
+    def __init__(self, resource: str, expires_at: Instant, signer: AuthorizationRule) -> None:
+        self.resource = resource
+        self.expires_at = expires_at
+        self.signer = signer
+
+
 class KeyRing:
     """Knows the rules of the namespace and of each entity, and turns credentials into grants."""
 
-    __slots__ = ("_rules",)
+    __slots__ = ("_remembered", "_rules")
 
     def __init__(self, namespace_rules: Sequence[AuthorizationRule]) -> None:
         # The namespace is the path that is a prefix of all others.
         self._rules: dict[str, tuple[AuthorizationRule, ...]] = {"": tuple(namespace_rules)}
+        # Only what was signed with one of our keys gets in here, so that nobody else can fill it.
+        self._remembered: dict[str, _Good] = {}
 
     def set_entity_rules(self, path: str, rules: Sequence[AuthorizationRule]) -> None:
         """Replace the rules of an entity; none at all forgets the entity."""
         key = resource_path(path)
         if not key:
             raise ValueError("an entity has a path; the namespace's rules are given at the start")
+        if self._rules.get(key, ()) == tuple(rules):
+            return
+        self._remembered.clear()
         if rules:
             self._rules[key] = tuple(rules)
         else:
@@ -59,6 +83,22 @@ class KeyRing:
         Some clients name the namespace by its host alone in some tokens; where a host is given,
         such a token is taken for what it means.
         """
+        good = self._good(token, host)
+        if isinstance(good, AuthRefusal):
+            return good
+        # What follows is told only to somebody who holds the key.
+        if good.expires_at <= now:
+            return refusal.expired(good.expires_at)
+        path = resource_path(audience)
+        if not covers(good.resource, path):
+            return refusal.invalid_audience(good.resource, path)
+        return Grant(path, good.signer.rights, good.expires_at, good.signer.name)
+
+    def _good(self, token: str, host: str) -> _Good | AuthRefusal:
+        """Check who signed a token; one that was found good is good until the rules change."""
+        remembered = None if host else self._remembered.get(token)
+        if remembered is not None:
+            return remembered
         if is_jwt(token):
             return refusal.unsupported_jwt()
         parsed = parse_sas(token)
@@ -70,13 +110,13 @@ class KeyRing:
         signer = self._signer(parsed, resource)
         if isinstance(signer, AuthRefusal):
             return signer
-        # What follows is told only to somebody who holds the key.
-        if parsed.expires_at <= now:
-            return refusal.expired(parsed.expires_at)
-        path = resource_path(audience)
-        if not covers(resource, path):
-            return refusal.invalid_audience(resource, path)
-        return Grant(path, signer.rights, parsed.expires_at, signer.name)
+        good = _Good(resource, parsed.expires_at, signer)
+        # What a token means together with a host it does not mean alone.
+        if not host and len(token) <= _REMEMBERED_LENGTH_MAX:
+            if len(self._remembered) >= _REMEMBERED_MAX:
+                del self._remembered[next(iter(self._remembered))]
+            self._remembered[token] = good
+        return good
 
     def knows(self, rule_name: str) -> bool:
         """Tell whether a rule of this name is here, wherever it holds."""
