@@ -25,6 +25,8 @@ _RESOURCES: Final = "$resources"
 _SUBSCRIPTIONS: Final = "subscriptions"
 _RULES: Final = "rules"
 
+_NO_SEGMENTS: Final = frozenset({"", ".", ".."})
+
 _BAD_NAME: Final = (
     "'{}' contains character(s) that is not allowed by Service Bus. Entity segments can contain "
     "only letters, numbers, periods(.), hyphens(-), and underscores(_)."
@@ -60,8 +62,10 @@ class Place:
             return ""
         if not self.path:
             return "The request names no entity."
-        # Tokens are compared without empty segments, so that names must have none.
-        if not is_entity_path(self.path) or "//" in self.path:
+        # Tokens are compared without empty segments, and clients leave out those that mean "here"
+        # and "above" before they ask, so that names must have none of them.
+        segments = self.path.split("/")
+        if not is_entity_path(self.path) or not _NO_SEGMENTS.isdisjoint(segments):
             return _BAD_NAME.format(self.path)
         if self.kind in (SUBSCRIPTION, RULES, RULE) and not is_entity_name(self.subscription):
             return _BAD_NAME.format(self.subscription)
