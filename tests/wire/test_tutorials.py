@@ -3,6 +3,8 @@
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -64,26 +66,20 @@ def test_the_index_leads_to_all_pages() -> None:
     assert {page.stem for page in PAGES.glob("*.md")} == {"README", *SEVEN}
 
 
-# A page says itself which entities it has, so that there is no partitioned form of it.
-@pytest.mark.plain_only("pages bring their own entities")
-@pytest.mark.parametrize("name", SEVEN)
-def test_a_page_prints_what_it_says(name: str, tmp_path: Path) -> None:
-    """R-F1: what a newcomer does first works as it is told, with a real broker and client."""
-    if name == "transactions":
-        pytest.importorskip("proton", reason="python-qpid-proton is not installed")
-    page = read(name)
-    config = tmp_path / "Config.json"
+def follow(page: Page, directory: Path) -> list[str]:
+    """Do what a page says in a directory, and give what each block printed."""
+    config = directory / "Config.json"
     [text] = page.configuration
     config.write_text(text)
     # The data is where `make run` has it, beside the configuration.
-    broker = BrokerProcess(data=tmp_path / "data", config=config, log=tmp_path / "broker.log")
-    program = tmp_path / "page.py"
+    broker = BrokerProcess(data=directory / "data", config=config, log=directory / "broker.log")
+    program = directory / "page.py"
     program.write_text(at_ports(f"print({BETWEEN!r})\n".join(page.code), broker))
     broker.start()
     try:
         done = subprocess.run(
             [sys.executable, program.name],
-            cwd=tmp_path,
+            cwd=directory,
             capture_output=True,
             text=True,
             timeout=FOLLOWED_WITHIN_S,
@@ -92,5 +88,33 @@ def test_a_page_prints_what_it_says(name: str, tmp_path: Path) -> None:
     finally:
         code = broker.stop()
     assert done.returncode == 0, done.stdout + done.stderr + broker.log_since(0)
-    assert done.stdout.split(f"{BETWEEN}\n") == page.printed
-    assert code == 0
+    assert code == 0, broker.log_since(0)
+    return done.stdout.split(f"{BETWEEN}\n")
+
+
+@pytest.fixture(scope="module")
+def followed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Future[list[str]]]]:
+    """The chosen pages, on their way side by side: they spend their time waiting."""
+    names = [
+        str(item.callspec.params["name"])
+        for item in request.session.items
+        if isinstance(item, pytest.Function)
+        and item.module is request.module
+        and "followed" in item.fixturenames
+    ]
+    with ThreadPoolExecutor(len(names)) as pool:
+        yield {
+            name: pool.submit(follow, read(name), tmp_path_factory.mktemp(name)) for name in names
+        }
+
+
+# A page says itself which entities it has, so that there is no partitioned form of it.
+@pytest.mark.plain_only("pages bring their own entities")
+@pytest.mark.parametrize("name", SEVEN)
+def test_a_page_prints_what_it_says(name: str, followed: dict[str, Future[list[str]]]) -> None:
+    """R-F1: what a newcomer does first works as it is told, with a real broker and client."""
+    if name == "transactions":
+        pytest.importorskip("proton", reason="python-qpid-proton is not installed")
+    assert followed[name].result() == read(name).printed
