@@ -22,6 +22,9 @@ COMPILED := build/compiled/.stamp
 PLAIN := env -u PYTHONPATH PEEKLOCK_EXPECT=plain
 FAST := env PYTHONPATH=$(CURDIR)/build/compiled PEEKLOCK_EXPECT=compiled
 PYTEST := $(BIN)/python -m pytest
+# Most of the time these wait, so that there are more of them than cores; a file is not divided,
+# because its tests may wait together.
+WIRE := -m "not torture" --numprocesses=3 --dist=loadfile
 # On all cores: none of them has a port or a file that another one knows.
 UNIT := tests --ignore=tests/wire --ignore=tests/crash -m "not torture" --numprocesses=auto
 
@@ -48,14 +51,14 @@ unit-compiled: $(DEV) $(COMPILED)
 	$(FAST) $(PYTEST) $(UNIT)
 
 wire: $(DEV) $(NODE) $(COMPILED) ## the real clients against a listening broker
-	$(FAST) $(PYTEST) tests/wire -m "not torture" && $(FAST) $(PYTEST) tests/crash -m "not torture"
+	$(FAST) $(PYTEST) tests/wire $(WIRE) && $(FAST) $(PYTEST) tests/crash -m "not torture"
 
 wire-plain: $(DEV) $(NODE)
 	$(PLAIN) $(PYTEST) tests/wire -m "smoke and not torture"
 
 # The same tests where each queue and topic is partitioned, over four stores.
 wire-partitioned: $(DEV) $(NODE) $(COMPILED)
-	PEEKLOCK_WIRE_PARTITIONED=1 $(FAST) $(PYTEST) tests/wire -m "not torture"
+	PEEKLOCK_WIRE_PARTITIONED=1 $(FAST) $(PYTEST) tests/wire $(WIRE)
 
 test: check unit unit-compiled wire wire-partitioned wire-plain ## everything that must pass on each change
 

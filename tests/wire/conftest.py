@@ -191,6 +191,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     here = [item for item in items if item.path.is_relative_to(Path(__file__).parent)]
     for item in here:
         item.add_marker(pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"))
+        item.add_marker(pytest.mark.filterwarnings("ignore:loop is closed:ResourceWarning"))
     left_out = [item for item in here if PARTITIONED and item.get_closest_marker("plain_only")]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
