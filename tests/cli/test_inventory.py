@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from peeklock.cli import atom
@@ -12,20 +14,31 @@ from peeklock.entity.definition import MEGABYTE
 
 
 @pytest.mark.parametrize(
-    ("shown", "is_partitioned", "quota"),
+    ("shown", "partitions", "quota"),
     [
-        (1024, False, 0),
-        (2048, False, 2048),
-        (5, False, 5),
-        (16_384, True, 0),
-        (32_768, True, 2048),
-        # Of an entity with four partitions; how many it has is not told.
-        (4_096, True, 0),
+        (1024, 1, 0),
+        (2048, 1, 2048),
+        (5, 1, 5),
+        (16_384, 16, 0),
+        (32_768, 16, 2048),
+        (4_096, 4, 0),
+        (8_192, 4, 2048),
     ],
 )
-def test_a_quota_is_read_out_of_what_is_shown(shown: int, is_partitioned: bool, quota: int) -> None:
-    values = {"MaxSizeInMegabytes": shown, "EnablePartitioning": is_partitioned}
-    assert queue_of(Description(atom.QUEUE, "q", values)).size_max == quota * MEGABYTE
+def test_a_quota_is_read_out_of_what_is_shown(shown: int, partitions: int, quota: int) -> None:
+    values: dict[str, Any] = {
+        "MaxSizeInMegabytes": shown,
+        "EnablePartitioning": partitions > 1,
+    }
+    if partitions > 1:
+        values["PartitionCount"] = partitions
+    read = queue_of(Description(atom.QUEUE, "q", values))
+    assert (read.partitions, read.size_max) == (partitions, quota * MEGABYTE)
+
+
+def test_a_broker_that_does_not_tell_its_partitions_has_the_usual_ones() -> None:
+    values = {"MaxSizeInMegabytes": 32_768, "EnablePartitioning": True}
+    assert queue_of(Description(atom.QUEUE, "q", values)).size_max == 2048 * MEGABYTE
 
 
 def test_what_the_file_could_not_say_is_named() -> None:

@@ -25,6 +25,8 @@ _INSTANCE: Final = "http://www.w3.org/2001/XMLSchema-instance"
 _SCHEMA: Final = "http://www.w3.org/2001/XMLSchema"
 _PAIR: Final = "KeyValueOfstringanyType"
 
+# What the service does not have; our broker shows it where it is not as in the service.
+_OURS: Final[dict[str, type]] = {"PartitionCount": int, "UnlockOnDisconnect": bool}
 # What is the owner's to choose, in the service's order.
 _TYPES: Final[dict[str, dict[str, type]]] = {
     QUEUE: {
@@ -44,6 +46,7 @@ _TYPES: Final[dict[str, dict[str, type]]] = {
         "UserMetadata": str,
         "ForwardDeadLetteredMessagesTo": str,
         "MaxMessageSizeInKilobytes": int,
+        **_OURS,
     },
     TOPIC: {
         "DefaultMessageTimeToLive": str,
@@ -57,6 +60,7 @@ _TYPES: Final[dict[str, dict[str, type]]] = {
         "EnablePartitioning": bool,
         "UserMetadata": str,
         "MaxMessageSizeInKilobytes": int,
+        "PartitionCount": int,
     },
     SUBSCRIPTION: {
         "LockDuration": str,
@@ -71,6 +75,7 @@ _TYPES: Final[dict[str, dict[str, type]]] = {
         "UserMetadata": str,
         "ForwardDeadLetteredMessagesTo": str,
         "AutoDeleteOnIdle": str,
+        "UnlockOnDisconnect": bool,
     },
 }
 # What only the broker can know.

@@ -124,11 +124,9 @@ def _entry(found: Description) -> dict[str, Any]:
 
 def _quota(properties: dict[str, Any]) -> int:
     """Read a quota out of what the broker shows: the size of all partitions together, and the
-    service's least one for an entity that has none. How many partitions is not shown."""
+    service's least one for an entity that has none."""
     partitions = PARTITIONS_DEFAULT if properties.get("EnablePartitioning") else 1
-    megabytes, rest = divmod(int(properties[SIZE]), partitions)
-    if partitions > 1 and (rest or megabytes % _MEGABYTES):
-        return NO_SIZE_LIMIT
+    megabytes = int(properties[SIZE]) // int(properties.get("PartitionCount") or partitions)
     return NO_SIZE_LIMIT if megabytes == _MEGABYTES else megabytes
 
 

@@ -32,8 +32,6 @@ DELETE: Final = "delete"
 _FORWARDS: Final = ("ForwardTo", "ForwardDeadLetteredMessagesTo")
 _WINDOW: Final = "DuplicateDetectionHistoryTimeWindow"
 _KEYS: Final = "AuthorizationRules"
-# What the administration API has no words for; the configuration file of `serve` has.
-_UNSPOKEN: Final = ("PartitionCount", "UnlockOnDisconnect")
 
 
 @final
@@ -68,8 +66,6 @@ class Planner:
         self._homes: list[Step] = []
         self._subscriptions: list[Step] = []
         self._changes: list[Step] = []
-        # What the file says and cannot be brought to the broker.
-        self.left_out: list[str] = []
 
     def plan(self, namespace: ConfiguredNamespace) -> list[Step]:
         """Give the steps in their order; none where all is as it should be."""
@@ -96,7 +92,6 @@ class Planner:
         before: dict[str, Any] | None,
     ) -> None:
         """Plan for a queue or topic."""
-        wanted = self._spoken(place, wanted)
         if known is None or before is None:
             bare = {key: value for key, value in wanted.items() if key not in _FORWARDS}
             self._create(self._homes, place, bare, tuple(rules))
@@ -114,7 +109,7 @@ class Planner:
     def _subscription(self, subscription: ConfiguredSubscription, *, is_new: bool) -> None:
         definition = subscription.definition
         place = administration.subscription(definition.topic, definition.name)
-        wanted = self._spoken(place, subscription_properties(definition))
+        wanted = subscription_properties(definition)
         known = None if is_new else self._admin.find(place)
         rules = {
             rule.name.lower(): Description(atom.RULE, rule.name, rule_properties(rule))
@@ -154,13 +149,6 @@ class Planner:
             if key not in wanted:
                 place = administration.rule(definition.topic, definition.name, rule.name)
                 self._changes.append(Step(DELETE, place, {}, _call(self._admin.delete, place)))
-
-    def _spoken(self, place: Place, wanted: dict[str, Any]) -> dict[str, Any]:
-        """Give what can be said, and note what cannot."""
-        for key in _UNSPOKEN:
-            if wanted.get(key):
-                self.left_out.append(f"{place.told}: {key}, which only a broker's own file sets")
-        return {key: value for key, value in wanted.items() if key not in _UNSPOKEN}
 
     def _add_rule(
         self, steps: list[Step], subscription: ConfiguredSubscription, rule: Description
@@ -202,7 +190,7 @@ def _differences(before: dict[str, Any], after: dict[str, Any]) -> dict[str, tup
     return {
         key: (before.get(key), after.get(key))
         for key in {**after, **before}
-        if key not in _UNSPOKEN and before.get(key) != after.get(key)
+        if before.get(key) != after.get(key)
     }
 
 

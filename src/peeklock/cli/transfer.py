@@ -11,7 +11,6 @@ from peeklock.cli import values
 from peeklock.cli.connection import ConnectionProblem
 from peeklock.cli.output import Output, fail, print_json, print_table
 from peeklock.cli.reach import Reach, reaching
-from peeklock.entity.definition import PARTITIONS_DEFAULT
 
 if TYPE_CHECKING:
     from peeklock.cli.plan import Step
@@ -60,7 +59,7 @@ def import_(
         fail(str(error))
     if not dry_run:
         _perform(steps)
-    _tell(steps, [*left_out, *planner.left_out], dry_run, output)
+    _tell(steps, left_out, dry_run, output)
 
 
 def export(
@@ -82,7 +81,6 @@ def export(
     from peeklock.configuration.writing import NotExpressible, document_of
 
     namespace = Inventory(Administration(reach)).whole()
-    _warn(namespace)
     try:
         document = (template_of if format == "arm" else document_of)(namespace)
     except NotExpressible as problem:
@@ -96,20 +94,6 @@ def export(
         fail(f"{file} cannot be written: {error}")
     queues, topics = len(namespace.queues), len(namespace.topics)
     typer.echo(f"wrote {queues} queues and {topics} topics to {file}")
-
-
-def _warn(namespace: "ConfiguredNamespace") -> None:
-    """Say what the file may not have right, because the administration API does not tell it."""
-    queues = [queue.definition for queue in namespace.queues]
-    topics = [topic.definition for topic in namespace.topics]
-    names = [queue.path for queue in queues if queue.partitions > 1]
-    names += [topic.path for topic in topics if topic.partitions > 1]
-    if names:
-        typer.echo(
-            f"the broker does not tell how many partitions {', '.join(names)} have; "
-            f"{PARTITIONS_DEFAULT} are assumed",
-            err=True,
-        )
 
 
 def _read(
