@@ -36,6 +36,15 @@ def test_the_condition_tells_whether_a_retry_can_succeed() -> None:
         assert 400 <= form.status < 600
 
 
+def test_what_a_client_says_without_end_is_not_repeated() -> None:
+    """An answer must fit into a frame, whatever the address was."""
+    refusal = Refusal(UNAUTHORIZED, "x" * 60_000)
+    declined = desk().decline(refusal, entity="q" * 60_000, operation="o" * 60_000, peer="p")
+    assert len(declined.text) < 5_000
+    assert f"{'x' * 4_096}... TrackingId:" in declined.text
+    assert f"SystemTracker:ns:Queue:{'q' * 512}...," in declined.text
+
+
 def test_the_text_carries_tracking_id_entity_and_instant() -> None:
     """R-T2."""
     declined = desk().decline(

@@ -20,6 +20,11 @@ _LOG: Final = logging.getLogger("peeklock.refusals")
 
 _SUBSCRIPTIONS: Final = "/subscriptions/"
 
+# Texts repeat what the client said. What is longer than any name or expression is cut, so that an
+# answer fits into a frame of the client and a line of the log can be read.
+_TEXT_LENGTH_MAX: Final = 4_096
+_NAME_LENGTH_MAX: Final = 512
+
 MESSAGE_LOCK_LOST: Final = "com.microsoft:message-lock-lost"
 MESSAGE_NOT_FOUND: Final = "com.microsoft:message-not-found"
 ARGUMENT_ERROR: Final = "com.microsoft:argument-error"
@@ -130,9 +135,11 @@ class RefusalDesk:
         """Word a refusal of `count` equal wishes and log it under its tracking id."""
         form = WIRE_FORMS[refusal.kind]
         tracking_id = guid(self._chance)
+        entity = _cut(entity, _NAME_LENGTH_MAX)
         where = tracker(self._namespace, kind, entity)
+        said = _cut(refusal.text, _TEXT_LENGTH_MAX)
         text = (
-            f"{refusal.text} TrackingId:{tracking_id}, SystemTracker:{where}, "
+            f"{said} TrackingId:{tracking_id}, SystemTracker:{where}, "
             f"Timestamp:{_seconds(self._clock.now())}"
         )
         _LOG.log(
@@ -140,7 +147,7 @@ class RefusalDesk:
             "%s",
             logbook.line(
                 "refused",
-                operation=operation,
+                operation=_cut(operation, _NAME_LENGTH_MAX),
                 kind=refusal.kind,
                 condition=form.condition,
                 status=form.status,
@@ -149,7 +156,7 @@ class RefusalDesk:
                 count=count,
                 peer=peer,
                 tracking=tracking_id,
-                text=refusal.text,
+                text=said,
             ),
         )
         return Declined(form.condition, form.detaching, form.status, text, tracking_id)
@@ -166,6 +173,10 @@ def tracker(namespace: str, kind: str, path: str) -> str:
     if at < 0:
         return f"{namespace}:Topic:{path}"
     return f"{namespace}:Topic:{path[:at]}|{path[at + len(_SUBSCRIPTIONS) :]}"
+
+
+def _cut(text: str, length_max: int) -> str:
+    return text if len(text) <= length_max else f"{text[:length_max]}..."
 
 
 def _seconds(instant: Instant) -> str:
