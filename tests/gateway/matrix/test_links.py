@@ -138,7 +138,7 @@ def test_a_key_shown_as_it_is_gives_the_same(way: Way) -> None:
             for rights in COMBINATIONS:
                 name = rule_name(place, rights)
                 client = await house.bus.connect(plain_credential(name, key_of(path, name)))
-                visitor = Visitor(house, client)
+                visitor = Visitor(client)
                 gives = Credential(place, rights, place).gives()
                 found = await way.attach(visitor, way.path)
                 assert found == ("" if is_let_in(way, gives) else UNAUTHORIZED), name

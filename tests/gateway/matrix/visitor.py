@@ -19,15 +19,14 @@ DESTINATION = Symbol("com.microsoft:transfer-destination-address")
 class Visitor:
     """Asks for links and learns whether it gets them."""
 
-    def __init__(self, house: House, client: Client) -> None:
-        self.house = house
+    def __init__(self, client: Client) -> None:
         self.client = client
         self._tokens: tuple[Link, Link] | None = None
         self._count = 0
 
     @classmethod
     async def of(cls, house: House) -> Visitor:
-        return cls(house, await house.bus.connect())
+        return cls(await house.bus.connect())
 
     def leave(self) -> None:
         """Go without a word."""
@@ -35,7 +34,7 @@ class Visitor:
 
     async def show(self, credential: Credential, home: str, here: str) -> bool:
         """Put its token for an address; answers whether it was taken."""
-        token = credential.token(home, here, self.house.clock.now())
+        token = credential.token(home, here, self.client.bus.clock.now())
         return token is not None and await self.put(token, here) == 202
 
     async def put(self, token: Any, audience: str) -> int:

@@ -1,0 +1,60 @@
+"""Addresses of AMQP links that are none: refused, nothing is changed, and life goes on."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.gateway.matrix.house import House, inhabit
+from tests.gateway.matrix.visitor import UNAUTHORIZED, Visitor
+
+LINKS = (Visitor.sender, Visitor.receiver, Visitor.session_receiver)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "/",
+        "..",
+        "q/..",
+        "../q",
+        "q/../other",
+        "q\0",
+        "q/$nothing",
+        "q/$management/$management",
+        "q/$DeadLetterQueue/$DeadLetterQueue",
+        "$management",
+        "$cbs/x",
+        "sb://",
+        "sb://localhost",
+        "%",
+        "%00",
+        "q%00",
+        "%" + "25" * 20_000,
+        "x" * 60_000,
+        "q/" * 20_000,
+        "\U0001f40d",
+        "t/Subscriptions",
+        "t/Subscriptions/",
+        "t/Subscriptions/s/Rules",
+    ],
+    ids=lambda value: repr(value)[:20],
+)
+def test_addresses_that_are_none(address: str) -> None:
+    """R-T2: refused with or without rights, nothing is changed, and the connection goes on."""
+
+    async def visit(house: House) -> None:
+        await house.queue("q")
+        await house.topic("t")
+        before = await house.state()
+        visitor = await Visitor.of(house)
+        for attach in LINKS:
+            assert await attach(visitor, address) == UNAUTHORIZED
+        assert await visitor.put(house.root(), "") == 202
+        for attach in LINKS:
+            assert await attach(visitor, address)
+        assert await visitor.sender("q", address)
+        assert await visitor.sender("q") == ""
+        assert await house.state() == before
+
+    inhabit(visit)
