@@ -1,0 +1,113 @@
+"""Requests to `$management` that are none: a clear error, nothing is changed, and life goes on."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from peeklock.amqp.constructors import LONG
+from peeklock.amqp.types import Array, Int, Symbol, Timestamp
+from peeklock.gateway.amqp.calls import PREFIX
+from peeklock.gateway.amqp.operations import OPERATIONS
+from tests.gateway.matrix.house import House, inhabit
+from tests.gateway.matrix.visitor import Visitor
+
+ARGUMENTS = [
+    "from-sequence-number",
+    "message-count",
+    "omit-message-body",
+    "session-id",
+    "sequence-numbers",
+    "receiver-settle-mode",
+    "enqueued-time-utc",
+    "lock-tokens",
+    "disposition-status",
+    "deadletter-reason",
+    "properties-to-modify",
+    "messages",
+    "session-state",
+    "last-updated-time",
+    "skip",
+    "top",
+    "rule-name",
+    "rule-description",
+]
+VALUES: list[Any] = [
+    None,
+    True,
+    Int(-1),
+    Int(1),
+    1 << 62,
+    -(1 << 63),
+    1.5,
+    "",
+    "x" * 5000,
+    "\0",
+    Symbol("completed"),
+    b"",
+    b"\xff" * 100,
+    [],
+    [None],
+    [UUID(int=1)],
+    [UUID(int=(1 << 128) - 1)],
+    [{"message": b"\x00Sp\xc0"}],
+    [{"message": None}],
+    Array(LONG, [-1]),
+    Array(LONG, [1 << 62]),
+    {},
+    {"sql-filter": {"expression": "= ="}},
+    {"sql-filter": {"expression": "("}, "sql-rule-action": {"expression": "SET"}},
+    {"correlation-filter": {"properties": {"a": [1]}}},
+    Timestamp(-(1 << 62)),
+    Timestamp(1 << 62),
+]
+PLACES = ("q", "with-sessions", "t", "t/Subscriptions/s", "q/$DeadLetterQueue")
+
+
+async def settled(house: House) -> Visitor:
+    await house.queue("q")
+    await house.queue("with-sessions", requires_session=True)
+    await house.topic("t")
+    visitor = await Visitor.of(house)
+    assert await visitor.put(house.root(), "") == 202
+    return visitor
+
+
+@pytest.mark.parametrize("operation", sorted(OPERATIONS))
+def test_bodies_that_are_none(operation: str) -> None:
+    """R-T2: at every kind of entity; what has no arguments is told which are missing."""
+
+    async def visit(house: House) -> None:
+        visitor = await settled(house)
+        before = await house.state()
+        nothing: list[Any] = [None, 5, "x", b"x", [], {}, {Int(1): 2}]
+        for place in PLACES:
+            for body in nothing:
+                status = await visitor.manage(place, operation.removeprefix(PREFIX), body)
+                assert 400 <= status < 500, (place, body)
+        assert await house.state() == before
+
+    inhabit(visit)
+
+
+@settings(max_examples=60)
+@given(
+    st.sampled_from(sorted(OPERATIONS)),
+    st.sampled_from(PLACES),
+    st.dictionaries(st.sampled_from(ARGUMENTS), st.sampled_from(VALUES), max_size=8),
+)
+def test_any_arguments_are_answered(operation: str, place: str, body: dict[str, Any]) -> None:
+    """Done or refused, and never a failure of the broker."""
+
+    async def visit(house: House) -> None:
+        visitor = await settled(house)
+        status = await visitor.manage(place, operation.removeprefix(PREFIX), body)
+        assert status in (200, 204) or 400 <= status < 500
+        assert await visitor.manage("q", "peek-message", {"from-sequence-number": 0}) == 400
+        assert await visitor.sender("q") == ""
+
+    inhabit(visit)
