@@ -66,17 +66,23 @@ def test_the_index_leads_to_all_pages() -> None:
     assert {page.stem for page in PAGES.glob("*.md")} == {"README", *SEVEN}
 
 
-def follow(page: Page, directory: Path) -> list[str]:
-    """Do what a page says in a directory, and give what each block printed."""
+def started(page: Page, directory: Path) -> BrokerProcess:
+    """A broker with the configuration of a page."""
     config = directory / "Config.json"
     [text] = page.configuration
     config.write_text(text)
     # The data is where `make run` has it, beside the configuration.
     broker = BrokerProcess(data=directory / "data", config=config, log=directory / "broker.log")
-    program = directory / "page.py"
-    program.write_text(at_ports(f"print({BETWEEN!r})\n".join(page.code), broker))
     broker.start()
+    return broker
+
+
+def follow(page: Page, broker: BrokerProcess) -> list[str]:
+    """Do what a page says beside its broker, and give what each block printed."""
+    directory = broker.config.parent
+    program = directory / "page.py"
     try:
+        program.write_text(at_ports(f"print({BETWEEN!r})\n".join(page.code), broker))
         done = subprocess.run(
             [sys.executable, program.name],
             cwd=directory,
@@ -104,10 +110,10 @@ def followed(
         and item.module is request.module
         and "followed" in item.fixturenames
     ]
+    # One after the other, and before any client: none of them takes a port that another one chose.
+    brokers = {name: started(read(name), tmp_path_factory.mktemp(name)) for name in names}
     with ThreadPoolExecutor(len(names)) as pool:
-        yield {
-            name: pool.submit(follow, read(name), tmp_path_factory.mktemp(name)) for name in names
-        }
+        yield {name: pool.submit(follow, read(name), broker) for name, broker in brokers.items()}
 
 
 # A page says itself which entities it has, so that there is no partitioned form of it.
