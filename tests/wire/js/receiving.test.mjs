@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import {
+  PARTITIONED,
   SIDE_BY_SIDE,
   another,
   assertNothingComes,
@@ -25,7 +26,9 @@ describe("receiving", SIDE_BY_SIDE, () => {
       await sender.sendMessages(counted(IN_FLIGHT).slice(start, start + 500));
     }
     const messages = await receive(receiver, IN_FLIGHT, 60_000);
-    assert.deepEqual(bodies(messages), counted(IN_FLIGHT).map((message) => message.body));
+    // Each batch went to one partition, where there are several: their order is not promised.
+    const got = PARTITIONED ? bodies(messages).sort((a, b) => a - b) : bodies(messages);
+    assert.deepEqual(got, counted(IN_FLIGHT).map((message) => message.body));
     const other = another(queue);
     await assertNothingComes(other);
     await Promise.all(messages.map((message) => receiver.completeMessage(message)));
