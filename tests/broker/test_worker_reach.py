@@ -78,7 +78,10 @@ def test_a_worker_is_out_of_reach_until_it_has_opened_again() -> None:
         assert kinds == [UNAVAILABLE, UNAVAILABLE]
         store.is_down = False
         worker.store_back()
+        # Whoever comes now waits for the opening instead of being sent away.
+        worker.submit(SendMany(origin, [5], [message("e")]))
         await calm()
+        assert origin.take() == [Accepted(origin, [5])]
         assert reach(worker) == (True, True)
         assert opened == [worker, worker]
         await do(worker, SendMany(origin, [4], [message("d")]))

@@ -558,10 +558,13 @@ class PartitionWorker:
         refusal = Refusal(UNAVAILABLE, "The store is out of reach. Try again later.")
         until = self._loop.time() + backoff_ms / 1000
         while not self._closing:
+            if self._is_store_back:
+                # Who has come since then waits for the opening: it has a good chance.
+                self._is_store_back = False
+                return
             self._refuse_mailbox(refusal)
             left = until - self._loop.time()
-            if left <= 0 or self._is_store_back:
-                self._is_store_back = False
+            if left <= 0:
                 return
             try:
                 await asyncio.wait_for(self._sleep(), left)
