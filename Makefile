@@ -22,9 +22,8 @@ COMPILED := build/compiled/.stamp
 PLAIN := env -u PYTHONPATH PEEKLOCK_EXPECT=plain
 FAST := env PYTHONPATH=$(CURDIR)/build/compiled PEEKLOCK_EXPECT=compiled
 PYTEST := $(BIN)/python -m pytest
-# Most of the time these wait, so that there are more of them than cores; a file is not divided,
-# because its tests may wait together.
-WIRE := -m "not torture" --numprocesses=3 --dist=loadfile
+# A file is not divided, because its tests may wait together.
+WIRE := -m "not torture" --numprocesses=2 --dist=loadfile
 # On all cores: none of them has a port or a file that another one knows.
 UNIT := tests --ignore=tests/wire --ignore=tests/crash -m "not torture" --numprocesses=auto
 

@@ -20,7 +20,8 @@ from tests.wire.entities import Queues
 
 pytestmark = pytest.mark.side_by_side(at_once=24)
 
-SOON_S = 3
+# Long enough that a client has opened its links by then, beside many others.
+SOON_S = 6
 
 
 def soon(seconds: float = SOON_S) -> datetime:
@@ -135,7 +136,7 @@ def test_a_schedule_does_not_delay_others(bus: Bus, queues: Queues) -> None:
     """R-T1: due in the order of their times, not of their numbers; without a time, at once."""
     queue = queues.take("plain")
     with bus.sender(queue) as sender, bus.receiver(queue) as receiver:
-        sender.schedule_messages(ServiceBusMessage("second"), soon(SOON_S + 2))
+        sender.schedule_messages(ServiceBusMessage("second"), soon(SOON_S + 4))
         sender.schedule_messages(ServiceBusMessage("first"), soon(SOON_S))
         sender.send_messages(ServiceBusMessage("now"))
         assert bodies([receive_one(receiver) for _ in range(3)]) == [b"now", b"first", b"second"]
