@@ -52,6 +52,21 @@ def test_every_port_serves_every_protocol(port: str, speaks: str, is_tls: bool) 
     enter(talk)
 
 
+def test_answers_do_not_wait_for_acknowledgements() -> None:
+    """Without this, a trickle of answers is held back for milliseconds each."""
+
+    async def talk(entrance: Entrance) -> None:
+        reader, writer = await dial(entrance.amqp_port, None)
+        await Caller(reader, writer).until(Opened)
+        [protocol] = entrance.amqp._connections
+        assert protocol._transport is not None
+        served = protocol._transport.get_extra_info("socket")
+        assert served.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
+        writer.close()
+
+    enter(talk)
+
+
 @pytest.mark.parametrize("is_tls", [False, True], ids=["clear", "tls"])
 def test_first_words_may_come_byte_by_byte(is_tls: bool) -> None:
     async def talk(entrance: Entrance) -> None:

@@ -103,6 +103,9 @@ class Listener:
             if len(self._undecided) >= self._undecided_max:
                 next(iter(self._undecided)).abort()
             accepted.setblocking(False)
+            # asyncio does this for sockets that were made with the protocol's number; these were
+            # not, and an answer would wait for the client's acknowledgement of the one before.
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._undecided[Arrival(self, accepted, address)] = None
 
     def _pause(self, listening: socket.socket, error: OSError) -> None:
