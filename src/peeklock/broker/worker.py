@@ -559,9 +559,8 @@ class PartitionWorker:
         until = self._loop.time() + backoff_ms / 1000
         while not self._closing:
             if self._is_store_back:
-                # Who has come since then waits for the opening: it has a good chance.
                 self._is_store_back = False
-                return
+                return  # who has come since then waits for the opening
             self._refuse_mailbox(refusal)
             left = until - self._loop.time()
             if left <= 0:
