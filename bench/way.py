@@ -7,6 +7,7 @@ from typing import Final, Protocol, final
 
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Ping, Request
+from wsproto.frame_protocol import CloseReason
 
 PATH: Final = "/$servicebus/websocket"
 _RECORD_SIZE: Final = 1 << 14
@@ -121,6 +122,9 @@ class Frames:
         for event in self._machine.events():
             if isinstance(event, BytesMessage):
                 parts.append(bytes(event.data))
+            elif isinstance(event, CloseConnection) and event.code == CloseReason.NORMAL_CLOSURE:
+                # It follows AMQP's own close and may come with it; who is not done gets no more.
+                break
             elif isinstance(event, (CloseConnection, Ping)):
                 raise ConnectionError(f"the server said {event!r}")
         return b"".join(parts)
