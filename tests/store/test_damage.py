@@ -111,7 +111,7 @@ def test_flipped_bits_anywhere_never_give_wrong_messages(tmp_path: Path) -> None
     asyncio.run(fill(EmbeddedStore(tmp_path)))
     size = (tmp_path / "data.mdb").stat().st_size
     chance = random.Random(7)
-    bits = [chance.randrange(8 * 8192, 8 * size) for _ in range(150)]
+    bits = [chance.randrange(8 * 8192, 8 * size) for _ in range(90)]
     command = [sys.executable, "-c", EXAMINER, str(tmp_path), json.dumps(bits)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -121,4 +121,4 @@ def test_flipped_bits_anywhere_never_give_wrong_messages(tmp_path: Path) -> None
         bit: v for bit, v in verdicts.items() if v.split()[0] not in ("whole", "found", "ended")
     }
     assert not lies
-    assert sum(verdict == "found" for verdict in verdicts.values()) > 50
+    assert sum(verdict == "found" for verdict in verdicts.values()) > 30

@@ -38,7 +38,7 @@ steps = st.one_of(
 scripts = st.lists(st.tuples(st.sampled_from(PARTITIONS), steps), max_size=25)
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(scripts)
 def test_both_stores_tell_the_same_story(script: list[tuple[PartitionId, Any]]) -> None:
     retention = Retention(age_ms=20, bytes_max=60_000)
