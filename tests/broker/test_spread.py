@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from peeklock.broker.reach import availability
 from peeklock.entity.commands import (
     ABANDON,
     COMPLETE,
@@ -393,6 +394,6 @@ def test_a_description_and_time_concern_all_partitions() -> None:
         assert all(worker.is_open for worker in bench.workers)
         await bench.do(Configure(bench.workers[0]._blueprint))
         await calm()
-        assert bench.spread.availability == "Available"
+        assert availability(bench.workers) == "Available"
 
     run(walk)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from peeklock.broker.reach import availability
 from peeklock.entity.commands import (
     COMPLETE,
     MAIN,
@@ -69,14 +70,14 @@ def test_without_a_key_a_missing_partition_is_gone_round() -> None:
     async def walk(bench: SpreadBench) -> None:
         await used(bench)
         await bench.take_away(1)
-        assert bench.spread.availability == "Limited"
-        assert bench.spread.is_available
+        assert availability(bench.workers) == "Limited"
+        assert any(worker.is_available for worker in bench.workers)
         origin = Recorder()
         for number in range(8):
             await bench.do(SendMany(origin, [number], [message("new")]))
         assert origin.take() == [Accepted(origin, [number]) for number in range(8)]
         await bench.give_back(1)
-        assert bench.spread.availability == "Available"
+        assert availability(bench.workers) == "Available"
         assert (await peeked(bench)).count("new") == 8
         assert "old 1" in await peeked(bench)
 
@@ -139,8 +140,8 @@ def test_a_send_that_found_its_store_gone_goes_elsewhere_once(kind: str) -> None
                 assert reply == Accepted(origin, [5])
         assert await peeked(bench) == ["new"] * PARTITIONS
         await bench.take_away(PARTITIONS - 1)
-        assert bench.spread.availability == "Limited"
-        assert not bench.spread.is_available
+        assert availability(bench.workers) == "Limited"
+        assert not any(worker.is_available for worker in bench.workers)
         reply = await bench.ask(wish())
         assert isinstance(reply, Refused)
         assert (reply.tags, reply.refusal.kind) == ([5], UNAVAILABLE)
@@ -413,10 +414,10 @@ def test_stores_that_are_known_to_be_gone_are_tried_when_nobody_else_is_there() 
     async def walk(bench: SpreadBench) -> None:
         for worker in bench.workers:
             worker.store_lost()
-        assert bench.spread.availability == "Limited"
+        assert availability(bench.workers) == "Limited"
         origin = Recorder()
         assert await bench.ask(SendMany(origin, [1], [message("x")])) == Accepted(origin, [1])
-        assert bench.spread.is_available
+        assert any(worker.is_available for worker in bench.workers)
 
     run(walk)
 
@@ -477,9 +478,9 @@ def test_a_partition_comes_back_by_itself() -> None:
         bench.stores[0].is_down = True
         origin = Recorder()
         await bench.do(SendMany(origin, [1], [message("x", partition_key=key_for(0))]))
-        assert bench.spread.availability == "Limited"
+        assert availability(bench.workers) == "Limited"
         bench.stores[0].is_down = False
-        await until(lambda: bench.spread.availability == "Available")
+        await until(lambda: availability(bench.workers) == "Available")
         keyed: list[Message] = [message("y", partition_key=key_for(0))]
         assert await bench.ask(SendMany(origin, [2], keyed)) == Accepted(origin, [2])
 

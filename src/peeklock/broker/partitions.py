@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, final
 
 from peeklock.broker.carrier import Carrier
-from peeklock.broker.spread import AVAILABLE, LIMITED, Spread
+from peeklock.broker.reach import availability
+from peeklock.broker.spread import Spread
 from peeklock.broker.worker import PartitionWorker
 from peeklock.entity.blueprint import Blueprint
 from peeklock.entity.commands import Tick
@@ -42,7 +43,7 @@ class Partitions:
     @property
     def availability(self) -> str:
         """Whether all partitions can be reached (R-P9)."""
-        return AVAILABLE if all(worker.is_available for worker in self.workers) else LIMITED
+        return availability(self.workers)
 
     def configure(self, blueprint: Blueprint) -> None:
         """The description changed."""

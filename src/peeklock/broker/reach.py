@@ -14,6 +14,15 @@ from peeklock.entity.replies import Refused, Reply
 
 NOWHERE: Final = -1
 
+AVAILABLE: Final = "Available"
+LIMITED: Final = "Limited"
+
+
+def availability(workers: Iterable[PartitionWorker]) -> str:
+    """Whether all partitions of an entity are within reach (R-P9)."""
+    return AVAILABLE if all(worker.is_available for worker in workers) else LIMITED
+
+
 _log: Final = logging.getLogger("peeklock.broker")
 
 

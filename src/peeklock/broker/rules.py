@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from peeklock.broker.changes import KNOWN, NEW, EntityError
+from peeklock.entity.definition import DEFAULT_RULE_NAME
 from peeklock.entity.refusals import ENTITY_EXISTS, ENTITY_NOT_FOUND, Refusal
 from peeklock.entity.rule_commands import AddRule, RemoveRule, RuleCommand
 from peeklock.entity.rules.filter import TrueFilter
 from peeklock.entity.rules.rule import Rule
 
-DEFAULT_RULE: Final = "$Default"
-
 
 def default_rules() -> tuple[Rule, ...]:
     """What a subscription has that was given no rules: it takes everything."""
-    return (Rule(DEFAULT_RULE, TrueFilter()),)
+    return (Rule(DEFAULT_RULE_NAME, TrueFilter()),)
 
 
 def stamped(rules: Sequence[Rule], now: int, known: Sequence[Rule] = ()) -> tuple[Rule, ...]:

@@ -58,9 +58,6 @@ from peeklock.entity.routing import (
     partition_of_sequence,
 )
 
-AVAILABLE: Final = "Available"
-LIMITED: Final = "Limited"
-
 CONFLICT_TEXT: Final = (
     "SessionId and PartitionKey of a message are both set and differ. "
     "On a partitioned entity they must be the same."
@@ -101,19 +98,6 @@ class Spread:
         for index, worker in enumerate(workers):
             worker.on_opened = partial(self._opened, index)
             worker.on_unsent = partial(self._unsent, index)
-
-    @property
-    def availability(self) -> str:
-        """Whether all partitions are within reach (R-P9)."""
-        for worker in self.workers:
-            if not worker.is_available:
-                return LIMITED
-        return AVAILABLE
-
-    @property
-    def is_available(self) -> bool:
-        """Whether the entity can be used at all: one partition is enough for that."""
-        return any(worker.is_available for worker in self.workers)
 
     def submit(self, command: Command) -> None:
         """Ask whom it concerns; the reply goes to the command's origin."""

@@ -13,7 +13,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable
-from typing import Any, Final, Protocol, final
+from typing import Any, Final, final
 
 from peeklock.broker.alarm import Alarm, Alarms
 from peeklock.broker.attached import Attached
@@ -60,18 +60,6 @@ BACKOFF_MS_MAX: Final = 5_000
 CARRY_MAX: Final = 64
 
 _log: Final = logging.getLogger("peeklock.broker")
-
-
-class Origin(Protocol):
-    """Whoever asks: gets its replies one by one, then one call to write them out."""
-
-    def replied(self, reply: Reply) -> None:
-        """Take a reply."""
-        ...
-
-    def flush(self) -> None:
-        """All replies of this round are there."""
-        ...
 
 
 @final

@@ -19,7 +19,7 @@ from uuid import UUID
 
 from peeklock.entity.rules.errors import FilterError, RuleError
 
-"""A tick is 100 ns: the wire's time spans and the admin API's instants are as fine as that."""
+# A tick is 100 ns: the wire's time spans and the admin API's instants are as fine as that.
 
 # What an integer on the wire can be: the least long and the greatest ulong.
 _INTEGER_MIN: Final = -(1 << 63)

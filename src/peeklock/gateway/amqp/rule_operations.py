@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from peeklock.amqp.types import Described, Int, Timestamp, Ulong
 from peeklock.auth.rights import LISTEN
-from peeklock.entity.definition import SUBSCRIPTION, is_entity_name
+from peeklock.entity.definition import SUBSCRIPTION, is_rule_name
 from peeklock.entity.refusals import INVALID_ARGUMENT, NOT_ALLOWED, Refusal
 from peeklock.entity.rule_commands import AddRule, ListRules, RemoveRule, RuleCommand, RulesFound
 from peeklock.entity.rules.action import SqlAction
@@ -17,7 +17,6 @@ from peeklock.gateway.amqp.arguments import INT32_MAX, PAGE_MAX, Arguments
 from peeklock.gateway.amqp.calls import PREFIX, Call, Operation, write_done
 from peeklock.gateway.amqp.rule_values import rule_value, wire_value
 
-_DEFAULT_RULE: Final = "$default"
 _NO_RULES: Final = "The operation needs a subscription; nothing else has rules."
 
 # Two families: filters are 0x13_7000_000x, rules and actions are 0x137_0000_000x.
@@ -38,7 +37,7 @@ def _read_add(call: Call) -> RuleCommand | Refusal:
         return Refusal(NOT_ALLOWED, _NO_RULES)
     arguments = call.arguments
     name = arguments.text("rule-name")
-    if name.lower() != _DEFAULT_RULE and not is_entity_name(name):
+    if not is_rule_name(name):
         arguments.wrong("rule-name", "must be a name of letters, digits and . - _")
     description = arguments.within("rule-description")
     try:

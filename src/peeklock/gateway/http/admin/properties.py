@@ -4,7 +4,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from peeklock.broker.counting import Tally
 from peeklock.broker.entities import Entity, Subscription
-from peeklock.broker.spread import LIMITED
+from peeklock.broker.reach import LIMITED
 from peeklock.durations import format_duration, parse_duration
 from peeklock.entity.definition import (
     DUPLICATE_WINDOW_MS_MAX,
