@@ -276,7 +276,7 @@ def is_entity_name(name: str) -> bool:
 
 def is_rule_name(name: str) -> bool:
     """Whether a rule may have this name: the first one's has a sign that no other may have."""
-    return name == DEFAULT_RULE_NAME or is_entity_name(name)
+    return name.lower() == DEFAULT_RULE_NAME.lower() or is_entity_name(name)
 
 
 def not_a_name(name: str) -> str:
