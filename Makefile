@@ -25,7 +25,7 @@ PYTEST := $(BIN)/python -m pytest
 # A file is not divided, because its tests may wait together.
 WIRE := -m "not torture" --numprocesses=2 --dist=loadfile
 # On all cores: none of them has a port or a file that another one knows.
-UNIT := tests --ignore=tests/wire --ignore=tests/crash -m "not torture" --numprocesses=auto --dist=worksteal
+UNIT := tests --ignore=tests/wire --ignore=tests/crash --ignore=tests/spark -m "not torture" --numprocesses=auto --dist=worksteal
 
 .PHONY: help setup run format check unit unit-compiled wire wire-partitioned wire-plain test torture bench compile clean
 
