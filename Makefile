@@ -27,7 +27,7 @@ WIRE := -m "not torture" --numprocesses=2 --dist=loadfile
 # On all cores: none of them has a port or a file that another one knows.
 UNIT := tests --ignore=tests/wire --ignore=tests/crash --ignore=tests/spark -m "not torture" --numprocesses=auto --dist=worksteal
 
-.PHONY: help setup run format check unit unit-compiled wire wire-partitioned wire-plain test torture bench compile clean
+.PHONY: help setup run format check unit unit-compiled wire wire-partitioned wire-plain spark test torture bench compile clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,7 +59,11 @@ wire-plain: $(DEV) $(NODE)
 wire-partitioned: $(DEV) $(NODE) $(COMPILED)
 	PEEKLOCK_WIRE_PARTITIONED=1 $(FAST) $(PYTEST) tests/wire $(WIRE)
 
-test: check unit unit-compiled wire wire-partitioned wire-plain ## everything that must pass on each change
+# In one process, because a session of Spark takes seconds to start and all tests share it.
+spark: $(DEV) $(COMPILED) ## the pipeline, in a real Spark against a real broker
+	$(FAST) $(PYTEST) tests/spark -m "not torture"
+
+test: check unit unit-compiled wire wire-partitioned wire-plain spark ## everything that must pass on each change
 
 torture: $(DEV) $(NODE) $(COMPILED) ## the long crash runs
 	$(FAST) $(PYTEST) tests -m torture --timeout 0
