@@ -21,6 +21,7 @@ HOT = (
     "entity/rules/*.py",
     "store/records.py",
     "store/facts.py",
+    "store/note_facts.py",
     "store/kinds.py",
     "store/packing.py",
     "broker/asking.py",

@@ -15,6 +15,13 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias, final
 
 from peeklock.entity.message import Message
+from peeklock.entity.notes import (
+    HandedTo,
+    LocksReleased,
+    LocksRenewed,
+    SessionLockNoted,
+    SettlementsFailed,
+)
 
 # Why messages were removed.
 COMPLETED: Final = 0
@@ -321,7 +328,7 @@ class LaneDropped:
 @final
 @dataclass(slots=True, init=False)
 class HandedOut:
-    """Deliveries, for the journal only: written with the next record that must rest anyway."""
+    """Deliveries as they were once written, without their instants; today it is `HandedTo`."""
 
     at: Final[int]
     lane: Final[int]
@@ -452,6 +459,7 @@ class CheckpointEnded:
 Record: TypeAlias = (
     Enqueued
     | Removed
+    | HandedTo
     | HandedOut
     | Published
     | Transferring
@@ -472,6 +480,10 @@ Record: TypeAlias = (
     | CheckpointBegun
     | CheckpointSlice
     | CheckpointEnded
+    | LocksRenewed
+    | LocksReleased
+    | SettlementsFailed
+    | SessionLockNoted
 )
 
 

@@ -12,6 +12,13 @@ from peeklock.entity.commands import MAIN, TRANSFER
 from peeklock.entity.duplicate import seen_as
 from peeklock.entity.lane import Entry, Lane
 from peeklock.entity.message import NEVER, Message
+from peeklock.entity.notes import (
+    HandedTo,
+    LocksReleased,
+    LocksRenewed,
+    SessionLockNoted,
+    SettlementsFailed,
+)
 from peeklock.entity.records import (
     DEFERRED,
     READY,
@@ -93,7 +100,7 @@ class Restoring:
                 if self._entries.pop(sequence, None) is None:
                     self._unknown(sequence)
                 self._lanes.pop(sequence, None)
-        elif isinstance(record, HandedOut):
+        elif isinstance(record, HandedTo):
             pass
         elif isinstance(record, Returned):
             self._counts(record.sequences, record.counts)
@@ -136,7 +143,9 @@ class Restoring:
                 self._session_states.pop(key, None)
             else:
                 self._session_states[key] = (record.state, record.at)
-        elif isinstance(record, DuplicatesDropped):
+        elif isinstance(record, (DuplicatesDropped, HandedOut, LocksRenewed, LocksReleased)):
+            pass  # for the journal only
+        elif isinstance(record, (SettlementsFailed, SessionLockNoted)):
             pass
         elif isinstance(record, Remembered):
             for message_id, instant in zip(record.message_ids, record.instants, strict=True):

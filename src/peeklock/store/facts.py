@@ -11,6 +11,13 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from peeklock.entity.notes import (
+    HandedTo,
+    LocksReleased,
+    LocksRenewed,
+    SessionLockNoted,
+    SettlementsFailed,
+)
 from peeklock.entity.records import (
     Activated,
     Changed,
@@ -40,14 +47,17 @@ from peeklock.store.kinds import (
     DEFERRED,
     DUPLICATES_DROPPED,
     HANDED_OUT,
+    HANDED_TO,
     LANE_DROPPED,
     REMEMBERED,
     REMOVED,
     RESERVED,
     RETURNED,
+    SESSION_LOCK_NOTED,
     SESSION_STATE_SET,
     TAKEN_OVER,
 )
+from peeklock.store.note_facts import decode_note, encode_note
 from peeklock.store.packing import (
     pack_bytes,
     pack_changes,
@@ -84,6 +94,8 @@ def encode_fact(record: Record) -> bytes:
     if isinstance(record, Removed):
         head = _fact.pack(REMOVED, at, record.lane, record.why)
         return head + pack_sequences(record.sequences)
+    if isinstance(record, HandedTo):
+        return encode_note(record)
     if isinstance(record, HandedOut):
         head = _fact.pack(HANDED_OUT, at, record.lane, 0)
         return head + pack_sequences(record.sequences)
@@ -128,6 +140,8 @@ def _encode_rare(record: Record) -> bytes:
         return _mark.pack(RESERVED, at, record.next_sequence)
     if isinstance(record, LaneDropped):
         return _fact.pack(LANE_DROPPED, at, record.lane, 0)
+    if isinstance(record, (LocksRenewed, LocksReleased, SettlementsFailed, SessionLockNoted)):
+        return encode_note(record)
     raise TypeError(f"{type(record).__name__} is not a record that can be kept")
 
 
@@ -140,6 +154,8 @@ def decode_fact(record: memoryview, kind: int) -> Record:
         return _decode_listed(record, kind)
     if kind in (CHECKPOINT_SLICE, SESSION_STATE_SET, LANE_DROPPED):
         return _decode_of_lane(record, kind)
+    if HANDED_TO <= kind <= SESSION_LOCK_NOTED:
+        return decode_note(record, kind)
     return _decode_mark(record, kind)
 
 

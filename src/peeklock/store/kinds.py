@@ -35,3 +35,10 @@ LANE_DROPPED: Final = 21
 
 # A body that several copies share.
 CARRIED_COPIES: Final = 22
+
+# What only the journal asks for.
+HANDED_TO: Final = 43
+LOCKS_RENEWED: Final = 44
+LOCKS_RELEASED: Final = 45
+SETTLEMENTS_FAILED: Final = 46
+SESSION_LOCK_NOTED: Final = 47

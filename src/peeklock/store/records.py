@@ -27,11 +27,11 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias, cast, final
 
 from peeklock.entity.message import NEVER, NO_DURATION, Message
+from peeklock.entity.notes import HandedTo
 from peeklock.entity.records import (
     Carried,
     CarriedCopies,
     Enqueued,
-    HandedOut,
     Published,
     Record,
     Removed,
@@ -118,7 +118,7 @@ def encode_chunk(first_position: int, records: Sequence[Record]) -> bytes:
             latest = at
         if isinstance(record, Enqueued):
             chunk.add_enqueued(record)
-        elif isinstance(record, (Removed, HandedOut)):
+        elif isinstance(record, (Removed, HandedTo)):
             chunk.add(encode_fact(record))
         elif isinstance(record, Scheduled):
             sequence = record.first_sequence
