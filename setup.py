@@ -22,6 +22,8 @@ HOT = (
     "store/records.py",
     "store/facts.py",
     "store/note_facts.py",
+    "store/claim_facts.py",
+    "store/stage_facts.py",
     "store/kinds.py",
     "store/packing.py",
     "broker/asking.py",

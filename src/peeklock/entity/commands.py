@@ -6,6 +6,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, final
 
+from peeklock.entity.claim_commands import (
+    ClaimMessages,
+    FetchClaims,
+    ListClaims,
+    SettleClaims,
+)
 from peeklock.entity.message import Message
 from peeklock.entity.session_commands import (
     AcceptSession,
@@ -14,6 +20,7 @@ from peeklock.entity.session_commands import (
     RenewSession,
     SetSessionState,
 )
+from peeklock.entity.stage_commands import DropStages, PublishStages, Stage
 from peeklock.entity.transfer_commands import (
     Commit,
     Reserve,
@@ -21,7 +28,7 @@ from peeklock.entity.transfer_commands import (
     Transfer,
 )
 
-# Also the words of the two modules above: whoever asks a partition finds all of them here.
+# Also the words of the modules above: whoever asks a partition finds all of them here.
 __all__ = [
     "MAIN",
     "DEAD",
@@ -59,10 +66,17 @@ __all__ = [
     "GetSessionState",
     "SetSessionState",
     "ListSessions",
+    "ClaimMessages",
+    "ListClaims",
+    "FetchClaims",
+    "SettleClaims",
     "Reserve",
     "TakeOver",
     "Transfer",
     "Commit",
+    "Stage",
+    "PublishStages",
+    "DropStages",
 ]
 
 # Lanes. The dead-letter lane of lane n is n | 1.
@@ -470,8 +484,15 @@ Command: TypeAlias = (
     | Peek
     | ReceiveDeferred
     | DeleteMany
+    | ClaimMessages
+    | ListClaims
+    | FetchClaims
+    | SettleClaims
     | TakeOver
     | Commit
+    | Stage
+    | PublishStages
+    | DropStages
     | Configure
     | Count
     | Tick

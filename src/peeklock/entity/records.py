@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, TypeAlias, final
 
+from peeklock.entity.claim_records import Claimed, OwnerHeard, Unclaimed
 from peeklock.entity.message import Message
 from peeklock.entity.notes import (
     HandedTo,
@@ -22,6 +23,7 @@ from peeklock.entity.notes import (
     SessionLockNoted,
     SettlementsFailed,
 )
+from peeklock.entity.stage_records import Staged, StageKept, StagesDropped, StagesPublished
 
 # Why messages were removed.
 COMPLETED: Final = 0
@@ -39,6 +41,8 @@ LOCK_EXPIRED: Final = 1
 READY: Final = 0
 DEFERRED: Final = 1
 SCHEDULED: Final = 2
+STAGED: Final = 8  # in no line: it rests with its stage
+CLAIMED: Final = 5  # by an owner that will settle it; 3 and 4 are places that are not written
 
 
 @final
@@ -396,6 +400,7 @@ class Kept:
         "enqueued_at",
         "expires_at",
         "hops",
+        "owner",
         "place",
         "position",
         "reason",
@@ -426,6 +431,7 @@ class Kept:
         self.hops: int = 0
         self.destination: str = ""
         self.source: str = ""
+        self.owner: str = ""  # who has claimed it, where that is its place
 
 
 @final
@@ -469,6 +475,9 @@ Record: TypeAlias = (
     | TakenOver
     | Reserved
     | LaneDropped
+    | Claimed
+    | Unclaimed
+    | OwnerHeard
     | Returned
     | Scheduled
     | Activated
@@ -480,6 +489,10 @@ Record: TypeAlias = (
     | CheckpointBegun
     | CheckpointSlice
     | CheckpointEnded
+    | Staged
+    | StagesPublished
+    | StagesDropped
+    | StageKept
     | LocksRenewed
     | LocksReleased
     | SettlementsFailed
@@ -491,6 +504,6 @@ def width(record: Record) -> int:
     """How many positions the record takes."""
     if isinstance(record, Enqueued):
         return len(record.messages)
-    if isinstance(record, (Scheduled, Carried)):
+    if isinstance(record, (Scheduled, Carried, Staged)):
         return len(record.messages)
     return 1

@@ -24,6 +24,7 @@ INTERNAL: Final = "internal"
 SESSION_LOCK_LOST: Final = "session-lock-lost"
 SESSION_CANNOT_BE_LOCKED: Final = "session-cannot-be-locked"
 SESSION_REQUIRED: Final = "session-required"
+CLAIM_FENCED: Final = "claim-fenced"  # an owner with a later epoch has come
 QUOTA_EXCEEDED: Final = "quota-exceeded"
 NO_MATCHING_SUBSCRIPTION: Final = "no-matching-subscription"
 ENTITY_EXISTS: Final = "entity-exists"
@@ -49,6 +50,7 @@ KINDS: Final = (
     SESSION_LOCK_LOST,
     SESSION_CANNOT_BE_LOCKED,
     SESSION_REQUIRED,
+    CLAIM_FENCED,
     QUOTA_EXCEEDED,
     NO_MATCHING_SUBSCRIPTION,
     ENTITY_EXISTS,

@@ -12,6 +12,7 @@ from peeklock.entity.refusals import Refusal
 STATE_ACTIVE: Final = 0
 STATE_DEFERRED: Final = 1
 STATE_SCHEDULED: Final = 2
+STATE_CLAIMED: Final = 3
 
 
 @final
@@ -288,6 +289,101 @@ class Found:
 
 @final
 @dataclass(slots=True, init=False)
+class ClaimsMade:
+    """What an owner got: numbers in order, sizes, and sessions where the lane has them.
+
+    `limit` is how many messages the claim may have in all, given what is in it: less than it was
+    asked for where one of them failed before. `is_stopped` tells that it ended for such a one.
+    """
+
+    origin: Final[Any]
+    tag: Final[int]
+    sequences: Final[list[int]]
+    sizes: Final[list[int]]
+    session_ids: Final[list[str | None] | None]
+    limit: Final[int]
+    is_stopped: Final[bool]
+
+    def __init__(
+        self,
+        origin: Any,
+        tag: int,
+        sequences: list[int],
+        sizes: list[int],
+        session_ids: list[str | None] | None,
+        limit: int,
+        is_stopped: bool = False,
+    ) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.sequences = sequences
+        self.sizes = sizes
+        self.session_ids = session_ids
+        self.limit = limit
+        self.is_stopped = is_stopped
+
+
+@final
+@dataclass(slots=True, init=False)
+class ClaimsListed:
+    """What an owner has, and how the lane is; an epoch of 0 is that of an owner nobody knows."""
+
+    origin: Final[Any]
+    tag: Final[int]
+    epoch: Final[int]
+    sequences: Final[list[int]]
+    sizes: Final[list[int]]
+    attempts: Final[list[int]]  # how often each was fetched since it was claimed, or since opening
+    session_ids: Final[list[str | None] | None]
+    last_sequences: Final[list[int]]  # by partition: the highest number that was given so far
+    active: Final[int]
+    oldest_enqueued_at: Final[int]  # 0: nothing is ready
+
+    def __init__(
+        self,
+        origin: Any,
+        tag: int,
+        epoch: int,
+        sequences: list[int],
+        sizes: list[int],
+        attempts: list[int],
+        session_ids: list[str | None] | None,
+        last_sequences: list[int],
+        active: int,
+        oldest_enqueued_at: int,
+    ) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.epoch = epoch
+        self.sequences = sequences
+        self.sizes = sizes
+        self.attempts = attempts
+        self.session_ids = session_ids
+        self.last_sequences = last_sequences
+        self.active = active
+        self.oldest_enqueued_at = oldest_enqueued_at
+
+
+@final
+@dataclass(slots=True, init=False)
+class ClaimsFetched:
+    """Claimed messages, and how many of the numbers asked for were looked at before there was no
+    room for more."""
+
+    origin: Final[Any]
+    tag: Final[int]
+    deliveries: Final[list[Delivery]]
+    looked_at: Final[int]
+
+    def __init__(self, origin: Any, tag: int, deliveries: list[Delivery], looked_at: int) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.deliveries = deliveries
+        self.looked_at = looked_at
+
+
+@final
+@dataclass(slots=True, init=False)
 class Counted:
     """How many messages are in which state, and their bytes. Those on their way to other entities
     belong to the partition and are told with its main lane only."""
@@ -328,6 +424,23 @@ class Counted:
         self.transfer_dead_letter = transfer_dead_letter
 
 
+@final
+@dataclass(slots=True, init=False)
+class BatchPublished:
+    """A writer's batch is published: how many messages now, and the stages that are its own."""
+
+    origin: Final[Any]
+    tag: Final[int]
+    count: Final[int]
+    stages: Final[list[str]]
+
+    def __init__(self, origin: Any, tag: int, count: int, stages: list[str]) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.count = count
+        self.stages = stages
+
+
 Reply: TypeAlias = (
     Accepted
     | Delivered
@@ -337,9 +450,13 @@ Reply: TypeAlias = (
     | Ready
     | Numbered
     | Found
+    | ClaimsMade
+    | ClaimsListed
+    | ClaimsFetched
     | Counted
     | ReceiverClosed
     | SessionAccepted
     | StateFound
     | Named
+    | BatchPublished
 )

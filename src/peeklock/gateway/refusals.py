@@ -34,6 +34,7 @@ TIMEOUT: Final = "com.microsoft:timeout"
 SESSION_LOCK_LOST: Final = "com.microsoft:session-lock-lost"
 SESSION_CANNOT_BE_LOCKED: Final = "com.microsoft:session-cannot-be-locked"
 NO_MATCHING_SUBSCRIPTION: Final = "com.microsoft:no-matching-subscription"
+CLAIM_FENCED: Final = "com.peeklock:claim-fenced"
 ENTITY_EXISTS: Final = "com.microsoft:entity-already-exists"
 
 
@@ -77,6 +78,7 @@ WIRE_FORMS: Final[dict[str, WireForm]] = {
     kinds.SESSION_LOCK_LOST: WireForm(SESSION_LOCK_LOST, 410),
     kinds.SESSION_CANNOT_BE_LOCKED: WireForm(SESSION_CANNOT_BE_LOCKED, 410),
     kinds.SESSION_REQUIRED: WireForm("amqp:not-allowed", 400),
+    kinds.CLAIM_FENCED: WireForm(CLAIM_FENCED, 409),
     kinds.QUOTA_EXCEEDED: WireForm("amqp:resource-limit-exceeded", 403),
     kinds.NO_MATCHING_SUBSCRIPTION: WireForm(NO_MATCHING_SUBSCRIPTION, 500),
     kinds.ENTITY_EXISTS: WireForm(ENTITY_EXISTS, 409),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from peeklock.entity.claim_records import Claimed, OwnerHeard, Unclaimed
 from peeklock.entity.notes import (
     HandedTo,
     LocksReleased,
@@ -37,24 +38,30 @@ from peeklock.entity.records import (
     SessionStateSet,
     TakenOver,
 )
+from peeklock.entity.stage_records import StageKept, StagesDropped, StagesPublished
+from peeklock.store.claim_facts import decode_claim, encode_claim
 from peeklock.store.kinds import (
     ACTIVATED,
     CHANGED,
     CHECKPOINT_BEGUN,
     CHECKPOINT_ENDED,
     CHECKPOINT_SLICE,
+    CLAIMED,
     DEAD_LETTERED,
     DEFERRED,
     DUPLICATES_DROPPED,
     HANDED_OUT,
     HANDED_TO,
     LANE_DROPPED,
+    OWNER_HEARD,
     REMEMBERED,
     REMOVED,
     RESERVED,
     RETURNED,
     SESSION_LOCK_NOTED,
     SESSION_STATE_SET,
+    STAGE_KEPT,
+    STAGES_PUBLISHED,
     TAKEN_OVER,
 )
 from peeklock.store.note_facts import decode_note, encode_note
@@ -74,6 +81,7 @@ from peeklock.store.packing import (
     unpack_text,
     unpack_texts,
 )
+from peeklock.store.stage_facts import decode_stage_fact, encode_stage_fact
 
 # Bound once: compiled code then calls them without looking their names up.
 # kind, instant, lane, why
@@ -138,10 +146,14 @@ def _encode_rare(record: Record) -> bytes:
         return head + pack_sequences(record.numbers) + pack_sequences(record.forget)
     if isinstance(record, Reserved):
         return _mark.pack(RESERVED, at, record.next_sequence)
+    if isinstance(record, (Claimed, Unclaimed, OwnerHeard)):
+        return encode_claim(record)
     if isinstance(record, LaneDropped):
         return _fact.pack(LANE_DROPPED, at, record.lane, 0)
     if isinstance(record, (LocksRenewed, LocksReleased, SettlementsFailed, SessionLockNoted)):
         return encode_note(record)
+    if isinstance(record, (StagesPublished, StagesDropped, StageKept)):
+        return encode_stage_fact(record)
     raise TypeError(f"{type(record).__name__} is not a record that can be kept")
 
 
@@ -154,8 +166,12 @@ def decode_fact(record: memoryview, kind: int) -> Record:
         return _decode_listed(record, kind)
     if kind in (CHECKPOINT_SLICE, SESSION_STATE_SET, LANE_DROPPED):
         return _decode_of_lane(record, kind)
+    if CLAIMED <= kind <= OWNER_HEARD:
+        return decode_claim(record, kind)
     if HANDED_TO <= kind <= SESSION_LOCK_NOTED:
         return decode_note(record, kind)
+    if STAGES_PUBLISHED <= kind <= STAGE_KEPT:
+        return decode_stage_fact(record, kind)
     return _decode_mark(record, kind)
 
 

@@ -36,6 +36,17 @@ LANE_DROPPED: Final = 21
 # A body that several copies share.
 CARRIED_COPIES: Final = 22
 
+# Claims.
+CLAIMED: Final = 23
+UNCLAIMED: Final = 24
+OWNER_HEARD: Final = 25
+
+# Stages: messages that rest unseen, and what becomes of them.
+STAGED: Final = 33
+STAGES_PUBLISHED: Final = 34
+STAGES_DROPPED: Final = 35
+STAGE_KEPT: Final = 36
+
 # What only the journal asks for.
 HANDED_TO: Final = 43
 LOCKS_RENEWED: Final = 44

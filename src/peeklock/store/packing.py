@@ -10,7 +10,7 @@ import struct
 from typing import Final, cast
 
 from peeklock.entity.message import NEVER, NO_DURATION
-from peeklock.entity.records import Kept
+from peeklock.entity.records import CLAIMED, Kept
 
 # What a kept entry has beside its fixed part.
 _HAS_ENQUEUE_SEQUENCE: Final = 1
@@ -211,6 +211,8 @@ def _pack_entry(entry: Kept) -> bytes:
     if entry.destination or entry.source:
         flags |= _HAS_WAY
         extras += pack_text(entry.destination) + pack_text(entry.source)
+    if entry.place == CLAIMED:  # its owner lies behind all that the flags tell of
+        extras += pack_text(entry.owner)
     fixed: bytes = _kept.pack(
         flags,
         entry.sequence,
@@ -244,6 +246,11 @@ def unpack_entries(record: memoryview, offset: int) -> tuple[list[Kept], int]:
         offset += _KEPT_BYTES
         if flags:
             offset = _unpack_extras(record, offset, flags, entry)
+        if place == CLAIMED:
+            owner, offset = unpack_text(record, offset)
+            if owner is None:
+                raise ValueError("an owner has a name")
+            entry.owner = owner
         entries.append(entry)
     return entries, offset
 
