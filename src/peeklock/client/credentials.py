@@ -1,0 +1,107 @@
+"""Who a client is: a key, a token made of one, or an object that gets tokens from elsewhere."""
+
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, final, runtime_checkable
+
+from peeklock.auth.refusal import AuthRefusal
+from peeklock.auth.sas import generate_sas, parse_sas
+
+SAS_TYPE: Final = "servicebus.windows.net:sastoken"
+JWT_TYPE: Final = "jwt"
+# What tokens of Azure's identity service are asked for.
+AZURE_SCOPE: Final = "https://servicebus.azure.net//.default"
+# As long as the official clients' tokens live.
+TOKEN_MS: Final = 60 * 60_000
+
+
+@final
+@dataclass(slots=True, init=False)
+class Token:
+    """What is shown to the broker, of which type, and until when it holds."""
+
+    text: Final[str]
+    type: Final[str]
+    expires_at: Final[int]
+
+    def __init__(self, text: str, type: str, expires_at: int) -> None:
+        self.text = text
+        self.type = type
+        self.expires_at = expires_at
+
+    def __repr__(self) -> str:
+        # Written out so that no token reaches a log or a traceback.
+        return f"Token({self.type!r}, expires_at={self.expires_at})"
+
+
+class Credential(Protocol):
+    """Makes tokens."""
+
+    async def token(self, audience: str, now: int) -> Token:
+        """Give a token for an entity, `sb://host/path`."""
+        ...
+
+
+@runtime_checkable
+class AsyncTokenCredential(Protocol):
+    """The shape of azure-identity's asynchronous credentials."""
+
+    async def get_token(self, *scopes: str, **options: Any) -> Any:
+        """Give something with `token` and `expires_on` (seconds)."""
+        ...
+
+
+@final
+class SasKey:
+    """A rule's name and key; tokens are signed here."""
+
+    __slots__ = ("_key", "_token_ms", "rule_name")
+
+    def __init__(self, rule_name: str, key: str, *, token_ms: int = TOKEN_MS) -> None:
+        self.rule_name = rule_name
+        self._key = key
+        self._token_ms = token_ms
+
+    def __repr__(self) -> str:
+        return f"SasKey({self.rule_name!r})"
+
+    async def token(self, audience: str, now: int) -> Token:
+        """Sign a token."""
+        expires_at = now + self._token_ms
+        text = generate_sas(audience, self.rule_name, self._key, expires_at)
+        return Token(text, SAS_TYPE, expires_at)
+
+
+@final
+class SasToken:
+    """A token that somebody signed; it cannot be renewed."""
+
+    __slots__ = ("_expires_at", "_text")
+
+    def __init__(self, text: str) -> None:
+        found = parse_sas(text)
+        if isinstance(found, AuthRefusal):
+            raise ValueError(f"the shared access signature cannot be read: {found.text}")
+        self._text = text
+        self._expires_at = found.expires_at
+
+    def __repr__(self) -> str:
+        return f"SasToken(expires_at={self._expires_at})"
+
+    async def token(self, audience: str, now: int) -> Token:  # noqa: ARG002
+        """Give the one there is."""
+        return Token(self._text, SAS_TYPE, self._expires_at)
+
+
+@final
+class IdentityCredential:
+    """Tokens of Azure's identity service, by an object in the shape of azure-identity's."""
+
+    __slots__ = ("_inner",)
+
+    def __init__(self, inner: AsyncTokenCredential) -> None:
+        self._inner = inner
+
+    async def token(self, audience: str, now: int) -> Token:  # noqa: ARG002
+        """Ask for a token; it holds for the whole namespace."""
+        found = await self._inner.get_token(AZURE_SCOPE)
+        return Token(str(found.token), JWT_TYPE, int(found.expires_on) * 1000)
