@@ -13,6 +13,13 @@ from peeklock.entity.commands import (
 )
 from peeklock.entity.lane import Lane, Receiver
 from peeklock.entity.message import NEVER
+from peeklock.entity.notes import (
+    RECONFIGURED,
+    SESSION_CLOSED,
+    SESSION_LOST,
+    SESSION_RENEWED,
+    SESSION_TAKEN_BACK,
+)
 from peeklock.entity.records import LOCK_EXPIRED, SessionStateSet
 from peeklock.entity.refusals import (
     NOT_ALLOWED,
@@ -64,7 +71,8 @@ class Accepting:
                 return
         else:
             session = book.session(command.session_id)
-            if session.holder is not None and session.until > now:
+            is_held = session.holder is not None and session.until > now
+            if is_held or session.claimant is not None:
                 text = (
                     f"The requested session '{command.session_id}' cannot be accepted. "
                     "It may be locked by another receiver."
@@ -94,7 +102,7 @@ class Accepting:
         book = receiver.lane.whole().book
         if session is None or book is None or session.holder is not receiver:
             return
-        self._return_all(book, session, now)
+        self._return_all(book, session, SESSION_CLOSED, now)
         self._free(book, session)
 
     def take_all_back(self, lane: Lane, now: int) -> None:
@@ -104,13 +112,20 @@ class Accepting:
             return
         for session in list(book.sessions.values()):
             if session.holder is not None:
-                self._return_all(book, session, now)
+                self._return_all(book, session, RECONFIGURED, now)
+                self._note(book, session, SESSION_TAKEN_BACK, now)
                 self._dismiss(session)
                 self._free(book, session)
 
-    def _return_all(self, book: SessionBook, session: MessageSession, now: int) -> None:
+    def _return_all(self, book: SessionBook, session: MessageSession, why: int, now: int) -> None:
         """What the holder has of the session goes back to where it was, uncounted."""
-        for lock in list(session.locks.values()):
+        locks = list(session.locks.values())
+        holder = session.holder
+        if locks and holder is not None:
+            sequences = [lock.entry.sequence for lock in locks]
+            notes = self._state.notes
+            notes.released(book.lane.number, why, holder.consumer, sequences, now)
+        for lock in locks:
             del book.lane.locked[lock.entry.sequence]
             self._state.restore_place(lock, now)
         session.locks.clear()
@@ -148,6 +163,7 @@ class Accepting:
         assert book is not None, "a session that is held is in a book"
         book.renew(held, until)
         self._state.watch(book.lane)
+        self._note(book, held, SESSION_RENEWED, now)
         self._state.replies.append(Numbered(command.origin, command.tag, [until]))
 
     def get_state(self, command: GetSessionState, now: int) -> None:
@@ -189,7 +205,7 @@ class Accepting:
     def _give(
         self, book: SessionBook, session: MessageSession, command: AcceptSession, now: int
     ) -> None:
-        receiver = Receiver(command.origin, session.line, command.mode)
+        receiver = Receiver(command.origin, session.line, command.mode, command.consumer)
         self._state.receivers[command.origin] = receiver
         until = now + self._state.policy(command.lane).lock_duration_ms
         book.hold(session, receiver, until)
@@ -204,8 +220,16 @@ class Accepting:
             del book.lane.locked[lock.entry.sequence]
         if locks:
             self._state.give_back(book.lane, locks, LOCK_EXPIRED, now)
+        self._note(book, session, SESSION_LOST, now)
         self._dismiss(session)
         self._free(book, session)
+
+    def _note(self, book: SessionBook, session: MessageSession, why: int, now: int) -> None:
+        """For the journal: what became of the lock of a session."""
+        holder = session.holder
+        if holder is not None:
+            notes = self._state.notes
+            notes.session(book.lane.number, why, holder.consumer, session.id, now)
 
     def _dismiss(self, session: MessageSession) -> None:
         """The holder of a session is one no longer, and is told so."""

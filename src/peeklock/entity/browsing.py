@@ -17,7 +17,7 @@ from peeklock.entity.commands import (
 )
 from peeklock.entity.delivering import Delivering, look_at
 from peeklock.entity.lane import WITH_SESSION, Entry, Lane
-from peeklock.entity.records import DEFERRED, PURGED, SCHEDULED, Removed
+from peeklock.entity.records import CLAIMED, DEFERRED, PURGED, SCHEDULED, Removed
 from peeklock.entity.refusals import (
     MESSAGE_NOT_FOUND,
     SESSION_LOCK_LOST,
@@ -26,6 +26,7 @@ from peeklock.entity.refusals import (
 )
 from peeklock.entity.replies import (
     STATE_ACTIVE,
+    STATE_CLAIMED,
     STATE_DEFERRED,
     STATE_SCHEDULED,
     Counted,
@@ -101,7 +102,7 @@ class Browsing:
                     found.append(self._delivering.lock(line, entry, command.origin, lasts, True))
                 else:
                     found.append(self._delivering.remove(line, entry, STATE_DEFERRED))
-                state.note_delivery(line.number, entry.sequence)
+            state.notes.delivered(line.number, command.consumer, found, now)
         state.replies.append(Found(command.origin, command.tag, found))
 
     def delete_many(self, command: DeleteMany, now: int) -> None:
@@ -145,7 +146,6 @@ class Browsing:
     def count(self, command: Count) -> None:
         """How many messages are in which state."""
         main = self._state.lane(command.lane)
-        dead = self._state.lane(command.lane | 1)
         locked = len(main.locked)
         # A partition has one pair of transfer lanes; they are shown with its main lane.
         is_main = command.lane == MAIN
@@ -154,13 +154,14 @@ class Browsing:
                 command.origin,
                 command.tag,
                 active=main.total_ready() + locked,
-                dead_letter=dead.ready_count + len(dead.locked) + len(dead.deferred),
+                dead_letter=self._all_of(command.lane | 1),
                 scheduled=len(main.scheduled),
                 deferred=main.total_deferred(),
                 locked=locked,
                 bytes=self._state.bodies.size,
                 transfer=self._all_of(TRANSFER) if is_main else 0,
                 transfer_dead_letter=self._all_of(TRANSFER_DEAD) if is_main else 0,
+                claimed=main.total_claimed(),
             )
         )
 
@@ -168,7 +169,7 @@ class Browsing:
         lane = self._state.lanes.get(lane_number)
         if lane is None:
             return 0
-        return lane.ready_count + len(lane.locked) + len(lane.deferred)
+        return lane.ready_count + len(lane.locked) + len(lane.deferred) + lane.total_claimed()
 
     def _line(self, lane_number: int, session_id: str | None) -> Lane | None:
         """The lane, or the line of one of its sessions if there is such a one."""
@@ -195,4 +196,6 @@ def _seen_as(entry: Entry) -> int:
         return STATE_DEFERRED
     if entry.place == SCHEDULED:
         return STATE_SCHEDULED
+    if entry.place == CLAIMED:
+        return STATE_CLAIMED
     return STATE_ACTIVE

@@ -16,9 +16,11 @@ from __future__ import annotations
 from typing import Final, final
 
 from peeklock.entity.bodies import BLOCK_BITS
+from peeklock.entity.claim_records import OwnerHeard
 from peeklock.entity.lane import GONE, LOCKED, Entry, Lane
 from peeklock.entity.message import Message
 from peeklock.entity.records import (
+    CLAIMED,
     DEFERRED,
     READY,
     CheckpointBegun,
@@ -140,7 +142,8 @@ class Housekeeping:
         return self.replay_from
 
     def _keep_the_rest(self, now: int) -> None:
-        """What is not a message: remembered ids, states of sessions, numbers from elsewhere."""
+        """What is not a message: remembered ids, owners of claims, states of sessions, numbers from
+        elsewhere."""
         state = self._state
         ids, instants = state.seen.all()
         for at in range(0, len(ids), IDS_PER_RECORD):
@@ -149,6 +152,10 @@ class Housekeeping:
         for source, numbers in state.taken.items():
             state.records.append(TakenOver(now, source, list(numbers), []))
         for lane in state.lanes.values():
+            if lane.claims is not None:
+                for owner in lane.claims.owners.values():
+                    facts = (owner.name, owner.epoch, owner.timeout_ms)
+                    state.records.append(OwnerHeard(owner.heard_at, lane.number, *facts))
             if lane.book is not None:
                 for session in lane.book.sessions.values():
                     if session.state is not None:
@@ -227,6 +234,8 @@ def references(lane: Lane) -> list[Entry]:
     entries += [lock.entry for lock in lane.locked.values()]
     entries += lane.deferred.values()
     entries += lane.scheduled.values()
+    if lane.claims is not None:
+        entries += lane.claims.entries()
     if lane.book is not None:
         for session in lane.book.sessions.values():
             entries += references(session.line)
@@ -241,6 +250,8 @@ def keep(lane: Lane, entry: Entry) -> Kept:
     kept.place = entry.place
     if entry.place == LOCKED:
         kept.place = DEFERRED if lane.locked[entry.sequence].deferred else READY
+    elif entry.place == CLAIMED and lane.claims is not None:
+        kept.owner = lane.claims.owner_of(entry.sequence)
     kept.enqueued_at = entry.enqueued_at
     kept.expires_at = entry.expires_at
     kept.delivery_count = entry.delivery_count

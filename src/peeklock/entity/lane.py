@@ -14,13 +14,14 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, final
 
 from peeklock.entity.message import NEVER, Message
-from peeklock.entity.records import DEFERRED, READY, SCHEDULED
+from peeklock.entity.records import CLAIMED, DEFERRED, READY, SCHEDULED
 from peeklock.entity.replies import Details
 
 if TYPE_CHECKING:
+    from peeklock.entity.claim import ClaimBook
     from peeklock.entity.session import MessageSession, SessionBook
 
-# Places beyond those that a record can name (records.READY, DEFERRED, SCHEDULED).
+# Places beyond those that a record can name (records.READY, DEFERRED, SCHEDULED, CLAIMED).
 LOCKED: Final = 3
 GONE: Final = 4
 
@@ -123,6 +124,7 @@ class Receiver:
 
     __slots__ = (
         "closed",
+        "consumer",
         "delivered",
         "drain",
         "lane",
@@ -133,8 +135,9 @@ class Receiver:
         "watch",
     )
 
-    def __init__(self, origin: Any, lane: Lane, mode: int) -> None:
+    def __init__(self, origin: Any, lane: Lane, mode: int, consumer: str) -> None:
         self.origin: Any = origin
+        self.consumer: str = consumer  # what the journal calls it
         self.lane: Lane = lane
         self.mode: int = mode
         self.limit: int = 0
@@ -149,14 +152,15 @@ class Receiver:
 class Lane:
     """The main line of an entity, its dead-letter line, or the line of one message session.
 
-    `locked` and `scheduled` belong to whole lanes: a session's messages are in those of its
-    `parent`.
+    `locked`, `scheduled` and `claims` belong to whole lanes: a session's messages are in those of
+    its `parent`.
     """
 
     __slots__ = (
         "_expirations_max",
         "alarm_at",
         "book",
+        "claims",
         "deferred",
         "expirations",
         "head",
@@ -194,6 +198,7 @@ class Lane:
         # Who waits without credit, to be told once; None most of the time, which costs least.
         self.watchers: dict[Receiver, bool] | None = None
         self.book: SessionBook | None = None  # the sessions of a lane that requires them
+        self.claims: ClaimBook | None = None  # who has claimed messages, once somebody has
         self.session: MessageSession | None = None  # whose line this is
         self.parent: Lane | None = None  # the lane that a session's line is part of
         self.is_touched: bool = False  # by the decision under way
@@ -376,6 +381,10 @@ class Lane:
             heapq.heappop(expirations)  # settled or locked meanwhile; a return looks again
         if expirations and (deadline == NEVER or expirations[0][0] < deadline):
             deadline = expirations[0][0]
+        if self.claims is not None:
+            silence = self.claims.next_deadline()
+            if silence and (deadline == NEVER or silence < deadline):
+                deadline = silence
         return deadline
 
     def browse(self, from_sequence: int, count_max: int) -> list[Entry]:
@@ -389,11 +398,16 @@ class Lane:
                 lock.entry for sequence, lock in session.locks.items() if sequence >= from_sequence
             ]
             others += self.whole().scheduled_of(session.id, from_sequence)
+            claims = self.whole().claims
+            if claims is not None:
+                others += claims.entries_of(session.id, from_sequence)
         else:
             others += [
                 lock.entry for sequence, lock in self.locked.items() if sequence >= from_sequence
             ]
             others += _at_least(self.scheduled, from_sequence)
+            if self.claims is not None:
+                others += self.claims.entries(from_sequence)
         if self.book is not None:
             for each in self.book.sessions.values():
                 each.line._browse_line(from_sequence, count_max, others, others)
@@ -461,6 +475,8 @@ class Lane:
         found = self._line_entries()
         found += [lock.entry for lock in self.locked.values()]
         found += self.scheduled.values()
+        if self.claims is not None:
+            found += self.claims.entries()
         if self.book is not None:
             for session in self.book.sessions.values():
                 found += session.line._line_entries()
@@ -488,6 +504,17 @@ class Lane:
                 count += len(session.line.deferred)
         return count
 
+    def total_claimed(self) -> int:
+        """How many are claimed, in all sessions."""
+        return 0 if self.claims is None else self.claims.count()
+
+    def first_enqueued_at(self) -> int:
+        """When the ready message with the lowest number entered; 0 when nothing is ready."""
+        lowest = self.first_sequence()
+        if lowest and self.returned and self.returned[0][0] == lowest:
+            return self.returned[0][1].enqueued_at
+        return self.ready[self.head].enqueued_at if lowest else NEVER
+
     def check(self) -> None:
         """The laws of a lane; breaks when one does not hold."""
         live = self.entries()
@@ -498,6 +525,7 @@ class Lane:
         assert places.count(LOCKED) == len(self.locked), "what is locked is marked so"
         assert places.count(DEFERRED) == self.total_deferred(), "what is deferred is marked so"
         assert places.count(SCHEDULED) == len(self.scheduled), "what is scheduled is marked so"
+        assert places.count(CLAIMED) == self.total_claimed(), "what is claimed is marked so"
         self._check_line()
         if self.book is None:
             deadlines = [lock.until for lock in self.locked.values() if lock.until != WITH_SESSION]

@@ -17,20 +17,24 @@ from peeklock.entity.blueprint import Blueprint
 from peeklock.entity.bodies import BLOCK_BITS
 from peeklock.entity.browsing import Browsing
 from peeklock.entity.checkpoint import Housekeeping
+from peeklock.entity.claiming import Claiming
 from peeklock.entity.commands import (
     MAIN,
     TRANSFER,
     TRANSFER_DEAD,
     AcceptSession,
     CancelScheduled,
+    ClaimMessages,
     CloseReceiver,
     Command,
     Commit,
     Configure,
     Count,
     DeleteMany,
+    FetchClaims,
     GetSessionState,
     Grant,
+    ListClaims,
     ListSessions,
     OpenReceiver,
     Peek,
@@ -43,6 +47,7 @@ from peeklock.entity.commands import (
     SendMany,
     SetSessionState,
     SettleAll,
+    SettleClaims,
     SettleMany,
     TakeOver,
     Tick,
@@ -87,6 +92,7 @@ class Partition:
     __slots__ = (
         "_accepting",
         "_browsing",
+        "_claiming",
         "_committing",
         "_delivering",
         "_entering",
@@ -107,6 +113,7 @@ class Partition:
         self._accepting: Accepting = Accepting(state)
         self._delivering: Delivering = Delivering(state)
         self._browsing: Browsing = Browsing(state, self._delivering)
+        self._claiming: Claiming = Claiming(state)
         self._committing: Committing = Committing(state, self._entering, self._settling)
         self._housekeeping: Housekeeping = Housekeeping(state)
         self._restoring: Restoring | None = Restoring(state)
@@ -207,10 +214,24 @@ class Partition:
             self._browsing.delete_many(command, now)
         elif isinstance(command, Count):
             self._browsing.count(command)
+        elif isinstance(command, (ClaimMessages, ListClaims, FetchClaims, SettleClaims)):
+            self._decide_on_claims(command, now)
         elif isinstance(command, Configure):
             self._configure(command, now)
         else:
             raise AssertionError(f"no partition knows the command {command!r}")
+
+    def _decide_on_claims(
+        self, command: ClaimMessages | ListClaims | FetchClaims | SettleClaims, now: int
+    ) -> None:
+        if isinstance(command, FetchClaims):
+            self._claiming.fetch(command)
+        elif isinstance(command, SettleClaims):
+            self._claiming.settle(command, now)
+        elif isinstance(command, ClaimMessages):
+            self._claiming.claim(command, now)
+        else:
+            self._claiming.tell(command, now)
 
     def next_deadline(self) -> int:
         """When to knock with a Tick; 0 while nothing is due ever."""
@@ -335,6 +356,7 @@ class Partition:
         for lane in state.due_lanes(now):
             self._settling.expire(lane, now)
             self._accepting.tick(lane, now)
+            self._claiming.tick(lane, now)
             if lane.number == MAIN:
                 self._entering.activate(now)
             self._expire_lives(lane, now)

@@ -398,6 +398,7 @@ class Counted:
     bytes: Final[int]
     transfer: Final[int]
     transfer_dead_letter: Final[int]
+    claimed: Final[int]  # of the lane itself: what is claimed of its dead letters is among those
 
     def __init__(
         self,
@@ -411,6 +412,7 @@ class Counted:
         bytes: int,
         transfer: int = 0,
         transfer_dead_letter: int = 0,
+        claimed: int = 0,
     ) -> None:
         self.origin = origin
         self.tag = tag
@@ -422,6 +424,7 @@ class Counted:
         self.bytes = bytes
         self.transfer = transfer
         self.transfer_dead_letter = transfer_dead_letter
+        self.claimed = claimed
 
 
 @final

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from typing import final
 
 from peeklock.entity.blueprint import FIRST_SUBSCRIPTION_LANE
+from peeklock.entity.claim_records import Claimed, OwnerHeard, Unclaimed
+from peeklock.entity.claim_replay import ClaimsReplayed
 from peeklock.entity.commands import MAIN, TRANSFER
 from peeklock.entity.duplicate import seen_as
 from peeklock.entity.lane import Entry, Lane
@@ -20,6 +22,7 @@ from peeklock.entity.notes import (
     SettlementsFailed,
 )
 from peeklock.entity.records import (
+    CLAIMED,
     DEFERRED,
     READY,
     SCHEDULED,
@@ -57,6 +60,7 @@ class Restoring:
     """Rebuilds a state from records. The index by number exists only while opening."""
 
     __slots__ = (
+        "_claims",
         "_complete",
         "_entries",
         "_lanes",
@@ -72,6 +76,7 @@ class Restoring:
         self._entries: dict[int, Entry] = {}
         self._lanes: dict[int, int] = {}  # of those that are not in the main lane
         self._session_states: dict[tuple[int, str], tuple[bytes, int]] = {}
+        self._claims: ClaimsReplayed = ClaimsReplayed()
         self._next_sequence: int = state.next_sequence
         self._complete: bool = True  # whether every live message is known at this point
         self.replayed: int = -1  # the position where the replay began
@@ -143,6 +148,10 @@ class Restoring:
                 self._session_states.pop(key, None)
             else:
                 self._session_states[key] = (record.state, record.at)
+        elif isinstance(record, OwnerHeard):
+            self._claims.heard(record)
+        elif isinstance(record, (Claimed, Unclaimed)):
+            self._claimed(record)
         elif isinstance(record, (DuplicatesDropped, HandedOut, LocksRenewed, LocksReleased)):
             pass  # for the journal only
         elif isinstance(record, (SettlementsFailed, SessionLockNoted)):
@@ -186,6 +195,20 @@ class Restoring:
             sequence += 1
             position += 1
         self._next_sequence = max(self._next_sequence, sequence)
+
+    def _claimed(self, record: Claimed | Unclaimed) -> None:
+        is_claim = isinstance(record, Claimed)
+        if is_claim:
+            self._claims.heard_by_claim(record.lane, record.owner, record.at)
+        for sequence in record.sequences:
+            entry = self._entries.get(sequence)
+            if entry is None:
+                self._unknown(sequence)
+            elif is_claim:
+                entry.place = CLAIMED
+                self._claims.claimed(record.owner, sequence)
+            else:
+                entry.place = READY
 
     def _carried(self, sequence: int, position: int) -> None:
         entry = self._entries.get(sequence)
@@ -231,6 +254,7 @@ class Restoring:
         for sequence in gone:
             del self._lanes[sequence]
             del self._entries[sequence]
+        self._claims.lane_dropped(lane)
         for key in [key for key in self._session_states if key[0] == lane]:
             del self._session_states[key]
 
@@ -312,6 +336,8 @@ class Restoring:
             details.destination = kept.destination
             details.source = kept.source
         entry.session_id = kept.session_id
+        if kept.place == CLAIMED:
+            self._claims.claimed(kept.owner, kept.sequence)
         self._entries[kept.sequence] = entry
         if lane != MAIN:
             self._lanes[kept.sequence] = lane
@@ -329,6 +355,7 @@ class Restoring:
         self.replayed = max(self.replayed, 0)
         numbers = {number & ~1 for number in self._lanes.values()}
         numbers.update(number for number, _ in self._session_states)
+        numbers.update(number & ~1 for number in self._claims.lanes())
         self.strays = sorted(number for number in numbers if not self._exists(number))
         for (number, session_id), (stored, at) in self._session_states.items():
             book = state.lane(number).book if self._exists(number) else None
@@ -336,6 +363,9 @@ class Restoring:
                 session = book.session(session_id)
                 session.state = stored
                 session.state_set_at = at
+        for number in self._claims.lanes():
+            if self._exists(number):
+                self._claims.bring_owners(state.lane(number))
         for sequence in sorted(self._entries):
             number = self._lanes.get(sequence, MAIN)
             if self._exists(number):
@@ -343,6 +373,8 @@ class Restoring:
         for lane in state.lanes.values():
             heapq.heapify(lane.schedules)
             heapq.heapify(lane.expirations)
+            if lane.claims is not None:
+                lane.claims.look_again()
             state.watch(lane)
             if lane.book is not None:
                 for session in lane.book.sessions.values():
@@ -360,6 +392,9 @@ class Restoring:
         if entry.place == SCHEDULED:
             lane.scheduled[sequence] = entry
             lane.schedules.append((entry.detailed().scheduled_at, sequence))
+            return
+        if entry.place == CLAIMED:
+            self._claims.place(lane, entry)
             return
         line = state.line(lane, entry.session_id)
         if entry.place == DEFERRED:

@@ -23,7 +23,17 @@ _STALE_WAITS_MAX: Final = 256
 class MessageSession:
     """One session: its messages, its holder, and what was stored with it."""
 
-    __slots__ = ("holder", "id", "line", "locks", "offered", "state", "state_set_at", "until")
+    __slots__ = (
+        "claimant",
+        "holder",
+        "id",
+        "line",
+        "locks",
+        "offered",
+        "state",
+        "state_set_at",
+        "until",
+    )
 
     def __init__(self, id: str, lane: Lane) -> None:
         self.id: str = id
@@ -32,16 +42,23 @@ class MessageSession:
         self.line.parent = lane
         self.holder: Receiver | None = None
         self.until: int = NEVER  # when the holder's lock ends
+        self.claimant: str | None = None  # the owner that has claimed messages of it
         self.offered: int = 0  # the number under which it waits to be accepted; 0: it does not
         self.locks: dict[int, Lock] = {}  # of messages that the holder has
         self.state: bytes | None = None
         self.state_set_at: int = NEVER
 
     @property
+    def is_free(self) -> bool:
+        """Whether somebody can have it: no receiver holds it, and no owner has claimed of it."""
+        return self.holder is None and self.claimant is None
+
+    @property
     def is_empty(self) -> bool:
-        """Whether nobody would miss it: no message, no state, no holder."""
+        """Whether nobody would miss it: no message, no state, no holder, no claim."""
         return (
             self.holder is None
+            and self.claimant is None
             and self.state is None
             and not self.locks
             and self.line.ready_count == 0
@@ -89,7 +106,7 @@ class SessionBook:
 
     def offer(self, session: MessageSession) -> None:
         """A session may have become free or got something to give."""
-        if session.holder is None and session.line.ready_count:
+        if session.is_free and session.line.ready_count:
             first = session.line.first_sequence()
             if session.offered == 0 or first < session.offered:
                 session.offered = first
@@ -103,7 +120,7 @@ class SessionBook:
             if session is None or session.offered != sequence:
                 continue
             session.offered = 0
-            if session.holder is not None or not session.line.ready_count:
+            if not session.is_free or not session.line.ready_count:
                 continue
             if session.line.first_sequence() == sequence:
                 return session
@@ -193,7 +210,8 @@ class SessionBook:
 
 
 def _has_messages(session: MessageSession) -> bool:
-    return bool(session.line.ready_count or session.locks or session.line.deferred)
+    line = session.line
+    return bool(line.ready_count or session.locks or line.deferred or session.claimant is not None)
 
 
 def _number(wait: tuple[int, AcceptSession]) -> int:

@@ -17,7 +17,8 @@ from peeklock.entity.commands import (
     SettleAll,
     SettleMany,
 )
-from peeklock.entity.lane import WITH_SESSION, Lane, Lock
+from peeklock.entity.lane import WITH_SESSION, Entry, Lane, Lock
+from peeklock.entity.notes import RECEIVER_GONE, RECONFIGURED, RELEASED, RENEWAL
 from peeklock.entity.records import ABANDONED, LOCK_EXPIRED
 from peeklock.entity.refusals import (
     LOCK_LOST,
@@ -30,7 +31,7 @@ from peeklock.entity.refusals import (
 )
 from peeklock.entity.replies import Numbered, Refused, Settled
 from peeklock.entity.session import MessageSession
-from peeklock.entity.state import State
+from peeklock.entity.state import PARTITION_BITS, State
 
 LANE_BITS: Final = 48
 """The upper 16 bits of a lock number name the lane, the lower 48 are chance."""
@@ -94,6 +95,7 @@ class Settling:
             refusal = Refusal(MESSAGE_TOO_BIG, CHANGES_TEXT)
             self._state.replies.append(Refused(command.origin, too_big, refusal))
         if lost:
+            self._note_lost(command.outcome, command.consumer, lost_tokens, now)
             self._refuse_each_lost(command.origin, lost, lost_tokens)
 
     def _complete_many(self, command: SettleMany, now: int) -> None:
@@ -127,6 +129,7 @@ class Settling:
         done = [tag for tag in tags if tag not in missing]
         if done:
             state.replies.append(Settled(command.origin, done, COMPLETE))
+        self._note_lost(COMPLETE, command.consumer, lost_tokens, now)
         self._refuse_each_lost(command.origin, lost, lost_tokens)
 
     def settle_all(self, command: SettleAll, now: int) -> None:
@@ -135,6 +138,7 @@ class Settling:
             return
         locks = self._find_all(command.tokens, now)
         if locks is None:
+            self._note_lost(command.outcome, command.consumer, command.tokens, now)
             self._refuse_lost(command.origin, [command.tag], command.tokens)
             return
         if command.outcome == DEAD_LETTER and self._any_dead(command.tokens):
@@ -153,6 +157,7 @@ class Settling:
             return
         locks = self._find_all(command.tokens, now)
         if locks is None:
+            self._note_lost(RENEWAL, command.consumer, command.tokens, now)
             self._refuse_lost(command.origin, [command.tag], command.tokens)
             return
         untils: list[int] = []
@@ -166,6 +171,7 @@ class Settling:
         for lock, until in zip(locks, untils, strict=True):
             lock.line.renew(lock, until)
             self._state.watch(lock.line)
+        self._note_renewed(locks, command.consumer, now)
         self._state.replies.append(Numbered(command.origin, command.tag, untils))
 
     def expire(self, lane: Lane, now: int) -> None:
@@ -177,18 +183,22 @@ class Settling:
 
     def release_every_lock(self, lane: Lane, now: int) -> None:
         """All locks that end by themselves are dropped, uncounted; their holders find them lost."""
-        for lock in list(lane.locked.values()):
-            if lock.until != WITH_SESSION:
-                self._unlock(lock)
-                self._state.restore_place(lock, now)
+        locks = [lock for lock in lane.locked.values() if lock.until != WITH_SESSION]
+        self._release(lane, locks, RECONFIGURED, now)
 
     def release_all(self, origin: Any, now: int) -> None:
         """A receiver is gone and the queue wants its locks back at once, uncounted."""
         for lane in self._state.lanes.values():
-            for lock in list(lane.locked.values()):
-                if lock.origin is origin:
-                    self._unlock(lock)
-                    self._state.restore_place(lock, now)
+            locks = [lock for lock in lane.locked.values() if lock.origin is origin]
+            self._release(lane, locks, RECEIVER_GONE, now)
+
+    def _release(self, lane: Lane, locks: list[Lock], why: int, now: int) -> None:
+        """Take locks away; their messages go back to where they were, uncounted."""
+        if locks:
+            self._state.note_released(lane, locks, why, now)
+        for lock in locks:
+            self._unlock(lock)
+            self._state.restore_place(lock, now)
 
     def why_not(
         self, outcome: int, tokens: list[LockToken], changes: dict[str, bytes] | None, now: int
@@ -200,6 +210,7 @@ class Settling:
                 return closed
         locks = self._find_all(tokens, now)
         if locks is None:
+            self._note_lost(outcome, "", tokens, now)
             return self.why_lost(tokens)
         if outcome == DEAD_LETTER and self._any_dead(tokens):
             return Refusal(NOT_ALLOWED, DEAD_LETTER_TWICE)
@@ -255,6 +266,7 @@ class Settling:
         elif outcome == ABANDON:
             state.give_back(lane, locks, ABANDONED, now)
         elif outcome == RELEASE:
+            state.note_released(lane, locks, RELEASED, now)
             for lock in locks:
                 state.restore_place(lock, now)
         elif outcome == DEFER:
@@ -333,6 +345,30 @@ class Settling:
     def _refuse_lost(self, origin: Any, tags: list[int], tokens: list[LockToken]) -> None:
         self._state.replies.append(Refused(origin, tags, self.why_lost(tokens)))
 
+    def _note_lost(self, outcome: int, consumer: str, tokens: list[LockToken], now: int) -> None:
+        """For the journal: settlements that came too late, by lane. Tokens that never were, and
+        what is given back although nobody has it, are nobody's loss."""
+        if outcome == RELEASE:
+            return
+        state = self._state
+        by_lane: dict[int, list[int]] = {}
+        for token in tokens:
+            sequence = token.sequence
+            is_ours = sequence >> PARTITION_BITS == state.index and sequence < state.next_sequence
+            if is_ours and self._find(token, now) is None:
+                by_lane.setdefault(token.number >> LANE_BITS, []).append(sequence)
+        for number, sequences in by_lane.items():
+            state.notes.failed(number, outcome, consumer, sequences, now)
+
+    def _note_renewed(self, locks: list[Lock], consumer: str, now: int) -> None:
+        """For the journal: locks that last longer, by lane, in the name of who has them."""
+        by_holder: dict[tuple[int, str], list[int]] = {}
+        for lock in locks:
+            holder = self._state.consumer_of(lock.origin) or consumer
+            by_holder.setdefault((lock.line.number, holder), []).append(lock.entry.sequence)
+        for (number, holder), sequences in by_holder.items():
+            self._state.notes.renewed(number, holder, sequences, now)
+
     def why_lost(self, tokens: list[LockToken]) -> Refusal:
         """What is lost with these locks: in a session it is the session's own lock."""
         # After a restart the lane may not be there yet; what it would be like is known.
@@ -342,10 +378,14 @@ class Settling:
 
 
 def _is_too_much(lock: Lock, changes: dict[str, bytes] | None) -> bool:
+    return changes is not None and has_too_many_changes(lock.entry, changes)
+
+
+def has_too_many_changes(entry: Entry, changes: dict[str, bytes]) -> bool:
     """Whether a message would have too many properties from its receivers with these."""
     if not changes:
         return False
-    details = lock.entry.details
+    details = entry.details
     before = None if details is None else details.changes
     merged = {**before, **changes} if before else changes
     return sum(len(name) + len(value) for name, value in merged.items()) > CHANGES_SIZE_MAX
