@@ -172,16 +172,19 @@ class CancelScheduled:
 @final
 @dataclass(slots=True, init=False)
 class OpenReceiver:
-    """A receiver on a lane, without credit at first. Its origin is its identity."""
+    """A receiver on a lane, without credit at first. Its origin is its identity, `consumer` is
+    what the journal calls it."""
 
     origin: Final[Any]
     lane: Final[int]
     mode: Final[int]
+    consumer: Final[str]
 
-    def __init__(self, origin: Any, lane: int, mode: int) -> None:
+    def __init__(self, origin: Any, lane: int, mode: int, consumer: str = "") -> None:
         self.origin = origin
         self.lane = lane
         self.mode = mode
+        self.consumer = consumer
 
 
 @final
@@ -267,6 +270,7 @@ class SettleMany:
     tokens: Final[list[LockToken]]
     changes: Final[dict[str, bytes] | None]
     note: Final[DeadLetterNote | None]
+    consumer: Final[str]
 
     def __init__(
         self,
@@ -276,6 +280,7 @@ class SettleMany:
         tokens: list[LockToken],
         changes: dict[str, bytes] | None = None,
         note: DeadLetterNote | None = None,
+        consumer: str = "",
     ) -> None:
         self.origin = origin
         self.tags = tags
@@ -283,6 +288,7 @@ class SettleMany:
         self.tokens = tokens
         self.changes = changes
         self.note = note
+        self.consumer = consumer
 
 
 @final
@@ -296,6 +302,7 @@ class SettleAll:
     tokens: Final[list[LockToken]]
     changes: Final[dict[str, bytes] | None]
     note: Final[DeadLetterNote | None]
+    consumer: Final[str]
 
     def __init__(
         self,
@@ -305,6 +312,7 @@ class SettleAll:
         tokens: list[LockToken],
         changes: dict[str, bytes] | None = None,
         note: DeadLetterNote | None = None,
+        consumer: str = "",
     ) -> None:
         self.origin = origin
         self.tag = tag
@@ -312,6 +320,7 @@ class SettleAll:
         self.tokens = tokens
         self.changes = changes
         self.note = note
+        self.consumer = consumer
 
 
 @final
@@ -322,11 +331,13 @@ class RenewLocks:
     origin: Final[Any]
     tag: Final[int]
     tokens: Final[list[LockToken]]
+    consumer: Final[str]
 
-    def __init__(self, origin: Any, tag: int, tokens: list[LockToken]) -> None:
+    def __init__(self, origin: Any, tag: int, tokens: list[LockToken], consumer: str = "") -> None:
         self.origin = origin
         self.tag = tag
         self.tokens = tokens
+        self.consumer = consumer
 
 
 @final
@@ -377,6 +388,7 @@ class ReceiveDeferred:
     mode: Final[int]
     session_id: Final[str | None]
     holder: Final[Any]
+    consumer: Final[str]
 
     def __init__(
         self,
@@ -387,6 +399,7 @@ class ReceiveDeferred:
         mode: int,
         session_id: str | None = None,
         holder: Any = None,
+        consumer: str = "",
     ) -> None:
         self.origin = origin
         self.tag = tag
@@ -395,6 +408,7 @@ class ReceiveDeferred:
         self.mode = mode
         self.session_id = session_id
         self.holder = holder
+        self.consumer = consumer
 
 
 @final

@@ -8,7 +8,8 @@
              envelope u32, the address (of some kinds only), what the flags tell of, id, envelope,
              content
     address  bytes u32; of a published one its enqueue sequence u64, lanes and expirations, of a
-             transferred one its destination, of one that copies share their sequences
+             transferred one its destination, of one that copies share their sequences, of a
+             staged one its stage, which is empty where it goes on from the one before
 
 All numbers are little-endian. The header's crc covers header and table, a record's crc covers the
 record and is seeded with its position, so that bytes that lie at the wrong place do not fit either.
@@ -38,6 +39,7 @@ from peeklock.entity.records import (
     Scheduled,
     Transferring,
 )
+from peeklock.entity.stage_records import Staged
 from peeklock.store.facts import decode_fact, encode_fact
 from peeklock.store.kinds import (
     CARRIED,
@@ -45,6 +47,7 @@ from peeklock.store.kinds import (
     ENQUEUED,
     PUBLISHED,
     SCHEDULED,
+    STAGED,
     TRANSFERRING,
 )
 from peeklock.store.packing import (
@@ -71,6 +74,9 @@ _HAS_SESSION: Final = 8
 _HAS_PARTITION_KEY: Final = 16
 _HAS_HOPS: Final = 32
 _HAS_PAST: Final = 64  # its first number and where it was dead-lettered, both elsewhere
+
+# The address of a staged message that goes on from the one before: a text of no bytes.
+_SAME_STAGE: Final = bytes(4)
 
 _WORD: Final = 0xFFFFFFFF
 
@@ -131,6 +137,8 @@ def encode_chunk(first_position: int, records: Sequence[Record]) -> bytes:
         elif isinstance(record, Transferring):
             address = pack_text(record.destination)
             chunk.add_message(TRANSFERRING, at, record.first_sequence, record.message, address)
+        elif isinstance(record, Staged):
+            chunk.add_staged(record)
         elif isinstance(record, Carried):
             for number, message in zip(record.sequences, record.messages, strict=True):
                 chunk.add_message(CARRIED, at, number, message, b"")
@@ -182,6 +190,15 @@ class _Chunk:
                 self.position = position + 1
             else:
                 self.add_message(ENQUEUED, at, sequence, message, b"")
+            sequence += 1
+
+    def add_staged(self, record: Staged) -> None:
+        """Write a run; only its first message names the stage."""
+        sequence = record.first_sequence
+        address = pack_text(record.stage)
+        for message in record.messages:
+            self.add_message(STAGED, record.at, sequence, message, address)
+            address = _SAME_STAGE
             sequence += 1
 
     def add_message(
@@ -293,6 +310,8 @@ def decode_chunk(chunk: Buffer, bodies: bool) -> tuple[int, list[Record]]:
                     record, _MESSAGE_BYTES, flags, id_bytes, envelope_bytes, bodies
                 )
                 runs.add_message(kind, at, sequence, message)
+            elif kind == STAGED:
+                _add_staged(runs, record, bodies)
             elif kind in (PUBLISHED, TRANSFERRING, CARRIED_COPIES):
                 runs.add_other(_decode_addressed(record, kind, bodies))
             else:
@@ -332,7 +351,7 @@ def decode_messages(chunk: Buffer, positions: Sequence[int]) -> list[Message]:
             kind, flags, _, _, id_bytes, envelope_bytes = _message.unpack_from(record)
             offset = _MESSAGE_BYTES
             if not ENQUEUED <= kind <= CARRIED:
-                if kind not in (PUBLISHED, TRANSFERRING, CARRIED_COPIES):
+                if kind not in (PUBLISHED, TRANSFERRING, CARRIED_COPIES, STAGED):
                     raise Corrupt(f"the record at position {position} is no message")
                 offset += 4 + cast(int, _word.unpack_from(record, offset)[0])
             message = _decode_message(record, offset, flags, id_bytes, envelope_bytes, True)
@@ -359,6 +378,17 @@ class _Runs:
     def add_other(self, record: Record) -> None:
         self.kind = 0
         self.records.append(record)
+
+    def add_staged(self, at: int, sequence: int, message: Message, stage: str) -> None:
+        if stage:
+            self.kind = STAGED
+            self.next_sequence = sequence
+            self.messages = []
+            self.records.append(Staged(at, sequence, self.messages, stage))
+        elif self.kind != STAGED or sequence != self.next_sequence:
+            raise ValueError("a stage has a name")
+        self.next_sequence += 1
+        self.messages.append(message)
 
     def add_message(self, kind: int, at: int, sequence: int, message: Message) -> None:
         if kind == self.kind and at == self.at:
@@ -441,6 +471,13 @@ def _decode_message(
         message.dead_letter_source = source or ""
     message.size = size
     return message
+
+
+def _add_staged(runs: _Runs, record: memoryview, bodies: bool) -> None:
+    _, flags, at, sequence, id_bytes, envelope_bytes = _message.unpack_from(record)
+    stage, offset = unpack_text(record, _MESSAGE_BYTES)
+    message = _decode_message(record, offset, flags, id_bytes, envelope_bytes, bodies)
+    runs.add_staged(at, sequence, message, stage or "")
 
 
 def _decode_addressed(record: memoryview, kind: int, bodies: bool) -> Record:

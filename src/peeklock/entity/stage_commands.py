@@ -1,0 +1,92 @@
+"""What a partition can be asked about stages: messages that rest unseen until they are published.
+
+The words are part of those in `commands`, from where the others import them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+from peeklock.entity.message import Message
+
+
+@final
+@dataclass(slots=True, init=False)
+class Stage:
+    """Messages that are stored under the name of a stage, and seen by nobody until it is published.
+
+    Tag i belongs to message i, each its own wish; with `is_whole` they are stored all or none and
+    the one tag answers for all of them.
+    """
+
+    origin: Final[Any]
+    tags: Final[list[int]]
+    messages: Final[list[Message]]
+    stage: Final[str]
+    is_whole: Final[bool]
+
+    def __init__(
+        self,
+        origin: Any,
+        tags: list[int],
+        messages: list[Message],
+        stage: str,
+        is_whole: bool = False,
+    ) -> None:
+        self.origin = origin
+        self.tags = tags
+        self.messages = messages
+        self.stage = stage
+        self.is_whole = is_whole
+
+
+@final
+@dataclass(slots=True, init=False)
+class PublishStages:
+    """The messages of these stages are to be seen now, as a writer's batch: once, however often it
+    is asked for (R-D1).
+
+    The stages that a batch was first published with are its own. Where the same batch comes again
+    with others, those are dropped. `published` is what earlier steps of the same wish have done.
+    """
+
+    origin: Final[Any]
+    tag: Final[int]
+    writer: Final[str]
+    batch: Final[int]
+    stages: Final[list[str]]
+    published: Final[int]
+
+    def __init__(
+        self,
+        origin: Any,
+        tag: int,
+        writer: str,
+        batch: int,
+        stages: list[str],
+        published: int = 0,
+    ) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.writer = writer
+        self.batch = batch
+        self.stages = stages
+        self.published = published
+
+
+@final
+@dataclass(slots=True, init=False)
+class DropStages:
+    """These stages, or all whose names begin with a text, are given up with their messages."""
+
+    origin: Final[Any]
+    tag: Final[int]
+    stages: Final[list[str]]
+    prefix: Final[str | None]
+
+    def __init__(self, origin: Any, tag: int, stages: list[str], prefix: str | None = None) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.stages = stages
+        self.prefix = prefix
