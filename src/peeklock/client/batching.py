@@ -1,0 +1,259 @@
+"""Implicit batching (R-F2): what is asked for and not waited for travels together.
+
+Sends and completes are held for the flush interval and leave as one. While an earlier batch is
+under way the next one fills, and leaves when the earlier one is answered, whatever the interval.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, final
+
+from peeklock.client.batch import ServiceBusMessageBatch
+from peeklock.client.exceptions import (
+    MessagingEntityDisabledError,
+    MessagingEntityNotFoundError,
+    ServiceBusAuthenticationError,
+    ServiceBusAuthorizationError,
+    ServiceBusError,
+)
+from peeklock.client.reporting import Outcome, Reporting
+
+# As long as the service's documentation recommends.
+FLUSH_INTERVAL_S: Final = 0.02
+# Full batches under way at once: enough to fill a long line, few enough for the next to fill.
+WINDOW: Final = 4
+# What is wrong with the entity or the key is wrong for each message.
+_WRONG_FOR_ALL: Final = (
+    MessagingEntityDisabledError,
+    MessagingEntityNotFoundError,
+    ServiceBusAuthenticationError,
+    ServiceBusAuthorizationError,
+)
+
+
+@final
+class Entry:
+    """One message on its way into a batch."""
+
+    __slots__ = ("key", "outcome", "payload", "subject")
+
+    def __init__(self, subject: Any, payload: bytes, key: str | None, outcome: Outcome) -> None:
+        self.subject: Final = subject
+        self.payload: Final = payload
+        self.key: Final = key
+        self.outcome: Final = outcome
+
+
+@final
+class _Filling:
+    """A batch that is being filled."""
+
+    __slots__ = ("batch", "entries", "key")
+
+    def __init__(self, size_max: int, key: str | None) -> None:
+        self.batch: Final = ServiceBusMessageBatch(size_max)
+        self.entries: Final[list[Entry]] = []
+        self.key: Final = key
+
+    def take(self, entry: Entry) -> bool:
+        if not self.batch.add_payload(entry.payload):
+            return False
+        self.entries.append(entry)
+        return True
+
+    @property
+    def has_one_key(self) -> bool:
+        return len({entry.key for entry in self.entries}) < 2
+
+
+@final
+class SendBatching:
+    """The implicit batches of one sender."""
+
+    def __init__(
+        self,
+        send: Callable[[bytes, bool], Awaitable[None]],
+        size_max: Callable[[], int],
+        interval_s: float,
+        reporting: Reporting,
+    ) -> None:
+        """Send takes bytes and whether they are a batch; size_max tells how large one may be."""
+        self._send = send
+        self._size_max = size_max
+        self._interval_s = interval_s
+        self._reporting = reporting
+        self._filling: dict[str | None, _Filling] = {}
+        self._full: deque[_Filling] = deque()
+        self._under_way: set[asyncio.Task[Any]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        # An entity that is partitioned may refuse batches of several keys; one refusal teaches it.
+        self._keeps_keys_apart = False
+
+    def put(self, subject: Any, payload: bytes, key: str | None) -> Outcome:
+        """Take a message; it leaves with others, soon."""
+        loop = asyncio.get_running_loop()
+        entry = Entry(subject, payload, key, Outcome(loop=loop))
+        if self._interval_s <= 0:
+            self._start(self._send_singly([entry]))
+            return entry.outcome
+        group = key if self._keeps_keys_apart else None
+        filling = self._filling.get(group)
+        if filling is None or not filling.take(entry):
+            if filling is not None:
+                self._full.append(self._filling.pop(group))
+            fresh = _Filling(self._size_max(), group)
+            if fresh.take(entry):
+                self._filling[group] = fresh
+            else:
+                # Larger than a batch may be: it goes by itself, behind what came before it.
+                self.push()
+                self._start(self._send_singly([entry]))
+        self._dispatch_full()
+        if self._filling and self._timer is None:
+            self._timer = loop.call_later(self._interval_s, self._on_time)
+        return entry.outcome
+
+    def push(self) -> None:
+        """Let all that is held leave now, so that what is sent next comes behind it."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        batches = [*self._full, *self._filling.values()]
+        self._full.clear()
+        self._filling.clear()
+        for filling in batches:
+            self._start(self._send_batch(filling))
+
+    async def flush(self) -> None:
+        """Let all that is held leave, and wait until each outcome is known."""
+        self.push()
+        while self._under_way:
+            await asyncio.wait(self._under_way)
+
+    def _on_time(self) -> None:
+        self._timer = None
+        # With the line used up they stay and fill; the next answer sends them on.
+        if len(self._under_way) < WINDOW:
+            self.push()
+
+    def _dispatch_full(self) -> None:
+        while self._full and len(self._under_way) < WINDOW:
+            self._start(self._send_batch(self._full.popleft()))
+
+    def _start(self, work: Any) -> None:
+        task: asyncio.Task[Any] = asyncio.get_running_loop().create_task(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._under_way.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            raise error  # Our own mistake: outcomes are told in the work itself.
+        self._dispatch_full()
+        if not self._under_way and self._filling:
+            self.push()
+
+    async def _send_batch(self, filling: _Filling) -> None:
+        entries = filling.entries
+        if len(entries) == 1:
+            await self._send_singly(entries)
+            return
+        try:
+            await self._send(filling.batch.encoded(), True)
+        except ServiceBusError as error:
+            if error.is_retryable or isinstance(error, _WRONG_FOR_ALL):
+                for entry in entries:
+                    self._reporting.fail(entry.outcome, entry.subject, error)
+                return
+            # One of them may be to blame; the others must not suffer for it.
+            if await self._send_singly(entries) and not filling.has_one_key:
+                self._keeps_keys_apart = True
+        except asyncio.CancelledError:
+            for entry in entries:
+                entry.outcome.cancel()
+            raise
+        else:
+            for entry in entries:
+                entry.outcome.succeed()
+
+    async def _send_singly(self, entries: list[Entry]) -> bool:
+        """Send messages each by itself; they overlap and keep their order. Tells if all is well."""
+        return all(await asyncio.gather(*(self._send_one(entry) for entry in entries)))
+
+    async def _send_one(self, entry: Entry) -> bool:
+        try:
+            await self._send(entry.payload, False)
+        except ServiceBusError as error:
+            self._reporting.fail(entry.outcome, entry.subject, error)
+            return False
+        except asyncio.CancelledError:
+            entry.outcome.cancel()
+            raise
+        entry.outcome.succeed()
+        return True
+
+
+@final
+class CompleteBatching:
+    """The completes of one receiver that nobody waits for."""
+
+    def __init__(
+        self,
+        complete: Callable[[list[Any]], list[Awaitable[None]]],
+        interval_s: float,
+        count_max: int,
+        reporting: Reporting,
+    ) -> None:
+        """Complete takes messages and gives something to wait for each, all of it in one write."""
+        self._complete = complete
+        self._interval_s = interval_s
+        self._count_max = count_max
+        self._reporting = reporting
+        self._held: list[tuple[Any, Outcome]] = []
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def put(self, message: Any) -> Outcome:
+        """Take a message; it is completed with others, soon."""
+        loop = asyncio.get_running_loop()
+        outcome = Outcome(loop=loop)
+        self._held.append((message, outcome))
+        if self._interval_s <= 0 or len(self._held) >= self._count_max:
+            self.push()
+        elif self._timer is None:
+            self._timer = loop.call_later(self._interval_s, self._on_time)
+        return outcome
+
+    def push(self) -> None:
+        """Let all that is held leave now."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        held, self._held = self._held, []
+        if not held:
+            return
+        waits = self._complete([message for message, _ in held])
+        task = asyncio.get_running_loop().create_task(self._watch(held, waits))
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+
+    async def flush(self) -> None:
+        """Let all that is held leave, and wait until each outcome is known."""
+        self.push()
+        while self._under_way:
+            await asyncio.wait(self._under_way)
+
+    def _on_time(self) -> None:
+        self._timer = None
+        self.push()
+
+    async def _watch(self, held: list[tuple[Any, Outcome]], waits: list[Awaitable[None]]) -> None:
+        results = await asyncio.gather(*waits, return_exceptions=True)
+        for (message, outcome), result in zip(held, results, strict=True):
+            if isinstance(result, Exception):
+                self._reporting.fail(outcome, message, result)
+            elif isinstance(result, BaseException):
+                outcome.cancel()
+            else:
+                outcome.succeed()

@@ -1,0 +1,346 @@
+"""A message that was received or peeked: its bytes, read when they are asked for."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any, Final, final
+from uuid import UUID
+
+from peeklock.amqp.annotations import find_annotation
+from peeklock.amqp.codec import decode
+from peeklock.amqp.delivery import IncomingDelivery
+from peeklock.amqp.message import (
+    DATA_BODY,
+    NO_BODY,
+    SEQUENCE_BODY,
+    LazyProperties,
+    Message,
+    Sections,
+    decode_message,
+    drop_annotations,
+    head,
+    read_application_properties,
+    read_properties,
+    split,
+)
+from peeklock.amqp.sections import APPLICATION_PROPERTIES, FOOTER, PROPERTIES, section_at
+from peeklock.amqp.types import Symbol, Timestamp
+from peeklock.client.constants import ServiceBusMessageState
+from peeklock.client.links import ReceiverLink
+from peeklock.client.message import moment_of
+from peeklock.clock import SystemClock
+
+_CLOCK: Final = SystemClock()
+_TOKEN_SIZE: Final = 16
+# What the broker wrote about its own copy, and what has no meaning for the next one.
+_NOT_SENT_AGAIN: Final = frozenset(
+    (
+        b"x-opt-sequence-number",
+        b"x-opt-enqueued-time",
+        b"x-opt-locked-until",
+        b"x-opt-enqueue-sequence-number",
+        b"x-opt-message-state",
+        b"x-opt-scheduled-enqueue-time",
+        b"x-opt-deadletter-source",
+        b"x-opt-partition-id",
+    )
+)
+_DEAD_LETTER_REASON: Final = "DeadLetterReason"
+_DEAD_LETTER_DESCRIPTION: Final = "DeadLetterErrorDescription"
+
+
+@final
+class ServiceBusReceivedMessage:
+    """A message as the broker handed it out; nothing of it is decoded before it is asked for."""
+
+    __slots__ = (
+        "_annotations",
+        "_application_properties",
+        "_cut",
+        "_locked_until",
+        "_properties",
+        "auto_renew_error",
+        "delivery",
+        "is_deleted",
+        "is_peeked",
+        "is_settled",
+        "link",
+        "lock_token",
+        "payload",
+    )
+
+    def __init__(
+        self,
+        payload: bytes,
+        *,
+        link: ReceiverLink | None = None,
+        delivery: IncomingDelivery | None = None,
+        lock_token: UUID | None = None,
+        is_peeked: bool = False,
+        is_deleted: bool = False,
+    ) -> None:
+        """A delivery of a link has its lock in its tag; others name theirs, if they have one."""
+        self.payload = payload
+        self.link = link
+        self.delivery = delivery
+        if delivery is not None and not is_deleted and len(delivery.tag) == _TOKEN_SIZE:
+            lock_token = UUID(bytes_le=delivery.tag)
+        self.lock_token = lock_token
+        self.is_peeked = is_peeked
+        # Received and deleted: there is nothing left to settle.
+        self.is_deleted = is_deleted
+        self.is_settled = is_deleted
+        self.auto_renew_error: Exception | None = None
+        self._locked_until: int | None = None
+        self._cut: Sections | None = None
+        self._properties: LazyProperties | None = None
+        self._annotations: dict[str, Any] | None = None
+        self._application_properties: dict[str, Any] | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"ServiceBusReceivedMessage(sequence_number={self.sequence_number}, "
+            f"message_id={self.message_id!r})"
+        )
+
+    def __str__(self) -> str:
+        pieces = self.body
+        return str(pieces) if self._body_kind() != DATA_BODY else b"".join(pieces).decode()
+
+    def __bytes__(self) -> bytes:
+        if self._body_kind() not in (DATA_BODY, NO_BODY):
+            raise TypeError("the content of this message is a value, not bytes")
+        return b"".join(self.body)
+
+    # --- what the sender said
+
+    @property
+    def body(self) -> Any:
+        """The pieces of the content; of a message whose content is a value, that value."""
+        message = self.raw_amqp_message
+        if message.body_kind == NO_BODY:
+            return iter(())
+        if message.body_kind in (DATA_BODY, SEQUENCE_BODY):
+            pieces: Iterator[Any] = iter(message.body)
+            return pieces
+        return message.body
+
+    @property
+    def raw_amqp_message(self) -> Message:
+        """The message with all its sections, decoded."""
+        return decode_message(self.payload)
+
+    @property
+    def message_id(self) -> str | None:
+        """What identifies the message."""
+        return self._own().message_id
+
+    @property
+    def correlation_id(self) -> str | None:
+        """What the message answers or belongs to."""
+        return self._own().correlation_id
+
+    @property
+    def session_id(self) -> str | None:
+        """The message session that it belongs to."""
+        return self._own().group_id
+
+    @property
+    def reply_to_session_id(self) -> str | None:
+        """The session that an answer is to be sent to."""
+        return self._own().reply_to_group_id
+
+    @property
+    def subject(self) -> str | None:
+        """What the message is about, in its sender's words."""
+        return self._own().subject
+
+    @property
+    def content_type(self) -> str | None:
+        """The MIME type of the content."""
+        return self._own().content_type
+
+    @property
+    def to(self) -> str | None:
+        """Where the message is meant to go."""
+        return self._own().to
+
+    @property
+    def reply_to(self) -> str | None:
+        """Where an answer is wanted."""
+        return self._own().reply_to
+
+    @property
+    def application_properties(self) -> dict[str, Any]:
+        """The properties of the application; moments are datetimes again."""
+        if self._application_properties is None:
+            cut = self._sections()
+            found = read_application_properties(cut.bare, cut.application_properties_at)
+            self._application_properties = {key: _plain(value) for key, value in found.items()}
+        return self._application_properties
+
+    @property
+    def time_to_live(self) -> timedelta | None:
+        """How long the message is worth something, from when it was enqueued."""
+        own = self._own()
+        if own.absolute_expiry >= 0 and own.creation_time >= 0:
+            return timedelta(milliseconds=own.absolute_expiry - own.creation_time)
+        ttl_ms = self._sections().ttl_ms
+        return None if ttl_ms < 0 else timedelta(milliseconds=ttl_ms)
+
+    @property
+    def partition_key(self) -> str | None:
+        """What decided on the partition."""
+        return _text(self._annotation("x-opt-partition-key"))
+
+    @property
+    def scheduled_enqueue_time_utc(self) -> datetime | None:
+        """When the message was to be handed out first."""
+        return _moment(self._annotation("x-opt-scheduled-enqueue-time"))
+
+    # --- what the broker says
+
+    @property
+    def sequence_number(self) -> int | None:
+        """The number of the message in its entity."""
+        return _number(find_annotation(self._sections().annotations, b"x-opt-sequence-number"))
+
+    @property
+    def enqueued_sequence_number(self) -> int | None:
+        """The number that the message had where it was enqueued first."""
+        return _number(self._annotation("x-opt-enqueue-sequence-number"))
+
+    @property
+    def enqueued_time_utc(self) -> datetime | None:
+        """When the message was enqueued."""
+        return _moment(self._annotation("x-opt-enqueued-time"))
+
+    @property
+    def expires_at_utc(self) -> datetime | None:
+        """When the message expires."""
+        enqueued, lives = self.enqueued_time_utc, self.time_to_live
+        return enqueued + lives if enqueued is not None and lives is not None else None
+
+    @property
+    def delivery_count(self) -> int:
+        """How many deliveries have failed before this one."""
+        return self._sections().delivery_count
+
+    @property
+    def state(self) -> ServiceBusMessageState:
+        """Where the message is in its life."""
+        return ServiceBusMessageState(int(self._annotation("x-opt-message-state") or 0))
+
+    @property
+    def dead_letter_reason(self) -> str | None:
+        """Why the message was dead-lettered, in a word."""
+        return _text(self.application_properties.get(_DEAD_LETTER_REASON))
+
+    @property
+    def dead_letter_error_description(self) -> str | None:
+        """Why the message was dead-lettered, in a sentence."""
+        return _text(self.application_properties.get(_DEAD_LETTER_DESCRIPTION))
+
+    @property
+    def dead_letter_source(self) -> str | None:
+        """The entity in which the message was dead-lettered before it was forwarded."""
+        return _text(self._annotation("x-opt-deadletter-source"))
+
+    @property
+    def locked_until_utc(self) -> datetime | None:
+        """Until when this receiver alone may settle the message; None without a lock of its own."""
+        if self.is_settled or self.lock_token is None:
+            return None
+        instant = self.locked_until_ms
+        return None if instant is None else moment_of(instant)
+
+    @property
+    def locked_until_ms(self) -> int | None:
+        """Until which instant the message is locked, as far as is known."""
+        if self._locked_until is None:
+            self._locked_until = _number(self._annotation("x-opt-locked-until"))
+        return self._locked_until
+
+    @property
+    def is_lock_expired(self) -> bool:
+        """Whether the lock has ended by the clock of this machine; a session's is the session's."""
+        instant = self.locked_until_ms
+        return instant is not None and instant <= _CLOCK.now()
+
+    def lock_renewed(self, until: int) -> None:
+        """Take note that the lock lasts longer now."""
+        self._locked_until = until
+
+    # --- sending it again
+
+    @property
+    def routing_key(self) -> str | None:
+        """What all messages of a batch must share where the entity is partitioned."""
+        session_id = self.session_id
+        return self.partition_key if session_id is None else session_id
+
+    def encoded(self) -> bytes:
+        """Write the message as a new one: all that its first sender said, and nothing else."""
+        cut = self._sections()
+        items, count = drop_annotations(cut.annotations, _NOT_SENT_AGAIN)
+        durable = cut.durable
+        front = head(
+            durable=durable,
+            priority=cut.priority,
+            ttl_ms=cut.ttl_ms,
+            delivery_count=0,
+            annotations=items,
+            annotations_count=count,
+        )
+        return front + cut.bare
+
+    # --- reading
+
+    def _sections(self) -> Sections:
+        if self._cut is None:
+            self._cut = split(self.payload)
+        return self._cut
+
+    def _own(self) -> LazyProperties:
+        if self._properties is None:
+            cut = self._sections()
+            self._properties = read_properties(cut.bare, cut.properties_at)
+        return self._properties
+
+    def _annotation(self, name: str) -> Any:
+        if self._annotations is None:
+            items = self._sections().annotations
+            found: dict[str, Any] = {}
+            at = 0
+            while at < len(items):
+                key, at = decode(items, at)
+                found[str(key)], at = decode(items, at)
+            self._annotations = found
+        return self._annotations.get(name)
+
+    def _body_kind(self) -> int:
+        cut = self._sections()
+        if cut.body_at >= len(cut.bare):
+            return NO_BODY
+        code = section_at(cut.bare, cut.body_at, len(cut.bare))[0]
+        return NO_BODY if code in (PROPERTIES, APPLICATION_PROPERTIES, FOOTER) else code
+
+
+def _plain(value: Any) -> Any:
+    """Give a value in the plainest type that still says what it is."""
+    if isinstance(value, Timestamp):
+        return moment_of(value)
+    if isinstance(value, Symbol):
+        return str(value)
+    return value
+
+
+def _number(value: Any) -> int | None:
+    return None if value is None else int(value)
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def _moment(value: Any) -> datetime | None:
+    return None if value is None else moment_of(int(value))

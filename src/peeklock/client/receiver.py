@@ -1,0 +1,437 @@
+"""Receiving: messages of an entity or of one of its sessions, and the answers to them."""
+
+# ruff: noqa: ASYNC109  (parameters are called as they are in azure-servicebus)
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, Self, final
+
+from peeklock.amqp.constructors import LONG, UUID_CODE
+from peeklock.amqp.delivery import IncomingDelivery
+from peeklock.amqp.types import Array, Int, Timestamp, Uint
+from peeklock.client import settling
+from peeklock.client.batching import FLUSH_INTERVAL_S, CompleteBatching
+from peeklock.client.connection import ANSWERED_WITHIN_S, ClientConnection
+from peeklock.client.constants import (
+    ServiceBusReceiveMode,
+    ServiceBusSessionFilter,
+)
+from peeklock.client.exceptions import (
+    OperationTimeoutError,
+    ServiceBusConnectionError,
+    ServiceBusError,
+    SessionLockLostError,
+)
+from peeklock.client.links import ReceiverLink
+from peeklock.client.message import instant_ms, moment_of
+from peeklock.client.prefetch import Prefetch
+from peeklock.client.received import ServiceBusReceivedMessage
+from peeklock.client.renewing import AutoLockRenewer
+from peeklock.client.reporting import OnError, Outcome, Reporting
+from peeklock.client.retrying import with_retries
+from peeklock.client.session import ServiceBusSession
+from peeklock.client.settling import COMPLETE, Settlement, check_settleable
+
+# How many completes are held at most; more are no faster.
+COMPLETES_MAX: Final = 1_000
+# The most that one call peeks and deletes.
+_PEEK_MAX: Final = 250
+_DELETE_MAX: Final = 4_000
+# As long as the service waits for a session when it is not told.
+_SESSION_WAIT_S: Final = 60.0
+
+
+@final
+class ServiceBusReceiver:
+    """Receives from one queue, subscription or sub queue; made by a ServiceBusClient."""
+
+    def __init__(
+        self,
+        connection: ClientConnection,
+        entity: str,
+        *,
+        receive_mode: ServiceBusReceiveMode | str = ServiceBusReceiveMode.PEEK_LOCK,
+        session_id: str | ServiceBusSessionFilter | None = None,
+        prefetch_count: int = 0,
+        max_wait_time: float | None = None,
+        auto_lock_renewer: AutoLockRenewer | None = None,
+        flush_interval: float = FLUSH_INTERVAL_S,
+        on_error: OnError | None = None,
+    ) -> None:
+        if max_wait_time is not None and max_wait_time <= 0:
+            raise ValueError("max_wait_time must be greater than 0")
+        if flush_interval < 0:
+            raise ValueError("flush_interval cannot be negative; 0 turns batching off")
+        self.entity_path: Final = entity
+        self.receive_mode: Final = ServiceBusReceiveMode(receive_mode)
+        self._connection = connection
+        self._wanted_session = session_id
+        self._prefetch = Prefetch(prefetch_count)
+        self._max_wait_time = max_wait_time
+        self._renewer = auto_lock_renewer
+        self._link: ReceiverLink | None = None
+        self._session: ServiceBusSession | None = None
+        self._opening = asyncio.Lock()
+        self._receiving = asyncio.Lock()
+        self._is_closed = False
+        # What peek goes on behind.
+        self._last: ServiceBusReceivedMessage | None = None
+        self._reporting = Reporting(on_error)
+        self._completes = CompleteBatching(
+            self._complete_all, flush_interval, COMPLETES_MAX, self._reporting
+        )
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ServiceBusReceivedMessage:
+        # It ends when nothing has come for `max_wait_time`, and never without one.
+        messages = await self.receive_messages(1, self._max_wait_time)
+        if not messages:
+            raise StopAsyncIteration
+        return messages[0]
+
+    @property
+    def session(self) -> ServiceBusSession:
+        """The session that the receiver holds, once it is open."""
+        if self._wanted_session is None:
+            raise TypeError("the receiver was not made for a session")
+        if self._session is None:
+            raise ValueError("the receiver is not open yet, and has no session")
+        return self._session
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._is_closed
+
+    async def open(self) -> None:
+        """Attach, and get the session if one is wanted; what comes later does it as well."""
+        await with_retries(
+            self._connection.config.retry,
+            lambda: self._opened(self._session_wait_s(self._max_wait_time)),
+        )
+
+    # --- receiving
+
+    async def receive_messages(
+        self, max_message_count: int | None = 1, max_wait_time: float | None = None
+    ) -> list[ServiceBusReceivedMessage]:
+        """Take up to so many messages: wait for the first (ever, unless told), then for no more."""
+        count = 1 if max_message_count is None else max_message_count
+        if count < 1:
+            raise ValueError("max_message_count must be at least 1")
+        if max_wait_time is not None and max_wait_time <= 0:
+            raise ValueError("max_wait_time must be greater than 0")
+        wait_s = self._max_wait_time if max_wait_time is None else max_wait_time
+        async with self._receiving:
+            link, deliveries = await self._receive(count, wait_s)
+        deletes = self.receive_mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE
+        messages = [
+            ServiceBusReceivedMessage(each.payload, link=link, delivery=each, is_deleted=deletes)
+            for each in deliveries
+        ]
+        if messages:
+            self._last = messages[-1]
+        if self._renewer is not None and not deletes and self._wanted_session is None:
+            for message in messages:
+                self._renewer.register(self, message)
+        return messages
+
+    async def _receive(
+        self, count: int, wait_s: float | None
+    ) -> tuple[ReceiverLink, list[IncomingDelivery]]:
+        loop = asyncio.get_running_loop()
+        deadline = None if wait_s is None else loop.time() + wait_s
+
+        async def attempt() -> tuple[ReceiverLink, list[IncomingDelivery]]:
+            left = None if deadline is None else max(0.0, deadline - loop.time())
+            link = await self._opened(self._session_wait_s(left))
+            left = None if deadline is None else max(0.0, deadline - loop.time())
+            if not self._prefetch.count:
+                return link, await link.receive(count, left)
+            credit = self._prefetch.grant(count, link.buffered, link.credit)
+            if credit >= 0 and link.is_open:
+                link.grant(credit)
+            deliveries = await link.receive(count, left, drain=False)
+            self._prefetch.saw(deliveries)
+            return link, deliveries
+
+        return await with_retries(self._connection.config.retry, attempt)
+
+    async def peek_messages(
+        self,
+        max_message_count: int = 1,
+        *,
+        sequence_number: int = 0,
+        timeout: float | None = None,
+    ) -> list[ServiceBusReceivedMessage]:
+        """Look at messages without taking them, from a number on or behind those seen last."""
+        if max_message_count < 1:
+            raise ValueError("max_message_count must be at least 1")
+        first = sequence_number or self._next_number()
+        found: list[ServiceBusReceivedMessage] = []
+        while len(found) < max_message_count:
+            arguments: dict[str, Any] = {
+                "from-sequence-number": first,
+                "message-count": Int(min(max_message_count - len(found), _PEEK_MAX)),
+            }
+            answer = await self.manage("peek-message", self._in_session(arguments), timeout)
+            page = [
+                ServiceBusReceivedMessage(bytes(entry["message"]), is_peeked=True)
+                for entry in answer.get("messages", [])
+            ]
+            if not page:
+                break
+            found += page
+            self._last = page[-1]
+            first = self._next_number()
+        return found
+
+    async def receive_deferred_messages(
+        self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None
+    ) -> list[ServiceBusReceivedMessage]:
+        """Take messages that were deferred, by their numbers."""
+        numbers = [sequence_numbers] if isinstance(sequence_numbers, int) else sequence_numbers
+        if not numbers:
+            return []
+        if self._wanted_session is not None:
+            await self.open()
+        deletes = self.receive_mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE
+        arguments = {
+            "sequence-numbers": Array(LONG, list(numbers)),
+            "receiver-settle-mode": Uint(0 if deletes else 1),
+        }
+        answer = await self.manage(
+            "receive-by-sequence-number", self._in_session(arguments), timeout
+        )
+        return [
+            ServiceBusReceivedMessage(
+                bytes(entry["message"]), lock_token=entry.get("lock-token"), is_deleted=deletes
+            )
+            for entry in answer.get("messages", [])
+        ]
+
+    # --- settling
+
+    async def complete_message(self, message: ServiceBusReceivedMessage) -> None:
+        """Remove the message: it is done."""
+        await self._settle(message, COMPLETE)
+
+    def complete_soon(self, message: ServiceBusReceivedMessage) -> Outcome:
+        """Complete without waiting; what is completed soon after each other travels as one.
+
+        Failures surface as those of `ServiceBusSender.send_soon` do.
+        """
+        self._check_open()
+        check_settleable(message)
+        message.is_settled = True
+        return self._completes.put(message)
+
+    async def abandon_message(
+        self, message: ServiceBusReceivedMessage, properties: dict[str, Any] | None = None
+    ) -> None:
+        """Give the message back, for anybody to receive; it counts as a failed delivery."""
+        await self._settle(message, settling.abandon(properties))
+
+    async def defer_message(
+        self, message: ServiceBusReceivedMessage, properties: dict[str, Any] | None = None
+    ) -> None:
+        """Set the message aside, to be received by its number."""
+        await self._settle(message, settling.defer(properties))
+
+    async def dead_letter_message(
+        self,
+        message: ServiceBusReceivedMessage,
+        reason: str | None = None,
+        error_description: str | None = None,
+        properties: dict[str, Any] | None = None,
+    ) -> None:
+        """Move the message to the dead-letter queue, and say why."""
+        await self._settle(message, settling.dead_letter(reason, error_description, properties))
+
+    async def renew_message_lock(
+        self, message: ServiceBusReceivedMessage, *, timeout: float | None = None
+    ) -> datetime:
+        """Hold the message for another lock duration; gives until when."""
+        if self._wanted_session is not None:
+            raise TypeError("messages of a session have its lock: renew that of the session")
+        check_settleable(message)
+        arguments = {"lock-tokens": Array(UUID_CODE, [message.lock_token])}
+        answer = await self.manage("renew-lock", arguments, timeout)
+        expirations = answer["expirations"]
+        until = int(next(iter(getattr(expirations, "items", expirations))))
+        message.lock_renewed(until)
+        return moment_of(until)
+
+    # --- many at once
+
+    async def delete_messages(
+        self, max_message_count: int, *, before_enqueue_time_utc: datetime | None = None
+    ) -> int:
+        """Delete the oldest messages that nobody holds, in one call; tells how many."""
+        before = datetime.now(UTC) if before_enqueue_time_utc is None else before_enqueue_time_utc
+        arguments = {
+            "message-count": Int(min(max_message_count, _DELETE_MAX)),
+            "enqueued-time-utc": Timestamp(instant_ms(before)),
+        }
+        answer = await self.manage("batch-delete-messages", self._in_session(arguments), None)
+        return int(answer.get("message-count", 0))
+
+    async def purge_messages(self, *, before_enqueue_time_utc: datetime | None = None) -> int:
+        """Delete all messages that nobody holds, as far as they are there now; tells how many."""
+        before = before_enqueue_time_utc or datetime.now(UTC)
+        deleted = 0
+        while count := await self.delete_messages(_DELETE_MAX, before_enqueue_time_utc=before):
+            deleted += count
+        return deleted
+
+    async def flush(self) -> None:
+        """Wait until all of `complete_soon` is settled; raise what failed and nobody awaited."""
+        await self._completes.flush()
+        self._reporting.raise_first()
+
+    async def close(self) -> None:
+        """Settle what is held, give back what was prefetched, detach."""
+        if self._is_closed:
+            return
+        await self._completes.flush()
+        self._is_closed = True
+        link, self._link = self._link, None
+        if link is not None:
+            await link.close()
+        self._reporting.raise_first()
+
+    # --- underneath
+
+    async def manage(
+        self, operation: str, arguments: dict[str, Any], timeout: float | None = None
+    ) -> dict[Any, Any]:
+        """Ask the entity's management node, in the name of this receiver's link."""
+        self._check_open()
+        if operation.endswith("session-state") or operation == "renew-session-lock":
+            await self.open()
+        link = self._link
+        name = None if link is None else link.name
+
+        return await with_retries(
+            self._connection.config.retry,
+            lambda: self._connection.manage(
+                self.entity_path, f"com.microsoft:{operation}", arguments, link_name=name
+            ),
+            within_s=timeout,
+        )
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ValueError("the receiver is closed; get another one from the client")
+
+    def _session_wait_s(self, wait_s: float | None) -> float:
+        if self._wanted_session is None:
+            return ANSWERED_WITHIN_S
+        return _SESSION_WAIT_S if wait_s is None else wait_s
+
+    def _in_session(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        session_id = self._wanted_session
+        if self._session is not None:
+            session_id = self._session.session_id
+        return {**arguments, "session-id": session_id} if isinstance(session_id, str) else arguments
+
+    def _next_number(self) -> int:
+        number = None if self._last is None else self._last.sequence_number
+        return 1 if number is None else number + 1
+
+    async def _opened(self, wait_s: float) -> ReceiverLink:
+        link = self._link
+        if link is not None and link.is_open:
+            return link
+        async with self._opening:
+            self._check_open()
+            if self._link is None or (not self._link.is_open and not self._link.buffered):
+                self._link = await self._open_link(wait_s)
+            return self._link
+
+    async def _open_link(self, wait_s: float) -> ReceiverLink:
+        wanted = self._wanted_session
+        if self._session is not None:
+            # Another link would be another holder: what was begun with this one is not its own.
+            raise SessionLockLostError(
+                f"the session '{self._session.session_id}' ended with its link"
+            )
+        try:
+            link = await self._connection.open_receiver(
+                self.entity_path,
+                deletes=self.receive_mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE,
+                session_id=wanted if isinstance(wanted, str) else None,
+                any_session=isinstance(wanted, ServiceBusSessionFilter),
+                wait_s=wait_s,
+            )
+        except OperationTimeoutError as error:
+            if wanted is None:
+                raise
+            # The broker has waited as long as it was told; once is what was asked for.
+            raise OperationTimeoutError(
+                error.message, condition=error.condition, is_retryable=False
+            ) from error
+        if wanted is not None and link.session_id is not None:
+            self._session = ServiceBusSession(self, link.session_id, link.locked_until_ms)
+            if self._renewer is not None:
+                self._renewer.register(self, self._session)
+        return link
+
+    async def _settle(self, message: ServiceBusReceivedMessage, how: Settlement) -> None:
+        self._check_open()
+        check_settleable(message)
+        message.is_settled = True
+        await self._settled(message, how)
+
+    async def _settled(self, message: ServiceBusReceivedMessage, how: Settlement) -> None:
+        link, delivery = message.link, message.delivery
+        try:
+            if link is not None and delivery is not None and link.is_open:
+                try:
+                    await link.settle([delivery], how.outcome)
+                    return
+                except ServiceBusConnectionError:
+                    if link.session_id is not None:
+                        raise
+            await self._settle_by_token(message, how)
+        except BaseException:
+            message.is_settled = False
+            raise
+
+    async def _settle_by_token(self, message: ServiceBusReceivedMessage, how: Settlement) -> None:
+        """Settle when the link is gone, or was never there: the lock token is enough."""
+        link = message.link
+        if link is not None and link.session_id is not None:
+            raise SessionLockLostError(f"the session '{link.session_id}' ended with its link")
+        await self.manage("update-disposition", self._in_session(how.by_token(message)))
+
+    def _complete_all(self, messages: list[ServiceBusReceivedMessage]) -> list[Awaitable[None]]:
+        return [self._begin_complete(message) for message in messages]
+
+    def _begin_complete(self, message: ServiceBusReceivedMessage) -> Awaitable[None]:
+        """Tell the link now, so that all of one turn of the loop leave in one write."""
+        link, delivery = message.link, message.delivery
+        if link is None or delivery is None or not link.is_open:
+            return self._settled(message, COMPLETE)
+        return self._finish_complete(message, link.settle([delivery], COMPLETE.outcome))
+
+    async def _finish_complete(
+        self, message: ServiceBusReceivedMessage, told: Awaitable[None]
+    ) -> None:
+        try:
+            await told
+        except ServiceBusConnectionError:
+            await self._settled(message, COMPLETE)
+        except ServiceBusError:
+            message.is_settled = False
+            raise

@@ -1,0 +1,106 @@
+"""Futures that know whether somebody waits for them, so that no failure is lost."""
+
+import asyncio
+import logging
+import weakref
+from collections.abc import Callable, Generator
+from typing import Any, Final, TypeAlias, final
+
+# Told of a failure that nobody waits for: what was to be sent or completed, and why it was not.
+OnError: TypeAlias = Callable[[Any, Exception], None]
+
+_LOG: Final = logging.getLogger("peeklock.client")
+# Enough to see what is wrong; the others are counted.
+_KEPT_MAX: Final = 100
+
+
+@final
+class Outcome(asyncio.Future[None]):
+    """The outcome of something that was asked for and not waited for; it can be awaited later."""
+
+    # Whether somebody has asked, or will be told: then the failure is theirs.
+    is_taken: bool = False
+
+    def __await__(self) -> Generator[Any, None, None]:
+        self.is_taken = True
+        return super().__await__()
+
+    __iter__ = __await__
+
+    def result(self) -> None:
+        """Give nothing, or raise what went wrong."""
+        self.is_taken = True
+        return super().result()
+
+    def exception(self) -> BaseException | None:
+        """Give what went wrong."""
+        self.is_taken = True
+        return super().exception()
+
+    def add_done_callback(self, function: Any, *, context: Any = None) -> None:
+        """Let a function be called when the outcome is known."""
+        self.is_taken = True
+        super().add_done_callback(function, context=context)
+
+    def succeed(self) -> None:
+        """Tell that it was done, unless nobody wants to know."""
+        if not self.done():
+            self.set_result(None)
+
+
+@final
+class Reporting:
+    """Where failures go: to who waits, else to a callback, else to the loop and to `raise_first`.
+
+    The loop is told by asyncio itself, when a future with an exception is dropped that was not
+    looked at.
+    """
+
+    def __init__(self, on_error: OnError | None = None) -> None:
+        self._on_error = on_error
+        self._kept: list[tuple[weakref.ref[Outcome], Exception]] = []
+        self._uncounted = 0
+
+    def fail(self, outcome: Outcome, subject: Any, error: Exception) -> None:
+        """Tell that something failed."""
+        if outcome.done():
+            # Cancelled: whoever did it does not wait, and yet a failure is one.
+            if self._on_error is not None:
+                self._tell(subject, error)
+            return
+        outcome.set_exception(error)
+        if outcome.is_taken:
+            return
+        if self._on_error is not None:
+            self._tell(subject, error)
+            outcome.exception()
+        elif len(self._kept) < _KEPT_MAX:
+            self._kept.append((weakref.ref(outcome), error))
+        else:
+            self._uncounted += 1
+
+    def _tell(self, subject: Any, error: Exception) -> None:
+        assert self._on_error is not None
+        try:
+            self._on_error(subject, error)
+        except Exception:  # noqa: BLE001  told to the log, with all that it says
+            # A callback that fails must not stop what others wait for.
+            _LOG.exception("the on_error callback failed while it was told of: %r", error)
+
+    def raise_first(self) -> None:
+        """Raise the first failure that nobody was told of; the others are noted on it."""
+        kept, self._kept = self._kept, []
+        uncounted, self._uncounted = self._uncounted, 0
+        left: list[Exception] = []
+        for reference, error in kept:
+            outcome = reference()
+            if outcome is None or not outcome.is_taken:
+                left.append(error)
+            if outcome is not None:
+                outcome.exception()
+        if not left:
+            return
+        more = len(left) - 1 + uncounted
+        if more:
+            left[0].add_note(f"and {more} more that nobody waited for")
+        raise left[0]

@@ -1,0 +1,244 @@
+"""Sending: one message, a batch, many at once, later, or without waiting."""
+
+# ruff: noqa: ASYNC109  (parameters are called as they are in azure-servicebus)
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import nullcontext
+from datetime import datetime
+from typing import Any, Final, Self, final
+from uuid import uuid4
+
+from peeklock.amqp.constructors import LONG
+from peeklock.amqp.message import find_annotation, read_properties, split
+from peeklock.amqp.types import Array, Symbol, Timestamp
+from peeklock.client.batch import BATCH_SIZE_DEFAULT, ServiceBusMessageBatch
+from peeklock.client.batching import FLUSH_INTERVAL_S, SendBatching
+from peeklock.client.connection import ClientConnection
+from peeklock.client.exceptions import MessageSizeExceededError
+from peeklock.client.links import SenderLink
+from peeklock.client.message import ServiceBusMessage, instant_ms
+from peeklock.client.outbound import Outbound, Sendable, as_message
+from peeklock.client.reporting import OnError, Outcome, Reporting
+from peeklock.client.retrying import with_retries
+
+# Where single messages may be larger, batches still may not.
+BATCH_SIZE_MAX: Final = 1 << 20
+_SCHEDULED: Final = b"x-opt-scheduled-enqueue-time"
+
+
+@final
+class ServiceBusSender:
+    """Sends to one queue or topic; made by a ServiceBusClient."""
+
+    def __init__(
+        self,
+        connection: ClientConnection,
+        entity: str,
+        *,
+        flush_interval: float = FLUSH_INTERVAL_S,
+        max_in_flight: int | None = None,
+        on_error: OnError | None = None,
+        link_properties: dict[Any, Any] | None = None,
+    ) -> None:
+        """`max_in_flight` bounds the sends without an outcome; without it only the broker does."""
+        if flush_interval < 0:
+            raise ValueError("flush_interval cannot be negative; 0 turns batching off")
+        if max_in_flight is not None and max_in_flight < 1:
+            raise ValueError("max_in_flight must be at least 1")
+        self.entity_name: Final = entity
+        self._connection = connection
+        self._link_properties = link_properties
+        self._bound: Any = nullcontext()
+        if max_in_flight is not None:
+            self._bound = asyncio.Semaphore(max_in_flight)
+        self._link: SenderLink | None = None
+        self._opening = asyncio.Lock()
+        self._is_closed = False
+        self._reporting = Reporting(on_error)
+        self._batching = SendBatching(
+            self._send, self._batch_size_max, flush_interval, self._reporting
+        )
+
+    async def __aenter__(self) -> Self:
+        await with_retries(self._connection.config.retry, self._opened)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+    async def send_messages(
+        self,
+        message: Sendable | ServiceBusMessageBatch | Sequence[Sendable],
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        """Send a message, a batch, or a list (as one batch); returns when it is accepted."""
+        self._check_open()
+        if isinstance(message, ServiceBusMessageBatch):
+            batch = message
+        elif isinstance(message, Sequence):
+            batch = await self._batch_of(message)
+        else:
+            payload = as_message(message).encoded()
+            # What was given before and is still held leaves first.
+            self._batching.push()
+            await self._send(payload, False, timeout)
+            return
+        if len(batch):
+            self._batching.push()
+            await self._send(batch.encoded(), True, timeout)
+
+    def send_soon(self, message: Sendable) -> Outcome:
+        """Send without waiting; messages that are given soon after each other leave as one batch.
+
+        The outcome can be awaited. A failure that nobody awaits goes to `on_error`; without that
+        it is told to the loop's exception handler, and `flush` or `close` raises it.
+        """
+        self._check_open()
+        outbound = as_message(message)
+        return self._batching.put(message, outbound.encoded(), outbound.routing_key)
+
+    async def flush(self) -> None:
+        """Wait until all of `send_soon` has an outcome; raise what failed and nobody awaited."""
+        await self._batching.flush()
+        self._reporting.raise_first()
+
+    async def create_message_batch(
+        self, max_size_in_bytes: int | None = None
+    ) -> ServiceBusMessageBatch:
+        """Make a batch as large as the entity takes, or smaller."""
+        await with_retries(self._connection.config.retry, self._opened)
+        largest = self._batch_size_max()
+        if max_size_in_bytes is not None and max_size_in_bytes > largest:
+            raise ValueError(f"the entity takes {largest} bytes at most, not {max_size_in_bytes}")
+        return ServiceBusMessageBatch(max_size_in_bytes or largest)
+
+    async def schedule_messages(
+        self,
+        messages: Sendable | Sequence[Sendable],
+        schedule_time_utc: datetime,
+        *,
+        timeout: float | None = None,
+    ) -> list[int]:
+        """Let messages be handed out from a time on; gives the numbers to cancel them by."""
+        self._check_open()
+        given = messages if isinstance(messages, Sequence) else [messages]
+        entries = [_scheduled(as_message(each), schedule_time_utc) for each in given]
+        if not entries:
+            return []
+        answer = await self._manage("schedule-message", {"messages": entries}, timeout)
+        numbers = answer["sequence-numbers"]
+        return [int(number) for number in getattr(numbers, "items", numbers)]
+
+    async def cancel_scheduled_messages(
+        self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None
+    ) -> None:
+        """Take scheduled messages back, if they have not been handed out yet."""
+        self._check_open()
+        numbers = [sequence_numbers] if isinstance(sequence_numbers, int) else sequence_numbers
+        if numbers:
+            arguments = {"sequence-numbers": Array(LONG, list(numbers))}
+            await self._manage("cancel-scheduled-message", arguments, timeout)
+
+    async def close(self) -> None:
+        """Send what is held, detach, and raise what failed and nobody awaited."""
+        if self._is_closed:
+            return
+        await self._batching.flush()
+        self._is_closed = True
+        link, self._link = self._link, None
+        if link is not None:
+            await link.close()
+        self._reporting.raise_first()
+
+    # --- underneath
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ValueError("the sender is closed; get another one from the client")
+
+    def _batch_size_max(self) -> int:
+        if self._link is None:
+            return BATCH_SIZE_DEFAULT
+        return min(self._link.max_message_size or BATCH_SIZE_MAX, BATCH_SIZE_MAX)
+
+    async def _batch_of(self, messages: Sequence[Sendable]) -> ServiceBusMessageBatch:
+        batch = await self.create_message_batch() if messages else ServiceBusMessageBatch()
+        for message in messages:
+            batch.add_message(message)
+        return batch
+
+    async def _opened(self) -> SenderLink:
+        link = self._link
+        if link is not None and link.is_open:
+            return link
+        async with self._opening:
+            if self._link is None or not self._link.is_open:
+                self._check_open()
+                self._link = await self._connection.open_sender(
+                    self.entity_name, properties=self._link_properties
+                )
+            return self._link
+
+    async def _send(self, payload: bytes, is_batch: bool, timeout: float | None = None) -> None:
+        async def attempt() -> None:
+            link = await self._opened()
+            largest = link.max_message_size
+            if largest and len(payload) > largest:
+                raise MessageSizeExceededError(
+                    f"{len(payload)} bytes are more than the {largest} that the entity takes"
+                )
+            async with self._bound:
+                await link.submit(payload, is_batch=is_batch)
+
+        await with_retries(self._connection.config.retry, attempt, within_s=timeout)
+
+    async def _manage(
+        self, operation: str, arguments: dict[str, Any], timeout: float | None
+    ) -> dict[Any, Any]:
+        return await with_retries(
+            self._connection.config.retry,
+            lambda: self._connection.manage(
+                self.entity_name, f"com.microsoft:{operation}", arguments
+            ),
+            within_s=timeout,
+        )
+
+
+def _scheduled(message: Outbound, at: datetime) -> dict[str, Any]:
+    """Write the entry of a message that is to be scheduled; its own time is replaced."""
+    if isinstance(message, ServiceBusMessage):
+        before = message.scheduled_enqueue_time_utc
+        message.scheduled_enqueue_time_utc = at
+        payload = message.encoded()
+        message.scheduled_enqueue_time_utc = before
+    else:
+        payload = _with_time(message.encoded(), instant_ms(at))
+    cut = split(payload)
+    own = read_properties(cut.bare, cut.properties_at)
+    entry: dict[str, Any] = {"message-id": own.message_id or uuid4().hex, "message": payload}
+    if own.group_id is not None:
+        entry["session-id"] = own.group_id
+    key = find_annotation(cut.annotations, b"x-opt-partition-key")
+    if key is not None:
+        entry["partition-key"] = str(key)
+    return entry
+
+
+def _with_time(payload: bytes, instant: int) -> bytes:
+    from peeklock.amqp.codec import encode
+    from peeklock.amqp.message import drop_annotations, head
+
+    cut = split(payload)
+    items, count = drop_annotations(cut.annotations, frozenset((_SCHEDULED,)))
+    items += encode(Symbol(_SCHEDULED.decode())) + encode(Timestamp(instant))
+    front = head(
+        durable=cut.durable,
+        priority=cut.priority,
+        ttl_ms=cut.ttl_ms,
+        delivery_count=0,
+        annotations=items,
+        annotations_count=count + 1,
+    )
+    return front + cut.bare
