@@ -1,12 +1,28 @@
 """One AMQP connection, shared by many links: it opens on demand and opens again after a loss."""
 
+import asyncio
+import ssl
+import uuid
 from typing import Any, Final, final
+from weakref import WeakSet
 
+from peeklock.amqp.composites import Target
+from peeklock.amqp.types import Uint
 from peeklock.client.config import ClientConfig
+from peeklock.client.exceptions import (
+    OperationTimeoutError,
+    ServiceBusCommunicationError,
+)
 from peeklock.client.links import ReceiverLink, SenderLink
+from peeklock.client.requests import Desk, content
+from peeklock.client.tokens import Tokens
+from peeklock.client.transport import Transport, connect
+from peeklock.clock import Clock, SystemClock
 
 # How long a broker may take to answer an attach, a token or a request.
 ANSWERED_WITHIN_S: Final = 60.0
+# How long it may take to reach it: the socket, its encryption, and AMQP's first words.
+CONNECTED_WITHIN_S: Final = 30.0
 
 
 @final
@@ -16,19 +32,29 @@ class ClientConnection:
     Nothing is tried twice here: what fails raises, and `retrying.with_retries` tries again.
     """
 
-    def __init__(self, config: ClientConfig) -> None:
+    def __init__(self, config: ClientConfig, clock: Clock | None = None) -> None:
         self.config: Final = config
+        self._clock: Final = SystemClock() if clock is None else clock
+        self._line: Line | None = None
+        self._opening: asyncio.Task[Line] | None = None
+        self._is_closed = False
 
     @property
     def is_closed(self) -> bool:
         """Whether `close` was called; nothing can be opened after that."""
-        raise NotImplementedError
+        return self._is_closed
 
     async def open_sender(
         self, address: str, *, properties: dict[Any, Any] | None = None
     ) -> SenderLink:
         """Open a link to send on; `properties` are those of the link."""
-        raise NotImplementedError
+        line = await self._open()
+        await line.tokens.show(address)
+        link = SenderLink(
+            line.transport, _name(address), Target(address=address), properties=properties
+        )
+        await link.wait_open(ANSWERED_WITHIN_S)
+        return link
 
     async def open_receiver(
         self,
@@ -43,7 +69,20 @@ class ClientConnection:
 
         `wait_s` is how long a session is waited for; then OperationTimeoutError.
         """
-        raise NotImplementedError
+        line = await self._open()
+        await line.tokens.show(address)
+        link = ReceiverLink(
+            line.transport,
+            _name(address),
+            address,
+            deletes=deletes,
+            session_id=session_id,
+            any_session=any_session,
+            wait_s=wait_s,
+        )
+        await link.wait_open(wait_s + ANSWERED_WITHIN_S)
+        line.receivers.add(link)
+        return link
 
     async def manage(
         self,
@@ -58,8 +97,135 @@ class ClientConnection:
 
         An answer without content (204) is an empty map. `link_name` tells for which link.
         """
-        raise NotImplementedError
+        line = await self._open()
+        desk = line.desks.get(entity)
+        if desk is None or not desk.is_open:
+            desk = await line.desk(entity, within_s)
+        properties: dict[str, Any] = {
+            "operation": operation,
+            "com.microsoft:server-timeout": Uint(max(1, round(within_s * 1000))),
+        }
+        if link_name is not None:
+            properties["associated-link-name"] = link_name
+        return content(await desk.ask(properties, arguments, within_s))
 
     async def close(self) -> None:
         """Close all links and the connection; nothing is left running."""
-        raise NotImplementedError
+        self._is_closed = True
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            opening.cancel()
+            await asyncio.gather(opening, return_exceptions=True)
+        line, self._line = self._line, None
+        if line is not None:
+            await line.close()
+
+    # --- the connection
+
+    async def _open(self) -> "Line":
+        """Give the connection there is, or open one; many who ask at once open one."""
+        if self._is_closed:
+            raise ValueError("the client is closed")
+        line = self._line
+        if line is not None and line.transport.is_alive:
+            return line
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._connect())
+            self._opening.add_done_callback(self._opened)
+        return await asyncio.shield(self._opening)
+
+    def _opened(self, opening: "asyncio.Task[Line]") -> None:
+        if self._opening is opening:
+            self._opening = None
+        if not opening.cancelled():
+            opening.exception()  # whoever waited has it; nobody may have
+
+    async def _connect(self) -> "Line":
+        previous, self._line = self._line, None
+        if previous is not None:
+            await previous.close()
+        config = self.config
+        where = f"{config.host}:{config.port}"
+        transport: Transport | None = None
+        try:
+            async with asyncio.timeout(CONNECTED_WITHIN_S):
+                transport = await connect(config)
+                await transport.opened
+        except TimeoutError as error:
+            if transport is not None:
+                transport.abort()
+            raise OperationTimeoutError(f"no broker answers at {where}") from error
+        except OSError as error:
+            raise ServiceBusCommunicationError(
+                f"cannot reach a broker at {where}: {_reason(error)}"
+            ) from error
+        except BaseException:
+            if transport is not None:
+                transport.abort()
+            raise
+        self._line = Line(transport, config, self._clock)
+        return self._line
+
+
+@final
+class Line:
+    """One connection while it lasts, with what belongs to it alone."""
+
+    __slots__ = ("_opening", "desks", "receivers", "tokens", "transport")
+
+    def __init__(self, transport: Transport, config: ClientConfig, clock: Clock) -> None:
+        self.transport: Final = transport
+        self.tokens: Final = Tokens(transport, config, clock, ANSWERED_WITHIN_S)
+        # Desks of management nodes by their entity, and those that are being opened.
+        self.desks: Final[dict[str, Desk]] = {}
+        self._opening: Final[dict[str, asyncio.Task[Desk]]] = {}
+        # Those that must give back what they hold before the connection goes.
+        self.receivers: Final[WeakSet[ReceiverLink]] = WeakSet()
+
+    async def desk(self, entity: str, within_s: float) -> Desk:
+        """Open a desk for an entity; many who ask at once open one."""
+        opening = self._opening.get(entity)
+        if opening is None:
+            opening = asyncio.create_task(self._open_desk(entity, within_s))
+            self._opening[entity] = opening
+            opening.add_done_callback(lambda opening: self._opened(entity, opening))
+        return await asyncio.shield(opening)
+
+    async def _open_desk(self, entity: str, within_s: float) -> Desk:
+        broken = self.desks.pop(entity, None)
+        if broken is not None:
+            broken.leave()
+        await self.tokens.show(entity)
+        desk = Desk(self.transport, f"{entity}/$management", _name("management"))
+        await desk.wait_open(within_s)
+        self.desks[entity] = desk
+        return desk
+
+    def _opened(self, entity: str, opening: "asyncio.Task[Desk]") -> None:
+        self._opening.pop(entity, None)
+        if not opening.cancelled():
+            opening.exception()  # whoever waited has it; nobody may have
+
+    async def close(self) -> None:
+        """Let receivers give back what they hold, then close."""
+        tasks = list(self._opening.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self.transport.is_alive:
+            receivers = [receiver.close() for receiver in self.receivers if receiver.is_open]
+            await asyncio.gather(*receivers, return_exceptions=True)
+        await self.tokens.close()
+        await self.transport.close()
+
+
+def _name(address: str) -> str:
+    """Make a name that no other link has; what it begins with helps those who read logs."""
+    return f"{address}-{uuid.uuid4().hex}"
+
+
+def _reason(error: OSError) -> str:
+    reason = str(error) or repr(error)
+    if isinstance(error, ssl.SSLCertVerificationError):
+        reason += " (ca_file names the authority that is trusted)"
+    return reason

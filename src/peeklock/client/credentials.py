@@ -22,11 +22,14 @@ class Token:
     text: Final[str]
     type: Final[str]
     expires_at: Final[int]
+    # Whether asking again gives another one, that holds longer.
+    is_renewable: Final[bool]
 
-    def __init__(self, text: str, type: str, expires_at: int) -> None:
+    def __init__(self, text: str, type: str, expires_at: int, is_renewable: bool = True) -> None:
         self.text = text
         self.type = type
         self.expires_at = expires_at
+        self.is_renewable = is_renewable
 
     def __repr__(self) -> str:
         # Written out so that no token reaches a log or a traceback.
@@ -89,7 +92,7 @@ class SasToken:
 
     async def token(self, audience: str, now: int) -> Token:  # noqa: ARG002
         """Give the one there is."""
-        return Token(self._text, SAS_TYPE, self._expires_at)
+        return Token(self._text, SAS_TYPE, self._expires_at, is_renewable=False)
 
 
 @final

@@ -1,0 +1,385 @@
+"""The end of a link where messages come: a buffer, the waits for it, and what becomes of them."""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final, final
+
+from peeklock.amqp.composites import (
+    ACCEPTED,
+    REJECTED_PLAIN,
+    RELEASED,
+    Rejected,
+    Source,
+    decode_composite,
+)
+from peeklock.amqp.delivery import IncomingDelivery, OutgoingDelivery
+from peeklock.amqp.errors import DecodeError
+from peeklock.amqp.types import Symbol, Uint
+from peeklock.client.attachment import DETACHED_WITHIN_S, Attachment
+from peeklock.client.exceptions import ServiceBusError, from_error
+from peeklock.client.transport import Transport
+
+SESSION_FILTER: Final = Symbol("com.microsoft:session-filter")
+LOCKED_UNTIL: Final = "com.microsoft:locked-until-utc"
+ATTACH_TIMEOUT: Final = Symbol("com.microsoft:timeout")
+# .NET counts in tenths of microseconds from the year 1.
+_TICKS_1970: Final = 621_355_968_000_000_000
+_TICKS_PER_MS: Final = 10_000
+
+# Settle modes [2.8.2, 2.8.3]: the sender settles at once or not at all, the receiver after it.
+_UNSETTLED: Final = 0
+_SETTLED: Final = 1
+_FIRST: Final = 0
+_SECOND: Final = 1
+
+
+@final
+class ReceiverLink:
+    """A link on which messages come, in a session or not."""
+
+    __slots__ = (
+        "__weakref__",
+        "_arrived",
+        "_attachment",
+        "_awaited",
+        "_drained",
+        "_good",
+        "_is_taken_back",
+        "_link",
+        "_loop",
+        "_transport",
+        "_turn",
+        "_waiter",
+        "deletes",
+        "locked_until_ms",
+        "name",
+        "session_id",
+        "when_gone",
+    )
+
+    def __init__(
+        self,
+        transport: Transport,
+        name: str,
+        address: str,
+        *,
+        deletes: bool,
+        session_id: str | None,
+        any_session: bool,
+        wait_s: float,
+    ) -> None:
+        self.name: Final = name
+        # Whether messages are gone when they are given (receive and delete).
+        self.deletes: Final = deletes
+        # The session that was given, None where there is none; its lock lasts until then.
+        self.session_id: str | None = None
+        self.locked_until_ms = 0
+        # Called once, when the link is gone, with the reason; for whoever opened it.
+        self.when_gone: Any = None
+        self._transport: Final = transport
+        self._loop: Final = transport.loop
+        is_session = any_session or session_id is not None
+        self._link: Final = transport.connection.begin_session().attach_receiver(
+            name,
+            Source(address=address, filter={SESSION_FILTER: session_id} if is_session else None),
+            snd_settle_mode=_SETTLED if deletes else _UNSETTLED,
+            rcv_settle_mode=_FIRST if deletes else _SECOND,
+            properties={ATTACH_TIMEOUT: Uint(max(1, round(wait_s * 1000)))} if is_session else None,
+        )
+        self._attachment: Final = Attachment(transport, self._link, self)
+        self._arrived: deque[IncomingDelivery] = deque()
+        # One call of `receive` at a time; the others wait for their turn.
+        self._turn: Final = asyncio.Lock()
+        self._waiter: asyncio.Future[None] | None = None
+        # Done when the broker has answered a drain; None when there is none under way.
+        self._drained: asyncio.Future[None] | None = None
+        self._is_taken_back = False
+        self._awaited: dict[int, Settlement] = {}
+        # Answers that are known to be a yes.
+        self._good: set[bytes] = {ACCEPTED, REJECTED_PLAIN, RELEASED}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether messages can come; a link that is gone never comes back, open another one."""
+        return self._attachment.is_open
+
+    @property
+    def credit(self) -> int:
+        """How many messages may still come without another grant."""
+        return max(0, self._link.credit)
+
+    @property
+    def buffered(self) -> int:
+        """How many messages have come and were not taken."""
+        return len(self._arrived)
+
+    async def wait_open(self, within_s: float) -> None:
+        """Wait until the broker has attached its side."""
+        await self._attachment.wait(within_s)
+
+    # --- receiving
+
+    async def receive(
+        self, count_max: int, wait_s: float | None, *, drain: bool = True
+    ) -> list[IncomingDelivery]:
+        """Take up to so many messages: what is there, or what comes within a time (None: ever).
+
+        With `drain` the credit is asked for here and taken back before this returns, so that
+        nothing comes (and is locked) afterwards. Without it, credit is the caller's: `grant` it.
+        Whatever comes while nobody waits, also when a call was cancelled, is kept for the next.
+        When the link is gone and nothing is kept, its exception is raised.
+        """
+        if count_max < 1:
+            raise ValueError(f"at least one message must be asked for, not {count_max}")
+        async with self._turn:
+            if drain:
+                await self._fill(count_max, wait_s)
+            elif not self._arrived:
+                await self._wait(wait_s)
+            return self._take(count_max)
+
+    async def _fill(self, count_max: int, wait_s: float | None) -> None:
+        """Ask for what is there; if nothing is, wait for the first and what else comes with it."""
+        try:
+            if self._drained is not None:
+                await asyncio.shield(self._drained)  # a call that was cancelled has left it to us
+            missing = count_max - len(self._arrived)
+            if missing <= 0 or not self.is_open:
+                return
+            self._link.grant(missing)
+            await self._drain()
+            if self._arrived or wait_s == 0 or not self.is_open:
+                return
+            self._link.grant(count_max)
+            self._transport.wake()
+            await self._wait(wait_s)
+            if len(self._arrived) < count_max and self.is_open:
+                await self._drain()
+        except asyncio.CancelledError:
+            self._take_back()
+            raise
+
+    def _take(self, count_max: int) -> list[IncomingDelivery]:
+        arrived = self._arrived
+        if not arrived and self._attachment.error is not None:
+            raise self._attachment.failure()
+        if len(arrived) <= count_max:
+            taken = list(arrived)
+            arrived.clear()
+            return taken
+        return [arrived.popleft() for _ in range(count_max)]
+
+    async def _wait(self, wait_s: float | None) -> None:
+        """Wait until something is there, the link is gone, or the time is up."""
+        if self._arrived or wait_s == 0 or self._attachment.error is not None:
+            return
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        self._waiter = waiter
+        timer = None if wait_s is None else self._loop.call_later(wait_s, _resolve, waiter)
+        try:
+            await waiter
+        finally:
+            self._waiter = None
+            if timer is not None:
+                timer.cancel()
+
+    async def _drain(self) -> None:
+        """Let the broker use up the credit; what is on its way comes before its answer."""
+        drained = self._drained
+        if drained is None:
+            if self._link.credit <= 0:
+                return
+            drained = self._loop.create_future()
+            self._drained = drained
+            self._is_taken_back = False
+            self._link.drain_credit()
+            self._transport.wake()
+        # Shielded: who comes next waits for the same answer when this call is cancelled.
+        await asyncio.shield(drained)
+
+    def _take_back(self) -> None:
+        """Take the credit back without waiting; what comes until then is kept."""
+        if self._drained is not None or self._link.credit <= 0 or not self.is_open:
+            return
+        self._drained = self._loop.create_future()
+        self._is_taken_back = not self.deletes
+        if not self.deletes:
+            # What is removed already when it is given must come; what is only locked need not.
+            self._link.grant(0)
+        self._link.drain_credit()
+        self._transport.wake()
+
+    def grant(self, count: int) -> None:
+        """Let this many messages come from now on, whatever was left before (prefetch)."""
+        self._link.grant(count)
+        self._transport.wake()
+
+    # --- what becomes of messages
+
+    def settle(
+        self, deliveries: Sequence[IncomingDelivery], outcome: bytes
+    ) -> asyncio.Future[None]:
+        """Tell the outcome of messages; the future tells when the broker has taken all of it.
+
+        It fails with what was wrong with the first of them that was refused.
+        """
+        if self.deletes:
+            raise ValueError("messages that are deleted when they are received cannot be settled")
+        future: asyncio.Future[None] = self._loop.create_future()
+        if not self.is_open:
+            future.set_exception(self._attachment.failure())
+        elif not deliveries:
+            future.set_result(None)
+        else:
+            ids = [delivery.id for delivery in deliveries]
+            settlement = Settlement(future, len(ids))
+            for delivery_id in ids:
+                self._awaited[delivery_id] = settlement
+            self._link.settle(ids, outcome, settled=False)
+            self._transport.wake()
+        return future
+
+    def release(self, deliveries: Sequence[IncomingDelivery]) -> None:
+        """Give messages back as if they had not been handed out; nothing is answered."""
+        if deliveries and self.is_open and not self.deletes:
+            self._link.settle([delivery.id for delivery in deliveries], RELEASED)
+            self._transport.wake()
+
+    async def close(self) -> None:
+        """Give back what was not taken, and detach."""
+        if self.is_open and not self.deletes:
+            self._take_back()
+            drained = self._drained
+            if drained is not None:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(DETACHED_WITHIN_S):
+                        await asyncio.shield(drained)
+            self.release(self._arrived)
+            self._arrived.clear()
+        await self._attachment.detach()
+
+    # --- what the transport calls
+
+    def on_attached(self) -> None:
+        """The broker has attached its side, and said which session it gives."""
+        source, properties = self._link.source, self._link.properties
+        given = source.filter if isinstance(source, Source) else None
+        if given:
+            session_id = given.get(SESSION_FILTER)
+            self.session_id = session_id if isinstance(session_id, str) else None
+        ticks = (properties or {}).get(LOCKED_UNTIL)
+        if isinstance(ticks, int):
+            self.locked_until_ms = (int(ticks) - _TICKS_1970) // _TICKS_PER_MS
+        self._attachment.attached()
+
+    def on_transfers(self, deliveries: list[IncomingDelivery]) -> None:
+        """Messages came: whoever waits takes them, or they are kept."""
+        self._arrived.extend(deliveries)
+        if self._waiter is not None:
+            _resolve(self._waiter)
+        if self._drained is not None and self._link.credit <= 0 and not self._is_taken_back:
+            # All of the credit came back as messages; a broker need not say so in a flow as well.
+            self._end_drain()
+
+    def on_flow(self) -> None:
+        """The broker has used up the credit, as it was asked to."""
+        if not self._link.drain:
+            self._end_drain()
+
+    def _end_drain(self) -> None:
+        drained, self._drained = self._drained, None
+        if drained is not None:
+            _resolve(drained)
+
+    def on_answers(self, state: bytes, ids: list[int]) -> None:
+        """The broker has settled messages, or said why not."""
+        awaited = self._awaited
+        refusal = None if state in self._good else self._refusal(state)
+        for delivery_id in ids:
+            settlement = awaited.pop(delivery_id, None)
+            if settlement is None:
+                continue
+            settlement.left -= 1
+            if refusal is not None and settlement.refusal is None:
+                settlement.refusal = refusal
+            if settlement.left == 0:
+                settlement.finish()
+
+    def _refusal(self, state: bytes) -> bytes | None:
+        """Tell whether an answer is a no; the few forms of a yes are read once."""
+        error = _read_error(state)
+        if error is None:
+            self._good.add(state)
+            return None
+        return state
+
+    def on_gone(self, error: ServiceBusError, lost: list[OutgoingDelivery]) -> None:  # noqa: ARG002
+        """The link is no more: whoever waits is told."""
+        if not self._attachment.gone(error):
+            return
+        if self.session_id is not None:
+            # Its messages went back with the session; without one they stay locked and usable.
+            self._arrived.clear()
+        awaited, self._awaited = self._awaited, {}
+        for settlement in awaited.values():
+            if not settlement.future.done():
+                settlement.future.set_exception(self._attachment.failure())
+        if self._waiter is not None:
+            _resolve(self._waiter)
+        self._end_drain()
+        if self.when_gone is not None:
+            self.when_gone(self._attachment.failure())
+
+    def on_outcomes(
+        self,
+        outcome: bytes,
+        is_settled: bool,  # noqa: ARG002
+        deliveries: list[OutgoingDelivery],
+    ) -> None:
+        """Nothing is sent on a link where we receive; the engine sees to that."""
+        raise AssertionError(f"{len(deliveries)} outcomes on a receiving link: {outcome!r}")
+
+    def pump(self) -> None:
+        """There is nothing to send."""
+
+
+@final
+class Settlement:
+    """What was told of some messages at once, and how many answers are missing."""
+
+    __slots__ = ("future", "left", "refusal")
+
+    def __init__(self, future: asyncio.Future[None], left: int) -> None:
+        self.future = future
+        self.left = left
+        self.refusal: bytes | None = None
+
+    def finish(self) -> None:
+        """Tell whoever waits how it went."""
+        if self.future.done():
+            return
+        error = None if self.refusal is None else _read_error(self.refusal)
+        if error is None:
+            self.future.set_result(None)
+        else:
+            self.future.set_exception(error)
+
+
+def _read_error(state: bytes) -> ServiceBusError | None:
+    """Read why an answer is a no: rejected with an error, whatever was asked for."""
+    if not state:
+        return None
+    try:
+        value = decode_composite(state)[0]
+    except DecodeError as error:
+        return ServiceBusError(f"the answer to a settlement cannot be read: {error.text}")
+    if isinstance(value, Rejected) and value.error is not None:
+        return from_error(value.error, "the settlement was refused")
+    return None
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

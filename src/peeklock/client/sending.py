@@ -1,0 +1,218 @@
+"""The end of a link where messages leave: a queue for want of credit, and a future for each."""
+
+import asyncio
+from typing import Any, Final, final
+
+from peeklock.amqp.composites import ACCEPTED, Accepted, Rejected, Target, decode_composite
+from peeklock.amqp.delivery import IncomingDelivery, OutgoingDelivery
+from peeklock.amqp.errors import DecodeError
+from peeklock.client.attachment import Attachment
+from peeklock.client.exceptions import ServiceBusError, from_error
+from peeklock.client.transport import Transport
+
+# How the wire calls a transfer that carries several messages.
+BATCH_FORMAT: Final = 0x80013700
+_TAG_SIZE: Final = 16
+# Sends that leave together; the last sizes of lists are thrown away soon.
+_RUN_MAX: Final = 1024
+_NOTHING: Final = [b""] * _RUN_MAX
+
+
+@final
+class SenderLink:
+    """A link on which messages leave; each send is a future."""
+
+    __slots__ = (
+        "_attachment",
+        "_formats",
+        "_futures",
+        "_is_due",
+        "_link",
+        "_loop",
+        "_payloads",
+        "_sent",
+        "_transport",
+        "max_message_size",
+        "name",
+        "when_gone",
+    )
+
+    def __init__(
+        self,
+        transport: Transport,
+        name: str,
+        target: Target,
+        *,
+        session: Any = None,
+        properties: dict[Any, Any] | None = None,
+    ) -> None:
+        if session is None:
+            session = transport.connection.begin_session()
+        self.name: Final = name
+        # The largest message or batch that the entity takes; 0 says that there is no limit.
+        self.max_message_size = 0
+        # Called once, when the link is gone, with the reason; for whoever opened it.
+        self.when_gone: Any = None
+        self._transport: Final = transport
+        self._loop: Final = transport.loop
+        self._link: Final = session.attach_sender(name, target, properties=properties)
+        self._attachment: Final = Attachment(transport, self._link, self)
+        # What waits for credit or for the end of this turn of the loop, side by side.
+        self._payloads: list[bytes] = []
+        self._formats: list[int] = []
+        self._futures: list[asyncio.Future[None]] = []
+        self._is_due = False
+        self._sent = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether messages can leave; a link that is gone never comes back, open another one."""
+        return self._attachment.is_open
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the link was open, or about to be, and is not any more."""
+        return self._attachment.error is not None
+
+    @property
+    def pending_count(self) -> int:
+        """How many sends are queued or under way and have no outcome yet."""
+        return len(self._payloads) + len(self._link.session.outgoing.unsettled)
+
+    def submit(self, payload: bytes, *, is_batch: bool = False) -> asyncio.Future[None]:
+        """Send an encoded message, or a batch of them; the future tells the outcome.
+
+        It waits its turn while there is no credit. A future that is cancelled before its message
+        left takes the message back; later it makes no difference to the message.
+        """
+        future: asyncio.Future[None] = self._loop.create_future()
+        if self._attachment.error is not None:
+            future.set_exception(self._attachment.failure())
+            return future
+        self._payloads.append(payload)
+        self._formats.append(BATCH_FORMAT if is_batch else 0)
+        self._futures.append(future)
+        if not self._is_due:
+            self._is_due = True
+            self._transport.pump_soon(self)
+        return future
+
+    async def wait_open(self, within_s: float) -> None:
+        """Wait until the broker has attached its side."""
+        await self._attachment.wait(within_s)
+
+    def leave(self, error: ServiceBusError) -> None:
+        """Detach without waiting; what has no outcome yet fails with this."""
+        self._attachment.leave(error)
+
+    async def close(self) -> None:
+        """Detach; what has no outcome yet fails."""
+        await self._attachment.detach()
+
+    # --- what the transport calls
+
+    def pump(self) -> None:
+        """Hand over to the engine what credit allows, most of it in one go."""
+        self._is_due = False
+        while self._payloads:
+            count = min(len(self._payloads), self._link.credit, _RUN_MAX)
+            if count <= 0 or not self._link.attached:
+                return
+            payloads = self._payloads[:count]
+            formats = self._formats[:count]
+            futures = self._futures[:count]
+            del self._payloads[:count], self._formats[:count], self._futures[:count]
+            if any(map(asyncio.Future.done, futures)):
+                kept = [at for at in range(count) if not futures[at].done()]
+                payloads = [payloads[at] for at in kept]
+                formats = [formats[at] for at in kept]
+                futures = [futures[at] for at in kept]
+            self._send(payloads, formats, futures)
+
+    def _send(
+        self, payloads: list[bytes], formats: list[int], futures: list[asyncio.Future[None]]
+    ) -> None:
+        link, count, first = self._link, len(payloads), self._sent
+        self._sent += count
+        tags = [number.to_bytes(_TAG_SIZE, "big") for number in range(first, first + count)]
+        done = 0
+        if count > 1 and not any(formats):
+            done = link.send_run(tags, _NOTHING[:count], payloads, False, futures)
+        for at in range(done, count):
+            link.send(tags[at], b"", payloads[at], False, futures[at], formats[at])
+
+    def on_attached(self) -> None:
+        """The broker has attached its side, and said how large a message may be."""
+        self.max_message_size = self._link.peer_max_message_size
+        self._attachment.attached()
+
+    def on_flow(self) -> None:
+        """There is credit, or the broker wants it back."""
+        if self._payloads:
+            if not self._is_due:
+                self._is_due = True
+                self._transport.pump_soon(self)
+        elif self._link.drain:
+            self._link.drained()
+
+    def on_outcomes(
+        self, outcome: bytes, is_settled: bool, deliveries: list[OutgoingDelivery]
+    ) -> None:
+        """The broker took messages, or said why not."""
+        if not is_settled:
+            self._link.settle([delivery.id for delivery in deliveries], outcome)
+        if outcome == ACCEPTED or _is_accepted(outcome):
+            for delivery in deliveries:
+                future = delivery.context
+                if not future.done():
+                    future.set_result(None)
+            return
+        for delivery in deliveries:
+            future = delivery.context
+            if not future.done():
+                future.set_exception(_refusal(outcome))
+
+    def on_gone(self, error: ServiceBusError, lost: list[OutgoingDelivery]) -> None:
+        """The link is no more: every send without an outcome fails."""
+        lost = lost or self._link.unsettled()
+        if not self._attachment.gone(error):
+            return
+        futures = [delivery.context for delivery in lost] + self._futures
+        self._payloads, self._formats, self._futures = [], [], []
+        for future in futures:
+            if not future.done():
+                future.set_exception(self._attachment.failure())
+        if self.when_gone is not None:
+            self.when_gone(self._attachment.failure())
+
+    def on_transfers(self, deliveries: list[IncomingDelivery]) -> None:
+        """Nothing comes on a link where we send; the engine sees to that."""
+        raise AssertionError(f"{len(deliveries)} messages came on a link to send on")
+
+    def on_answers(self, state: bytes, ids: list[int]) -> None:
+        """Nothing is answered on a link where we send; the engine sees to that."""
+        raise AssertionError(f"{len(ids)} answers came on a link to send on: {state!r}")
+
+
+def _is_accepted(outcome: bytes) -> bool:
+    return isinstance(_read(outcome), Accepted)
+
+
+def _refusal(outcome: bytes) -> ServiceBusError:
+    read = _read(outcome)
+    if isinstance(read, Rejected):
+        if read.error is not None:
+            return from_error(read.error, "the message was rejected")
+        return ServiceBusError("the message was rejected, and it was not said why")
+    kind = type(read).__name__.lower()
+    return ServiceBusError(f"the message was not taken: {kind}", is_retryable=True)
+
+
+def _read(outcome: bytes) -> object:
+    if not outcome:
+        return None
+    try:
+        value: object = decode_composite(outcome)[0]
+    except DecodeError:
+        return None
+    return value

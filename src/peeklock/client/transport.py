@@ -1,0 +1,348 @@
+"""One socket with the engine inside: bytes become events for links, what links say becomes bytes.
+
+Nothing here happens per message. A pass of the engine takes all that one read brought; whatever
+follows from it, and all that callers say in the same turn of the loop, leaves in one write.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Awaitable
+from typing import Any, Final, Protocol, final
+
+from peeklock.amqp.connection import CLIENT, Connection
+from peeklock.amqp.delivery import IncomingDelivery, OutgoingDelivery
+from peeklock.amqp.errors import AmqpError
+from peeklock.amqp.events import (
+    AnswersReceived,
+    AttachAnswered,
+    Closed,
+    Event,
+    FlowReceived,
+    LinkDetached,
+    Opened,
+    SessionEnded,
+    SettlementsReceived,
+    TransfersReceived,
+)
+from peeklock.amqp.limits import Limits
+from peeklock.amqp.link import Link
+from peeklock.amqp.moves import DETACHED
+from peeklock.amqp.sasl import anonymous
+from peeklock.amqp.types import Symbol
+from peeklock.client.carrying import Carrier, CarryingError
+from peeklock.client.config import ClientConfig
+from peeklock.client.exceptions import (
+    ServiceBusConnectionError,
+    ServiceBusError,
+    from_error,
+)
+from peeklock.version import VERSION
+
+# Wide enough that the session's window never limits what the credit of a link allows.
+_WINDOW: Final = 65_535
+# So much may wait in the socket before sends are held back; a batch is up to a MiB.
+_OUTPUT_BYTES_MAX: Final = 1 << 20
+# A deadline in the past is looked at in the next turn of the loop.
+_WAIT_S_MIN: Final = 0.001
+
+
+class End(Protocol):
+    """Our end of a link: what the transport tells it. `context` of the engine's link holds it."""
+
+    def on_attached(self) -> None:
+        """The broker has attached its side."""
+        ...
+
+    def on_transfers(self, deliveries: list[IncomingDelivery]) -> None:
+        """Messages came."""
+        ...
+
+    def on_outcomes(
+        self, outcome: bytes, is_settled: bool, deliveries: list[OutgoingDelivery]
+    ) -> None:
+        """The broker told what became of messages that were sent."""
+        ...
+
+    def on_answers(self, state: bytes, ids: list[int]) -> None:
+        """The broker answered what we told of messages that came."""
+        ...
+
+    def on_flow(self) -> None:
+        """Credit or drain changed."""
+        ...
+
+    def on_gone(self, error: ServiceBusError, lost: list[OutgoingDelivery]) -> None:
+        """The link is no more; `lost` was sent and has no outcome."""
+        ...
+
+    def pump(self) -> None:
+        """Output is about to be written: send what waits."""
+        ...
+
+
+@final
+class Transport(asyncio.Protocol):
+    """One connection, from its first byte to its last; when it is lost, it stays so."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        self._config: Final = config
+        self.loop: Final = asyncio.get_running_loop()
+        self.connection: Final = Connection(
+            role=CLIENT,
+            container_id=f"peeklock-{uuid.uuid4()}",
+            limits=Limits(
+                incoming_window=_WINDOW, idle_timeout_ms=round(config.idle_timeout_s * 1000)
+            ),
+            now=self._now(),
+            hostname=config.host,
+            credential=anonymous(),
+            properties={Symbol("product"): "peeklock", Symbol("version"): VERSION},
+        )
+        # Done when the broker has opened its side; fails when it never does.
+        self.opened: Final[asyncio.Future[None]] = self.loop.create_future()
+        # Done when nothing is left of the connection.
+        self.ended: Final[asyncio.Future[None]] = self.loop.create_future()
+        # Why it is over, once it is.
+        self.error: ServiceBusError | None = None
+        self._carrier = (
+            Carrier(f"{config.host}:{config.port}", config.websocket_path)
+            if config.is_websocket
+            else None
+        )
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_flush_due = False
+        self._is_held = False
+        self._ends: set[End] = set()
+        self._pumping: list[End] = []
+        # Links whose detach was sent and is not answered.
+        self._leaving: dict[Link, asyncio.Future[None]] = {}
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether links can be attached."""
+        return self.error is None and not self.connection.closed
+
+    # --- what ends call
+
+    def join(self, end: End) -> None:
+        """Note an end that must be told when the connection is lost."""
+        self._ends.add(end)
+
+    def leave(self, end: End) -> None:
+        """Forget an end."""
+        self._ends.discard(end)
+
+    def pump_soon(self, end: End) -> None:
+        """Let an end send before the next output is written."""
+        self._pumping.append(end)
+        self.wake()
+
+    def wake(self) -> None:
+        """Write what the engine has gathered at the end of this turn of the loop."""
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            self.loop.call_soon(self._flush)
+
+    def detached(self, link: Link) -> Awaitable[None]:
+        """Wait until the broker has answered a detach; it is answered, too, by any other end."""
+        future: asyncio.Future[None] = self.loop.create_future()
+        if link.state == DETACHED or self.ended.done():
+            future.set_result(None)
+        else:
+            self._leaving[link] = future
+        return future
+
+    # --- the end
+
+    async def close(self) -> None:
+        """Close politely; a broker that does not answer in time is left."""
+        if self._transport is None or self.ended.done():
+            return
+        self.connection.close()
+        self._tell_all(ServiceBusConnectionError("the connection was closed"))
+        self.wake()
+        self._tick()
+        await asyncio.shield(self.ended)
+
+    def abort(self) -> None:
+        """End at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # --- what asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is connected (asyncio has set TCP_NODELAY), and encrypted if it should be."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=_OUTPUT_BYTES_MAX)
+        self.connection.start()
+        if self._carrier is None:
+            self.wake()
+        else:
+            transport.write(self._carrier.opening)
+        self._tick()
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came: one pass of the engine; its output is written with what callers add."""
+        if self._carrier is not None:
+            try:
+                data = self._unwrapped(self._carrier, data)
+            except CarryingError as error:
+                self._end(ServiceBusConnectionError(str(error)))
+                return
+        self._take(self.connection.receive(data, self._now()))
+        self.wake()
+
+    def pause_writing(self) -> None:
+        """The broker reads more slowly than it is written to: sends wait where they are."""
+        self._is_held = True
+
+    def resume_writing(self) -> None:
+        """The broker has caught up."""
+        self._is_held = False
+        self.wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone, whoever ended it."""
+        if self._timer is not None:
+            self._timer.cancel()
+        reason = "the connection was closed" if exc is None else f"the connection was lost: {exc}"
+        self._tell_all(ServiceBusConnectionError(reason))
+        for future in self._leaving.values():
+            _resolve(future)
+        self._leaving.clear()
+        _resolve(self.ended)
+
+    # --- events
+
+    def _take(self, events: list[Event]) -> None:
+        for event in events:
+            if isinstance(event, TransfersReceived):
+                _end(event.link).on_transfers(event.deliveries)
+            elif isinstance(event, SettlementsReceived):
+                _end(event.link).on_outcomes(event.outcome, event.settled, event.deliveries)
+            elif isinstance(event, AnswersReceived):
+                _end(event.link).on_answers(event.state, event.ids)
+            elif isinstance(event, FlowReceived):
+                _end(event.link).on_flow()
+            elif isinstance(event, AttachAnswered):
+                _end(event.link).on_attached()
+            elif isinstance(event, LinkDetached):
+                lost = event.unsettled + event.unsent
+                self._gone(event.link, event.error, "the link was detached", lost)
+            elif isinstance(event, SessionEnded):
+                for link in event.links:
+                    self._gone(link, event.error, "the session was ended", link.unsettled())
+            elif isinstance(event, Opened):
+                _resolve(self.opened)
+                # Only now it is known how often the broker wants to hear something.
+                self.loop.call_soon(self._tick)
+            elif isinstance(event, Closed):
+                self._tell_all(from_error(event.error, "the broker closed the connection"))
+        if self._leaving:
+            self._look_for_detached()
+
+    def _gone(
+        self, link: Link, error: AmqpError | None, otherwise: str, lost: list[OutgoingDelivery]
+    ) -> None:
+        end = _end(link)
+        self._ends.discard(end)
+        end.on_gone(from_error(error, otherwise), lost)
+
+    def _look_for_detached(self) -> None:
+        # The engine does not tell of a detach that we asked for ourselves.
+        for link in [link for link in self._leaving if link.state == DETACHED]:
+            _resolve(self._leaving.pop(link))
+
+    def _tell_all(self, error: ServiceBusError) -> None:
+        """The connection is over for every link; the first reason is the one that counts."""
+        if self.error is not None:
+            return
+        self.error = error
+        if not self.opened.done():
+            self.opened.set_exception(error)
+            # Whoever opens may have given up; then nobody wants to know.
+            self.opened.exception()
+        ends, self._ends = self._ends, set()
+        for end in ends:
+            end.on_gone(error, [])
+
+    # --- output and time
+
+    def _flush(self) -> None:
+        self._is_flush_due = False
+        transport, connection = self._transport, self.connection
+        if transport is None or self._is_held or transport.is_closing():
+            return
+        carrier = self._carrier
+        if carrier is not None and not carrier.is_open:
+            return
+        pumping, self._pumping = self._pumping, []
+        for end in pumping:
+            end.pump()
+        if connection.has_output:
+            output = connection.take_output()
+            transport.write(output if carrier is None else carrier.wrap(output))
+        if connection.closed:
+            self._end(ServiceBusConnectionError("the connection is over"))
+
+    def _end(self, error: ServiceBusError) -> None:
+        self._tell_all(error)
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            if self._carrier is not None:
+                transport.write(self._carrier.goodbye())
+            transport.close()
+
+    def _unwrapped(self, carrier: Carrier, data: bytes) -> bytes:
+        carried = carrier.unwrap(data)
+        if carrier.answer and self._transport is not None:
+            self._transport.write(carrier.answer)
+            carrier.answer = b""
+        return carried
+
+    def _tick(self) -> None:
+        """Send a heartbeat when due, give up on a silent broker, and come again."""
+        now = self._now()
+        due = self.connection.tick(now)
+        if self.connection.closed:
+            self._take(self.connection.receive(b"", now))
+        if self.connection.has_output or self.connection.closed:
+            self.wake()
+        if self._timer is not None:
+            self._timer.cancel()
+        if due is not None:
+            self._timer = self.loop.call_later(max(_WAIT_S_MIN, (due - now) / 1000), self._tick)
+        elif self.connection.closed:
+            # Nobody was heard of for too long: what the socket does not take now is not waited for.
+            self.loop.call_soon(self.abort)
+
+    def _now(self) -> int:
+        # The engine only measures, so that the loop's own clock will do; it is never set back.
+        return int(asyncio.get_running_loop().time() * 1000)
+
+
+async def connect(config: ClientConfig) -> Transport:
+    """Connect a socket, and encrypt it if that is wished; OSError where nobody is."""
+    loop = asyncio.get_running_loop()
+    _, transport = await loop.create_connection(
+        lambda: Transport(config),
+        config.address,
+        config.port,
+        ssl=config.ssl_context,
+        server_hostname=None if config.ssl_context is None else config.address,
+    )
+    return transport
+
+
+def _end(link: Link) -> End:
+    end: Any = link.context
+    found: End = end
+    return found
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
