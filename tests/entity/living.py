@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from peeklock.entity.blueprint import Blueprint
+from peeklock.entity.claim import OWNER_KEPT_MS
 from peeklock.entity.lane import LOCKED, Entry, Lane
 from peeklock.entity.message import BodyBudget
 from peeklock.entity.partition import Partition
@@ -20,6 +21,7 @@ def living(partition: Partition, now: int) -> dict[str, Any]:
     return {
         "messages": _messages(state.lanes.values()),
         "states": _states(state.lanes.values()),
+        "owners": _owners(state.lanes.values(), now),
         "seen": {id: at for id, at in zip(ids, instants, strict=True) if at + window_ms > now},
         "taken": {source: set(numbers) for source, numbers in state.taken.items()},
         "sequence": state.next_sequence,
@@ -65,4 +67,18 @@ def _states(lanes: Iterable[Lane]) -> dict[tuple[int, str], tuple[bytes, int]]:
         if lane.book is not None
         for session in lane.book.sessions.values()
         if session.state is not None
+    }
+
+
+def _owners(lanes: Iterable[Lane], now: int) -> dict[tuple[int, str], tuple[Any, ...]]:
+    """Whoever claims, as the journal knows it; those that are about to be forgotten aside."""
+    return {
+        (lane.number, owner.name): (
+            (owner.epoch, owner.timeout_ms, owner.told_at),
+            (sorted(owner.held), owner.sessions),
+        )
+        for lane in lanes
+        if lane.claims is not None
+        for owner in lane.claims.owners.values()
+        if owner.told_at + owner.timeout_ms + OWNER_KEPT_MS > now
     }

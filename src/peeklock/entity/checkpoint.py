@@ -154,6 +154,7 @@ class Housekeeping:
         for lane in state.lanes.values():
             if lane.claims is not None:
                 for owner in lane.claims.owners.values():
+                    owner.told_at = owner.heard_at
                     facts = (owner.name, owner.epoch, owner.timeout_ms)
                     state.records.append(OwnerHeard(owner.heard_at, lane.number, *facts))
             if lane.book is not None:

@@ -151,6 +151,7 @@ class Claiming:
                 entry.place = CLAIMED
                 held[entry.sequence] = entry
             state.records.append(Claimed(now, lane.number, owner.name, sequences))
+            owner.told_at = now
             self._expect(lane, owner)
         session_ids = None if book is None else [entry.session_id for entry in entries]
         sizes = [entry.size for entry in entries]
