@@ -1,98 +1,16 @@
-"""Connection strings: where a broker is, and how commands show who they are."""
+"""Connection strings as commands read them: what is wrong with one is told to the user."""
 
-from dataclasses import dataclass
-from typing import Final, final
-
-# What `peeklock serve` prints when nobody chose other keys.
-DEVELOPMENT: Final = (
-    "Endpoint=sb://localhost;SharedAccessKeyName=RootManageSharedAccessKey;"
-    "SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;"
-)
-
-_TOKEN_MS: Final = 60 * 60_000
+from peeklock.client.connection_string import DEVELOPMENT as DEVELOPMENT
+from peeklock.client.connection_string import ConnectionString, parse_connection_string
 
 
 class ConnectionProblem(Exception):
     """The broker cannot be asked, or declined; the text is for the user."""
 
 
-@final
-@dataclass(slots=True, init=False)
-class Connection:
-    """A connection string taken apart: a key, or a token that somebody made of one."""
-
-    host: Final[str]
-    rule_name: Final[str]
-    key: Final[str]
-    token: Final[str]
-    port: Final[int | None]
-    # As the official clients understand it: without the emulator's flag all is encrypted.
-    is_plain: Final[bool]
-
-    def __init__(
-        self,
-        host: str,
-        rule_name: str,
-        key: str,
-        token: str = "",
-        port: int | None = None,
-        is_plain: bool = True,
-    ) -> None:
-        self.host = host
-        self.rule_name = rule_name
-        self.key = key
-        self.token = token
-        self.port = port
-        self.is_plain = is_plain
-
-    def __repr__(self) -> str:
-        # Written out so that no key reaches a log or a traceback.
-        return f"Connection({self.host!r}, {self.rule_name!r})"
-
-    @property
-    def address(self) -> str:
-        """What is connected to. A namespace may be named before `localhost`, and not every system
-        knows that such names are this machine's."""
-        return "localhost" if self.host.endswith(".localhost") else self.host
-
-    def authorization(self, scheme: str, path: str = "") -> str:
-        """Give a token for everything below a path."""
-        if self.token:
-            return self.token
-        from peeklock.auth.sas import generate_sas
-        from peeklock.clock import SystemClock
-
-        expires_at = SystemClock().now() + _TOKEN_MS
-        return generate_sas(f"{scheme}://{self.host}/{path}", self.rule_name, self.key, expires_at)
-
-
-def parse_connection(text: str) -> Connection:
+def parse_connection(text: str) -> ConnectionString:
     """Read a connection string in the form of the service's."""
-    parts: dict[str, str] = {}
-    for part in filter(None, (part.strip() for part in text.split(";"))):
-        name, equals, value = part.partition("=")
-        if not equals:
-            raise ConnectionProblem(f"the connection string has a part without a value: '{name}'")
-        parts[name.strip().lower()] = value.strip()
-    host, port = _endpoint(parts.get("endpoint", ""))
-    token = parts.get("sharedaccesssignature", "")
-    rule_name, key = parts.get("sharedaccesskeyname", ""), parts.get("sharedaccesskey", "")
-    if not token and not (rule_name and key):
-        raise ConnectionProblem(
-            "the connection string needs SharedAccessKeyName and SharedAccessKey"
-        )
-    is_plain = parts.get("usedevelopmentemulator", "").lower() == "true"
-    return Connection(host, rule_name, key, token, port, is_plain)
-
-
-def _endpoint(text: str) -> tuple[str, int | None]:
-    from urllib.parse import urlsplit
-
     try:
-        parts = urlsplit(text if "://" in text else "")
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host, port = None, None
-    if not host:
-        raise ConnectionProblem("the connection string has no Endpoint such as sb://localhost")
-    return host, port
+        return parse_connection_string(text)
+    except ValueError as error:
+        raise ConnectionProblem(str(error)) from error

@@ -13,12 +13,8 @@ from typing import Annotated, Any, Final, final
 
 import typer
 
-from peeklock.cli.connection import (
-    DEVELOPMENT,
-    Connection,
-    ConnectionProblem,
-    parse_connection,
-)
+from peeklock.cli.connection import DEVELOPMENT, ConnectionProblem, parse_connection
+from peeklock.client.connection_string import ConnectionString
 from peeklock.settings import AMQP_PORT, HTTP_PORT
 
 AMQPS_PORT: Final = 5671
@@ -35,14 +31,14 @@ _ON_A_PORT: Final[dict[str, Any]] = {"min": 1, "max": 65535}
 class Reach:
     """A broker that can be asked."""
 
-    connection: Final[Connection]
+    connection: Final[ConnectionString]
     http_port: Final[int]
     amqp_port: Final[int]
     context: Final[ssl.SSLContext | None]
 
     def __init__(
         self,
-        connection: Connection,
+        connection: ConnectionString,
         http_port: int,
         amqp_port: int,
         context: ssl.SSLContext | None = None,

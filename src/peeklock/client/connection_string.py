@@ -11,6 +11,8 @@ DEVELOPMENT: Final = (
     "Endpoint=sb://localhost;SharedAccessKeyName=RootManageSharedAccessKey;"
     "SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;"
 )
+# As long as the tokens of the official clients live.
+TOKEN_MS: Final = 60 * 60_000
 
 
 @final
@@ -54,6 +56,16 @@ class ConnectionString:
     def address(self) -> str:
         """What is connected to."""
         return address_of(self.host)
+
+    def authorization(self, scheme: str, path: str = "") -> str:
+        """Give a token for everything below a path."""
+        if self.token:
+            return self.token
+        from peeklock.auth.sas import generate_sas
+        from peeklock.clock import SystemClock
+
+        expires_at = SystemClock().now() + TOKEN_MS
+        return generate_sas(f"{scheme}://{self.host}/{path}", self.rule_name, self.key, expires_at)
 
 
 def address_of(host: str) -> str:

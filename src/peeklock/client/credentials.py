@@ -5,13 +5,12 @@ from typing import Any, Final, Protocol, final, runtime_checkable
 
 from peeklock.auth.refusal import AuthRefusal
 from peeklock.auth.sas import generate_sas, parse_sas
+from peeklock.client.connection_string import TOKEN_MS
 
 SAS_TYPE: Final = "servicebus.windows.net:sastoken"
 JWT_TYPE: Final = "jwt"
 # What tokens of Azure's identity service are asked for.
 AZURE_SCOPE: Final = "https://servicebus.azure.net//.default"
-# As long as the official clients' tokens live.
-TOKEN_MS: Final = 60 * 60_000
 
 
 @final
