@@ -1,0 +1,143 @@
+"""The entities of a namespace, asked for at the administration door."""
+
+import http.client
+import ssl
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, final
+from urllib.parse import quote
+
+from defusedxml import ElementTree
+
+from peeklock.auth.sas import generate_sas
+from peeklock.client.connection_string import ConnectionString, parse_connection_string
+from peeklock.settings import HTTP_PORT
+from peeklock.spark.jobs.frame import Bus, Impossible
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
+QUEUE: Final = "queue"
+TOPIC: Final = "topic"
+SUBSCRIPTION: Final = "subscription"
+
+_HTTPS_PORT: Final = 443
+_TIMEOUT_S: Final = 60.0
+_ANSWER_BYTES_MAX: Final = 64 << 20
+_TOKEN_MS: Final = 60 * 60_000
+_PAGE: Final = 100
+_ATOM: Final = "{http://www.w3.org/2005/Atom}"
+_SERVICE: Final = "{http://schemas.microsoft.com/netservices/2010/10/servicebus/connect}"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A queue, topic or subscription with its properties as the service names them."""
+
+    kind: str
+    name: str
+    topic: str = ""
+    properties: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        """Where messages are received from or sent to."""
+        return f"{self.topic}/Subscriptions/{self.name}" if self.topic else self.name
+
+    @property
+    def options(self) -> dict[str, str]:
+        """How `format("servicebus")` is told of it."""
+        if self.kind == SUBSCRIPTION:
+            return {"topic": self.topic, "subscription": self.name}
+        return {self.kind: self.name}
+
+
+@final
+class Namespace:
+    """What a connection string leads to."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._connection = parse_connection_string(bus.connection_string)
+        self._port = bus.http_port or (
+            HTTP_PORT if self._connection.is_plain else self._connection.port or _HTTPS_PORT
+        )
+
+    def entities(self) -> list[Entity]:
+        """All queues, topics and subscriptions."""
+        queues = list(self._every("$Resources/queues", QUEUE))
+        topics = list(self._every("$Resources/topics", TOPIC))
+        subscriptions = [
+            entity
+            for topic in topics
+            for entity in self._every(f"{topic.name}/Subscriptions", SUBSCRIPTION, topic.name)
+        ]
+        return [*queues, *topics, *subscriptions]
+
+    def find(self, path: str) -> Entity:
+        """One of them by its path, in any case of its letters."""
+        wanted = path.strip("/").lower()
+        for entity in self.entities():
+            if entity.path.lower() == wanted:
+                return entity
+        raise Impossible(f"there is no queue, topic or subscription '{path}'")
+
+    def _every(self, path: str, kind: str, topic: str = "") -> Iterator[Entity]:
+        skip = 0
+        while True:
+            page = [_entity(entry, kind, topic) for entry in self._page(path, skip)]
+            yield from page
+            skip += len(page)
+            if len(page) < _PAGE:
+                return
+
+    def _page(self, path: str, skip: int) -> "list[Element]":
+        query = f"$skip={skip}&$top={_PAGE}&api-version=2024-05"
+        content = self._get(f"/{quote(path, safe='/$')}?{query}")
+        try:
+            return list(ElementTree.fromstring(content).iter(f"{_ATOM}entry"))
+        except ElementTree.ParseError as error:
+            raise Impossible(f"what answers on port {self._port} is no Service Bus") from error
+
+    def _get(self, target: str) -> bytes:
+        connection = self._connection
+        host = connection.address
+        broker = (
+            http.client.HTTPConnection(host, self._port, timeout=_TIMEOUT_S)
+            if connection.is_plain
+            else http.client.HTTPSConnection(
+                host, self._port, timeout=_TIMEOUT_S, context=ssl.create_default_context()
+            )
+        )
+        # The name tells the broker which namespace is meant.
+        headers = {"Host": connection.host, "Authorization": _token(connection)}
+        try:
+            broker.request("GET", target, headers=headers)
+            answer = broker.getresponse()
+            content = answer.read(_ANSWER_BYTES_MAX)
+        except (OSError, http.client.HTTPException) as error:
+            raise Impossible(f"cannot reach {host}:{self._port}: {error}") from error
+        finally:
+            broker.close()
+        if answer.status >= 300:
+            raise Impossible(f"the entities cannot be listed: {answer.status} {answer.reason}")
+        return content
+
+
+def _token(connection: ConnectionString) -> str:
+    if connection.token:
+        return connection.token
+    scheme = "http" if connection.is_plain else "https"
+    expires_at = time.time_ns() // 1_000_000 + _TOKEN_MS
+    uri = f"{scheme}://{connection.host}/"
+    return generate_sas(uri, connection.rule_name, connection.key, expires_at)
+
+
+def _entity(entry: "Element", kind: str, topic: str) -> Entity:
+    described = entry.find(f"{_ATOM}content/{_SERVICE}{kind.capitalize()}Description")
+    properties = {
+        child.tag.removeprefix(_SERVICE): child.text or ""
+        for child in (described if described is not None else ())
+    }
+    return Entity(kind, entry.findtext(f"{_ATOM}title") or "", topic, properties)

@@ -1,0 +1,184 @@
+"""`rollup`: what happened in every minute and hour of every lane (R-D4)."""
+
+from collections.abc import Sequence
+from typing import Annotated, Final, NoReturn, final
+
+import typer
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as fn
+
+from peeklock.spark.jobs import frame
+from peeklock.spark.jobs.facts import LANE, follow, unfinished
+from peeklock.spark.jobs.journal import FactSource
+from peeklock.spark.jobs.tallies import (
+    COUNTED,
+    DELIVERY_COUNTS,
+    ENTERED,
+    KEY,
+    LEFT,
+    LEFT_FROM_BEFORE,
+    MEASURED,
+    QUANTILES,
+    REASONS,
+    SUMMED,
+    quantile,
+    ranked,
+    tally,
+    tally_facts,
+    total,
+)
+
+PERIODS: Final = {"minutes": "minute", "hours": "hour"}
+LABELLED: Final = (REASONS, DELIVERY_COUNTS)
+
+
+def roll(tallies: DataFrame, period: str) -> DataFrame:
+    """One row for each lane and period (minute or hour) of what was tallied."""
+    timed = tallies.withColumn("period", fn.date_trunc(period, "minute"))
+    by = (*LANE, "period")
+    rows = ranked(timed, *by).groupBy(*by)
+    names = (*COUNTED, *SUMMED, ENTERED, LEFT, LEFT_FROM_BEFORE)
+    rolled = rows.agg(
+        *(total(name).alias(name) for name in names),
+        *(
+            quantile(measure, share).alias(f"{measure}_{name}")
+            for measure in MEASURED
+            for name, share in QUANTILES.items()
+        ),
+    )
+    return rolled.withColumns(
+        {
+            "backlog": _backlog(),
+            "lock_loss_rate": fn.round(fn.try_divide("lock_losses", "deliveries"), 6),
+        }
+    ).drop(LEFT_FROM_BEFORE)
+
+
+def _backlog() -> Column:
+    """The messages in a lane at the end of each period: what was there, and came, and went.
+
+    What was there before the first fact is known by having left since.
+    """
+    lane = Window.partitionBy(*LANE)
+    so_far = lane.orderBy("period").rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    return fn.sum(LEFT_FROM_BEFORE).over(lane) + fn.sum(fn.col(ENTERED) - fn.col(LEFT)).over(so_far)
+
+
+def labelled(tallies: DataFrame, period: str) -> DataFrame:
+    """Dead letters by reason and settlements by delivery count: one row for each label."""
+    return (
+        tallies.where(fn.col("measure").isin(*LABELLED))
+        .groupBy(*LANE, fn.date_trunc(period, "minute").alias("period"), "measure", "label")
+        .agg(fn.sum("amount").alias("amount"))
+    )
+
+
+def write(tallies: DataFrame, place: frame.Place, watermark: str) -> None:
+    """Write the tables of minutes, hours and labels."""
+    for table, period in PERIODS.items():
+        place.write(with_finality(roll(tallies, period), period, watermark), table)
+        place.write(labelled(tallies, period), f"{table}_labels")
+
+
+def with_finality(rolled: DataFrame, period: str, watermark: str) -> DataFrame:
+    """Mark the periods that no later fact will change: facts are in order but for the watermark."""
+    newest = fn.max("period").over(Window.partitionBy())
+    end = fn.col("period") + fn.expr(f"interval 1 {period}")
+    return rolled.withColumn("is_final", end + fn.expr(f"interval {watermark}") <= newest)
+
+
+@final
+class Stream:
+    """A rollup that goes on: what was counted and what is unfinished is kept between batches.
+
+    A batch that Spark repeats after a crash overwrites what it wrote before. What is unfinished
+    has two slots that take turns, so that the one a batch began with is there when it is repeated.
+    """
+
+    def __init__(self, place: frame.Place, watermark: str) -> None:
+        self._place = place
+        self._watermark = watermark
+
+    def take(self, batch: DataFrame, number: int) -> None:
+        """Count one batch of facts and renew the tables."""
+        spark = batch.sparkSession
+        facts = batch.drop("body").persist()
+        carried = spark.read.parquet(self._slot(number - 1)) if number else None
+        followed = follow(facts, carried).persist()
+        tally(followed).coalesce(1).write.mode("overwrite").parquet(
+            self._place.path(f"_tallies/batch={number}")
+        )
+        unfinished(followed).write.mode("overwrite").parquet(self._slot(number))
+        followed.unpersist()
+        facts.unpersist()
+        write(self.tallies(spark), self._place, self._watermark)
+
+    def tallies(self, spark: SparkSession) -> DataFrame:
+        """All that was counted so far."""
+        parts = spark.read.parquet(self._place.path("_tallies"))
+        return parts.groupBy(*KEY).agg(fn.sum("amount").alias("amount"))
+
+    def _slot(self, number: int) -> str:
+        return self._place.path(f"_unfinished/slot={number % 2}")
+
+
+# --- the job
+
+app = frame.job("rollup")
+
+
+@app.command()
+def rollup(
+    *,
+    connection_string: frame.ConnectionString = "",
+    http_port: frame.HttpPort = None,
+    entity: frame.Entities = None,
+    facts: frame.Facts = "",
+    out: frame.Out = "rollup",
+    table_format: frame.Form = "parquet",
+    stream: Annotated[
+        bool,
+        typer.Option(
+            "--stream",
+            envvar="PEEKLOCK_STREAM",
+            help="Go on from where the last run stopped, not from the start of the journal.",
+        ),
+    ] = False,
+    interval: frame.Interval = "",
+    watermark: Annotated[
+        str,
+        typer.Option(
+            envvar="PEEKLOCK_WATERMARK",
+            help="A period is final when facts this much younger were seen.",
+        ),
+    ] = "2m",
+    checkpoint: frame.Checkpoint = "",
+    master: frame.Master = "",
+) -> None:
+    """Rates, latency percentiles, lock losses, delivery counts and backlog from the journal."""
+    work = frame.Work("rollup", master)
+    place = frame.Place(out, table_format)
+    late = frame.spark_interval(watermark)
+    source = FactSource(connection_string, http_port, entity, facts)
+    if stream or interval:
+        following = Stream(place, late)
+        query = (
+            source.stream(work.spark)
+            .writeStream.foreachBatch(following.take)
+            .option("checkpointLocation", checkpoint or place.path("_checkpoint"))
+        )
+        work.await_query(frame.triggered(query, interval).start())
+    else:
+        tallies = tally_facts(source.read(work.spark)).persist()
+        write(tallies, place, late)
+        tallies.unpersist()
+    work.tell(f"{place.read(work.spark, 'minutes').count():,} minutes are in {out}")
+
+
+def main(arguments: Sequence[str] | None = None, program: str = "") -> NoReturn:
+    """Run the job."""
+    frame.run(app, arguments, program)
+
+
+if __name__ == "__main__":
+    main()
