@@ -207,7 +207,7 @@ class ServiceBusClient:
         self, topic_name: str, subscription_name: str, **options: Any
     ) -> ServiceBusReceiver:
         """Make a receiver for a subscription; the options are those of a queue's."""
-        return self.get_queue_receiver(_subscription(topic_name, subscription_name), **options)
+        return self.get_queue_receiver(subscription_path(topic_name, subscription_name), **options)
 
     # --- processing
 
@@ -223,7 +223,7 @@ class ServiceBusClient:
         self, topic_name: str, subscription_name: str, handler: Handler, **options: Any
     ) -> ServiceBusProcessor:
         """Make a processor for a subscription."""
-        path = _subscription(topic_name, subscription_name)
+        path = subscription_path(topic_name, subscription_name)
         return self.get_queue_processor(path, handler, **options)
 
     # --- asking
@@ -250,7 +250,7 @@ class ServiceBusClient:
         self, topic_name: str, subscription_name: str
     ) -> AsyncIterator[str]:
         """List the sessions of a subscription that have messages or a state."""
-        return self.list_queue_sessions(_subscription(topic_name, subscription_name))
+        return self.list_queue_sessions(subscription_path(topic_name, subscription_name))
 
     async def manage(
         self,
@@ -288,7 +288,8 @@ class ServiceBusClient:
         return entity
 
 
-def _subscription(topic_name: str, subscription_name: str) -> str:
+def subscription_path(topic_name: str, subscription_name: str) -> str:
+    """Give the path of a subscription."""
     return f"{topic_name}/Subscriptions/{subscription_name}"
 
 

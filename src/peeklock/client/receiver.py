@@ -226,6 +226,18 @@ class ServiceBusReceiver:
         """Remove the message: it is done."""
         await self._settle(message, COMPLETE)
 
+    async def complete_messages(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
+        """Remove messages, in one write; raises the first failure when all are answered."""
+        self._check_open()
+        for message in messages:
+            check_settleable(message)
+        for message in messages:
+            message.is_settled = True
+        results = await asyncio.gather(*self._complete_all(list(messages)), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
     def complete_soon(self, message: ServiceBusReceivedMessage) -> Outcome:
         """Complete without waiting; what is completed soon after each other travels as one.
 
@@ -257,6 +269,16 @@ class ServiceBusReceiver:
     ) -> None:
         """Move the message to the dead-letter queue, and say why."""
         await self._settle(message, settling.dead_letter(reason, error_description, properties))
+
+    def release_messages(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
+        """Give messages back as if they had not been handed out; nothing is answered."""
+        self._check_open()
+        for message in messages:
+            check_settleable(message)
+        for message in messages:
+            message.is_settled = True
+            if message.link is not None and message.delivery is not None and message.link.is_open:
+                message.link.release([message.delivery])
 
     async def renew_message_lock(
         self, message: ServiceBusReceivedMessage, *, timeout: float | None = None

@@ -75,6 +75,9 @@ class Reporting:
             self._tell(subject, error)
             outcome.exception()
         elif len(self._kept) < _KEPT_MAX:
+            # Without the frames that it passed, which hold the outcome: it must be dropped with
+            # its last user, because that is when the loop is told.
+            error.with_traceback(None)
             self._kept.append((weakref.ref(outcome), error))
         else:
             self._uncounted += 1
