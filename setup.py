@@ -31,6 +31,7 @@ HOT = (
     "broker/bodies.py",
     "broker/carrier.py",
     "broker/chance.py",
+    "broker/claims.py",
     "broker/committing.py",
     "broker/company.py",
     "broker/declining.py",

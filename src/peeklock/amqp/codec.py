@@ -6,11 +6,13 @@ floor. `skip` walks over a value without decoding it, which is what the hot path
 nearly everything.
 """
 
-from struct import Struct
+from struct import Struct, unpack_from
 from typing import Any, Final, final
 from uuid import UUID
 
 from peeklock.amqp.constructors import (
+    ARRAY8,
+    ARRAY32,
     BINARY8,
     BINARY32,
     BOOLEAN,
@@ -75,13 +77,16 @@ from peeklock.amqp.types import (
 
 # Three times what the official clients nest at most; each level is one Python call.
 NESTING_MAX: Final = 32
-# What pyamqp accepts in one compound; a request that schedules 1,000 messages needs about 10,000.
-ELEMENTS_MAX: Final = 65_536
+# A request that schedules 1,000 messages needs about 10,000; the longest answers list the session
+# of each of 100,000 messages.
+ELEMENTS_MAX: Final = 262_144
 # An honest element takes a byte or more; the few that do not (an array of nulls) live on this.
 ELEMENTS_FREE: Final = 64
 
 _FLOAT: Final = Struct(">f")
 _DOUBLE: Final = Struct(">d")
+# How `struct` knows the whole numbers that arrays are mostly made of.
+_NUMBERS: Final[dict[int, str]] = {INT: "i", LONG: "q"}
 _UNSIGNED: Final[dict[int, Any]] = {
     UBYTE: Ubyte,
     USHORT: Ushort,
@@ -208,6 +213,8 @@ def _body(
     if first > after:
         raise _cut()
     count = int.from_bytes(buffer[start:first], "big")
+    if code in (ARRAY8, ARRAY32) and first < after and buffer[first] in _NUMBERS:
+        return _numbers(buffer, first, after, count), after
     budget.spend(count)
     if code in (LIST8, LIST32):
         return _list(buffer, first, after, count, budget, depth + 1), after
@@ -329,6 +336,19 @@ def _array(buffer: bytes, position: int, end: int, count: int, budget: Budget, d
     if position != end:
         raise _left_over()
     return Array(code, items, descriptor)
+
+
+def _numbers(buffer: bytes, position: int, end: int, count: int) -> Array:
+    """Reads an array of whole numbers at once. They are as many as their bytes allow, so that they
+    need no budget: requests and answers about many messages are made of them."""
+    code = buffer[position]
+    position += 1
+    if count * WIDTHS[code] > end - position:
+        raise _cut()
+    if count * WIDTHS[code] < end - position:
+        raise _left_over()
+    items = list(unpack_from(f">{count}{_NUMBERS[code]}", buffer, position))
+    return Array(code, items if code == LONG else [Int(item) for item in items])
 
 
 def _cut() -> DecodeError:

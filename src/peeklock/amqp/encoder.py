@@ -4,6 +4,7 @@ A value that has no AMQP form is our own mistake: TypeError for the wrong type, 
 number or a text that does not fit.
 """
 
+import struct
 from struct import Struct
 from typing import Any, Final
 from uuid import UUID
@@ -109,6 +110,8 @@ _EMPTY: Final[dict[int, Any]] = {
     ULONG0: 0,
     LIST0: [],
 }
+# How `struct` knows the whole numbers that arrays are mostly made of.
+_NUMBERS: Final[dict[int, str]] = {INT: "i", LONG: "q"}
 _FLOAT: Final = Struct(">f")
 _DOUBLE: Final = Struct(">d")
 
@@ -223,12 +226,30 @@ def _elements(value: Any) -> bytearray:
             body.append(DESCRIBED)
             encode_into(body, value.descriptor)
         body.append(value.code)
-        for item in value.items:
-            _write_element(body, value.code, item)
+        if not _write_numbers(body, value.code, value.items):
+            for item in value.items:
+                _write_element(body, value.code, item)
     else:
         for item in value:
             encode_into(body, item)
     return body
+
+
+def _write_numbers(out: bytearray, code: int, items: list[Any]) -> bool:
+    """Writes the elements of an array at once where they are whole numbers of its type; answers
+    whether they are. The constructor tells the width, so that plain numbers will do for both."""
+    form = _NUMBERS.get(code)
+    if form is None:
+        return False
+    for item in items:
+        kind = type(item)
+        if kind is not int and (code == LONG or kind is not Int):
+            return False
+    try:
+        out += struct.pack(f">{len(items)}{form}", *items)
+    except struct.error:
+        return False  # one is too large: whoever writes them one by one says which
+    return True
 
 
 def _write_element(out: bytearray, code: int, value: Any) -> None:

@@ -128,6 +128,7 @@ class Asking:
                 bytes=sum(each.bytes for each in answers),
                 transfer=sum(each.transfer for each in answers),
                 transfer_dead_letter=sum(each.transfer_dead_letter for each in answers),
+                claimed=sum(each.claimed for each in answers),
             )
 
         gathering = Gathering(command.origin, command.tag, self._reach.count, join)

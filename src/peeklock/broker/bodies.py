@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peeklock.entity.replies import Delivered, Delivery, Found, Reply
+from peeklock.entity.replies import ClaimsFetched, Delivered, Delivery, Found, Reply
 from peeklock.store.store import PartitionId, Store
 
 
@@ -10,7 +10,7 @@ async def fetch_bodies(store: Store, partition: PartitionId, replies: list[Reply
     """Give every delivery in these replies its body."""
     cold: list[Delivery] = []
     for reply in replies:
-        if isinstance(reply, (Delivered, Found)):
+        if isinstance(reply, (Delivered, Found, ClaimsFetched)):
             for delivery in reply.deliveries:
                 if delivery.message is None:
                     cold.append(delivery)

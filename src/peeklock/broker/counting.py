@@ -23,6 +23,7 @@ class Tally:
     __slots__ = (
         "active",
         "bytes",
+        "claimed",
         "dead_letter",
         "deferred",
         "is_whole",
@@ -36,6 +37,7 @@ class Tally:
         self.dead_letter = 0
         self.scheduled = 0
         self.deferred = 0
+        self.claimed = 0
         self.transfer = 0
         self.transfer_dead_letter = 0
         self.bytes = 0
@@ -47,6 +49,7 @@ class Tally:
         self.dead_letter += counted.dead_letter
         self.scheduled += counted.scheduled
         self.deferred += counted.deferred
+        self.claimed += counted.claimed
         self.transfer += counted.transfer
         self.transfer_dead_letter += counted.transfer_dead_letter
         self.bytes += counted.bytes
@@ -59,6 +62,7 @@ class Tally:
             + self.dead_letter
             + self.scheduled
             + self.deferred
+            + self.claimed
             + self.transfer
             + self.transfer_dead_letter
         )

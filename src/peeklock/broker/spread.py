@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final, final
 
 from peeklock.broker.asking import Asking
+from peeklock.broker.claims import ClaimWalk, FetchWalk, list_claims, settle_claims
 from peeklock.broker.committing import home_of_commit
 from peeklock.broker.declining import declined
 from peeklock.broker.ledger import Ledger
@@ -25,14 +26,17 @@ from peeklock.broker.worker import PartitionWorker
 from peeklock.entity.commands import (
     AcceptSession,
     CancelScheduled,
+    ClaimMessages,
     CloseReceiver,
     Command,
     Commit,
     Configure,
     Count,
     DeleteMany,
+    FetchClaims,
     GetSessionState,
     Grant,
+    ListClaims,
     ListSessions,
     OpenReceiver,
     Peek,
@@ -45,6 +49,7 @@ from peeklock.entity.commands import (
     SendMany,
     SetSessionState,
     SettleAll,
+    SettleClaims,
     SettleMany,
     TakeOver,
     Tick,
@@ -77,6 +82,7 @@ class Spread:
 
     __slots__ = (
         "_asking",
+        "_claim_turn",
         "_reach",
         "_receivers",
         "_taking",
@@ -94,6 +100,7 @@ class Spread:
         self._reach: Final[Reach] = Reach(workers)
         self._asking: Final[Asking] = Asking(self._reach)
         self._taking: Final[Taking] = Taking(self._reach)
+        self._claim_turn: int = 0
         self._receivers: dict[Any, Ledger | Seeker] = {}
         for index, worker in enumerate(workers):
             worker.on_opened = partial(self._opened, index)
@@ -156,6 +163,14 @@ class Spread:
     def _submit_rare(self, command: Command) -> None:
         if isinstance(command, (RenewSession, GetSessionState, SetSessionState)):
             self._pass(self._home(command.session_id), self._for_holder(command))
+        elif isinstance(command, ClaimMessages):
+            self._claim(command)
+        elif isinstance(command, ListClaims):
+            list_claims(command, self._reach)
+        elif isinstance(command, FetchClaims):
+            FetchWalk(command, self._reach).start()
+        elif isinstance(command, SettleClaims):
+            settle_claims(command, self._reach)
         elif isinstance(command, TakeOver):
             self._take_over(command)
         elif isinstance(command, Commit):
@@ -293,6 +308,12 @@ class Spread:
             command.session_id,
             self._holder(command.holder),
         )
+
+    def _claim(self, command: ClaimMessages) -> None:
+        """Each claim begins at another partition; sends take turns of their own, so that no rhythm
+        of both keeps one partition last."""
+        self._claim_turn = (self._claim_turn + 1) % len(self.workers)
+        ClaimWalk(command, self._reach, self._claim_turn).start()
 
     def _holder(self, origin: Any) -> Any:
         """Who holds a session, as its partition knows it."""

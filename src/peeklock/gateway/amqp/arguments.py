@@ -53,6 +53,12 @@ class Arguments:
             return self._wrong_number(name, f"must be between {low} and {high}", low)
         return int(value)
 
+    def optional_number(
+        self, name: str, otherwise: int, *, low: int = 0, high: int = INT64_MAX
+    ) -> int:
+        """A whole number within bounds, or another when it is absent."""
+        return self.number(name, low=low, high=high) if self.has(name) else otherwise
+
     def flag(self, name: str) -> bool:
         """An optional boolean, false when absent."""
         value = self._values.get(name)

@@ -18,6 +18,7 @@ from peeklock.gateway.amqp.door import Entity
 from peeklock.gateway.identifiers import MessageIds
 
 PREFIX: Final = "com.microsoft:"
+OWN_PREFIX: Final = "com.peeklock:"  # what the service does not have
 
 
 @final

@@ -9,12 +9,14 @@ from peeklock.auth.claims import Claims
 from peeklock.entity.commands import (
     RECEIVE_AND_DELETE,
     CancelScheduled,
+    ClaimMessages,
     Command,
     DeleteMany,
     ReceiveDeferred,
     Reserve,
     Schedule,
     SettleAll,
+    SettleClaims,
 )
 from peeklock.entity.message import Message
 from peeklock.entity.refusals import NOT_ALLOWED, NOT_IMPLEMENTED, UNAUTHORIZED, Refusal
@@ -38,8 +40,9 @@ from peeklock.gateway.amqp.wire import Wire
 _OK: Final = 200
 _NO_CONTENT: Final = 204
 _ASSOCIATED_LINK: Final = "associated-link-name"
-# What a request may carry beside the largest message: names, numbers and the other arguments.
-_ARGUMENTS_SIZE_MAX: Final = 64 * 1024
+# What a request may carry beside the largest message: names, numbers and the other arguments. The
+# longest ones settle 100,000 claims, whose numbers take nine bytes each in a list.
+_ARGUMENTS_SIZE_MAX: Final = 1024 * 1024
 
 
 @final
@@ -164,6 +167,10 @@ class ManagementNode:
                 self._answer(pending.request, pending.operation.write(call, done))
             else:
                 self._refuse(pending.request, refusal)
+            return
+        if isinstance(command, (ClaimMessages, SettleClaims)):
+            text = "Messages cannot be claimed, nor claims settled, as part of a transaction."
+            self._refuse(pending.request, Refusal(NOT_ALLOWED, text), state)
             return
         if isinstance(command, DeleteMany) or (
             isinstance(command, ReceiveDeferred) and command.mode == RECEIVE_AND_DELETE

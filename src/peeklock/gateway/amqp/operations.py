@@ -29,6 +29,7 @@ from peeklock.entity.replies import Delivery, Found
 from peeklock.gateway.amqp.address import OWN
 from peeklock.gateway.amqp.arguments import uuid_of
 from peeklock.gateway.amqp.calls import PREFIX, Call, Operation, numbers, write_done
+from peeklock.gateway.amqp.claim_operations import CLAIM_OPERATIONS
 from peeklock.gateway.amqp.outcomes import (
     DESCRIPTION,
     REASON,
@@ -223,4 +224,5 @@ OPERATIONS: Final[dict[str, Operation]] = {
     PREFIX + "batch-delete-messages": Operation(LISTEN, _read_delete, _write_delete),
     **SESSION_OPERATIONS,
     **RULE_OPERATIONS,
+    **CLAIM_OPERATIONS,
 }

@@ -15,7 +15,13 @@ from peeklock.amqp.message import (
     split,
 )
 from peeklock.entity.message import NEVER
-from peeklock.entity.replies import STATE_ACTIVE, STATE_DEFERRED, STATE_SCHEDULED, Delivery
+from peeklock.entity.replies import (
+    STATE_ACTIVE,
+    STATE_CLAIMED,
+    STATE_DEFERRED,
+    STATE_SCHEDULED,
+    Delivery,
+)
 from peeklock.gateway.amqp.arguments import uuid_of
 from peeklock.gateway.amqp.envelope import opened
 from peeklock.gateway.amqp.translate import partition_key_in, with_details
@@ -29,6 +35,7 @@ _STATES: Final = {
     STATE_ACTIVE: "Active",
     STATE_DEFERRED: "Deferred",
     STATE_SCHEDULED: "Scheduled",
+    STATE_CLAIMED: "Claimed",
 }
 _TEXTS: Final = (
     ("Label", place.SUBJECT),
