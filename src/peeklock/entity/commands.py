@@ -20,7 +20,7 @@ from peeklock.entity.session_commands import (
     RenewSession,
     SetSessionState,
 )
-from peeklock.entity.stage_commands import DropStages, PublishStages, Stage
+from peeklock.entity.stage_commands import DropStages, FindPublished, PublishStages, Stage
 from peeklock.entity.transfer_commands import (
     Commit,
     Reserve,
@@ -77,6 +77,7 @@ __all__ = [
     "Stage",
     "PublishStages",
     "DropStages",
+    "FindPublished",
 ]
 
 # Lanes. The dead-letter lane of lane n is n | 1.
@@ -507,6 +508,7 @@ Command: TypeAlias = (
     | Stage
     | PublishStages
     | DropStages
+    | FindPublished
     | Configure
     | Count
     | Tick

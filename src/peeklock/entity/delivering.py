@@ -39,7 +39,9 @@ class Delivering:
     def open(self, command: OpenReceiver) -> None:
         """A receiver takes its place; it gets nothing before it grants."""
         lane = self._state.lane(command.lane)
-        self._state.receivers[command.origin] = Receiver(command.origin, lane, command.mode)
+        self._state.receivers[command.origin] = Receiver(
+            command.origin, lane, command.mode, command.consumer
+        )
 
     def grant(self, command: Grant) -> None:
         """A receiver says how far it will take messages; unknown ones are gone already."""
@@ -73,6 +75,7 @@ class Delivering:
     def deliver(self, now: int) -> None:
         """One pass at the end of a decision: every line that has both messages and credit."""
         state = self._state
+        state.notes.handing_out()
         while state.touched:
             touched = state.touched
             state.touched = []
@@ -132,6 +135,7 @@ class Delivering:
         deliveries = self._run(lane, receiver, min(credit, share), now)
         if deliveries:
             receiver.delivered += len(deliveries)
+            self._state.notes.delivered(lane.number, receiver.consumer, deliveries, now)
             self._state.replies.append(Delivered(receiver.origin, receiver.mode, deliveries))
         if receiver.limit > receiver.delivered:
             lane.waiting.append(receiver)
@@ -145,7 +149,6 @@ class Delivering:
         locking = receiver.mode != RECEIVE_AND_DELETE
         until = self._lock_until(line, receiver.mode, now)
         expires = not line.is_dead_letter
-        number = line.number
         if receiver.mode == PEEK_LOCK and line.parent is None:
             self._lock_run(line, receiver.origin, until, count, now, deliveries)
             return deliveries
@@ -160,7 +163,6 @@ class Delivering:
                 deliveries.append(self.lock(line, entry, receiver.origin, until, False))
             else:
                 deliveries.append(self.remove(line, entry, STATE_ACTIVE))
-            state.note_delivery(number, entry.sequence)
         return deliveries
 
     def _lock_run(
@@ -178,7 +180,6 @@ class Delivering:
         budget = state.budget
         expires = not lane.is_dead_letter
         lane_bits = lane.number << LANE_BITS
-        notes = state.notes_of(lane.number)
         while len(deliveries) < count:
             entry = lane.take()
             if entry is None:
@@ -214,7 +215,6 @@ class Delivering:
             if message is not None:
                 entry.message = None
                 budget.left += entry.size
-            notes.append(sequence)
 
     def _lock_until(self, line: Lane, mode: int, now: int) -> int:
         if line.session is not None or mode == CARRY:

@@ -24,6 +24,7 @@ class AcceptSession:
     mode: Final[int]
     session_id: Final[str | None]
     wait_until: Final[int]
+    consumer: Final[str]  # how the journal calls the receiver
 
     def __init__(
         self,
@@ -33,6 +34,7 @@ class AcceptSession:
         mode: int,
         session_id: str | None,
         wait_until: int,
+        consumer: str = "",
     ) -> None:
         self.origin = origin
         self.tag = tag
@@ -40,6 +42,7 @@ class AcceptSession:
         self.mode = mode
         self.session_id = session_id
         self.wait_until = wait_until
+        self.consumer = consumer
 
 
 @final

@@ -18,7 +18,10 @@ from peeklock.entity.definition import DISABLED, RECEIVE_DISABLED
 from peeklock.entity.duplicate import SeenIds
 from peeklock.entity.lane import GONE, Entry, Lane, Lock, Receiver
 from peeklock.entity.message import NEVER, BodyBudget, Message
+from peeklock.entity.notes import NOT_COUNTED, RAN_OUT
+from peeklock.entity.noting import Notebook
 from peeklock.entity.records import (
+    ABANDONED,
     COMPLETED,
     DELETED,
     EXPIRED,
@@ -29,7 +32,6 @@ from peeklock.entity.records import (
     Deferred,
     DuplicatesDropped,
     Enqueued,
-    HandedOut,
     LaneDropped,
     Record,
     Remembered,
@@ -40,12 +42,10 @@ from peeklock.entity.records import (
 from peeklock.entity.refusals import ENTITY_DISABLED, ENTITY_NOT_FOUND, Refusal
 from peeklock.entity.replies import ReceiverClosed, Refused, Reply
 from peeklock.entity.session import SessionBook
+from peeklock.entity.stages import StageBook
 
 PARTITION_BITS: Final = 48
 """The upper 16 bits of a sequence number name the partition, the lower 48 count in it."""
-
-# Deliveries noted for the journal wait for a record that must rest anyway, up to this many.
-NOTES_MAX: Final = 4096
 
 MAX_DELIVERY_COUNT_EXCEEDED: Final = "MaxDeliveryCountExceeded"
 TTL_EXPIRED: Final = "TTLExpiredException"
@@ -59,7 +59,6 @@ class State:
     __slots__ = (
         "_completed",
         "_deleted",
-        "_handed_out",
         "_watched",
         "blueprint",
         "bodies",
@@ -71,6 +70,7 @@ class State:
         "moved",
         "next_position",
         "next_sequence",
+        "notes",
         "open_enqueued",
         "open_scheduled",
         "receivers",
@@ -79,6 +79,7 @@ class State:
         "replies",
         "runs",
         "seen",
+        "stages",
         "taken",
         "touched",
     )
@@ -96,6 +97,7 @@ class State:
         self.next_position: int = 0
         self.bodies: LiveBodies = LiveBodies()
         self.seen: SeenIds = SeenIds(blueprint.duplicate_window_ms)
+        self.stages: StageBook = StageBook()
         # Numbers that came from other partitions and may come again, by source.
         self.taken: dict[str, dict[int, bool]] = {}
         self.runs: list[Record] = []
@@ -113,7 +115,7 @@ class State:
         self._watched: list[tuple[int, int]] = []  # heap of (deadline, lane number)
         self._completed: dict[int, list[int]] = {}
         self._deleted: dict[int, list[int]] = {}
-        self._handed_out: dict[int, list[int]] = {}
+        self.notes: Notebook = Notebook()
 
     # Lanes.
 
@@ -171,7 +173,19 @@ class State:
             heapq.heappush(self._watched, (deadline, lane.number))
 
     def next_deadline(self) -> int:
-        """The earliest deadline of all lanes; 0 when there is none. It may be too early."""
+        """The earliest deadline of all lanes and stages; 0 when there is none. It may be too
+        early."""
+        deadline = self._next_of_lanes()
+        if self.stages.lines:
+            stale_at = self.stages.next_deadline()
+            if deadline == NEVER or stale_at < deadline:
+                deadline = stale_at
+        notes_due = self.notes.due_at
+        if notes_due != NEVER and (deadline == NEVER or notes_due < deadline):
+            return notes_due
+        return deadline
+
+    def _next_of_lanes(self) -> int:
         while self._watched:
             deadline, number = self._watched[0]
             lane = self.lanes.get(number)
@@ -273,17 +287,6 @@ class State:
         numbers.append(entry.sequence)
         self.forget(entry)
 
-    def note_delivery(self, lane_number: int, sequence: int) -> None:
-        """For the journal: a message was handed out."""
-        self.notes_of(lane_number).append(sequence)
-
-    def notes_of(self, lane_number: int) -> list[int]:
-        """The deliveries of a lane that the journal is to tell of."""
-        notes = self._handed_out.get(lane_number)
-        if notes is None:
-            notes = self._handed_out[lane_number] = []
-        return notes
-
     def forget(self, entry: Entry) -> None:
         """The entry is gone for good; its body's place may be freed."""
         entry.place = GONE
@@ -364,11 +367,28 @@ class State:
                         [lock.entry.delivery_count for lock in returned],
                     )
                 )
+            else:
+                self.note_released(
+                    lane, returned, NOT_COUNTED if why == ABANDONED else RAN_OUT, now
+                )
             for lock in returned:
                 self.restore_place(lock, now)
         if spent:
             text = f"Message could not be consumed after {count_max} delivery attempts."
             self.dead_letter(lane, spent, MAX_DELIVERY_COUNT_EXCEEDED, text, now)
+
+    def consumer_of(self, origin: Any) -> str:
+        """How a receiver is called; nothing where it is gone or was never one."""
+        receiver = self.receivers.get(origin)
+        return "" if receiver is None else receiver.consumer
+
+    def note_released(self, lane: Lane, locks: list[Lock], why: int, now: int) -> None:
+        """For the journal: locks ended, and nothing else tells of it."""
+        by_origin: dict[Any, list[int]] = {}
+        for lock in locks:
+            by_origin.setdefault(lock.origin, []).append(lock.entry.sequence)
+        for origin, sequences in by_origin.items():
+            self.notes.released(lane.number, why, self.consumer_of(origin), sequences, now)
 
     def restore_place(self, lock: Lock, now: int) -> None:
         """A message goes back to where it was locked from, unless its life ended meanwhile."""
@@ -446,10 +466,6 @@ class State:
             for number, sequences in self._completed.items():
                 records.append(Removed(now, number, COMPLETED, sequences))
             self._completed = {}
-        if self._deleted:
-            for number, sequences in self._deleted.items():
-                records.append(Removed(now, number, DELETED, sequences))
-            self._deleted = {}
         if self.remembered:
             instants = [now] * len(self.remembered)
             records.append(Remembered(now, self.remembered, instants))
@@ -457,23 +473,21 @@ class State:
         if self.duplicates:
             records.append(DuplicatesDropped(now, self.duplicates))
             self.duplicates = []
-        if self._handed_out and (records or self.runs or self._is_much_noted()):
-            notes: list[Record] = [
-                HandedOut(now, number, sequences)
-                for number, sequences in self._handed_out.items()
-                if sequences
-            ]
-            records = notes + records
-            self._handed_out = {}
+        notes = self.notes
+        if notes.due_at != NEVER and (records or self.runs or self._deleted or notes.is_due(now)):
+            before, after = notes.take()
+            records = before + records + after if before else records + after
+        if self._deleted:
+            # After the deliveries that removed them.
+            for number, sequences in self._deleted.items():
+                records.append(Removed(now, number, DELETED, sequences))
+            self._deleted = {}
         self.next_position += len(records)
         if self.runs:
             records = self.runs + records
             self.runs = []
         self.records = []
         return records
-
-    def _is_much_noted(self) -> bool:
-        return any(len(notes) >= NOTES_MAX for notes in self._handed_out.values())
 
     def take_replies(self) -> list[Reply]:
         """Everything to be answered since the last call, in order."""
