@@ -30,7 +30,7 @@ JOURNAL: Final = "journal"
 RECEIVE_AND_DELETE: Final = "receiveAndDelete"
 ENVIRONMENT_VARIABLE: Final = "SERVICEBUS_CONNECTION_STRING"
 
-_SUB_QUEUES: Final = {
+SUB_QUEUES: Final = {
     "": "",
     "deadLetter": "/$DeadLetterQueue",
     "transferDeadLetter": "/$Transfer/$DeadLetterQueue",
@@ -276,7 +276,7 @@ def _entity(given: Given, access: Access, mode: str) -> str:
     if subscription and not topic:
         raise OptionProblem("option subscription needs option topic")
     path = f"{topic}/Subscriptions/{subscription}" if topic else named[0]
-    return path + _SUB_QUEUES[given.text("subQueue")]
+    return path + SUB_QUEUES[given.text("subQueue")]
 
 
 def _consumer(given: Given, entity: str) -> str:
