@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 import uuid
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, final
 from weakref import WeakSet
 
@@ -32,9 +33,17 @@ class ClientConnection:
     Nothing is tried twice here: what fails raises, and `retrying.with_retries` tries again.
     """
 
-    def __init__(self, config: ClientConfig, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        config: ClientConfig,
+        *,
+        clock: Clock | None = None,
+        connector: Callable[[ClientConfig], Awaitable[Transport]] = connect,
+    ) -> None:
         self.config: Final = config
         self._clock: Final = SystemClock() if clock is None else clock
+        # How a socket is got; another way than the network's is for those who have one.
+        self._connector: Final = connector
         self._line: Line | None = None
         self._opening: asyncio.Task[Line] | None = None
         self._is_closed = False
@@ -149,7 +158,7 @@ class ClientConnection:
         transport: Transport | None = None
         try:
             async with asyncio.timeout(CONNECTED_WITHIN_S):
-                transport = await connect(config)
+                transport = await self._connector(config)
                 await transport.opened
         except TimeoutError as error:
             if transport is not None:

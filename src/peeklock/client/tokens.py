@@ -18,7 +18,7 @@ _LOG: Final = logging.getLogger("peeklock.client")
 _RENEWED_AFTER: Final = 0.9
 # A renewal that failed is tried again so often before the token expires.
 _RENEWALS: Final = 4
-_RENEWAL_S_MIN: Final = 0.5
+_RENEWAL_S_MIN: Final = 0.05
 
 
 @final

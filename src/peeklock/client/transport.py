@@ -85,7 +85,6 @@ class Transport(asyncio.Protocol):
     """One connection, from its first byte to its last; when it is lost, it stays so."""
 
     def __init__(self, config: ClientConfig) -> None:
-        self._config: Final = config
         self.loop: Final = asyncio.get_running_loop()
         self.connection: Final = Connection(
             role=CLIENT,

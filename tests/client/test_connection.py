@@ -1,0 +1,375 @@
+"""The connection: opened once for many, opened anew after a loss, closed without a trace."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from peeklock.amqp.errors import AmqpError
+from peeklock.amqp.limits import Limits
+from peeklock.amqp.types import Int, Symbol
+from peeklock.client.config import ClientConfig
+from peeklock.client.connection import ClientConnection
+from peeklock.client.credentials import JWT_TYPE, SAS_TYPE, SasKey
+from peeklock.client.exceptions import (
+    ClaimFenced,
+    MessagingEntityNotFoundError,
+    OperationTimeoutError,
+    ServiceBusAuthenticationError,
+    ServiceBusCommunicationError,
+    ServiceBusConnectionError,
+    ServiceBusError,
+    ServiceBusServerBusyError,
+)
+from peeklock.client.links import ReceiverLink, SenderLink
+from peeklock.client.transport import Transport
+from tests.client.engine_broker import Bench, config, until
+
+
+def run(body: Callable[[Bench], Coroutine[Any, Any, None]], **options: Any) -> None:
+    async def inside() -> None:
+        async with Bench(**options) as bench:
+            await body(bench)
+
+    asyncio.run(inside())
+
+
+def test_many_who_open_at_once_share_one_connection_and_one_token() -> None:
+    async def body(bench: Bench) -> None:
+        senders = [bench.connection.open_sender("q") for _ in range(20)]
+        receivers = [bench.connection.open_receiver("q", deletes=True) for _ in range(20)]
+        links: list[SenderLink | ReceiverLink] = []
+        links += await asyncio.gather(*senders)
+        links += await asyncio.gather(*receivers)
+        assert all(link.is_open for link in links)
+        assert len(bench.brokers) == 1
+        assert len(bench.broker.tokens) == 1
+        assert len({link.name for link in links}) == 40
+
+    run(body)
+
+
+def test_each_entity_has_a_token_of_its_own() -> None:
+    async def body(bench: Bench) -> None:
+        await bench.connection.open_sender("orders")
+        await bench.connection.open_receiver("orders/$DeadLetterQueue", deletes=False)
+        await bench.connection.manage("orders", "com.microsoft:any", {})
+        await bench.connection.open_receiver("news/Subscriptions/all", deletes=False)
+        names = [(token.application_properties or {})["name"] for token in bench.broker.tokens]
+        assert names == ["sb://engine/orders", "sb://engine/news/Subscriptions/all"]
+        assert (bench.broker.tokens[0].application_properties or {})["type"] == SAS_TYPE
+        assert str(bench.broker.tokens[0].body).startswith("SharedAccessSignature ")
+
+    run(body)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "is_retryable"),
+    [
+        (401, ServiceBusAuthenticationError, False),
+        (404, MessagingEntityNotFoundError, False),
+        (400, ServiceBusAuthenticationError, False),
+        (503, ServiceBusServerBusyError, True),
+    ],
+)
+def test_a_token_that_is_refused_fails_the_opening_and_is_shown_again(
+    status: int, kind: type[ServiceBusError], is_retryable: bool
+) -> None:
+    async def body(bench: Bench) -> None:
+        await bench.connection.open_sender("other")
+        bench.broker.token_status = status
+        with pytest.raises(kind, match="so it is") as caught:
+            await bench.connection.open_sender("q")
+        assert caught.value.is_retryable == is_retryable
+        bench.broker.token_status = 202
+        await bench.connection.open_sender("q")
+        assert len(bench.broker.tokens) == 3
+
+    run(body)
+
+
+def test_a_token_is_renewed_before_it_expires() -> None:
+    async def body(bench: Bench) -> None:
+        link = await bench.connection.open_sender("q")
+        await until(lambda: len(bench.broker.tokens) == 3)
+        assert link.is_open
+        assert len({str(token.body) for token in bench.broker.tokens}) >= 1
+
+    run(body, credential=SasKey("rule", "key", token_ms=600))
+
+
+def test_a_renewal_that_fails_is_tried_again() -> None:
+    async def body(bench: Bench) -> None:
+        await bench.connection.open_sender("q")
+        bench.broker.token_status = 500
+        await until(lambda: len(bench.broker.tokens) == 3)
+        bench.broker.token_status = 202
+
+    run(body, credential=SasKey("rule", "key", token_ms=1000))
+
+
+def test_tokens_of_an_identity_service_are_web_tokens() -> None:
+    class Found:
+        token = "a.b.c"
+        expires_on = 4_000_000_000
+
+    class Identity:
+        async def get_token(self, *scopes: str, **options: Any) -> Found:
+            assert scopes == ("https://servicebus.azure.net//.default",)
+            return Found()
+
+    credential = ClientConfig.for_namespace("engine", Identity()).credential
+
+    async def body(bench: Bench) -> None:
+        await bench.connection.open_sender("q")
+        token = bench.broker.tokens[0]
+        assert ((token.application_properties or {})["type"], token.body) == (JWT_TYPE, "a.b.c")
+
+    run(body, credential=credential)
+
+
+# --- requests
+
+
+def test_requests_are_answered_in_any_order() -> None:
+    async def body(bench: Bench) -> None:
+        await bench.connection.manage("q", "com.microsoft:first", {})
+        bench.broker.answer_with = None
+        asked = [
+            asyncio.create_task(bench.connection.manage("q", f"com.microsoft:{n}", {"n": n}))
+            for n in range(300)
+        ]
+        await until(lambda: len(bench.broker.requests) == 301)
+        requests = bench.broker.requests[1:]
+        for request in reversed(requests):
+            status = {"statusCode": Int(200), "statusDescription": "OK"}
+            bench.broker.answer("q/$management", request, status, {"n": request.body["n"] * 2})
+        bench.broker.flush()
+        answers = await asyncio.gather(*asked)
+        assert [answer["n"] for answer in answers] == [2 * n for n in range(300)]
+
+    run(body)
+
+
+def test_a_request_says_for_which_link_and_for_how_long() -> None:
+    async def body(bench: Bench) -> None:
+        await bench.connection.manage(
+            "q", "com.microsoft:renew-lock", {"a": 1}, link_name="link", within_s=7
+        )
+        request = bench.broker.requests[0]
+        assert request.application_properties == {
+            "operation": "com.microsoft:renew-lock",
+            "associated-link-name": "link",
+            "com.microsoft:server-timeout": 7000,
+        }
+        assert request.body == {"a": 1}
+
+    run(body)
+
+
+@pytest.mark.parametrize(
+    ("status", "condition", "kind"),
+    [
+        (409, "com.peeklock:claim-fenced", ClaimFenced),
+        (404, "amqp:not-found", MessagingEntityNotFoundError),
+        (503, "", ServiceBusServerBusyError),
+        (500, "amqp:internal-error", ServiceBusError),
+    ],
+)
+def test_a_declined_request_raises_its_condition(
+    status: int, condition: str, kind: type[ServiceBusError]
+) -> None:
+    async def body(bench: Bench) -> None:
+        await bench.connection.manage("q", "com.microsoft:first", {})
+        bench.broker.answer_with = None
+        asked = asyncio.create_task(bench.connection.manage("q", "com.microsoft:any", {}))
+        await until(lambda: len(bench.broker.requests) == 2)
+        properties: dict[str, Any] = {
+            "statusCode": Int(status),
+            "statusDescription": "it says why",
+        }
+        if condition:
+            properties["errorCondition"] = Symbol(condition)
+        bench.broker.answer("q/$management", bench.broker.requests[1], properties)
+        bench.broker.flush()
+        with pytest.raises(kind, match="it says why") as caught:
+            await asked
+        assert (type(caught.value), caught.value.condition) == (kind, condition)
+        assert caught.value.is_retryable == (status >= 500)
+
+    run(body)
+
+
+def test_an_answer_of_many_elements_and_frames_is_read() -> None:
+    async def body(bench: Bench) -> None:
+        answer = {"numbers": list(range(200_000)), "bytes": bytes(300_000)}
+        await bench.connection.open_sender("q")
+        bench.broker.answer_with = answer
+        assert await bench.connection.manage("q", "com.microsoft:any", {}) == answer
+
+    run(body, limits=Limits(max_message_size=0))
+
+
+def test_a_request_that_is_not_answered_gives_up_in_time() -> None:
+    async def body(bench: Bench) -> None:
+        await bench.connection.manage("q", "com.microsoft:first", {})
+        bench.broker.answer_with = None
+        with pytest.raises(OperationTimeoutError, match="did not answer"):
+            await bench.connection.manage("q", "com.microsoft:any", {}, within_s=0.01)
+        # An answer that comes too late disturbs nobody.
+        status = {"statusCode": Int(200), "statusDescription": "OK"}
+        bench.broker.answer("q/$management", bench.broker.requests[1], status, {})
+        bench.broker.answer_with = {"late": False}
+        assert await bench.connection.manage("q", "com.microsoft:any", {}) == {"late": False}
+
+    run(body)
+
+
+@pytest.mark.parametrize("side", ["to", "from"])
+def test_a_desk_that_is_detached_is_opened_anew(side: str) -> None:
+    async def body(bench: Bench) -> None:
+        await bench.connection.manage("q", "com.microsoft:first", {})
+        bench.broker.answer_with = None
+        asked = asyncio.create_task(bench.connection.manage("q", "com.microsoft:any", {}))
+        await until(lambda: len(bench.broker.requests) == 2)
+        bench.broker.links[f"{side} q/$management"].detach(
+            AmqpError("amqp:link:detach-forced", "idle")
+        )
+        bench.broker.flush()
+        with pytest.raises(ServiceBusConnectionError, match="idle"):
+            await asked
+        bench.broker.answer_with = {"again": True}
+        assert await bench.connection.manage("q", "com.microsoft:any", {}) == {"again": True}
+        assert len(bench.brokers) == 1
+
+    run(body)
+
+
+# --- losses
+
+
+def test_a_loss_is_told_to_every_link_and_the_next_opening_connects_anew() -> None:
+    async def body(bench: Bench) -> None:
+        sender = await bench.connection.open_sender("q")
+        receiver = await bench.connection.open_receiver("q", deletes=False)
+        await bench.connection.manage("q", "com.microsoft:first", {})
+        bench.broker.accepts = False
+        bench.broker.answer_with = None
+        pending: list[asyncio.Future[Any]] = [
+            sender.submit(b"x"),
+            asyncio.ensure_future(receiver.receive(1, None)),
+            asyncio.ensure_future(bench.connection.manage("q", "com.microsoft:any", {})),
+        ]
+        await until(lambda: bool(bench.broker.arrived) and len(bench.broker.requests) == 2)
+        bench.broker.cut()
+        for result in await asyncio.gather(*pending, return_exceptions=True):
+            assert isinstance(result, ServiceBusConnectionError)
+            assert result.is_retryable
+        assert not sender.is_open
+        again = await bench.connection.open_sender("q")
+        await again.submit(b"y")
+        assert len(bench.brokers) == 2
+        assert len(bench.broker.tokens) == 1
+
+    run(body)
+
+
+def test_a_polite_close_of_the_broker_is_no_failure_while_nothing_is_under_way() -> None:
+    async def body(bench: Bench) -> None:
+        link = await bench.connection.open_sender("q")
+        bench.broker.connection.close(AmqpError("amqp:connection:forced", "idle for too long"))
+        bench.broker.flush()
+        await until(lambda: not link.is_open)
+        with pytest.raises(ServiceBusConnectionError, match="idle for too long"):
+            await link.submit(b"x")
+        await (await bench.connection.open_sender("q")).submit(b"x")
+
+    run(body)
+
+
+def test_a_broker_that_falls_silent_is_given_up() -> None:
+    async def body(bench: Bench) -> None:
+        link = await bench.connection.open_sender("q")
+        # The engine's broker sends no heartbeats, because nobody ticks it.
+        await until(lambda: not link.is_open)
+        with pytest.raises(ServiceBusError, match="silent"):
+            await link.submit(b"x")
+
+    run(body, idle_timeout_s=0.05)
+
+
+def test_heartbeats_keep_a_demanding_broker_content() -> None:
+    async def body(bench: Bench) -> None:
+        await bench.connection.open_sender("q")
+        heard: list[int] = []
+        received = bench.broker.data_received
+
+        def counting(data: bytes) -> None:
+            heard.append(len(data))
+            received(data)
+
+        bench.broker.data_received = counting  # type: ignore[method-assign]  # only a counter
+        await until(lambda: heard.count(8) >= 3)
+
+    run(body, limits=Limits(idle_timeout_ms=200))
+
+
+def test_nobody_at_the_address_is_told_as_such() -> None:
+    async def refuse(config: ClientConfig) -> Transport:
+        raise ConnectionRefusedError("nobody listens")
+
+    async def body() -> None:
+        connection = ClientConnection(config(), connector=refuse)
+        with pytest.raises(ServiceBusCommunicationError, match="engine:5672: nobody listens") as e:
+            await connection.open_sender("q")
+        assert e.value.is_retryable
+        await connection.close()
+
+    asyncio.run(body())
+
+
+def test_a_closed_connection_opens_nothing() -> None:
+    async def body(bench: Bench) -> None:
+        link = await bench.connection.open_sender("q")
+        await bench.connection.close()
+        assert bench.connection.is_closed
+        with pytest.raises(ValueError, match="closed"):
+            await bench.connection.open_sender("q")
+        with pytest.raises(ServiceBusConnectionError):
+            await link.submit(b"x")
+        await bench.connection.close()
+
+    run(body)
+
+
+def test_closing_while_others_open_leaves_nothing_behind() -> None:
+    async def body(bench: Bench) -> None:
+        opening = [
+            asyncio.ensure_future(bench.connection.open_sender(f"q{number}")) for number in range(5)
+        ]
+        for turns in range(12):
+            await asyncio.sleep(0)
+            if turns == 7:
+                await bench.connection.close()
+        results = await asyncio.gather(*opening, return_exceptions=True)
+        assert all(isinstance(result, BaseException) for result in results)
+
+    run(body)
+
+
+def test_sends_wait_while_the_broker_does_not_read() -> None:
+    async def body(bench: Bench) -> None:
+        link = await bench.connection.open_sender("q")
+        transport = bench.broker.transport
+        assert transport is not None
+        transport.pause_reading()
+        sends = [link.submit(bytes(100_000)) for _ in range(100)]
+        for _ in range(50):
+            await asyncio.sleep(0)
+        # Most of the ten megabytes still wait where they were put.
+        assert not any(send.done() for send in sends)
+        transport.resume_reading()
+        await asyncio.gather(*sends)
+
+    run(body, credit=10)
