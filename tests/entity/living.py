@@ -5,11 +5,13 @@ from typing import Any
 
 from peeklock.entity.blueprint import Blueprint
 from peeklock.entity.claim import OWNER_KEPT_MS
+from peeklock.entity.commands import MAIN
 from peeklock.entity.lane import LOCKED, Entry, Lane
 from peeklock.entity.message import BodyBudget
 from peeklock.entity.partition import Partition
 from peeklock.entity.records import DEFERRED, READY, Record
 from peeklock.entity.replies import Details
+from peeklock.entity.stages import StageLine, Writer
 
 
 def living(partition: Partition, now: int) -> dict[str, Any]:
@@ -22,6 +24,8 @@ def living(partition: Partition, now: int) -> dict[str, Any]:
         "messages": _messages(state.lanes.values()),
         "states": _states(state.lanes.values()),
         "owners": _owners(state.lanes.values(), now),
+        "stages": sorted(_stage(state.lane(MAIN), line) for line in state.stages.lines.values()),
+        "writers": [_writer(each) for each in state.stages.writers.values()],
         "seen": {id: at for id, at in zip(ids, instants, strict=True) if at + window_ms > now},
         "taken": {source: set(numbers) for source, numbers in state.taken.items()},
         "sequence": state.next_sequence,
@@ -58,6 +62,19 @@ def _told(lane: Lane, entry: Entry) -> tuple[Any, ...]:
     body = (entry.position, entry.size)
     where = (lane.number, place, entry.session_id, entry.delivery_count)
     return (*where, *body, *instants, *story, *way)
+
+
+def _stage(main: Lane, line: StageLine) -> tuple[Any, ...]:
+    entries = [(entry.sequence, *_told(main, entry), _seen(entry)) for entry in line.entries]
+    return (line.touched_at, line.name, entries)
+
+
+def _seen(entry: Entry) -> str:
+    return "" if entry.details is None else entry.details.seen
+
+
+def _writer(writer: Writer) -> tuple[Any, ...]:
+    return (writer.name, writer.batch, writer.stages, writer.is_done, writer.published_at)
 
 
 def _states(lanes: Iterable[Lane]) -> dict[tuple[int, str], tuple[bytes, int]]:

@@ -17,6 +17,7 @@ from typing import Final, final
 
 from peeklock.entity.bodies import BLOCK_BITS
 from peeklock.entity.claim_records import OwnerHeard
+from peeklock.entity.commands import MAIN
 from peeklock.entity.lane import GONE, LOCKED, Entry, Lane
 from peeklock.entity.message import Message
 from peeklock.entity.records import (
@@ -31,6 +32,7 @@ from peeklock.entity.records import (
     SessionStateSet,
     TakenOver,
 )
+from peeklock.entity.stage_records import StageKept, StagesPublished
 from peeklock.entity.state import State
 
 # A checkpoint is due when this many positions were written since the last one, or twice as many
@@ -47,26 +49,30 @@ NOT_BEGUN: Final = -1
 
 @final
 class Walk:
-    """A walk over the live messages of all lanes, a few at a time."""
+    """A walk over the live messages of all lanes and stages, a few at a time."""
 
-    __slots__ = ("_at", "_lists")
+    __slots__ = ("_at", "_lists", "stage")
 
-    def __init__(self, lanes: dict[int, Lane]) -> None:
-        self._lists: list[tuple[int, list[Entry]]] = [
-            (number, references(lane)) for number, lane in lanes.items()
+    def __init__(self, state: State) -> None:
+        self._lists: list[tuple[int, str, list[Entry]]] = [
+            (number, "", references(lane)) for number, lane in state.lanes.items()
         ]
+        for line in state.stages.lines.values():
+            self._lists.append((MAIN, line.name, list(line.entries)))
         self._at: int = 0
+        self.stage: str = ""  # whose messages were taken last; nothing where they were in a lane
 
     def take(self, count: int) -> tuple[int, list[Entry]]:
         """The next references of one lane and its number; an empty list at the end."""
         while self._lists:
-            number, entries = self._lists[0]
+            number, self.stage, entries = self._lists[0]
             if self._at < len(entries):
                 part = entries[self._at : self._at + count]
                 self._at += len(part)
                 return number, part
             self._lists.pop(0)
             self._at = 0
+        self.stage = ""
         return 0, []
 
 
@@ -118,7 +124,7 @@ class Housekeeping:
         walk = self._walk
         if walk is None:
             self._begun = state.next_position
-            self._walk = Walk(state.lanes)
+            self._walk = Walk(state)
             state.moved = []
             state.records.append(CheckpointBegun(now, state.next_sequence))
             self._keep_the_rest(now)
@@ -129,10 +135,14 @@ class Housekeeping:
             entries = [entry for number, entry in state.moved if number == lane_number]
             state.moved = [pair for pair in state.moved if pair[0] != lane_number]
         if entries:
-            lane = state.lanes.get(lane_number)
-            kept = [] if lane is None else [keep(lane, e) for e in entries if e.place != GONE]
-            if kept:
-                state.records.append(CheckpointSlice(now, lane_number, kept))
+            lane = state.lane(MAIN) if walk.stage else state.lanes.get(lane_number)
+            alive = [] if lane is None else [e for e in entries if e.place != GONE]
+            if alive and lane is not None:
+                kept = [keep(lane, entry) for entry in alive]
+                if walk.stage:
+                    self._keep_stage(walk.stage, alive, kept, now)
+                else:
+                    state.records.append(CheckpointSlice(now, lane_number, kept))
             return -1
         state.records.append(CheckpointEnded(now, self._begun))
         self.replay_from = self._begun
@@ -140,6 +150,13 @@ class Housekeeping:
         self._walk = None
         state.moved = None
         return self.replay_from
+
+    def _keep_stage(self, name: str, entries: list[Entry], kept: list[Kept], now: int) -> None:
+        """A part of a stage that has not been published since the walk began."""
+        seen = ["" if entry.details is None else entry.details.seen for entry in entries]
+        touched_at = self._state.stages.lines[name].touched_at
+        ids = seen if any(seen) else []
+        self._state.records.append(StageKept(now, name, touched_at, kept, ids))
 
     def _keep_the_rest(self, now: int) -> None:
         """What is not a message: remembered ids, owners of claims, states of sessions, numbers from
@@ -149,6 +166,10 @@ class Housekeeping:
         for at in range(0, len(ids), IDS_PER_RECORD):
             part = slice(at, at + IDS_PER_RECORD)
             state.records.append(Remembered(now, ids[part], instants[part]))
+        for writer in state.stages.writers.values():
+            told_at, name, batch = writer.published_at, writer.name, writer.batch
+            memory = (told_at, name, batch, writer.stages, writer.is_done)
+            state.records.append(StagesPublished(*memory, 0, [], [], []))
         for source, numbers in state.taken.items():
             state.records.append(TakenOver(now, source, list(numbers), []))
         for lane in state.lanes.values():
@@ -175,7 +196,7 @@ class Housekeeping:
             if not blocks:
                 return []
             self._carry_blocks = set(blocks)
-            self._carry_walk = Walk(self._state.lanes)
+            self._carry_walk = Walk(self._state)
         if self._carry_walk is not None and not self._walk_on(self._carry_walk):
             return []
         chosen: list[Entry] = []

@@ -21,6 +21,14 @@ def seen_as(message: Message, is_partitioned: bool) -> str:
     return f":{message.message_id}" if key is None else f"{len(key)}:{key}{message.message_id}"
 
 
+def id_of(seen: str, is_partitioned: bool) -> str:
+    """The id of the message that is remembered so."""
+    if not is_partitioned:
+        return seen
+    length, _, rest = seen.partition(":")
+    return rest[int(length) if length else 0 :]
+
+
 @final
 class SeenIds:
     """Ids in the order in which they were seen; the window cuts the old ones off."""

@@ -237,7 +237,7 @@ class Entering:
                 # An action may change the id and nobody may want the message: its copies do not
                 # tell for sure that it was here.
                 state.remembered.append(seen)
-            return self._publish(message, now)
+            return self.publish(message, now)
         return self._enqueue(message, now)
 
     def _enqueue_run(self, messages: list[Message], now: int) -> int:
@@ -349,7 +349,7 @@ class Entering:
 
     # Topics.
 
-    def _publish(self, message: Message, now: int, scheduled_at: int = NEVER) -> int:
+    def publish(self, message: Message, now: int, scheduled_at: int = NEVER) -> int:
         """Give a copy to each lane that wants one; the body is written once for all of them.
 
         Answers the first number, or 0 where nobody wants it.
@@ -451,7 +451,7 @@ class Entering:
             message = entry.message
             assert message is not None, "the bodies of what is due are fetched before the tick"
             scheduled_at = entry.detailed().scheduled_at
-            self._publish(message, now, scheduled_at)
+            self.publish(message, now, scheduled_at)
             state.forget(entry)
         numbers = [entry.sequence for entry in due]
         state.records.append(Removed(now, MAIN, DUE, numbers))

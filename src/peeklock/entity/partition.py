@@ -31,13 +31,16 @@ from peeklock.entity.commands import (
     Configure,
     Count,
     DeleteMany,
+    DropStages,
     FetchClaims,
+    FindPublished,
     GetSessionState,
     Grant,
     ListClaims,
     ListSessions,
     OpenReceiver,
     Peek,
+    PublishStages,
     ReceiveDeferred,
     RenewLocks,
     RenewSession,
@@ -49,6 +52,7 @@ from peeklock.entity.commands import (
     SettleAll,
     SettleClaims,
     SettleMany,
+    Stage,
     TakeOver,
     Tick,
 )
@@ -56,10 +60,11 @@ from peeklock.entity.delivering import Delivering
 from peeklock.entity.entering import Entering
 from peeklock.entity.lane import Entry, Lane
 from peeklock.entity.message import BodyBudget, Message
-from peeklock.entity.records import READY, Record
+from peeklock.entity.records import READY, STAGED, Record
 from peeklock.entity.replies import Reply
 from peeklock.entity.restore import Restoring
 from peeklock.entity.settling import Settling
+from peeklock.entity.staging import Staging
 from peeklock.entity.state import State
 from peeklock.entity.transaction import Committing
 
@@ -99,6 +104,7 @@ class Partition:
         "_housekeeping",
         "_restoring",
         "_settling",
+        "_staging",
         "_state",
         "_strays",
     )
@@ -114,6 +120,7 @@ class Partition:
         self._delivering: Delivering = Delivering(state)
         self._browsing: Browsing = Browsing(state, self._delivering)
         self._claiming: Claiming = Claiming(state)
+        self._staging: Staging = Staging(state, self._entering)
         self._committing: Committing = Committing(state, self._entering, self._settling)
         self._housekeeping: Housekeeping = Housekeeping(state)
         self._restoring: Restoring | None = Restoring(state)
@@ -216,6 +223,8 @@ class Partition:
             self._browsing.count(command)
         elif isinstance(command, (ClaimMessages, ListClaims, FetchClaims, SettleClaims)):
             self._decide_on_claims(command, now)
+        elif isinstance(command, (Stage, PublishStages, DropStages, FindPublished)):
+            self._decide_on_stages(command, now)
         elif isinstance(command, Configure):
             self._configure(command, now)
         else:
@@ -233,6 +242,23 @@ class Partition:
         else:
             self._claiming.tell(command, now)
 
+    def _decide_on_stages(
+        self, command: Stage | PublishStages | DropStages | FindPublished, now: int
+    ) -> None:
+        if isinstance(command, Stage):
+            self._staging.stage(command, now)
+        elif isinstance(command, PublishStages):
+            self._staging.publish(command, now)
+        elif isinstance(command, DropStages):
+            self._staging.drop(command, now)
+        else:
+            self._staging.find_published(command)
+
+    def take_leftovers(self) -> list[Command]:
+        """What the partition wants to be asked before all else, once its last decision rests: what
+        was too much for one."""
+        return self._staging.take_leftovers()
+
     def next_deadline(self) -> int:
         """When to knock with a Tick; 0 while nothing is due ever."""
         return self._state.next_deadline()
@@ -244,6 +270,13 @@ class Partition:
             return []
         due = self._state.lane(MAIN).falling_due(now)
         return [entry for entry in due if entry.message is None]
+
+    def bodies_to_publish(self, command: PublishStages) -> list[Entry]:
+        """Staged messages of a topic that are to be published: their bodies must be in memory
+        before that, too."""
+        if self._state.blueprint.router is None:
+            return []
+        return self._staging.bodies_wanted(command)
 
     def bring_bodies(self, entries: list[Entry], messages: list[Message]) -> None:
         """The bodies that were wanted."""
@@ -296,6 +329,8 @@ class Partition:
         for lane in self._state.lanes.values():
             for entry in lane.entries():
                 self._state.release_body(entry)
+        for entry in self._state.stages.entries():
+            self._state.release_body(entry)
 
     # Telling.
 
@@ -326,15 +361,20 @@ class Partition:
         size = 0
         blocks: set[int] = set()
         numbers: set[int] = set()
+        entries = state.stages.entries()
+        assert all(line.entries for line in state.stages.lines.values()), "a stage has messages"
+        for entry in entries:
+            assert entry.place == STAGED, "what is staged is marked so"
         for lane in state.lanes.values():
             lane.check()
-            for entry in lane.entries():
-                live += 1
-                size += entry.size
-                numbers.add(entry.sequence)
-                blocks.add(entry.position >> BLOCK_BITS)
-                assert entry.sequence < state.next_sequence, "numbers come from the counter"
-                assert entry.position < state.next_position, "positions come from the counter"
+            entries += lane.entries()
+        for entry in entries:
+            live += 1
+            size += entry.size
+            numbers.add(entry.sequence)
+            blocks.add(entry.position >> BLOCK_BITS)
+            assert entry.sequence < state.next_sequence, "numbers come from the counter"
+            assert entry.position < state.next_position, "positions come from the counter"
         assert len(numbers) == live, "a message is in one lane, never in two"
         assert live == state.bodies.count, "every live body is counted"
         assert size == state.bodies.size, "every live byte is counted"
@@ -348,6 +388,7 @@ class Partition:
             self._state.write_off(self._strays, now)
             self._strays = []
         self._tick_lanes(now)
+        self._staging.tick(now)
         # What a topic published late may be at the end of its life in lanes that were not due.
         self._tick_lanes(now)
 

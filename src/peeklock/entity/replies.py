@@ -27,6 +27,7 @@ class Details:
         "hops",
         "reason",
         "scheduled_at",
+        "seen",
         "source",
         "time_to_live_ms",
     )
@@ -40,6 +41,7 @@ class Details:
         self.hops: int = 0  # how often it was forwarded on its way here
         self.destination: str = ""  # where a transfer goes
         self.source: str = ""  # where it was dead-lettered, if that was elsewhere
+        self.seen: str = ""  # of a staged one: what the duplicate detection will look for
         # Properties to set, name to encoded value. A change replaces the dictionary and never
         # alters it, because deliveries on their way out share it.
         self.changes: dict[str, bytes] | None = None
@@ -62,6 +64,7 @@ class Details:
         other.hops = self.hops
         other.destination = self.destination
         other.source = self.source
+        other.seen = self.seen
         return other
 
 

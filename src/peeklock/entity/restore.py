@@ -26,6 +26,7 @@ from peeklock.entity.records import (
     DEFERRED,
     READY,
     SCHEDULED,
+    STAGED,
     Activated,
     Carried,
     CarriedCopies,
@@ -52,6 +53,8 @@ from peeklock.entity.records import (
     Transferring,
     width,
 )
+from peeklock.entity.stage_records import Staged, StageKept, StagesDropped, StagesPublished
+from peeklock.entity.stage_replay import StagesReplayed, replay_publishing
 from peeklock.entity.state import State
 
 
@@ -66,6 +69,7 @@ class Restoring:
         "_lanes",
         "_next_sequence",
         "_session_states",
+        "_stages",
         "_state",
         "replayed",
         "strays",
@@ -77,6 +81,7 @@ class Restoring:
         self._lanes: dict[int, int] = {}  # of those that are not in the main lane
         self._session_states: dict[tuple[int, str], tuple[bytes, int]] = {}
         self._claims: ClaimsReplayed = ClaimsReplayed()
+        self._stages: StagesReplayed = StagesReplayed(state)
         self._next_sequence: int = state.next_sequence
         self._complete: bool = True  # whether every live message is known at this point
         self.replayed: int = -1  # the position where the replay began
@@ -174,12 +179,52 @@ class Restoring:
         elif isinstance(record, CarriedCopies):
             for sequence in record.sequences:
                 self._carried(sequence, position)
+        elif isinstance(record, (Staged, StagesPublished, StagesDropped, StageKept)):
+            self._apply_to_stages(record, position)
         elif isinstance(record, LaneDropped):
             self._lane_dropped(record.lane)
         elif isinstance(record, CheckpointEnded):
             self._complete = self._complete or record.begun_position >= self.replayed
         else:
             raise AssertionError(f"no partition knows the record {record!r}")
+
+    def _apply_to_stages(
+        self, record: Staged | StagesPublished | StagesDropped | StageKept, position: int
+    ) -> None:
+        if isinstance(record, Staged):
+            for entry in self._stages.staged(record, position):
+                self._entries[entry.sequence] = entry
+            end = record.first_sequence + len(record.messages)
+            self._next_sequence = max(self._next_sequence, end)
+        elif isinstance(record, StagesPublished):
+            self._stages.published(record)
+            self._publish_staged(record)
+            self._remove_staged(record.gone)
+        elif isinstance(record, StagesDropped):
+            self._remove_staged(record.sequences)
+        else:
+            self._stages.kept(record)
+            for at, kept in enumerate(record.entries):
+                self._kept(kept, MAIN)
+                if record.seen and record.seen[at]:
+                    self._entries[kept.sequence].detailed().seen = record.seen[at]
+
+    def _publish_staged(self, record: StagesPublished) -> None:
+        sequence = record.first_sequence
+        for old, expires_at in zip(record.sequences, record.expirations, strict=True):
+            entry = self._entries.pop(old, None)
+            if entry is None:
+                self._unknown(old)
+            else:
+                replay_publishing(entry, sequence, expires_at, record.at)
+                self._entries[sequence] = entry
+            sequence += 1
+        self._next_sequence = max(self._next_sequence, sequence)
+
+    def _remove_staged(self, sequences: list[int]) -> None:
+        for sequence in sequences:
+            if self._entries.pop(sequence, None) is None:
+                self._unknown(sequence)
 
     def _enqueued(self, record: Enqueued, position: int) -> None:
         sequence = record.first_sequence
@@ -370,6 +415,7 @@ class Restoring:
             number = self._lanes.get(sequence, MAIN)
             if self._exists(number):
                 self._place(sequence, self._entries[sequence], state.lane(number))
+        self._stages.finish()
         for lane in state.lanes.values():
             heapq.heapify(lane.schedules)
             heapq.heapify(lane.expirations)
@@ -389,6 +435,9 @@ class Restoring:
     def _place(self, sequence: int, entry: Entry, lane: Lane) -> None:
         state = self._state
         state.bodies.add(entry.position, entry.size)
+        if entry.place == STAGED:
+            self._stages.place(entry)
+            return
         if entry.place == SCHEDULED:
             lane.scheduled[sequence] = entry
             lane.schedules.append((entry.detailed().scheduled_at, sequence))

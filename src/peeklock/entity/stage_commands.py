@@ -78,14 +78,37 @@ class PublishStages:
 @final
 @dataclass(slots=True, init=False)
 class DropStages:
-    """These stages, or all whose names begin with a text, are given up with their messages."""
+    """These stages, or all whose names begin with a text, are given up with their messages; those
+    to `keep` stay."""
+
+    origin: Final[Any]
+    tag: Final[int]
+    stages: Final[list[str]]
+    prefix: Final[str | None]
+    keep: Final[list[str]]
+
+    def __init__(
+        self, origin: Any, tag: int, stages: list[str], prefix: str | None, keep: list[str]
+    ) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.stages = stages
+        self.prefix = prefix
+        self.keep = keep
+
+
+@final
+@dataclass(slots=True, init=False)
+class FindPublished:
+    """Which of these stages, or of those whose names begin with a text, belong to what a writer
+    published last: other partitions may still have to publish them."""
 
     origin: Final[Any]
     tag: Final[int]
     stages: Final[list[str]]
     prefix: Final[str | None]
 
-    def __init__(self, origin: Any, tag: int, stages: list[str], prefix: str | None = None) -> None:
+    def __init__(self, origin: Any, tag: int, stages: list[str], prefix: str | None) -> None:
         self.origin = origin
         self.tag = tag
         self.stages = stages

@@ -1,0 +1,86 @@
+"""Stages while a partition is opened: what the records tell of them and of their writers."""
+
+from __future__ import annotations
+
+from typing import final
+
+from peeklock.entity.duplicate import seen_as
+from peeklock.entity.lane import Entry
+from peeklock.entity.message import NEVER
+from peeklock.entity.records import READY, SCHEDULED
+from peeklock.entity.stage_records import Staged, StageKept, StagesPublished
+from peeklock.entity.stages import StageLine, Writer, leave_stage, staged_entry
+from peeklock.entity.state import State
+
+
+@final
+class StagesReplayed:
+    """Which message is in which stage; known by number only while opening."""
+
+    __slots__ = ("_names", "_state", "_touched")
+
+    def __init__(self, state: State) -> None:
+        self._state: State = state
+        # Of all that were staged; whether one still is, its entry knows.
+        self._names: dict[int, str] = {}
+        self._touched: dict[str, int] = {}
+
+    def staged(self, record: Staged, position: int) -> list[Entry]:
+        """Messages came to a stage; answers their entries."""
+        self._touch(record.stage, record.at)
+        state = self._state
+        entries: list[Entry] = []
+        sequence = record.first_sequence
+        for message in record.messages:
+            seen = ""
+            if state.seen.window_ms and message.message_id:
+                seen = seen_as(message, state.blueprint.is_partitioned)
+            entries.append(staged_entry(sequence, position, record.at, message, seen))
+            self._names[sequence] = record.stage
+            sequence += 1
+            position += 1
+        return entries
+
+    def kept(self, record: StageKept) -> None:
+        """A checkpoint tells of a part of a stage."""
+        self._touch(record.stage, record.touched_at)
+        for kept in record.entries:
+            self._names[kept.sequence] = record.stage
+
+    def published(self, record: StagesPublished) -> None:
+        """A writer published something."""
+        self._state.stages.remember(
+            Writer(record.writer, record.batch, record.stages, record.is_done, record.at)
+        )
+
+    def place(self, entry: Entry) -> None:
+        """Put a staged message behind those of its stage that came before it."""
+        name = self._names[entry.sequence]
+        lines = self._state.stages.lines
+        line = lines.get(name)
+        if line is None:
+            line = self._state.stages.touch(name, self._touched[name])
+        line.entries.append(entry)
+
+    def finish(self) -> None:
+        """Put the stages into the order in which messages last came to them."""
+        stages = self._state.stages
+        for line in sorted(stages.lines.values(), key=_touched_at):
+            stages.touch(line.name, line.touched_at)
+        self._names = {}
+        self._touched = {}
+
+    def _touch(self, name: str, at: int) -> None:
+        self._touched[name] = max(at, self._touched.get(name, NEVER))
+
+
+def _touched_at(line: StageLine) -> int:
+    return line.touched_at
+
+
+def replay_publishing(entry: Entry, sequence: int, expires_at: int, at: int) -> None:
+    """An entry left its stage for the main lane, as the record says."""
+    leave_stage(entry, sequence, at)
+    details = entry.details
+    entry.place = SCHEDULED if details is not None and details.scheduled_at > at else READY
+    entry.expires_at = expires_at

@@ -1,0 +1,137 @@
+"""Stages as a partition keeps them: messages in no line, in the order they came, and the memory of
+the writers that publish them."""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from peeklock.entity.lane import Entry
+from peeklock.entity.message import NEVER, NO_DURATION, Message
+from peeklock.entity.records import STAGED
+
+STAGE_TIMEOUT_MS: Final = 86_400_000
+"""A stage to which no message came for so long is dropped: whoever made it does not come back."""
+
+WRITERS_MAX: Final = 10_000
+"""So many writers are remembered by a partition; the one that published longest ago goes first."""
+
+
+@final
+class StageLine:
+    """The messages of one stage, as they came."""
+
+    __slots__ = ("entries", "name", "touched_at")
+
+    def __init__(self, name: str) -> None:
+        self.name: str = name
+        self.touched_at: int = NEVER  # when messages last came
+        self.entries: list[Entry] = []
+
+
+@final
+class Writer:
+    """What a writer published last, and whether all of that is done.
+
+    The stages are those of that batch, kept as long as the batch may come again with others.
+    """
+
+    __slots__ = ("batch", "is_done", "name", "published_at", "stages")
+
+    def __init__(
+        self, name: str, batch: int, stages: list[str], is_done: bool, published_at: int
+    ) -> None:
+        self.name: str = name
+        self.batch: int = batch
+        self.stages: list[str] = stages
+        self.is_done: bool = is_done
+        self.published_at: int = published_at
+
+
+@final
+class StageBook:
+    """All stages and writers of a partition. Both are in the order in which they were last heard
+    of, so that the first is always the one to go next."""
+
+    __slots__ = ("_unfinished", "lines", "writers")
+
+    def __init__(self) -> None:
+        self.lines: dict[str, StageLine] = {}
+        self.writers: dict[str, Writer] = {}
+        self._unfinished: dict[str, Writer] = {}
+
+    def touch(self, name: str, now: int) -> StageLine:
+        """The stage with this name, which lives on for a whole timeout from now."""
+        line = self.lines.pop(name, None)
+        if line is None:
+            line = StageLine(name)
+        self.lines[name] = line
+        line.touched_at = now
+        return line
+
+    def forget_if_empty(self, line: StageLine) -> None:
+        """A stage without messages is none."""
+        if not line.entries:
+            self.lines.pop(line.name, None)
+
+    def remember(self, writer: Writer) -> None:
+        """A writer published something."""
+        writers = self.writers
+        writers.pop(writer.name, None)
+        writers[writer.name] = writer
+        self._unfinished.pop(writer.name, None)
+        if not writer.is_done:
+            self._unfinished[writer.name] = writer
+        if len(writers) > WRITERS_MAX:
+            del writers[next(iter(writers))]
+
+    def unfinished(self) -> list[Writer]:
+        """The writers whose batch is published in part."""
+        return list(self._unfinished.values())
+
+    def held(self) -> set[str]:
+        """The stages of batches that are published in part: they may neither go nor change."""
+        return {name for writer in self._unfinished.values() for name in writer.stages}
+
+    def next_deadline(self) -> int:
+        """When the next stage is stale; 0 while there is none."""
+        if not self.lines:
+            return NEVER
+        return next(iter(self.lines.values())).touched_at + STAGE_TIMEOUT_MS
+
+    def entries(self) -> list[Entry]:
+        """All staged messages."""
+        return [entry for line in self.lines.values() for entry in line.entries]
+
+
+def staged_entry(sequence: int, position: int, at: int, message: Message, seen: str) -> Entry:
+    """The entry of a message that was just staged, without its body."""
+    entry = Entry(sequence, position, at, NEVER, message.size, None)
+    entry.place = STAGED
+    entry.session_id = message.session_id
+    is_later = message.scheduled_at > at
+    if is_later or seen or message.time_to_live_ms != NO_DURATION or message.has_past:
+        details = entry.detailed()
+        details.remember(message)
+        details.scheduled_at = message.scheduled_at if is_later else NEVER
+        details.time_to_live_ms = message.time_to_live_ms
+        details.seen = seen
+    return entry
+
+
+def leave_stage(entry: Entry, sequence: int, at: int) -> None:
+    """Give an entry its number at publishing, and leave nothing of the stage in it: it is like one
+    that was sent at that instant."""
+    entry.sequence = sequence
+    entry.enqueued_at = at
+    details = entry.details
+    if details is None:
+        return
+    if details.scheduled_at > at:
+        entry.detailed().seen = ""
+    elif details.hops or details.enqueue_sequence or details.source:
+        details = entry.detailed()
+        details.scheduled_at = NEVER
+        details.time_to_live_ms = NO_DURATION
+        details.seen = ""
+    else:
+        entry.details = None

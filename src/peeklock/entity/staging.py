@@ -1,0 +1,410 @@
+"""Stages: messages are stored first and seen later, all of a batch together and once (R-D1).
+
+A writer that may fail and start over stages what it has under a name of its own making; nobody sees
+that. When all of a batch is there it is published: the messages enter the line under new numbers,
+as if they were sent at that instant. The writer's batch is remembered with it, in the same write,
+so that a repeat publishes nothing. The stages that a batch was first published with are its own;
+where the batch was done again under other names, those are dropped.
+
+What is too much for one write is published in steps. The first one remembers the stages, and then
+nothing can stop the others: a repeat goes on with them, and so does an opening.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, final
+
+from peeklock.entity.commands import (
+    MAIN,
+    Command,
+    DropStages,
+    FindPublished,
+    PublishStages,
+    Stage,
+)
+from peeklock.entity.definition import DISABLED, SEND_DISABLED
+from peeklock.entity.duplicate import id_of, seen_as
+from peeklock.entity.entering import Entering, end_of_life, shorter
+from peeklock.entity.lane import Entry
+from peeklock.entity.message import NEVER, NO_DURATION, Message
+from peeklock.entity.refusals import ENTITY_DISABLED, NOT_ALLOWED, Refusal
+from peeklock.entity.replies import Accepted, BatchPublished, Named, Numbered, Refused
+from peeklock.entity.stage_records import (
+    STAGE_GIVEN_UP,
+    STAGE_REPEATED,
+    STAGE_STALE,
+    Staged,
+    StagesDropped,
+    StagesPublished,
+)
+from peeklock.entity.stages import (
+    STAGE_TIMEOUT_MS,
+    StageLine,
+    Writer,
+    leave_stage,
+    staged_entry,
+)
+from peeklock.entity.state import State
+
+STEP_COUNT_MAX: Final = 100_000
+"""So many messages are published in one write, at most."""
+
+STEP_BYTES_MAX: Final = 256 * 1024 * 1024
+"""So many bytes of a topic's messages are: its rules read them, and they are written again."""
+
+
+@final
+class Unheard:
+    """Asks a partition to go on with what it began, and waits for no answer."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        pass
+
+    def replied(self, reply: Any) -> None:
+        """Nobody waits for it."""
+
+    def flush(self) -> None:
+        """There is nothing to write out."""
+
+
+@final
+class Batch:
+    """What is to be published: a writer's batch and its stages."""
+
+    __slots__ = ("number", "stages", "writer")
+
+    def __init__(self, writer: str, number: int, stages: list[str]) -> None:
+        self.writer: str = writer
+        self.number: int = number
+        self.stages: list[str] = stages
+
+
+@final
+class Staging:
+    """Stages, publishes and drops on the state of a partition."""
+
+    __slots__ = ("_entering", "_leftovers", "_state", "_under_way", "bytes_max", "count_max")
+
+    def __init__(self, state: State, entering: Entering) -> None:
+        self._state: State = state
+        self._entering: Entering = entering
+        self.count_max: int = STEP_COUNT_MAX
+        self.bytes_max: int = STEP_BYTES_MAX
+        # What is to be asked again once the decision under way rests.
+        self._leftovers: list[Command] = []
+        self._under_way: set[str] = set()  # the writers whose batches are
+
+    # Staging.
+
+    def stage(self, command: Stage, now: int) -> None:
+        """Store messages under the stage's name; what cannot be taken is refused by its tag."""
+        if command.stage in self._state.stages.held():
+            text = f"The stage '{command.stage}' is being published and takes no more messages."
+            refusal = Refusal(NOT_ALLOWED, text)
+            self._state.replies.append(Refused(command.origin, command.tags, refusal))
+            return
+        if command.is_whole:
+            self._stage_whole(command, now)
+            return
+        taken: list[Message] = []
+        stored: list[int] = []
+        size = 0
+        for tag, message in zip(command.tags, command.messages, strict=True):
+            declined = self._entering.why_not(message, now, size)
+            if declined is None:
+                taken.append(message)
+                stored.append(tag)
+                size += message.size
+            else:
+                self._state.replies.append(Refused(command.origin, [tag], declined))
+        self._take(taken, command.stage, now)
+        if stored:
+            self._state.replies.append(Accepted(command.origin, stored))
+
+    def _stage_whole(self, command: Stage, now: int) -> None:
+        size = 0
+        for message in command.messages:
+            refusal = self._entering.why_not(message, now, size)
+            if refusal is not None:
+                self._state.replies.append(Refused(command.origin, command.tags, refusal))
+                return
+            size += message.size
+        self._take(command.messages, command.stage, now)
+        self._state.replies.append(Accepted(command.origin, command.tags))
+
+    def _take(self, messages: list[Message], name: str, now: int) -> None:
+        if not messages:
+            return
+        state = self._state
+        line = state.stages.touch(name, now)
+        is_watched = state.seen.window_ms > 0
+        is_partitioned = state.blueprint.is_partitioned
+        state.open_enqueued = None
+        state.open_scheduled = None
+        state.runs.append(Staged(now, state.next_sequence, messages, name))
+        for message in messages:
+            is_known = is_watched and message.message_id != ""
+            seen = seen_as(message, is_partitioned) if is_known else ""
+            entry = staged_entry(state.next_sequence, state.next_position, now, message, seen)
+            state.next_sequence += 1
+            state.next_position += 1
+            state.bodies.add(entry.position, entry.size)
+            state.keep_body(entry, message)
+            line.entries.append(entry)
+
+    # Publishing.
+
+    def publish(self, command: PublishStages, now: int) -> None:
+        """Publish a batch, or the next step of it; answers when nothing is left."""
+        state = self._state
+        self._under_way.discard(command.writer)
+        refusal = self._why_not_publish()
+        if refusal is not None:
+            state.replies.append(Refused(command.origin, [command.tag], refusal))
+            return
+        writer = state.stages.writers.get(command.writer)
+        batch = self._batch_of(command)
+        if batch is None:
+            # It was published before: whatever is there of it was done in vain.
+            self._drop(command.stages, STAGE_REPEATED, now)
+            own = writer.stages if writer is not None and writer.batch == command.batch else []
+            self._answer(command, command.published, own)
+            return
+        if batch.number == command.batch and writer is not None and writer.batch == batch.number:
+            own_names = set(batch.stages)
+            others = [name for name in command.stages if name not in own_names]
+            self._drop(others, STAGE_REPEATED, now)
+        parts = self._next_step(batch)
+        if state.blueprint.router is not None and _without_body(parts):
+            self._ask_again(command)  # its bodies are fetched before that
+            return
+        count = self._carry_out(batch, parts, now)
+        if batch.number != command.batch:
+            self._ask_again(command)  # an earlier batch had to be finished first
+        elif self._is_left(batch):
+            self._ask_again(
+                PublishStages(
+                    command.origin,
+                    command.tag,
+                    command.writer,
+                    command.batch,
+                    command.stages,
+                    command.published + count,
+                )
+            )
+        else:
+            self._answer(command, command.published + count, batch.stages)
+
+    def _ask_again(self, command: PublishStages) -> None:
+        self._leftovers.append(command)
+        self._under_way.add(command.writer)
+
+    def _answer(self, command: PublishStages, count: int, stages: list[str]) -> None:
+        reply = BatchPublished(command.origin, command.tag, count, stages)
+        self._state.replies.append(reply)
+
+    def _why_not_publish(self) -> Refusal | None:
+        blueprint = self._state.blueprint
+        if blueprint.status not in (DISABLED, SEND_DISABLED):
+            return None
+        text = f"Messaging entity '{blueprint.path}' is currently disabled."
+        return Refusal(ENTITY_DISABLED, text)
+
+    def _batch_of(self, command: PublishStages) -> Batch | None:
+        """What is to be published because of this wish; None where it was published before."""
+        writer = self._state.stages.writers.get(command.writer)
+        if writer is not None and not writer.is_done and writer.batch <= command.batch:
+            return Batch(writer.name, writer.batch, writer.stages)
+        if writer is not None and command.batch <= writer.batch:
+            return None
+        return Batch(command.writer, command.batch, list(dict.fromkeys(command.stages)))
+
+    def _next_step(self, batch: Batch) -> list[tuple[StageLine, int]]:
+        """The stages of the next step, in order, and how many messages of each."""
+        parts: list[tuple[StageLine, int]] = []
+        count_left = self.count_max
+        is_topic = self._state.blueprint.router is not None
+        bytes_left = self.bytes_max
+        for name in batch.stages:
+            line = self._state.stages.lines.get(name)
+            if line is None:
+                continue
+            count = min(len(line.entries), count_left)
+            if is_topic:
+                for at in range(count):
+                    bytes_left -= line.entries[at].size
+                    if bytes_left < 0 and (at or parts):
+                        count = at
+                        break
+            if count:
+                parts.append((line, count))
+            if count < len(line.entries):
+                break
+            count_left -= count
+        return parts
+
+    def _is_left(self, batch: Batch) -> bool:
+        lines = self._state.stages.lines
+        return any(name in lines for name in batch.stages)
+
+    def _carry_out(self, batch: Batch, parts: list[tuple[StageLine, int]], now: int) -> int:
+        """Publish one step and write it down; answers how many messages it was."""
+        state = self._state
+        entries: list[Entry] = []
+        for line, count in parts:
+            entries += line.entries[:count]
+            del line.entries[:count]
+            state.stages.forget_if_empty(line)
+        fresh: list[Entry] = []
+        gone: list[int] = []
+        for entry in entries:
+            if self._is_duplicate(entry, now):
+                gone.append(entry.sequence)
+                state.forget(entry)
+            else:
+                fresh.append(entry)
+        is_topic = state.blueprint.router is not None
+        lined = [entry for entry in fresh if not is_topic or _scheduled_at(entry) > now]
+        first = state.next_sequence
+        olds = [entry.sequence for entry in lined]
+        expirations = [self._line_up(entry, now) for entry in lined]
+        if is_topic:
+            for entry in fresh:
+                message = entry.message
+                if message is not None:  # those that are scheduled have left theirs
+                    self._entering.publish(message, now)
+                    gone.append(entry.sequence)
+                    state.forget(entry)
+        is_done = not self._is_left(batch)
+        # Of a partitioned entity, one partition knows for all of them which stages they are.
+        stages = batch.stages if not is_done or state.blueprint.is_partitioned else []
+        state.stages.remember(Writer(batch.writer, batch.number, stages, is_done, now))
+        state.records.append(
+            StagesPublished(
+                now, batch.writer, batch.number, stages, is_done, first, olds, expirations, gone
+            )
+        )
+        return len(entries)
+
+    def _is_duplicate(self, entry: Entry, now: int) -> bool:
+        """Whether its id was seen within the window; it is remembered then."""
+        details = entry.details
+        if details is None or details.seen == "":
+            return False
+        state = self._state
+        if state.seen.window_ms == 0:
+            return False
+        if not state.seen.is_new(details.seen, now):
+            state.duplicates.append(id_of(details.seen, state.blueprint.is_partitioned))
+            return True
+        state.remembered.append(details.seen)
+        return False
+
+    def _line_up(self, staged: Entry, now: int) -> int:
+        """A message enters the main lane, or waits there for its instant; answers its end."""
+        state = self._state
+        details = staged.details
+        life_ms = NO_DURATION if details is None else details.time_to_live_ms
+        scheduled_at = _scheduled_at(staged)
+        # A new entry: a checkpoint that walks over the stages must not take it for a staged one.
+        entry = staged.moved()
+        leave_stage(entry, state.next_sequence, now)
+        state.next_sequence += 1
+        lane = state.lane(MAIN)
+        if state.moved is not None:
+            state.moved.append((MAIN, entry))
+        if scheduled_at > now:
+            lane.schedule(entry, scheduled_at)
+            state.watch(lane)
+            return NEVER
+        entry.expires_at = end_of_life(now, shorter(life_ms, state.blueprint.time_to_live_ms))
+        state.put(state.line(lane, entry.session_id), entry)
+        return entry.expires_at
+
+    # Dropping.
+
+    def drop(self, command: DropStages, now: int) -> None:
+        """Give stages up; those of a batch that is published in part are beyond that."""
+        names = self._named(command.stages, command.prefix)
+        keep = set(command.keep)
+        count = self._drop([name for name in names if name not in keep], STAGE_GIVEN_UP, now)
+        self._state.replies.append(Numbered(command.origin, command.tag, [count]))
+
+    def find_published(self, command: FindPublished) -> None:
+        """Which of these stages belong to what some writer published last."""
+        writers = self._state.stages.writers.values()
+        own = {name for writer in writers for name in writer.stages}
+        if command.prefix is not None:
+            prefix = command.prefix
+            names = [name for name in own if name.startswith(prefix)]
+        else:
+            names = [name for name in command.stages if name in own]
+        self._state.replies.append(Named(command.origin, command.tag, sorted(names)))
+
+    def _named(self, stages: list[str], prefix: str | None) -> list[str]:
+        if prefix is None:
+            return stages
+        return [name for name in self._state.stages.lines if name.startswith(prefix)]
+
+    def _drop(self, names: list[str], why: int, now: int) -> int:
+        state = self._state
+        held = state.stages.held()
+        dropped: list[int] = []
+        for name in names:
+            if name in held:
+                continue
+            line = state.stages.lines.pop(name, None)
+            if line is not None:
+                for entry in line.entries:
+                    dropped.append(entry.sequence)
+                    state.forget(entry)
+        if dropped:
+            state.records.append(StagesDropped(now, why, dropped))
+        return len(dropped)
+
+    # Time.
+
+    def tick(self, now: int) -> None:
+        """Drop what nobody came back to, and go on with what was published in part."""
+        stages = self._state.stages
+        stale: list[str] = []
+        for line in stages.lines.values():
+            if line.touched_at + STAGE_TIMEOUT_MS > now:
+                break
+            stale.append(line.name)
+        if stale:
+            self._drop(stale, STAGE_STALE, now)
+            for name in stale:
+                if name in stages.lines:
+                    stages.touch(name, now)  # it is being published, and not to be looked at again
+        if self._why_not_publish() is None:
+            for writer in stages.unfinished():
+                if writer.name not in self._under_way:
+                    name, batch = writer.name, writer.batch
+                    self._ask_again(PublishStages(Unheard(), 0, name, batch, writer.stages))
+
+    # For the owner of the partition.
+
+    def bodies_wanted(self, command: PublishStages) -> list[Entry]:
+        """The messages whose bodies must be in memory before a topic publishes them."""
+        batch = self._batch_of(command)
+        if batch is None or self._why_not_publish() is not None:
+            return []
+        return _without_body(self._next_step(batch))
+
+    def take_leftovers(self) -> list[Command]:
+        """What is to be asked again before all else, once the last decision rests."""
+        leftovers = self._leftovers
+        if leftovers:
+            self._leftovers = []
+        return leftovers
+
+
+def _scheduled_at(entry: Entry) -> int:
+    return NEVER if entry.details is None else entry.details.scheduled_at
+
+
+def _without_body(parts: list[tuple[StageLine, int]]) -> list[Entry]:
+    return [entry for line, count in parts for entry in line.entries[:count] if not entry.message]

@@ -1,0 +1,601 @@
+"""Stages: what is staged is seen by nobody, what is published is seen once (R-D1)."""
+
+import pytest
+
+from peeklock.entity import commands as ask
+from peeklock.entity import replies as told
+from peeklock.entity.blueprint import Copy, queue_blueprint
+from peeklock.entity.commands import COMPLETE, MAIN
+from peeklock.entity.definition import SEND_DISABLED, QueueDefinition
+from peeklock.entity.message import Message
+from peeklock.entity.records import DuplicatesDropped, Published
+from peeklock.entity.replies import STATE_SCHEDULED
+from peeklock.entity.stage_records import (
+    STAGE_GIVEN_UP,
+    STAGE_REPEATED,
+    STAGE_STALE,
+    Staged,
+    StagesDropped,
+    StagesPublished,
+)
+from peeklock.entity.stages import STAGE_TIMEOUT_MS, WRITERS_MAX
+from tests.entity.at_hand import AtHand, TopicAtHand, message, routed, sequences
+from tests.entity.stager import WriterAtHand
+
+ALL_KINDS = 5
+
+
+@pytest.fixture
+def queue() -> AtHand:
+    return AtHand(is_retold=True)
+
+
+@pytest.fixture
+def writer(queue: AtHand) -> WriterAtHand:
+    return WriterAtHand(queue)
+
+
+# Staging.
+
+
+def test_what_is_staged_is_invisible(queue: AtHand, writer: WriterAtHand) -> None:
+    """R-D1: neither received nor peeked nor counted; only its bytes are."""
+    queue.send("seen")
+    writer.stage("s", "a", "bb")
+    assert queue.contents(queue.peek()) == ["seen"]
+    assert queue.contents(queue.receive(9)) == ["seen"]
+    counted = queue.count()
+    assert (counted.active, counted.scheduled, counted.deferred, counted.bytes) == (1, 0, 0, 7)
+    assert queue.partition.live_count == 3
+
+
+def test_a_stage_is_one_record_for_each_run(queue: AtHand, writer: WriterAtHand) -> None:
+    writer.stage("s", "a", "b")
+    (record,) = queue.records
+    assert isinstance(record, Staged)
+    assert (record.stage, record.first_sequence, len(record.messages)) == ("s", 1, 2)
+    writer.stage("s", "c")
+    writer.stage("t", "d")
+    assert writer.staged() == {"s": 3, "t": 1}
+
+
+def test_what_is_sent_between_staged_messages_goes_its_own_way(
+    queue: AtHand, writer: WriterAtHand
+) -> None:
+    stage = ask.Stage(writer, [1], [message("a")], "s")
+    send = ask.SendMany("x", [1], [message("b")])
+    again = ask.Stage(writer, [2], [message("c")], "s")
+    queue.ask(send, stage, ask.SendMany("x", [2], [message("d")]), again)
+    assert queue.contents(queue.peek()) == ["b", "d"]
+    queue.restart()
+    assert writer.publish(1, "s") == 2
+    assert queue.contents(queue.peek()) == ["b", "d", "a", "c"]
+
+
+def test_the_checks_of_a_send_are_made_when_staged() -> None:
+    """R-D1: what is published later cannot be refused any more."""
+    queue = AtHand(is_retold=True, message_size_max=10)
+    writer = WriterAtHand(queue)
+    fates = writer.why_not_staged("s", message("a"), message("b" * 11), message("c"))
+    assert fates == ["taken", "message-too-big", "taken"]
+    assert writer.staged() == {"s": 2}
+    assert writer.why_not_staged("s", message("b" * 11)) == ["message-too-big"]
+    sessions = WriterAtHand(AtHand(requires_session=True))
+    assert sessions.why_not_staged("s", message("a")) == ["session-required"]
+
+
+def test_a_batch_is_staged_all_or_none() -> None:
+    """R-T5, R-D1."""
+    queue = AtHand(is_retold=True, message_size_max=10)
+    writer = WriterAtHand(queue)
+    letters = (message("a"), message("b" * 11))
+    assert writer.why_not_staged("s", *letters, is_whole=True) == ["message-too-big"]
+    assert writer.staged() == {}
+    assert writer.why_not_staged("s", message("a"), message("b"), is_whole=True) == ["taken"]
+    assert writer.publish(0, "s") == 2
+
+
+def test_staged_bytes_count_for_the_size_of_the_entity() -> None:
+    """R-D1: a queue is full of staged messages as of others."""
+    queue = AtHand(is_retold=True, size_max=10)
+    writer = WriterAtHand(queue)
+    fates = writer.why_not_staged("s", message("12345"), message("123456"), message("12345"))
+    assert fates == ["taken", "quota-exceeded", "taken"]
+    assert queue.fate(ask.SendBatch("x", 1, [message("a")])) == "quota-exceeded"
+    writer.drop("s")
+    assert queue.fate(ask.SendBatch("x", 1, [message("a")])) == "fine"
+
+
+# Publishing.
+
+
+def test_published_messages_are_in_the_order_of_the_stages_and_of_each(
+    queue: AtHand, writer: WriterAtHand
+) -> None:
+    """R-D1."""
+    writer.stage("two", "c", "d")
+    writer.stage("one", "a")
+    queue.send("before")
+    writer.stage("one", "b")
+    assert writer.publish(0, "one", "two", "none", "one") == 4
+    assert queue.contents(queue.peek()) == ["before", "a", "b", "c", "d"]
+    assert writer.staged() == {}
+    numbers = queue.numbers()
+    assert numbers == sorted(numbers)
+    assert queue.count().active == 5
+
+
+def test_publishing_is_one_record(queue: AtHand, writer: WriterAtHand) -> None:
+    """R-D1: all of it rests, or nothing does."""
+    writer.stage("s", *[str(each) for each in range(1000)])
+    writer.publish(0, "s")
+    assert [type(each) for each in queue.records] == [StagesPublished]
+
+
+def test_whoever_waits_gets_what_is_published(queue: AtHand, writer: WriterAtHand) -> None:
+    queue.open("r", credit=2)
+    writer.stage("s", "a", "b", "c")
+    replies = writer.ask_on(writer.publishing(0, "s"))
+    (delivered,) = [each for each in replies if isinstance(each, told.Delivered)]
+    assert [each.enqueued_at for each in delivered.deliveries] == [queue.now] * 2
+    assert queue.contents(delivered.deliveries) == ["a", "b"]
+
+
+def test_lives_begin_when_messages_are_published() -> None:
+    queue = AtHand(is_retold=True, time_to_live_ms=1000)
+    writer = WriterAtHand(queue)
+    writer.stage("s", "a", life_ms=100)
+    writer.stage("s", "b")
+    queue.tick(5000)
+    writer.publish(0, "s")
+    start = queue.now
+    assert [each.expires_at - start for each in queue.peek()] == [100, 1000]
+    queue.tick(100)
+    assert queue.contents(queue.peek()) == ["b"]
+    queue.restart()
+    queue.tick(900)
+    assert queue.peek() == []
+
+
+def test_a_schedule_still_to_come_is_kept(queue: AtHand, writer: WriterAtHand) -> None:
+    writer.stage("s", "later", due=queue.now + 1000, life_ms=50)
+    writer.stage("s", "past", due=queue.now + 10)
+    queue.tick(500)
+    assert writer.publish(0, "s") == 2
+    assert queue.contents(queue.receive(9)) == ["past"]
+    (scheduled, _) = queue.peek()
+    assert scheduled.state == STATE_SCHEDULED
+    queue.restart()
+    queue.tick(500)
+    found = [each for each in queue.peek() if queue.content(each) == "later"]
+    assert [each.expires_at - queue.now for each in found] == [50]
+
+
+def test_sessions_get_their_messages_when_they_are_published() -> None:
+    queue = AtHand(is_retold=True, requires_session=True)
+    writer = WriterAtHand(queue)
+    writer.stage("s", "a", "b", session="x")
+    writer.stage("s", "c", session="y")
+    assert queue.sessions() == []
+    assert queue.accept(None) is None
+    writer.ask_on(writer.publishing(0, "s"))
+    assert queue.accepted() == "x"
+    assert queue.contents(queue.take(9)) == ["a", "b"]
+    assert queue.accept("y", "other") == "y"
+
+
+def test_what_a_message_brings_along_is_kept(queue: AtHand, writer: WriterAtHand) -> None:
+    writer.stage("s", "a", hops=2)
+    writer.publish(0, "s")
+    (found,) = queue.peek()
+    assert found.details is not None
+    assert found.details.hops == 2
+
+
+def test_duplicates_are_found_when_published() -> None:
+    """R-S9, R-D1: an id counts from when its message can be seen."""
+    queue = AtHand(is_retold=True, duplicate_window_ms=60_000)
+    writer = WriterAtHand(queue)
+    queue.send("first", id="1")
+    writer.stage("s", "again", id="1")
+    writer.stage("s", "a", "b", id="2")
+    writer.stage("s", "c")
+    writer.stage("s", "d")
+    queue.send("ahead", id="3")
+    writer.stage("s", "late", id="3")
+    queue.restart()
+    assert writer.publish(0, "s") == 6
+    (dropped,) = [each for each in queue.records if isinstance(each, DuplicatesDropped)]
+    assert queue.contents(queue.peek()) == ["first", "ahead", "a", "c", "d"]
+    assert dropped.message_ids == ["1", "2", "3"]
+    queue.checkpoint()
+    queue.restart()
+    writer.stage("t", "once more", id="2")
+    assert writer.publish(1, "t") == 1
+    assert len(queue.peek()) == 5
+
+
+def test_a_disabled_entity_publishes_nothing(queue: AtHand, writer: WriterAtHand) -> None:
+    writer.stage("s", "a")
+    closed = queue_blueprint(QueueDefinition("orders", status=SEND_DISABLED))
+    queue.ask(ask.Configure(closed))
+    assert queue.fate(writer.publishing(0, "s")) == "entity-disabled"
+    assert writer.staged() == {"s": 1}
+    queue.ask(ask.Configure(queue.described()))
+    assert writer.publish(0, "s") == 1
+
+
+# Once.
+
+
+def test_a_repeat_publishes_nothing(queue: AtHand, writer: WriterAtHand) -> None:
+    """R-D1: also after a restart, and also when the batch was done again under other names."""
+    writer.stage("first try", "a", "b")
+    assert writer.publish(3, "first try") == 2
+    assert writer.publish(3, "first try") == 0
+    queue.restart()
+    writer.stage("second try", "a", "b")
+    assert writer.publish(3, "second try") == 0
+    assert writer.staged() == {}
+    (dropped,) = [each for each in queue.records if isinstance(each, StagesDropped)]
+    assert (dropped.why, len(dropped.sequences)) == (STAGE_REPEATED, 2)
+    assert writer.publish(2, "anything") == 0
+    assert queue.contents(queue.peek()) == ["a", "b"]
+    writer.stage("next", "c")
+    assert writer.publish(4, "next") == 1
+
+
+def test_writers_are_apart(queue: AtHand, writer: WriterAtHand) -> None:
+    """R-D1."""
+    other = WriterAtHand(queue, "other")
+    writer.stage("a", "a")
+    other.stage("b", "b")
+    assert writer.publish(5, "a") == 1
+    assert other.publish(5, "b") == 1
+
+
+def test_an_empty_batch_is_published_too(queue: AtHand, writer: WriterAtHand) -> None:
+    assert writer.publish(0) == 0
+    writer.stage("s", "a")
+    assert writer.publish(0, "s") == 0
+    assert queue.peek() == []
+
+
+def test_memory_of_writers_outlives_checkpoints(queue: AtHand, writer: WriterAtHand) -> None:
+    """R-D1."""
+    writer.stage("s", "a")
+    writer.publish(7, "s")
+    queue.checkpoint()
+    queue.restart()
+    queue.checkpoint()
+    queue.restart()
+    writer.stage("t", "a")
+    assert writer.publish(7, "t") == 0
+    assert writer.publish(8, "u") == 0
+
+
+def test_so_many_writers_are_remembered(queue: AtHand) -> None:
+    queue.is_retold = False
+    for number in range(WRITERS_MAX + 2):
+        WriterAtHand(queue, f"writer {number}").publish(0)
+    writers = queue.partition._state.stages.writers
+    assert len(writers) == WRITERS_MAX
+    assert "writer 1" not in writers
+    assert "writer 2" in writers
+    queue.retell()
+
+
+# Steps.
+
+
+def test_what_is_too_much_for_one_write_is_published_in_steps(
+    queue: AtHand, writer: WriterAtHand
+) -> None:
+    """R-D1."""
+    writer.take_steps_of(2)
+    writer.stage("s", "a", "b", "c")
+    writer.stage("t", "d", "e")
+    assert writer.publish(0, "s", "t") == 5
+    assert queue.contents(queue.peek()) == ["a", "b", "c", "d", "e"]
+
+
+@pytest.mark.parametrize("steps", range(4))
+@pytest.mark.parametrize("again", ["the same", "others"])
+def test_a_crash_between_steps_neither_loses_nor_doubles(
+    queue: AtHand, writer: WriterAtHand, steps: int, again: str
+) -> None:
+    """R-D1: the batch is finished with the stages it was begun with."""
+    contents = ["a", "b", "c", "d", "e", "f", "g"]
+    writer.stage("s", *contents[:3])
+    writer.stage("t", *contents[3:])
+    writer.take_steps_of(2)
+    command: ask.Command = writer.publishing(0, "s", "t")
+    for _ in range(steps):
+        queue.ask(command)
+        (command,) = queue.partition.take_leftovers()
+    queue.restart()
+    writer.take_steps_of(2)
+    if again == "others":
+        writer.stage("second try", *contents)
+        published = writer.publish(0, "second try")
+    else:
+        published = writer.publish(0, "s", "t")
+    assert published == len(contents) - 2 * steps
+    assert queue.contents(queue.peek()) == contents
+    if again == "the same" or steps:
+        writer.drop(prefix="")
+        assert writer.staged() == {}
+    assert writer.publish(0, "s", "t") == 0
+    assert queue.contents(queue.peek()) == contents
+
+
+def test_an_opening_goes_on_with_a_batch_that_was_begun(
+    queue: AtHand, writer: WriterAtHand
+) -> None:
+    """R-D1: whoever saw its beginning will see its end, even if its writer does not come back."""
+    writer.take_steps_of(2)
+    writer.stage("s", "a", "b", "c", "d", "e")
+    queue.ask(writer.publishing(0, "s"))
+    queue.checkpoint()
+    queue.restart()
+    writer.take_steps_of(2)
+    assert not [each for each in writer.ask_on(ask.Tick()) if isinstance(each, told.Refused)]
+    assert queue.contents(queue.peek()) == ["a", "b", "c", "d", "e"]
+    assert writer.publish(0, "s") == 0
+
+
+def test_a_tick_between_steps_changes_nothing(queue: AtHand, writer: WriterAtHand) -> None:
+    writer.take_steps_of(2)
+    writer.stage("s", "a", "b", "c", "d", "e")
+    queue.ask(writer.publishing(0, "s"))
+    (left,) = queue.partition.take_leftovers()
+    queue.tick()
+    assert queue.partition.take_leftovers() == []
+    (answer,) = writer.ask_on(left)
+    assert answer == told.BatchPublished(writer, 7, 5, ["s"])
+
+
+def test_a_batch_that_was_begun_can_neither_be_dropped_nor_grow_nor_get_stale(
+    queue: AtHand, writer: WriterAtHand
+) -> None:
+    """R-D1."""
+    writer.take_steps_of(2)
+    writer.stage("s", "a", "b", "c")
+    queue.ask(writer.publishing(0, "s"))
+    (left,) = queue.partition.take_leftovers()
+    assert writer.drop("s") == 0
+    assert writer.drop(prefix="") == 0
+    assert writer.why_not_staged("s", message("d"), message("e")) == ["not-allowed"] * 2
+    queue.is_retold = False  # that it is looked at later is not written down
+    queue.tick(STAGE_TIMEOUT_MS)
+    assert queue.partition.next_deadline() > queue.now
+    assert writer.staged() == {"s": 1}
+    writer.ask_on(left)
+    assert queue.contents(queue.peek()) == ["a", "b", "c"]
+
+
+def test_the_next_batch_waits_for_the_end_of_the_one_before(
+    queue: AtHand, writer: WriterAtHand
+) -> None:
+    """R-D1."""
+    writer.take_steps_of(2)
+    writer.stage("s", "a", "b", "c", "d", "e")
+    queue.ask(writer.publishing(0, "s"))
+    queue.restart()
+    writer.take_steps_of(2)
+    writer.stage("t", "f")
+    assert writer.publish(1, "t") == 1
+    assert queue.contents(queue.peek()) == ["a", "b", "c", "d", "e", "f"]
+    assert writer.publish(0, "s") == 0
+
+
+# Dropping and getting old.
+
+
+def test_stages_are_dropped_by_name_and_by_prefix(queue: AtHand, writer: WriterAtHand) -> None:
+    for name in ("q/1/a", "q/1/b", "q/2/a", "other"):
+        writer.stage(name, "x", "y")
+    assert writer.drop("q/1/a", "unknown") == 2
+    (dropped,) = queue.records
+    assert isinstance(dropped, StagesDropped)
+    assert dropped.why == STAGE_GIVEN_UP
+    assert writer.drop(prefix="q/", keep=["q/2/a"]) == 2
+    assert list(writer.staged()) == ["q/2/a", "other"]
+    assert writer.drop(prefix="q/") == 2
+    assert writer.drop(prefix="") == 2
+    assert queue.partition.live_count == 0
+    assert queue.partition.live_blocks() == []
+
+
+def test_a_stage_that_nobody_comes_back_to_is_dropped(queue: AtHand, writer: WriterAtHand) -> None:
+    writer.stage("old", "a")
+    queue.tick(1000)
+    writer.stage("young", "b")
+    writer.stage("old", "c")
+    queue.tick(1000)
+    writer.stage("old", "d")
+    first = queue.now - 1000
+    assert queue.partition.next_deadline() == first + STAGE_TIMEOUT_MS
+    queue.restart()
+    assert queue.partition.next_deadline() == first + STAGE_TIMEOUT_MS
+    queue.tick(STAGE_TIMEOUT_MS - 1000)
+    (dropped,) = queue.records
+    assert isinstance(dropped, StagesDropped)
+    assert (dropped.why, len(dropped.sequences)) == (STAGE_STALE, 1)
+    assert writer.staged() == {"old": 3}
+    queue.checkpoint()
+    queue.restart()
+    queue.tick(1000)
+    assert writer.staged() == {}
+    assert queue.partition.next_deadline() == 0
+
+
+# The journal.
+
+
+def test_a_checkpoint_keeps_stages(queue: AtHand, writer: WriterAtHand) -> None:
+    writer.stage("s", *[str(each) for each in range(1500)], life_ms=7)
+    writer.stage("t", "x", due=queue.now + 10, hops=1)
+    queue.checkpoint()
+    queue.restart()
+    queue.retell()
+    assert writer.publish(0, "t", "s") == 1501
+    queue.retell()
+
+
+@pytest.mark.parametrize("published", range(ALL_KINDS))
+def test_stages_may_be_published_while_a_checkpoint_walks(
+    queue: AtHand, writer: WriterAtHand, published: int
+) -> None:
+    """R-D1."""
+    names = [f"s{each}" for each in range(ALL_KINDS)]
+    for name in names:
+        writer.stage(name, *[f"{name}-{each}" for each in range(600)])
+    queue.is_retold = False
+    for step in range(3):
+        queue.keep(queue.partition.keep_house(queue.now))
+        if step == 1:
+            writer.publish(0, names[published])
+            writer.drop(names[published - 1])
+    queue.checkpoint()
+    queue.retell()
+    queue.restart()
+    assert queue.count().active == 600
+    assert len(writer.staged()) == ALL_KINDS - 2
+
+
+def test_bodies_of_staged_messages_are_carried() -> None:
+    """R-D1: a stage does not pin the journal, and what is carried is still staged."""
+    queue = AtHand(memory=0)
+    writer = WriterAtHand(queue)
+    writer.stage("s", "a", "b")
+    for number in queue.send(*["x" * 10] * 9000):
+        del number
+    queue.settle(COMPLETE, *queue.receive(9000))
+    queue.checkpoint()
+    entries = queue.partition.next_to_carry(8192, 64)
+    assert len(entries) == 2
+    bodies = [queue.journal.body(entry.position) for entry in entries]
+    queue.keep(queue.partition.carry(entries, bodies, queue.now))
+    queue.checkpoint()
+    queue.restart()
+    queue.retell()
+    assert writer.publish(0, "s") == 2
+    assert queue.contents(queue.peek()) == ["a", "b"]
+
+
+# Topics.
+
+
+def test_a_topic_routes_when_it_publishes() -> None:
+    """R-D1."""
+    topic = TopicAtHand("one", "two")
+    writer = WriterAtHand(topic)
+    topic.router = routed()
+    writer.stage("s", "a", "b")
+    topic.router = topic.to_all
+    topic.restart()
+    assert writer.publish(0, "s") == 2
+    assert [type(each) for each in topic.records] == [Published, Published, StagesPublished]
+    assert topic.seen_by("one") == topic.seen_by("two") == ["a", "b"]
+    assert writer.staged() == {}
+    assert topic.peek(MAIN) == []
+
+
+def test_bodies_are_brought_before_a_topic_publishes() -> None:
+    """R-D1: without them it asks to be asked again, and does nothing by halves."""
+    topic = TopicAtHand("one", memory=0)
+    writer = WriterAtHand(topic)
+    writer.stage("s", "a", "b")
+    command = writer.publishing(0, "s")
+    assert topic.ask(command) == []
+    assert topic.partition.take_leftovers() == [command]
+    assert topic.records == []
+    assert writer.publish(0, "s") == 2
+    assert topic.seen_by("one") == ["a", "b"]
+
+
+def test_a_topic_publishes_in_steps_of_so_many_bytes() -> None:
+    topic = TopicAtHand("one", memory=0)
+    writer = WriterAtHand(topic)
+    topic.partition._staging.bytes_max = 10
+    writer.stage("s", "x" * 20, "y" * 6, "z" * 4)
+    writer.stage("t", "w")
+    sizes = []
+    command: ask.Command = writer.publishing(0, "s", "t")
+    while True:
+        writer.begin(command)
+        sizes.append(len([each for each in topic.records if isinstance(each, Published)]))
+        leftovers = topic.partition.take_leftovers()
+        if not leftovers:
+            break
+        (command,) = leftovers
+    assert sizes == [1, 2, 1]
+    assert len(topic.seen_by("one")) == 4
+
+
+def test_schedules_and_duplicates_of_a_topic_are_found_when_published() -> None:
+    """R-S9, R-D1."""
+    topic = TopicAtHand("one", duplicate_window_ms=60_000)
+    writer = WriterAtHand(topic)
+    writer.stage("s", "later", id="1", due=topic.now + 500)
+    writer.stage("s", "now", id="2")
+    writer.stage("s", "twice", id="1")
+    assert writer.publish(0, "s") == 3
+    assert topic.seen_by("one") == ["now"]
+    topic.restart()
+    topic.ring(500)
+    assert topic.seen_by("one") == ["now", "later"]
+
+
+def test_a_topic_may_ask_for_subscriptions_before_it_takes_anything() -> None:
+    """R-S10, R-D1: filter before publishing is a check like others, made when staged."""
+    topic = TopicAtHand("one", filter_before_publishing=True)
+    writer = WriterAtHand(topic)
+
+    def route(message: Message, now: int) -> list[Copy]:
+        return [Copy(4)] if message.content == b"wanted" else []
+
+    topic.router = route
+    fates = writer.why_not_staged("s", message("wanted"), message("unwanted"))
+    assert fates == ["taken", "no-matching-subscription"]
+    topic.router = routed()
+    assert writer.publish(0, "s") == 1
+    assert topic.seen_by("one") == []
+    assert topic.partition.live_count == 0
+
+
+# Several partitions.
+
+
+def test_one_partition_knows_the_stages_of_a_batch_for_all() -> None:
+    """R-D1: those that could not publish yet must publish the same stages, and not drop them."""
+    queue = AtHand(is_retold=True, partitions=2)
+    writer = WriterAtHand(queue)
+    writer.stage("s", "a")
+    for stages in (["s"], ["other"]):
+        (reply,) = writer.ask_on(writer.publishing(4, *stages))
+        assert isinstance(reply, told.BatchPublished)
+        assert reply.stages == ["s"]
+    queue.checkpoint()
+    queue.restart()
+    (found,) = queue.ask(ask.FindPublished("x", 7, ["s", "t"], None))
+    assert found == told.Named("x", 7, ["s"])
+    (found,) = queue.ask(ask.FindPublished("x", 7, [], "no"))
+    assert found == told.Named("x", 7, [])
+    (found,) = queue.ask(ask.FindPublished("x", 7, [], ""))
+    assert found == told.Named("x", 7, ["s"])
+    (reply,) = writer.ask_on(writer.publishing(3, "x"))
+    assert isinstance(reply, told.BatchPublished)
+    assert reply.stages == []
+
+
+def test_ids_of_a_partitioned_entity_are_told_without_their_key() -> None:
+    queue = AtHand(is_retold=True, partitions=2, duplicate_window_ms=1000, requires_session=True)
+    writer = WriterAtHand(queue)
+    writer.stage("s", "a", "b", id="7:x", session="ke:y")
+    writer.stage("s", "c", id="7:x", session="another")
+    writer.publish(0, "s")
+    (dropped,) = [each for each in queue.records if isinstance(each, DuplicatesDropped)]
+    assert dropped.message_ids == ["7:x"]
+    assert len(sequences(queue.peek())) == 2
