@@ -6,8 +6,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from peeklock.entity.claim_records import Claimed, OwnerHeard, Unclaimed
 from peeklock.entity.message import NEVER, NO_DURATION, Message
 from peeklock.entity.records import (
+    CLAIMED,
+    DEFERRED,
+    READY,
+    SCHEDULED,
     Activated,
     Carried,
     CarriedCopies,
@@ -68,7 +73,9 @@ def kept(draw: st.DrawFn) -> Kept:
     entry = Kept()
     entry.sequence = draw(sequences)
     entry.position = draw(st.integers(0, 1 << 60))
-    entry.place = draw(st.integers(0, 2))
+    entry.place = draw(st.sampled_from([READY, DEFERRED, SCHEDULED, CLAIMED]))
+    if entry.place == CLAIMED:
+        entry.owner = draw(texts)
     entry.enqueued_at = draw(instants)
     entry.expires_at = draw(instants)
     entry.delivery_count = draw(counts)
@@ -125,6 +132,8 @@ def counted(draw: st.DrawFn) -> tuple[list[int], list[int]]:
 def records(draw: st.DrawFn) -> Record:
     at = draw(instants)
     runs = st.lists(messages(), min_size=1, max_size=4)
+    if draw(st.integers(0, 7)) == 0:
+        return draw(claim_facts(at))
     build = draw(st.sampled_from(range(22)))
     if build == 0:
         return Enqueued(at, draw(sequences), draw(runs))
@@ -183,6 +192,18 @@ def later_records(draw: st.DrawFn, at: int, build: int) -> Record:
     return LaneDropped(at, draw(lanes))
 
 
+@st.composite
+def claim_facts(draw: st.DrawFn, at: int) -> Record:
+    """What is told about claims."""
+    build = draw(st.integers(0, 2))
+    if build == 0:
+        return Claimed(at, draw(lanes), draw(texts), draw(numbers()))
+    if build == 1:
+        return Unclaimed(at, draw(lanes), draw(st.integers(0, 2)), draw(texts), draw(numbers()))
+    epoch, timeout_ms = draw(st.integers(1, (1 << 63) - 1)), draw(st.integers(1, (1 << 32) - 1))
+    return OwnerHeard(at, draw(lanes), draw(texts), epoch, timeout_ms)
+
+
 def message_of(number: int, size: int = 100) -> Message:
     """A message that can be told from every other."""
     content = f"content {number} ".encode()
@@ -226,6 +247,7 @@ KEPT_FIELDS = (
     "hops",
     "destination",
     "source",
+    "owner",
 )
 
 

@@ -334,7 +334,8 @@ class Client:
         on_behalf_of: str | None = None,
     ) -> Message:
         """Ask a management node, on behalf of a link, and give the whole answer."""
-        properties = {"operation": f"com.microsoft:{operation}"}
+        name = operation if ":" in operation else f"com.microsoft:{operation}"
+        properties = {"operation": name}
         if on_behalf_of is not None:
             properties["associated-link-name"] = on_behalf_of
         return await self.request(links, properties, body)
