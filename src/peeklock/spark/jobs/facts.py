@@ -73,8 +73,7 @@ def follow(facts: DataFrame, carried: DataFrame | None = None) -> DataFrame:
     # Facts without a message (a session's state, a dropped duplicate) would all be one life.
     has_message = fn.col("sequence_number").isNotNull()
     kept = {
-        name: fn.coalesce(name, fn.when(has_message, fn.last(name, ignorenulls=True).over(message)))
-        for name in KEPT
+        name: fn.coalesce(name, fn.when(has_message, _latest(name).over(message))) for name in KEPT
     }
     return rows.withColumns(
         kept
@@ -86,6 +85,10 @@ def follow(facts: DataFrame, carried: DataFrame | None = None) -> DataFrame:
             "handed_out": fn.when(has_message, fn.sum("_handed_out").over(life)),
         }
     ).drop("_entered", "_delivered", "_handed_out")
+
+
+def _latest(name: str) -> Column:
+    return fn.last(name, ignorenulls=True)
 
 
 def _so_far(by: tuple[str, ...]) -> WindowSpec:

@@ -6,7 +6,7 @@ loss), with 2 when it could not be done.
 
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn, TypeAlias, final
 
 import typer
@@ -43,7 +43,7 @@ HttpPort: TypeAlias = Annotated[
         min=1,
         max=65535,
         help="The broker's port for HTTP.",
-        show_default="5300, or 443 without UseDevelopmentEmulator=true",
+        show_default="that of the connection string",
     ),
 ]
 Entities: TypeAlias = Annotated[
@@ -51,7 +51,7 @@ Entities: TypeAlias = Annotated[
     typer.Option(
         "--entity",
         envvar="PEEKLOCK_ENTITY",
-        help="A queue or topic whose journal is read; may be given several times.",
+        help="A queue, topic or TOPIC/Subscriptions/NAME to look at; may be given several times.",
         show_default="all of the namespace",
     ),
 ]
@@ -285,6 +285,3 @@ class Bus:
         """What `format("servicebus")` needs to reach it."""
         options = {"connectionString": self.connection_string}
         return options if self.http_port is None else options | {"httpPort": str(self.http_port)}
-
-
-Main: TypeAlias = Callable[..., NoReturn]

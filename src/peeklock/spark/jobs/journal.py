@@ -7,7 +7,8 @@ from peeklock.spark.jobs import frame
 from peeklock.spark.jobs.namespace import SUBSCRIPTION, Entity, Namespace
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamReader
 
 
 @final
@@ -22,45 +23,62 @@ class FactSource:
         table: str,
     ) -> None:
         self.bus = frame.Bus(connection_string, http_port)
-        self._names = entities or []
+        self._paths = entities or []
         self._table = table
 
     def read(self, spark: "SparkSession") -> "DataFrame":
         """All facts that are there now."""
         if self._table:
-            return frame.read_table(spark, self._table)
-        return _together(
-            [spark.read.format("servicebus").options(**options).load() for options in self._each()]
-        )
+            return self._chosen(frame.read_table(spark, self._table))
+        return self._chosen(_together(self._each(spark.read)))
 
     def stream(self, spark: "SparkSession") -> "DataFrame":
         """Facts as they come."""
         if self._table:
-            rows = frame.read_table(spark, self._table)
-            return spark.readStream.schema(rows.schema).parquet(self._table)
-        return _together(
-            [
-                spark.readStream.format("servicebus").options(**options).load()
-                for options in self._each()
-            ]
-        )
+            schema = frame.read_table(spark, self._table).schema
+            return self._chosen(spark.readStream.schema(schema).parquet(self._table))
+        return self._chosen(_together(self._each(spark.readStream)))
 
     def entities(self) -> list[Entity]:
         """The queues and topics whose journals are meant."""
         there = [e for e in Namespace(self.bus).entities() if e.kind != SUBSCRIPTION]
-        if not self._names:
-            return there
+        if not there:
+            raise frame.Impossible("the namespace has neither queue nor topic")
         known = {entity.name.lower(): entity for entity in there}
-        missing = [name for name in self._names if name.lower() not in known]
+        wanted = {_split(path)[0].lower(): path for path in self._paths}
+        missing = [path for name, path in wanted.items() if name not in known]
         if missing:
             raise frame.Impossible(f"there is no queue or topic '{missing[0]}'")
-        return [known[name.lower()] for name in self._names]
+        return [known[name] for name in wanted] if wanted else there
 
-    def _each(self) -> list[dict[str, str]]:
-        entities = self.entities()
-        if not entities:
-            raise frame.Impossible("the namespace has neither queue nor topic")
-        return [self.bus.options | entity.options | {"mode": "journal"} for entity in entities]
+    def _each(self, reader: "DataFrameReader | DataStreamReader") -> "list[DataFrame]":
+        return [
+            reader.format("servicebus")
+            .options(**self.bus.options, **entity.options, mode="journal")
+            .load()
+            for entity in self.entities()
+        ]
+
+    def _chosen(self, facts: "DataFrame") -> "DataFrame":
+        """Only what concerns the queues, topics and subscriptions that were named."""
+        from pyspark.sql import functions as fn
+
+        if not self._paths:
+            return facts
+        conditions = []
+        for path in self._paths:
+            name, line = _split(path)
+            condition = fn.lower("entity") == name.lower()
+            if line:
+                condition &= fn.lower("sub_entity").startswith(line.lower())
+            conditions.append(condition)
+        return facts.where(reduce(lambda one, other: one | other, conditions))
+
+
+def _split(path: str) -> tuple[str, str]:
+    """A queue or topic, and the line of a subscription in it."""
+    topic, is_subscription, name = path.strip("/").partition("/Subscriptions/")
+    return topic, f"Subscriptions/{name}" if is_subscription else ""
 
 
 def _together(parts: "list[DataFrame]") -> "DataFrame":

@@ -60,9 +60,9 @@ class Namespace:
 
     def __init__(self, bus: Bus) -> None:
         self._connection = parse_connection_string(bus.connection_string)
-        self._port = bus.http_port or (
-            HTTP_PORT if self._connection.is_plain else self._connection.port or _HTTPS_PORT
-        )
+        usual = HTTP_PORT if self._connection.is_plain else _HTTPS_PORT
+        # Every port of the broker serves everything.
+        self._port = bus.http_port or self._connection.port or usual
 
     def entities(self) -> list[Entity]:
         """All queues, topics and subscriptions."""

@@ -1,0 +1,135 @@
+"""The audit finds what was planted, all of it and nothing else."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.spark.planted import Planted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SENT = "message_id string, acked boolean, session_id string, sent_order long"
+RECEIVED = "message_id string, settled boolean, session_id string, received_order long"
+
+
+def verdicts(judged: "DataFrame", but: str = "fine") -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for row in judged.where(f"verdict != '{but}'").collect():
+        found.setdefault(row.verdict, set()).add(row.message_id)
+    return found
+
+
+def test_planted_losses_and_doubles_are_found_exactly(spark: "SparkSession") -> None:
+    """R-D5: lost, duplicated, unexpected, in doubt and recovered, over a sender's log and a
+    receiver's."""
+    from peeklock.spark.jobs.audit import judge, received_in, sent_in
+
+    sent: list[tuple[Any, ...]] = [(f"m{n}", n not in (5, 6), None, n) for n in range(2000)]
+    received: list[tuple[Any, ...]] = [(f"m{n}", True, None, n) for n in range(2000)]
+    lost = {f"m{n}" for n in (7, 77, 777)}
+    received = [row for row in received if row[0] not in lost | {"m5"}]
+    # Delivered twice and settled once is nothing special; settled twice is.
+    received += [("m9", False, None, 3000), ("m10", True, None, 3001), ("ghost", True, None, 3002)]
+    judged = judge(
+        sent_in(spark.createDataFrame(sent, SENT)),
+        received_in(spark.createDataFrame(received, RECEIVED)),
+    )
+    assert verdicts(judged) == {
+        "lost": lost,
+        "in_doubt": {"m5"},
+        "recovered": {"m6"},
+        "duplicated": {"m10"},
+        "unexpected": {"ghost"},
+    }
+
+
+def test_order_is_looked_at_within_sessions(spark: "SparkSession") -> None:
+    from peeklock.spark.jobs.audit import disordered, received_in, sent_in
+
+    sent: list[tuple[Any, ...]] = [(f"{s}{n}", True, s, n) for s in ("a", "b") for n in range(5)]
+    # Sessions may overtake each other; a3 comes after a4, and b1 once more, which is no disorder.
+    order = ["b0", "a0", "a1", "b1", "b2", "a2", "a4", "a3", "b1", "b3", "b4"]
+    received: list[tuple[Any, ...]] = [(id, True, None, at) for at, id in enumerate(order)]
+    found = disordered(
+        sent_in(spark.createDataFrame(sent, SENT)),
+        received_in(spark.createDataFrame(received, RECEIVED)),
+    )
+    assert [(row.message_id, row.session_id) for row in found.collect()] == [("a3", "a")]
+
+
+def planted_journal() -> Planted:
+    """A queue in which every end is seen once."""
+    planted = Planted()
+    for turn in range(10):
+        planted.handled(turn, 5, 5)
+    planted.send(100, message_id="resting")
+    expired = planted.send(101, message_id="expired")
+    planted.fact(200, "expire", expired)
+    dead = planted.send(102, message_id="dead")
+    planted.fact(201, "deliver", dead)
+    planted.fact(202, "deadletter", dead, reason="NoAddress")
+    replayed = planted.send(103, message_id="replayed")
+    planted.fact(203, "deadletter", replayed)
+    planted.fact(204, "complete", replayed, sub_entity="$DeadLetterQueue")
+    twice = planted.handled(104, 1, 1, message_id="twice")
+    planted.fact(300, "complete", twice)
+    planted.fact(301, "complete", 99_999)
+    return planted
+
+
+def test_a_journal_knows_where_messages_are(spark: "SparkSession") -> None:
+    from peeklock.spark.jobs.audit import (
+        ends_by,
+        identified,
+        judge,
+        received_by,
+        sent_by,
+    )
+    from peeklock.spark.jobs.facts import follow
+
+    planted = planted_journal()
+    followed = identified(follow(planted.table(spark))).persist()
+    judged = judge(sent_by(followed), received_by(followed), ends_by(followed))
+    assert verdicts(judged) == {
+        "resting": {"resting"},
+        "removed": {"expired"},
+        "dead_lettered": {"dead"},
+        "duplicated": {"twice"},
+        "unexpected": {"#99999"},
+    }
+
+
+def test_the_job_ends_with_what_it_found(
+    spark: "SparkSession", tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """R-D5: an exit status for CI, and a table of the offending ids."""
+    from peeklock.spark.jobs import audit
+
+    planted = planted_journal()
+    planted.table(spark).write.parquet(str(tmp_path / "facts"))
+    sent = [(row["message_id"],) for row in planted.rows if row["op"] == "send"]
+    spark.createDataFrame([*sent, ("gone",)], "message_id string").write.json(
+        str(tmp_path / "sent.json")
+    )
+    out = tmp_path / "out"
+    given = ["--facts", str(tmp_path / "facts"), "--out", str(out), "--format", "json"]
+
+    def status(*more: str) -> object:
+        with pytest.raises(SystemExit) as ended:
+            audit.main([*given, *more])
+        return ended.value.code
+
+    assert status("--sent", str(tmp_path / "sent.json")) == 1
+    told = capsys.readouterr()
+    assert "found 1 lost, 1 duplicated, 1 unexpected" in told.err
+    offending = spark.read.json(str(out / "offending")).collect()
+    assert {(row.message_id, row.verdict) for row in offending} == {
+        ("gone", "lost"),
+        ("twice", "duplicated"),
+        ("#99999", "unexpected"),
+    }
+    assert status("--allow", "duplicated", "--allow", "unexpected") == 0
+    assert status("--allow", "nonsense") == 2
+    assert status("--sent", str(tmp_path / "nowhere")) == 2
