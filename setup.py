@@ -44,6 +44,7 @@ HOT = (
     "broker/route.py",
     "broker/seeking.py",
     "broker/spread.py",
+    "broker/stages.py",
     "broker/taking.py",
     "broker/walking.py",
     "broker/worker.py",

@@ -11,11 +11,13 @@ from peeklock.entity.commands import (
     Configure,
     Grant,
     OpenReceiver,
+    PublishStages,
     Schedule,
     SendBatch,
     SendMany,
     SetSessionState,
     SettleMany,
+    Stage,
     TakeOver,
     Tick,
     Transfer,
@@ -29,7 +31,7 @@ DOUBT: Final = "The store failed; whether this was stored is in doubt. Try again
 
 def declined(command: Command, refusal: Refusal) -> Reply | None:
     """The answer to a command that is not carried out; None where nobody waits for one."""
-    if isinstance(command, (SendMany, SettleMany)):
+    if isinstance(command, (SendMany, SettleMany, Stage)):
         return Refused(command.origin, command.tags, refusal)
     if isinstance(command, OpenReceiver):
         return ReceiverClosed(command.origin, refusal)
@@ -40,8 +42,8 @@ def declined(command: Command, refusal: Refusal) -> Reply | None:
 
 def brings_messages(command: Command) -> bool:
     """Whether a store that is short of space must not take it; settlements always may (R-T2)."""
-    if isinstance(command, (SendMany, SendBatch, Schedule)):
-        return True
+    if isinstance(command, (SendMany, SendBatch, Schedule, Stage, PublishStages)):
+        return True  # a topic writes again what it publishes
     if isinstance(command, TakeOver):
         return len(command.numbers) > 0  # to forget needs next to no room
     if isinstance(command, SetSessionState):

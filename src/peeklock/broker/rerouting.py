@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final, final
 
-from peeklock.entity.commands import Command, Schedule, SendBatch, SendMany
+from peeklock.entity.commands import Command, Schedule, SendBatch, SendMany, Stage
 from peeklock.entity.replies import Accepted, Numbered, Refused
 
 
@@ -39,10 +39,12 @@ class Rerouted:
         self._origin.flush()
 
 
-def rerouted(command: SendMany | SendBatch | Schedule, way: Rerouted) -> Command:
+def rerouted(command: SendMany | SendBatch | Schedule | Stage, way: Rerouted) -> Command:
     """The same sends under another origin."""
     if isinstance(command, SendMany):
         return SendMany(way, command.tags, command.messages)
     if isinstance(command, SendBatch):
         return SendBatch(way, command.tag, command.messages)
+    if isinstance(command, Stage):
+        return Stage(way, command.tags, command.messages, command.stage, command.is_whole)
     return Schedule(way, command.tag, command.messages)

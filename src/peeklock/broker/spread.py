@@ -20,6 +20,7 @@ from peeklock.broker.ledger import Ledger
 from peeklock.broker.reach import NOWHERE, Reach
 from peeklock.broker.rerouting import Rerouted, rerouted
 from peeklock.broker.seeking import Seeker
+from peeklock.broker.stages import Publication, drop_stages
 from peeklock.broker.taking import Taking
 from peeklock.broker.walking import DeleteWalk, PeekWalk
 from peeklock.broker.worker import PartitionWorker
@@ -33,6 +34,7 @@ from peeklock.entity.commands import (
     Configure,
     Count,
     DeleteMany,
+    DropStages,
     FetchClaims,
     GetSessionState,
     Grant,
@@ -40,6 +42,7 @@ from peeklock.entity.commands import (
     ListSessions,
     OpenReceiver,
     Peek,
+    PublishStages,
     ReceiveDeferred,
     RenewLocks,
     RenewSession,
@@ -51,6 +54,7 @@ from peeklock.entity.commands import (
     SettleAll,
     SettleClaims,
     SettleMany,
+    Stage,
     TakeOver,
     Tick,
 )
@@ -171,6 +175,12 @@ class Spread:
             FetchWalk(command, self._reach).start()
         elif isinstance(command, SettleClaims):
             settle_claims(command, self._reach)
+        elif isinstance(command, Stage):
+            self._stage(command)
+        elif isinstance(command, PublishStages):
+            Publication(command, self._reach).start()
+        elif isinstance(command, DropStages):
+            drop_stages(command, self._reach)
         elif isinstance(command, TakeOver):
             self._take_over(command)
         elif isinstance(command, Commit):
@@ -197,21 +207,7 @@ class Spread:
         """Each message to its partition; those without a key go together, to the one in turn."""
         messages = command.messages
         homes: dict[int, list[int]] = {}
-        # Apart from those with a key, even in the same partition: only they may go elsewhere.
-        keyless: list[int] = []
-        conflicts: list[int] = []
-        for at, message in enumerate(messages):
-            if has_conflict(message):
-                conflicts.append(command.tags[at])
-                continue
-            key = key_of(message, by_message_id=self.by_message_id)
-            if key is None:
-                keyless.append(at)
-            else:
-                homes.setdefault(self._home(key), []).append(at)
-        if conflicts:
-            refusal = Refusal(NOT_ALLOWED, CONFLICT_TEXT)
-            self._reach.refuse(command.origin, conflicts, refusal)
+        keyless = self._sort_out(command.origin, command.tags, messages, homes)
         for home, places in homes.items():
             self._pass(home, _part(command, places))
         if keyless:
@@ -219,11 +215,48 @@ class Spread:
         elif not messages:
             self._pass(0, command)
 
-    def _send_whole(self, command: SendBatch | Schedule) -> None:
+    def _sort_out(
+        self, origin: Any, tags: list[int], messages: list[Message], homes: dict[int, list[int]]
+    ) -> list[int]:
+        """Find which of the messages go where, by their places, and refuse those that would have
+        to go to two partitions; answers those that may go anywhere.
+
+        These are apart from those with a key even in the same partition: only they may go
+        elsewhere.
+        """
+        keyless: list[int] = []
+        conflicts: list[int] = []
+        for at, message in enumerate(messages):
+            if has_conflict(message):
+                conflicts.append(tags[at])
+                continue
+            key = key_of(message, by_message_id=self.by_message_id)
+            if key is None:
+                keyless.append(at)
+            else:
+                homes.setdefault(self._home(key), []).append(at)
+        if conflicts:
+            self._reach.refuse(origin, conflicts, Refusal(NOT_ALLOWED, CONFLICT_TEXT))
+        return keyless
+
+    def _stage(self, command: Stage) -> None:
+        """Staged messages go where they would go if they were sent."""
+        if command.is_whole:
+            self._send_whole(command)
+            return
+        homes: dict[int, list[int]] = {}
+        keyless = self._sort_out(command.origin, command.tags, command.messages, homes)
+        for home, places in homes.items():
+            self._pass(home, _part_of_stage(command, places))
+        if keyless:
+            self._pass(self._reach.next_home(), _part_of_stage(command, keyless))
+
+    def _send_whole(self, command: SendBatch | Schedule | Stage) -> None:
         """All messages of a batch to one partition: that of their key, or the one in turn."""
         text = _why_not_together(command.messages)
         if text:
-            self._reach.refuse(command.origin, [command.tag], Refusal(NOT_ALLOWED, text))
+            tags = command.tags if isinstance(command, Stage) else [command.tag]
+            self._reach.refuse(command.origin, tags, Refusal(NOT_ALLOWED, text))
             return
         if isinstance(command, Schedule) and command.reserved:
             self._pass(partition_of_sequence(command.reserved[0]), command)
@@ -233,7 +266,7 @@ class Spread:
 
     def _unsent(self, index: int, command: Command) -> bool:
         """A partition could not store these sends: without a key they go elsewhere (R-P4)."""
-        if not isinstance(command, (SendMany, SendBatch, Schedule)):
+        if not isinstance(command, (SendMany, SendBatch, Schedule, Stage)):
             return False
         is_bound = isinstance(command, Schedule) and bool(command.reserved)
         if is_bound or self._first_key(command.messages) is not None:
@@ -354,6 +387,15 @@ def _part(command: SendMany, places: list[int]) -> SendMany:
         return command
     tags = [command.tags[at] for at in places]
     return SendMany(command.origin, tags, [command.messages[at] for at in places])
+
+
+def _part_of_stage(command: Stage, places: list[int]) -> Stage:
+    """Some of the staged messages; the command itself where they are all."""
+    if len(places) == len(command.messages):
+        return command
+    tags = [command.tags[at] for at in places]
+    messages = [command.messages[at] for at in places]
+    return Stage(command.origin, tags, messages, command.stage)
 
 
 def _why_not_together(messages: list[Message]) -> str:

@@ -17,7 +17,7 @@ from typing import Any, Final, final
 
 from peeklock.broker.alarm import Alarm, Alarms
 from peeklock.broker.attached import Attached
-from peeklock.broker.bodies import fetch_bodies
+from peeklock.broker.bodies import bring_bodies, fetch_bodies
 from peeklock.broker.company import STORE_S_MIN, Company
 from peeklock.broker.declining import DOUBT, GONE, brings_messages, declined
 from peeklock.clock import Clock
@@ -325,10 +325,15 @@ class PartitionWorker:
         try:
             if commands:
                 now = self._clock.now()
-                await self._bring_bodies(commands, now)
-                decision = self._decide(commands, now)
+                partition = self._partition
+                assert partition is not None
+                await bring_bodies(self._store, self.id, partition, commands, now)
+                decision = self._decide(partition, commands, now)
                 await self._store_decision(decision)
                 is_stored = True
+                leftovers = partition.take_leftovers()
+                if leftovers:
+                    self._mailbox = leftovers + self._mailbox
                 await fetch_bodies(self._store, self.id, decision.replies)
                 self._pending = decision.replies
             else:
@@ -355,25 +360,7 @@ class PartitionWorker:
             commands = self._refuse_sends(commands)
         return commands
 
-    async def _bring_bodies(self, commands: list[Command], now: int) -> None:
-        """Bodies that the rules of a topic will read are in memory before time goes on.
-
-        The decision must be taken at the same instant: a later one could need more of them.
-        """
-        partition = self._partition
-        assert partition is not None
-        for command in commands:
-            if isinstance(command, Tick):
-                entries = partition.bodies_wanted(now)
-                if entries:
-                    positions = [entry.position for entry in entries]
-                    messages = await self._store.payloads(self.id, positions)
-                    partition.bring_bodies(entries, messages)
-                return
-
-    def _decide(self, commands: list[Command], now: int) -> Decision:
-        partition = self._partition
-        assert partition is not None
+    def _decide(self, partition: Partition, commands: list[Command], now: int) -> Decision:
         for command in commands:
             if isinstance(command, SendMany):
                 self._sent_at = self._loop_time()

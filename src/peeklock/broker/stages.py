@@ -1,0 +1,125 @@
+"""Stages of an entity with several partitions: one of them decides which stages a batch has.
+
+The partition of the writer's name publishes first. With that the batch is decided: the others
+publish the same stages, now or, where one of them is lost on the way, when the batch comes again -
+even if it was done again under other names meanwhile, which is then dropped everywhere. Else a
+message could be in one partition at the first try, in another one at the second, and seen twice or
+never (R-D1).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, final
+
+from peeklock.broker.gathering import Gathering
+from peeklock.broker.reach import Reach
+from peeklock.entity.commands import Command, DropStages, FindPublished, PublishStages
+from peeklock.entity.replies import BatchPublished, Named, Numbered, Refused
+from peeklock.entity.routing import partition_of_key
+
+
+@final
+class Publication:
+    """Publishes a batch: in the partition that decides, then in all others."""
+
+    __slots__ = ("_command", "_home", "_is_answered", "_reach")
+
+    def __init__(self, command: PublishStages, reach: Reach) -> None:
+        self._command: Final[PublishStages] = command
+        self._reach: Final[Reach] = reach
+        self._home: Final[int] = partition_of_key(command.writer, reach.count)
+        self._is_answered: bool = False
+
+    def start(self) -> None:
+        """Ask the partition that decides, if all can be asked."""
+        command = self._command
+        refusal = self._reach.missing(range(self._reach.count))
+        if refusal is not None:
+            self._reach.refuse(command.origin, [command.tag], refusal)
+            return
+        first = PublishStages(self, 0, command.writer, command.batch, command.stages)
+        self._reach.ask(self._home, first)
+
+    def replied(self, reply: Any) -> None:
+        """The batch is decided: the others follow."""
+        command = self._command
+        if isinstance(reply, Refused):
+            self._answer(Refused(command.origin, [command.tag], reply.refusal))
+            return
+        assert isinstance(reply, BatchPublished)
+        count = reply.count
+        stages = reply.stages
+        vain = _without(command.stages, stages)
+
+        def join(answers: list[Any]) -> Any:
+            refused = gathering.refused(answers)
+            if refused is not None:
+                return refused
+            published = sum(each.count for each in answers if isinstance(each, BatchPublished))
+            return BatchPublished(command.origin, command.tag, count + published, stages)
+
+        others = [index for index in range(self._reach.count) if index != self._home]
+        kinds = (1 if stages else 0) + (1 if vain else 0)
+        if not kinds or not others:
+            self._answer(BatchPublished(command.origin, command.tag, count, stages))
+            return
+        gathering = Gathering(command.origin, command.tag, kinds * len(others), join)
+        at = 0
+        for index in others:
+            if stages:
+                part = gathering.part(at)
+                same = PublishStages(part, 0, command.writer, command.batch, stages)
+                self._reach.ask(index, same)
+                at += 1
+            if vain:
+                self._reach.ask(index, DropStages(gathering.part(at), 0, vain, None, []))
+                at += 1
+
+    def flush(self) -> None:
+        """Write out the answer, if it is here."""
+        if self._is_answered:
+            self._is_answered = False
+            self._command.origin.flush()
+
+    def _answer(self, reply: Any) -> None:
+        self._is_answered = True
+        self._command.origin.replied(reply)
+
+
+def drop_stages(command: DropStages, reach: Reach) -> None:
+    """Drop stages everywhere, but for those of a batch that is decided: a partition that was lost
+    then has yet to publish them."""
+
+    def found(answers: list[Any]) -> Any:
+        refused = finding.refused(answers)
+        if refused is not None:
+            return refused
+        decided = {name for each in answers if isinstance(each, Named) for name in each.names}
+        keep = sorted(decided.union(command.keep))
+        for index in range(reach.count):
+            part = dropping.part(index)
+            reach.ask(index, DropStages(part, 0, command.stages, command.prefix, keep))
+        return None
+
+    def dropped(answers: list[Any]) -> Any:
+        refused = dropping.refused(answers)
+        if refused is not None:
+            return refused
+        count = sum(number for each in answers for number in each.numbers)
+        return Numbered(command.origin, command.tag, [count])
+
+    finding = Gathering(command.origin, command.tag, reach.count, found)
+    dropping = Gathering(command.origin, command.tag, reach.count, dropped)
+    refusal = reach.missing(range(reach.count))
+    if refusal is not None:
+        reach.refuse(command.origin, [command.tag], refusal)
+        return
+    for index in range(reach.count):
+        ask: Command = FindPublished(finding.part(index), 0, command.stages, command.prefix)
+        reach.ask(index, ask)
+
+
+def _without(names: list[str], others: list[str]) -> list[str]:
+    """Those that are not among the others."""
+    among = set(others)
+    return [name for name in names if name not in among]
