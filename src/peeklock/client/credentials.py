@@ -68,7 +68,8 @@ class SasKey:
 
     async def token(self, audience: str, now: int) -> Token:
         """Sign a token."""
-        expires_at = now + self._token_ms
+        # A token tells its end in whole seconds; cut, it would end before we know.
+        expires_at = -(-(now + self._token_ms) // 1000) * 1000
         text = generate_sas(audience, self.rule_name, self._key, expires_at)
         return Token(text, SAS_TYPE, expires_at)
 
