@@ -58,6 +58,7 @@ class Asking:
                     _tokens(command.tokens, places),
                     command.changes,
                     command.note,
+                    command.consumer,
                 ),
             )
 
@@ -80,8 +81,8 @@ class Asking:
 
         gathering = Gathering(command.origin, command.tag, len(homes), join)
         for at, (home, places) in enumerate(homes.items()):
-            part = RenewLocks(gathering.part(at), 0, _tokens(command.tokens, places))
-            self._reach.ask(home, part)
+            tokens = _tokens(command.tokens, places)
+            self._reach.ask(home, RenewLocks(gathering.part(at), 0, tokens, command.consumer))
 
     def cancel(self, command: CancelScheduled) -> None:
         """Scheduled messages are taken back, partition by partition."""

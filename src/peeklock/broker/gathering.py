@@ -111,7 +111,16 @@ class Fetching:
             origin = self._gathering.part(at)
             self._reach.ask(
                 index,
-                ReceiveDeferred(origin, 0, command.lane, sequences, PEEK_LOCK, command.session_id),
+                ReceiveDeferred(
+                    origin,
+                    0,
+                    command.lane,
+                    sequences,
+                    PEEK_LOCK,
+                    command.session_id,
+                    None,
+                    command.consumer,
+                ),
             )
 
     def _fetched(self, answers: list[Any]) -> Any:

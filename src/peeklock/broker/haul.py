@@ -71,6 +71,9 @@ HOPS_MAX: Final = 4
 # A dead letter may be there because its hops are used up: it has as many of its own, and no more,
 # so that entities that send each other their dead letters come to rest.
 DEAD_LETTER_HOPS_MAX: Final = 2 * HOPS_MAX
+# What the journal calls whoever takes messages on to other entities.
+CONSUMER: Final = "$carrier"
+
 HOPS_EXCEEDED: Final = "MaxTransferHopCountExceeded"
 HOPS_EXCEEDED_TEXT: Final = (
     "The maximum number of allowed hops when forwarding between queues. Value is set to four."
@@ -189,7 +192,7 @@ class Haul:
 
     def start(self) -> None:
         """Take a place among the lane's receivers."""
-        self._owner.submit(OpenReceiver(self, self.lane, CARRY))
+        self._owner.submit(OpenReceiver(self, self.lane, CARRY, CONSUMER))
         self._grant()
 
     def retire(self) -> None:

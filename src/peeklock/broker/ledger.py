@@ -130,6 +130,7 @@ class Ledger:
     """Lends the credit of one receiver to partitions, and keeps count."""
 
     __slots__ = (
+        "_consumer",
         "_delivered",
         "_forget",
         "_is_closed",
@@ -149,6 +150,7 @@ class Ledger:
         self.refusal: Refusal | None = None  # why a partition was lost last
         self._lane: Final[int] = command.lane
         self._mode: Final[int] = command.mode
+        self._consumer: Final[str] = command.consumer
         self._reach: Final[Reach] = reach
         self._forget: Final[Callable[[Any], None]] = forget  # told when it is over by itself
         self._limit: int = 0
@@ -240,7 +242,10 @@ class Ledger:
         slice.state = OPEN if is_open else OPENING
         # A partition that has still to open gets nothing yet: credit must not wait for it.
         slice.is_ready = is_open
-        self._reach.ask(index, OpenReceiver(slice, self._lane, self._mode))
+        self._reach.ask(index, self._opening(slice))
+
+    def _opening(self, slice: Slice) -> OpenReceiver:
+        return OpenReceiver(slice, self._lane, self._mode, self._consumer)
 
     def _recall(self) -> None:
         """The receiver wants less than before: take back what was lent and not used yet.
@@ -253,7 +258,7 @@ class Ledger:
                 recall = Recall(slice)
                 slice.recall = recall
                 self._reach.ask(slice.index, CloseReceiver(slice, False))
-                self._reach.ask(slice.index, OpenReceiver(slice, self._lane, self._mode))
+                self._reach.ask(slice.index, self._opening(slice))
                 self._reach.ask(slice.index, Count(recall, 0, self._lane))
 
     def _advance(self) -> bool:

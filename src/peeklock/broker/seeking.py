@@ -161,6 +161,7 @@ class Seeker:
                 command.mode,
                 command.session_id,
                 command.wait_until,
+                command.consumer,
             ),
         )
 

@@ -309,7 +309,13 @@ class Spread:
                 tags = [command.tags[at] for at in places]
                 tokens = [command.tokens[at] for at in places]
                 part = SettleMany(
-                    command.origin, tags, command.outcome, tokens, command.changes, command.note
+                    command.origin,
+                    tags,
+                    command.outcome,
+                    tokens,
+                    command.changes,
+                    command.note,
+                    command.consumer,
                 )
                 self._pass(home, part)
 
@@ -340,6 +346,7 @@ class Spread:
             command.mode,
             command.session_id,
             self._holder(command.holder),
+            command.consumer,
         )
 
     def _claim(self, command: ClaimMessages) -> None:

@@ -31,6 +31,7 @@ class Call:
 
     __slots__ = (
         "arguments",
+        "consumer",
         "entity",
         "holder",
         "ids",
@@ -53,6 +54,7 @@ class Call:
         holder: Any,
         now: int,
         ids: MessageIds,
+        consumer: str = "",
     ) -> None:
         self.arguments: Final = arguments
         self.origin: Final = origin
@@ -63,6 +65,7 @@ class Call:
         self.holder: Final = holder
         self.now: Final = now
         self.ids: Final = ids
+        self.consumer: Final = consumer  # what the journal calls who asks
 
     @property
     def has_sessions(self) -> bool:

@@ -12,6 +12,8 @@ from peeklock.entity.commands import (
     ClaimMessages,
     Command,
     DeleteMany,
+    DropStages,
+    PublishStages,
     ReceiveDeferred,
     Reserve,
     Schedule,
@@ -138,6 +140,7 @@ class ManagementNode:
             holder=self._holder(request),
             now=now,
             ids=self.wire.door.message_ids,
+            consumer=self.wire.consumer(self.link.name),
         )
         command = operation.read(call)
         refusal = call.arguments.refusal
@@ -170,6 +173,10 @@ class ManagementNode:
             return
         if isinstance(command, (ClaimMessages, SettleClaims)):
             text = "Messages cannot be claimed, nor claims settled, as part of a transaction."
+            self._refuse(pending.request, Refusal(NOT_ALLOWED, text), state)
+            return
+        if isinstance(command, (PublishStages, DropStages)):
+            text = "Stages can be neither published nor dropped as part of a transaction."
             self._refuse(pending.request, Refusal(NOT_ALLOWED, text), state)
             return
         if isinstance(command, DeleteMany) or (

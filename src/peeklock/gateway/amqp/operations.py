@@ -38,6 +38,7 @@ from peeklock.gateway.amqp.outcomes import (
 )
 from peeklock.gateway.amqp.rule_operations import RULE_OPERATIONS
 from peeklock.gateway.amqp.session_operations import SESSION_OPERATIONS
+from peeklock.gateway.amqp.stage_operations import STAGE_OPERATIONS
 from peeklock.gateway.amqp.translate import incoming, outgoing, without_body
 
 # The service's limits of one peek.
@@ -98,7 +99,7 @@ def _read_receive(call: Call) -> Command | Refusal:
     if call.has_sessions and session_id is None:
         arguments.wrong("session-id", "must name the session that the messages are in")
     return ReceiveDeferred(
-        call.origin, call.tag, call.lane, sequences, mode, session_id, call.holder
+        call.origin, call.tag, call.lane, sequences, mode, session_id, call.holder, call.consumer
     )
 
 
@@ -150,7 +151,8 @@ def _encoded(delivery: Delivery, omit_body: bool) -> bytes:
 
 
 def _read_renew(call: Call) -> Command | Refusal:
-    return RenewLocks(call.origin, call.tag, call.arguments.tokens("lock-tokens"))
+    tokens = call.arguments.tokens("lock-tokens")
+    return RenewLocks(call.origin, call.tag, tokens, call.consumer)
 
 
 def _write_renew(_call: Call, reply: Any) -> dict[Any, Any] | None:
@@ -179,7 +181,9 @@ def _read_settle(call: Call) -> Command | Refusal:
             among_reason if reason is None else reason,
             among_description if description is None else description,
         )
-    return SettleAll(call.origin, call.tag, outcome, tokens, changes_of(properties), note)
+    return SettleAll(
+        call.origin, call.tag, outcome, tokens, changes_of(properties), note, call.consumer
+    )
 
 
 # --- scheduling
@@ -224,5 +228,6 @@ OPERATIONS: Final[dict[str, Operation]] = {
     PREFIX + "batch-delete-messages": Operation(LISTEN, _read_delete, _write_delete),
     **SESSION_OPERATIONS,
     **RULE_OPERATIONS,
+    **STAGE_OPERATIONS,
     **CLAIM_OPERATIONS,
 }

@@ -266,6 +266,7 @@ class Peer:
         opened = event.open
         # Over WebSockets Python's client appends its path to the host (protocol 1.2).
         self.wire.host = (opened.hostname or "localhost").partition("/")[0]
+        self.wire.container = opened.container_id
         grants: list[Grant] | AuthRefusal = []
         if self._is_turned_away:
             self._belonging.turn_away()

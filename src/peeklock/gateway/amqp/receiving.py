@@ -49,6 +49,7 @@ class ReceivingNode:
     """Hands the messages of one lane to one link and carries out what the client says of them."""
 
     __slots__ = (
+        "_consumer",
         "_granted",
         "_guest",
         "_is_draining",
@@ -85,6 +86,7 @@ class ReceivingNode:
         self._guest: Final = guest
         self._lane: Final = lane
         self._mode: Final = mode
+        self._consumer: Final = wire.consumer(link.name)
         self._outcomes: Final = OutcomeReader()
         self._silent: Final = Silent()
         # Both as the partition counts: what it has handed out, and how far it may go.
@@ -102,7 +104,7 @@ class ReceivingNode:
     def open(self) -> None:
         """Attach, and take a place at the queue."""
         self.link.accept()
-        self.entity.submit(OpenReceiver(self, self._lane, self._mode))
+        self.entity.submit(OpenReceiver(self, self._lane, self._mode, self._consumer))
         # Credit may have come with the attach.
         self.flowed()
 
@@ -111,7 +113,9 @@ class ReceivingNode:
         self._is_waiting = True
         wait_until = now + wish.wait_ms
         self.entity.submit(
-            AcceptSession(self, 0, self._lane, self._mode, wish.session_id, wait_until)
+            AcceptSession(
+                self, 0, self._lane, self._mode, wish.session_id, wait_until, self._consumer
+            )
         )
 
     def flowed(self) -> None:
@@ -145,7 +149,15 @@ class ReceivingNode:
                 tokens: list[LockToken] = [delivery.context for delivery in deliveries]
                 origin: Any = self._silent if settled else self
                 self.entity.submit(
-                    SettleMany(origin, tags, read.outcome, tokens, read.changes, read.note)
+                    SettleMany(
+                        origin,
+                        tags,
+                        read.outcome,
+                        tokens,
+                        read.changes,
+                        read.note,
+                        self._consumer,
+                    )
                 )
         elif not settled:
             self._refuse(tags, read)

@@ -6,6 +6,9 @@ from peeklock.amqp.connection import Connection
 from peeklock.gateway.amqp.door import Door, Outlet
 from peeklock.gateway.amqp.transactions import Transactions
 
+# Names of containers and links are the client's choice, and each delivery is told with them.
+_CONSUMER_MAX: Final = 128
+
 
 @final
 class Wire:
@@ -19,6 +22,7 @@ class Wire:
     __slots__ = (
         "bytes_in_flight",
         "connection",
+        "container",
         "door",
         "host",
         "is_lost",
@@ -39,6 +43,8 @@ class Wire:
         self.transactions: Final = Transactions(door.limits, door.chance)
         # How the peer calls us; known when it has opened.
         self.host = "localhost"
+        # How the peer calls itself.
+        self.container = ""
         self.messages_in_flight = 0
         self.bytes_in_flight = 0
         self.is_reading_held = False
@@ -56,6 +62,10 @@ class Wire:
         if connection.closed:
             self.is_lost = True
             self.outlet.close()
+
+    def consumer(self, link_name: str) -> str:
+        """Name a link for the journal."""
+        return f"{self.container}/{link_name}"[:_CONSUMER_MAX]
 
     def took(self, messages: int, size: int) -> None:
         """Note sends that are under way now."""

@@ -44,7 +44,7 @@ from peeklock.gateway.http.messages.malformed import Malformed
 from peeklock.gateway.http.messages.outgoing import message_id_of, received
 from peeklock.gateway.http.messages.places import HEAD, ONE, SENDING, Place, is_guid, place_of
 from peeklock.gateway.http.messages.visit import Visit
-from peeklock.gateway.http.messages.wishes import Reception, Wish
+from peeklock.gateway.http.messages.wishes import CONSUMER, Reception, Wish
 from peeklock.gateway.http.request import Request
 from peeklock.gateway.identifiers import Chance, MessageIds
 from peeklock.gateway.refusals import RefusalDesk
@@ -201,7 +201,7 @@ class MessagesNode:
         # so that it comes at most once. It is lost if the client goes in between (R-S1).
         wish = Wish()
         lock = LockToken(found.sequence, found.lock_number)
-        entity.submit(SettleMany(wish, [0], COMPLETE, [lock]))
+        entity.submit(SettleMany(wish, [0], COMPLETE, [lock], None, None, CONSUMER))
         reply = await wish.reply()
         if isinstance(reply, Refused):
             return self._refuse(visit, reply.refusal)
@@ -226,10 +226,10 @@ class MessagesNode:
         method = visit.request.method
         wish = Wish()
         if method == "POST":
-            visit.entity.submit(RenewLocks(wish, 0, [token]))
+            visit.entity.submit(RenewLocks(wish, 0, [token], CONSUMER))
         else:
             outcome = COMPLETE if method == "DELETE" else ABANDON
-            visit.entity.submit(SettleMany(wish, [0], outcome, [token]))
+            visit.entity.submit(SettleMany(wish, [0], outcome, [token], None, None, CONSUMER))
         reply = await wish.reply()
         if isinstance(reply, Refused):
             refusal = reply.refusal

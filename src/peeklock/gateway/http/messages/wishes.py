@@ -22,6 +22,9 @@ from peeklock.gateway.http.caller import Caller
 # How long an entity may take to say that it has nothing.
 _GRACE_S: Final = 5.0
 
+# What the journal calls clients of this door: each request is a receiver of its own.
+CONSUMER: Final = "$http"
+
 
 @final
 class Wish:
@@ -72,7 +75,7 @@ class Reception:
         entity = self._entity
         entity.welcome(self)
         self._caller.when_gone(self._gone)
-        entity.submit(OpenReceiver(self, self._lane, PEEK_LOCK))
+        entity.submit(OpenReceiver(self, self._lane, PEEK_LOCK, CONSUMER))
         entity.submit(Grant(self, 1, timeout_s == 0))
         if timeout_s:
             self._call_after(timeout_s, self._time_is_over)
