@@ -19,6 +19,7 @@ from bench import (
     partitions,
     rest,
     sessions,
+    spark,
     startup,
     throughput,
     topics,
@@ -39,6 +40,7 @@ QUESTIONS: Final[dict[str, Callable[[Plan], None]]] = {
     "connections": connections.answer,
     "rest": rest.answer,
     "administration": administration.answer,
+    "spark": spark.answer,
 }
 
 
