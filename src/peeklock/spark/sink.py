@@ -7,10 +7,9 @@ know of a task travels in its commit message.
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import Any, Final, final
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
@@ -20,21 +19,13 @@ from peeklock.spark.options import OptionProblem
 from peeklock.spark.rows import record_batches
 from peeklock.spark.settling import settle_rows
 from peeklock.spark.sink_options import SETTLE, SinkOptions, sink_options
+from peeklock.spark.tasks import (
+    HAS_STREAMS_OF_ARROW,
+    StreamBase,
+    partition_of_task,
+    query_of_task,
+)
 from peeklock.spark.wire import Wire
-
-if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceStreamArrowWriter as StreamBase
-
-    HAS_STREAMS_OF_ARROW = True
-else:
-    try:
-        from pyspark.sql.datasource import DataSourceStreamArrowWriter as StreamBase
-
-        HAS_STREAMS_OF_ARROW = True
-    except ImportError:  # before 4.1
-        from pyspark.sql.datasource import DataSourceStreamWriter as StreamBase
-
-        HAS_STREAMS_OF_ARROW = False
 
 _log: Final = logging.getLogger("peeklock.spark")
 
@@ -74,7 +65,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Send the rows of one task."""
-        task = Task(self._options.write_id, self._options.batch_id, _partition())
+        task = Task(self._options.write_id, self._options.batch_id, partition_of_task())
         return _written(self._options, task, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -97,7 +88,7 @@ class StreamWriter(StreamBase):
     def write(self, iterator: Iterator[Any]) -> Written:
         """Send the rows of one task."""
         batches = iterator if HAS_STREAMS_OF_ARROW else record_batches(iterator, self._schema)
-        task = Task(_property("sql.streaming.queryId"), int(_property(_BATCH)), _partition())
+        task = Task(*query_of_task(), partition_of_task())
         return _written(self._options, task, batches)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's
@@ -110,8 +101,6 @@ class StreamWriter(StreamBase):
 
 
 # --- in a task
-
-_BATCH: Final = "streaming.sql.batchId"
 
 
 def _written(options: SinkOptions, task: Task, batches: Iterator[pa.RecordBatch]) -> Written:
@@ -127,19 +116,6 @@ def _written(options: SinkOptions, task: Task, batches: Iterator[pa.RecordBatch]
         dispatch.give_up()
         raise
     return Written(task, stages, dispatch.count)
-
-
-def _partition() -> int:
-    context = TaskContext.get()
-    return 0 if context is None else context.partitionId()
-
-
-def _property(name: str) -> str:
-    context = TaskContext.get()
-    value = None if context is None else context.getLocalProperty(name)
-    if value is None:
-        raise RuntimeError(f"Spark does not say {name} to the task of a stream")
-    return value
 
 
 # --- on the driver
