@@ -33,11 +33,11 @@ class ClientConfig:
     host: Final[str]
     address: Final[str]
     port: Final[int]
+    credential: Final[Credential]
     # None sends everything in clear.
     ssl_context: Final[ssl.SSLContext | None]
     is_websocket: Final[bool]
     websocket_path: Final[str]
-    credential: Final[Credential]
     retry: Final[RetryPolicy]
     idle_timeout_s: Final[float]
     # The entity that the connection string is for, empty where it names none.
@@ -60,10 +60,10 @@ class ClientConfig:
         self.host = host
         self.address = address
         self.port = port
+        self.credential = credential
         self.ssl_context = ssl_context
         self.is_websocket = is_websocket
         self.websocket_path = websocket_path
-        self.credential = credential
         self.retry = RetryPolicy() if retry is None else retry
         self.idle_timeout_s = idle_timeout_s
         self.entity_path = entity_path
