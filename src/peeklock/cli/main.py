@@ -11,6 +11,7 @@ from peeklock.cli import (
     entity,
     messages,
     options,
+    pipeline,
     rule_commands,
     store,
     transfer,
@@ -29,6 +30,7 @@ app.add_typer(entity.topic_app, name="topic")
 app.add_typer(entity.subscription_app, name="subscription")
 app.add_typer(rule_commands.app, name="rule")
 app.add_typer(store.app, name="store")
+app.add_typer(pipeline.app, name="pipeline")
 app.command("certificate")(certificate.show)
 messages.add_to(app)
 transfer.add_to(app)

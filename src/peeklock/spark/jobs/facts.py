@@ -68,8 +68,8 @@ def follow(facts: DataFrame, carried: DataFrame | None = None) -> DataFrame:
     )
     if carried is not None:
         rows = rows.unionByName(carried, allowMissingColumns=True)
-    message = _so_far(MESSAGE)
-    life = _so_far(LIFE)
+    message = so_far(MESSAGE)
+    life = so_far(LIFE)
     # Facts without a message (a session's state, a dropped duplicate) would all be one life.
     has_message = fn.col("sequence_number").isNotNull()
     kept = {
@@ -91,7 +91,8 @@ def _latest(name: str) -> Column:
     return fn.last(name, ignorenulls=True)
 
 
-def _so_far(by: tuple[str, ...]) -> WindowSpec:
+def so_far(by: tuple[str, ...]) -> WindowSpec:
+    """Everything up to a fact, in the order of the journal."""
     in_order = Window.partitionBy(*by).orderBy("position", fn.col("op") == BURIAL)
     return in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
 

@@ -1,0 +1,196 @@
+"""`tune`: advice by the performance article's rules, from measured rates (R-D4)."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Literal, NoReturn
+
+import typer
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as fn
+
+from peeklock.durations import parse_duration
+from peeklock.spark.jobs import frame, rules
+from peeklock.spark.jobs.facts import LIFE, follow, is_one_of, so_far
+from peeklock.spark.jobs.journal import FactSource
+from peeklock.spark.jobs.namespace import Entity, Namespace
+from peeklock.spark.jobs.rules import Crew, Line
+from peeklock.spark.jobs.tallies import quantile, ranked, tally
+
+LINE: Final = ("entity", "sub_entity")
+# Rates are those of the busiest ten seconds.
+STRETCH_S: Final = 10
+ADVICE: Final = (
+    "entity string, sub_entity string, connection string, setting string, advised string, "
+    "arithmetic string"
+)
+
+
+def measure_lines(followed: DataFrame) -> DataFrame:
+    """Rates, receivers, lock losses and the slowest work of each queue and subscription."""
+    stretched = followed.withColumn("stretch", _stretch())
+    sends = _rates(stretched.where(is_one_of(("send", "publish"))), *LINE).select(
+        *LINE, fn.col("peak_per_s").alias("sent_per_s")
+    )
+    counts = followed.groupBy(*LINE).agg(
+        fn.count_if(is_one_of(("deliver", "receive_delete"))).alias("deliveries"),
+        fn.count_if(fn.col("op") == "lock_lost").alias("lock_losses"),
+        fn.countDistinct(fn.when(fn.col("op") == "deliver", fn.col("consumer"))).alias("receivers"),
+        fn.countDistinct("partition_id").alias("partitions"),
+    )
+    works = ranked(tally(followed), *LINE).groupBy(*LINE)
+    work = works.agg(quantile("work_ms", 0.999).alias("work_ms_p999"))
+    return counts.join(sends, list(LINE), "left").join(work, list(LINE), "left").na.fill(0)
+
+
+def measure_crews(followed: DataFrame) -> DataFrame:
+    """What all receivers of each connection processed, in their busiest and slowest stretches."""
+    # Who settles is who was handed the message; the fact of the delivery says who that was.
+    crews = _with_receiver(followed).where(fn.col("receiver").isNotNull())
+    by = (*LINE, "connection")
+    named = crews.withColumns({"connection": _connection("receiver"), "stretch": _stretch()})
+    receivers = named.groupBy(*by).agg(fn.countDistinct("receiver").alias("receivers"))
+    done = named.where(is_one_of(("complete", "receive_delete", "deadletter", "defer")))
+    return receivers.join(_rates(done, *by), list(by))
+
+
+def _with_receiver(followed: DataFrame) -> DataFrame:
+    delivered_to = fn.when(is_one_of(("deliver", "receive_delete")), fn.col("consumer"))
+    receiver = fn.last("_delivered_to", ignorenulls=True).over(so_far(LIFE))
+    known = followed.where(fn.col("sequence_number").isNotNull())
+    return known.withColumn("_delivered_to", delivered_to).withColumn("receiver", receiver)
+
+
+def _stretch() -> Column:
+    return fn.floor(fn.unix_seconds(fn.col("at")) / STRETCH_S)
+
+
+def _connection(consumer: str) -> Column:
+    """The connection of a consumer, which is its name up to the first slash."""
+    return fn.substring_index(fn.col(consumer), "/", 1)
+
+
+def _rates(facts: DataFrame, *by: str) -> DataFrame:
+    stretches = facts.groupBy(*by, "stretch").agg((fn.count("*") / STRETCH_S).alias("per_s"))
+    # The first and the last stretch are cut off, which is no sign of slowness.
+    slow = fn.percentile_approx("per_s", 0.1)
+    return stretches.groupBy(*by).agg(
+        fn.max("per_s").alias("peak_per_s"),
+        fn.when(fn.count("*") > 2, slow).otherwise(fn.max("per_s")).alias("low_per_s"),
+    )
+
+
+def advise(
+    lines: Sequence[Line],
+    crews: dict[tuple[str, str], list[Crew]],
+    *,
+    goal: str,
+    senders: int,
+    ceiling_per_s: float,
+) -> list[dict[str, str]]:
+    """Everything that is advised, a row for each setting."""
+    rows = []
+    for line in lines:
+        own = crews.get((line.entity, line.sub_entity), [])
+        advised = [(crew.connection, rules.prefetch(line, crew, goal)) for crew in own]
+        if line.deliveries:
+            advised.append(("", rules.lock_duration(line)))
+        if line.sent_per_s:
+            advised += [
+                ("", rules.flush_interval(line, senders, goal)),
+                ("", rules.partitions(line, ceiling_per_s)),
+                ("", rules.batched_store_access(line, goal)),
+            ]
+        rows += [
+            {
+                "entity": line.entity,
+                "sub_entity": line.sub_entity,
+                "connection": connection,
+                "setting": advice.setting,
+                "advised": advice.advised,
+                "arithmetic": advice.arithmetic,
+            }
+            for connection, advice in advised
+        ]
+    return rows
+
+
+# --- the job
+
+app = frame.job("tune")
+
+
+@app.command()
+def tune(
+    *,
+    connection_string: frame.ConnectionString = "",
+    http_port: frame.HttpPort = None,
+    entity: frame.Entities = None,
+    facts: frame.Facts = "",
+    goal: Annotated[
+        Literal["throughput", "latency"], typer.Option(help="What matters more.")
+    ] = "throughput",
+    lock_duration: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            help="Seconds that a lock lasts.",
+            show_default="what the entity has, else 60",
+        ),
+    ] = 0.0,
+    senders: Annotated[
+        int, typer.Option(min=1, help="How many senders there are; the journal does not know.")
+    ] = 1,
+    partition_ceiling: Annotated[
+        float, typer.Option(min=1, help="Messages per second that one partition takes.")
+    ] = 10_000.0,
+    out: frame.Out = "tune",
+    table_format: frame.Form = "parquet",
+    master: frame.Master = "",
+) -> None:
+    """Advise on prefetch, flush interval, lock duration and partitions, and show the arithmetic."""
+    work = frame.Work("tune", master)
+    source = FactSource(connection_string, http_port, entity, facts)
+    followed = follow(source.read(work.spark).drop("body")).persist()
+    described = {} if facts else {e.path.lower(): e for e in Namespace(source.bus).entities()}
+    lines = [_line(row.asDict(), described, lock_duration) for row in _sorted(followed)]
+    crews: dict[tuple[str, str], list[Crew]] = {}
+    for row in measure_crews(followed).orderBy("connection").collect():
+        crew = Crew(row["connection"], row["receivers"], row["peak_per_s"], row["low_per_s"])
+        crews.setdefault((row["entity"], row["sub_entity"]), []).append(crew)
+    rows = advise(lines, crews, goal=goal, senders=senders, ceiling_per_s=partition_ceiling)
+    place = frame.Place(out, table_format)
+    place.write(work.spark.createDataFrame(rows, ADVICE), "advice")
+    frame.print_rows("advice", rows)
+    work.tell(f"{len(rows)} pieces of advice are in {place.path('advice')}")
+
+
+def _sorted(followed: DataFrame) -> list[Any]:
+    return measure_lines(followed).orderBy(*LINE).collect()
+
+
+def _line(row: dict[str, Any], described: dict[str, Entity], lock_s: float) -> Line:
+    path = "/".join(filter(None, (row["entity"], row["sub_entity"]))).lower()
+    entity = described.get(path.removesuffix("/$deadletterqueue"))
+    known = entity.properties.get("LockDuration", "") if entity is not None else ""
+    if not lock_s:
+        lock_s = parse_duration(known) / 1000 if known else rules.PREFETCH_LOCK_S
+    return Line(
+        entity=row["entity"],
+        sub_entity=row["sub_entity"],
+        is_topic=row["sub_entity"].startswith("Subscriptions/"),
+        sent_per_s=row["sent_per_s"],
+        receivers=row["receivers"],
+        deliveries=row["deliveries"],
+        lock_losses=row["lock_losses"],
+        work_ms_p999=row["work_ms_p999"],
+        partitions=row["partitions"],
+        lock_s=lock_s,
+    )
+
+
+def main(arguments: Sequence[str] | None = None, program: str = "") -> NoReturn:
+    """Run the job."""
+    frame.run(app, arguments, program)
+
+
+if __name__ == "__main__":
+    main()
