@@ -135,7 +135,8 @@ async def manage_within(
     client: Client, links: tuple[Link, Link], operation: str, body: Any, txn: bytes
 ) -> tuple[int, Any]:
     requests, responses = links
-    properties = {"operation": f"com.microsoft:{operation}"}
+    name = operation if ":" in operation else f"com.microsoft:{operation}"
+    properties = {"operation": name}
     post_within(client, requests, request(properties, body, "id-7"), txn, settled=True)
     await client.talk()
     (answer,) = client.arrived(responses)

@@ -44,6 +44,7 @@ from peeklock.gateway.amqp.management import ManagementNode
 from peeklock.gateway.amqp.receiving import ReceivingNode
 from peeklock.gateway.amqp.responses import ResponseLinks, ResponseNode
 from peeklock.gateway.amqp.sending import SendingNode
+from peeklock.gateway.amqp.stage_operations import stage_of
 from peeklock.gateway.amqp.wire import Wire
 
 # The settle mode of a sender that settles before it sends [2.8.2]: receive and delete.
@@ -112,8 +113,14 @@ class Attaching:
             destination = self._destination_of(guest, now)
             if isinstance(destination, Refusal):
                 return destination
+            stage = stage_of(guest.link)
+            if isinstance(stage, Refusal):
+                return stage
+            if stage and destination is not None:
+                return Refusal(NOT_ALLOWED, texts.NO_STAGING_FOR_OTHERS)
             self._take_in(guest)
-            sending = SendingNode(self._wire, guest.link, entity, guest.address.path, destination)
+            path = guest.address.path
+            sending = SendingNode(self._wire, guest.link, entity, path, destination, stage)
             guest.link.context = sending
             sending.open()
         else:

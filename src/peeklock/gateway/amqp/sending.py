@@ -8,10 +8,11 @@ from peeklock.amqp.errors import DECODE_ERROR, AmqpError, DecodeError
 from peeklock.amqp.link import Link
 from peeklock.amqp.message import batch_messages, split
 from peeklock.amqp.types import Symbol, Ulong
-from peeklock.entity.commands import Commit, SendBatch, SendMany
+from peeklock.entity.commands import Commit, SendBatch, SendMany, Stage
 from peeklock.entity.message import Message
-from peeklock.entity.refusals import INVALID_ARGUMENT, MESSAGE_TOO_BIG, Refusal
+from peeklock.entity.refusals import INVALID_ARGUMENT, MESSAGE_TOO_BIG, NOT_ALLOWED, Refusal
 from peeklock.entity.replies import Accepted, Numbered, Refused
+from peeklock.gateway.amqp import texts
 from peeklock.gateway.amqp.door import Entity, rejected
 from peeklock.gateway.amqp.transactions import Work, transfers
 from peeklock.gateway.amqp.translate import incoming, way_of
@@ -39,6 +40,7 @@ class SendingNode:
         "_entity",
         "_ids",
         "_in_flight",
+        "_stage",
         "_unanswered",
         "link",
         "path",
@@ -52,6 +54,7 @@ class SendingNode:
         entity: Entity,
         path: str,
         destination: Entity | None = None,
+        stage: str = "",
     ) -> None:
         self.wire: Final = wire
         self.link: Final = link
@@ -59,6 +62,8 @@ class SendingNode:
         self._entity: Final = entity
         # Where the messages are carried to after this entity has taken them.
         self._destination: Final[Entity | None] = destination
+        # The stage in which the messages rest until it is published; nothing for most.
+        self._stage: Final = stage
         self._ids: Final = wire.door.message_ids
         self._unanswered: Final = Unanswered(self)
         self._in_flight = 0
@@ -149,7 +154,11 @@ class SendingNode:
     def _submit(self, tags: list[int], messages: list[Message], size: int, settled: bool) -> None:
         self._in_flight += len(tags)
         self.wire.took(len(tags), size)
-        self._entity.submit(SendMany(self._unanswered if settled else self, tags, messages))
+        origin = self._unanswered if settled else self
+        if self._stage:
+            self._entity.submit(Stage(origin, tags, messages, self._stage))
+        else:
+            self._entity.submit(SendMany(origin, tags, messages))
 
     def _submit_batch(self, delivery: IncomingDelivery, now: int) -> None:
         wants_keys = self._entity.wants_keys
@@ -162,7 +171,10 @@ class SendingNode:
         self._in_flight += 1
         self.wire.took(1, len(delivery.payload))
         origin = self._unanswered if delivery.settled else self
-        self._entity.submit(SendBatch(origin, delivery.id, messages))
+        if self._stage:
+            self._entity.submit(Stage(origin, [delivery.id], messages, self._stage, True))
+        else:
+            self._entity.submit(SendBatch(origin, delivery.id, messages))
 
     def _take_one(self, delivery: IncomingDelivery, now: int) -> None:
         """Take what does not go the short way: too large, within a transaction, or for another
@@ -202,6 +214,9 @@ class SendingNode:
         now: int,
     ) -> None:
         """Make messages part of a transaction; they are answered as if it had ended well."""
+        if self._stage:
+            self._refuse(delivery, Refusal(NOT_ALLOWED, texts.NO_STAGING_IN_TRANSACTIONS))
+            return
         transactions = self.wire.transactions
         transaction = transactions.named_by(state)
         if isinstance(transaction, Refusal):

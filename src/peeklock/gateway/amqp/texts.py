@@ -9,6 +9,12 @@ NO_SENDING_TO_DEAD_LETTERS: Final = "Messages cannot be sent to a dead-letter qu
 NO_SENDING_TO_SUBSCRIPTIONS: Final = (
     "Messages cannot be sent to a subscription; send them to its topic."
 )
+NO_STAGING_FOR_OTHERS: Final = (
+    "Messages cannot be staged by way of one entity for another; stage them where they go."
+)
+NO_STAGING_IN_TRANSACTIONS: Final = (
+    "Messages cannot be staged as part of a transaction: a stage is a transaction of its own."
+)
 NO_RECEIVING_FROM_TOPICS: Final = (
     "Messages cannot be received from a topic; receive them from one of its subscriptions."
 )
