@@ -15,7 +15,15 @@ from peeklock.client.exceptions import ServiceBusError
 from peeklock.spark.arrow import Decoder, number_of, wants_body
 from peeklock.spark.claim_book import ClaimBook, data_loss
 from peeklock.spark.deferral import DeferralLedger
-from peeklock.spark.ledger import BROKER, DEAD_LETTERS, DEFERRAL, SUSPENDED, BrokerLedger, Ledger
+from peeklock.spark.ledger import (
+    BROKER,
+    DEAD_LETTERS,
+    DEFERRAL,
+    NOT_IMPLEMENTED,
+    SUSPENDED,
+    BrokerLedger,
+    Ledger,
+)
 from peeklock.spark.offsets import ClaimOffset, pack, unpack
 from peeklock.spark.options import SourceOptions
 from peeklock.spark.schema import Columns
@@ -28,7 +36,6 @@ from peeklock.spark.versions import (
 from peeklock.spark.wire import Wire
 
 BAD_RECORD = "SparkBadRecord"
-_NOT_IMPLEMENTED = "amqp:not-implemented"
 
 
 @final
@@ -56,7 +63,7 @@ def open_ledger(options: SourceOptions, kind: str) -> Ledger:
     try:
         ledger.enter()
     except ServiceBusError as error:
-        if error.condition != _NOT_IMPLEMENTED:
+        if error.condition != NOT_IMPLEMENTED:
             raise
         return DeferralLedger(wire, options)
     return ledger

@@ -26,8 +26,8 @@ from peeklock.spark.ledger import (
     Claimed,
     Page,
     heads,
-    peek_page,
     peek_pages,
+    walk,
 )
 from peeklock.spark.offsets import partition_of
 from peeklock.spark.options import SourceOptions
@@ -93,7 +93,7 @@ class DeferralLedger:
         """Walk over everything and keep what has the tag."""
         return [
             Claimed(number, len(payload))
-            for number, payload in self._walk()
+            for number, payload in walk(self._wire)
             if self._is_mine(payload)
         ]
 
@@ -102,7 +102,7 @@ class DeferralLedger:
         last: dict[int, int] = {}
         active = 0
         oldest = -1
-        for number, payload in self._walk():
+        for number, payload in walk(self._wire):
             last[partition_of(number)] = number
             annotations = _annotations(payload)
             if annotations.get("x-opt-message-state", _ACTIVE) == _ACTIVE:
@@ -162,18 +162,6 @@ class DeferralLedger:
         if outcome == "defered":
             asked["properties-to-modify"] = {OWNER: self._owner}
         self._wire.manage(_DISPOSE, asked)
-
-    def _walk(self) -> Iterator[tuple[int, bytes]]:
-        first = 0
-        while True:
-            payloads = peek_page(self._wire, first, PEEK_COUNT, omit_body=True)
-            if not payloads:
-                return
-            for payload in payloads:
-                number = number_of(payload)
-                if number is not None:
-                    first = number + 1
-                    yield number, payload
 
     def _is_mine(self, payload: bytes) -> bool:
         try:

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, final
 
 from peeklock.amqp.constructors import LONG
 from peeklock.amqp.types import Array, Int, Uint
-from peeklock.client.exceptions import ClaimFenced
+from peeklock.client.exceptions import ClaimFenced, ServiceBusError
 from peeklock.spark.arrow import number_of
 from peeklock.spark.offsets import partition_of
 from peeklock.spark.options import SourceOptions
@@ -22,6 +22,10 @@ COMPLETED: Final = "completed"
 ABANDONED: Final = "abandoned"
 SUSPENDED: Final = "suspended"
 DEAD_LETTERS: Final = "/$DeadLetterQueue"
+
+NOT_IMPLEMENTED: Final = "amqp:not-implemented"
+# Who claims nothing, and only looks.
+NOBODY: Final = "peeklock.spark/nobody"
 
 # A request has at most 65,536 values: numbers, sizes, attempts and sessions of so many fit.
 PAGE: Final = 10_000
@@ -273,6 +277,48 @@ def peek_page(
         "omit-message-body": omit_body,
     }
     return _messages(wire.manage(_PEEK, asked, sub_queue))
+
+
+def last_numbers(wire: Manager) -> dict[int, int]:
+    """Find the highest number of each partition: the broker knows, elsewhere one must walk."""
+    answer = _looked_up(wire)
+    if answer is not None:
+        numbers = _items(answer, "last-sequence-numbers")
+        return {partition_of(number): number for number in numbers}
+    return {partition_of(number): number for number, _ in walk(wire)}
+
+
+def active_count(wire: Manager) -> int:
+    """Tell how many messages are ready to be received; elsewhere, whether there is any."""
+    answer = _looked_up(wire)
+    if answer is not None:
+        return int(answer.get("active-count") or 0)
+    return len(peek_page(wire, 0, 1, omit_body=True))
+
+
+def walk(wire: Manager) -> Iterator[tuple[int, bytes]]:
+    """Look at everything without bodies."""
+    first = 0
+    while True:
+        known = [
+            (number_of(one), one) for one in peek_page(wire, first, PEEK_COUNT, omit_body=True)
+        ]
+        numbered = [(number, one) for number, one in known if number is not None]
+        if not numbered:
+            return
+        yield from numbered
+        first = numbered[-1][0] + 1
+
+
+def _looked_up(wire: Manager) -> dict[Any, Any] | None:
+    """List the claims of nobody, for what else is in the answer; None where there is no such."""
+    asked = {"owner": NOBODY, "from-sequence-number": 0, "message-count": Int(1)}
+    try:
+        return wire.manage(_LIST, asked)
+    except ServiceBusError as error:
+        if error.condition != NOT_IMPLEMENTED:
+            raise
+        return None
 
 
 def _messages(answer: dict[Any, Any]) -> list[bytes]:
