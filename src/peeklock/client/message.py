@@ -7,6 +7,7 @@ from typing import Any, Final, TypeAlias, final
 from uuid import UUID
 
 from peeklock.amqp.codec import encode, encode_into
+from peeklock.amqp.message import Message, decode_message
 from peeklock.amqp.types import Symbol, Timestamp
 from peeklock.clock import SystemClock
 
@@ -161,6 +162,11 @@ class ServiceBusMessage:
         if value is not None and value < timedelta(0):
             raise ValueError(f"time_to_live is before now: {value}")
         self._time_to_live = value
+
+    @property
+    def raw_amqp_message(self) -> Message:
+        """The message with all its sections, as it would be sent now; changes to it are not."""
+        return decode_message(self.encoded())
 
     @property
     def routing_key(self) -> str | None:

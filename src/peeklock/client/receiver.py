@@ -3,6 +3,7 @@
 # ruff: noqa: ASYNC109  (parameters are called as they are in azure-servicebus)
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Self, final
@@ -419,12 +420,10 @@ class ServiceBusReceiver:
         link, delivery = message.link, message.delivery
         try:
             if link is not None and delivery is not None and link.is_open:
-                try:
+                # A link that breaks meanwhile leaves the lock as it is.
+                with contextlib.suppress(ServiceBusConnectionError):
                     await link.settle([delivery], how.outcome)
                     return
-                except ServiceBusConnectionError:
-                    if link.session_id is not None:
-                        raise
             await self._settle_by_token(message, how)
         except BaseException:
             message.is_settled = False
