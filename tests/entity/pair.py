@@ -7,6 +7,7 @@ from peeklock.clock import MANUAL_START
 from peeklock.entity import commands as ask
 from peeklock.entity import replies as told
 from peeklock.entity.blueprint import queue_blueprint
+from peeklock.entity.claim_commands import NO_EPOCH
 from peeklock.entity.commands import DEAD, MAIN, PEEK_LOCK, RECEIVE_AND_DELETE, Command, LockToken
 from peeklock.entity.definition import ACTIVE, QueueDefinition
 from peeklock.entity.message import BodyBudget
@@ -15,11 +16,12 @@ from peeklock.entity.records import CheckpointBegun, CheckpointEnded
 from peeklock.entity.replies import Delivery, Reply
 from tests.entity.journal import Journal
 from tests.entity.model import UNTOLD, Answer, Model
+from tests.entity.noted import next_due
 
 EVERYTHING: Final = 1 << 62
 LOOKER: Final = "looker"
 # What shows messages whose time is over but that no alarm has knocked for yet.
-LOOKS: Final = (ask.Peek, ask.Count, ask.DeleteMany)
+LOOKS: Final = (ask.Peek, ask.Count, ask.DeleteMany, ask.ListClaims)
 
 
 class Pair:
@@ -134,6 +136,16 @@ class Pair:
             case told.Found():
                 views = [self.view(delivery) for delivery in reply.deliveries]
                 return [(reply.origin, reply.tag, "found", views)]
+            case told.ClaimsMade():
+                made = (reply.sequences, reply.sizes, reply.limit)
+                return [(reply.origin, reply.tag, "claimed", made)]
+            case told.ClaimsListed():
+                rows = list(zip(reply.sequences, reply.sizes, reply.attempts, strict=True))
+                lane = (reply.last_sequences, reply.active, reply.oldest_enqueued_at)
+                return [(reply.origin, reply.tag, "listed", (reply.epoch, rows, *lane))]
+            case told.ClaimsFetched():
+                views = [self.view(delivery) for delivery in reply.deliveries]
+                return [(reply.origin, reply.tag, "fetched", (views, reply.looked_at))]
             case told.Drained():
                 return [(reply.origin, 0, "drained", None)]
             case told.Counted():
@@ -174,9 +186,9 @@ class Pair:
         assert partition.next_position == self.journal.next_position
         deadlines = model.deadlines()
         if deadlines:
-            assert 0 < partition.next_deadline() <= min(deadlines), "the alarm knocks in time"
+            assert 0 < next_due(partition) <= min(deadlines), "the alarm knocks in time"
         else:
-            assert partition.next_deadline() == 0, "nothing is due ever"
+            assert next_due(partition) == 0, "nothing is due ever"
         assert self.budget.left <= self.memory
         if not model.rows:
             assert self.budget.left == self.memory, "what is gone holds no memory"
@@ -195,6 +207,11 @@ class Pair:
                 (found,) = copy.decide([look], self.now).replies
                 rows = [row.view() for row in self.model.rows if row.lane == lane]
                 assert self.answers(found) == [(LOOKER, 0, "found", rows)]
+            for lane, owner in self.model.claims.owners:
+                command = ask.ListClaims(LOOKER, 0, lane, owner, NO_EPOCH, 0, EVERYTHING)
+                (listed,) = copy.decide([command], self.now).replies
+                assert isinstance(listed, told.ClaimsListed)
+                assert listed.sequences == list(self.model.claims.of(lane, owner))
 
     def crash(self) -> None:
         """The process dies; another one opens the partition from what was written down."""
@@ -203,6 +220,7 @@ class Pair:
         definition = self.model.definition
         self.partition = self.reopened(definition, self.budget, self.journal.replay_from)
         self.model.crash()
+        self.model.claims.crash(self.partition, self.now)
         self.late = self.house_waits = False
         self.ask(ask.Tick(), ask.Count(LOOKER, 0))
 
@@ -234,4 +252,4 @@ def _order(answer: Answer) -> tuple[str, int, str]:
 
 def _counts(reply: told.Counted) -> tuple[int, ...]:
     states = (reply.active, reply.dead_letter, reply.scheduled, reply.deferred, reply.locked)
-    return (*states, reply.bytes)
+    return (*states, reply.claimed, reply.bytes)

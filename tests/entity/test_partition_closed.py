@@ -19,6 +19,7 @@ from peeklock.entity.commands import (
 from peeklock.entity.definition import ACTIVE, DISABLED, RECEIVE_DISABLED
 from peeklock.entity.refusals import ENTITY_DISABLED, LOCK_LOST, SESSION_LOCK_LOST
 from tests.entity.at_hand import AtHand, TopicAtHand, deliveries, message, sequences, token
+from tests.entity.noted import next_due
 
 CLOSED = [DISABLED, RECEIVE_DISABLED]
 
@@ -123,7 +124,7 @@ def test_another_lock_duration_takes_the_sessions_back(queue: AtHand) -> None:
     again = queue.take(2, "next")
     assert queue.contents(again) == ["a0", "a1"]
     assert [each.delivery_count for each in again] == [0, 0]
-    assert queue.partition.next_deadline() == queue.now + 30_000
+    assert next_due(queue.partition) == queue.now + 30_000
 
 
 def test_a_session_that_is_taken_back_goes_to_who_waits(queue: AtHand) -> None:

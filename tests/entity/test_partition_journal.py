@@ -1,7 +1,6 @@
 """What a partition writes down: replays, checkpoints, bodies carried forward, memory bounded."""
 
 from peeklock.entity import commands as ask
-from peeklock.entity import records
 from peeklock.entity.bodies import BLOCK
 from peeklock.entity.commands import (
     ABANDON,
@@ -14,10 +13,12 @@ from peeklock.entity.commands import (
 )
 from peeklock.entity.definition import QueueDefinition
 from peeklock.entity.message import Message
+from peeklock.entity.notes import HandedTo
 from peeklock.entity.partition import NO_REPLAY
 from peeklock.entity.records import Record
 from peeklock.store import store
 from tests.entity.at_hand import AtHand, message, sequences
+from tests.entity.noted import notes
 from tests.entity.pair import Pair
 
 
@@ -47,8 +48,8 @@ def test_a_lock_writes_nothing_by_itself_and_is_noted_with_the_next_record() -> 
     queue.receive(2)
     assert queue.records == []
     queue.send("c")
-    notes = [each for each in queue.records if isinstance(each, records.HandedOut)]
-    assert [(each.lane, each.sequences) for each in notes] == [(MAIN, [1, 2])]
+    told = [each for each in notes(queue.records) if isinstance(each, HandedTo)]
+    assert [(each.lane, each.sequences) for each in told] == [(MAIN, [1, 2])]
 
 
 def test_a_restart_keeps_states_counts_reasons_changes_and_instants() -> None:

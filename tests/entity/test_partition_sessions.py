@@ -28,6 +28,7 @@ from peeklock.entity.refusals import (
 )
 from peeklock.entity.replies import STATE_DEFERRED, Delivery
 from tests.entity.at_hand import AtHand, deliveries, message
+from tests.entity.noted import next_due
 
 LOCK_MS = 60_000
 
@@ -116,14 +117,14 @@ def test_who_waits_is_served_when_a_schedule_falls_due(queue: AtHand) -> None:
 
 def test_who_waits_too_long_is_refused(queue: AtHand) -> None:
     assert queue.accept(None, wait_ms=1_000) is None
-    assert queue.partition.next_deadline() == queue.now + 1_000
+    assert next_due(queue.partition) == queue.now + 1_000
     queue.tick(999)
     assert queue.accepted() is None
     queue.tick(1)
     assert queue.accepted() == TIMED_OUT
     queue.send("a1", session="a")
     assert queue.replies == [told.Accepted("sender", [queue.tags])]
-    assert queue.partition.next_deadline() == 0
+    assert next_due(queue.partition) == 0
 
 
 def test_who_waits_and_goes_gets_nothing(queue: AtHand) -> None:
@@ -263,7 +264,7 @@ def test_a_lock_that_expires_counts_the_deliveries_and_tells_the_holder(queue: A
     queue.accept("a")
     held = queue.take(2)
     assert [delivery.locked_until for delivery in held] == [0, 0]
-    assert queue.partition.next_deadline() == queue.now + LOCK_MS
+    assert next_due(queue.partition) == queue.now + LOCK_MS
     queue.tick(LOCK_MS - 1)
     assert queue.lost() == []
     queue.tick(1)
@@ -337,15 +338,15 @@ def test_a_lock_that_lasts_until_its_message_is_carried_has_no_deadline() -> Non
     queue = AtHand(is_retold=True)
     queue.send("one", "two", "three")
     queue.receive(1, "carrier", mode=ask.CARRY)
-    assert queue.partition.next_deadline() == 0
+    assert next_due(queue.partition) == 0
     queue.receive(1, "receiver")
-    assert queue.partition.next_deadline() == queue.now + LOCK_MS
+    assert next_due(queue.partition) == queue.now + LOCK_MS
     queue.receive(1, "carrier", mode=ask.CARRY)
     queue.tick(LOCK_MS)
     assert counts(queue.peek()) == [0, 1, 0]
-    assert queue.partition.next_deadline() == 0
+    assert next_due(queue.partition) == 0
     queue.receive(1, "receiver")
-    assert queue.partition.next_deadline() == queue.now + LOCK_MS
+    assert next_due(queue.partition) == queue.now + LOCK_MS
 
 
 # Settling.
@@ -435,14 +436,14 @@ def test_those_who_gave_up_are_forgotten_however_long_they_would_have_waited() -
         queue.ask(ask.CloseReceiver(f"w{number}", False))
     assert not book.waiting
     assert len(book._waits) < 500
-    assert queue.partition.next_deadline() == 0
+    assert next_due(queue.partition) == 0
 
 
 def test_waits_end_in_their_time_whoever_came_first() -> None:
     queue = AtHand(requires_session=True)
     for name, wait_ms in (("long", 9_000), ("short", 1_000), ("middle", 5_000)):
         assert queue.accept(None, name, wait_ms=wait_ms) is None
-    assert queue.partition.next_deadline() == queue.now + 1_000
+    assert next_due(queue.partition) == queue.now + 1_000
     queue.tick(5_000)
     assert (queue.accepted("short"), queue.accepted("middle")) == (TIMED_OUT, TIMED_OUT)
     assert queue.accepted("long") is None

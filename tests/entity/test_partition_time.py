@@ -11,6 +11,7 @@ from peeklock.entity.definition import QueueDefinition
 from peeklock.entity.refusals import LOCK_LOST, MESSAGE_NOT_FOUND, MESSAGE_TOO_BIG
 from peeklock.entity.replies import STATE_ACTIVE, STATE_SCHEDULED
 from tests.entity.at_hand import AtHand, deliveries, message, sequences
+from tests.entity.noted import next_due
 
 # Locks.
 
@@ -22,7 +23,7 @@ def test_a_lock_lasts_as_long_as_the_queue_says(lock_ms: int) -> None:
     queue.send("a")
     held = queue.receive_one()
     assert held.locked_until == queue.now + lock_ms
-    assert queue.partition.next_deadline() == queue.now + lock_ms
+    assert next_due(queue.partition) == queue.now + lock_ms
     queue.now += lock_ms - 1
     assert queue.settle(COMPLETE, held) == ["settled"]
 
@@ -169,9 +170,9 @@ def test_another_limit_of_deliveries_keeps_the_locks() -> None:
 def test_nothing_is_due_in_a_queue_without_locks_lives_and_schedules() -> None:
     queue = AtHand()
     queue.send("a")
-    assert queue.partition.next_deadline() == 0
+    assert next_due(queue.partition) == 0
     queue.settle(COMPLETE, queue.receive_one())
-    assert queue.partition.next_deadline() == 0
+    assert next_due(queue.partition) == 0
 
 
 # Lives.
@@ -192,7 +193,7 @@ def test_the_shorter_life_wins(of_message: int, of_queue: int, life: int) -> Non
     queue.send("a", life_ms=of_message)
     expires_at = queue.now + life if life else 0
     assert queue.peek()[0].expires_at == expires_at
-    assert queue.partition.next_deadline() == expires_at
+    assert next_due(queue.partition) == expires_at
 
 
 def test_an_expired_message_is_dropped_when_the_alarm_knocks() -> None:
@@ -237,7 +238,7 @@ def test_the_first_to_expire_need_not_be_the_first_in_line() -> None:
     queue.send("a", life_ms=9_000)
     queue.send("b", life_ms=3_000)
     queue.send("c", life_ms=6_000)
-    assert queue.partition.next_deadline() == queue.now + 3_000
+    assert next_due(queue.partition) == queue.now + 3_000
     queue.tick(3_000)
     assert (queue.numbers(), sequences(queue.dead())) == ([1, 3], [2])
     queue.tick(6_000)
@@ -273,17 +274,17 @@ def test_a_message_whose_lock_and_life_are_over_is_dropped() -> None:
     queue.receive_one()
     queue.tick(60_000)
     assert queue.partition.live_count == 0
-    assert queue.partition.next_deadline() == 0
+    assert next_due(queue.partition) == 0
 
 
 def test_a_message_that_returns_in_time_expires_later() -> None:
     queue = AtHand()
     queue.send("a", life_ms=10_000)
     held = queue.receive_one()
-    queue.partition.next_deadline()
+    next_due(queue.partition)
     queue.tick(5_000)
     queue.settle(ABANDON, held)
-    assert queue.partition.next_deadline() == queue.now + 5_000
+    assert next_due(queue.partition) == queue.now + 5_000
     queue.tick(5_000)
     assert queue.numbers() == []
 
@@ -296,7 +297,7 @@ def test_a_deferred_message_does_not_expire() -> None:
     (held,) = queue.fetch(1)
     queue.tick(60_000)
     assert queue.numbers() == [1]
-    assert queue.partition.next_deadline() == 0
+    assert next_due(queue.partition) == 0
     assert held.sequence == 1
 
 
@@ -307,7 +308,7 @@ def test_what_is_dead_lettered_does_not_expire() -> None:
     queue.settle(DEAD_LETTER, queue.receive_one())
     queue.tick(1_000)
     assert sequences(queue.dead()) == [1, 2]
-    assert queue.partition.next_deadline() == 0
+    assert next_due(queue.partition) == 0
     queue.tick(600_000)
     assert sequences(queue.receive(5, lane=DEAD)) == [1, 2]
     details = queue.dead()[0].details
@@ -318,7 +319,7 @@ def test_what_is_dead_lettered_does_not_expire() -> None:
 def test_a_life_of_nothing_ends_at_once() -> None:
     queue = AtHand()
     queue.send("a", life_ms=0)
-    assert queue.partition.next_deadline() == queue.now
+    assert next_due(queue.partition) == queue.now
     assert queue.receive(1) == []
     assert queue.partition.live_count == 0
 
@@ -331,7 +332,7 @@ def test_a_life_beyond_the_longest_duration_has_no_end(life_ms: int) -> None:
     queue.send("b", life_ms=life_ms, due=queue.now + 1_000)
     queue.tick(1_000)
     assert [each.expires_at for each in queue.peek()] == [0, 0]
-    assert queue.partition.next_deadline() == 0
+    assert next_due(queue.partition) == 0
     queue.restart()
     assert [each.expires_at for each in queue.peek()] == [0, 0]
 
@@ -341,12 +342,12 @@ def test_lives_and_schedules_go_on_after_a_restart() -> None:
     queue.send("brief", life_ms=1_000)
     queue.send("later", life_ms=1_000, due=queue.now + 2_000)
     queue.restart()
-    assert queue.partition.next_deadline() == queue.now + 1_000
+    assert next_due(queue.partition) == queue.now + 1_000
     queue.tick(1_000)
     assert sequences(queue.dead()) == [1]
     queue.tick(1_000)
     queue.restart()
-    assert queue.partition.next_deadline() == queue.now + 1_000
+    assert next_due(queue.partition) == queue.now + 1_000
     queue.tick(1_000)
     assert sequences(queue.dead()) == [1, 3]
 
@@ -369,7 +370,7 @@ def test_the_line_of_lives_forgets_what_was_settled_and_only_that() -> None:
         queue.send(*(["done"] * 1_000), life_ms=9_000)
         queue.settle(COMPLETE, *queue.receive(1_000))
     queue.settle(RELEASE, *held)
-    assert queue.partition.next_deadline() == queue.now + 5_000
+    assert next_due(queue.partition) == queue.now + 5_000
     queue.tick(5_000)
     assert queue.partition.live_count == 0
 
@@ -386,7 +387,7 @@ def test_a_scheduled_message_waits_and_enters_under_a_new_number_at_its_instant(
         (1, STATE_SCHEDULED),
         (2, STATE_ACTIVE),
     ]
-    assert queue.partition.next_deadline() == due
+    assert next_due(queue.partition) == due
     queue.tick(9_999)
     assert sequences(queue.receive(5)) == [2]
     queue.now += 500
@@ -472,7 +473,7 @@ def test_a_cancelled_schedule_leaves_nothing_due() -> None:
     queue = AtHand()
     queue.send("a", due=queue.now + 1_000)
     queue.ask(ask.CancelScheduled("me", 1, [1]))
-    assert queue.partition.next_deadline() == 0
+    assert next_due(queue.partition) == 0
 
 
 def test_the_line_of_schedules_forgets_what_was_cancelled_and_only_that() -> None:
@@ -481,7 +482,7 @@ def test_the_line_of_schedules_forgets_what_was_cancelled_and_only_that() -> Non
     for _ in range(3):
         numbers = queue.send(*(["cancelled"] * 1_000), due=queue.now + 1_000)
         queue.ask(ask.CancelScheduled("me", 1, numbers))
-    assert queue.partition.next_deadline() == queue.now + 5_000
+    assert next_due(queue.partition) == queue.now + 5_000
     assert queue.contents(deliveries_of(queue, 5_000)) == ["kept"]
 
 

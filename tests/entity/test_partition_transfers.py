@@ -29,6 +29,7 @@ from peeklock.entity.refusals import (
 from peeklock.entity.replies import Delivery
 from tests.entity.at_hand import AtHand, TopicAtHand, deliveries, message, sequences, token
 from tests.entity.living import living
+from tests.entity.noted import NOTES, next_due
 
 
 @pytest.fixture
@@ -54,7 +55,8 @@ def commit(queue: AtHand, *work: object) -> str:
         assert told.Numbered("transaction", 1, []) in queue.replies
     else:
         assert len(queue.replies) == 1
-        assert queue.records == []
+        assert all(isinstance(each, NOTES) for each in queue.records)
+        before["position"] += len(queue.records)
         assert living(queue.partition, queue.now) == before
         assert sorted(queue.partition._state.lane(MAIN).locked) == locks
         assert queue.budget.left == left
@@ -200,7 +202,7 @@ def test_transfers_are_handed_to_the_carrier_and_rest_until_it_is_done(queue: At
     assert records.Transferring in [type(record) for record in queue.records]
     (held,) = queue.receive(9, "carrier", lane=TRANSFER, mode=CARRY)
     assert held.locked_until == NEVER
-    assert queue.partition.next_deadline() == 0
+    assert next_due(queue.partition) == 0
     queue.tick(1_000_000)
     body = queue.journal.body(held.position)
     assert (body.content, body.session_id, body.hops) == (b"away", "s", 2)

@@ -8,6 +8,14 @@ from hypothesis import strategies as st
 
 from peeklock.entity.claim_records import Claimed, OwnerHeard, Unclaimed
 from peeklock.entity.message import NEVER, NO_DURATION, Message
+from peeklock.entity.notes import (
+    HandedTo,
+    LocksReleased,
+    LocksRenewed,
+    Note,
+    SessionLockNoted,
+    SettlementsFailed,
+)
 from peeklock.entity.records import (
     CLAIMED,
     DEFERRED,
@@ -134,7 +142,7 @@ def records(draw: st.DrawFn) -> Record:
     runs = st.lists(messages(), min_size=1, max_size=4)
     if draw(st.integers(0, 7)) == 0:
         return draw(claim_facts(at))
-    build = draw(st.sampled_from(range(22)))
+    build = draw(st.sampled_from(range(27)))
     if build == 0:
         return Enqueued(at, draw(sequences), draw(runs))
     if build == 1:
@@ -189,7 +197,23 @@ def later_records(draw: st.DrawFn, at: int, build: int) -> Record:
         return Reserved(at, draw(sequences))
     if build == 20:
         return CarriedCopies(at, draw(numbers()), draw(messages()))
-    return LaneDropped(at, draw(lanes))
+    return draw(notes(at, build)) if build > 21 else LaneDropped(at, draw(lanes))
+
+
+@st.composite
+def notes(draw: st.DrawFn, at: int, build: int) -> Note:
+    """The kinds that only the journal asks for."""
+    lane, who, why = draw(lanes), draw(texts), draw(st.integers(0, 255))
+    if build == 22:
+        sequence_list, count_list = draw(counted())
+        return HandedTo(at, lane, who, sequence_list, count_list if draw(st.booleans()) else [])
+    if build == 23:
+        return LocksRenewed(at, lane, who, draw(numbers()))
+    if build == 24:
+        return LocksReleased(at, lane, why, who, draw(numbers()))
+    if build == 25:
+        return SettlementsFailed(at, lane, why, who, draw(numbers()))
+    return SessionLockNoted(at, lane, why, who, draw(texts))
 
 
 @st.composite
