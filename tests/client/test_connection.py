@@ -20,6 +20,7 @@ from peeklock.client.exceptions import (
     ServiceBusCommunicationError,
     ServiceBusConnectionError,
     ServiceBusError,
+    ServiceBusQuotaExceededError,
     ServiceBusServerBusyError,
 )
 from peeklock.client.links import ReceiverLink, SenderLink
@@ -244,6 +245,37 @@ def test_a_desk_that_is_detached_is_opened_anew(side: str) -> None:
         assert len(bench.brokers) == 1
 
     run(body)
+
+
+def test_links_that_are_gone_leave_no_session_behind() -> None:
+    async def lose(bench: Bench) -> None:
+        link = await bench.connection.open_sender("q")
+        other = await bench.connection.open_receiver("q", deletes=False)
+        await bench.connection.manage("q", "com.microsoft:any", {})
+        for name in ("to q", "from q", "to q/$management"):
+            bench.broker.links[name].detach(AmqpError("amqp:link:detach-forced", "idle"))
+        bench.broker.flush()
+        await until(lambda: not link.is_open and not other.is_open)
+
+    async def body(bench: Bench) -> None:
+        for _ in range(5):
+            await lose(bench)
+            closed = await bench.connection.open_sender("q")
+            await closed.close()
+        # What is left are the tokens' desk and the last one of the management node, if that.
+        await until(lambda: len(bench.broker.connection.local) <= 2)
+
+    run(body)
+
+
+def test_more_links_than_the_broker_takes_are_refused() -> None:
+    async def body(bench: Bench) -> None:
+        for number in range(3):
+            await bench.connection.open_sender(f"q{number}")
+        with pytest.raises(ServiceBusQuotaExceededError, match="too many links"):
+            await bench.connection.open_sender("q")
+
+    run(body, limits=Limits(channel_max=3))
 
 
 # --- losses

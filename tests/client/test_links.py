@@ -10,6 +10,7 @@ from peeklock.amqp.composites import ACCEPTED, RELEASED, encode_modified, encode
 from peeklock.amqp.errors import AmqpError
 from peeklock.client.exceptions import (
     MessageLockLostError,
+    MessageSizeExceededError,
     MessagingEntityDisabledError,
     MessagingEntityNotFoundError,
     OperationTimeoutError,
@@ -99,6 +100,17 @@ def test_a_batch_has_its_own_format_and_a_large_message_many_frames() -> None:
         assert formats == [0, 0x80013700, 0]
         assert bench.broker.arrived[2].payload == large
         assert link.max_message_size == 262_144
+
+    run(body)
+
+
+def test_a_message_that_is_too_large_is_not_sent() -> None:
+    async def body(bench: Bench) -> None:
+        link = await bench.connection.open_sender("q")
+        with pytest.raises(MessageSizeExceededError, match="262145 bytes"):
+            await link.submit(bytes(262_145))
+        await link.submit(bytes(262_144))
+        assert link.is_open
 
     run(body)
 

@@ -81,7 +81,7 @@ class ReceiverLink:
         self._transport: Final = transport
         self._loop: Final = transport.loop
         is_session = any_session or session_id is not None
-        self._link: Final = transport.connection.begin_session().attach_receiver(
+        self._link: Final = transport.begin_session().attach_receiver(
             name,
             Source(address=address, filter={SESSION_FILTER: session_id} if is_session else None),
             snd_settle_mode=_SETTLED if deletes else _UNSETTLED,

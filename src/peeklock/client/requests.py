@@ -33,7 +33,7 @@ class Desk:
     def __init__(self, transport: Transport, address: str, name: str) -> None:
         self.address: Final = address
         self._loop: Final = transport.loop
-        session = transport.connection.begin_session()
+        session = transport.begin_session()
         self._requests: Final = SenderLink(
             transport, f"{name}-requests", Target(address=address), session=session
         )

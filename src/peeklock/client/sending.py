@@ -6,8 +6,9 @@ from typing import Any, Final, final
 from peeklock.amqp.composites import ACCEPTED, Accepted, Rejected, Target, decode_composite
 from peeklock.amqp.delivery import IncomingDelivery, OutgoingDelivery
 from peeklock.amqp.errors import DecodeError
+from peeklock.amqp.session import Session
 from peeklock.client.attachment import Attachment
-from peeklock.client.exceptions import ServiceBusError, from_error
+from peeklock.client.exceptions import MessageSizeExceededError, ServiceBusError, from_error
 from peeklock.client.transport import Transport
 
 # How the wire calls a transfer that carries several messages.
@@ -43,11 +44,11 @@ class SenderLink:
         name: str,
         target: Target,
         *,
-        session: Any = None,
+        session: Session | None = None,
         properties: dict[Any, Any] | None = None,
     ) -> None:
         if session is None:
-            session = transport.connection.begin_session()
+            session = transport.begin_session()
         self.name: Final = name
         # The largest message or batch that the entity takes; 0 says that there is no limit.
         self.max_message_size = 0
@@ -88,6 +89,10 @@ class SenderLink:
         future: asyncio.Future[None] = self._loop.create_future()
         if self._attachment.error is not None:
             future.set_exception(self._attachment.failure())
+            return future
+        if 0 < self.max_message_size < len(payload):
+            # Said here, because a broker ends the link for it.
+            future.set_exception(_too_large(len(payload), self.max_message_size))
             return future
         self._payloads.append(payload)
         self._formats.append(BATCH_FORMAT if is_batch else 0)
@@ -192,6 +197,13 @@ class SenderLink:
     def on_answers(self, state: bytes, ids: list[int]) -> None:
         """Nothing is answered on a link where we send; the engine sees to that."""
         raise AssertionError(f"{len(ids)} answers came on a link to send on: {state!r}")
+
+
+def _too_large(size: int, size_max: int) -> MessageSizeExceededError:
+    return MessageSizeExceededError(
+        f"the message has {size} bytes, and the entity takes {size_max}",
+        condition="amqp:link:message-size-exceeded",
+    )
 
 
 def _is_accepted(outcome: bytes) -> bool:

@@ -28,12 +28,14 @@ from peeklock.amqp.limits import Limits
 from peeklock.amqp.link import Link
 from peeklock.amqp.moves import DETACHED
 from peeklock.amqp.sasl import anonymous
+from peeklock.amqp.session import Session
 from peeklock.amqp.types import Symbol
 from peeklock.client.carrying import Carrier, CarryingError
 from peeklock.client.config import ClientConfig
 from peeklock.client.exceptions import (
     ServiceBusConnectionError,
     ServiceBusError,
+    ServiceBusQuotaExceededError,
     from_error,
 )
 from peeklock.version import VERSION
@@ -123,6 +125,15 @@ class Transport(asyncio.Protocol):
         return self.error is None and not self.connection.closed
 
     # --- what ends call
+
+    def begin_session(self) -> Session:
+        """Begin a session for a link, or for a pair that belongs together."""
+        if not self.is_alive:
+            raise ServiceBusConnectionError("the connection is gone")
+        try:
+            return self.connection.begin_session()
+        except ValueError as error:
+            raise ServiceBusQuotaExceededError(f"too many links: {error}") from error
 
     def join(self, end: End) -> None:
         """Note an end that must be told when the connection is lost."""
@@ -231,6 +242,8 @@ class Transport(asyncio.Protocol):
             elif isinstance(event, LinkDetached):
                 lost = event.unsettled + event.unsent
                 self._gone(event.link, event.error, "the link was detached", lost)
+                # Nothing else of use is in its session; of a pair, the other link goes with it.
+                event.link.session.end()
             elif isinstance(event, SessionEnded):
                 for link in event.links:
                     self._gone(link, event.error, "the session was ended", link.unsettled())
@@ -320,7 +333,7 @@ class Transport(asyncio.Protocol):
 
     def _now(self) -> int:
         # The engine only measures, so that the loop's own clock will do; it is never set back.
-        return int(asyncio.get_running_loop().time() * 1000)
+        return int(self.loop.time() * 1000)
 
 
 async def connect(config: ClientConfig) -> Transport:
