@@ -76,7 +76,13 @@ class Nature:
 
     has_stages: bool
     # All messages of a batch must have one key where there are several partitions.
-    is_partitioned: bool
+    is_one_key: bool
+    # A repeat must find the partitions of the first try. A broker with stages sees to that.
+    wants_keys: bool
+
+
+# Nothing is known of it, so that it may be anything.
+_STRANGER: Final = Nature(has_stages=False, is_one_key=True, wants_keys=True)
 
 
 @final
@@ -137,17 +143,17 @@ class Dispatch:
             yield entity, {name: column.filter(mask) for name, column in columns.items()}
 
     def _send_to(self, lane: "_Lane", entity: str, columns: dict[str, Any]) -> None:
-        sessions = columns.get("session_id")
-        if lane.nature.is_partitioned:
+        if lane.nature.wants_keys:
             columns = columns | {"partition_key": _with_keys(columns)}
+        sessions = columns.get("session_id")
         grouped = [] if sessions is None else [sessions]
-        if lane.nature.is_partitioned:
+        if lane.nature.is_one_key and "partition_key" in columns:
             grouped.append(columns["partition_key"])
         keys = None
         if grouped:
             order = in_order_of_keys(grouped)
             columns = {name: column.take(order) for name, column in columns.items()}
-            keys = _keys(columns) if lane.nature.is_partitioned else None
+            keys = pc.coalesce(*(column.take(order) for column in grouped)).to_pylist()
         texts = None if sessions is None else columns["session_id"].to_pylist()
         messages = messages_of(columns, time.time_ns() // 1_000_000)
         try:
@@ -176,7 +182,7 @@ class Dispatch:
         )
         size_max = self._loop.run(outbox.size_max())
         count_max = 1 << 30 if pace is None else pace.count_max
-        return _Lane(nature, outbox, Room(size_max, count_max, nature.is_partitioned))
+        return _Lane(nature, outbox, Room(size_max, count_max, nature.is_one_key))
 
 
 @final
@@ -205,7 +211,7 @@ def nature_of(options: SinkOptions, entity: str) -> Nature:
 
 def _ask(options: SinkOptions, entity: str) -> Nature:
     if options.exactly_once == IDS:
-        return Nature(has_stages=False, is_partitioned=True)
+        return _STRANGER
     try:
         # To drop no stage changes nothing, and only a broker that has stages says so.
         answer = Wire.to(options.access, entity).manage(DROP, {"stages": []})
@@ -215,9 +221,10 @@ def _ask(options: SinkOptions, entity: str) -> Nature:
         if options.exactly_once == STAGE:
             raise BadRow(f"exactlyOnce=stage: the broker has no stages ({error})") from error
         _log.info("no stages at '%s', ids keep duplicates out: %s", entity, error)
-        return Nature(has_stages=False, is_partitioned=True)
+        return _STRANGER
     # A broker that does not say how many partitions there are may have several.
-    return Nature(True, int(answer.get("partition-count") or 2) > 1)
+    several = int(answer.get("partition-count") or 2) > 1
+    return Nature(has_stages=True, is_one_key=several, wants_keys=False)
 
 
 def _connection(access: Access) -> PerProcess:
@@ -255,11 +262,6 @@ def _with_keys(columns: dict[str, Any]) -> Any:
     made = pa.array([f"spark-{crc32(text.encode()) % _KEYS}" for text in ids], pa.string())
     given = [columns[name] for name in ("partition_key", "session_id") if name in columns]
     return pc.coalesce(*given, made)
-
-
-def _keys(columns: dict[str, Any]) -> list[Any]:
-    keys: list[Any] = columns["partition_key"].to_pylist()
-    return keys
 
 
 def _named(columns: dict[str, Any], row: int) -> str:

@@ -6,7 +6,6 @@ from typing import Final, final
 from uuid import uuid4
 
 from pyspark.sql.types import (
-    BinaryType,
     DataType,
     DayTimeIntervalType,
     IntegralType,
@@ -110,8 +109,9 @@ SINK_OPTIONS: Final = (
     ),
 )
 
+# With the numbers behind it, it must not become longer than the id of a message may be.
+_WRITE_ID_MAX: Final = 64
 _TEXTS: Final = (StringType,)
-_BYTES_OR_TEXT: Final = (StringType, BinaryType)
 # What a message can be told, and the types that say it; a body that is neither is sent as JSON.
 SEND_COLUMNS: Final[dict[str, tuple[type[DataType], ...]]] = {
     "body": (DataType,),
@@ -137,8 +137,6 @@ SETTLE_COLUMNS: Final[dict[str, tuple[type[DataType], ...]]] = {
     "description": _TEXTS,
 }
 _SETTLE_NEEDS: Final = ("sequence_number", "action")
-# The source has these too, and they say nothing to who sends.
-_PASSED_BY: Final = frozenset(MESSAGE_COLUMNS) - frozenset(SEND_COLUMNS)
 
 
 @final
@@ -171,6 +169,8 @@ def sink_options(options: Mapping[str, str], schema: StructType, *, streaming: b
     columns = _columns(schema, operation, id_columns, entity)
     if streaming and (given.text("writeId") or given.number("batchId")):
         raise OptionProblem("writeId and batchId are for batches: a stream has its query's")
+    if len(given.text("writeId")) > _WRITE_ID_MAX:
+        raise OptionProblem(f"writeId has more than {_WRITE_ID_MAX} characters")
     rate, writers = given.number("maxMessagesPerSecond", 0), given.number("writers", 0)
     if rate and not writers:
         raise OptionProblem(
@@ -229,7 +229,9 @@ def _columns(
         kinds = known.get(field.name)
         if kinds is not None and not isinstance(field.dataType, kinds):
             raise OptionProblem(f"column {field.name} cannot be {field.dataType.simpleString()}")
-        if kinds is None and field.name not in _PASSED_BY and field.name not in id_columns:
+        # The source has more columns than are written, and its rows should need no trimming.
+        is_known = field.name in MESSAGE_COLUMNS or field.name in id_columns
+        if kinds is None and not is_known:
             raise OptionProblem(
                 f"there is no place for column '{field.name}'; known are: {', '.join(known)}"
             )
