@@ -37,10 +37,11 @@ def run_with(
 
 async def send(client: ServiceBusClient, queue: str, *bodies: str | bytes, **options: Any) -> None:
     """Send messages that keep their order, on partitioned entities too."""
-    key = {} if "session_id" in options else {"partition_key": "home"}
+    if "session_id" not in options:
+        options["partition_key"] = "home"
     async with client.get_queue_sender(queue) as sender:
         for body in bodies:
-            await sender.send_messages(ServiceBusMessage(body, **key, **options))
+            await sender.send_messages(ServiceBusMessage(body, **options))
 
 
 async def take(receiver: ServiceBusReceiver, count: int) -> list[ServiceBusReceivedMessage]:

@@ -36,11 +36,11 @@ def test_calls_are_bounded_and_messages_completed(broker: BrokerProcess, queue: 
             seen.append(str(message))
 
         async with client.get_queue_processor(queue, handle, max_concurrent_calls=5) as processor:
-            assert processor.is_running
+            was_running = processor.is_running
             await until(lambda: len(seen) == 60)
         assert most == 5
         assert sorted(seen, key=int) == [str(n) for n in range(60)]
-        assert not processor.is_running
+        assert (was_running, processor.is_running) == (True, False)
         assert await client.get_queue_receiver(queue).peek_messages() == []
 
     run_with(broker.connection_string, test)

@@ -1,57 +1,15 @@
-"""Messages as commands make and tell them."""
+"""Messages as commands tell them."""
 
 import base64
 import json
 from typing import Any, Final
 
-from peeklock.amqp.composites import Header, Properties
-from peeklock.amqp.message import (
-    DATA_BODY,
-    Message,
-    decode_message,
-    encode_message,
-)
-from peeklock.amqp.types import Symbol, Timestamp
+from peeklock.amqp.composites import Properties
+from peeklock.amqp.message import DATA_BODY, Message, decode_message
+from peeklock.amqp.types import Timestamp
 
-_TTL_MAX: Final = 0xFFFF_FFFF
-_STATES: Final = ("active", "deferred", "scheduled")
+_STATES: Final = ("active", "deferred", "scheduled", "claimed")
 _PREVIEW: Final = 120
-
-
-def write_letter(
-    body: bytes,
-    *,
-    now: int,
-    message_id: str | None = None,
-    session_id: str | None = None,
-    subject: str | None = None,
-    content_type: str | None = None,
-    correlation_id: str | None = None,
-    ttl_ms: int | None = None,
-    at: int | None = None,
-    properties: dict[str, Any] | None = None,
-) -> bytes:
-    """Make a message; one with a time is handed out from then on."""
-    annotations = None if at is None else {Symbol("x-opt-scheduled-enqueue-time"): Timestamp(at)}
-    return encode_message(
-        Message(
-            header=Header(durable=True, ttl=None if ttl_ms is None else min(ttl_ms, _TTL_MAX)),
-            message_annotations=annotations,
-            properties=Properties(
-                message_id=message_id,
-                correlation_id=correlation_id,
-                subject=subject,
-                content_type=content_type,
-                group_id=session_id,
-                # The header has no room for more than seven weeks.
-                creation_time=None if ttl_ms is None else now,
-                absolute_expiry_time=None if ttl_ms is None else now + ttl_ms,
-            ),
-            application_properties=properties or None,
-            body_kind=DATA_BODY,
-            body=[body],
-        )
-    )
 
 
 def read_letter(payload: bytes) -> dict[str, Any]:
@@ -62,7 +20,7 @@ def read_letter(payload: bytes) -> dict[str, Any]:
     told: dict[str, Any] = {
         "SequenceNumber": annotations.get("x-opt-sequence-number"),
         "EnqueuedTime": _instant(annotations.get("x-opt-enqueued-time")),
-        "State": _STATES[state] if state in (0, 1, 2) else str(state),
+        "State": _STATES[state] if state in (0, 1, 2, 3) else str(state),
         "DeliveryCount": 0 if message.header is None else message.header.delivery_count or 0,
         **_own(message.properties),
         "ScheduledEnqueueTime": _instant(annotations.get("x-opt-scheduled-enqueue-time")),

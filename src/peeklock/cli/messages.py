@@ -1,9 +1,10 @@
 """`peeklock send`, `receive`, `peek` and `purge`: messages of a running broker, over AMQP."""
 
+import ssl
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
@@ -15,7 +16,8 @@ from peeklock.cli.output import Output, print_json, print_table
 from peeklock.cli.reach import Reach, reaching
 
 if TYPE_CHECKING:
-    from peeklock.cli.client import Client
+    from peeklock.client.blocking import ServiceBusClient
+    from peeklock.client.exceptions import ServiceBusError
 
 Entity: TypeAlias = Annotated[
     str,
@@ -37,10 +39,11 @@ DeadLetter: TypeAlias = Annotated[
 ]
 
 _DEAD_LETTERS: Final = "/$DeadLetterQueue"
-# The most of one call: what the service gives, and what it deletes.
-_PEEK_MAX: Final = 250
-_PURGE_MAX: Final = 4_000
 _DRAIN_MAX: Final = 1_000
+_DRAIN_WAIT_S: Final = 1.0
+# What is there is there at once; a wait of nothing at all is not asked for.
+_WAIT_MIN_S: Final = 0.001
+_TIMEOUT: Final = "com.microsoft:timeout"
 _NOT_THIS_WAY: Final = ("amqp:not-allowed", "amqp:not-implemented")
 
 
@@ -79,7 +82,7 @@ def send(
     output: Output = "table",
 ) -> None:
     """Send a message, or many alike, and return when the broker has accepted them."""
-    from peeklock.cli.letters import write_letter
+    from peeklock.client.blocking import ServiceBusMessage
 
     content = _content(body, file)
     options: dict[str, Any] = {
@@ -87,14 +90,19 @@ def send(
         "subject": subject,
         "content_type": content_type,
         "correlation_id": correlation_id,
-        "ttl_ms": None if ttl is None else values.duration_ms(ttl, "--ttl"),
-        "at": None if at is None else values.instant_ms(at, "--at"),
-        "properties": values.pairs(property_ or [], "--property"),
+        "time_to_live": None if ttl is None else _duration(values.duration_ms(ttl, "--ttl")),
+        "scheduled_enqueue_time_utc": None if at is None else _moment(at, "--at"),
+        "application_properties": values.pairs(property_ or [], "--property"),
     }
     ids = [message_id] if count == 1 or message_id is None else _numbered(message_id, count)
-    letters = [write_letter(content, now=_now(), message_id=id, **options) for id in ids]
-    with _client(reach, entity) as client:
-        client.send(entity, letters if len(letters) == count else letters * count)
+    try:
+        letters = [ServiceBusMessage(content, message_id=id, **options) for id in ids]
+    except ValueError as error:
+        raise ConnectionProblem(str(error)) from error
+    with _client(reach) as client, client.get_queue_sender(entity) as sender:
+        for letter in letters if len(letters) == count else letters * count:
+            sender.send_soon(letter)
+        sender.flush()
     _say(output, {"sent": count}, f"sent {_messages(count)}")
 
 
@@ -126,22 +134,33 @@ def receive(
     output: Output = "table",
 ) -> None:
     """Receive messages and print them."""
-    from peeklock.cli.client import NEXT_SESSION
     from peeklock.cli.letters import read_letter
+    from peeklock.client.blocking import NEXT_AVAILABLE_SESSION, ServiceBusReceiveMode
+    from peeklock.client.exceptions import OperationTimeoutError
 
     if delete + complete + peek_lock > 1:
         raise values.wrong("--delete", "only one of --delete, --complete and --peek-lock goes")
     if session is not None and (next_session or not session):
         raise values.wrong("--session", "needs the id of a session, and no --next-session")
     entity = _address(entity, dead_letter)
-    wanted = NEXT_SESSION if next_session else session
-    with _client(reach, entity) as client:
-        link = client.open_receiver(entity, deletes=delete, session_id=wanted, wait_s=wait)
-        deliveries = [] if link is None else client.receive(link, count, wait)
+    mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE if delete else ServiceBusReceiveMode.PEEK_LOCK
+    with _client(reach) as client:
+        receiver = client.get_queue_receiver(
+            entity,
+            receive_mode=mode,
+            session_id=NEXT_AVAILABLE_SESSION if next_session else session,
+            max_wait_time=max(wait, _WAIT_MIN_S),
+        )
+        try:
+            messages = receiver.receive_messages(count)
+        except OperationTimeoutError as error:
+            if not next_session or error.condition != _TIMEOUT:
+                raise
+            messages = []  # No session came free.
         # Printed before they are completed: what fails in between is received again.
-        _print(entity, [read_letter(delivery.payload) for delivery in deliveries], output)
-        if link is not None and deliveries and not delete:
-            (client.release if peek_lock else client.complete)(link, deliveries)
+        _print(entity, [read_letter(message.payload) for message in messages], output)
+        if messages and not delete:
+            (receiver.release_messages if peek_lock else receiver.complete_messages)(messages)
 
 
 def peek(
@@ -157,26 +176,13 @@ def peek(
     output: Output = "table",
 ) -> None:
     """Print messages as they lie there: nothing is locked, counted or taken."""
-    from peeklock.amqp.types import Int
     from peeklock.cli.letters import read_letter
 
     entity = _address(entity, dead_letter)
-    found: list[dict[str, Any]] = []
-    with _client(reach, entity) as client:
-        while len(found) < count:
-            arguments: dict[str, Any] = {
-                "from-sequence-number": first,
-                "message-count": Int(min(count - len(found), _PEEK_MAX)),
-            }
-            if session is not None:
-                arguments["session-id"] = session
-            answer = client.manage(entity, "peek-message", arguments).get("messages", [])
-            page = [read_letter(bytes(entry["message"])) for entry in answer]
-            if not page:
-                break
-            found += page
-            first = int(page[-1]["SequenceNumber"]) + 1
-    _print(entity, found, output)
+    with _client(reach) as client:
+        receiver = client.get_queue_receiver(entity, session_id=session)
+        messages = receiver.peek_messages(count, sequence_number=first)
+        _print(entity, [read_letter(message.payload) for message in messages], output)
 
 
 def purge(
@@ -192,14 +198,15 @@ def purge(
     output: Output = "table",
 ) -> None:
     """Delete the messages of an entity that nobody has locked, and tell how many."""
-    from peeklock.cli.client import Refused
+    from peeklock.client.exceptions import ServiceBusError
 
     entity = _address(entity, dead_letter)
-    until = _now() if before is None else values.instant_ms(before, "--before")
-    with _client(reach, entity) as client:
+    until = None if before is None else _moment(before, "--before")
+    with _client(reach) as client:
         try:
-            deleted = _delete(client, entity, until, session)
-        except Refused as refusal:
+            receiver = client.get_queue_receiver(entity, session_id=session)
+            deleted = receiver.purge_messages(before_enqueue_time_utc=until)
+        except ServiceBusError as refusal:
             # Some entities delete nothing in bulk; what is asked for there is received instead.
             if before is not None or refusal.condition not in _NOT_THIS_WAY:
                 raise
@@ -207,44 +214,42 @@ def purge(
     _say(output, {"deleted": deleted}, f"deleted {_messages(deleted)} of '{entity}'")
 
 
-def _delete(client: "Client", entity: str, until: int, session: str | None) -> int:
-    from peeklock.amqp.types import Int, Timestamp
+def _drain(client: "ServiceBusClient", entity: str, session: str | None) -> int:
+    from peeklock.client.blocking import ServiceBusReceiveMode
 
-    arguments: dict[str, Any] = {
-        "message-count": Int(_PURGE_MAX),
-        "enqueued-time-utc": Timestamp(until),
-    }
-    if session is not None:
-        arguments["session-id"] = session
+    receiver = client.get_queue_receiver(
+        entity,
+        receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE,
+        session_id=session,
+        max_wait_time=_DRAIN_WAIT_S,
+    )
     deleted = 0
-    while count := int(
-        client.manage(entity, "batch-delete-messages", arguments).get("message-count", 0)
-    ):
-        deleted += count
-    return deleted
-
-
-def _drain(client: "Client", entity: str, session: str | None) -> int:
-    link = client.open_receiver(entity, deletes=True, session_id=session, wait_s=1.0)
-    deleted = 0
-    while link is not None and (count := len(client.receive(link, _DRAIN_MAX, 1.0))):
+    while count := len(receiver.receive_messages(_DRAIN_MAX)):
         deleted += count
     return deleted
 
 
 @contextmanager
-def _client(reach: Reach, entity: str) -> Iterator["Client"]:
+def _client(reach: Reach) -> Iterator["ServiceBusClient"]:
+    """Give a client that tries once: whoever sits before a terminal can try again."""
     from peeklock.amqp.errors import DecodeError
-    from peeklock.cli.client import Client
+    from peeklock.client.blocking import ServiceBusClient
+    from peeklock.client.exceptions import ServiceBusError
 
-    client = Client(reach)
     try:
-        client.authorize(entity)
-        yield client
+        with ServiceBusClient.of(reach.client_config()) as client:
+            yield client
     except DecodeError as error:
         raise ConnectionProblem(f"what the broker said cannot be read: {error.text}") from error
-    finally:
-        client.close()
+    except ServiceBusError as error:
+        raise ConnectionProblem(_told(error)) from error
+
+
+def _told(error: "ServiceBusError") -> str:
+    text = str(error) or error.condition
+    if isinstance(error.__cause__, ssl.SSLCertVerificationError):
+        text += " (--ca FILE names the authority that is trusted)"
+    return text
 
 
 def _content(body: str | None, file: Path | None) -> bytes:
@@ -292,8 +297,12 @@ def _messages(count: int) -> str:
     return "1 message" if count == 1 else f"{count:,} messages"
 
 
-def _now() -> int:
-    return time.time_ns() // 1_000_000
+def _duration(milliseconds: int) -> timedelta:
+    return timedelta(milliseconds=milliseconds)
+
+
+def _moment(text: str, option: str) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + _duration(values.instant_ms(text, option))
 
 
 def add_to(app: typer.Typer) -> None:

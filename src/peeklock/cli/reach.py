@@ -9,13 +9,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Final, final
+from typing import TYPE_CHECKING, Annotated, Any, Final, final
 
 import typer
 
 from peeklock.cli.connection import DEVELOPMENT, ConnectionProblem, parse_connection
 from peeklock.client.connection_string import ConnectionString
 from peeklock.settings import AMQP_PORT, HTTP_PORT
+
+if TYPE_CHECKING:
+    from peeklock.client.config import ClientConfig
 
 AMQPS_PORT: Final = 5671
 HTTPS_PORT: Final = 443
@@ -75,6 +78,22 @@ class Reach:
             raise self.unreachable(port, error) from error
         finally:
             broker.close()
+
+    def client_config(self) -> "ClientConfig":
+        """Tell a client of messages where the broker is; one that tries everything once."""
+        from peeklock.client.config import ClientConfig
+        from peeklock.client.credentials import SasKey, SasToken
+        from peeklock.client.retrying import RetryPolicy
+
+        given = self.connection
+        return ClientConfig(
+            host=given.host,
+            address=given.address,
+            port=self.amqp_port,
+            credential=SasToken(given.token) if given.token else SasKey(given.rule_name, given.key),
+            ssl_context=self.context,
+            retry=RetryPolicy(retry_total=0),
+        )
 
     def ask(self, method: str, target: str) -> dict[str, Any]:
         """Send one request and give the JSON document that is answered."""

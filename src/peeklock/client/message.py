@@ -1,6 +1,6 @@
 """A message to be sent: what is set on it, and its bytes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from struct import Struct
 from typing import Any, Final, TypeAlias, final
@@ -11,7 +11,7 @@ from peeklock.amqp.message import Message, decode_message
 from peeklock.amqp.types import Symbol, Timestamp
 from peeklock.clock import SystemClock
 
-Content: TypeAlias = bytes | str | list[bytes] | list[str] | None
+Content: TypeAlias = bytes | str | Sequence[bytes | str] | None
 
 ID_LENGTH_MAX: Final = 128
 _TTL_MAX_MS: Final = 0xFFFF_FFFF
@@ -297,7 +297,7 @@ def _octets(body: Any) -> tuple[bytes, ...]:
         return (b"",)
     if isinstance(body, (bytearray, memoryview)):
         return (bytes(body),)
-    if isinstance(body, list):
+    if isinstance(body, (list, tuple)):
         return tuple(piece for part in body for piece in _octets(part))
     raise TypeError(f"the content of a message cannot be a {type(body).__name__}")
 
