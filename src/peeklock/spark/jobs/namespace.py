@@ -47,6 +47,12 @@ class Entity:
         return f"{self.topic}/Subscriptions/{self.name}" if self.topic else self.name
 
     @property
+    def dead_letter_count(self) -> int | None:
+        """How many dead letters there are; None where nobody says."""
+        told = self.properties.get("DeadLetterMessageCount", "")
+        return int(told) if told.isdigit() else None
+
+    @property
     def options(self) -> dict[str, str]:
         """How `format("servicebus")` is told of it."""
         if self.kind == SUBSCRIPTION:
@@ -136,8 +142,9 @@ def _token(connection: ConnectionString) -> str:
 
 def _entity(entry: "Element", kind: str, topic: str) -> Entity:
     described = entry.find(f"{_ATOM}content/{_SERVICE}{kind.capitalize()}Description")
+    # Counts lie one level deeper, in a namespace of their own.
     properties = {
-        child.tag.removeprefix(_SERVICE): child.text or ""
-        for child in (described if described is not None else ())
+        str(child.tag).rpartition("}")[2]: child.text or ""
+        for child in (described.iter() if described is not None else ())
     }
     return Entity(kind, entry.findtext(f"{_ATOM}title") or "", topic, properties)
