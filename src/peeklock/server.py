@@ -35,9 +35,10 @@ from peeklock.gateway.http import stores as stores_door
 from peeklock.gateway.http.admin.node import AdminNode
 from peeklock.gateway.http.guard import Guard
 from peeklock.gateway.http.health import Health
+from peeklock.gateway.http.journal import JournalNode
 from peeklock.gateway.http.messages.node import MessagesNode
 from peeklock.gateway.http.namespaces import Bounding, BoundsPerNamespace, PerNamespace
-from peeklock.gateway.http.router import ENTITIES, MESSAGES, Node
+from peeklock.gateway.http.router import ENTITIES, JOURNALS, MESSAGES, Node
 from peeklock.gateway.http.stores import StoresNode
 from peeklock.gateway.identifiers import hex_digits
 from peeklock.gateway.listener import Listener
@@ -186,11 +187,15 @@ def _http(
         told = desk(namespace)
         return AdminNode(broker, namespace.keys, told, clock, chance, namespace.name)
 
+    def journal_node(namespace: Namespace) -> JournalNode:
+        return JournalNode(broker, guard(namespace), namespace.name)
+
     messages = PerNamespace(broker.namespaces, message_node)
     nodes: dict[str, Node] = {
         # The stores are everybody's; who manages the first namespace looks after them.
         stores_door.NODE: StoresNode(stores, guard(broker.namespaces.first)),
         MESSAGES: messages,
+        JOURNALS: PerNamespace(broker.namespaces, journal_node),
         ENTITIES: PerNamespace(broker.namespaces, admin_node),
     }
     return HttpConnections(health, nodes, amqp=amqp, bounds=BoundsPerNamespace(messages))

@@ -307,6 +307,18 @@ def test_a_page_begins_with_the_chunk_that_holds_the_position(home: HomeMaker) -
     home().run(scenario)
 
 
+def test_who_asks_for_more_than_there_is_learns_where_the_journal_ends(home: HomeMaker) -> None:
+    async def scenario(home: Home) -> None:
+        await fill(home.store, ORDERS, 3, 5)
+        for after in (16, 17, 1 << 60):
+            page = await home.store.journal(ORDERS, after, 1 << 20)
+            assert (page.first, page.next, page.chunks) == (1, 16, [])
+        page = await home.store.journal(BILLS, 7, 1 << 20)
+        assert (page.first, page.next, page.chunks) == (0, 0, [])
+
+    home().run(scenario)
+
+
 def test_a_partition_without_records_has_an_empty_journal(home: HomeMaker) -> None:
     async def scenario(home: Home) -> None:
         await home.store.open(ORDERS)

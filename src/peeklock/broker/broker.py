@@ -32,6 +32,7 @@ from peeklock.broker.destinations import Forwarding, check_destinations, missing
 from peeklock.broker.entities import Entity, Queue, Subscription, Topic, changed, gone
 from peeklock.broker.homes import Homes, Room
 from peeklock.broker.housing import Housing, Stores
+from peeklock.broker.journal import EntityJournal
 from peeklock.broker.subscribing import Subscribing
 from peeklock.clock import Clock
 from peeklock.entity.blueprint import queue_blueprint
@@ -211,6 +212,11 @@ class Broker:
         topic_path, found, name = key.rpartition("/subscriptions/")
         topic = self._homes.get(namespace, topic_path) if found else None
         return topic.subscriptions.get(name) if isinstance(topic, Topic) else None
+
+    def journal(self, namespace: str, path: str) -> EntityJournal | None:
+        """The journal of the queue or topic with this name."""
+        home = self._homes.get(namespace, path.lower())
+        return None if home is None else EntityJournal(home)
 
     def homes(self, namespace: str | None = None) -> list[Queue | Topic]:
         """All queues and topics, of one namespace or of all, by name."""

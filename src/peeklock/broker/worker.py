@@ -40,7 +40,7 @@ from peeklock.entity.replies import (
     Reply,
     Settled,
 )
-from peeklock.store.store import Away, PartitionId, Store, StoreError
+from peeklock.store.store import Away, JournalPage, PartitionId, Store, StoreError
 
 # Commands taken into one round: one store write must stay small beside a lock's duration.
 ROUND_MAX: Final = 1024
@@ -181,10 +181,13 @@ class PartitionWorker:
     async def has_journal(self) -> bool:
         """Whether anything was ever stored; a store that is out of reach counts as nothing."""
         try:
-            page = await self._store.journal(self.id, 0, 1)
+            return len((await self.journal(0, 1)).chunks) > 0
         except StoreError:
             return False
-        return len(page.chunks) > 0
+
+    async def journal(self, after: int, limit_bytes: int) -> JournalPage:
+        """Raw chunks of what is stored, read beside the partition, which need not be open."""
+        return await self._store.journal(self.id, after, limit_bytes)
 
     @property
     def is_available(self) -> bool:

@@ -118,7 +118,7 @@ class EmbeddedStore:
         self._check_open()
         kept = self._ledger.partitions.get(partition.key)
         if kept is None:
-            return JournalPage(0, after, [])
+            return JournalPage(0, 0, [])
         return self._reader.journal(kept, after, limit_bytes)
 
     async def trim(

@@ -92,7 +92,7 @@ class MemoryStore:
         self._check_open()
         kept = self._partitions.get(partition.key)
         if kept is None:
-            return JournalPage(0, after, [])
+            return JournalPage(0, 0, [])
         chunks: list[bytes] = []
         start = max(after, kept.extent.first)
         index = max(bisect_right(kept.firsts, start) - 1, 0)
@@ -105,7 +105,7 @@ class MemoryStore:
             chunks.append(chunk)
             limit_bytes -= len(chunk)
             start = header.end
-        return JournalPage(kept.extent.first, start, chunks)
+        return JournalPage(kept.extent.first, min(start, kept.end), chunks)
 
     async def trim(
         self, partition: PartitionId, upto: int, keep_blocks: Collection[int], now: int

@@ -63,24 +63,26 @@ class Reader:
             # From the same snapshot as the chunks: a trim may be going on.
             resting = self._ledger.entry(transaction, partition)
             if resting is None or resting.end == 0:
-                return JournalPage(0, after, [])
+                return JournalPage(0, 0, [])
             first = resting.extent.first
             position = max(after, first)
             _seek(cursor, partition, position)
             chunks: list[bytes] = []
+            end = position
             found = True
             while found and partition.owns(cursor.key()):
                 header = partition.header_at(cursor)
-                if header.end > position:
+                end = header.end
+                if end > position:
                     _follows(partition, header.first, position, begins=not chunks)
                     size = len(cursor.value())
                     if chunks and size > limit_bytes:
                         break
                     chunks.append(bytes(cursor.value()))
                     limit_bytes -= size
-                    position = header.end
+                    position = end
                 found = cursor.next()
-            return JournalPage(first, position, chunks)
+            return JournalPage(first, position if chunks else min(position, end), chunks)
 
     def replay(self, partition: Partition, position: int) -> tuple[Replay | None, int]:
         """Read the records of some chunks from a position on; answers the position after them."""

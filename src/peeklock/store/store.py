@@ -98,7 +98,8 @@ class JournalPage:
     """Raw chunks in order, to be decoded by `records.decode_chunk`.
 
     `first` is the oldest position that the journal still has: a reader that asked for less fell
-    behind and is told so. `next` is where the next page starts.
+    behind and is told so. `next` is where the next page starts: the end of the journal where a
+    reader asked for more than there is.
     """
 
     first: Final[int]

@@ -5,12 +5,14 @@ from typing import Any, Final, Protocol, final
 
 from peeklock.gateway.http.answer import Answer, not_allowed, not_found
 from peeklock.gateway.http.health import Health
+from peeklock.gateway.http.journal import journal_place
 from peeklock.gateway.http.messages.places import place_of
 from peeklock.gateway.http.request import Request
 
 # The nodes that have no name of their own, because entities give the paths theirs.
 ENTITIES: Final = "*"
 MESSAGES: Final = "*/messages"
+JOURNALS: Final = "*/$journal"
 
 
 class Node(Protocol):
@@ -24,7 +26,7 @@ class Node(Protocol):
 @final
 class Router:
     """Finds who answers: health, the node whose name is the first part of the path, or the nodes
-    for the messages of entities and for the entities themselves."""
+    for the messages of entities, for their journals and for the entities themselves."""
 
     def __init__(self, health: Health, nodes: dict[str, Node] | None = None) -> None:
         self._health = health
@@ -40,9 +42,14 @@ class Router:
             return not_found(request.path)
         node = self._nodes.get(request.segments()[0])
         if node is None:
-            kind = MESSAGES if is_about_messages(request) else ENTITIES
-            node = self._nodes.get(kind)
+            node = self._nodes.get(_kind(request))
         return not_found(request.path) if node is None else node.answer(request)
+
+
+def _kind(request: Request) -> str:
+    if is_about_messages(request):
+        return MESSAGES
+    return ENTITIES if journal_place(request.path) is None else JOURNALS
 
 
 def is_about_messages(request: Request) -> bool:
