@@ -70,9 +70,12 @@ def planted_journal() -> Planted:
     dead = planted.send(102, message_id="dead")
     planted.fact(201, "deliver", dead)
     planted.fact(202, "deadletter", dead, reason="NoAddress")
-    replayed = planted.send(103, message_id="replayed")
-    planted.fact(203, "deadletter", replayed)
-    planted.fact(204, "complete", replayed, sub_entity="$DeadLetterQueue")
+    # A dead letter that somebody took away, and one that was sent again and went well.
+    for name in ("buried", "replayed"):
+        number = planted.send(103, message_id=name)
+        planted.fact(203, "deadletter", number)
+        planted.fact(204, "complete", number, sub_entity="$DeadLetterQueue")
+    planted.handled(250, 1, 1, message_id="replayed")
     twice = planted.handled(104, 1, 1, message_id="twice")
     planted.fact(300, "complete", twice)
     planted.fact(301, "complete", 99_999)
@@ -95,7 +98,7 @@ def test_a_journal_knows_where_messages_are(spark: "SparkSession") -> None:
     assert verdicts(judged) == {
         "resting": {"resting"},
         "removed": {"expired"},
-        "dead_lettered": {"dead"},
+        "dead_lettered": {"dead", "buried"},
         "duplicated": {"twice"},
         "unexpected": {"#99999"},
     }

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
 from peeklock.spark.jobs import frame
-from peeklock.spark.jobs.facts import BURIAL, ENTERING, LEAVING, follow, is_one_of
+from peeklock.spark.jobs.facts import BURIAL, DEAD_LETTERS, ENTERING, MESSAGE, follow, is_one_of
 from peeklock.spark.jobs.journal import FactSource
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ DEAD: Final = "dead_lettered"
 REMOVED: Final = "removed"
 RESTING: Final = "resting"
 FINE: Final = "fine"
+ELSEWHERE: Final = (DEAD, REMOVED, RESTING)
 WRONG: Final = (LOST, DUPLICATED, UNEXPECTED, OUT_OF_ORDER)
 VERDICTS: Final = (*WRONG, IN_DOUBT, RECOVERED, DEAD, REMOVED, RESTING, FINE)
 
@@ -118,8 +119,8 @@ def sent_by(followed: DataFrame) -> DataFrame:
 
 
 def received_by(followed: DataFrame) -> DataFrame:
-    """What a journal says was received and settled for good."""
-    return followed.where(is_one_of(("complete", "receive_delete"))).select(
+    """What a journal says was received and settled for good; a dead letter's end is another one."""
+    return followed.where(_is_received()).select(
         "line",
         "message_id",
         fn.lit(True).alias("settled"),
@@ -128,17 +129,24 @@ def received_by(followed: DataFrame) -> DataFrame:
     )
 
 
+def _is_received() -> Column:
+    is_dead = fn.col("sub_entity").endswith(DEAD_LETTERS)
+    return is_one_of(("complete", "receive_delete")) & ~is_dead
+
+
 def ends_by(followed: DataFrame) -> DataFrame:
-    """Where a journal last saw the messages of an id: what `judge` asks for the missing ones."""
-    came = is_one_of((*ENTERING, BURIAL, "schedule"))
-    ended = followed.where(came | is_one_of((*LEAVING, "cancel")))
-    last = fn.max(fn.struct("position", fn.col("op") == BURIAL, "op"))["op"]
-    end = (
-        fn.when(last.isin("expire", "purge", "cancel"), REMOVED)
+    """How many messages of each id a journal knows to be elsewhere than received."""
+    came = fn.bool_or(is_one_of((*ENTERING, BURIAL, "schedule")))
+    fate = (
+        fn.when(fn.bool_or(_is_received()), fn.lit(None))
         .when(fn.bool_or(fn.col("op") == BURIAL), DEAD)
-        .when(last.isin(*ENTERING, "schedule"), RESTING)
+        .when(fn.bool_or(is_one_of(("expire", "purge", "cancel"))), REMOVED)
+        .when(came, RESTING)
     )
-    return ended.groupBy("line", "message_id").agg(end.alias("end"))
+    fates = followed.groupBy("line", "message_id", *MESSAGE).agg(fate.alias("fate"))
+    return fates.groupBy("line", "message_id").agg(
+        *(fn.count_if(fn.col("fate") == name).alias(name) for name in ELSEWHERE)
+    )
 
 
 def judge(sent: DataFrame, received: DataFrame, ends: DataFrame | None = None) -> DataFrame:
@@ -152,22 +160,26 @@ def judge(sent: DataFrame, received: DataFrame, ends: DataFrame | None = None) -
     )
     received_once = received.where("settled").groupBy(*by).agg(fn.count("*").alias("received"))
     both = sent_once.join(received_once, by, "full_outer")
-    both = both.withColumns(
-        {name: fn.coalesce(name, fn.lit(0)) for name in ("sent", "acked", "received")}
-    )
     if ends is None:
-        ended = both.withColumn("end", fn.lit(None).cast("string"))
+        ended = both.withColumns({name: fn.lit(0) for name in ELSEWHERE})
     else:
-        ended = both.join(ends.groupBy(*by).agg(fn.max("end").alias("end")), by, "left")
+        sums = [fn.sum(name).alias(name) for name in ELSEWHERE]
+        ended = both.join(ends.groupBy(*by).agg(*sums), by, "left")
+    counts = ("sent", "acked", "received", *ELSEWHERE)
+    ended = ended.withColumns({name: fn.coalesce(name, fn.lit(0)) for name in counts})
+    accounted = fn.col("received") + fn.col(DEAD) + fn.col(REMOVED) + fn.col(RESTING)
     verdict = (
         fn.when(fn.col("sent") == 0, UNEXPECTED)
         .when(fn.col("received") > fn.col("sent"), DUPLICATED)
         .when((fn.col("received") > 0) & (fn.col("acked") == 0), RECOVERED)
-        .when((fn.col("received") > 0) & (fn.col("received") >= fn.col("acked")), FINE)
+        .when(accounted < fn.col("acked"), LOST)
+        .when(fn.col("received") > 0, FINE)
+        .when(fn.col(RESTING) > 0, RESTING)
+        .when(fn.col(DEAD) > 0, DEAD)
+        .when(fn.col(REMOVED) > 0, REMOVED)
+        .otherwise(IN_DOUBT)
     )
-    # Not received, or less often than acknowledged: whoever knows where it is, says so.
-    rest = fn.coalesce("end", fn.when(fn.col("acked") > 0, LOST).otherwise(IN_DOUBT))
-    return ended.withColumn("verdict", fn.coalesce(verdict, rest)).drop("end")
+    return ended.withColumn("verdict", verdict).drop(*ELSEWHERE)
 
 
 def _identity(sent: DataFrame, received: DataFrame) -> list[str]:

@@ -165,23 +165,24 @@ class Work:
         """Say how far the job is; on standard error, so that output stays a table."""
         typer.echo(f"{self._name}: {text}", err=True)
 
-    def await_query(self, query: "StreamingQuery") -> None:
-        """Wait until a stream ends, and tell of its batches meanwhile."""
-        told = -1
+    def await_query(self, query: "StreamingQuery") -> int:
+        """Wait until a stream ends, tell of its batches meanwhile, and count their rows."""
+        told: dict[int, int] = {}
         try:
             while not query.awaitTermination(1):
-                told = self._tell_progress(query, told)
+                self._tell_progress(query, told)
         except KeyboardInterrupt:
             query.stop()
         self._tell_progress(query, told)
+        return sum(told.values())
 
-    def _tell_progress(self, query: "StreamingQuery", told: int) -> int:
+    def _tell_progress(self, query: "StreamingQuery", told: dict[int, int]) -> None:
         for progress in query.recentProgress:
-            if progress["batchId"] > told and progress["numInputRows"]:
-                told = progress["batchId"]
+            batch, rows = progress["batchId"], progress["numInputRows"]
+            if rows and batch not in told:
+                told[batch] = rows
                 rate = progress["processedRowsPerSecond"] or 0
-                self.tell(f"batch {told}: {progress['numInputRows']:,} rows, {rate:,.0f}/s")
-        return told
+                self.tell(f"batch {batch}: {rows:,} rows, {rate:,.0f}/s")
 
 
 def triggered(writer: "DataStreamWriter", interval: str) -> "DataStreamWriter":

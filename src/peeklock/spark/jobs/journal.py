@@ -4,7 +4,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, final
 
 from peeklock.spark.jobs import frame
-from peeklock.spark.jobs.namespace import SUBSCRIPTION, Entity, Namespace
+from peeklock.spark.jobs.namespace import SUBSCRIPTION, Entity, Namespace, entity_at
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -40,16 +40,14 @@ class FactSource:
         return self._chosen(_together(self._each(spark.readStream)))
 
     def entities(self) -> list[Entity]:
-        """The queues and topics whose journals are meant."""
+        """The queues and topics whose journals are meant; who names them need not manage them."""
+        if self._paths:
+            names = dict.fromkeys(_split(path)[0] for path in self._paths)
+            return [entity_at(name) for name in names]
         there = [e for e in Namespace(self.bus).entities() if e.kind != SUBSCRIPTION]
         if not there:
             raise frame.Impossible("the namespace has neither queue nor topic")
-        known = {entity.name.lower(): entity for entity in there}
-        wanted = {_split(path)[0].lower(): path for path in self._paths}
-        missing = [path for name, path in wanted.items() if name not in known]
-        if missing:
-            raise frame.Impossible(f"there is no queue or topic '{missing[0]}'")
-        return [known[name] for name in wanted] if wanted else there
+        return there
 
     def _each(self, reader: "DataFrameReader | DataStreamReader") -> "list[DataFrame]":
         return [

@@ -60,6 +60,14 @@ class Entity:
         return {self.kind: self.name}
 
 
+def entity_at(path: str) -> Entity:
+    """What a path means, without asking; a name alone is as good for a queue as for a topic."""
+    topic, is_subscription, name = path.strip("/").partition("/Subscriptions/")
+    if is_subscription:
+        return Entity(SUBSCRIPTION, name, topic)
+    return Entity(QUEUE, topic)
+
+
 @final
 class Namespace:
     """What a connection string leads to."""
@@ -80,14 +88,6 @@ class Namespace:
             for entity in self._every(f"{topic.name}/Subscriptions", SUBSCRIPTION, topic.name)
         ]
         return [*queues, *topics, *subscriptions]
-
-    def find(self, path: str) -> Entity:
-        """One of them by its path, in any case of its letters."""
-        wanted = path.strip("/").lower()
-        for entity in self.entities():
-            if entity.path.lower() == wanted:
-                return entity
-        raise Impossible(f"there is no queue, topic or subscription '{path}'")
 
     def _every(self, path: str, kind: str, topic: str = "") -> Iterator[Entity]:
         skip = 0

@@ -11,7 +11,8 @@ PAGE: Final = """<!doctype html>
 <style>
 :root { color-scheme: light dark; --ground: #fcfcfb; --card: #ffffff; --ink: #1b1f24;
   --quiet: #59636e; --faint: #c9d0d8; --bad: #b3261e; --series-0: #0068b3; --series-1: #b45700;
-  --series-2: #00795c; --series-3: #9c3b80; --series-4: #5b5fc7; --series-5: #7a5c00; --series-6: #4d4d4d; }
+  --series-2: #00795c; --series-3: #9c3b80; --series-4: #5b5fc7; --series-5: #7a5c00;
+  --series-6: #4d4d4d; }
 @media (prefers-color-scheme: dark) { :root { --ground: #14171a; --card: #1c2126; --ink: #e6e9ec;
   --quiet: #a3adb8; --faint: #46505a; --bad: #ff8a80; --series-0: #5bb0f0; --series-1: #f0a04b;
   --series-2: #4fd1ad; --series-3: #e38fc8; --series-4: #a5a8ff; --series-5: #e0c45c;

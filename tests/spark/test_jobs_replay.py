@@ -1,0 +1,138 @@
+"""Replay: dead letters and archived messages are sent again, the right ones and once."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.spark.bus import DEAD_LETTERS, Bus
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def run(module: Any, *arguments: str) -> object:
+    with pytest.raises(SystemExit) as ended:
+        module.main(list(arguments))
+    return ended.value.code
+
+
+def reached(bus: Bus) -> list[str]:
+    return ["--connection-string", bus.connection_string, "--http-port", str(bus.process.http_port)]
+
+
+def bury(bus: Bus, queue: str, count: int, **more: Any) -> None:
+    """Let messages die: the queue gives up after one delivery."""
+    bus.send(queue, [f"body {n}" for n in range(count)], **more)
+    bus.fail(queue, count)
+    assert len(bus.peek(queue + DEAD_LETTERS)) == count
+
+
+def test_dead_letters_are_sent_again_and_completed(
+    spark: "SparkSession", bus: Bus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """R-D3: filtered replay; originals go when their successors are there, the others stay."""
+    from peeklock.spark.jobs import replay
+
+    queue = bus.queue(MaxDeliveryCount=1)
+    bury(bus, queue, 10, subject="order", properties={"shelf": 7})
+    given = [queue, *reached(bus), "--id", f"r-{queue}", "--out", str(tmp_path)]
+    given += ["--where", "cast(substring(message_id, 3) as int) < 6"]
+    assert run(replay, *given, "--dry-run") == 0
+    assert "6 messages would be sent" in capsys.readouterr().err
+    assert len(bus.peek(queue + DEAD_LETTERS)) == 10
+
+    given += ["--select", "upper(subject) AS subject", "--rate", "3000", "--batch-size", "4"]
+    assert run(replay, *given) == 0
+    back = bus.peek(queue)
+    assert sorted(one["MessageId"] for one in back) == [f"m-{n}" for n in range(6)]
+    assert {one["Subject"] for one in back} == {"ORDER"}
+    # The marks of death are gone, and a number is still a number.
+    assert [one["Properties"] for one in back] == [{"shelf": 7}] * 6
+    assert {one["DeliveryCount"] for one in back} == {0}
+    left = bus.peek(queue + DEAD_LETTERS)
+    assert sorted(one["MessageId"] for one in left) == [f"m-{n}" for n in range(6, 10)]
+    # They are dead letters like others again: whoever comes gets them.
+    assert {one["State"] for one in left} == {"Active"}
+    undo = spark.read.parquet(str(tmp_path / "undo"))
+    assert {row.message_id for row in undo.collect()} == {f"m-{n}" for n in range(6)}
+    # Under its name it goes on, and there is nothing to go on with.
+    assert run(replay, *given) == 0
+    assert len(bus.peek(queue)) == 6
+
+
+def test_a_replay_that_was_interrupted_sends_nothing_twice(
+    spark: "SparkSession", bus: Bus, tmp_path: Path
+) -> None:
+    """R-D3: a crash between sending and completing; the next run completes and does not send."""
+    from peeklock.spark.jobs import frame
+    from peeklock.spark.jobs.namespace import entity_at
+    from peeklock.spark.jobs.replay import FromDeadLetters, Replay, Wish
+
+    queue = bus.queue(MaxDeliveryCount=1)
+    bury(bus, queue, 8)
+    place = frame.Place(str(tmp_path))
+    reach = frame.Bus(bus.connection_string, bus.process.http_port)
+
+    def again() -> Replay:
+        return Replay(f"i-{queue}", Wish(new_ids="n"), reach, queue, place)
+
+    class Interrupted(Exception):
+        pass
+
+    class Interrupting:
+        """Sends, and dies before anybody hears of it."""
+
+        def __init__(self) -> None:
+            self._replay = again()
+            self.id, self.bus, self.place = self._replay.id, reach, place
+            self.wish = self._replay.wish
+
+        def send(self, chosen: Any, batch: int) -> int:
+            self._replay.send(chosen, batch)
+            raise Interrupted
+
+    from pyspark.errors import StreamingQueryException
+
+    interrupting: Any = Interrupting()
+    with pytest.raises(StreamingQueryException):
+        FromDeadLetters(interrupting, entity_at(queue), 5).run(frame.Work("replay"))
+    assert len(bus.peek(queue)) == 5
+    FromDeadLetters(again(), entity_at(queue), 5).run(frame.Work("replay"))
+    assert len(bus.peek(queue)) == 8
+    assert bus.peek(queue + DEAD_LETTERS) == []
+    assert {one["Properties"]["x-replayed-from"] for one in bus.peek(queue)} == {
+        f"m-{n}" for n in range(8)
+    }
+
+
+def test_a_queue_is_captured_and_the_lake_replayed(
+    spark: "SparkSession", bus: Bus, tmp_path: Path
+) -> None:
+    """R-D2: an archive that can be replayed; nothing twice, however often either job runs."""
+    from peeklock.spark.jobs import capture, frame, replay
+
+    queue, other = bus.queue(), bus.queue()
+    lake = str(tmp_path / "lake")
+    for number in range(2):
+        bus.send(queue, [f"body {n}" for n in range(30)], ids=[f"c{number}-{n}" for n in range(30)])
+        assert run(capture, queue, *reached(bus), "--out", lake, "--max-messages", "20") == 0
+        assert bus.peek(queue) == []
+    table = frame.read_table(spark, lake)
+    assert table.count() == 60
+    assert table.select("message_id").distinct().count() == 60
+    given = [*reached(bus), "--lake", lake, "--to", other, "--id", f"l-{queue}"]
+    given += ["--where", "message_id like 'c1-%'", "--batch-size", "12"]
+    given += ["--out", str(tmp_path / "replay")]
+    for _ in range(2):
+        assert run(replay, *given) == 0
+        assert sorted(bus.bodies(other)) == sorted(f"body {n}" for n in range(30))
+
+
+def test_what_cannot_be_replayed_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    from peeklock.spark.jobs import replay
+
+    assert run(replay, "--id", "x") == 2
+    assert "name an entity with dead letters" in capsys.readouterr().err
+    assert run(replay, "t/Subscriptions/s", "--id", "x") == 2
+    assert "say where to with --to" in capsys.readouterr().err
