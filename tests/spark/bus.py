@@ -1,35 +1,38 @@
 """The broker as tests of Spark need it: makes entities, fills them, looks at what is there."""
 
 import itertools
-import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, final
 
-from peeklock.amqp.composites import Modified, encode_composite
-from peeklock.amqp.types import Int
 from peeklock.cli import administration
 from peeklock.cli.administration import Administration
 from peeklock.cli.atom import Description
-from peeklock.cli.client import NEXT_SESSION, Client
-from peeklock.cli.connection import parse_connection
-from peeklock.cli.letters import read_letter, write_letter
+from peeklock.cli.letters import read_letter
 from peeklock.cli.reach import Reach
+from peeklock.client.blocking import (
+    NEXT_AVAILABLE_SESSION,
+    ServiceBusClient,
+    ServiceBusMessage,
+    ServiceBusReceiveMode,
+)
+from peeklock.client.connection_string import parse_connection_string
+from peeklock.client.exceptions import OperationTimeoutError
 from tests.wire.broker_process import BrokerProcess
 
 DEAD_LETTERS: Final = "/$DeadLetterQueue"
-_PEEK_MAX: Final = 250
 _DRAIN_MAX: Final = 1_000
-_FAILED: Final = encode_composite(Modified(delivery_failed=True))
+_WAIT_S: Final = 0.3
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @final
 class Bus:
-    """One broker, spoken to by a client that is not the one under test."""
+    """One broker, from the other side."""
 
     def __init__(self, process: BrokerProcess) -> None:
         self.process = process
-        connection = parse_connection(process.connection_string)
+        connection = parse_connection_string(process.connection_string)
         self._reach = Reach(connection, process.http_port, process.amqp_port)
         self._numbers = itertools.count(1)
 
@@ -84,51 +87,60 @@ class Bus:
 
     # --- messages
 
-    def send(self, entity: str, bodies: Iterable[bytes | str], **options: Any) -> None:
-        """Send a message for each body; options as `write_letter` has them (subject, session_id,
-        properties, ttl_ms, at ...). Ids are `m-0`, `m-1` ... unless `ids` are given."""
-        ids = options.pop("ids", None)
-        now = time.time_ns() // 1_000_000
-        letters = [
-            write_letter(
-                body.encode() if isinstance(body, str) else body,
-                now=now,
+    def send(
+        self,
+        entity: str,
+        bodies: Iterable[bytes | str],
+        *,
+        ids: list[str] | None = None,
+        properties: dict[str, Any] | None = None,
+        ttl_ms: int | None = None,
+        at: int | None = None,
+        **options: Any,
+    ) -> None:
+        """Send a message for each body; the other options are those of ServiceBusMessage. Ids are
+        `m-0`, `m-1` ... unless they are given."""
+        messages = [
+            ServiceBusMessage(
+                body,
                 message_id=f"m-{number}" if ids is None else ids[number],
+                application_properties=properties,
+                time_to_live=None if ttl_ms is None else timedelta(milliseconds=ttl_ms),
+                scheduled_enqueue_time_utc=None
+                if at is None
+                else _EPOCH + timedelta(milliseconds=at),
                 **options,
             )
             for number, body in enumerate(bodies)
         ]
-        with self.client(entity) as client:
-            client.send(entity, letters)
+        with self.client() as client, client.get_queue_sender(entity) as sender:
+            sender.send_messages(messages)
 
     def peek(self, entity: str, count: int = 100_000) -> list[dict[str, Any]]:
         """Tell what is there, as `peeklock peek -o json` does: SequenceNumber, MessageId, Body."""
-        found: list[dict[str, Any]] = []
-        first = 0
-        with self.client(entity) as client:
-            while len(found) < count:
-                asked = {"from-sequence-number": first, "message-count": Int(_PEEK_MAX)}
-                page = client.manage(entity, "peek-message", asked).get("messages", [])
-                if not page:
-                    break
-                found += [read_letter(bytes(entry["message"])) for entry in page]
-                first = int(found[-1]["SequenceNumber"]) + 1
-        return found[:count]
+        with self.client() as client, client.get_queue_receiver(entity) as receiver:
+            found = receiver.peek_messages(count)
+        return [read_letter(message.payload) for message in found]
 
     def drain(self, entity: str, *, sessions: bool = False) -> list[dict[str, Any]]:
         """Receive and delete everything that a receiver gets, in the order that it gets it."""
         found: list[dict[str, Any]] = []
-        with self.client(entity) as client:
+        with self.client() as client:
             while True:
-                session = NEXT_SESSION if sessions else None
-                link = client.open_receiver(entity, deletes=True, session_id=session, wait_s=0.2)
-                if link is None:
-                    return found
-                while got := client.receive(link, _DRAIN_MAX, 0.2):
-                    found += [read_letter(delivery.payload) for delivery in got]
+                receiver = client.get_queue_receiver(
+                    entity,
+                    receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE,
+                    session_id=NEXT_AVAILABLE_SESSION if sessions else None,
+                    max_wait_time=_WAIT_S,
+                )
+                try:
+                    while got := receiver.receive_messages(_DRAIN_MAX):
+                        found += [read_letter(message.payload) for message in got]
+                except OperationTimeoutError:
+                    return found  # No session has anything.
+                receiver.close()
                 if not sessions:
                     return found
-                link.detach()
 
     def bodies(self, entity: str) -> list[str]:
         """Give the bodies of what lies there, sorted."""
@@ -137,20 +149,12 @@ class Bus:
     def fail(self, entity: str, count: int, times: int = 1) -> None:
         """Lock messages and give them back, so that their delivery count grows."""
         for _ in range(times):
-            with self.client(entity) as client:
-                link = client.open_receiver(entity, deletes=False)
-                assert link is not None
-                got = client.receive(link, count, 1.0)
+            with self.client() as client, client.get_queue_receiver(entity) as receiver:
+                got = receiver.receive_messages(count, 5.0)
                 assert len(got) == count
-                # Closing the connection writes it out; the broker reads it before the goodbye.
-                link.settle([delivery.id for delivery in got], _FAILED)
+                for message in got:
+                    receiver.abandon_message(message)
 
-    @contextmanager
-    def client(self, entity: str) -> Iterator[Client]:
-        """Connect, allowed to do everything with an entity."""
-        client = Client(self._reach)
-        try:
-            client.authorize(entity)
-            yield client
-        finally:
-            client.close()
+    def client(self) -> ServiceBusClient:
+        """Connect, allowed to do everything."""
+        return ServiceBusClient.from_connection_string(self.connection_string)

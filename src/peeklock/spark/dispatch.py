@@ -11,7 +11,7 @@ from zlib import crc32
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from peeklock.client.blocking import BlockingLoop, PerProcess
+from peeklock.client.blocking_loop import BlockingLoop, PerProcess
 from peeklock.client.config import ClientConfig
 from peeklock.client.exceptions import (
     MessagingEntityDisabledError,
