@@ -64,6 +64,21 @@ def test_a_delivery_takes_another_outcome_until_it_is_forgotten() -> None:
     assert told(pair) == [1]
 
 
+def test_answers_find_what_is_awaited_one_by_one_and_in_ranges() -> None:
+    pair = Pair()
+    receiver, sender, ids = sent(pair, 9)
+    receiver.settle(ids[:8], ACCEPTED, settled=False)
+    pair.exchange()
+    for answered in (ids[5:6], ids[:2], ids[2:5] + ids[6:]):
+        pair.clear()
+        # The last range is wider than what is awaited, and has one that nobody waits for.
+        sender.settle(answered, ACCEPTED)
+        pair.exchange()
+        events = events_of(pair.client_events, AnswersReceived)
+        found = [delivery_id for event in events for delivery_id in event.ids]
+        assert found == [delivery_id for delivery_id in answered if delivery_id != ids[8]]
+
+
 def test_an_outcome_that_comes_settled_ends_it() -> None:
     pair = Pair()
     receiver, sender, ids = sent(pair, 2)

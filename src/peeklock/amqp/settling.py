@@ -156,9 +156,20 @@ class Settling:
         settling.deliveries.append(delivery)
 
     def _on_answer(self, first: int, count: int, state: bytes) -> None:
-        ids = [i for i in self.awaited if (i - first) & SERIAL_MASK < count]
+        awaited = self.awaited
+        ids: list[int] = []
+        if count <= len(awaited):
+            for ahead in range(count):
+                delivery_id = (first + ahead) & SERIAL_MASK
+                if delivery_id in awaited:
+                    ids.append(delivery_id)
+        else:
+            # The range is the peer's word: what is awaited is walked, never its numbers.
+            for delivery_id in awaited:
+                if (delivery_id - first) & SERIAL_MASK < count:
+                    ids.append(delivery_id)
         for delivery_id in ids:
-            link = self.awaited.pop(delivery_id)
+            link = awaited.pop(delivery_id)
             answered = link.answered
             if answered is None or answered.state != state:
                 answered = self.session.connection.gathering.answers(link, state)
