@@ -20,7 +20,14 @@ from peeklock.entity.refusals import (
     MESSAGE_TOO_BIG,
     NOT_ALLOWED,
 )
-from peeklock.entity.replies import STATE_ACTIVE, STATE_DEFERRED, STATE_SCHEDULED, Delivery
+from peeklock.entity.replies import (
+    STATE_ACTIVE,
+    STATE_CLAIMED,
+    STATE_DEFERRED,
+    STATE_SCHEDULED,
+    Delivery,
+)
+from tests.entity.claim_model import Claims
 
 TOO_OFTEN: Final = "MaxDeliveryCountExceeded"
 TOO_OFTEN_TEXT: Final = "Message could not be consumed after {} delivery attempts."
@@ -56,6 +63,9 @@ class Row:
     lock_number: int = 0
     locked_until: int = 0
     holder: Any = None
+    # Who has claimed it, if anybody has, and how often it was fetched since then.
+    owner: str = ""
+    attempts: int = 0
 
     def view(self, state: int | None = None) -> tuple[Any, ...]:
         """What a delivery or a look at the message shows."""
@@ -84,6 +94,7 @@ class Model:
         self.rows: list[Row] = []
         self.next_sequence = (index << 48) + 1
         self.receivers: dict[Any, Waiter] = {}
+        self.claims = Claims(self)
 
     def decide(self, command: ask.Command, now: int) -> list[Answer]:
         """Carry out a command and give the answers, deliveries aside."""
@@ -125,6 +136,8 @@ class Model:
                 if command.broken and self.definition.unlock_on_disconnect:
                     for row in [each for each in self.rows if each.holder == command.origin]:
                         self.end_lock(row, ask.RELEASE, now)
+            case ask.ClaimMessages() | ask.ListClaims() | ask.FetchClaims() | ask.SettleClaims():
+                return [self.claims.answer(command, now)]
             case ask.Configure():
                 self.configure(command.blueprint.definition, now)
             case ask.Tick():
@@ -235,6 +248,7 @@ class Model:
         for row in list(self.rows):
             if row.lock_number and row.locked_until <= now:
                 self.end_lock(row, ask.ABANDON, now)
+        self.claims.tick(now)
         waiting = [row for row in self.rows if row.state == STATE_SCHEDULED]
         for row in sorted(waiting, key=lambda row: (row.scheduled_at, row.sequence)):
             if row.scheduled_at <= now:
@@ -249,7 +263,8 @@ class Model:
         """Every instant at which something is due."""
         locks = [row.locked_until for row in self.rows if row.lock_number]
         schedules = [row.scheduled_at for row in self.rows if row.state == STATE_SCHEDULED]
-        return locks + schedules + [row.expires_at for row in self.ready(MAIN) if row.expires_at]
+        lives = [row.expires_at for row in self.ready(MAIN) if row.expires_at]
+        return locks + schedules + lives + list(self.claims.deadlines().values())
 
     # Reaching messages by number or age.
 
@@ -299,14 +314,15 @@ class Model:
         return (command.origin, command.tag, "numbered", [len(rows[: command.count_max])])
 
     def counts(self) -> tuple[int, ...]:
-        """Active (locked ones too), dead-lettered, scheduled, deferred, locked, bytes."""
+        """Active (locked ones too), dead-lettered, scheduled, deferred, locked, claimed, bytes."""
         main = [row for row in self.rows if row.lane == MAIN]
         locked = [row for row in main if row.lock_number]
         free = [row.state for row in main if not row.lock_number]
         active = free.count(STATE_ACTIVE) + len(locked)
         scheduled, deferred = free.count(STATE_SCHEDULED), free.count(STATE_DEFERRED)
         size = sum(row.message.size for row in self.rows)
-        return (active, len(self.rows) - len(main), scheduled, deferred, len(locked), size)
+        dead, claimed = len(self.rows) - len(main), free.count(STATE_CLAIMED)
+        return (active, dead, scheduled, deferred, len(locked), claimed, size)
 
     def ready(self, lane: int) -> list[Row]:
         """What can be handed out, in order."""

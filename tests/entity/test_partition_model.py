@@ -25,7 +25,7 @@ from peeklock.entity.bodies import BLOCK
 from peeklock.entity.commands import DEAD, MAIN, PEEK_LOCK, RECEIVE_AND_DELETE, Command, LockToken
 from peeklock.entity.definition import ACTIVE, FOREVER_MS, STATUSES, QueueDefinition
 from peeklock.entity.message import NEVER, NO_DURATION, Message
-from peeklock.entity.replies import STATE_DEFERRED, STATE_SCHEDULED
+from peeklock.entity.replies import STATE_CLAIMED, STATE_DEFERRED, STATE_SCHEDULED
 from tests.entity.pair import EVERYTHING, Pair
 
 SENDER: Final = "sender"
@@ -70,6 +70,8 @@ drafts = st.lists(
     min_size=1,
     max_size=5,
 )
+# Who claims, and with which epoch (0: with none). Late ones fence the early ones.
+owners = st.tuples(st.sampled_from(["one", "one", "two"]), st.sampled_from([0, 1, 1, 1, 2]))
 # How a token is presented: as it was given, or with another number, chance or lane in it.
 SPOILERS: Final = [(0, 0)] * 12 + [(0, 1), (1, 0), (0, 1 << 48), (0, 1 << 60)]
 
@@ -291,6 +293,72 @@ class PartitionBesideModel(RuleBasedStateMachine):
     def count_all(self) -> None:
         self.submit(ask.Count(MANAGER, self.next()))
 
+    # Claims.
+
+    @rule(
+        owner=owners,
+        lane=lanes,
+        count=st.sampled_from([1, 2, 3, 8, 70]),
+        bytes_max=st.sampled_from([0, 0, 1, 12, 50]),
+        timeout_ms=st.sampled_from([NO_DURATION, NO_DURATION, 900, 8_000]),
+        upto=st.sampled_from([None, None, -1, 2, 5]),
+    )
+    def claim(
+        self,
+        owner: tuple[str, int],
+        lane: int,
+        count: int,
+        bytes_max: int,
+        timeout_ms: int,
+        upto: int | None,
+    ) -> None:
+        bound: dict[int, int] | None = None
+        if upto is not None:
+            rows = self.pair.model.rows
+            bound = {self.pair.index: rows[upto % len(rows)].sequence} if rows and upto >= 0 else {}
+        name, epoch = owner
+        wish = (name, max(1, epoch), count, bytes_max, timeout_ms, bound)
+        self.submit(ask.ClaimMessages(MANAGER, self.next(), lane, *wish))
+
+    @rule(owner=owners, lane=lanes, start=st.sampled_from([0, 0, 2]), count=st.integers(1, 9))
+    def list_claims(self, owner: tuple[str, int], lane: int, start: int, count: int) -> None:
+        rows = self.pair.model.rows
+        first = rows[start % len(rows)].sequence if start and rows else start
+        self.submit(ask.ListClaims(MANAGER, self.next(), lane, *owner, first, count))
+
+    def has_claims(self) -> bool:
+        return any(row.owner for row in self.pair.model.rows)
+
+    @precondition(lambda self: self.has_claims())
+    @rule(pick=picks, owner=owners, lane=lanes, bytes_max=st.sampled_from([1, 25, EVERYTHING]))
+    def fetch_claims(self, pick: int, owner: tuple[str, int], lane: int, bytes_max: int) -> None:
+        name, lane, sequences = self.claimed(pick, owner[0], lane)
+        self.submit(ask.FetchClaims(MANAGER, self.next(), lane, name, sequences, bytes_max))
+
+    @precondition(lambda self: self.has_claims())
+    @rule(pick=picks, owner=owners, lane=lanes, outcome=outcomes, changes=changes, note=notes)
+    def settle_claims(
+        self,
+        pick: int,
+        owner: tuple[str, int],
+        lane: int,
+        outcome: int,
+        changes: dict[str, bytes] | None,
+        note: ask.DeadLetterNote | None,
+    ) -> None:
+        name, lane, sequences = self.claimed(pick, owner[0], lane)
+        said = (None, None) if note is None else (note.reason, note.description)
+        wish = (name, owner[1], sequences, outcome, changes, *said)
+        self.submit(ask.SettleClaims(MANAGER, self.next(), lane, *wish))
+
+    def claimed(self, pick: int, owner: str, lane: int) -> tuple[str, int, list[int]]:
+        """Mostly what somebody has claimed, now and then what another has or nobody."""
+        rows = [row for row in self.pair.model.rows if row.owner]
+        if pick % 5:
+            row = rows[pick % len(rows)]
+            owner, lane = row.owner, row.lane
+        return owner, lane, self.numbers(pick, lane, STATE_CLAIMED)
+
     # Time and change.
 
     @rule(definition=definitions)
@@ -320,6 +388,7 @@ class PartitionBesideModel(RuleBasedStateMachine):
         """When something ends or begins that has an end or a beginning, soonest first."""
         rows = self.pair.model.rows
         times = {at for row in rows for at in (row.locked_until, row.expires_at, row.scheduled_at)}
+        times.update(self.pair.model.claims.deadlines().values())
         return sorted(at for at in times if at > self.pair.now)
 
     @precondition(lambda self: self.has_locks())
