@@ -4,11 +4,10 @@ import pytest
 
 from peeklock.entity import commands as ask
 from peeklock.entity import replies as told
-from peeklock.entity.blueprint import Copy, queue_blueprint
-from peeklock.entity.commands import COMPLETE, MAIN
+from peeklock.entity.blueprint import queue_blueprint
+from peeklock.entity.commands import COMPLETE
 from peeklock.entity.definition import SEND_DISABLED, QueueDefinition
-from peeklock.entity.message import Message
-from peeklock.entity.records import DuplicatesDropped, Published
+from peeklock.entity.records import DuplicatesDropped
 from peeklock.entity.replies import STATE_SCHEDULED
 from peeklock.entity.stage_records import (
     STAGE_GIVEN_UP,
@@ -18,11 +17,11 @@ from peeklock.entity.stage_records import (
     StagesDropped,
     StagesPublished,
 )
-from peeklock.entity.stages import STAGE_TIMEOUT_MS, WRITERS_MAX
-from tests.entity.at_hand import AtHand, TopicAtHand, message, routed, sequences
+from peeklock.entity.stages import STAGE_GRACE_MS, STAGE_TIMEOUT_MS, WRITERS_MAX
+from tests.entity.at_hand import AtHand, message
 from tests.entity.stager import WriterAtHand
 
-ALL_KINDS = 5
+STAGES = 5
 
 
 @pytest.fixture
@@ -367,6 +366,7 @@ def test_a_batch_that_was_begun_can_neither_be_dropped_nor_grow_nor_get_stale(
     assert writer.drop(prefix="") == 0
     assert writer.why_not_staged("s", message("d"), message("e")) == ["not-allowed"] * 2
     queue.is_retold = False  # that it is looked at later is not written down
+    queue.tick()
     queue.tick(STAGE_TIMEOUT_MS)
     assert queue.partition.next_deadline() > queue.now
     assert writer.staged() == {"s": 1}
@@ -418,16 +418,29 @@ def test_a_stage_that_nobody_comes_back_to_is_dropped(queue: AtHand, writer: Wri
     assert queue.partition.next_deadline() == first + STAGE_TIMEOUT_MS
     queue.restart()
     assert queue.partition.next_deadline() == first + STAGE_TIMEOUT_MS
+    queue.tick()
     queue.tick(STAGE_TIMEOUT_MS - 1000)
     (dropped,) = queue.records
     assert isinstance(dropped, StagesDropped)
     assert (dropped.why, len(dropped.sequences)) == (STAGE_STALE, 1)
     assert writer.staged() == {"old": 3}
-    queue.checkpoint()
-    queue.restart()
     queue.tick(1000)
     assert writer.staged() == {}
     assert queue.partition.next_deadline() == 0
+
+
+def test_a_stage_outlives_a_partition_that_was_out_of_reach(
+    queue: AtHand, writer: WriterAtHand
+) -> None:
+    """R-D1: its writer may have waited to publish it."""
+    writer.stage("s", "a")
+    queue.checkpoint()
+    queue.restart()
+    queue.tick(STAGE_TIMEOUT_MS * 3)
+    assert queue.partition.next_deadline() == queue.now + STAGE_GRACE_MS
+    assert writer.staged() == {"s": 1}
+    queue.tick(STAGE_GRACE_MS)
+    assert writer.staged() == {}
 
 
 # The journal.
@@ -443,12 +456,12 @@ def test_a_checkpoint_keeps_stages(queue: AtHand, writer: WriterAtHand) -> None:
     queue.retell()
 
 
-@pytest.mark.parametrize("published", range(ALL_KINDS))
+@pytest.mark.parametrize("published", range(STAGES))
 def test_stages_may_be_published_while_a_checkpoint_walks(
     queue: AtHand, writer: WriterAtHand, published: int
 ) -> None:
     """R-D1."""
-    names = [f"s{each}" for each in range(ALL_KINDS)]
+    names = [f"s{each}" for each in range(STAGES)]
     for name in names:
         writer.stage(name, *[f"{name}-{each}" for each in range(600)])
     queue.is_retold = False
@@ -461,7 +474,7 @@ def test_stages_may_be_published_while_a_checkpoint_walks(
     queue.retell()
     queue.restart()
     assert queue.count().active == 600
-    assert len(writer.staged()) == ALL_KINDS - 2
+    assert len(writer.staged()) == STAGES - 2
 
 
 def test_bodies_of_staged_messages_are_carried() -> None:
@@ -482,120 +495,3 @@ def test_bodies_of_staged_messages_are_carried() -> None:
     queue.retell()
     assert writer.publish(0, "s") == 2
     assert queue.contents(queue.peek()) == ["a", "b"]
-
-
-# Topics.
-
-
-def test_a_topic_routes_when_it_publishes() -> None:
-    """R-D1."""
-    topic = TopicAtHand("one", "two")
-    writer = WriterAtHand(topic)
-    topic.router = routed()
-    writer.stage("s", "a", "b")
-    topic.router = topic.to_all
-    topic.restart()
-    assert writer.publish(0, "s") == 2
-    assert [type(each) for each in topic.records] == [Published, Published, StagesPublished]
-    assert topic.seen_by("one") == topic.seen_by("two") == ["a", "b"]
-    assert writer.staged() == {}
-    assert topic.peek(MAIN) == []
-
-
-def test_bodies_are_brought_before_a_topic_publishes() -> None:
-    """R-D1: without them it asks to be asked again, and does nothing by halves."""
-    topic = TopicAtHand("one", memory=0)
-    writer = WriterAtHand(topic)
-    writer.stage("s", "a", "b")
-    command = writer.publishing(0, "s")
-    assert topic.ask(command) == []
-    assert topic.partition.take_leftovers() == [command]
-    assert topic.records == []
-    assert writer.publish(0, "s") == 2
-    assert topic.seen_by("one") == ["a", "b"]
-
-
-def test_a_topic_publishes_in_steps_of_so_many_bytes() -> None:
-    topic = TopicAtHand("one", memory=0)
-    writer = WriterAtHand(topic)
-    topic.partition._staging.bytes_max = 10
-    writer.stage("s", "x" * 20, "y" * 6, "z" * 4)
-    writer.stage("t", "w")
-    sizes = []
-    command: ask.Command = writer.publishing(0, "s", "t")
-    while True:
-        writer.begin(command)
-        sizes.append(len([each for each in topic.records if isinstance(each, Published)]))
-        leftovers = topic.partition.take_leftovers()
-        if not leftovers:
-            break
-        (command,) = leftovers
-    assert sizes == [1, 2, 1]
-    assert len(topic.seen_by("one")) == 4
-
-
-def test_schedules_and_duplicates_of_a_topic_are_found_when_published() -> None:
-    """R-S9, R-D1."""
-    topic = TopicAtHand("one", duplicate_window_ms=60_000)
-    writer = WriterAtHand(topic)
-    writer.stage("s", "later", id="1", due=topic.now + 500)
-    writer.stage("s", "now", id="2")
-    writer.stage("s", "twice", id="1")
-    assert writer.publish(0, "s") == 3
-    assert topic.seen_by("one") == ["now"]
-    topic.restart()
-    topic.ring(500)
-    assert topic.seen_by("one") == ["now", "later"]
-
-
-def test_a_topic_may_ask_for_subscriptions_before_it_takes_anything() -> None:
-    """R-S10, R-D1: filter before publishing is a check like others, made when staged."""
-    topic = TopicAtHand("one", filter_before_publishing=True)
-    writer = WriterAtHand(topic)
-
-    def route(message: Message, now: int) -> list[Copy]:
-        return [Copy(4)] if message.content == b"wanted" else []
-
-    topic.router = route
-    fates = writer.why_not_staged("s", message("wanted"), message("unwanted"))
-    assert fates == ["taken", "no-matching-subscription"]
-    topic.router = routed()
-    assert writer.publish(0, "s") == 1
-    assert topic.seen_by("one") == []
-    assert topic.partition.live_count == 0
-
-
-# Several partitions.
-
-
-def test_one_partition_knows_the_stages_of_a_batch_for_all() -> None:
-    """R-D1: those that could not publish yet must publish the same stages, and not drop them."""
-    queue = AtHand(is_retold=True, partitions=2)
-    writer = WriterAtHand(queue)
-    writer.stage("s", "a")
-    for stages in (["s"], ["other"]):
-        (reply,) = writer.ask_on(writer.publishing(4, *stages))
-        assert isinstance(reply, told.BatchPublished)
-        assert reply.stages == ["s"]
-    queue.checkpoint()
-    queue.restart()
-    (found,) = queue.ask(ask.FindPublished("x", 7, ["s", "t"], None))
-    assert found == told.Named("x", 7, ["s"])
-    (found,) = queue.ask(ask.FindPublished("x", 7, [], "no"))
-    assert found == told.Named("x", 7, [])
-    (found,) = queue.ask(ask.FindPublished("x", 7, [], ""))
-    assert found == told.Named("x", 7, ["s"])
-    (reply,) = writer.ask_on(writer.publishing(3, "x"))
-    assert isinstance(reply, told.BatchPublished)
-    assert reply.stages == []
-
-
-def test_ids_of_a_partitioned_entity_are_told_without_their_key() -> None:
-    queue = AtHand(is_retold=True, partitions=2, duplicate_window_ms=1000, requires_session=True)
-    writer = WriterAtHand(queue)
-    writer.stage("s", "a", "b", id="7:x", session="ke:y")
-    writer.stage("s", "c", id="7:x", session="another")
-    writer.publish(0, "s")
-    (dropped,) = [each for each in queue.records if isinstance(each, DuplicatesDropped)]
-    assert dropped.message_ids == ["7:x"]
-    assert len(sequences(queue.peek())) == 2

@@ -12,6 +12,9 @@ from peeklock.entity.records import STAGED
 STAGE_TIMEOUT_MS: Final = 86_400_000
 """A stage to which no message came for so long is dropped: whoever made it does not come back."""
 
+STAGE_GRACE_MS: Final = 3_600_000
+"""So long after an opening no stage is dropped: its writer may have waited for the partition."""
+
 WRITERS_MAX: Final = 10_000
 """So many writers are remembered by a partition; the one that published longest ago goes first."""
 
@@ -52,12 +55,13 @@ class StageBook:
     """All stages and writers of a partition. Both are in the order in which they were last heard
     of, so that the first is always the one to go next."""
 
-    __slots__ = ("_unfinished", "lines", "writers")
+    __slots__ = ("_unfinished", "grace_until", "lines", "writers")
 
     def __init__(self) -> None:
         self.lines: dict[str, StageLine] = {}
         self.writers: dict[str, Writer] = {}
         self._unfinished: dict[str, Writer] = {}
+        self.grace_until: int = NEVER  # known from the first tick on
 
     def touch(self, name: str, now: int) -> StageLine:
         """The stage with this name, which lives on for a whole timeout from now."""
@@ -96,7 +100,8 @@ class StageBook:
         """When the next stage is stale; 0 while there is none."""
         if not self.lines:
             return NEVER
-        return next(iter(self.lines.values())).touched_at + STAGE_TIMEOUT_MS
+        stale_at = next(iter(self.lines.values())).touched_at + STAGE_TIMEOUT_MS
+        return max(stale_at, self.grace_until)
 
     def entries(self) -> list[Entry]:
         """All staged messages."""

@@ -38,6 +38,7 @@ from peeklock.entity.stage_records import (
     StagesPublished,
 )
 from peeklock.entity.stages import (
+    STAGE_GRACE_MS,
     STAGE_TIMEOUT_MS,
     StageLine,
     Writer,
@@ -369,21 +370,27 @@ class Staging:
     def tick(self, now: int) -> None:
         """Drop what nobody came back to, and go on with what was published in part."""
         stages = self._state.stages
-        stale: list[str] = []
-        for line in stages.lines.values():
-            if line.touched_at + STAGE_TIMEOUT_MS > now:
-                break
-            stale.append(line.name)
-        if stale:
-            self._drop(stale, STAGE_STALE, now)
-            for name in stale:
-                if name in stages.lines:
-                    stages.touch(name, now)  # it is being published, and not to be looked at again
+        if stages.grace_until == NEVER:
+            stages.grace_until = now + STAGE_GRACE_MS
+        if stages.grace_until <= now:
+            self._drop_stale(now)
         if self._why_not_publish() is None:
             for writer in stages.unfinished():
                 if writer.name not in self._under_way:
                     name, batch = writer.name, writer.batch
                     self._ask_again(PublishStages(Unheard(), 0, name, batch, writer.stages))
+
+    def _drop_stale(self, now: int) -> None:
+        stages = self._state.stages
+        stale: list[str] = []
+        for line in stages.lines.values():
+            if line.touched_at + STAGE_TIMEOUT_MS > now:
+                break
+            stale.append(line.name)
+        self._drop(stale, STAGE_STALE, now)
+        for name in stale:
+            if name in stages.lines:
+                stages.touch(name, now)  # it is being published, and not to be looked at again
 
     # For the owner of the partition.
 
