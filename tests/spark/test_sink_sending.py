@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -9,7 +10,7 @@ import pytest
 
 from peeklock.amqp.types import Array, Int
 from peeklock.client.exceptions import MessagingEntityNotFoundError
-from peeklock.spark.dispatch import BadRow, Task
+from peeklock.spark.dispatch import BadRow, NoDuplicateDetection, Task
 from peeklock.spark.options import OptionProblem
 from peeklock.spark.settling import BadAction
 from peeklock.spark.sink import Written, _publish, _written, batch_writer, stream_writer
@@ -234,6 +235,24 @@ def test_ids_of_columns_do_not_depend_on_the_order(bus: Bus, partitioned: bool) 
     write(told, rows(body=numbers[:15], order_id=numbers[:15]), partition=1)
     write(told, rows(body=numbers[15:], order_id=numbers[15:]), partition=2)
     assert sorted(bodies(bus, queue)) == sorted(numbers)
+
+
+def test_an_entity_that_forgets_ids_is_complained_of(
+    bus: Bus, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = bus.queue()
+    given = {"queue": queue, "exactlyOnce": "ids"}
+    with pytest.raises(NoDuplicateDetection, match=f"'{queue}' does not detect duplicates"):
+        write(options(bus, requireDuplicateDetection="fail", **given), rows(body=["a"]))
+    assert bus.peek(queue) == []
+    told = options(bus, requireDuplicateDetection="warn", **given)
+    # What was found out is remembered for each access; another one has to find out again.
+    write(replace(told, access=replace(told.access, prefetch=7)), rows(body=["a"]))
+    assert "does not detect duplicates" in caplog.text
+    lost = replace(told.access, http_port=9, prefetch=8)
+    write(replace(told, access=lost), rows(body=["b"]))
+    assert "does not say whether it detects duplicates" in caplog.text
+    assert sorted(bodies(bus, queue)) == ["a", "b"]
 
 
 # --- when the broker is away

@@ -20,6 +20,7 @@ from peeklock.client.exceptions import (
     ServiceBusAuthorizationError,
     ServiceBusError,
 )
+from peeklock.spark.description import Unknown, describe
 from peeklock.spark.encoding import bodies, durations, messages_of, milliseconds
 from peeklock.spark.filling import Room, TooLarge, in_order_of_keys, parcels
 from peeklock.spark.ids import ids_of
@@ -48,6 +49,14 @@ _NOT_ABOUT_STAGES: Final = (
 
 class BadRow(ValueError):
     """A row that cannot be sent; the text names it."""
+
+
+class NoStages(Exception):
+    """Stages were asked for, and the broker has none."""
+
+
+class NoDuplicateDetection(Exception):
+    """The entity must detect duplicates, and does not, or does not say so."""
 
 
 @final
@@ -79,10 +88,6 @@ class Nature:
     is_one_key: bool
     # A repeat must find the partitions of the first try. A broker with stages sees to that.
     wants_keys: bool
-
-
-# Nothing is known of it, so that it may be anything.
-_STRANGER: Final = Nature(has_stages=False, is_one_key=True, wants_keys=True)
 
 
 @final
@@ -211,7 +216,7 @@ def nature_of(options: SinkOptions, entity: str) -> Nature:
 
 def _ask(options: SinkOptions, entity: str) -> Nature:
     if options.exactly_once == IDS:
-        return _STRANGER
+        return _by_ids(options, entity)
     try:
         # To drop no stage changes nothing, and only a broker that has stages says so.
         answer = Wire.to(options.access, entity).manage(DROP, {"stages": []})
@@ -219,12 +224,32 @@ def _ask(options: SinkOptions, entity: str) -> Nature:
         if error.is_retryable or isinstance(error, _NOT_ABOUT_STAGES):
             raise
         if options.exactly_once == STAGE:
-            raise BadRow(f"exactlyOnce=stage: the broker has no stages ({error})") from error
-        _log.info("no stages at '%s', ids keep duplicates out: %s", entity, error)
-        return _STRANGER
+            raise NoStages(f"exactlyOnce=stage: the broker has no stages ({error})") from error
+        return _by_ids(options, entity)
     # A broker that does not say how many partitions there are may have several.
     several = int(answer.get("partition-count") or 2) > 1
     return Nature(has_stages=True, is_one_key=several, wants_keys=False)
+
+
+def _by_ids(options: SinkOptions, entity: str) -> Nature:
+    """Look whether the entity remembers ids, without which a repeat is sent twice."""
+    try:
+        described = describe(options.access, entity)
+    except Unknown as problem:
+        _complain(options, f"'{entity}' does not say whether it detects duplicates: {problem}")
+        # It may be anything.
+        return Nature(has_stages=False, is_one_key=True, wants_keys=True)
+    if not described.remembers_ids:
+        _complain(options, f"'{entity}' does not detect duplicates: a repeated task sends twice")
+    several = described.is_partitioned
+    return Nature(has_stages=False, is_one_key=several, wants_keys=several)
+
+
+def _complain(options: SinkOptions, text: str) -> None:
+    if options.duplicates == "fail":
+        raise NoDuplicateDetection(f"requireDuplicateDetection=fail: {text}")
+    if options.duplicates == "warn":
+        _log.warning("%s", text)
 
 
 def _connection(access: Access) -> PerProcess:
