@@ -1,6 +1,8 @@
 """Our own client's connection and links, against a broker in a process of its own."""
 
 import asyncio
+import contextlib
+import gc
 import os
 import random
 import subprocess
@@ -67,15 +69,22 @@ def run(
         where if isinstance(where, ClientConfig) else ClientConfig.from_connection_string(where)
     )
 
+    problems: list[dict[str, Any]] = []
+
     async def inside() -> None:
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, problem: problems.append(problem)
+        )
         connection = ClientConnection(config)
         try:
             await body(connection)
         finally:
             await connection.close()
         assert asyncio.all_tasks() == {asyncio.current_task()}
+        gc.collect()
 
     asyncio.run(inside(), debug=True)
+    assert problems == []
 
 
 async def receive_all(link: ReceiverLink, count: int) -> list[IncomingDelivery]:
@@ -160,6 +169,61 @@ def test_a_cut_connection_is_told_and_opened_anew(broker: BrokerProcess, queue: 
 
     with TcpProxy(broker.amqp_port) as proxy:
         run(sas.connection_string(proxy.port), body)
+
+
+def test_no_call_hangs_however_often_the_cable_breaks(broker: BrokerProcess, queue: str) -> None:
+    """Every call ends, and what is tried again until it is accepted is there."""
+    policy = RetryPolicy(retry_total=1000, retry_backoff_factor=0.01, retry_mode="fixed")
+    count = 120
+
+    async def body(connection: ClientConnection) -> None:
+        chance = random.Random(7)
+        is_over = asyncio.Event()
+
+        async def break_cables() -> None:
+            while not is_over.is_set():
+                await asyncio.sleep(chance.random() / 5)
+                proxy.cut()
+
+        async def send(number: int) -> None:
+            link = await connection.open_sender(queue)
+            await link.submit(message(b"%d" % number))
+            await link.close()
+
+        async def look(number: int) -> None:
+            await peek(connection, queue)
+            link = await connection.open_receiver(queue, deletes=False)
+            await link.receive(1 + number % 5, 0.01)
+            await link.close()
+
+        async def worker(numbers: range) -> None:
+            for number in numbers:
+                await with_retries(policy, lambda: send(number))  # noqa: B023  awaited here
+                with contextlib.suppress(ServiceBusError):
+                    await look(number)
+
+        breaking = asyncio.create_task(break_cables())
+        await asyncio.gather(*[worker(range(first, count, 10)) for first in range(10)])
+        is_over.set()
+        await breaking
+
+    async def count_all(connection: ClientConnection) -> None:
+        answer = await connection.manage(
+            queue, PEEK, {"from-sequence-number": 1, "message-count": Int(250)}
+        )
+        found: set[bytes] = set()
+        while entries := answer.get("messages"):
+            messages = [decode_message(entry["message"]) for entry in entries]
+            found |= {bytes(each.body[0]) for each in messages}
+            last = (messages[-1].message_annotations or {})["x-opt-sequence-number"]
+            answer = await connection.manage(
+                queue, PEEK, {"from-sequence-number": last + 1, "message-count": Int(250)}
+            )
+        assert found == {b"%d" % number for number in range(count)}
+
+    with TcpProxy(broker.amqp_port, piece=1000) as proxy:
+        run(sas.connection_string(proxy.port), body)
+    run(broker, count_all)
 
 
 def test_tokens_are_renewed_while_links_live(broker: BrokerProcess, queue: str) -> None:
