@@ -1,7 +1,5 @@
-"""Lets Spark find `format("servicebus_lake")` by itself, as it finds `servicebus`."""
+"""Where Spark finds the data source `servicebus_lake` by itself, as it finds `servicebus`."""
 
-from peeklock.spark.lake import LakeSource
+from peeklock.spark.lake_source import LakeSource as DefaultSource
 
-
-class DefaultSource(LakeSource):
-    """The lake under the name by which Spark looks for it."""
+__all__ = ["DefaultSource"]

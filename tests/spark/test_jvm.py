@@ -101,6 +101,7 @@ def test_the_shim_finds_a_place_where_the_cache_cannot_be_written(
         shutil.rmtree(home)
 
 
+@pytest.mark.timeout(400)
 def test_spark_starts_with_no_java_on_the_path(tmp_path: Path) -> None:
     """R-D1: nothing has to be installed beside the packages."""
     told = run(sys.executable, tmp_path)

@@ -145,6 +145,7 @@ spark.stop()
 """
 
 
+@pytest.mark.timeout(400)
 def test_tasks_that_fail_halfway_are_tried_again_and_sent_once(bus: Bus, tmp_path: Path) -> None:
     queue = bus.queue()
     told = subprocess.run(

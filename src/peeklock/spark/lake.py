@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, final
 from uuid import uuid4
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from peeklock.spark.lake_files import DATE, HOUR, Contribution, Files, Layout, delete
+from peeklock.spark.lake_source import NAME
 from peeklock.spark.lake_tables import commit_delta, commit_parquet, gathered
 from peeklock.spark.lake_tables import remove_orphans as remove_orphans
 from peeklock.spark.option_table import CHOICE, SIZE, TEXT, WRITE, Option
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-NAME: Final = "servicebus_lake"
 DELTA: Final = "delta"
 PARQUET: Final = "parquet"
 
@@ -79,27 +79,6 @@ def write_stream(
     if trigger is not None:
         writer = writer.trigger(**trigger)
     return writer.start(path)
-
-
-class LakeSource(DataSource):
-    """What Spark knows as `servicebus_lake`; it is read as Delta or Parquet is."""
-
-    @classmethod
-    def name(cls) -> str:
-        """Say what it is called in `format(...)`."""
-        return NAME
-
-    def schema(self) -> StructType:
-        """Say that there is nothing to read here."""
-        raise OptionProblem(f"{NAME} is written; read it with format('delta') or format('parquet')")
-
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """Make the writer of a DataFrame."""
-        return LakeBatchWriter(layout_of(self.options, schema, overwrite))
-
-    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamBase:  # noqa: N802 - Spark's
-        """Make the writer of a query."""
-        return LakeStreamWriter(layout_of(self.options, schema, overwrite), schema)
 
 
 def layout_of(options: Mapping[str, str], schema: StructType, overwrite: bool) -> Layout:
