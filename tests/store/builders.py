@@ -46,6 +46,7 @@ from peeklock.entity.records import (
     TakenOver,
     Transferring,
 )
+from peeklock.entity.stage_records import Staged, StageKept, StagesDropped, StagesPublished
 
 instants = st.integers(0, 1 << 42)
 sequences = st.one_of(
@@ -140,8 +141,11 @@ def counted(draw: st.DrawFn) -> tuple[list[int], list[int]]:
 def records(draw: st.DrawFn) -> Record:
     at = draw(instants)
     runs = st.lists(messages(), min_size=1, max_size=4)
-    if draw(st.integers(0, 7)) == 0:
+    rare = draw(st.integers(0, 15))
+    if rare < 2:
         return draw(claim_facts(at))
+    if rare < 4:
+        return draw(stage_facts(at))
     build = draw(st.sampled_from(range(27)))
     if build == 0:
         return Enqueued(at, draw(sequences), draw(runs))
@@ -228,6 +232,28 @@ def claim_facts(draw: st.DrawFn, at: int) -> Record:
     return OwnerHeard(at, draw(lanes), draw(texts), epoch, timeout_ms)
 
 
+@st.composite
+def stage_facts(draw: st.DrawFn, at: int) -> Record:
+    """What is told about stages."""
+    build = draw(st.integers(0, 3))
+    stage = draw(texts.filter(bool))
+    if build == 0:
+        run = draw(st.lists(messages(), min_size=1, max_size=4))
+        return Staged(at, draw(sequences), run, stage)
+    if build == 1:
+        return StagesDropped(at, draw(st.integers(0, 2)), draw(numbers()))
+    if build == 2:
+        entries = draw(st.lists(kept(), min_size=1, max_size=4))
+        seen = draw(st.just([]) | st.just([stage] * len(entries)))
+        return StageKept(at, stage, draw(instants), entries, seen)
+    moved = draw(numbers())
+    ends = draw(st.lists(st.just(NEVER) | instants, min_size=len(moved), max_size=len(moved)))
+    batch = draw(st.integers(0, (1 << 63) - 1))
+    names = draw(st.lists(texts, max_size=3))
+    facts = (names, draw(st.booleans()), draw(sequences), moved, ends)
+    return StagesPublished(at, stage, batch, *facts, draw(numbers()))
+
+
 def message_of(number: int, size: int = 100) -> Message:
     """A message that can be told from every other."""
     content = f"content {number} ".encode()
@@ -277,7 +303,7 @@ KEPT_FIELDS = (
 
 def carried_by(record: Record) -> list[Message]:
     """The messages in a record, one for each of its positions; none in a fact."""
-    if isinstance(record, (Enqueued, Scheduled, Carried)):
+    if isinstance(record, (Enqueued, Scheduled, Carried, Staged)):
         return record.messages
     if isinstance(record, (Published, Transferring, CarriedCopies)):
         return [record.message]
@@ -300,6 +326,15 @@ def told(record_list: list[Record], bodies: bool = True) -> list[Any]:
             for step, message in enumerate(record.messages):
                 sequence = record.first_sequence + step
                 result.append((type(record), record.at, sequence, shown(message, bodies)))
+        elif isinstance(record, Staged):
+            for step, message in enumerate(record.messages):
+                sequence = record.first_sequence + step
+                one = (record.at, sequence, shown(message, bodies))
+                result.append((Staged, *one, record.stage))
+        elif isinstance(record, StageKept):
+            entries = [shown(entry) for entry in record.entries]
+            one = (record.at, record.touched_at, {"stage": record.stage, "seen": record.seen})
+            result.append((StageKept, *one, entries))
         elif isinstance(record, Carried):
             for sequence, message in zip(record.sequences, record.messages, strict=True):
                 result.append((Carried, record.at, sequence, shown(message, bodies)))
