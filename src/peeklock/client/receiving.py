@@ -3,8 +3,8 @@
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Sequence
-from typing import Any, Final, final
+from collections.abc import Callable, Sequence
+from typing import Final, final
 
 from peeklock.amqp.composites import (
     ACCEPTED,
@@ -77,7 +77,7 @@ class ReceiverLink:
         self.session_id: str | None = None
         self.locked_until_ms = 0
         # Called once, when the link is gone, with the reason; for whoever opened it.
-        self.when_gone: Any = None
+        self.when_gone: Callable[[ServiceBusError], None] | None = None
         self._transport: Final = transport
         self._loop: Final = transport.loop
         is_session = any_session or session_id is not None

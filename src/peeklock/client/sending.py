@@ -1,6 +1,7 @@
 """The end of a link where messages leave: a queue for want of credit, and a future for each."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Final, final
 
 from peeklock.amqp.composites import ACCEPTED, Accepted, Rejected, Target, decode_composite
@@ -53,7 +54,7 @@ class SenderLink:
         # The largest message or batch that the entity takes; 0 says that there is no limit.
         self.max_message_size = 0
         # Called once, when the link is gone, with the reason; for whoever opened it.
-        self.when_gone: Any = None
+        self.when_gone: Callable[[ServiceBusError], None] | None = None
         self._transport: Final = transport
         self._loop: Final = transport.loop
         self._link: Final = session.attach_sender(name, target, properties=properties)
