@@ -60,6 +60,8 @@ class Both:
                 *[self.pass_time] * 3,
                 *[self.commit] * 3,
                 *[self.fetch] * 2,
+                *[self.claim] * 2,
+                *[self.settle_claims] * 3,
                 self.schedule,
                 self.cancel,
                 self.open,
@@ -99,6 +101,8 @@ class Both:
                 return [("delivered", reply.origin, self.took(each)) for each in reply.deliveries]
             case told.Found():
                 return [("found", reply.origin, [self.took(each) for each in reply.deliveries])]
+            case told.ClaimsMade():
+                return [("claimed", reply.origin, reply.sequences, reply.session_ids)]
             case told.Drained():
                 return [("drained", reply.origin)]
             case told.Ready():
@@ -280,6 +284,22 @@ class Both:
             mode = self.pick.choice([PEEK_LOCK, PEEK_LOCK, RECEIVE_AND_DELETE])
             name = self.pick.choice([row.session, row.session, "a", None])
             self.ask(ask.ReceiveDeferred("m", 1, row.lane, [row.sequence], mode, name))
+
+    def claim(self) -> None:
+        lane = self.lane() | self.pick.choice([0, 0, 1])
+        owner, count = self.pick.choice(["one", "two"]), self.pick.choice([1, 3, 10])
+        sessions = self.pick.choice([1, 2, 9])
+        wish = ask.ClaimMessages("c", 1, lane, owner, 1, count, session_count=sessions)
+        self.ask(wish)
+
+    def settle_claims(self) -> None:
+        rows = [row for row in self.model.rows if row.owner]
+        if rows:
+            row = self.pick.choice(rows)
+            numbers = [row.sequence, *[each.sequence for each in rows if self.pick.random() < 0.5]]
+            epoch = self.pick.choice([0, 1])
+            settled = (row.owner, epoch, sorted(set(numbers)), self.outcome())
+            self.ask(ask.SettleClaims("c", 1, row.lane, *settled))
 
     def delete(self) -> None:
         before = self.hand.now - self.pick.choice([-1, 0, 3_000])

@@ -22,6 +22,7 @@ from peeklock.entity.refusals import (
     TIMED_OUT,
 )
 from peeklock.entity.replies import STATE_ACTIVE, STATE_DEFERRED, STATE_SCHEDULED
+from tests.entity.wide_claims import WideClaims
 
 FOR_EVER: Final = 1 << 62
 
@@ -66,6 +67,7 @@ class Row:
     message: Message | None = None  # of one that is scheduled
     lock_number: int = 0
     locked_until: int = 0
+    owner: str = ""  # who has claimed it
 
     def view(self, state: int | None = None) -> tuple[Any, ...]:
         seen_as = self.state if state is None else state
@@ -105,6 +107,7 @@ class WideModel:
         self.seen: dict[tuple[str | None, str], int] = {}
         self.taken: dict[str, set[int]] = {}
         self.answers: list[Answer] = []
+        self.claims = WideClaims(self)
 
     def decide(self, command: ask.Command, now: int) -> list[Answer]:
         """Everything that is answered to one command, deliveries included."""
@@ -192,6 +195,10 @@ class WideModel:
                     if rules.lock_ms != lock_ms:
                         rules.lock_ms = lock_ms
                         self.drop_locks(lane, now)
+            case ask.ClaimMessages():
+                self.answers.append(self.claims.claim(command))
+            case ask.SettleClaims():
+                self.claims.settle(command, now)
             case ask.DeleteMany():
                 ready = self.ready(command.lane, self.session_in(command.lane, command.session_id))
                 old = [row for row in ready if row.enqueued_at < command.enqueued_before]
@@ -430,11 +437,15 @@ class WideModel:
                 return guest
         return None
 
+    def is_taken(self, lane: int, session: str) -> bool:
+        """Whether a receiver holds the session, or an owner has claimed of it."""
+        return self.holder(lane, session) is not None or self.claims.has(lane, session)
+
     def accept(self, command: ask.AcceptSession, now: int) -> None:
         if command.session_id is None:
             self.waiting.append(command)
             return  # whoever can be served is served before the decision ends
-        if self.holder(command.lane, command.session_id) is not None:
+        if self.is_taken(command.lane, command.session_id):
             self.say(command, SESSION_CANNOT_BE_LOCKED)
             return
         self.give(command, command.session_id, now)
@@ -449,7 +460,7 @@ class WideModel:
         for waiting in list(self.waiting):
             for row in self.ready(waiting.lane, None):
                 assert row.session is not None
-                if self.holder(waiting.lane, row.session) is None:
+                if not self.is_taken(waiting.lane, row.session):
                     self.waiting.remove(waiting)
                     self.give(waiting, row.session, now)
                     break
