@@ -1,14 +1,16 @@
 """Where a client goes, by what it was told."""
 
+import asyncio
 import ssl
 from pathlib import Path
 from typing import Any
 
 import pytest
+from azure.core.credentials import AccessToken, AzureNamedKeyCredential, AzureSasCredential
 
 from peeklock.client.config import ClientConfig
 from peeklock.client.connection_string import DEVELOPMENT, parse_connection_string
-from peeklock.client.credentials import SasKey, SasToken
+from peeklock.client.credentials import Credential, SasKey, SasToken, Token
 from tests.wire import sas
 
 KEY = "SharedAccessKeyName=root;SharedAccessKey=secret="
@@ -98,6 +100,39 @@ def test_an_authority_that_cannot_be_read_is_said(tmp_path: Path) -> None:
     for path in (broken, tmp_path / "missing.pem"):
         with pytest.raises(ValueError, match="authority"):
             ClientConfig.from_connection_string(DEVELOPMENT, ca_file=path)
+
+
+def test_credentials_of_other_libraries_are_known_by_their_shape() -> None:
+    token = sas.token("sb://localhost/q")
+    made = [
+        ClientConfig.for_namespace("localhost", given).credential
+        for given in (AzureNamedKeyCredential("n", "k"), AzureSasCredential(token))
+    ]
+    assert isinstance(made[0], SasKey)
+    assert made[0].rule_name == "n"
+    assert isinstance(made[1], SasToken)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_identities_are_asked_in_both_manners(is_async: bool) -> None:
+    found = AccessToken("a.b.c", 1_700_000_000)
+
+    class Waits:
+        def get_token(self, *scopes: str, **options: Any) -> AccessToken:
+            return found
+
+    class Awaits:
+        async def get_token(self, *scopes: str, **options: Any) -> AccessToken:
+            return found
+
+    given = Awaits() if is_async else Waits()
+    credential = ClientConfig.for_namespace("localhost", given).credential
+    token = asyncio.run(_token(credential))
+    assert (token.text, token.type, token.expires_at) == ("a.b.c", "jwt", 1_700_000_000_000)
+
+
+async def _token(credential: Credential) -> Token:
+    return await credential.token("sb://localhost/q", 0)
 
 
 def test_a_namespace_can_be_named_without_a_connection_string() -> None:

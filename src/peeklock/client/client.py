@@ -17,7 +17,7 @@ from peeklock.client.constants import (
     ServiceBusSessionFilter,
     ServiceBusSubQueue,
 )
-from peeklock.client.credentials import AsyncTokenCredential, Credential
+from peeklock.client.credentials import AnyCredential
 from peeklock.client.processor import Handler, ServiceBusProcessor
 from peeklock.client.receiver import ServiceBusReceiver
 from peeklock.client.renewing import AutoLockRenewer
@@ -46,7 +46,7 @@ class ServiceBusClient:
     def __init__(
         self,
         fully_qualified_namespace: str,
-        credential: Credential | AsyncTokenCredential,
+        credential: AnyCredential,
         *,
         use_tls: bool = True,
         transport_type: TransportType | str = TransportType.Amqp,

@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 
 from peeklock.client.connection_string import address_of, parse_connection_string
 from peeklock.client.credentials import (
-    AsyncTokenCredential,
+    AnyCredential,
     Credential,
-    IdentityCredential,
     SasKey,
     SasToken,
+    credential_of,
 )
 from peeklock.client.retrying import RetryPolicy
 from peeklock.settings import AMQP_PORT, HTTP_PORT
@@ -105,7 +105,7 @@ class ClientConfig:
     @staticmethod
     def for_namespace(
         fully_qualified_namespace: str,
-        credential: Credential | AsyncTokenCredential,
+        credential: AnyCredential,
         *,
         is_plain: bool = False,
         is_websocket: bool = False,
@@ -117,14 +117,12 @@ class ClientConfig:
     ) -> "ClientConfig":
         """Name a namespace, `name.servicebus.windows.net` say, and who the client is."""
         host, port = _host_and_port(fully_qualified_namespace)
-        if isinstance(credential, AsyncTokenCredential):
-            credential = IdentityCredential(credential)
         return _config(
             host=host,
             port=port,
             has_usual_ports=is_plain,
             is_plain=is_plain,
-            credential=credential,
+            credential=credential_of(credential),
             is_websocket=is_websocket,
             custom_endpoint=custom_endpoint,
             ca_file=ca_file,

@@ -1,7 +1,9 @@
 """Who a client is: a key, a token made of one, or an object that gets tokens from elsewhere."""
 
+import asyncio
+import inspect
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, final, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias, final, runtime_checkable
 
 from peeklock.auth.refusal import AuthRefusal
 from peeklock.auth.sas import generate_sas, parse_sas
@@ -45,11 +47,34 @@ class Credential(Protocol):
 
 @runtime_checkable
 class AsyncTokenCredential(Protocol):
-    """The shape of azure-identity's asynchronous credentials."""
+    """The shape of azure-identity's credentials; those that do not await are taken as well."""
 
-    async def get_token(self, *scopes: str, **options: Any) -> Any:
-        """Give something with `token` and `expires_on` (seconds)."""
+    def get_token(self, *scopes: str, **options: Any) -> Any:
+        """Give, or let be awaited, something with `token` and `expires_on` (seconds)."""
         ...
+
+
+@runtime_checkable
+class NamedKey(Protocol):
+    """The shape of azure-core's AzureNamedKeyCredential."""
+
+    @property
+    def named_key(self) -> Any:
+        """The rule's name and its key."""
+        ...
+
+
+@runtime_checkable
+class Signature(Protocol):
+    """The shape of azure-core's AzureSasCredential."""
+
+    @property
+    def signature(self) -> str:
+        """The token."""
+        ...
+
+
+AnyCredential: TypeAlias = Credential | AsyncTokenCredential | NamedKey | Signature
 
 
 @final
@@ -106,5 +131,24 @@ class IdentityCredential:
 
     async def token(self, audience: str, now: int) -> Token:  # noqa: ARG002
         """Ask for a token; it holds for the whole namespace."""
-        found = await self._inner.get_token(AZURE_SCOPE)
+        ask = self._inner.get_token
+        if inspect.iscoroutinefunction(ask):
+            found = await ask(AZURE_SCOPE)
+        else:
+            # It waits for the network, and the loop has other things to do.
+            found = await asyncio.to_thread(ask, AZURE_SCOPE)
+            if inspect.isawaitable(found):
+                found = await found
         return Token(str(found.token), JWT_TYPE, int(found.expires_on) * 1000)
+
+
+def credential_of(given: AnyCredential) -> Credential:
+    """Make one of ours of a credential in the shape of azure-identity's or azure-core's."""
+    if isinstance(given, AsyncTokenCredential):
+        return IdentityCredential(given)
+    if isinstance(given, NamedKey):
+        name, key = given.named_key
+        return SasKey(name, key)
+    if isinstance(given, Signature):
+        return SasToken(given.signature)
+    return given
