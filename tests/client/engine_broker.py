@@ -30,13 +30,15 @@ from peeklock.client.transport import Transport
 class EngineBroker(asyncio.Protocol):
     """Accepts every link, answers tokens, and lets the test decide on the rest."""
 
-    def __init__(self, *, credit: int = 1000, limits: Limits | None = None) -> None:
+    def __init__(
+        self, *, credit: int, limits: Limits | None, mechanisms: list[str] | None = None
+    ) -> None:
         self.connection = Connection(
             role=SERVER,
             container_id="engine",
             limits=Limits() if limits is None else limits,
             now=0,
-            sasl_mechanisms=["ANONYMOUS"],
+            sasl_mechanisms=["ANONYMOUS"] if mechanisms is None else mechanisms,
         )
         self.credit = credit
         self.now = 0
@@ -189,10 +191,18 @@ def config(**options: Any) -> ClientConfig:
 class Bench:
     """A client connection to engine brokers: each opening makes another one, of the same kind."""
 
-    def __init__(self, *, credit: int = 1000, limits: Limits | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        *,
+        credit: int = 1000,
+        limits: Limits | None = None,
+        mechanisms: list[str] | None = None,
+        **options: Any,
+    ) -> None:
         self.brokers: list[EngineBroker] = []
         self._credit = credit
         self._limits = limits
+        self._mechanisms = mechanisms
         self.connection = ClientConnection(config(**options), connector=self._connect)
 
     @property
@@ -214,7 +224,7 @@ class Bench:
     async def _connect(self, config: ClientConfig) -> Transport:
         loop = asyncio.get_running_loop()
         ours, theirs = socket.socketpair()
-        broker = EngineBroker(credit=self._credit, limits=self._limits)
+        broker = EngineBroker(credit=self._credit, limits=self._limits, mechanisms=self._mechanisms)
         self.brokers.append(broker)
         await loop.connect_accepted_socket(lambda: broker, theirs)
         _, transport = await loop.create_connection(lambda: Transport(config), sock=ours)

@@ -325,10 +325,19 @@ def test_a_broker_that_falls_silent_is_given_up() -> None:
         link = await bench.connection.open_sender("q")
         # The engine's broker sends no heartbeats, because nobody ticks it.
         await until(lambda: not link.is_open)
-        with pytest.raises(ServiceBusError, match="silent"):
+        with pytest.raises(ServiceBusConnectionError, match="silent") as caught:
             await link.submit(b"x")
+        assert caught.value.is_retryable
 
     run(body, idle_timeout_s=0.05)
+
+
+def test_a_broker_that_lets_nobody_in_is_told_as_such() -> None:
+    async def body(bench: Bench) -> None:
+        with pytest.raises(ServiceBusAuthenticationError, match="not ANONYMOUS"):
+            await bench.connection.open_sender("q")
+
+    run(body, mechanisms=["PLAIN"])
 
 
 def test_heartbeats_keep_a_demanding_broker_content() -> None:

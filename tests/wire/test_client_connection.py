@@ -464,7 +464,7 @@ def test_no_message_is_lost_by_drains_and_cancelled_calls(
     broker: BrokerProcess, queue: str, deletes: bool
 ) -> None:
     """R-F4: every message comes exactly once, however calls of all lengths end or are cancelled."""
-    count = 3000
+    count = 1500
 
     async def body(connection: ClientConnection) -> None:
         chance = random.Random(4)

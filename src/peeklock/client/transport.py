@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, final
 
 from peeklock.amqp.connection import CLIENT, Connection
 from peeklock.amqp.delivery import IncomingDelivery, OutgoingDelivery
-from peeklock.amqp.errors import AmqpError
+from peeklock.amqp.errors import UNAUTHORIZED_ACCESS, AmqpError
 from peeklock.amqp.events import (
     AnswersReceived,
     AttachAnswered,
@@ -33,6 +33,7 @@ from peeklock.amqp.types import Symbol
 from peeklock.client.carrying import Carrier, CarryingError
 from peeklock.client.config import ClientConfig
 from peeklock.client.exceptions import (
+    ServiceBusAuthenticationError,
     ServiceBusConnectionError,
     ServiceBusError,
     ServiceBusQuotaExceededError,
@@ -252,7 +253,7 @@ class Transport(asyncio.Protocol):
                 # Only now it is known how often the broker wants to hear something.
                 self.loop.call_soon(self._tick)
             elif isinstance(event, Closed):
-                self._tell_all(from_error(event.error, "the broker closed the connection"))
+                self._tell_all(_why(event))
         if self._leaving:
             self._look_for_detached()
 
@@ -347,6 +348,17 @@ async def connect(config: ClientConfig) -> Transport:
         server_hostname=None if config.ssl_context is None else config.address,
     )
     return transport
+
+
+def _why(closed: Closed) -> ServiceBusError:
+    """Tell why a connection is over: by the broker's wish, or because it fell silent or erred."""
+    error = closed.error
+    if closed.by_peer or error is None:
+        return from_error(error, "the broker closed the connection")
+    text = error.description or error.condition
+    if error.condition == UNAUTHORIZED_ACCESS:
+        return ServiceBusAuthenticationError(text, condition=error.condition)
+    return ServiceBusConnectionError(f"the connection was given up: {text}")
 
 
 def _end(link: Link) -> End:
