@@ -12,7 +12,7 @@ from peeklock.client.connection_string import parse_connection_string
 from peeklock.settings import AMQP_PORT
 from peeklock.spark.options import Access
 
-_TIMEOUT_S: Final = 20.0
+_TIMEOUT_S: Final = 5.0
 _ANSWER_BYTES_MAX: Final = 1 << 20
 _HTTPS_PORT: Final = 443
 _AMQPS_PORT: Final = 5671

@@ -1,5 +1,6 @@
 """One task of the sink: its rows become messages, and those leave for the entities they are for."""
 
+import contextlib
 import logging
 import time
 import uuid
@@ -115,9 +116,12 @@ class Dispatch:
         return {entity: lane.outbox.stages for entity, lane in self._lanes.items()}
 
     def give_up(self) -> None:
-        """Let the links go when the task has failed."""
-        for lane in self._lanes.values():
-            self._loop.run(lane.outbox.give_up())
+        """Let the links go when the task has failed; the next one finds out anew what there is."""
+        for entity, lane in self._lanes.items():
+            _natures.pop(_nature_key(self._options, entity), None)
+            # Why the task has failed matters more than how its links end.
+            with contextlib.suppress(ServiceBusError):
+                self._loop.run(lane.outbox.give_up())
 
     @property
     def count(self) -> int:
@@ -202,16 +206,24 @@ class _Lane:
 
 # --- what is known of entities and how to reach them, for all tasks of this process
 
-_natures: Final[dict[tuple[Access, str, str], Nature]] = {}
+_natures: Final[dict[tuple[Access, str, str, bool], Nature]] = {}
 _connections: Final[dict[Access, PerProcess]] = {}
 
 
 def nature_of(options: SinkOptions, entity: str) -> Nature:
     """Find out what an entity can do, once for each process."""
-    key = (options.access, entity, options.exactly_once)
+    key = _nature_key(options, entity)
     if key not in _natures:
         _natures[key] = _ask(options, entity)
     return _natures[key]
+
+
+def _nature_key(options: SinkOptions, entity: str) -> tuple[Access, str, str, bool]:
+    return options.access, entity, options.exactly_once, _has_keys(options)
+
+
+def _has_keys(options: SinkOptions) -> bool:
+    return not {"session_id", "partition_key"}.isdisjoint(options.columns)
 
 
 def _ask(options: SinkOptions, entity: str) -> Nature:
@@ -219,16 +231,25 @@ def _ask(options: SinkOptions, entity: str) -> Nature:
         return _by_ids(options, entity)
     try:
         # To drop no stage changes nothing, and only a broker that has stages says so.
-        answer = Wire.to(options.access, entity).manage(DROP, {"stages": []})
+        Wire.to(options.access, entity).manage(DROP, {"stages": []})
     except ServiceBusError as error:
         if error.is_retryable or isinstance(error, _NOT_ABOUT_STAGES):
             raise
         if options.exactly_once == STAGE:
             raise NoStages(f"exactlyOnce=stage: the broker has no stages ({error})") from error
         return _by_ids(options, entity)
-    # A broker that does not say how many partitions there are may have several.
-    several = int(answer.get("partition-count") or 2) > 1
-    return Nature(has_stages=True, is_one_key=several, wants_keys=False)
+    return Nature(True, is_one_key=_may_have_partitions(options, entity), wants_keys=False)
+
+
+def _may_have_partitions(options: SinkOptions, entity: str) -> bool:
+    """Tell whether keys must be kept apart; where that cannot be known, they are."""
+    if not _has_keys(options):
+        return True  # There is no key to keep apart.
+    try:
+        return describe(options.access, entity).is_partitioned
+    except Unknown as problem:
+        _log.info("keys are kept apart, because '%s' is not described: %s", entity, problem)
+        return True
 
 
 def _by_ids(options: SinkOptions, entity: str) -> Nature:

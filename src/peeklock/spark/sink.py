@@ -132,8 +132,8 @@ def _publish(options: SinkOptions, messages: list[WriterCommitMessage | None]) -
         wire = Wire.to(options.access, entity)
         asked = {"writer": task.writer, "batch": task.batch, "stages": stages}
         wire.manage(PUBLISH, asked)
-        # Attempts that failed or came second have left theirs, of this batch or of earlier ones.
-        _drop(wire, f"{task.writer}/")
+        # Attempts that failed or came second have left theirs.
+        _drop(wire, f"{task.writer}/{task.batch}/")
 
 
 def _give_up(options: SinkOptions, messages: list[WriterCommitMessage | None]) -> None:
