@@ -213,8 +213,9 @@ def _has_huge_number(record: Record) -> bool:
     """Numbers of partitions that no entity has are too large for Spark's integers."""
     named = [getattr(record, name, 0) for name in ("first_sequence", "sequence")]
     listed = [*getattr(record, "sequences", []), *getattr(record, "numbers", [])]
-    counted = getattr(record, "counts", [])
-    return max([0, *named, *listed]) >= (1 << 63) - 1000 or max([0, *counted]) >= 1 << 31
+    counted: list[int] = getattr(record, "counts", [])
+    largest: int = max([0, *named, *listed])
+    return largest >= (1 << 63) - 1000 or max([0, *counted]) >= 1 << 31
 
 
 # Columns.
