@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar, final
 
 from peeklock.amqp.composites import RELEASED
 from peeklock.amqp.delivery import IncomingDelivery
-from peeklock.client.blocking import BlockingLoop, PerProcess
+from peeklock.client.blocking_loop import BlockingLoop, PerProcess
 from peeklock.client.config import ClientConfig
 from peeklock.client.exceptions import ServiceBusError
 from peeklock.client.links import ReceiverLink
