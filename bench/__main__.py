@@ -10,6 +10,8 @@ from typing import Final
 
 from bench import (
     administration,
+    burst,
+    clients,
     company,
     connections,
     deferred,
@@ -40,6 +42,8 @@ QUESTIONS: Final[dict[str, Callable[[Plan], None]]] = {
     "connections": connections.answer,
     "rest": rest.answer,
     "administration": administration.answer,
+    "burst": burst.answer,
+    "clients": clients.answer,
     "spark": spark.answer,
 }
 

@@ -99,10 +99,14 @@ def send(
         letters = [ServiceBusMessage(content, message_id=id, **options) for id in ids]
     except ValueError as error:
         raise ConnectionProblem(str(error)) from error
-    with _client(reach) as client, client.get_queue_sender(entity) as sender:
+    failures: list[Exception] = []
+    with _client(reach) as client:
+        sender = client.get_queue_sender(entity, on_error=lambda _, error: failures.append(error))
         for letter in letters if len(letters) == count else letters * count:
             sender.send_soon(letter)
         sender.flush()
+        if failures:
+            raise failures[0]
     _say(output, {"sent": count}, f"sent {_messages(count)}")
 
 

@@ -187,7 +187,7 @@ class ServiceBusSender:
             largest = link.max_message_size
             if largest and len(payload) > largest:
                 raise MessageSizeExceededError(
-                    f"{len(payload)} bytes are more than the {largest} that the entity takes"
+                    f"the message of {len(payload)} bytes exceeds what the entity takes: {largest}"
                 )
             async with self._bound:
                 await link.submit(payload, is_batch=is_batch)
