@@ -16,9 +16,10 @@ from peeklock.gateway.http.admin.node import AdminNode
 from peeklock.gateway.http.answer import Answer
 from peeklock.gateway.http.guard import Guard
 from peeklock.gateway.http.health import Health
+from peeklock.gateway.http.journal import JournalNode
 from peeklock.gateway.http.messages.node import MessagesNode
 from peeklock.gateway.http.request import Request
-from peeklock.gateway.http.router import ENTITIES, MESSAGES, Node, Router
+from peeklock.gateway.http.router import ENTITIES, JOURNALS, MESSAGES, Node, Router
 from peeklock.gateway.http.stores import NODE, StoresNode
 from peeklock.store.memory import MemoryStore, MemoryStores
 from peeklock.store.storehouse import Storehouse, store_names
@@ -53,6 +54,7 @@ class House:
         nodes: dict[str, Node] = {
             NODE: StoresNode(self.stores, guard),
             MESSAGES: self.messages,
+            JOURNALS: JournalNode(self.broker, guard, "ns"),
             ENTITIES: AdminNode(self.broker, door.keys, door.desk, self.clock, door.chance, "ns"),
         }
         health = Health()

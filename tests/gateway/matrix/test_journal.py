@@ -1,0 +1,50 @@
+"""The authorization matrix of journals: every verb on both of their paths."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.gateway.matrix.credentials import CREDENTIALS
+from tests.gateway.matrix.house import House, inhabit
+
+PLACES = [("q", ""), ("q", "/0"), ("t", ""), ("t", "/0?after=0&limit=1")]
+OTHER_VERBS = ("POST", "PUT", "DELETE", "PATCH", "OPTIONS")
+
+
+@pytest.mark.parametrize(("entity", "rest"), PLACES)
+def test_who_may_receive_may_read(entity: str, rest: str) -> None:
+    """And nobody else; nobody changes anything by it."""
+
+    async def visit(house: House) -> None:
+        await house.queue("q")
+        await house.topic("t")
+        for home in ("q", "t"):
+            sent = await house.ask("POST", f"/{home}/messages", house.root(), b"x")
+            assert sent.status == 201
+        path = f"{entity}/$journal{rest}"
+        for credential in CREDENTIALS:
+            before = await house.state()
+            token = credential.token(entity, path.partition("?")[0], house.clock.now())
+            for method in ("GET", "HEAD"):
+                answer = await house.ask(method, f"/{path}", token)
+                if "Listen" in credential.gives():
+                    assert answer.status == 200, str(credential)
+                else:
+                    assert answer.status == (403 if credential.is_good() else 401), str(credential)
+                    assert "TrackingId:" in answer.document["error"]
+            assert await house.state() == before, credential
+
+    inhabit(visit)
+
+
+def test_a_verb_that_does_not_fit_is_told_so_only_inside() -> None:
+    async def visit(house: House) -> None:
+        await house.queue("q")
+        for method in OTHER_VERBS:
+            for path in ("/q/$journal", "/q/$journal/0"):
+                assert (await house.ask(method, path, None)).status == 401
+                answer = await house.ask(method, path, house.root())
+                assert answer.status == 405
+                assert ("allow", "GET, HEAD") in answer.headers
+
+    inhabit(visit)
