@@ -20,7 +20,7 @@ class Planted:
         self._positions: dict[int, int] = {}
         self._numbers: dict[int, int] = {}
 
-    def send(self, at_ms: int, *, partition: int = 0, size: int = 100, **more: Any) -> int:
+    def send(self, at_ms: int, *, partition: int = 0, size: int | None = 100, **more: Any) -> int:
         """A message comes in; its sequence number is given."""
         count = self._numbers.get(partition, 0) + 1
         self._numbers[partition] = count

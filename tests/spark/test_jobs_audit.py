@@ -76,6 +76,14 @@ def planted_journal() -> Planted:
         planted.fact(203, "deadletter", number)
         planted.fact(204, "complete", number, sub_entity="$DeadLetterQueue")
     planted.handled(250, 1, 1, message_id="replayed")
+    # What is scheduled or staged is known by its id under the number that it gets later.
+    for name, op, then in (("later", "schedule", "activate"), ("staged", "stage", "publish")):
+        old = planted.send(105, message_id=name, op=op)
+        new = planted.send(260, message_id=None, op=then, size=None, description=str(old))
+        planted.fact(261, "receive_delete", new)
+    planted.send(106, message_id="not yet", op="schedule")
+    given_up = planted.send(107, message_id="given up", op="stage")
+    planted.fact(300, "purge", given_up, reason="StageExpired")
     twice = planted.handled(104, 1, 1, message_id="twice")
     planted.fact(300, "complete", twice)
     planted.fact(301, "complete", 99_999)
@@ -96,7 +104,7 @@ def test_a_journal_knows_where_messages_are(spark: "SparkSession") -> None:
     followed = identified(follow(planted.table(spark))).persist()
     judged = judge(sent_by(followed), received_by(followed), ends_by(followed))
     assert verdicts(judged) == {
-        "resting": {"resting"},
+        "resting": {"resting"},  # and what is not due yet was not sent yet
         "removed": {"expired"},
         "dead_lettered": {"dead", "buried"},
         "duplicated": {"twice"},
@@ -112,7 +120,12 @@ def test_the_job_ends_with_what_it_found(
 
     planted = planted_journal()
     planted.table(spark).write.parquet(str(tmp_path / "facts"))
-    sent = [(row["message_id"],) for row in planted.rows if row["op"] == "send"]
+    ops = ("send", "schedule", "stage")
+    sent = [
+        (row["message_id"],)
+        for row in planted.rows
+        if row["op"] in ops and row["message_id"] != "given up"
+    ]
     spark.createDataFrame([*sent, ("gone",)], "message_id string").write.json(
         str(tmp_path / "sent.json")
     )

@@ -8,7 +8,16 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
 from peeklock.spark.jobs import frame
-from peeklock.spark.jobs.facts import BURIAL, DEAD_LETTERS, ENTERING, MESSAGE, follow, is_one_of
+from peeklock.spark.jobs.facts import (
+    BURIAL,
+    DEAD_LETTERS,
+    ENTERING,
+    MESSAGE,
+    PENDING,
+    RENUMBERED,
+    follow,
+    is_one_of,
+)
 from peeklock.spark.jobs.journal import FactSource
 
 if TYPE_CHECKING:
@@ -109,7 +118,7 @@ def identified(followed: DataFrame) -> DataFrame:
 
 def sent_by(followed: DataFrame) -> DataFrame:
     """What a journal says was sent: all of it was acknowledged, or may have been."""
-    return followed.where(is_one_of(("send", "publish", "schedule"))).select(
+    return followed.where(is_one_of(("send", "publish", "activate"))).select(
         "line",
         "message_id",
         fn.lit(True).alias("acked"),
@@ -136,9 +145,9 @@ def _is_received() -> Column:
 
 def ends_by(followed: DataFrame) -> DataFrame:
     """How many messages of each id a journal knows to be elsewhere than received."""
-    came = fn.bool_or(is_one_of((*ENTERING, BURIAL, "schedule")))
+    came = fn.bool_or(is_one_of((*ENTERING, BURIAL, *PENDING)))
     fate = (
-        fn.when(fn.bool_or(_is_received()), fn.lit(None))
+        fn.when(fn.bool_or(_is_received() | (fn.col("op") == RENUMBERED)), fn.lit(None))
         .when(fn.bool_or(fn.col("op") == BURIAL), DEAD)
         .when(fn.bool_or(is_one_of(("expire", "purge", "cancel"))), REMOVED)
         .when(came, RESTING)

@@ -24,6 +24,9 @@ DEAD_LETTERS: Final = "$DeadLetterQueue"
 BURIAL: Final = "bury"
 # Not in the journal: what is known of a message from the batches before.
 CARRIED: Final = "carried"
+# Not in the journal: a scheduled or staged message gets another number when its time comes.
+RENUMBERED: Final = "renumbered"
+PENDING: Final = ("schedule", "stage")
 
 LANE: Final = ("entity", "sub_entity", "partition_id")
 # A number is given once in an entity; a message that is dead-lettered keeps it.
@@ -42,13 +45,45 @@ def milliseconds(instant: str | Column) -> Column:
     return fn.unix_millis(fn.col(instant) if isinstance(instant, str) else instant)
 
 
-def with_burials(facts: DataFrame) -> DataFrame:
-    """Facts, and for every dead-lettering a second row in the dead-letter queue it led to."""
+def completed(facts: DataFrame, carried: DataFrame | None = None) -> DataFrame:
+    """Facts, and those that follow from them.
+
+    For every dead-lettering there is a second row in the dead-letter queue it led to. Messages that
+    waited under another number (scheduled, staged) end under that one, and have under their new
+    one the id, session and size that they came with.
+    """
+    renews = is_one_of(("activate", "publish"))
+    old = fn.try_to_number(fn.col("description"), fn.lit("9" * 19)).cast("long")
+    # A scheduled message of a topic ends, and its copies are sends of their own.
+    is_end = (fn.col("op") == "activate") & fn.col("description").isNull()
+    # A stage that nobody published was never in the queue.
+    is_dropped = (fn.col("op") == "purge") & fn.coalesce(
+        fn.col("reason").startswith("Stage"), fn.lit(False)
+    )
+    told = facts.withColumns(
+        {
+            "_old": fn.when(renews, old),
+            "op": fn.when(is_end | is_dropped, RENUMBERED).otherwise(fn.col("op")),
+        }
+    )
     dead = fn.concat_ws("/", fn.nullif(fn.col("sub_entity"), fn.lit("")), fn.lit(DEAD_LETTERS))
-    buried = facts.where(fn.col("op") == "deadletter").withColumns(
+    buried = told.where(fn.col("op") == "deadletter").withColumns(
         {"sub_entity": dead, "op": fn.lit(BURIAL)}
     )
-    return facts.unionByName(buried)
+    renewed = told.where(fn.col("_old").isNotNull())
+    ended = renewed.withColumns({"sequence_number": fn.col("_old"), "op": fn.lit(RENUMBERED)})
+    known = _pending(facts, carried)
+    renewed = renewed.drop(*KEPT).join(known, ["entity", "partition_id", "_old"], "left")
+    rest = told.where(fn.col("_old").isNull())
+    whole = rest.unionByName(buried).unionByName(ended).unionByName(renewed)
+    return whole.drop("_old")
+
+
+def _pending(facts: DataFrame, carried: DataFrame | None) -> DataFrame:
+    """What waits under a number that it will not keep."""
+    columns = ("entity", "partition_id", fn.col("sequence_number").alias("_old"), *KEPT)
+    pending = facts.where(is_one_of(PENDING)).select(*columns)
+    return pending if carried is None else pending.unionByName(carried.select(*columns))
 
 
 def follow(facts: DataFrame, carried: DataFrame | None = None) -> DataFrame:
@@ -59,7 +94,7 @@ def follow(facts: DataFrame, carried: DataFrame | None = None) -> DataFrame:
     What only the first fact of a message says (its id, session and size) is said by all of them.
     `carried` is what `unfinished` gave for the batches before.
     """
-    rows = with_burials(facts).withColumns(
+    rows = completed(facts, carried).withColumns(
         {
             "_entered": fn.when(is_one_of((*ENTERING, BURIAL)), fn.col("at")),
             "_delivered": fn.when(is_one_of(DELIVERING), fn.col("at")),
@@ -106,10 +141,10 @@ def unfinished(followed: DataFrame) -> DataFrame:
             fn.max_by("entered_at", "position").alias("_entered"),
             fn.max_by("delivered_at", "position").alias("_delivered"),
             fn.max("handed_out").alias("_handed_out"),
-            fn.bool_or(is_one_of(LEAVING)).alias("_is_gone"),
+            fn.bool_or(is_one_of((*LEAVING, RENUMBERED))).alias("_is_gone"),
             fn.max("position").alias("position"),
         )
-        .where(~fn.col("_is_gone") & fn.col("_entered").isNotNull())
+        .where(~fn.col("_is_gone"))
         .drop("_is_gone")
         .withColumn("op", fn.lit(CARRIED))
     )

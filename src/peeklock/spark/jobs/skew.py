@@ -9,7 +9,7 @@ from pyspark.sql import functions as fn
 from pyspark.sql.window import WindowSpec
 
 from peeklock.spark.jobs import frame
-from peeklock.spark.jobs.facts import BURIAL, ENTERING, LEAVING, is_one_of, with_burials
+from peeklock.spark.jobs.facts import BURIAL, ENTERING, LEAVING, completed, is_one_of
 from peeklock.spark.jobs.journal import FactSource
 
 # How many partitions an entity can have.
@@ -32,7 +32,7 @@ def by_partition(messages: DataFrame, facts: DataFrame) -> DataFrame:
     """The share of each partition in messages, bytes and backlog."""
     change = fn.when(is_one_of((*ENTERING, BURIAL)), 1).when(is_one_of(LEAVING), -1).otherwise(0)
     backlog = (
-        with_burials(facts)
+        completed(facts)
         .groupBy(*LINE, "partition_id")
         .agg(fn.greatest(fn.sum(change), fn.lit(0)).alias("backlog"))
     )
