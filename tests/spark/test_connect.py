@@ -24,14 +24,14 @@ query = (
     .writeStream.format("servicebus").options(**options, queue=target)
     .option("checkpointLocation", directory + "/c1").trigger(availableNow=True).start()
 )
-query.awaitTermination(60)
+query.awaitTermination()
 batch = spark.read.format("servicebus").options(**options, queue=target).load()
 print("peeked", batch.count(), type(spark).__module__)
 again = spark.readStream.format("servicebus").options(**options, queue=target).load()
 query = lake.write_stream(
     again, directory + "/lake", checkpoint=directory + "/c2", trigger={"availableNow": True}
 )
-query.awaitTermination(60)
+query.awaitTermination()
 spark.stop()
 """
 

@@ -24,7 +24,7 @@ def test_spark_runs_a_stream_with_python_workers(
         .trigger(availableNow=True)
         .start(str(tmp_path / "out"))
     )
-    query.awaitTermination(60)
+    assert query.awaitTermination(100)
     out = spark.read.parquet(str(tmp_path / "out"))
     assert sorted(row.id for row in out.collect()) == [0, 2, 4, 6, 8, 10]
 

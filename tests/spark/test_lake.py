@@ -223,7 +223,7 @@ def run(spark: "SparkSession", tmp_path: Path, kind: str) -> None:
         checkpoint=str(tmp_path / "checkpoint"),
         trigger={"availableNow": True},
     )
-    query.awaitTermination(60)
+    assert query.awaitTermination(100)
     assert query.exception() is None
 
 

@@ -38,7 +38,7 @@ def run(stream: "DataFrame", bus: Bus, checkpoint: str, **options: str) -> None:
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination(60)
+    assert query.awaitTermination(100)
     assert query.exception() is None
 
 
@@ -139,7 +139,7 @@ query = (
     .options(**options).option("queue", queue).option("checkpointLocation", directory + "/c")
     .trigger(availableNow=True).start()
 )
-query.awaitTermination(60)
+query.awaitTermination()
 print("failed", sorted(set(os.listdir(directory)) & {"batch", "stream"}), query.exception())
 spark.stop()
 """

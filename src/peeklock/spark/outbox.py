@@ -8,14 +8,12 @@ first one is never published. A segment is what is kept in memory for that.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final, final
+from typing import Any, Final, Protocol, final
 
 from peeklock.amqp.types import Symbol
-from peeklock.client.connection import ClientConnection
 from peeklock.client.exceptions import ServiceBusError, ServiceBusServerBusyError
-from peeklock.client.links import SenderLink
 from peeklock.spark.filling import SIZE_MAX_DEFAULT, Parcel
 from peeklock.spark.pace import Pace
 
@@ -26,6 +24,28 @@ IN_FLIGHT_MAX: Final = 16
 IN_FLIGHT_BYTES: Final = 8 << 20
 _PAUSE_FIRST_S: Final = 0.1
 _PAUSE_MAX_S: Final = 10.0
+
+
+class Link(Protocol):
+    """A link on which parcels leave, as the client has it."""
+
+    max_message_size: int
+
+    def submit(self, payload: bytes, *, is_batch: bool = False) -> asyncio.Future[None]:
+        """Send; the future tells the outcome."""
+        ...
+
+    async def close(self) -> None:
+        """Let it go; what has no outcome yet fails."""
+        ...
+
+
+class Opener(Protocol):
+    """Who opens links: a connection of the client."""
+
+    async def open_sender(self, address: str, *, properties: dict[Any, Any] | None = None) -> Link:
+        """Open a link to an entity."""
+        ...
 
 
 @final
@@ -53,12 +73,13 @@ class Outbox:
 
     def __init__(
         self,
-        connection: ClientConnection,
+        connection: Opener,
         entity: str,
         *,
         stage_name: Callable[[], str] | None,
         deadline_s: float,
         pace: Pace | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._connection: Final = connection
         self._entity: Final = entity
@@ -66,7 +87,8 @@ class Outbox:
         self._stage_name: Final = stage_name
         self._deadline_s: Final = deadline_s
         self._pace: Final = pace
-        self._link: SenderLink | None = None
+        self._sleep: Final = sleep
+        self._link: Link | None = None
         self._segment = _Segment("", {})
         self._waiting: deque[_Item] = deque()
         self._under_way: dict[asyncio.Future[None], _Item] = {}
@@ -160,7 +182,7 @@ class Outbox:
             and self._sessions.isdisjoint(parcel.sessions)
         )
 
-    def _submit(self, link: SenderLink, item: _Item) -> None:
+    def _submit(self, link: Link, item: _Item) -> None:
         parcel = item.parcel
         if self._stage_name is not None:
             self._segment.items[item.number] = item
@@ -219,10 +241,10 @@ class Outbox:
         self._failures += 1
         if now - self._failing_since > self._deadline_s:
             raise problem
-        await asyncio.sleep(min(_PAUSE_FIRST_S * 2.0 ** (self._failures - 1), _PAUSE_MAX_S))
+        await self._sleep(min(_PAUSE_FIRST_S * 2.0 ** (self._failures - 1), _PAUSE_MAX_S))
 
     async def _paced(self, parcel: Parcel) -> None:
         if self._pace is not None:
             wait_s = self._pace.wait_s(parcel.count, asyncio.get_running_loop().time())
             if wait_s > 0:
-                await asyncio.sleep(wait_s)
+                await self._sleep(wait_s)
