@@ -28,6 +28,7 @@ CLAIM: Final = "claim"
 PEEK: Final = "peek"
 JOURNAL: Final = "journal"
 RECEIVE_AND_DELETE: Final = "receiveAndDelete"
+JOURNAL_ROWS_MAX: Final = 1_000_000
 ENVIRONMENT_VARIABLE: Final = "SERVICEBUS_CONNECTION_STRING"
 
 SUB_QUEUES: Final = {
@@ -130,7 +131,7 @@ def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOpti
         include_body=given.flag("includeBody") if body else mode != JOURNAL,
         bad_records=given.text("badRecords"),
         fails_on_loss=given.flag("failOnDataLoss"),
-        rows_max=given.number("maxMessagesPerTrigger"),
+        rows_max=_rows_max(given, mode),
         bytes_max=given.number("maxBytesPerTrigger"),
         sessions_max=given.number("maxSessionsPerTrigger"),
         partitions_min=given.number("minPartitions"),
@@ -139,7 +140,7 @@ def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOpti
         claim_timeout_ms=given.number("claimTimeout"),
         batch_attempts_max=given.number("maxBatchAttempts"),
         session_mode=given.text("sessionMode"),
-        span=_span(given, streaming=streaming),
+        span=_span(given, mode, streaming=streaming),
     )
 
 
@@ -175,6 +176,10 @@ class Given:
     def text(self, name: str) -> str:
         """Give what was said, or the default."""
         return self._texts.get(name, self._options[name].default)
+
+    def has(self, name: str) -> bool:
+        """Tell whether it was said at all."""
+        return name in self._texts
 
     def flag(self, name: str) -> bool:
         """Give a yes or a no."""
@@ -288,11 +293,22 @@ def _consumer(given: Given, entity: str) -> str:
     return consumer
 
 
-def _span(given: Given, *, streaming: bool) -> Span:
+def _rows_max(given: Given, mode: str) -> int:
+    """Facts are small and many: where nobody says, a batch of the journal is bounded by bytes."""
+    if mode == JOURNAL and not given.has("maxMessagesPerTrigger"):
+        return JOURNAL_ROWS_MAX
+    return given.number("maxMessagesPerTrigger")
+
+
+def _span(given: Given, mode: str, *, streaming: bool) -> Span:
     if streaming and (given.text("endingSequenceNumber") or given.text("endingTime")):
         raise OptionProblem(
             "a stream has no end: endingSequenceNumber and endingTime are for batches"
         )
+    if mode == JOURNAL and (
+        given.has("startingSequenceNumber") or given.has("endingSequenceNumber")
+    ):
+        raise OptionProblem("a journal has positions, not sequence numbers: use startingTime")
     return Span(
         is_latest=given.text("startingPosition") == "latest",
         first_number=given.number("startingSequenceNumber"),
