@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from peeklock.entity.message import Message
-from peeklock.entity.records import Enqueued, Kept, Scheduled
+from peeklock.entity.records import Enqueued, Kept, Record, Scheduled
 from peeklock.entity.stage_records import Staged, StageKept, StagesDropped, StagesPublished
 from peeklock.store.kinds import STAGED
 from peeklock.store.records import decode_chunk, decode_messages, encode_chunk
@@ -18,7 +18,7 @@ from tests.store.builders import message_of, told
 
 def test_runs_of_different_stages_stay_apart() -> None:
     """R-D1: even where their numbers go on, and between messages of other kinds."""
-    written = [
+    written: list[Record] = [
         Staged(5, 1, [message_of(1), message_of(2)], "a"),
         Staged(5, 3, [message_of(3)], "a"),
         Staged(5, 4, [message_of(4)], "b"),
@@ -26,9 +26,9 @@ def test_runs_of_different_stages_stay_apart() -> None:
         Scheduled(5, 6, [message_of(6)]),
         Staged(5, 7, [message_of(7), message_of(8)], "b"),
     ]
-    chunk = encode_chunk(9, list(written))
+    chunk = encode_chunk(9, written)
     _, read = decode_chunk(chunk, bodies=True)
-    assert told(read) == told(list(written))
+    assert told(read) == told(written)
     assert [len(each.messages) for each in read if isinstance(each, Staged)] == [2, 1, 1, 2]
     found = decode_messages(chunk, [9, 10, 11, 15, 16])
     assert [each.message_id for each in found] == ["id-1", "id-2", "id-3", "id-7", "id-8"]

@@ -10,10 +10,10 @@ from peeklock.amqp.composites import encode_modified
 from peeklock.amqp.constructors import LONG, UUID_CODE
 from peeklock.amqp.delivery import IncomingDelivery
 from peeklock.amqp.link import Link
-from peeklock.amqp.types import Array, Int, Timestamp
+from peeklock.amqp.types import Array, Int, Symbol, Timestamp
 from peeklock.entity.rules.filter import FalseFilter
 from peeklock.entity.rules.rule import Rule
-from peeklock.gateway.amqp.calls import PREFIX
+from peeklock.gateway.amqp.calls import OWN_PREFIX, PREFIX
 from peeklock.gateway.amqp.operations import OPERATIONS
 from tests.gateway.amqp.bus import Client, annotation, plain
 from tests.gateway.amqp.transacting import scheduled
@@ -38,7 +38,18 @@ NEEDED = {
     "add-rule": "Listen",
     "remove-rule": "Listen",
     "enumerate-rules": "Listen",
+    # Our own.
+    "claim-messages": "Listen",
+    "list-claims": "Listen",
+    "fetch-claims": "Listen",
+    "settle-claims": "Listen",
+    "publish-stages": "Send",
+    "drop-stages": "Send",
 }
+OWN = (
+    *("claim-messages", "list-claims", "fetch-claims", "settle-claims"),
+    *("publish-stages", "drop-stages"),
+)
 ON_SUBSCRIPTIONS = ("add-rule", "remove-rule", "enumerate-rules")
 ON_SESSIONS = (
     "renew-session-lock",
@@ -46,6 +57,7 @@ ON_SESSIONS = (
     "get-session-state",
     "get-message-sessions",
 )
+STAGE = Symbol("com.peeklock:stage")
 DEFERRED = encode_modified(delivery_failed=True, undeliverable_here=True)
 
 
@@ -58,6 +70,7 @@ class Stage:
         self._links: dict[str, Link] = {}
         self._desks: dict[str, tuple[Link, Link]] = {}
         self._rules = 0
+        self._batches = 0
 
     @classmethod
     async def of(cls, house: House) -> Stage:
@@ -150,6 +163,28 @@ class Stage:
     async def listed(self, topic: str) -> dict[str, Any]:
         return {"skip": Int(0), "top": Int(10)}
 
+    async def claimed(self, path: str) -> dict[str, Any]:
+        await self.send(path)
+        return {"owner": "o", "epoch": 1, "message-count": Int(1)}
+
+    async def claims(self, path: str) -> dict[str, Any]:
+        return {"owner": "o", "from-sequence-number": 0, "message-count": Int(1)}
+
+    async def settling(self, path: str) -> dict[str, Any]:
+        numbers = Array(LONG, [1])
+        return {"owner": "o", "sequence-numbers": numbers, "disposition-status": "completed"}
+
+    async def staged(self, path: str) -> dict[str, Any]:
+        stages = {STAGE: "s"}
+        if path not in self._links:
+            self._links[path] = await self.root.sender(path, properties=stages)
+        await self.root.send(self._links[path], plain("x"))
+        return {"stages": ["s"]}
+
+    async def published(self, path: str) -> dict[str, Any]:
+        self._batches += 1
+        return {"writer": "w", "batch": self._batches, **await self.staged(path)}
+
 
 Arranging: TypeAlias = Callable[[Stage, str], Awaitable[dict[str, Any]]]
 ARRANGED: dict[str, Arranging] = {
@@ -167,12 +202,23 @@ ARRANGED: dict[str, Arranging] = {
     "add-rule": Stage.added,
     "remove-rule": Stage.removed,
     "enumerate-rules": Stage.listed,
+    "claim-messages": Stage.claimed,
+    "list-claims": Stage.claims,
+    "fetch-claims": Stage.settling,
+    "settle-claims": Stage.settling,
+    "publish-stages": Stage.published,
+    "drop-stages": Stage.staged,
 }
+
+
+def full(operation: str) -> str:
+    """The name of an operation as it is asked for."""
+    return f"{OWN_PREFIX if operation in OWN else PREFIX}{operation}"
 
 
 def test_every_operation_has_an_expectation() -> None:
     """Whoever adds an operation says here who may use it."""
-    assert {PREFIX + operation for operation in NEEDED} == set(OPERATIONS)
+    assert {full(operation) for operation in NEEDED} == set(OPERATIONS)
     assert set(ARRANGED) == set(NEEDED)
 
 
@@ -193,7 +239,7 @@ def test_every_operation_takes_its_right() -> None:
             for operation in allowed:
                 path = stage.path(operation)
                 assert await visitor.show(credential, operation, f"{path}/$management")
-                status = await visitor.manage(path, operation, ready[operation])
+                status = await visitor.manage(path, full(operation), ready[operation])
                 assert status == 200, (str(credential), operation)
                 ready[operation] = await stage.arguments(operation)
             visitor.leave()
@@ -210,7 +256,7 @@ async def _refused(
     assert await visitor.show(credential, operation, here) == credential.is_good(), said
     if credential.gives():
         # Some right is enough to come in, and then each operation is checked by itself.
-        assert await visitor.manage(path, operation, body) == 401, said
+        assert await visitor.manage(path, full(operation), body) == 401, said
     else:
         assert await visitor.is_turned_away(here), said
 
