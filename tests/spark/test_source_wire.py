@@ -129,7 +129,7 @@ def test_a_second_reader_of_the_same_name_fences_the_first(bus: Bus) -> None:
     end = first.latestOffset(first.initialOffset())
     claim_reader(bus, queue).latestOffset(first.initialOffset())
     for ask in (first.latestOffset, first.commit):
-        with pytest.raises(ClaimFenced, match="another query reads .* one consumerId"):
+        with pytest.raises(ClaimFenced, match=r"another query reads .* one consumerId"):
             ask(end)
 
 

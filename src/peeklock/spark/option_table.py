@@ -164,7 +164,7 @@ OPTIONS: Final = (
         NUMBER,
         "1000",
         READ,
-        "Most messages of one batch.",
+        "Most messages of one batch. Not said, the journal has a million facts, within its bytes.",
         aliases=("maxEventsPerTrigger", "maxOffsetsPerTrigger"),
         low=1,
         high=1_000_000,
