@@ -172,13 +172,14 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         firsts = {part.index: part.first for part in described.partitions}
         # Positions of an entity that had the name before mean nothing in this one.
         places = begin.places if begin.start in ("", until.start) else {}
-        return [
-            piece
-            for index, last in sorted(until.places.items())
-            for piece in divided(
-                self._options, described, index, places.get(index, firsts.get(index, 0)), last
-            )
-        ]
+        slices: list[JournalSlice] = []
+        for index, last in sorted(until.places.items()):
+            oldest = firsts.get(index, 0)
+            first = places.get(index, oldest)
+            if not self._options.fails_on_loss:
+                first = max(first, oldest)
+            slices += divided(self._options, described, index, first, last)
+        return slices
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the facts of a slice."""
