@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from peeklock.entity import commands as ask
-from peeklock.entity.claim import CLAIM_TIMEOUT_MS, OWNER_KEPT_MS
+from peeklock.entity.claim import CLAIM_GRACE_MS, CLAIM_TIMEOUT_MS, OWNER_KEPT_MS
 from peeklock.entity.claim_commands import NO_EPOCH
 from peeklock.entity.claiming import HEARD_EVERY_MS
 from peeklock.entity.commands import DEAD, MAIN
@@ -26,6 +26,7 @@ class Claimant:
 
     epoch: int
     heard_at: int
+    said_at: int  # the same, without the grace that each opening gives
     timeout_ms: int = CLAIM_TIMEOUT_MS
 
 
@@ -64,10 +65,10 @@ class Claims:
         key = (command.lane, command.owner)
         if command.epoch == NO_EPOCH:
             return True
-        owner = self.owners.setdefault(key, Claimant(command.epoch, now))
+        owner = self.owners.setdefault(key, Claimant(command.epoch, now, now))
         if command.epoch < owner.epoch:
             return False
-        owner.epoch, owner.heard_at = command.epoch, now
+        owner.epoch, owner.heard_at, owner.said_at = command.epoch, now, now
         if isinstance(command, ask.ClaimMessages) and command.timeout_ms != NO_DURATION:
             owner.timeout_ms = command.timeout_ms
         return True
@@ -184,6 +185,9 @@ class Claims:
                     continue
                 found.add(key)
                 assert (real.epoch, real.timeout_ms) == (known.epoch, known.timeout_ms)
-                assert known.heard_at - HEARD_EVERY_MS < real.heard_at <= known.heard_at
-                known.heard_at = real.heard_at
+                assert known.said_at - HEARD_EVERY_MS < real.heard_at <= known.heard_at
+                known.heard_at = known.said_at = real.heard_at
+                if self.of(*key):
+                    grace_ms = min(CLAIM_GRACE_MS, known.timeout_ms)
+                    known.heard_at = max(known.heard_at, now + grace_ms - known.timeout_ms)
         assert found == self.owners.keys()

@@ -4,7 +4,7 @@ import pytest
 
 from peeklock.entity import commands as ask
 from peeklock.entity import replies as told
-from peeklock.entity.claim import CLAIM_TIMEOUT_MS, OWNER_KEPT_MS, OWNERS_MAX
+from peeklock.entity.claim import CLAIM_GRACE_MS, CLAIM_TIMEOUT_MS, OWNER_KEPT_MS, OWNERS_MAX
 from peeklock.entity.claim_commands import NO_EPOCH
 from peeklock.entity.claim_records import (
     UNCLAIMED_ABANDONED,
@@ -456,7 +456,21 @@ def test_claims_outlive_a_restart(queue: AtHand, owner: OwnerAtHand) -> None:
     assert queue.contents(owner.fetch(*numbers)) == ["a", "b"]
     assert owner.why_not(ask.ListClaims("o", 7, 0, "owner", NO_EPOCH, 0, 1)) == "fine"
     assert OwnerAtHand(queue, epoch=1).claim() == numbers[2:]
+    queue.tick()
     queue.tick(5_000)
+    assert owner.has() == []
+
+
+def test_claims_do_not_end_while_the_broker_is_away(queue: AtHand, owner: OwnerAtHand) -> None:
+    """R-D1: its owner has an hour to be heard of."""
+    numbers = queue.send("a")
+    owner.claim()
+    queue.restart()
+    queue.tick(3 * CLAIM_TIMEOUT_MS)
+    assert owner.has() == numbers
+    queue.tick(CLAIM_GRACE_MS - 1)
+    assert owner.has() == numbers
+    queue.tick(1)
     assert owner.has() == []
 
 

@@ -138,6 +138,7 @@ def test_claimed_sessions_outlive_restarts_and_checkpoints(
         assert queue.accept("a", object()) == "session-cannot-be-locked"
         assert owner.has() == first
     assert queue.accept(None) == "b"
+    queue.tick()
     queue.tick(90_000_000)
     assert queue.accept("a", "late") == "a"
 

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 CLAIM_TIMEOUT_MS: Final = 86_400_000
 """How long claims last after the last word of their owner, unless it asks for something else."""
 
+CLAIM_GRACE_MS: Final = 3_600_000
+"""So long after an opening claims last in any case, or as long as they do anyway: their owner could
+not be heard of while there was nobody to hear it."""
+
 # An owner that has nothing claimed any more is remembered so much longer: its epoch still fences.
 OWNER_KEPT_MS: Final = 7 * 86_400_000
 
@@ -33,6 +37,7 @@ class Owner:
         "epoch",
         "heard_at",
         "held",
+        "is_replayed",
         "name",
         "sessions",
         "timeout_ms",
@@ -45,6 +50,7 @@ class Owner:
         self.timeout_ms: int = CLAIM_TIMEOUT_MS
         self.heard_at: int = NEVER
         self.told_at: int = NEVER  # when it was heard of, as far as the journal knows
+        self.is_replayed: bool = False  # known from the journal, and not met since
         self.held: dict[int, Entry] = {}
         self.attempts: dict[int, int] = {}  # how often each was fetched; in memory only
         self.sessions: dict[str, int] = {}  # where the lane has them: how many it has of each

@@ -54,6 +54,7 @@ class ClaimsReplayed:
                 owner.epoch = epoch
                 owner.timeout_ms = timeout_ms
                 owner.heard_at = owner.told_at = at
+                owner.is_replayed = True
 
     def place(self, lane: Lane, entry: Entry) -> None:
         """Give a claimed message to its owner, and its session with it."""

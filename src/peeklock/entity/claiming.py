@@ -6,7 +6,7 @@ from __future__ import annotations
 import heapq
 from typing import Any, Final, final
 
-from peeklock.entity.claim import ClaimBook, Owner
+from peeklock.entity.claim import CLAIM_GRACE_MS, ClaimBook, Owner
 from peeklock.entity.claim_commands import NO_BOUND, NO_EPOCH
 from peeklock.entity.claim_records import (
     UNCLAIMED_ABANDONED,
@@ -119,10 +119,11 @@ class Draft:
 class Claiming:
     """Carries out what owners ask for on the state of a partition."""
 
-    __slots__ = ("_state",)
+    __slots__ = ("_has_begun", "_state")
 
     def __init__(self, state: State) -> None:
         self._state: State = state
+        self._has_begun: bool = False
 
     # Claiming.
 
@@ -390,6 +391,19 @@ class Claiming:
                     self._state.touch(session.line)
 
     # Time.
+
+    def begin(self, now: int) -> None:
+        """The first alarm after the opening: nobody lost anything while the partition was away."""
+        if self._has_begun:
+            return
+        self._has_begun = True
+        for lane in self._state.lanes.values():
+            if lane.claims is not None:
+                for owner in lane.claims.owners.values():
+                    if owner.is_replayed and owner.held:
+                        grace_ms = min(CLAIM_GRACE_MS, owner.timeout_ms)
+                        owner.heard_at = max(owner.heard_at, now + grace_ms - owner.timeout_ms)
+                lane.claims.look_again()
 
     def tick(self, lane: Lane, now: int) -> None:
         """Owners that were silent for too long lose what they have, and are forgotten later."""

@@ -387,6 +387,7 @@ class Partition:
         if self._strays:
             self._state.write_off(self._strays, now)
             self._strays = []
+        self._claiming.begin(now)
         self._tick_lanes(now)
         self._staging.tick(now)
         # What a topic published late may be at the end of its life in lanes that were not due.
