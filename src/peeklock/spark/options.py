@@ -40,7 +40,9 @@ _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_40
 _UNITS_BYTES: Final = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _AMOUNT: Final = re.compile(r"(\d+)\s*([a-z]*)")
 # What Spark itself adds to the options of a source or sink.
-_SPARKS_OWN: Final = frozenset(("path", "checkpointlocation", "querytimeout", "outputmode"))
+_SPARKS_OWN: Final = frozenset(
+    ("path", "checkpointlocation", "queryname", "querytimeout", "outputmode")
+)
 
 
 class OptionProblem(ValueError):
