@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, final
 
 from bench.burst import DONE_WITHIN_S, connection_string
 from bench.client import COMPILED, ROOT
@@ -51,20 +51,29 @@ def answer(plan: Plan) -> None:
     """Measure in interleaved rounds and print medians and ratios."""
     print(machine(plan.directory))
     results: dict[tuple[str, str], list[float]] = {}
+    costs: dict[tuple[str, str], list[float]] = {}
     with Peeklock(plan.directory, "compiled") as server:
         endpoint = server.endpoint
         for _ in range(min(plan.rounds, 3)):
             for way, counts in COUNTS.items():
                 for client, count in counts.items():
                     wanted = max(WINDOW, count // (20 if plan.quick else 1))
-                    rate = run(endpoint.port, endpoint.address, client, way, wanted)
+                    rate, cost = run(endpoint.port, endpoint.address, client, way, wanted)
                     results.setdefault((way, client), []).append(rate)
+                    costs.setdefault((way, client), []).append(cost)
     rows = [
-        [way, client, f"{median(rates):,.0f}", spread(rates), _ratio(results, way, client)]
+        [
+            way,
+            client,
+            f"{median(rates):,.0f}",
+            spread(rates),
+            _ratio(results, way, client),
+            f"{median(costs[way, client]):.0f}",
+        ]
         for (way, client), rates in results.items()
     ]
     rounds = len(next(iter(results.values())))
-    columns = ["1 KB messages", "client", "msgs/s", "spread", "beside azure"]
+    columns = ["1 KB messages", "client", "msgs/s", "spread", "beside azure", "client us"]
     table(f"Clients on the same broker, medians of {rounds} interleaved rounds", columns, rows)
 
 
@@ -79,8 +88,8 @@ def _ratio(results: dict[tuple[str, str], list[float]], way: str, client: str) -
     return f"{median(results[way, client]) / median(beside):.1f} x"
 
 
-def run(port: int, queue: str, client: str, way: str, count: int) -> float:
-    """Let a client of a process of its own do it; gives messages per second."""
+def run(port: int, queue: str, client: str, way: str, count: int) -> tuple[float, float]:
+    """Let a client of a process of its own do it; gives messages per second and CPU for each."""
     done = subprocess.run(
         [sys.executable, "-m", "bench.clients", str(port), queue, client, way, str(count)],
         cwd=ROOT,
@@ -92,22 +101,38 @@ def run(port: int, queue: str, client: str, way: str, count: int) -> float:
     )
     if done.returncode:
         raise RuntimeError(f"{client}, {way}: {done.stderr.strip()}")
-    rate: float = json.loads(done.stdout)
-    return rate
+    rate, cost = json.loads(done.stdout)
+    return rate, cost
 
 
 # --- the other process
 
 
-def measure(port: int, queue: str, client: str, way: str, count: int) -> float:
-    """Do one thing with one client, and give its rate."""
+@final
+class Watch:
+    """Times one thing: by the clock, and by what the process spent on it."""
+
+    def __init__(self) -> None:
+        self._begun = time.perf_counter()
+        self._spent = time.process_time()
+
+    def rate_and_cost(self, count: int) -> tuple[float, float]:
+        """Give messages per second, and microseconds of CPU for each."""
+        spent = time.process_time() - self._spent
+        return count / (time.perf_counter() - self._begun), spent / count * 1e6
+
+
+def measure(port: int, queue: str, client: str, way: str, count: int) -> tuple[float, float]:
+    """Do one thing with one client, and give its rate and its cost."""
     text = connection_string(port)
     if client in (OURS, AZURE_ASYNC):
         return asyncio.run(_measure_awaited(text, queue, client, way, count))
     return _measure_blocking(text, queue, client, way, count)
 
 
-async def _measure_awaited(text: str, queue: str, client: str, way: str, count: int) -> float:
+async def _measure_awaited(
+    text: str, queue: str, client: str, way: str, count: int
+) -> tuple[float, float]:
     bus_class, message_class = _classes(client)
     async with bus_class.from_connection_string(text) as bus:
         if way in (RECEIVE, RECEIVE_SOON):
@@ -123,15 +148,15 @@ async def _measure_awaited(text: str, queue: str, client: str, way: str, count: 
                 SOON: lambda: _send_soon(sender, message_class, count),
                 BATCHES: lambda: _send_batches(sender, message_class, count),
             }[way]
-            rate = await _timed(work, count)
+            found = await _timed(work, count)
         await _empty(bus, queue)
-        return rate
+        return found
 
 
-async def _timed(work: Callable[[], Awaitable[None]], count: int) -> float:
-    begun = time.perf_counter()
+async def _timed(work: Callable[[], Awaitable[None]], count: int) -> tuple[float, float]:
+    watch = Watch()
     await work()
-    return count / (time.perf_counter() - begun)
+    return watch.rate_and_cost(count)
 
 
 async def _send_singly(sender: Any, message_class: Any, count: int) -> None:
@@ -184,12 +209,14 @@ async def _empty(bus: Any, queue: str) -> None:
         await bus.get_queue_receiver(queue).purge_messages()
 
 
-def _measure_blocking(text: str, queue: str, client: str, way: str, count: int) -> float:
+def _measure_blocking(
+    text: str, queue: str, client: str, way: str, count: int
+) -> tuple[float, float]:
     bus_class, message_class = _classes(client)
     with bus_class.from_connection_string(text) as bus:
         with bus.get_queue_sender(queue) as sender:
             sender.send_messages(message_class(BODY))
-            begun = time.perf_counter()
+            watch = Watch()
             if way == ONE_BY_ONE:
                 for _ in range(count):
                     sender.send_messages(message_class(BODY))
@@ -203,13 +230,13 @@ def _measure_blocking(text: str, queue: str, client: str, way: str, count: int) 
                     for _ in range(BATCH):
                         batch.add_message(message_class(BODY))
                     sender.send_messages(batch)
-            took = time.perf_counter() - begun
+            found = watch.rate_and_cost(count)
         if way in (RECEIVE, RECEIVE_SOON):
             with bus.get_queue_receiver(queue, prefetch_count=2 * BATCH) as receiver:
-                begun = time.perf_counter()
+                watch = Watch()
                 _receive_blocking(receiver, way, count)
-                took = time.perf_counter() - begun
-        return count / took
+                found = watch.rate_and_cost(count)
+        return found
 
 
 def _receive_blocking(receiver: Any, way: str, count: int) -> None:
@@ -242,4 +269,5 @@ def _classes(client: str) -> tuple[Any, Any]:
 
 
 if __name__ == "__main__":
-    print(measure(int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5])))
+    measured = measure(int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]))
+    print(json.dumps(measured))

@@ -8,7 +8,7 @@
       OperationTimeoutError                  no answer in time
       ServiceBusServerBusyError              the broker asks to come again later
       ServiceBusQuotaExceededError           the entity is full
-      MessageSizeExceededError               the message, or the batch, is too large
+      MessageSizeExceededError               the message or batch is too large (a ValueError too)
       MessageAlreadySettled                  (a ValueError too)
       MessageLockLostError, MessageNotFoundError
       SessionLockLostError, SessionCannotBeLockedError
@@ -85,7 +85,7 @@ class ServiceBusQuotaExceededError(ServiceBusError):
     """The entity is full, or there are too many of something."""
 
 
-class MessageSizeExceededError(ServiceBusError):
+class MessageSizeExceededError(ServiceBusError, ValueError):
     """The message or the batch is larger than the entity takes."""
 
 
