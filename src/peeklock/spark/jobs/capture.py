@@ -68,7 +68,14 @@ def capture(
         bool, typer.Option("--include-body", help="Archive bodies with the journal.")
     ] = False,
     interval: frame.Interval = "",
-    checkpoint: frame.Checkpoint = "",
+    checkpoint: Annotated[
+        str,
+        typer.Option(
+            envvar="PEEKLOCK_CHECKPOINT",
+            help="Where the capture keeps how far it is; storage that all runs of it see.",
+            show_default="OUT_checkpoint, beside the lake",
+        ),
+    ] = "",
     master: frame.Master = "",
 ) -> None:
     """Archive a queue, subscription or journal, exactly once; go on where the last run stopped."""
