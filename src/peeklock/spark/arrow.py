@@ -6,6 +6,7 @@ an exception, unless the reader wants one.
 
 import json
 from collections.abc import Callable, Sequence
+from struct import Struct
 from typing import Any, Final, final
 
 import pyarrow as pa
@@ -27,6 +28,19 @@ from peeklock.spark.schema import Columns
 
 _STATES: Final = {0: "active", 1: "deferred", 2: "scheduled", 3: "claimed"}
 _SECTIONS: Final = {DATA: "data", VALUE: "value", SEQUENCE: "sequence"}
+
+# How our broker writes its own annotations [annotations.delivery_head], each label with the
+# constructor of its value: number, instant, number, state.
+_FIRST: Final = b"\xa3\x15x-opt-sequence-number\x81"
+_ENQUEUED: Final = b"\xa3\x13x-opt-enqueued-time\x83"
+_PLACE: Final = b"\xa3\x1dx-opt-enqueue-sequence-number\x81"
+_STATE: Final = b"\xa3\x13x-opt-message-state\x54"
+_KNOWN: Final = Struct(f">{len(_FIRST)}sq{len(_ENQUEUED)}sq{len(_PLACE)}sq{len(_STATE)}sb")
+_NUMBER: Final = Struct(">q")
+# Behind a header, which is short, the first annotation is here.
+_FIRST_WITHIN: Final = 80
+_DATA8: Final = b"\x00\x53\x75\xa0"
+_DATA32: Final = b"\x00\x53\x75\xb0"
 # The last millisecond of the year 9999, beyond which Spark has no instants to show.
 _INSTANT_MAX: Final = 253_402_300_799_999
 _PROBLEMS: Final = (DecodeError, UnicodeDecodeError, ValueError, TypeError)
@@ -53,7 +67,7 @@ class Parts:
     def annotations(self) -> dict[Any, Any]:
         """What broker and sender noted on the message."""
         if self._annotations is None:
-            self._annotations = _pairs(self.sections.annotations)
+            self._annotations = _annotations(self.sections.annotations)
         return self._annotations
 
     @property
@@ -81,9 +95,20 @@ class Parts:
         return self._body
 
 
-def _pairs(items: bytes) -> dict[Any, Any]:
+def _annotations(items: bytes) -> dict[Any, Any]:
+    """Read annotations; what our broker writes comes first, in one order, and is read at once."""
     pairs: dict[Any, Any] = {}
     at = 0
+    if items.startswith(_FIRST) and len(items) >= _KNOWN.size:
+        _, number, enqueued_label, enqueued, place_label, place, state_label, state = (
+            _KNOWN.unpack_from(items)
+        )
+        if enqueued_label == _ENQUEUED and place_label == _PLACE and state_label == _STATE:
+            pairs["x-opt-sequence-number"] = number
+            pairs["x-opt-enqueued-time"] = enqueued
+            pairs["x-opt-enqueue-sequence-number"] = place
+            pairs["x-opt-message-state"] = state
+            at = _KNOWN.size
     end = len(items)
     while at < end:
         key, at = decode(items, at, end)
@@ -95,6 +120,12 @@ def _body(bare: bytes, at: int) -> tuple[int, list[Any]]:
     kind = 0
     found: list[Any] = []
     end = len(bare)
+    # Nearly every body is one section of data, up to the end.
+    if bare.startswith(_DATA8, at) and end > at + 5 and end == at + 5 + bare[at + 4]:
+        return DATA, [bare[at + 5 :]]
+    wide = bare.startswith(_DATA32, at) and end > at + 8
+    if wide and end == at + 8 + int.from_bytes(bare[at + 4 : at + 8], "big"):
+        return DATA, [bare[at + 8 :]]
     while at < end:
         code, value_at, after = section_at(bare, at, end)
         if code in _SECTIONS:
@@ -229,32 +260,27 @@ class Decoder:
 
     def batch(self, payloads: Sequence[bytes]) -> pa.RecordBatch:
         """Make one batch of messages, in their order."""
-        names = self._columns.names
-        values: list[list[Any]] = [[] for _ in names]
-        appends = [column.append for column in values]
-        pairs = list(zip(self._extract, appends, strict=True))
+        extracts = self._extract
+        rows: list[list[Any]] = []
         for payload in payloads:
             try:
                 parts = Parts(payload)
-                row = [extract(parts) for extract in self._extract]
+                rows.append([extract(parts) for extract in extracts])
             except _PROBLEMS as problem:
-                self._troubled(payload, str(problem), values)
-                continue
-            for (_, append), value in zip(pairs, row, strict=True):
-                append(value)
-        self._constants(names, values)
+                self._troubled(payload, str(problem), rows)
+        schema = self._columns.arrow
+        columns: Sequence[Sequence[Any]] = (
+            list(zip(*rows, strict=True)) if rows else [()] * len(schema)
+        )
         arrays = [
-            pa.array(column, type=field.type)
-            for column, field in zip(values, self._columns.arrow, strict=True)
+            pa.repeat(pa.scalar(self._entity, pa.string()), len(rows))
+            if field.name == "entity"
+            else pa.array(column, type=field.type)
+            for column, field in zip(columns, schema, strict=True)
         ]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._columns.arrow)
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def _constants(self, names: list[str], values: list[list[Any]]) -> None:
-        for name, column in zip(names, values, strict=True):
-            if name == "entity":
-                column[:] = [self._entity] * len(column)
-
-    def _troubled(self, payload: bytes, problem: str, values: list[list[Any]]) -> None:
+    def _troubled(self, payload: bytes, problem: str, rows: list[list[Any]]) -> None:
         number = number_of(payload)
         if self._bad_records == "fail":
             raise BadRecord(f"message {number} of '{self._entity}' cannot be decoded: {problem}")
@@ -263,8 +289,7 @@ class Decoder:
             return
         row = self._salvaged(payload, number)
         row["error"] = problem
-        for name, column in zip(self._columns.names, values, strict=True):
-            column.append(row.get(name))
+        rows.append([row.get(name) for name in self._columns.names])
 
     def _salvaged(self, payload: bytes, number: int | None) -> dict[str, Any]:
         """Read of a bad message what can be read; what cannot is null."""
@@ -307,6 +332,9 @@ def wants_body(columns: Columns, include_body: bool) -> bool:
 
 def number_of(payload: bytes) -> int | None:
     """Find the sequence number even of a message whose rest cannot be read."""
+    known = payload.find(_FIRST, 0, _FIRST_WITHIN)
+    if known >= 0 and len(payload) >= known + len(_FIRST) + 8:
+        return int(_NUMBER.unpack_from(payload, known + len(_FIRST))[0])
     at = 0
     end = len(payload)
     try:

@@ -55,6 +55,7 @@ _NAMES: Final[tuple[tuple[type, str], ...]] = (
     (UUID, "uuid"),
 )
 _IN_BASE64: Final = frozenset(("decimal32", "decimal64", "decimal128", "binary"))
+_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _FLOATS: Final = frozenset(("float", "double"))
 _TYPES: Final[dict[str, Callable[[Any], Any]]] = {name: kind for kind, name in _NAMES}
 
@@ -85,8 +86,9 @@ def instant_text(instant: int) -> str:
 
 def to_json(properties: dict[Any, Any]) -> str:
     """Write properties with their types."""
-    typed = {str(name): _typed(value) for name, value in properties.items()}
-    return json.dumps(typed, ensure_ascii=False, separators=(",", ":"))
+    if not properties:
+        return "{}"
+    return _encode({str(name): _typed(value) for name, value in properties.items()})
 
 
 def from_json(text: str) -> dict[str, Any]:
