@@ -27,7 +27,7 @@ WIRE := -m "not torture" --numprocesses=2 --dist=loadfile
 # On all cores: none of them has a port or a file that another one knows.
 UNIT := tests --ignore=tests/wire --ignore=tests/crash --ignore=tests/spark -m "not torture" --numprocesses=auto --dist=worksteal
 
-.PHONY: help setup run format check unit unit-compiled wire wire-partitioned wire-plain spark test torture bench compile clean
+.PHONY: help setup run format check unit unit-compiled wire wire-partitioned wire-plain spark test torture bench demo compile clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,6 +70,9 @@ torture: $(DEV) $(NODE) $(COMPILED) ## the long crash runs
 
 bench: $(DEV) $(COMPILED) ## measure, beside RabbitMQ
 	$(BIN)/python -m bench
+
+demo: $(DEV) $(COMPILED) ## a shop with failing workers, the pipeline beside it, and one page of what they did
+	$(FAST) $(BIN)/python -m tools.demo
 
 compile: $(COMPILED) ## build the compiled copy in build/compiled
 

@@ -48,12 +48,12 @@ def test_dead_letters_are_sent_again_and_completed(
     assert sorted(one["MessageId"] for one in back) == [f"m-{n}" for n in range(6)]
     assert {one["Subject"] for one in back} == {"ORDER"}
     # The marks of death are gone, and a number is still a number.
-    assert [one["Properties"] for one in back] == [{"shelf": 7}] * 6
+    assert [one["ApplicationProperties"] for one in back] == [{"shelf": 7}] * 6
     assert {one["DeliveryCount"] for one in back} == {0}
     left = bus.peek(queue + DEAD_LETTERS)
     assert sorted(one["MessageId"] for one in left) == [f"m-{n}" for n in range(6, 10)]
     # They are dead letters like others again: whoever comes gets them.
-    assert {one["State"] for one in left} == {"Active"}
+    assert {one["State"] for one in left} == {"active"}
     undo = spark.read.parquet(str(tmp_path / "undo"))
     assert {row.message_id for row in undo.collect()} == {f"m-{n}" for n in range(6)}
     # Under its name it goes on, and there is nothing to go on with.
@@ -101,7 +101,7 @@ def test_a_replay_that_was_interrupted_sends_nothing_twice(
     FromDeadLetters(again(), entity_at(queue), 5).run(frame.Work("replay"))
     assert len(bus.peek(queue)) == 8
     assert bus.peek(queue + DEAD_LETTERS) == []
-    assert {one["Properties"]["x-replayed-from"] for one in bus.peek(queue)} == {
+    assert {one["ApplicationProperties"]["x-replayed-from"] for one in bus.peek(queue)} == {
         f"m-{n}" for n in range(8)
     }
 
