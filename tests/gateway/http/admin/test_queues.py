@@ -10,6 +10,7 @@ from peeklock.entity.commands import (
     DEAD_LETTER,
     DEFER,
     PEEK_LOCK,
+    ClaimMessages,
     Grant,
     OpenReceiver,
     Schedule,
@@ -356,6 +357,23 @@ def test_counts_are_those_of_now() -> None:
         }
         assert text(got, "MessageCount") == "5"
         assert text(got, "SizeInBytes") == "5"
+
+    run(scenario)
+
+
+def test_claimed_messages_are_counted_apart() -> None:
+    """R-D1: in an element that the service does not have, and only where there are some."""
+
+    async def scenario(office: Office) -> None:
+        await office.put("orders", queue())
+        known = office.broker.find("ns", "orders")
+        assert isinstance(known, Queue)
+        known.submit(SendMany(Recorder(), [1, 2], [message(each) for each in "ab"]))
+        known.submit(ClaimMessages(Recorder(), 3, 0, "me", 1, 1))
+        got = await office.get("orders")
+        assert counts(got)["ActiveMessageCount"] == 1
+        assert counts(got)["ClaimedMessageCount"] == 1
+        assert text(got, "MessageCount") == "2"
 
     run(scenario)
 

@@ -182,13 +182,15 @@ def availability(entity: Entity, tally: Tally) -> str:
 def write_counts(writer: Writer, tally: Tally, *, is_topic: bool = False) -> None:
     """Write how many messages are in which state. Deferred ones are active to the service; of what
     a topic has, only the scheduled ones and those on their way are its own."""
-    counts = (
+    counts = [
         ("ActiveMessageCount", 0 if is_topic else tally.active + tally.deferred),
         ("DeadLetterMessageCount", 0 if is_topic else tally.dead_letter),
         ("ScheduledMessageCount", tally.scheduled),
         ("TransferMessageCount", tally.transfer),
         ("TransferDeadLetterMessageCount", tally.transfer_dead_letter),
-    )
+    ]
+    if tally.claimed and not is_topic:
+        counts.append(("ClaimedMessageCount", tally.claimed))  # which the service does not have
     inner = "".join(f"<d2p1:{name}>{count}</d2p1:{name}>" for name, count in counts)
     writer.raw(f'<CountDetails xmlns:d2p1="{COUNTS}">{inner}</CountDetails>')
 
