@@ -108,6 +108,12 @@ def test_times_and_keys_are_annotations() -> None:
     assert second.message_annotations is None
 
 
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", None])
+def test_instants_are_the_same_in_every_zone(zone: str | None) -> None:
+    at = pa.array([1_893_456_000_123_456], pa.int64()).cast(pa.timestamp("us", tz=zone))
+    assert milliseconds(at).to_pylist() == [1_893_456_000_123]
+
+
 def test_time_to_live_is_in_the_header_and_beyond_seven_weeks_in_the_expiry() -> None:
     lives = durations(pa.array([5_000, None, 1 << 40], pa.int64()))
     short, none, long = decoded(time_to_live=lives)

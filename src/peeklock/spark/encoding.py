@@ -227,8 +227,9 @@ _WRITERS: Final[dict[int, Callable[[Any], Bytes]]] = {
 
 
 def milliseconds(column: Any) -> Any:
-    """Give instants as milliseconds since 1970."""
-    return pc.cast(pc.cast(column, pa.timestamp("ms"), safe=False), pa.int64())
+    """Give instants as milliseconds since 1970; they are UTC, whatever zone they are shown in."""
+    kind = pa.timestamp("ms", tz=column.type.tz)
+    return pc.cast(pc.cast(column, kind, safe=False), pa.int64())
 
 
 def durations(column: Any) -> Any:
