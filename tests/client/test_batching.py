@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -290,15 +290,18 @@ def test_completes_travel_together_and_fail_alone() -> None:
     async def test() -> None:
         writes: list[list[str]] = []
 
-        async def lost() -> None:
-            raise MessageLockLostError("lost")
+        def complete(messages: list[str]) -> list[asyncio.Future[None]]:
+            if messages:
+                writes.append(messages)
+            return [answer(message) for message in messages]
 
-        async def done() -> None:
-            pass
-
-        def complete(messages: list[str]) -> list[Awaitable[None]]:
-            writes.append(messages)
-            return [lost() if message == "late" else done() for message in messages]
+        def answer(message: str) -> asyncio.Future[None]:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            if message == "late":
+                future.set_exception(MessageLockLostError("lost"))
+            else:
+                future.set_result(None)
+            return future
 
         target = CompleteBatching(complete, SOON_S, 3, Reporting())
         results = await asyncio.gather(
@@ -309,7 +312,9 @@ def test_completes_travel_together_and_fail_alone() -> None:
 
         off = CompleteBatching(complete, 0, 3, Reporting())
         writes.clear()
-        await asyncio.gather(off.put("a"), off.put("b"))
+        off.put("a")
+        off.put("b")
+        await off.flush()
         assert writes == [["a"], ["b"]]
 
     run(test)

@@ -7,6 +7,7 @@ under way the next one fills, and leaves when the earlier one is answered, whate
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final, final
 
 from peeklock.client.batch import ServiceBusMessageBatch
@@ -200,19 +201,20 @@ class CompleteBatching:
 
     def __init__(
         self,
-        complete: Callable[[list[Any]], list[Awaitable[None]]],
+        complete: Callable[[list[Any]], list[asyncio.Future[None]]],
         interval_s: float,
         count_max: int,
         reporting: Reporting,
     ) -> None:
-        """Complete takes messages and gives something to wait for each, all of it in one write."""
+        """Complete takes messages and gives a future for each, all of it in one write."""
         self._complete = complete
         self._interval_s = interval_s
         self._count_max = count_max
         self._reporting = reporting
         self._held: list[tuple[Any, Outcome]] = []
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._under_way = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._idle: asyncio.Future[None] | None = None
 
     def put(self, message: Any) -> Outcome:
         """Take a message; it is completed with others, soon."""
@@ -231,29 +233,32 @@ class CompleteBatching:
             self._timer.cancel()
             self._timer = None
         held, self._held = self._held, []
-        if not held:
-            return
-        waits = self._complete([message for message, _ in held])
-        task = asyncio.get_running_loop().create_task(self._watch(held, waits))
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        self._under_way += len(held)
+        told = self._complete([message for message, _ in held])
+        for (message, outcome), future in zip(held, told, strict=True):
+            future.add_done_callback(partial(self._ended, message, outcome))
 
     async def flush(self) -> None:
         """Let all that is held leave, and wait until each outcome is known."""
         self.push()
         while self._under_way:
-            await asyncio.wait(self._under_way)
+            if self._idle is None:
+                self._idle = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._idle)
 
     def _on_time(self) -> None:
         self._timer = None
         self.push()
 
-    async def _watch(self, held: list[tuple[Any, Outcome]], waits: list[Awaitable[None]]) -> None:
-        results = await asyncio.gather(*waits, return_exceptions=True)
-        for (message, outcome), result in zip(held, results, strict=True):
-            if isinstance(result, Exception):
-                self._reporting.fail(outcome, message, result)
-            elif isinstance(result, BaseException):
-                outcome.cancel()
-            else:
-                outcome.succeed()
+    def _ended(self, message: Any, outcome: Outcome, future: asyncio.Future[None]) -> None:
+        self._under_way -= 1
+        if future.cancelled():
+            outcome.cancel()
+        elif (error := future.exception()) is None:
+            outcome.succeed()
+        else:
+            assert isinstance(error, Exception)
+            self._reporting.fail(outcome, message, error)
+        if not self._under_way and self._idle is not None:
+            self._idle.set_result(None)
+            self._idle = None

@@ -58,13 +58,13 @@ class ServiceBusReceivedMessage:
         "_cut",
         "_locked_until",
         "_properties",
+        "_token",
         "auto_renew_error",
         "delivery",
         "is_deleted",
         "is_peeked",
         "is_settled",
         "link",
-        "lock_token",
         "payload",
     )
 
@@ -82,9 +82,7 @@ class ServiceBusReceivedMessage:
         self.payload = payload
         self.link = link
         self.delivery = delivery
-        if delivery is not None and not is_deleted and len(delivery.tag) == _TOKEN_SIZE:
-            lock_token = UUID(bytes_le=delivery.tag)
-        self.lock_token = lock_token
+        self._token = lock_token
         self.is_peeked = is_peeked
         # Received and deleted: there is nothing left to settle.
         self.is_deleted = is_deleted
@@ -246,9 +244,26 @@ class ServiceBusReceivedMessage:
         return _text(self._annotation("x-opt-deadletter-source"))
 
     @property
+    def has_lock(self) -> bool:
+        """Whether the message was locked for this receiver when it came."""
+        if self.is_deleted:
+            return False
+        delivery = self.delivery
+        return self._token is not None or (
+            delivery is not None and len(delivery.tag) == _TOKEN_SIZE
+        )
+
+    @property
+    def lock_token(self) -> UUID | None:
+        """What the lock is known by, None without one."""
+        if self._token is None and self.delivery is not None and self.has_lock:
+            self._token = UUID(bytes_le=self.delivery.tag)
+        return self._token
+
+    @property
     def locked_until_utc(self) -> datetime | None:
         """Until when this receiver alone may settle the message; None without a lock of its own."""
-        if self.is_settled or self.lock_token is None:
+        if self.is_settled or not self.has_lock:
             return None
         instant = self.locked_until_ms
         return None if instant is None else moment_of(instant)

@@ -4,8 +4,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final, Self, final
 
 from peeklock.amqp.constructors import LONG, UUID_CODE
@@ -21,7 +22,6 @@ from peeklock.client.constants import (
 from peeklock.client.exceptions import (
     OperationTimeoutError,
     ServiceBusConnectionError,
-    ServiceBusError,
     SessionLockLostError,
 )
 from peeklock.client.links import ReceiverLink
@@ -436,23 +436,47 @@ class ServiceBusReceiver:
             raise SessionLockLostError(f"the session '{link.session_id}' ended with its link")
         await self.manage("update-disposition", self._in_session(how.by_token(message)))
 
-    def _complete_all(self, messages: list[ServiceBusReceivedMessage]) -> list[Awaitable[None]]:
+    def _complete_all(
+        self, messages: list[ServiceBusReceivedMessage]
+    ) -> list[asyncio.Future[None]]:
         return [self._begin_complete(message) for message in messages]
 
-    def _begin_complete(self, message: ServiceBusReceivedMessage) -> Awaitable[None]:
+    def _begin_complete(self, message: ServiceBusReceivedMessage) -> asyncio.Future[None]:
         """Tell the link now, so that all of one turn of the loop leave in one write."""
         link, delivery = message.link, message.delivery
         if link is None or delivery is None or not link.is_open:
-            return self._settled(message, COMPLETE)
-        return self._finish_complete(message, link.settle([delivery], COMPLETE.outcome))
+            return asyncio.ensure_future(self._settled(message, COMPLETE))
+        told = link.settle([delivery], COMPLETE.outcome)
+        ended: asyncio.Future[None] = told.get_loop().create_future()
+        told.add_done_callback(partial(self._complete_answered, message, ended))
+        return ended
 
-    async def _finish_complete(
-        self, message: ServiceBusReceivedMessage, told: Awaitable[None]
+    def _complete_answered(
+        self,
+        message: ServiceBusReceivedMessage,
+        ended: asyncio.Future[None],
+        told: asyncio.Future[None],
     ) -> None:
-        try:
-            await told
-        except ServiceBusConnectionError:
-            await self._settled(message, COMPLETE)
-        except ServiceBusError:
+        """Pass the answer on; where the link broke instead, the token is asked."""
+        error = told.exception()
+        if error is None:
+            _resolve(ended, None)
+        elif isinstance(error, ServiceBusConnectionError):
+            again = asyncio.ensure_future(self._settled(message, COMPLETE))
+            again.add_done_callback(
+                lambda done: (
+                    ended.cancel() if done.cancelled() else _resolve(ended, done.exception())
+                )
+            )
+        else:
             message.is_settled = False
-            raise
+            _resolve(ended, error)
+
+
+def _resolve(future: asyncio.Future[None], error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)

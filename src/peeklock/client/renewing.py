@@ -166,7 +166,7 @@ class AutoLockRenewer:
         if self._is_closed:
             raise ValueError("the renewer is closed; make another one")
         if isinstance(renewable, ServiceBusReceivedMessage):
-            if renewable.is_deleted or renewable.is_peeked or renewable.lock_token is None:
+            if renewable.is_deleted or renewable.is_peeked or not renewable.has_lock:
                 raise ValueError("a message without a lock has nothing to be renewed")
             if renewable.locked_until_ms is None:
                 raise ValueError("messages of a session have its lock: register the session")

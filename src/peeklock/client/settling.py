@@ -82,5 +82,5 @@ def check_settleable(message: ServiceBusReceivedMessage) -> None:
         raise ValueError("a message that was received and deleted cannot be settled")
     if message.is_settled:
         raise MessageAlreadySettled("the message is settled already")
-    if message.lock_token is None:
+    if not message.has_lock:
         raise ValueError("a message without a lock cannot be settled")
