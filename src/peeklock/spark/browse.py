@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
 from peeklock.amqp.errors import DecodeError
+from peeklock.spark.ahead import ahead
 from peeklock.spark.arrow import Decoder, Parts, number_of, wants_body
 from peeklock.spark.ledger import PEEK_COUNT, last_numbers, peek_page
 from peeklock.spark.offsets import NUMBER_MAX, PlaceOffset, first_number, partition_of
@@ -203,6 +204,14 @@ def read_slice(
         columns, options.entity, bad_records=options.bad_records, include_body=include_body
     )
     omit_body = not wants_body(columns, include_body)
+    for payloads in ahead(_pages(wire, part, omit_body=omit_body)):
+        if options.span.from_instant >= 0 or options.span.until_instant >= 0:
+            payloads = [one for one in payloads if is_within(one, options.span)]
+        if payloads:
+            yield decoder.batch(payloads)
+
+
+def _pages(wire: Wire, part: PeekSlice, *, omit_body: bool) -> Iterator[list[bytes]]:
     first = part.first
     while first <= part.last:
         page = peek_page(wire, first, PEEK_COUNT, omit_body=omit_body)
@@ -210,11 +219,7 @@ def read_slice(
         if not known:
             return
         first = known[-1][0] + 1
-        payloads = [one for number, one in known if number <= part.last]
-        if options.span.from_instant >= 0 or options.span.until_instant >= 0:
-            payloads = [one for one in payloads if is_within(one, options.span)]
-        if payloads:
-            yield decoder.batch(payloads)
+        yield [one for number, one in known if number <= part.last]
 
 
 def is_within(payload: bytes, span: Span) -> bool:

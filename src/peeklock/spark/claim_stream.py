@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from peeklock.client.exceptions import ServiceBusError
+from peeklock.spark.ahead import ahead
 from peeklock.spark.arrow import Decoder, number_of, wants_body
 from peeklock.spark.claim_book import ClaimBook, data_loss
 from peeklock.spark.deferral import DeferralLedger
@@ -158,7 +159,7 @@ class ClaimStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         omit_body = not wants_body(columns, options.include_body)
         numbers = unpack(partition.packed)
         at = 0
-        for page in ledger.fetch(numbers, omit_body=omit_body):
+        for page in ahead(ledger.fetch(numbers, omit_body=omit_body)):
             asked = numbers[at : at + page.looked_at]
             at += page.looked_at
             if len(page.payloads) < len(asked):

@@ -16,9 +16,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
+from peeklock.spark.ahead import ahead
 from peeklock.spark.claim_book import DataLoss
 from peeklock.spark.facts import FactDecoder
-from peeklock.spark.journal_client import JournalClient, JournalDescription, JournalPartition
+from peeklock.spark.journal_client import (
+    JournalClient,
+    JournalDescription,
+    JournalPage,
+    JournalPartition,
+)
 from peeklock.spark.offsets import PlaceOffset
 from peeklock.spark.options import JOURNAL, Access, SourceOptions, Span
 from peeklock.spark.schema import Columns
@@ -275,16 +281,24 @@ def read_slice(
         schema=schema,
         include_body=options.include_body,
     )
-    at = part.first
-    while at < part.until:
-        page = client.page(options.entity, part.partition, at, _PAGE_BYTES)
-        if page.first > at and not is_batch:
-            lost(options, f"positions before {page.first} of '{part.entity}' are gone meanwhile")
+    for at, page in ahead(_pages(client, options, part)):
         for chunk in page.chunks:
             decoder.add(chunk, part.first, part.until)
+        if page.first > at and not is_batch:
+            lost(options, f"positions before {page.first} of '{part.entity}' are gone meanwhile")
         if decoder.count:
             batch = decoder.take()
             yield within(batch, span).select(columns.names) if by_time else batch
+
+
+def _pages(
+    client: JournalClient, options: SourceOptions, part: JournalSlice
+) -> Iterator[tuple[int, JournalPage]]:
+    """Fetch one page after the other, each with the position that was asked for."""
+    at = part.first
+    while at < part.until:
+        page = client.page(options.entity, part.partition, at, _PAGE_BYTES)
+        yield at, page
         if page.next <= at:
             return
         at = page.next
