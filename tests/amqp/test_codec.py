@@ -344,3 +344,47 @@ def test_a_value_that_does_not_fit_is_a_value_error(value: Any) -> None:
 def test_an_element_of_another_type_than_its_array_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="element"):
         encode(Array(0x70, [1]))
+
+
+@pytest.mark.parametrize(("code", "width"), [(0x71, 4), (0x81, 8)])
+def test_arrays_of_numbers_need_no_budget(code: int, width: int) -> None:
+    """R-D1: they are as many as their bytes allow, and a claim has a hundred thousand."""
+    count = ELEMENTS_MAX + 1
+    raw = encode(Array(code, list(range(count))))
+    assert len(raw) == 10 + width * count
+    found, end = decode(raw)
+    assert (found.code, end) == (code, len(raw))
+    assert found.items == list(range(count))
+    assert isinstance(found.items[0], Int) == (code == 0x71)
+
+
+@pytest.mark.parametrize("lowest", [-(2**63), -1])
+def test_numbers_of_an_array_have_signs(lowest: int) -> None:
+    array = Array(0x81, [lowest, 0, 2**63 - 1])
+    assert decode(encode(array))[0] == array
+
+
+@pytest.mark.parametrize("array", [Array(0x81, [2**63]), Array(0x71, [Int(1), Int(2**31)])])
+def test_a_number_that_does_not_fit_its_array_is_a_value_error(array: Array) -> None:
+    with pytest.raises(ValueError, match="fit"):
+        encode(array)
+
+
+@pytest.mark.parametrize("array", [Array(0x81, [True]), Array(0x81, [Int(1)]), Array(0x71, ["1"])])
+def test_what_is_no_number_is_not_written_as_one(array: Array) -> None:
+    with pytest.raises(TypeError, match="element"):
+        encode(array)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "e0 09 02 81 0000000000000001",  # one number where two are told
+        "e0 0a 01 81 0000000000000001 00",  # a byte more than the number
+        "e0 06 01 81 00000001",  # half a number
+        "f0 00000009 00ffffff 71 00000001",
+    ],
+)
+def test_an_array_of_numbers_has_the_bytes_it_tells_of(raw: str) -> None:
+    with pytest.raises(DecodeError):
+        decode(bytes.fromhex(raw))

@@ -176,8 +176,11 @@ class Housekeeping:
             if lane.claims is not None:
                 for owner in lane.claims.owners.values():
                     owner.told_at = owner.heard_at
-                    facts = (owner.name, owner.epoch, owner.timeout_ms)
-                    state.records.append(OwnerHeard(owner.heard_at, lane.number, *facts))
+                    state.records.append(
+                        OwnerHeard(
+                            owner.heard_at, lane.number, owner.name, owner.epoch, owner.timeout_ms
+                        )
+                    )
             if lane.book is not None:
                 for session in lane.book.sessions.values():
                     if session.state is not None:
