@@ -105,6 +105,16 @@ def test_a_delta_table_has_each_batch_once(tmp_path: Path) -> None:
     assert (last["peeklock.batch"], last["peeklock.rows"]) == ("1", "1")
 
 
+def test_instants_are_utc_in_whatever_zone_a_session_shows_them(tmp_path: Path) -> None:
+    place = layout(tmp_path)
+    batch = rows((1, NEXT, "q"))
+    shown = batch.column("enqueued_time").cast(pa.timestamp("us", tz="Europe/Berlin"))
+    batch = batch.set_column(1, "enqueued_time", shown)
+    assert commit_delta(place, together(contribution(place, batch)))
+    (found,) = DeltaTable(str(tmp_path)).to_pyarrow_table().to_pylist()
+    assert (found["enqueued_time"], found["date"], found["hour"]) == (NEXT, date(2026, 11, 16), 0)
+
+
 def test_orphans_of_killed_tasks_are_removed(tmp_path: Path) -> None:
     place = layout(tmp_path)
     assert commit_delta(place, together(contribution(place, rows((1, DAY, "q")))))

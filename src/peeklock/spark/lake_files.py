@@ -86,7 +86,7 @@ def opened(path: str) -> tuple[fs.FileSystem, str]:
 
 def written_schema(schema: pa.Schema, layout: Layout) -> pa.Schema:
     """Give the columns of the lake: those of the rows, and the ones that it is divided by."""
-    fields = [field for field in schema if field.name not in (DATE, HOUR)]
+    fields = [one for one in schema if one.name not in (DATE, HOUR)]
     if DATE in layout.partition_by:
         fields.append(pa.field(DATE, pa.date32()))
     if HOUR in layout.partition_by:
@@ -107,6 +107,7 @@ class Files:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write rows into the files of their partitions."""
+        batch = in_utc(batch)
         if self.schema is None:
             self.schema = written_schema(batch.schema, self._layout)
         for values, rows in divided(batch, self._layout):
@@ -181,6 +182,15 @@ class _Rolling:
         """Write the end of the file."""
         self._writer.close()
         self._stream.close()
+
+
+def in_utc(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Show instants in UTC, as lakes have them; Spark shows them in the zone of its session."""
+    for at, shown in enumerate(batch.schema):
+        if pa.types.is_timestamp(shown.type) and shown.type.tz not in (None, "UTC"):
+            kind = pa.timestamp(shown.type.unit, tz="UTC")
+            batch = batch.set_column(at, shown.with_type(kind), batch.column(at).cast(kind))
+    return batch
 
 
 def divided(
