@@ -380,7 +380,7 @@ def test_what_is_no_number_is_not_written_as_one(array: Array) -> None:
     "raw",
     [
         "e0 09 02 81 0000000000000001",  # one number where two are told
-        "e0 0a 01 81 0000000000000001 00",  # a byte more than the number
+        "e0 0b 01 81 0000000000000001 00",  # a byte more than the number
         "e0 06 01 81 00000001",  # half a number
         "f0 00000009 00ffffff 71 00000001",
     ],
