@@ -15,7 +15,13 @@ from deltalake import DeltaTable
 
 from peeklock.spark import lake
 from peeklock.spark.lake_files import Contribution, Files, Layout, divided
-from peeklock.spark.lake_tables import Batch, commit_delta, commit_parquet, gathered
+from peeklock.spark.lake_tables import (
+    Batch,
+    LakeProblem,
+    commit_delta,
+    commit_parquet,
+    gathered,
+)
 from peeklock.spark.options import OptionProblem
 from tests.spark.structs import struct
 
@@ -113,6 +119,22 @@ def test_instants_are_utc_in_whatever_zone_a_session_shows_them(tmp_path: Path) 
     assert commit_delta(place, together(contribution(place, batch)))
     (found,) = DeltaTable(str(tmp_path)).to_pyarrow_table().to_pylist()
     assert (found["enqueued_time"], found["date"], found["hour"]) == (NEXT, date(2026, 11, 16), 0)
+
+
+def test_rows_that_do_not_fit_the_table_are_refused(tmp_path: Path) -> None:
+    place = layout(tmp_path)
+    commit_delta(place, together(contribution(place, rows((1, DAY, "q")))))
+    more = rows((2, DAY, "q")).append_column("colour", pa.array(["red"]))
+    other = rows((2, DAY, "q")).set_column(3, "body", pa.array(["text"]))
+    elsewhere = layout(tmp_path, partitionBy="date")
+    for where, batch, problem in (
+        (place, more, "has no column 'colour'"),
+        (place, other, "column 'body' is"),
+        (elsewhere, rows((2, DAY, "q")), "is divided by entity, date, hour, not by date"),
+    ):
+        with pytest.raises(LakeProblem, match=problem):
+            commit_delta(where, together(contribution(where, batch, batch=1)))
+    assert DeltaTable(str(tmp_path)).version() == 1
 
 
 def test_orphans_of_killed_tasks_are_removed(tmp_path: Path) -> None:

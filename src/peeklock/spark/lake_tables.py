@@ -125,7 +125,27 @@ def _table(layout: Layout, schema: pa.Schema) -> "DeltaTable":
             partition_by=list(layout.partition_by),
         )
     table: DeltaTable = delta.DeltaTable(layout.path)
+    _check_columns(layout, table, schema)
     return table
+
+
+def _check_columns(layout: Layout, table: "DeltaTable", schema: pa.Schema) -> None:
+    """Refuse rows that readers of the table could not make sense of; fewer columns are nulls."""
+    known = {one.name: one.type for one in table.schema().fields}
+    for one in _delta_schema(schema).fields:
+        if one.name not in known:
+            raise LakeProblem(f"the table {layout.path} has no column '{one.name}'")
+        if known[one.name] != one.type:
+            raise LakeProblem(
+                f"column '{one.name}' is {one.type}, and in the table {layout.path} it is "
+                f"{known[one.name]}"
+            )
+    divided_by = tuple(table.metadata().partition_columns)
+    if divided_by != layout.partition_by:
+        raise LakeProblem(
+            f"the table {layout.path} is divided by {', '.join(divided_by) or 'nothing'}, not by "
+            f"{', '.join(layout.partition_by) or 'nothing'}"
+        )
 
 
 def _delta_schema(schema: pa.Schema) -> Any:
