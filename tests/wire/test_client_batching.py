@@ -218,3 +218,26 @@ def test_small_messages_fill_the_cache(broker: BrokerProcess, queue: str) -> Non
         assert {message.delivery_count for message in rest} == {0}
 
     run_with(broker.connection_string, test)
+
+
+def test_an_entity_that_takes_one_key_per_batch_gets_one_key_per_batch(
+    broker: BrokerProcess, queues: Queues
+) -> None:
+    """A partitioned entity refuses mixed batches; the sender learns it from the first."""
+    queue = queues.take("partitioned")
+
+    async def test(client: ServiceBusClient, counter: FrameCounter) -> None:
+        sender = client.get_queue_sender(queue)
+        await sender.send_messages(ServiceBusMessage("first"))
+        counts = []
+        for _ in range(2):
+            counter.counts.clear()
+            for at in range(40):
+                sender.send_soon(ServiceBusMessage(str(at), partition_key=str(at % 4)))
+            await sender.flush()
+            counts.append(counter.counts[TRANSFER])
+        # The first batch is refused and its messages go singly; then there is one for each key.
+        assert counts == [41, 4]
+        assert len(await take(client.get_queue_receiver(queue), 81)) == 81
+
+    run_counted(broker, test)

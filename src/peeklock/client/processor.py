@@ -11,7 +11,6 @@ from peeklock.client.constants import (
     ServiceBusSubQueue,
 )
 from peeklock.client.exceptions import (
-    MessageAlreadySettled,
     OperationTimeoutError,
     ServiceBusError,
     SessionLockLostError,
@@ -216,12 +215,8 @@ class ServiceBusProcessor:
             await self._abandon(receiver, message)
             return
         if self._completes and not message.is_settled:
-            try:
-                await receiver.complete_soon(message)
-            except MessageAlreadySettled:
-                return
-            except ServiceBusError as error:
-                self._tell(message, error)
+            # Not waited for: the next call can begin. The receiver tells us of failures.
+            receiver.complete_soon(message)
 
     async def _abandon(
         self, receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage
