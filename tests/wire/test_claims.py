@@ -12,7 +12,7 @@ from azure.servicebus.exceptions import SessionCannotBeLockedError
 from peeklock.amqp.constructors import LONG
 from peeklock.amqp.message import decode_message
 from peeklock.amqp.types import Array, Int, Uint
-from peeklock.client.blocking import ManagementClient
+from peeklock.client.blocking import ServiceBusClient
 from peeklock.client.exceptions import ClaimFenced
 from tests.wire.broker_process import BrokerProcess
 from tests.wire.clients import Bus, assert_nothing_comes, bodies, receive
@@ -25,7 +25,7 @@ class Owner:
     """An owner of claims of one entity."""
 
     def __init__(self, broker: BrokerProcess, entity: str, epoch: int = 1) -> None:
-        self.client = ManagementClient.from_connection_string(broker.connection_string)
+        self.client = ServiceBusClient.from_connection_string(broker.connection_string)
         self.entity = entity
         self.epoch = epoch
 
