@@ -259,6 +259,19 @@ _STORY: Final = (
 )
 
 
+@contextlib.contextmanager
+def _quiet(log: Path) -> Iterator[Console]:
+    """Send what jobs and Java say to a file, and keep the terminal for the board."""
+    terminal = os.dup(2)
+    with log.open("w") as said, os.fdopen(terminal, "w") as shown:
+        os.dup2(said.fileno(), 2)
+        try:
+            yield Console(file=shown)
+        finally:
+            sys.stderr.flush()
+            os.dup2(terminal, 2)
+
+
 def main() -> None:
     """Run it, and show the page where there is a browser."""
     seconds = float(os.environ.get("PEEKLOCK_DEMO_SECONDS", "120"))

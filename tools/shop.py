@@ -38,7 +38,11 @@ CONFIGURATION: Final = {
                     },
                     {
                         "Name": PARCELS,
-                        "Properties": {"RequiresSession": True, "PartitionCount": 4},
+                        "Properties": {
+                            "RequiresSession": True,
+                            "EnablePartitioning": True,
+                            "PartitionCount": 4,
+                        },
                     },
                 ],
                 "Topics": [

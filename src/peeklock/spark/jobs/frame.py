@@ -94,6 +94,8 @@ Master: TypeAlias = Annotated[
     ),
 ]
 
+_SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+_LOCAL_PARTITIONS: Final = 8
 _UNITS: Final = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
@@ -159,6 +161,7 @@ class Work:
             from peeklock.spark.jvm import session
 
             self._spark = session(f"peeklock {self._name}", self._master or None, **self._settings)
+            _fit(self._spark)
         return self._spark
 
     def tell(self, text: str) -> None:
@@ -183,6 +186,14 @@ class Work:
                 told[batch] = rows
                 rate = progress["processedRowsPerSecond"] or 0
                 self.tell(f"batch {batch}: {rows:,} rows, {rate:,.0f}/s")
+
+
+def _fit(spark: "SparkSession") -> None:
+    """Divide less on one machine: two hundred parts are for a cluster. Who chose a number keeps
+    it."""
+    is_chosen = spark.conf.get(_SHUFFLE_PARTITIONS) != "200"
+    if not is_chosen and (spark.conf.get("spark.master", "") or "").startswith("local"):
+        spark.conf.set(_SHUFFLE_PARTITIONS, _LOCAL_PARTITIONS)
 
 
 def triggered(writer: "DataStreamWriter", interval: str) -> "DataStreamWriter":
