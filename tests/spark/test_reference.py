@@ -1,7 +1,5 @@
 """The reference has every option, as the table has it."""
 
-import re
-
 from peeklock.spark.option_table import CHOICE, OPTIONS, Option
 from peeklock.spark.schema import JOURNAL_COLUMNS, MESSAGE_COLUMNS
 from tests.architecture.tree import ROOT
@@ -20,9 +18,9 @@ def row(option: Option) -> str:
 
 def test_every_option_is_in_the_reference_as_it_is() -> None:
     """R-D1."""
-    lines = REFERENCE.splitlines()
+    lines = REFERENCE.partition("## Options")[2].splitlines()
     assert [row(option) for option in OPTIONS if "read" in option.use] == [
-        line for line in lines if re.match(r"\| `[a-zA-Z]+` \| .* \| .* \| ", line)
+        line for line in lines if line.startswith("| `")
     ]
     assert all(option.choices for option in OPTIONS if option.kind == CHOICE)
 
