@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, final
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar, final
 
 from peeklock.client.constants import (
     NEXT_AVAILABLE_SESSION,
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 # Called with each message and the receiver that can settle it.
 Handler: TypeAlias = Callable[[ServiceBusReceivedMessage, ServiceBusReceiver], Awaitable[None]]
+
+T = TypeVar("T")
 
 # How long a session without further messages is kept, as the official processors do.
 SESSION_IDLE_S: Final = 1.0
@@ -81,6 +83,8 @@ class ServiceBusProcessor:
         self._renewer: AutoLockRenewer | None = None
         self._workers: list[asyncio.Task[None]] = []
         self._calls: set[asyncio.Task[None]] = set()
+        # Workers that wait for something which a stop cuts short.
+        self._waiting: set[asyncio.Task[Any]] = set()
         self._stopping = asyncio.Event()
         self._free = asyncio.Semaphore(max_concurrent_calls)
 
@@ -112,6 +116,8 @@ class ServiceBusProcessor:
         if not self._workers:
             return
         self._stopping.set()
+        for waiting in self._waiting:
+            waiting.cancel()
         workers, self._workers = self._workers, []
         await asyncio.wait(workers)
         if self._renewer is not None:
@@ -177,7 +183,8 @@ class ServiceBusProcessor:
                 self._entity, session_id=NEXT_AVAILABLE_SESSION, **self._options
             )
             try:
-                if await self._until_stopped(receiver.open()):
+                await self._until_stopped(receiver.open())
+                if not self._stopping.is_set():
                     await self._serve_session(receiver)
                 pause_s = _PAUSE_MIN_S
             except OperationTimeoutError:
@@ -233,34 +240,29 @@ class ServiceBusProcessor:
     async def _received(
         self, receiver: ServiceBusReceiver, count: int, wait_s: float
     ) -> list[ServiceBusReceivedMessage]:
-        messages: list[ServiceBusReceivedMessage] = []
+        found = await self._until_stopped(receiver.receive_messages(count, wait_s))
+        return found or []
 
-        async def take() -> None:
-            messages.extend(await receiver.receive_messages(count, wait_s))
-
-        await self._until_stopped(take())
-        return messages
-
-    async def _until_stopped(self, work: Any) -> bool:
-        """Do something unless and until the processor stops; tells whether it was done.
+    async def _until_stopped(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """Do something unless and until the processor stops; None when it was not done.
 
         What is cancelled on its way loses nothing: messages that came are given back by the close.
         """
-        loop = asyncio.get_running_loop()
-        doing = loop.create_task(work)
-        stopping = loop.create_task(self._stopping.wait())
+        worker = asyncio.current_task()
+        assert worker is not None
+        if self._stopping.is_set():
+            work.close()
+            return None
+        self._waiting.add(worker)
         try:
-            await asyncio.wait((doing, stopping), return_when=asyncio.FIRST_COMPLETED)
+            return await work
+        except asyncio.CancelledError:
+            if not self._stopping.is_set():
+                raise
+            worker.uncancel()
+            return None
         finally:
-            stopping.cancel()
-            if not doing.done():
-                doing.cancel()
-        if not doing.done():
-            await asyncio.wait((doing,))
-        if doing.cancelled():
-            return False
-        doing.result()
-        return True
+            self._waiting.discard(worker)
 
     async def _pause(self, seconds: float) -> None:
         await self._until_stopped(asyncio.sleep(seconds))
