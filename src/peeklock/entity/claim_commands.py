@@ -16,7 +16,7 @@ NO_EPOCH: Final = 0
 """Whoever asks without an epoch is not fenced, and is not heard of."""
 
 NO_BOUND: Final = (1 << 63) - 1
-"""The highest number that may be claimed where any may."""
+"""The highest number that may be claimed where any may, and the room where nobody else has any."""
 
 
 @final
@@ -54,7 +54,7 @@ class ClaimMessages:
         timeout_ms: int = NO_DURATION,
         upto: dict[int, int] | None = None,
         session_count: int = 100,
-        room: int = -1,
+        room: int = NO_BOUND,
         taken: int = 0,
     ) -> None:
         self.origin = origin
@@ -67,7 +67,7 @@ class ClaimMessages:
         self.timeout_ms = timeout_ms
         self.upto = upto
         self.session_count = session_count
-        self.room = count_max if room < 0 else room
+        self.room = room
         self.taken = taken
 
 
