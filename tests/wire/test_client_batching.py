@@ -69,17 +69,17 @@ def test_batches_are_held_for_the_interval(broker: BrokerProcess, queue: str) ->
     """R-F2: on a line with nothing under way."""
 
     async def test(client: ServiceBusClient, counter: FrameCounter) -> None:
-        sender = client.get_queue_sender(queue, flush_interval=0.3)
+        sender = client.get_queue_sender(queue, flush_interval=1.0)
         await sender.send_messages(ServiceBusMessage("first"))
         loop = asyncio.get_running_loop()
         begun = loop.time()
         await sender.send_soon(ServiceBusMessage("held"))
-        assert loop.time() - begun >= 0.29
+        assert loop.time() - begun >= 0.99
         # What is awaited does not wait, and what is held goes before it.
         outcome = sender.send_soon(ServiceBusMessage("held again"))
         begun = loop.time()
         await sender.send_messages(ServiceBusMessage("at once"))
-        assert loop.time() - begun < 0.29
+        assert loop.time() - begun < 0.9
         await outcome
         assert counter.counts[TRANSFER] >= 4
 
