@@ -106,7 +106,7 @@ def layout_of(options: Mapping[str, str], schema: StructType, overwrite: bool) -
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Laid(WriterCommitMessage):
     """What a task tells the driver."""
 

@@ -31,7 +31,7 @@ _log: Final = logging.getLogger("peeklock.spark")
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Written(WriterCommitMessage):
     """What a task did: the driver publishes its stages, in this order."""
 
