@@ -1,5 +1,6 @@
 """Where facts come from: the journals of entities, or a table that they were captured into."""
 
+from collections.abc import Callable
 from functools import reduce
 from typing import TYPE_CHECKING, final
 
@@ -30,14 +31,14 @@ class FactSource:
         """All facts that are there now."""
         if self._table:
             return self._chosen(frame.read_table(spark, self._table))
-        return self._chosen(_together(self._each(spark.read)))
+        return self._chosen(_together(self._each(lambda: spark.read)))
 
     def stream(self, spark: "SparkSession") -> "DataFrame":
         """Facts as they come."""
         if self._table:
             schema = frame.read_table(spark, self._table).schema
             return self._chosen(spark.readStream.schema(schema).parquet(self._table))
-        return self._chosen(_together(self._each(spark.readStream)))
+        return self._chosen(_together(self._each(lambda: spark.readStream)))
 
     def entities(self) -> list[Entity]:
         """The queues and topics whose journals are meant; who names them need not manage them."""
@@ -49,9 +50,13 @@ class FactSource:
             raise frame.Impossible("the namespace has neither queue nor topic")
         return there
 
-    def _each(self, reader: "DataFrameReader | DataStreamReader") -> "list[DataFrame]":
+    def _each(
+        self, reader: "Callable[[], DataFrameReader | DataStreamReader]"
+    ) -> "list[DataFrame]":
+        # A reader keeps the options that it was given, so that each entity needs its own.
         return [
-            reader.format("servicebus")
+            reader()
+            .format("servicebus")
             .options(**self.bus.options, **entity.options, mode="journal")
             .load()
             for entity in self.entities()
