@@ -6,7 +6,6 @@ for entities that nobody else receives from, for dead letters, and for looking.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, final
 
 import pyarrow as pa
@@ -34,12 +33,8 @@ _SLICES_MAX = 16
 
 
 @final
-@dataclass
 class PeekSlice(InputPartition):
     """The numbers that one task looks at, first and last."""
-
-    first: int
-    last: int
 
     def __init__(self, first: int, last: int) -> None:
         super().__init__((first, last))

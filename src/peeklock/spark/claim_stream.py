@@ -5,7 +5,6 @@ opens nothing, and one that travels leaves its book behind.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, final
 
 import pyarrow as pa
@@ -40,12 +39,8 @@ BAD_RECORD = "SparkBadRecord"
 
 
 @final
-@dataclass
 class ClaimSlice(InputPartition):
     """The messages that one task reads, and where claims are kept."""
-
-    packed: str
-    ledger: str
 
     def __init__(self, packed: str, ledger: str) -> None:
         super().__init__(packed)

@@ -8,7 +8,6 @@ loss, which is told.
 import logging
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, final
 
@@ -49,15 +48,8 @@ _clients: Final[dict[tuple[int, Access], JournalClient]] = {}
 
 
 @final
-@dataclass
 class JournalSlice(InputPartition):
     """The positions of one partition that a task reads, and what its lanes are called."""
-
-    entity: str
-    partition: int
-    first: int
-    until: int
-    lanes: dict[int, str]
 
     def __init__(
         self, entity: str, partition: int, first: int, until: int, lanes: dict[int, str]

@@ -7,7 +7,6 @@ a batch that is read again has other messages. It says so when it starts.
 import logging
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final, final
 
 import pyarrow as pa
@@ -37,11 +36,8 @@ _log: Final = logging.getLogger("peeklock.spark")
 
 
 @final
-@dataclass
 class Share(InputPartition):
     """How many messages one task receives at most."""
-
-    rows: int
 
     def __init__(self, rows: int) -> None:
         super().__init__(rows)

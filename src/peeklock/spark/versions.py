@@ -1,7 +1,7 @@
 """What PySpark has from 4.2 on, and what stands in for it before."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import (
@@ -33,17 +33,20 @@ else:
         class ReadLimit:
             """How much a batch may have; Spark asks nobody for it before 4.2."""
 
-        @dataclass
+        @final
+        @dataclass(slots=True)
         class ReadAllAvailable(ReadLimit):
             """No limit."""
 
-        @dataclass
+        @final
+        @dataclass(slots=True)
         class ReadMaxRows(ReadLimit):
             """A limit in rows."""
 
             max_rows: int
 
-        @dataclass
+        @final
+        @dataclass(slots=True)
         class ReadMaxBytes(ReadLimit):
             """A limit in bytes."""
 
