@@ -149,6 +149,16 @@ def test_many_notes_are_worth_a_write_of_their_own() -> None:
     assert [type(each).__name__ for each in queue.records] == ["HandedTo", "HandedTo"]
 
 
+def test_notes_are_written_when_there_will_be_no_better_moment() -> None:
+    queue = AtHand()
+    queue.send("a")
+    opened(queue, 1)
+    queue.keep(queue.partition.last_words(queue.now))
+    assert queue.records == [HandedTo(queue.now, MAIN, WHO, [1], [])]
+    queue.keep(queue.partition.last_words(queue.now))
+    assert queue.records == []
+
+
 def test_a_replay_does_not_mind_them() -> None:
     queue = AtHand(is_retold=True)
     queue.send("a", "b")

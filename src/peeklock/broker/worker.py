@@ -264,6 +264,7 @@ class PartitionWorker:
                 self._release()
                 continue  # what was let go may have brought new commands
             if self._closing:
+                await self._say_last_words(self._partition)
                 return
             await self._sleep()
 
@@ -395,6 +396,13 @@ class PartitionWorker:
         begun = time.perf_counter()
         await stored
         self._company.stored(time.perf_counter() - begun)
+
+    async def _say_last_words(self, partition: Partition) -> None:
+        try:
+            await self._store_decision(partition.last_words(self._clock.now()))
+        except StoreError as error:
+            # Nothing rests on them.
+            _log.warning("notes-lost partition=%s error=%r", self.id.key, str(error))
 
     # Chores.
 

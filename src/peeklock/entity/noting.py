@@ -81,6 +81,11 @@ class Notebook:
         """Whether the notes are worth a write of their own."""
         return self._size >= NOTES_MAX or (self.due_at != NEVER and self.due_at <= now)
 
+    def hurry(self, now: int) -> None:
+        """There will be no better moment: the notes are due now."""
+        if self._notes:
+            self.due_at = now
+
     def take(self) -> tuple[list[Record], list[Record]]:
         """All notes: those that happened before the records of this decision, and those after."""
         before = self._notes[: self._turn]

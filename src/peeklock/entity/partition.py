@@ -298,6 +298,14 @@ class Partition:
         records = self._state.take_records(now)
         return Decision(first_position, records, self._state.take_replies(), replay_from)
 
+    def last_words(self, now: int) -> Decision:
+        """What waits for a good moment to be written, when there will be none any more."""
+        state = self._state
+        first_position = state.next_position
+        state.notes.hurry(now)
+        records = state.take_records(now)
+        return Decision(first_position, records, state.take_replies(), NO_REPLAY)
+
     def live_blocks(self) -> list[int]:
         """The blocks of positions whose bodies are still needed."""
         return self._state.bodies.blocks()

@@ -1,0 +1,95 @@
+"""The journal of an entity, as the broker gives it: who got what, told in time and read aside."""
+
+from __future__ import annotations
+
+import asyncio
+
+from peeklock.broker.journal import EntityJournal
+from peeklock.entity.commands import MAIN, PEEK_LOCK, Grant, OpenReceiver, SendMany
+from peeklock.entity.definition import QueueDefinition
+from peeklock.entity.notes import HandedTo
+from peeklock.entity.noting import NOTES_DELAY_MS
+from peeklock.store.memory import MemoryStore
+from peeklock.store.records import decode_chunk
+from tests.broker.bench import Bench, Recorder, message, settle_down
+
+
+async def deliveries(journal: EntityJournal) -> list[HandedTo]:
+    found: list[HandedTo] = []
+    for stretch in await journal.stretches():
+        page = await journal.page(stretch.index, 0, 1 << 20)
+        assert page.next == stretch.next
+        for chunk in page.chunks:
+            found += [r for r in decode_chunk(chunk, False)[1] if isinstance(r, HandedTo)]
+    return found
+
+
+async def deliver(bench: Bench, path: str, count: int) -> None:
+    """Send first, so that the delivery alone has nothing to be written with."""
+    entity = bench.broker.find("ns", path)
+    assert entity is not None
+    receiver = Recorder()
+    for number in range(count):
+        entity.submit(SendMany(Recorder(), [number], [message(f"{number}")]))
+    await settle_down()
+    entity.submit(OpenReceiver(receiver, MAIN, PEEK_LOCK, "app/link"))
+    entity.submit(Grant(receiver, count, False))
+    await settle_down()
+    assert len(receiver.deliveries()) == count
+
+
+def test_deliveries_of_a_quiet_queue_are_told_after_a_second() -> None:
+    async def whole() -> None:
+        bench = Bench()
+        await bench.broker.start()
+        await bench.broker.put_queue(QueueDefinition("q"))
+        await deliver(bench, "q", 2)
+        delivered_at = bench.clock.now()
+        journal = bench.broker.journal("ns", "Q")
+        assert journal is not None
+        assert await deliveries(journal) == []
+        bench.alarms.advance(NOTES_DELAY_MS)
+        await settle_down()
+        assert await deliveries(journal) == [HandedTo(delivered_at, MAIN, "app/link", [1, 2], [])]
+        await bench.broker.close()
+
+    asyncio.run(whole())
+
+
+def test_a_broker_that_stops_leaves_nothing_untold() -> None:
+    async def whole() -> None:
+        store = MemoryStore()
+        bench = Bench(store)
+        await bench.broker.start()
+        await bench.broker.put_queue(QueueDefinition("q"))
+        await deliver(bench, "q", 1)
+        journal = bench.broker.journal("ns", "q")
+        assert journal is not None
+        home = bench.broker.homes("ns")[0]
+        await home.partitions.close()
+        (told,) = await deliveries(journal)
+        assert (told.consumer, told.sequences) == ("app/link", [1])
+        await bench.broker.close()
+
+    asyncio.run(whole())
+
+
+def test_the_receivers_of_many_partitions_have_one_name() -> None:
+    async def whole() -> None:
+        bench = Bench()
+        await bench.broker.start()
+        await bench.broker.put_queue(QueueDefinition("p", partitions=4))
+        await deliver(bench, "p", 40)
+        bench.alarms.advance(NOTES_DELAY_MS)
+        await settle_down()
+        journal = bench.broker.journal("ns", "p")
+        assert journal is not None
+        told = await deliveries(journal)
+        assert {each.consumer for each in told} == {"app/link"}
+        numbers = [number for each in told for number in each.sequences]
+        assert len(set(numbers)) == len(numbers) == 40
+        assert {number >> 48 for number in numbers} == {0, 1, 2, 3}
+        assert bench.broker.journal("ns", "nowhere") is None
+        await bench.broker.close()
+
+    asyncio.run(whole())
