@@ -76,9 +76,19 @@ class CaptureProcess:
     def wait_for_rows(self, above: int, within_s: float) -> int:
         """Wait until the table has more rows than so many; gives how many, or gives up."""
         deadline = time.monotonic() + within_s
-        while (count := self.count()) <= above and time.monotonic() < deadline and self.is_running:
-            time.sleep(0.2)
+        while (count := self.count()) <= above and time.monotonic() < deadline:
+            if not self.lives_on(0.2):
+                break
         return count
+
+    def lives_on(self, seconds: float) -> bool:
+        """Let it work for so long; tells whether it still does."""
+        assert self._process is not None
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return True
+        return False
 
     def count(self) -> int:
         return len(self.ids())

@@ -5,7 +5,6 @@ Whatever was acknowledged to the sender is in the table once, whatever was not a
 import json
 import random
 import threading
-import time
 from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -92,14 +91,14 @@ def kill_and_check(folder: Path, seed: int, kills: int, messages: int, master: s
             if not capture.is_running:
                 capture.start(interval="1s")
             rows = capture.wait_for_rows(rows, ALIVE_WITHIN_S)
-            assert capture.is_running, "a capture goes on until it is killed"
-            time.sleep(chance.uniform(0.0, 1.5))
+            is_alive = capture.lives_on(chance.uniform(0.0, 1.5))
+            assert is_alive, "a capture goes on until it is killed"
             what = chance.choice(["driver", "executor", "broker"])
             if what == "driver":
                 capture.kill_driver()
             elif what == "broker":
                 broker.kill()
-                time.sleep(chance.uniform(0.0, 1.0))
+                capture.lives_on(chance.uniform(0.0, 1.0))
                 broker.start()
             elif not capture.kill_executor(chance):
                 continue
