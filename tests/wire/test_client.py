@@ -1,8 +1,10 @@
 """Our own client: sending, receiving and settling, each operation against the real broker."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
 
 from peeklock.client import (
     AutoLockRenewer,
@@ -12,6 +14,7 @@ from peeklock.client import (
     ServiceBusReceiveMode,
     ServiceBusSubQueue,
 )
+from peeklock.client.credentials import AnyCredential, SasKey
 from peeklock.client.exceptions import (
     MessageAlreadySettled,
     MessageLockLostError,
@@ -20,8 +23,9 @@ from peeklock.client.exceptions import (
     MessagingEntityNotFoundError,
     ServiceBusAuthenticationError,
 )
+from tests.wire import sas
 from tests.wire.broker_process import BrokerProcess
-from tests.wire.entities import LOCK_SHORT_S, Queues
+from tests.wire.entities import LOCK_SHORT_S, ROOT_KEY, ROOT_RULE, Queues
 from tests.wire.own_client import bodies, run_with, send, take, take_one
 
 
@@ -353,3 +357,26 @@ def test_an_entity_of_the_connection_string_is_the_only_one(broker: BrokerProces
             client.get_queue_sender("others")
 
     run_with(text, test)
+
+
+@pytest.mark.parametrize(
+    "credential",
+    [
+        SasKey(ROOT_RULE, ROOT_KEY),
+        AzureNamedKeyCredential(ROOT_RULE, ROOT_KEY),
+        AzureSasCredential(sas.token("sb://localhost/")),
+    ],
+    ids=lambda credential: type(credential).__name__,
+)
+def test_a_client_of_a_namespace_and_a_credential(
+    broker: BrokerProcess, queue: str, credential: AnyCredential
+) -> None:
+    async def test() -> None:
+        place = f"localhost:{broker.amqp_port}"
+        async with ServiceBusClient(place, credential, use_tls=False) as client:
+            assert client.fully_qualified_namespace == "localhost"
+            await send(client, queue, "a")
+            receiver = client.get_queue_receiver(queue)
+            await receiver.complete_message(await take_one(receiver))
+
+    asyncio.run(test())

@@ -21,6 +21,7 @@ from peeklock.client.constants import ServiceBusMessageState as ServiceBusMessag
 from peeklock.client.constants import ServiceBusReceiveMode as ServiceBusReceiveMode
 from peeklock.client.constants import ServiceBusSessionFilter as ServiceBusSessionFilter
 from peeklock.client.constants import ServiceBusSubQueue as ServiceBusSubQueue
+from peeklock.client.credentials import AnyCredential
 from peeklock.client.message import ServiceBusMessage as ServiceBusMessage
 from peeklock.client.outbound import Sendable
 from peeklock.client.received import ServiceBusReceivedMessage as ServiceBusReceivedMessage
@@ -339,7 +340,9 @@ class AutoLockRenewer:
 class ServiceBusClient:
     """The way to one namespace, for threads; any number of them may share it."""
 
-    def __init__(self, fully_qualified_namespace: str, credential: Any, **options: Any) -> None:
+    def __init__(
+        self, fully_qualified_namespace: str, credential: AnyCredential, **options: Any
+    ) -> None:
         """The options are those of the awaited client."""
         self._inner = awaited.ServiceBusClient(fully_qualified_namespace, credential, **options)
         self._waiting = Waiting()
