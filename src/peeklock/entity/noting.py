@@ -43,6 +43,12 @@ class Notebook:
 
     def delivered(self, lane: int, consumer: str, deliveries: list[Delivery], now: int) -> None:
         """A consumer got a run of messages."""
+        if len(deliveries) == 1:
+            # A slow queue hands out one at a time, and the lists would cost more than the note.
+            count = deliveries[0].delivery_count
+            one = [deliveries[0].sequence]
+            self._add(HandedTo(now, lane, consumer, one, [count] if count else []), 1, now)
+            return
         sequences = [delivery.sequence for delivery in deliveries]
         counts = [delivery.delivery_count for delivery in deliveries]
         if not any(counts):
