@@ -1,5 +1,7 @@
 """Messages: what is set is written, what was written is read, and nothing else is."""
 
+import copy
+import pickle
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -206,3 +208,14 @@ def test_senders_take_messages_in_several_forms() -> None:
     )
     with pytest.raises(TypeError, match="int is not a message"):
         as_message(5)  # type: ignore[arg-type]  # the mistake that is tested
+
+
+def test_messages_can_be_pickled_and_copied() -> None:
+    token = UUID(int=9)
+    message = ServiceBusReceivedMessage(ServiceBusMessage("x").encoded(), lock_token=token)
+    message.lock_renewed(LONG_AGO)
+    for again in (pickle.loads(pickle.dumps(message)), copy.deepcopy(message)):
+        assert (str(again), again.lock_token, again.locked_until_ms) == ("x", token, LONG_AGO)
+        assert (again.link, again.delivery, again.is_settled) == (None, None, False)
+    sent = pickle.loads(pickle.dumps(ServiceBusMessage("x", session_id="s", time_to_live=5)))
+    assert (str(sent), sent.session_id, sent.time_to_live) == ("x", "s", timedelta(seconds=5))

@@ -1,6 +1,7 @@
 """Our own client: sending, receiving and settling, each operation against the real broker."""
 
 import asyncio
+import pickle
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -128,9 +129,10 @@ def test_a_message_is_settled_once(broker: BrokerProcess, queue: str) -> None:
         await receiver.close()
         with pytest.raises(ValueError, match="closed"):
             await receiver.complete_message(second)
-        # Another receiver may: the token is all that counts.
+        # Another receiver may, and even a copy of the message: the token is all that counts.
         async with client.get_queue_receiver(queue) as other:
-            await other.complete_message(second)
+            await other.complete_message(pickle.loads(pickle.dumps(second)))
+            assert await other.peek_messages(sequence_number=1) == []
 
     run_with(broker.connection_string, test)
 

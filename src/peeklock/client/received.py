@@ -94,6 +94,11 @@ class ServiceBusReceivedMessage:
         self._annotations: dict[str, Any] | None = None
         self._application_properties: dict[str, Any] | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy has no link: whoever gets it settles by the token.
+        flags = (self.is_peeked, self.is_deleted, self.is_settled)
+        return _rebuilt, (self.payload, self.lock_token, *flags, self._locked_until)
+
     def __repr__(self) -> str:
         return (
             f"ServiceBusReceivedMessage(sequence_number={self.sequence_number}, "
@@ -338,6 +343,23 @@ class ServiceBusReceivedMessage:
             return NO_BODY
         code = section_at(cut.bare, cut.body_at, len(cut.bare))[0]
         return NO_BODY if code in (PROPERTIES, APPLICATION_PROPERTIES, FOOTER) else code
+
+
+def _rebuilt(
+    payload: bytes,
+    lock_token: UUID | None,
+    is_peeked: bool,
+    is_deleted: bool,
+    is_settled: bool,
+    locked_until: int | None,
+) -> ServiceBusReceivedMessage:
+    message = ServiceBusReceivedMessage(
+        payload, lock_token=lock_token, is_peeked=is_peeked, is_deleted=is_deleted
+    )
+    message.is_settled = is_settled
+    if locked_until is not None:
+        message.lock_renewed(locked_until)
+    return message
 
 
 def _plain(value: Any) -> Any:
