@@ -137,6 +137,29 @@ def test_only_so_many_full_batches_are_under_way() -> None:
     run(test)
 
 
+def test_what_is_due_leaves_with_the_first_answer_not_with_the_last() -> None:
+    async def test() -> None:
+        line = Line(answers=False)
+        target = batching(line, SOON_S, size_max=50)
+        put(target, *("x" * 30 for _ in range(WINDOW)))
+        [last] = put(target, "due")
+        loop = asyncio.get_running_loop()
+        passed = loop.create_future()
+        loop.call_later(10 * SOON_S, passed.set_result, None)
+        await passed
+        assert len(line.sent) == WINDOW
+        line.waiting[0].set_result(None)
+        await turns()
+        assert len(line.sent) == WINDOW + 1
+        line.waiting[-1].set_result(None)
+        await last
+        for waiting in line.waiting[1:-1]:
+            waiting.set_result(None)
+        await target.flush()
+
+    run(test)
+
+
 def test_a_message_larger_than_a_batch_goes_by_itself_and_in_order() -> None:
     async def test() -> None:
         line = Line()

@@ -88,6 +88,8 @@ class SendBatching:
         self._full: deque[_Filling] = deque()
         self._under_way: set[asyncio.Task[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
+        # Whether the interval has passed while the line was used up.
+        self._is_due = False
         # An entity that is partitioned may refuse batches of several keys; one refusal teaches it.
         self._keeps_keys_apart = False
 
@@ -120,6 +122,7 @@ class SendBatching:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._is_due = False
         batches = [*self._full, *self._filling.values()]
         self._full.clear()
         self._filling.clear()
@@ -135,6 +138,7 @@ class SendBatching:
     def _on_time(self) -> None:
         self._timer = None
         # With the line used up they stay and fill; the next answer sends them on.
+        self._is_due = True
         if len(self._under_way) < WINDOW:
             self.push()
 
@@ -152,7 +156,7 @@ class SendBatching:
         if not task.cancelled() and (error := task.exception()) is not None:
             raise error  # Our own mistake: outcomes are told in the work itself.
         self._dispatch_full()
-        if not self._under_way and self._filling:
+        if self._filling and (self._is_due or not self._under_way):
             self.push()
 
     async def _send_batch(self, filling: _Filling) -> None:
