@@ -17,7 +17,8 @@ ENTERING: Final = ("send", "publish", "activate", "transfer")
 LEAVING: Final = ("complete", "receive_delete", "expire", "purge", "deadletter")
 # What ends a lock, and so a piece of work.
 SETTLING: Final = ("complete", "abandon", "defer", "deadletter", "lock_lost")
-DELIVERING: Final = ("deliver", "receive_delete")
+# Receive and delete is both, a delivery and an end.
+DELIVERING: Final = ("deliver",)
 
 DEAD_LETTERS: Final = "$DeadLetterQueue"
 # Not in the journal: the other half of `deadletter`, as the dead-letter queue sees it.

@@ -9,7 +9,7 @@ from pyspark.sql import functions as fn
 
 from peeklock.durations import parse_duration
 from peeklock.spark.jobs import frame, rules
-from peeklock.spark.jobs.facts import LIFE, follow, is_one_of, so_far
+from peeklock.spark.jobs.facts import DELIVERING, LIFE, follow, is_one_of, so_far
 from peeklock.spark.jobs.journal import FactSource
 from peeklock.spark.jobs.namespace import Entity, Namespace
 from peeklock.spark.jobs.rules import Crew, Line
@@ -31,7 +31,7 @@ def measure_lines(followed: DataFrame) -> DataFrame:
         *LINE, fn.col("peak_per_s").alias("sent_per_s")
     )
     counts = followed.groupBy(*LINE).agg(
-        fn.count_if(is_one_of(("deliver", "receive_delete"))).alias("deliveries"),
+        fn.count_if(is_one_of(DELIVERING)).alias("deliveries"),
         fn.count_if(fn.col("op") == "lock_lost").alias("lock_losses"),
         fn.countDistinct(fn.when(fn.col("op") == "deliver", fn.col("consumer"))).alias("receivers"),
         fn.countDistinct("partition_id").alias("partitions"),
@@ -53,7 +53,7 @@ def measure_crews(followed: DataFrame) -> DataFrame:
 
 
 def _with_receiver(followed: DataFrame) -> DataFrame:
-    delivered_to = fn.when(is_one_of(("deliver", "receive_delete")), fn.col("consumer"))
+    delivered_to = fn.when(is_one_of(DELIVERING), fn.col("consumer"))
     receiver = fn.last("_delivered_to", ignorenulls=True).over(so_far(LIFE))
     known = followed.where(fn.col("sequence_number").isNotNull())
     return known.withColumn("_delivered_to", delivered_to).withColumn("receiver", receiver)
