@@ -1,16 +1,18 @@
 """Row-level settlement: each row names a claimed message and what is to become of it."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
 
-from peeklock.amqp.constructors import LONG
-from peeklock.amqp.types import Array
+from peeklock.client.exceptions import ServiceBusError
+from peeklock.spark.deferral import DeferralLedger
+from peeklock.spark.ledger import NOT_IMPLEMENTED, BrokerLedger, Ledger
+from peeklock.spark.options import CLAIM, SourceOptions, source_options
 from peeklock.spark.sink_options import SinkOptions
 from peeklock.spark.wire import Wire
 
-SETTLE_CLAIMS: Final = "com.peeklock:settle-claims"
 ACTIONS: Final = {
     "complete": "completed",
     "abandon": "abandoned",
@@ -18,7 +20,8 @@ ACTIONS: Final = {
     "defer": "defered",
     "release": "released",
 }
-_PAGE: Final = 10_000
+# What can be done to a message that is deferred, which is how claims are made elsewhere.
+_BY_DEFERRAL: Final = frozenset(("complete", "deadletter"))
 
 
 class BadAction(ValueError):
@@ -31,21 +34,32 @@ def settle_rows(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> int:
     A repeat settles what is left: a number that is not claimed any more is passed by.
     """
     wire = Wire.to(options.access, options.entity)
+    # Without an epoch: the query that has claimed the messages must not be fenced by its own job.
+    ledger: Ledger = BrokerLedger(wire, _as_reader(options))
     count = 0
     for batch in batches:
-        for (status, reason, description), numbers in _grouped(batch).items():
+        for (action, reason, description), numbers in _grouped(batch).items():
             note = {"deadletter-reason": reason, "deadletter-description": description}
             told = {key: text for key, text in note.items() if text is not None}
-            for at in range(0, len(numbers), _PAGE):
-                asked: dict[str, Any] = {
-                    "owner": options.consumer_id,
-                    "sequence-numbers": Array(LONG, numbers[at : at + _PAGE]),
-                    "disposition-status": status,
-                    **told,
-                }
-                answer = wire.manage(SETTLE_CLAIMS, asked)
-                count += int(answer.get("message-count") or 0)
+            try:
+                count += ledger.settle(numbers, ACTIONS[action], note=told)
+            except ServiceBusError as error:
+                if error.condition != NOT_IMPLEMENTED or action not in _BY_DEFERRAL:
+                    raise
+                ledger = DeferralLedger(wire, _as_reader(options))
+                count += ledger.settle(numbers, ACTIONS[action], note=told)
     return count
+
+
+def _as_reader(options: SinkOptions) -> SourceOptions:
+    """Give the options of the query whose claims these are, as far as they matter here."""
+    given = {
+        "connectionString": options.access.connection_string,
+        "queue": options.entity,
+        "mode": CLAIM,
+        "consumerId": options.consumer_id,
+    }
+    return replace(source_options(given, streaming=True), access=options.access)
 
 
 def _grouped(batch: pa.RecordBatch) -> dict[tuple[str, str | None, str | None], list[int]]:
@@ -54,13 +68,13 @@ def _grouped(batch: pa.RecordBatch) -> dict[tuple[str, str | None, str | None], 
     numbers = batch.column("sequence_number").to_pylist()
     groups: dict[tuple[str, str | None, str | None], list[int]] = {}
     for number, action, reason, description in zip(numbers, *columns, strict=True):
-        status = ACTIONS.get(str(action).lower())
-        if status is None:
+        name = str(action).lower()
+        if name not in ACTIONS:
             raise BadAction(f"'{action}' is no action; known are: {', '.join(ACTIONS)}")
         if number is None:
-            raise BadAction(f"a row to {action} has no sequence_number")
-        noted = (reason, description) if status == "suspended" else (None, None)
-        groups.setdefault((status, *noted), []).append(number)
+            raise BadAction(f"a row to {name} has no sequence_number")
+        noted = (reason, description) if name == "deadletter" else (None, None)
+        groups.setdefault((name, *noted), []).append(number)
     return groups
 
 
