@@ -2,8 +2,6 @@
 
 import json
 import logging
-import os
-import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,8 +32,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     """A real Spark on two cores. It takes six seconds to start, so that all tests share it."""
     from pyspark.sql import SparkSession
 
-    # The workers run `python3` of the path otherwise, which has not what they need.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    from peeklock.spark.jvm import prepare
+
+    # Java, and the Python of the workers, whatever the machine has.
+    prepare("local[2]")
     logging.getLogger("py4j").setLevel(logging.ERROR)
     warehouse = tmp_path_factory.mktemp("spark")
     builder = SparkSession.builder.master("local[2]").appName("peeklock-tests")
