@@ -252,14 +252,14 @@ def write_table(rows: "DataFrame", path: str, form: str) -> None:
 
 
 def read_table(spark: "SparkSession", path: str, form: str = "") -> "DataFrame":
-    """Read a table by what it is: Delta by its log, else by how its files are called."""
+    """Read a table by what it is: JSON by its name, Delta by its log, Parquet otherwise."""
     from peeklock.spark.jobs import delta
 
-    if form == DELTA or (not form and delta.is_table(path)):
-        return delta.read(spark, path)
     if not form:
-        form = JSON if path.endswith((".json", ".jsonl")) else PARQUET
-    return spark.read.format(form).load(path)
+        # By its name first: a file is asked in vain whether it is a table.
+        is_json = path.rstrip("/").endswith((".json", ".jsonl"))
+        form = JSON if is_json else DELTA if delta.is_table(path) else PARQUET
+    return delta.read(spark, path) if form == DELTA else spark.read.format(form).load(path)
 
 
 def shown(rows: "DataFrame", limit: int = 50) -> list[dict[str, Any]]:
