@@ -73,7 +73,7 @@ def test_two_crashes_at_any_two_steps(is_old: bool) -> None:
     """The second one comes while the first is being repaired, or later."""
     last = steps_of_a_run(is_old, 1)
     for first in range(1, last + 1):
-        for second in range(first + 1, min(last, first + 16)):
+        for second in range(first + 1, min(last, first + 10)):
             desk = filled()
             spark = SimulatedSpark(desk, is_old=is_old, maxMessagesPerTrigger="8")
             spark.run_through(first, second)
@@ -82,9 +82,9 @@ def test_two_crashes_at_any_two_steps(is_old: bool) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_crashes_anywhere_while_others_send_and_take(seed: int) -> None:
-    """Late lower numbers, restarts of the broker, many crashes: a thousand lives."""
+    """Late lower numbers, restarts of the broker, many crashes: hundreds of lives."""
     chance = random.Random(seed)
-    for _ in range(250):
+    for _ in range(150):
         desk = filled(0, partitions=chance.choice([1, 2, 4]))
         spark = SimulatedSpark(desk, maxMessagesPerTrigger=str(chance.choice([1, 4, 9, 100])))
         sent = 0

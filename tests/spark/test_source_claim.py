@@ -17,6 +17,9 @@ from tests.wire.broker_process import BrokerProcess
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+# The first test that uses Spark starts it, and streams start processes.
+pytestmark = pytest.mark.timeout(300)
+
 
 def until(done: Callable[[], bool], within_s: float = 30) -> None:
     deadline = time.monotonic() + within_s

@@ -18,6 +18,9 @@ from tests.spark.reading import Reading
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# The first test that uses Spark starts it, and streams start processes.
+pytestmark = pytest.mark.timeout(300)
+
 COLUMNS = Columns(struct_of(JOURNAL_COLUMNS), JOURNAL_COLUMNS)
 Row = dict[str, Any]
 

@@ -4,6 +4,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from peeklock.spark.browse import PeekReader, PeekStreamReader, divided
 from peeklock.spark.options import source_options
 from peeklock.spark.taking import TakingStreamReader
@@ -12,8 +14,10 @@ from tests.spark.bus import DEAD_LETTERS, Bus
 from tests.spark.reading import COLUMNS, Reading, ledger
 
 if TYPE_CHECKING:
-    import pytest
     from pyspark.sql import SparkSession
+
+# The first test that uses Spark starts it, and streams start processes.
+pytestmark = pytest.mark.timeout(300)
 
 Row = dict[str, Any]
 
@@ -195,7 +199,7 @@ def test_dead_letters_are_watched_in_spark(spark: "SparkSession", bus: Bus, tmp_
 # --- receiveAndDelete
 
 
-def test_taking_empties_a_queue_and_warns(bus: Bus, caplog: "pytest.LogCaptureFixture") -> None:
+def test_taking_empties_a_queue_and_warns(bus: Bus, caplog: pytest.LogCaptureFixture) -> None:
     queue = bus.queue()
     bus.send(queue, [f"a-{n}" for n in range(5)])
     stream = Stream(bus, queue, "receiveAndDelete", maxMessagesPerTrigger=3, minPartitions=2)
