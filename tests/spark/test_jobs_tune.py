@@ -19,7 +19,7 @@ def test_prefetch_is_twenty_times_the_rate_at_a_lock_of_a_minute() -> None:
     advice = rules.prefetch(BUSY, Crew("c", 10, 100.0, 100.0), rules.THROUGHPUT)
     assert advice.advised == "2000"
     assert advice.arithmetic == (
-        "20 x 100/s (all 10 receivers of the connection) x 60 s lock / 60 s = 2,000; consumed "
+        "20 x 100/s (all receivers of the connection, 10) x 60 s lock / 60 s = 2,000; consumed "
         "within the lock: 100/s x (60 s - 0.5 s for the slowest) = 5,950"
     )
 
@@ -88,5 +88,12 @@ def test_rates_are_measured_by_connection(spark: "SparkSession") -> None:
     followed = follow(planted.table(spark)).persist()
     crew = only(measure_crews(followed))
     assert (crew["connection"], crew["receivers"], crew["peak_per_s"]) == ("till-7", 2, 20.0)
+    # Receivers that come one after the other, as for sessions, are one at a time.
+    short = Planted("sessions")
+    for turn in range(30):
+        number = short.send(turn * 100)
+        short.fact(turn * 100 + 1, "deliver", number, consumer=f"till-7/session-{turn}")
+        short.fact(turn * 100 + 50, "complete", number)
+    assert only(measure_crews(follow(short.table(spark))))["receivers"] == 1
     line = only(measure_lines(followed))
     assert (line["sent_per_s"], line["receivers"], line["work_ms_p999"]) == (20.0, 2, 20.0)

@@ -81,7 +81,7 @@ def prefetch(line: Line, crew: Crew, goal: str) -> Advice:
     consumed = crew.low_per_s * free_s
     advised = math.floor(min(wanted, consumed))
     text = (
-        f"{PREFETCH_FACTOR} x {_short(rate)}/s (all {crew.receivers} receivers of the connection) "
+        f"{PREFETCH_FACTOR} x {_short(rate)}/s (all receivers of the connection, {crew.receivers}) "
         f"x {_short(line.lock_s)} s lock / {PREFETCH_LOCK_S:.0f} s = {_short(wanted)}; consumed "
         f"within the lock: {_short(crew.low_per_s)}/s x ({_short(line.lock_s)} s - "
         f"{_short(line.work_ms_p999 / 1000)} s for the slowest) = {_short(consumed)}"
@@ -101,13 +101,14 @@ def flush_interval(line: Line, senders: int, goal: str) -> Advice:
     together = rate / senders * FLUSH_BUSY_WITH_SEVERAL_MS / 1000
     if together < WORTH_WAITING:
         text = (
-            f"{_short(rate)}/s of {senders} senders is {_short(together)} messages in "
+            f"{_short(rate)}/s of {_many(senders, 'sender')} is {_short(together)} messages in "
             f"{FLUSH_BUSY_WITH_SEVERAL_MS} ms: nothing to wait for"
         )
         return Advice("flush interval", "0 ms", text)
     gathered = rate / senders * interval_ms / 1000
     text = (
-        f"{_short(rate)}/s of {senders} senders: {_short(gathered)} messages in {interval_ms} ms, "
+        f"{_short(rate)}/s of {_many(senders, 'sender')}: {_short(gathered)} messages in "
+        f"{interval_ms} ms, "
         f"which adds {_short(interval_ms / 2)} ms on average"
     )
     return Advice("flush interval", f"{interval_ms} ms", text)
@@ -147,6 +148,10 @@ def batched_store_access(line: Line, goal: str) -> Advice:
         text = f"low latency, and {_short(line.sent_per_s)}/s is below {HIGH_RATE:.0f}/s"
         return Advice("batched store access", "off", text)
     return Advice("batched store access", "on", "raises the rate at which messages are stored")
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _short(number: float) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal, NoReturn
 
 import typer
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
 from peeklock.durations import parse_duration
@@ -33,21 +33,22 @@ def measure_lines(followed: DataFrame) -> DataFrame:
     counts = followed.groupBy(*LINE).agg(
         fn.count_if(is_one_of(DELIVERING)).alias("deliveries"),
         fn.count_if(fn.col("op") == "lock_lost").alias("lock_losses"),
-        fn.countDistinct(fn.when(fn.col("op") == "deliver", fn.col("consumer"))).alias("receivers"),
         fn.countDistinct("partition_id").alias("partitions"),
     )
+    receivers = _at_once(_with_receiver(followed), *LINE)
     works = ranked(tally(followed), *LINE).groupBy(*LINE)
     work = works.agg(quantile("work_ms", 0.999).alias("work_ms_p999"))
-    return counts.join(sends, list(LINE), "left").join(work, list(LINE), "left").na.fill(0)
+    whole = counts.join(sends, list(LINE), "left").join(work, list(LINE), "left")
+    return whole.join(receivers, list(LINE), "left").na.fill(0)
 
 
 def measure_crews(followed: DataFrame) -> DataFrame:
     """What all receivers of each connection processed, in their busiest and slowest stretches."""
     # Who settles is who was handed the message; the fact of the delivery says who that was.
-    crews = _with_receiver(followed).where(fn.col("receiver").isNotNull())
     by = (*LINE, "connection")
+    crews = _with_receiver(followed)
     named = crews.withColumns({"connection": _connection("receiver"), "stretch": _stretch()})
-    receivers = named.groupBy(*by).agg(fn.countDistinct("receiver").alias("receivers"))
+    receivers = _at_once(named, *by)
     done = named.where(is_one_of(("complete", "receive_delete", "deadletter", "defer")))
     return receivers.join(_rates(done, *by), list(by))
 
@@ -56,7 +57,30 @@ def _with_receiver(followed: DataFrame) -> DataFrame:
     delivered_to = fn.when(is_one_of(DELIVERING), fn.col("consumer"))
     receiver = fn.last("_delivered_to", ignorenulls=True).over(so_far(LIFE))
     known = followed.where(fn.col("sequence_number").isNotNull())
-    return known.withColumn("_delivered_to", delivered_to).withColumn("receiver", receiver)
+    named = known.withColumn("_delivered_to", delivered_to).withColumn("receiver", receiver)
+    return named.where(fn.col("receiver").isNotNull())
+
+
+def _at_once(facts: DataFrame, *by: str) -> DataFrame:
+    """How many receivers were at work at the same time; each session has a receiver of its own, so
+    that there are many of them one after the other."""
+    spans = facts.groupBy(*by, "receiver").agg(
+        fn.min("at").alias("_from"), fn.max("at").alias("_to")
+    )
+    ends = fn.explode(
+        fn.array(
+            fn.struct(fn.col("_from").alias("at"), fn.lit(1).alias("change")),
+            fn.struct(fn.col("_to").alias("at"), fn.lit(-1).alias("change")),
+        )
+    )
+    in_order = Window.partitionBy(*by).orderBy("at", fn.desc("change"))
+    so_many = fn.sum("change").over(in_order.rowsBetween(Window.unboundedPreceding, 0))
+    changes = spans.select(*by, ends.alias("end")).select(*by, "end.*")
+    return (
+        changes.withColumn("_so_many", so_many)
+        .groupBy(*by)
+        .agg(fn.max("_so_many").alias("receivers"))
+    )
 
 
 def _stretch() -> Column:
