@@ -30,6 +30,7 @@ NOBODY: Final = "peeklock.spark/nobody"
 # A request has at most 65,536 values: numbers, sizes, attempts and sessions of so many fit.
 PAGE: Final = 10_000
 FETCH_BYTES: Final = 2 << 20
+_FIRST_FETCH: Final = 2_000
 PEEK_COUNT: Final = 250
 _CLAIM: Final = "com.peeklock:claim-messages"
 _LIST: Final = "com.peeklock:list-claims"
@@ -182,14 +183,16 @@ class BrokerLedger:
         )
 
     def fetch(self, numbers: Sequence[int], *, omit_body: bool) -> Iterator[Page]:
-        """Ask again and again for what the bytes of one answer did not reach."""
+        """Ask again and again for what the bytes of one answer did not reach; never for many more
+        than have fitted before."""
         at = 0
+        count = _FIRST_FETCH
         while at < len(numbers):
             answer = self._asked(
                 _FETCH,
                 {
                     "owner": self._owner,
-                    "sequence-numbers": Array(LONG, list(numbers[at : at + PAGE])),
+                    "sequence-numbers": Array(LONG, list(numbers[at : at + count])),
                     "omit-message-body": omit_body,
                     "max-bytes": FETCH_BYTES,
                 },
@@ -197,6 +200,7 @@ class BrokerLedger:
             page = Page(_messages(answer), int(answer["looked-at"]))
             yield page
             at += page.looked_at
+            count = min(PAGE, 2 * page.looked_at)
 
     def heads(self, numbers: Sequence[int], sub_queue: str = "") -> list[bytes]:
         """Peek: it counts no attempt."""

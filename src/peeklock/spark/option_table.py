@@ -214,14 +214,6 @@ OPTIONS: Final = (
         "How often a batch is tried that takes the query down, before its poison is searched for.",
         low=1,
     ),
-    Option(
-        "sessionMode",
-        CHOICE,
-        "auto",
-        READ,
-        "Whether the entity requires message sessions; needed only for `ledger=deferral`.",
-        choices=("auto", "on", "off"),
-    ),
     # --- from where to where
     Option(
         "startingPosition",

@@ -103,7 +103,6 @@ class SourceOptions:
     wait_ms: int
     claim_timeout_ms: int
     batch_attempts_max: int
-    session_mode: str
     span: Span
 
 
@@ -141,7 +140,6 @@ def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOpti
         wait_ms=given.number("maxWait"),
         claim_timeout_ms=given.number("claimTimeout"),
         batch_attempts_max=given.number("maxBatchAttempts"),
-        session_mode=given.text("sessionMode"),
         span=_span(given, mode, streaming=streaming),
     )
 

@@ -21,7 +21,6 @@ from peeklock.spark.versions import (
     ReadLimit,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
-    limits_of,
 )
 from peeklock.spark.wire import Wire
 
@@ -69,7 +68,9 @@ class TakingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._batches_left = -(-active_count(self._wire()) // self._options.rows_max)
 
     def latestOffset(  # noqa: N802 - Spark's name
-        self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
+        self,
+        start: dict[str, Any] | None = None,
+        limit: ReadLimit | None = None,  # noqa: ARG002 - the tasks keep to it
     ) -> dict[str, Any]:
         """Begin a batch when there is something."""
         if not self._has_warned:
@@ -77,7 +78,6 @@ class TakingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             _log.warning(_WARNING, self._options.entity)
         if start is None:
             start = self._last or self.initialOffset()
-        limits_of(limit, self._options.rows_max, self._options.bytes_max)
         offset = PlaceOffset.read(start, RECEIVE_AND_DELETE, self._options.entity)
         self._last = start
         if self._batches_left != 0 and self._has_something():
