@@ -108,6 +108,18 @@ class Board:
         self._seconds = seconds
         self._began = time.monotonic()
         self._steps: list[tuple[str, float | None]] = []
+        self._console: Console | None = None
+
+    @contextlib.contextmanager
+    def shown_on(self, console: Console) -> Iterator[None]:
+        """Show it: it changes on a terminal, and is a line for each step elsewhere."""
+        self._console = console
+        if not console.is_terminal:
+            yield
+            return
+        # What is said meanwhile has a place of its own.
+        with Live(self, console=console, redirect_stdout=False, redirect_stderr=False):
+            yield
 
     @property
     def elapsed_s(self) -> float:
@@ -118,6 +130,8 @@ class Board:
     def step(self, text: str) -> Iterator[None]:
         """Show that something is being done, and afterwards how long it took."""
         began = time.monotonic()
+        if self._console is not None and not self._console.is_terminal:
+            self._console.print(f"{self.elapsed_s:4.0f} s  {text}", soft_wrap=True)
         self._steps.append((text, None))
         at = len(self._steps) - 1
         yield
@@ -283,13 +297,7 @@ def main() -> None:
     with Broker(directory) as broker:
         shop = Shop(broker.connection_string, ORDERS_PER_S)
         board = Board(shop, seconds)
-        console = Console(stderr=True)
-        log = (directory / "jobs.log").open("w")
-        with (
-            log,
-            Live(board, console=console, refresh_per_second=4),
-            contextlib.redirect_stderr(log),
-        ):
+        with _quiet(directory / "jobs.log") as console, board.shown_on(console):
             shop.open()
             with board.step("Spark starts"):
                 frame.Work("demo", "local[2]", **QUICK).spark.range(1).count()
