@@ -3,6 +3,7 @@
 Whatever was acknowledged to the sender is in the table once, whatever was not at most once."""
 
 import json
+import math
 import random
 import threading
 from collections import Counter
@@ -23,30 +24,31 @@ QUEUE: Final = "captured"
 BATCH: Final = 100
 # How long a capture may take to show that it lives, with a JVM to be started on a busy machine.
 ALIVE_WITHIN_S: Final = 120.0
-# About what one round takes, so that there is something to send in all of them.
-SECONDS_PER_KILL: Final = 8.0
 
 
 class Feeder:
     """Sends messages with ids of their own, and knows which of them are safe for sure."""
 
-    def __init__(self, connection_string: str, messages: int, seconds: float) -> None:
+    def __init__(self, connection_string: str, messages: int) -> None:
         self._connection_string = connection_string
         self._messages = messages
-        self._pause_s = seconds * BATCH / messages
         self.acknowledged: set[str] = set()
         self.in_doubt: set[str] = set()
         self._pool = ThreadPoolExecutor(1, "feeder")
         self._work: Future[None] | None = None
-        # Set when nobody is killed any more: the rest is sent at once.
-        self._hurry = threading.Event()
+        # So many batches may be sent before more are allowed: there is something in each round.
+        self._allowed = threading.Semaphore(0)
 
     def start(self) -> None:
         self._work = self._pool.submit(self._feed)
 
+    def allow(self, share: float) -> None:
+        """Let it send a share of all messages."""
+        self._allowed.release(math.ceil(share * self._messages / BATCH))
+
     def join(self) -> None:
         assert self._work is not None
-        self._hurry.set()
+        self.allow(1)
         self._work.result()
 
     def _feed(self) -> None:
@@ -55,8 +57,8 @@ class Feeder:
             bus.get_queue_sender(QUEUE) as sender,
         ):
             for first in range(0, self._messages, BATCH):
+                self._allowed.acquire()
                 self._send(sender, [f"m{number}" for number in range(first, first + BATCH)])
-                self._hurry.wait(self._pause_s)
 
     def _send(self, sender: ServiceBusSender, ids: list[str]) -> None:
         batch = [ServiceBusMessage(b"x" * 200, message_id=each) for each in ids]
@@ -82,7 +84,7 @@ def kill_and_check(folder: Path, seed: int, kills: int, messages: int, master: s
     broker = broker_in(folder)
     broker.start()
     capture = CaptureProcess(folder, broker.connection_string, QUEUE, master)
-    feeder = Feeder(broker.connection_string, messages, SECONDS_PER_KILL * kills)
+    feeder = Feeder(broker.connection_string, messages)
     killed: Counter[str] = Counter()
     try:
         feeder.start()
@@ -90,6 +92,7 @@ def kill_and_check(folder: Path, seed: int, kills: int, messages: int, master: s
         while killed.total() < kills:
             if not capture.is_running:
                 capture.start(interval="1s")
+            feeder.allow(1 / kills)
             rows = capture.wait_for_rows(rows, ALIVE_WITHIN_S)
             is_alive = capture.lives_on(chance.uniform(0.0, 1.5))
             assert is_alive, "a capture goes on until it is killed"
@@ -100,8 +103,8 @@ def kill_and_check(folder: Path, seed: int, kills: int, messages: int, master: s
                 broker.kill()
                 capture.lives_on(chance.uniform(0.0, 1.0))
                 broker.start()
-            elif not capture.kill_executor(chance):
-                continue
+            else:
+                assert capture.kill_executor(chance), "a capture that writes rows has workers"
             killed[what] += 1
         feeder.join()
         if capture.is_running:
