@@ -11,6 +11,9 @@ from tests.spark.bus import Bus
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# Each of them starts several jobs, and some a Spark of their own.
+pytestmark = pytest.mark.timeout(400)
+
 
 def run(module: Any, *arguments: str) -> object:
     with pytest.raises(SystemExit) as ended:

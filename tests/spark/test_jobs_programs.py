@@ -13,6 +13,9 @@ import typer
 from peeklock.cli.pipeline import JOBS
 from tests.spark.planted import Planted
 
+# Each of them starts several jobs, and some a Spark of their own.
+pytestmark = pytest.mark.timeout(400)
+
 ROOT = Path(__file__).parents[2]
 REFERENCE = (ROOT / "docs" / "reference" / "pipeline.md").read_text()
 
