@@ -19,6 +19,7 @@ from bench import (
     duplicates,
     latency,
     partitions,
+    pipeline,
     rest,
     sessions,
     spark,
@@ -45,6 +46,7 @@ QUESTIONS: Final[dict[str, Callable[[Plan], None]]] = {
     "burst": burst.answer,
     "clients": clients.answer,
     "spark": spark.answer,
+    "pipeline": pipeline.answer,
 }
 
 

@@ -117,6 +117,14 @@ class Peeklock:
         )
 
     @property
+    def connection_string(self) -> str:
+        """What clients that take one are told."""
+        return (
+            f"Endpoint=sb://localhost:{self._port};SharedAccessKeyName=RootManageSharedAccessKey;"
+            "SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;"
+        )
+
+    @property
     def authority(self) -> Path:
         """Whom clients must trust for TLS."""
         return self.data / "tls" / "ca.pem"

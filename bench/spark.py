@@ -96,11 +96,7 @@ class _Ways:
         self._server = server
         self._directory = directory
         self._messages = messages
-        port = server.endpoint.port
-        self._connection = (
-            f"Endpoint=sb://localhost:{port};SharedAccessKeyName=RootManageSharedAccessKey;"
-            "SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;"
-        )
+        self._connection = server.connection_string
         spark.dataSource.register(Nothing)
 
     def all(self) -> dict[str, Callable[[int], Run]]:
