@@ -99,6 +99,8 @@ def _is_number(value: Any) -> bool:
 
 
 def _lines(says: str, across: Sequence[Any], series: Mapping[str, Sequence[float | None]]) -> str:
+    from matplotlib.dates import ConciseDateFormatter
+
     figure, axes = _canvas(3.0)
     for number, (name, values) in enumerate(series.items()):
         axes.plot(
@@ -120,7 +122,9 @@ def _lines(says: str, across: Sequence[Any], series: Mapping[str, Sequence[float
             loc="upper left",
             bbox_to_anchor=(0, 1.18),
         )
-    figure.autofmt_xdate(rotation=0, ha="center")
+    if across and isinstance(across[0], datetime):
+        places = axes.xaxis.get_major_locator()
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(places))
     return _svg(figure, says)
 
 
