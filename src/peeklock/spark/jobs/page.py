@@ -124,7 +124,8 @@ def _lines(says: str, across: Sequence[Any], series: Mapping[str, Sequence[float
         )
     if across and isinstance(across[0], datetime):
         places = axes.xaxis.get_major_locator()
-        axes.xaxis.set_major_formatter(ConciseDateFormatter(places))
+        form: Any = ConciseDateFormatter
+        axes.xaxis.set_major_formatter(form(places))
     return _svg(figure, says)
 
 
