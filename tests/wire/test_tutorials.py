@@ -128,6 +128,7 @@ def followed(
 
 # A page says itself which entities it has, so that there is no partitioned form of it.
 @pytest.mark.plain_only("pages bring their own entities")
+@pytest.mark.timeout(FOLLOWED_WITHIN_S + 60)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_prints_what_it_says(name: str, followed: dict[str, Future[list[str]]]) -> None:
     """R-F1: what a newcomer does first works as it is told, with a real broker and client."""
