@@ -35,6 +35,8 @@ class FaultyStore:
         # Whether it says so by itself: nothing is in doubt then.
         self.is_away = False
         self.full = False
+        # Whether bodies cannot be read, although all else goes on.
+        self.is_unreadable = False
         self.appends = 0
 
     def __getattr__(self, name: str) -> Any:
@@ -64,6 +66,8 @@ class FaultyStore:
 
     async def payloads(self, partition: PartitionId, positions: Sequence[int]) -> list[Message]:
         self._check()
+        if self.is_unreadable:
+            raise Unavailable("the store cannot be read")
         return await self._store.payloads(partition, positions)
 
 

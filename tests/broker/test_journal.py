@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from peeklock.broker.journal import EntityJournal
+from peeklock.broker.journal import SLICE_BYTES, EntityJournal
 from peeklock.entity.commands import MAIN, PEEK_LOCK, Grant, OpenReceiver, SendMany
 from peeklock.entity.definition import QueueDefinition
 from peeklock.entity.notes import HandedTo
 from peeklock.entity.noting import NOTES_DELAY_MS
 from peeklock.store.memory import MemoryStore
-from peeklock.store.records import decode_chunk
+from peeklock.store.records import chunk_header, decode_chunk
 from tests.broker.bench import Bench, Recorder, message, settle_down
 
 
@@ -90,6 +90,41 @@ def test_the_receivers_of_many_partitions_have_one_name() -> None:
         assert len(set(numbers)) == len(numbers) == 40
         assert {number >> 48 for number in numbers} == {0, 1, 2, 3}
         assert bench.broker.journal("ns", "nowhere") is None
+        await bench.broker.close()
+
+    asyncio.run(whole())
+
+
+def test_a_page_ends_where_retention_cuts_while_it_is_read() -> None:
+    """A reader finds a gap by where the journal begins, never inside a page."""
+
+    async def whole() -> None:
+        bench = Bench()
+        await bench.broker.start()
+        queue = await bench.broker.put_queue(QueueDefinition("q", message_size_max=1 << 20))
+        body = "x" * (SLICE_BYTES - 1_000)
+        for number in range(4):
+            queue.submit(SendMany(Recorder(), [number], [message(body)]))
+            await settle_down()
+        journal = bench.broker.journal("ns", "q")
+        assert journal is not None
+        whole_page = await journal.page(0, 0, 8 * SLICE_BYTES)
+        firsts = [chunk_header(chunk).first for chunk in whole_page.chunks]
+        worker = queue.partitions.workers[0]
+        reading = asyncio.ensure_future(journal.page(0, 0, 8 * SLICE_BYTES))
+        await asyncio.sleep(0)
+        kept = bench.store._partitions[worker.id.key]  # type: ignore[attr-defined]  # a MemoryStore
+        at = firsts[2]
+        while kept.firsts[0] < at:
+            kept.chunks.pop(0)
+            kept.firsts.pop(0)
+        kept.extent.first = at
+        page = await reading
+        positions = [chunk_header(chunk).first for chunk in page.chunks]
+        ends = [chunk_header(chunk).end for chunk in page.chunks]
+        assert positions[1:] == ends[:-1]
+        assert page.next == ends[-1]
+        assert (await journal.page(0, page.next, SLICE_BYTES)).first == at
         await bench.broker.close()
 
     asyncio.run(whole())

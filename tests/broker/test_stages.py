@@ -11,6 +11,7 @@ from peeklock.entity.commands import (
     DropStages,
     Peek,
     PublishStages,
+    SendMany,
     Stage,
 )
 from peeklock.entity.definition import SubscriptionDefinition, TopicDefinition
@@ -18,7 +19,7 @@ from peeklock.entity.refusals import BUSY, NOT_ALLOWED, UNAVAILABLE
 from peeklock.entity.replies import Accepted, BatchPublished, Found, Numbered, Refused, Reply
 from peeklock.entity.routing import partition_of_key
 from tests.broker.bench import Bench, Recorder, contents, message, settle_down
-from tests.broker.spreading import PARTITIONS, SpreadBench, key_for, run
+from tests.broker.spreading import PARTITIONS, SpreadBench, calm, key_for, run
 
 # Whose batches the first partition decides on.
 WRITER = key_for(0)
@@ -234,6 +235,31 @@ def test_an_opened_partition_goes_on_with_what_was_begun() -> None:
         await bench.give_back(0)
         assert len(await peeked(bench)) == 10
         assert await published(bench, 0, "s") == 0
+
+    run(walk)
+
+
+def test_whoever_publishes_in_steps_is_answered_once_also_where_the_partition_fails() -> None:
+    """R-D1: a round that fails after its first step has refused the wish, and does not go on with
+    it in the name of who asked."""
+
+    async def walk(bench: SpreadBench) -> None:
+        worker, store = bench.workers[1], bench.stores[1]
+        worker._budget.left = 0
+        await bench.ask(SendMany(Recorder(), [0], [message("seen", partition_key=key_for(1))]))
+        await stage(bench, "s", 1, *[str(each) for each in range(10)])
+        assert worker._partition is not None
+        worker._partition._staging.count_max = 3
+        origin = Recorder()
+        store.is_unreadable = True
+        worker.submit(PublishStages(origin, 7, WRITER, 0, ["s"]))
+        worker.submit(Peek(Recorder(), 8, MAIN, 0, 10, 1 << 20))
+        await calm()
+        assert [kind_of(reply) for reply in origin.take()] == [UNAVAILABLE]
+        store.is_unreadable = False
+        await bench.give_back(1)
+        assert origin.take() == []
+        assert len(await peeked(bench)) == 11
 
     run(walk)
 

@@ -102,6 +102,8 @@ class EntityJournal:
         while page.chunks and left > 0:
             await asyncio.sleep(0)
             page = await worker.journal(position, min(left, SLICE_BYTES))
+            if page.first > position:
+                break  # retention has cut off what is next: the next page tells of the gap
             for chunk in page.chunks:
                 if len(chunk) > left:
                     return JournalPage(first, position, chunks)

@@ -335,11 +335,12 @@ class PartitionWorker:
                 decision = self._decide(partition, commands, now)
                 await self._store_decision(decision)
                 is_stored = True
+                await fetch_bodies(self._store, self.id, decision.replies)
+                self._pending = decision.replies
+                # Not before that: where it fails, who asked is told, and must not be told again.
                 leftovers = partition.take_leftovers()
                 if leftovers:
                     self._mailbox = leftovers + self._mailbox
-                await fetch_bodies(self._store, self.id, decision.replies)
-                self._pending = decision.replies
             else:
                 self._release()  # nobody waits for chores
                 if self._partition is not None:
