@@ -61,7 +61,13 @@ class StandaloneCluster:
     def submit(self, program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a program with `spark-submit` and wait for its end."""
         command = [str(_home() / "bin" / "spark-submit"), "--master", self.url]
-        quiet = ("--conf", "spark.ui.enabled=false", "--conf", "spark.driver.host=127.0.0.1")
+        settings = (
+            "spark.ui.enabled=false",
+            "spark.driver.host=127.0.0.1",
+            # As many tasks as this cluster has cores, a few times; 200 is for larger ones.
+            f"spark.sql.shuffle.partitions={4 * self._workers}",
+        )
+        quiet = [part for setting in settings for part in ("--conf", setting)]
         return subprocess.run(
             [*command, *quiet, str(program), *arguments],
             env=_environment(),

@@ -116,6 +116,8 @@ def _defaults(master: str | None) -> dict[str, Any]:
     if _is_local(master):
         # Nobody else has to find this driver, and a machine need not know its own name.
         defaults |= {"spark.driver.host": "127.0.0.1", "spark.ui.showConsoleProgress": "false"}
+        # Spark's own 200 are for clusters; here each is a task that waits for a core.
+        defaults["spark.sql.shuffle.partitions"] = str(max(8, os.cpu_count() or 1))
     return defaults
 
 
