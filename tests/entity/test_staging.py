@@ -18,6 +18,7 @@ from peeklock.entity.stage_records import (
     StagesPublished,
 )
 from peeklock.entity.stages import STAGE_GRACE_MS, STAGE_TIMEOUT_MS, WRITERS_MAX
+from peeklock.entity.staging import RESUME_EVERY_MS
 from tests.entity.at_hand import AtHand, message
 from tests.entity.stager import WriterAtHand
 
@@ -352,6 +353,37 @@ def test_a_tick_between_steps_changes_nothing(queue: AtHand, writer: WriterAtHan
     assert queue.partition.take_leftovers() == []
     (answer,) = writer.ask_on(left)
     assert answer == told.BatchPublished(writer, 7, 5, ["s"])
+
+
+def test_a_step_that_was_refused_is_asked_for_again(queue: AtHand, writer: WriterAtHand) -> None:
+    """R-D1: a store without space refuses a step before the partition hears of it, and who asked
+    may be gone."""
+    writer.take_steps_of(2)
+    writer.stage("s", "a", "b", "c", "d", "e")
+    queue.ask(writer.publishing(0, "s"))
+    assert len(queue.partition.take_leftovers()) == 1
+    assert queue.partition.next_deadline() <= queue.now + RESUME_EVERY_MS
+    queue.now += RESUME_EVERY_MS
+    writer.ask_on(ask.Tick())
+    assert queue.contents(queue.peek()) == ["a", "b", "c", "d", "e"]
+    assert writer.publish(0, "s") == 0
+
+
+def test_a_batch_goes_on_when_its_entity_is_enabled_again(
+    queue: AtHand, writer: WriterAtHand
+) -> None:
+    """R-D1."""
+    writer.take_steps_of(2)
+    writer.stage("s", "a", "b", "c")
+    queue.ask(writer.publishing(0, "s"))
+    (left,) = queue.partition.take_leftovers()
+    closed = queue_blueprint(QueueDefinition("orders", status=SEND_DISABLED))
+    queue.ask(ask.Configure(closed))
+    assert queue.fate(left) == "entity-disabled"
+    queue.tick(RESUME_EVERY_MS)
+    assert queue.partition.next_deadline() > queue.now
+    writer.ask_on(ask.Configure(queue.described()))
+    assert queue.contents(queue.peek()) == ["a", "b", "c"]
 
 
 def test_a_batch_that_was_begun_can_neither_be_dropped_nor_grow_nor_get_stale(

@@ -461,3 +461,4 @@ class Partition:
             if lane.book is not None:
                 for session in lane.book.sessions.values():
                     state.touch(session.line)
+        self._staging.resume(now)

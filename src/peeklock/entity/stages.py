@@ -55,13 +55,14 @@ class StageBook:
     """All stages and writers of a partition. Both are in the order in which they were last heard
     of, so that the first is always the one to go next."""
 
-    __slots__ = ("_unfinished", "grace_until", "lines", "writers")
+    __slots__ = ("_unfinished", "grace_until", "lines", "resume_at", "writers")
 
     def __init__(self) -> None:
         self.lines: dict[str, StageLine] = {}
         self.writers: dict[str, Writer] = {}
         self._unfinished: dict[str, Writer] = {}
         self.grace_until: int = NEVER  # known from the first tick on
+        self.resume_at: int = NEVER  # when to look at batches that are published in part
 
     def touch(self, name: str, now: int) -> StageLine:
         """The stage with this name, which lives on for a whole timeout from now."""
@@ -97,11 +98,14 @@ class StageBook:
         return {name for writer in self._unfinished.values() for name in writer.stages}
 
     def next_deadline(self) -> int:
-        """When the next stage is stale; 0 while there is none."""
+        """When the next stage is stale or a batch is to be gone on with; 0 while there is none."""
         if not self.lines:
             return NEVER
         stale_at = next(iter(self.lines.values())).touched_at + STAGE_TIMEOUT_MS
-        return max(stale_at, self.grace_until)
+        stale_at = max(stale_at, self.grace_until)
+        if self._unfinished and self.resume_at != NEVER:
+            return min(stale_at, self.resume_at)
+        return stale_at
 
     def entries(self) -> list[Entry]:
         """All staged messages."""

@@ -53,6 +53,10 @@ STEP_COUNT_MAX: Final = 100_000
 STEP_BYTES_MAX: Final = 256 * 1024 * 1024
 """So many bytes of a topic's messages are: its rules read them, and they are written again."""
 
+RESUME_EVERY_MS: Final = 60_000
+"""A batch that was published in part is looked at so often: its next step may have been refused,
+by a store without space or an entity that was disabled, and who asked may not come back."""
+
 
 @final
 class Unheard:
@@ -86,7 +90,7 @@ class Batch:
 class Staging:
     """Stages, publishes and drops on the state of a partition."""
 
-    __slots__ = ("_entering", "_leftovers", "_state", "_under_way", "bytes_max", "count_max")
+    __slots__ = ("_entering", "_leftovers", "_state", "bytes_max", "count_max")
 
     def __init__(self, state: State, entering: Entering) -> None:
         self._state: State = state
@@ -94,8 +98,7 @@ class Staging:
         self.count_max: int = STEP_COUNT_MAX
         self.bytes_max: int = STEP_BYTES_MAX
         # What is to be asked again once the decision under way rests.
-        self._leftovers: list[Command] = []
-        self._under_way: set[str] = set()  # the writers whose batches are
+        self._leftovers: list[PublishStages] = []
 
     # Staging.
 
@@ -160,7 +163,6 @@ class Staging:
     def publish(self, command: PublishStages, now: int) -> None:
         """Publish a batch, or the next step of it; answers when nothing is left."""
         state = self._state
-        self._under_way.discard(command.writer)
         refusal = self._why_not_publish()
         if refusal is not None:
             state.replies.append(Refused(command.origin, [command.tag], refusal))
@@ -179,13 +181,13 @@ class Staging:
             self._drop(others, STAGE_REPEATED, now)
         parts = self._next_step(batch)
         if state.blueprint.router is not None and _without_body(parts):
-            self._ask_again(command)  # its bodies are fetched before that
+            self._leftovers.append(command)  # its bodies are fetched before that
             return
         count = self._carry_out(batch, parts, now)
         if batch.number != command.batch:
-            self._ask_again(command)  # an earlier batch had to be finished first
+            self._leftovers.append(command)  # an earlier batch had to be finished first
         elif self._is_left(batch):
-            self._ask_again(
+            self._leftovers.append(
                 PublishStages(
                     command.origin,
                     command.tag,
@@ -197,10 +199,6 @@ class Staging:
             )
         else:
             self._answer(command, command.published + count, batch.stages)
-
-    def _ask_again(self, command: PublishStages) -> None:
-        self._leftovers.append(command)
-        self._under_way.add(command.writer)
 
     def _answer(self, command: PublishStages, count: int, stages: list[str]) -> None:
         reply = BatchPublished(command.origin, command.tag, count, stages)
@@ -282,6 +280,7 @@ class Staging:
         # Of a partitioned entity, one partition knows for all of them which stages they are.
         stages = batch.stages if not is_done or state.blueprint.is_partitioned else []
         state.stages.remember(Writer(batch.writer, batch.number, stages, is_done, now))
+        state.stages.resume_at = now + RESUME_EVERY_MS
         state.records.append(
             StagesPublished(
                 now, batch.writer, batch.number, stages, is_done, first, olds, expirations, gone
@@ -374,11 +373,24 @@ class Staging:
             stages.grace_until = now + STAGE_GRACE_MS
         if stages.grace_until <= now:
             self._drop_stale(now)
+        if stages.resume_at <= now:
+            self.resume(now)
+
+    def resume(self, now: int) -> None:
+        """Go on with what was published in part: after an opening, after a change of the entity,
+        and where the next step was refused."""
+        stages = self._state.stages
+        unfinished = stages.unfinished()
+        if not unfinished:
+            return
+        stages.resume_at = now + RESUME_EVERY_MS
         if self._why_not_publish() is None:
-            for writer in stages.unfinished():
-                if writer.name not in self._under_way:
+            under_way = {command.writer for command in self._leftovers}
+            for writer in unfinished:
+                if writer.name not in under_way:
                     name, batch = writer.name, writer.batch
-                    self._ask_again(PublishStages(Unheard(), 0, name, batch, writer.stages))
+                    again = PublishStages(Unheard(), 0, name, batch, writer.stages)
+                    self._leftovers.append(again)
 
     def _drop_stale(self, now: int) -> None:
         stages = self._state.stages
@@ -403,8 +415,9 @@ class Staging:
 
     def take_leftovers(self) -> list[Command]:
         """What is to be asked again before all else, once the last decision rests."""
-        leftovers = self._leftovers
-        if leftovers:
+        leftovers: list[Command] = []
+        if self._leftovers:
+            leftovers += self._leftovers
             self._leftovers = []
         return leftovers
 
