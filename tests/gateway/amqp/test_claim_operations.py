@@ -10,7 +10,7 @@ from peeklock.amqp.constructors import INT, LONG
 from peeklock.amqp.message import decode_message
 from peeklock.amqp.types import Array, Int, Timestamp, Uint
 from peeklock.auth.rights import SEND, AuthorizationRule
-from peeklock.entity.definition import QueueDefinition
+from peeklock.entity.definition import QueueDefinition, TopicDefinition
 from tests.gateway.amqp.bus import Bus, Client, annotation, body_of, plain, serve
 
 
@@ -323,5 +323,30 @@ def test_the_largest_claims_fit_into_one_answer() -> None:
         assert len(numbers) == 1_000
         status, body = await desk.settle("completed", *strange, *numbers)
         assert (status, body) == (200, {"message-count": 1_000})
+
+    serve(talk)
+
+
+def test_what_cannot_be_received_cannot_be_claimed() -> None:
+    """R-D1: a topic has nothing to take, and what forwards gives to nobody else; dead letters
+    of it are there for all, and what was claimed before can be settled."""
+
+    async def talk(bus: Bus) -> None:
+        broker = bus.bench.broker
+        await broker.put_topic(TopicDefinition("t"))
+        desk = await OwnerDesk.open(bus, "a")
+        _, body = await desk.claim()
+        await broker.put_queue(QueueDefinition("next"))
+        await broker.put_queue(QueueDefinition("q", forward_to="next"))
+        desk = await OwnerDesk.open(bus)
+        assert (await desk.claim())[0] == 400
+        status, body = await desk.settle("completed", *body["sequence-numbers"].items)
+        assert (status, body) == (200, {"message-count": 1})
+        dead = await OwnerDesk.open(bus, address="q/$DeadLetterQueue/$management")
+        assert (await dead.claim())[0] == 204
+        client = await bus.connect()
+        await client.put_token("t")
+        topic = OwnerDesk(client, await client.request_links("t/$management"), "me")
+        assert (await topic.claim())[0] == 400
 
     serve(talk)

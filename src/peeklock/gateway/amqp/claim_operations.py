@@ -19,10 +19,13 @@ from peeklock.entity.commands import (
     ListClaims,
     SettleClaims,
 )
+from peeklock.entity.definition import TOPIC
 from peeklock.entity.message import NO_DURATION
-from peeklock.entity.refusals import Refusal
+from peeklock.entity.refusals import NOT_ALLOWED, Refusal
 from peeklock.entity.replies import ClaimsFetched, ClaimsListed, ClaimsMade
 from peeklock.entity.routing import partition_of_sequence
+from peeklock.gateway.amqp import texts
+from peeklock.gateway.amqp.address import OWN, TRANSFER_DEAD_LETTERS
 from peeklock.gateway.amqp.arguments import INT32_MAX
 from peeklock.gateway.amqp.calls import OWN_PREFIX, Call, Operation, numbers
 from peeklock.gateway.amqp.outcomes import DESCRIPTION, REASON, changes_of, dead_letter_note
@@ -74,6 +77,12 @@ def _sequences(call: Call) -> list[int]:
 
 
 def _read_claim(call: Call) -> Command | Refusal:
+    # What holds for receivers: a topic has nothing to take, and what forwards gives nothing else.
+    # What was claimed before may still be looked at and settled.
+    if call.entity.kind == TOPIC and call.sub_queue != TRANSFER_DEAD_LETTERS:
+        return Refusal(NOT_ALLOWED, texts.NO_RECEIVING_FROM_TOPICS)
+    if call.entity.forward_to and call.sub_queue == OWN:
+        return Refusal(NOT_ALLOWED, texts.NO_CLAIMING_WHILE_FORWARDING)
     arguments = call.arguments
     owner = _owner(call)
     epoch = arguments.number("epoch", low=1)

@@ -18,6 +18,9 @@ NO_STAGING_IN_TRANSACTIONS: Final = (
 NO_RECEIVING_FROM_TOPICS: Final = (
     "Messages cannot be received from a topic; receive them from one of its subscriptions."
 )
+NO_CLAIMING_WHILE_FORWARDING: Final = (
+    "Messages cannot be claimed from an entity with auto-forwarding enabled."
+)
 NO_RECEIVING_WHILE_FORWARDING: Final = (
     "Cannot create a message receiver on an entity with auto-forwarding enabled."
 )
