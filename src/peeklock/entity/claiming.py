@@ -66,10 +66,10 @@ class Draft:
     """A claim that is being made: what is in it, and what else may be."""
 
     __slots__ = (
-        "_bound",
         "_bytes_left",
         "_counts",
         "_room",
+        "bound",
         "command",
         "entries",
         "is_full",
@@ -83,7 +83,7 @@ class Draft:
         self.limit: int = command.count_max
         self.is_full: bool = False
         self.is_stopped: bool = False  # by a message that failed before
-        self._bound: int = bound
+        self.bound: int = bound  # the highest number that may be in it
         self._counts: bool = counts  # whether deliveries are counted, so that some are suspect
         self._room: int = min(command.room, command.count_max - command.taken)
         self._bytes_left: int = command.bytes_max if command.bytes_max else NO_BOUND
@@ -91,7 +91,7 @@ class Draft:
     def admits(self, entry: Entry) -> bool:
         """Whether the message may be the next in the claim; what cannot be sets `is_full`, except
         for a number that is too high: another session may still have lower ones."""
-        if entry.sequence > self._bound:
+        if entry.sequence > self.bound:
             return False
         here = len(self.entries)
         if here >= self._room:
@@ -189,17 +189,21 @@ class Claiming:
         """Take from the sessions that nobody else has, the one with the oldest message first."""
         mine: list[tuple[int, str]] = []
         for name in owner.sessions:
-            first = book.sessions[name].line.first_sequence()
-            if first:
-                mine.append((first, name))
+            oldest = book.sessions[name].line.first_sequence()
+            if oldest:
+                mine.append((oldest, name))
         heapq.heapify(mine)
         left: list[MessageSession] = []
         free = book.next_available()
         count = 0
         while count < draft.command.session_count and not draft.is_full:
-            if mine and (free is None or mine[0][0] < free.line.first_sequence()):
+            first = NO_BOUND if free is None else free.line.first_sequence()
+            if mine and mine[0][0] < first:
+                first = mine[0][0]
+                if first > draft.bound:
+                    break  # and so are all that come later
                 session = book.sessions[heapq.heappop(mine)[1]]
-            elif free is not None:
+            elif free is not None and first <= draft.bound:
                 session = free
                 left.append(free)
                 free = book.next_available()
