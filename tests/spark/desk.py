@@ -59,7 +59,12 @@ class Desk:
     # --- the operations
 
     def manage(
-        self, operation: str, arguments: dict[Any, Any], sub_queue: str = ""
+        self,
+        operation: str,
+        arguments: dict[Any, Any],
+        sub_queue: str = "",
+        *,
+        is_repeatable: bool = True,
     ) -> dict[Any, Any]:
         lane = DEAD if sub_queue else MAIN
         name = operation.partition(":")[2].replace("-", "_")

@@ -10,6 +10,7 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
+from peeklock.client.exceptions import ServiceBusConnectionError
 from peeklock.spark.claim_stream import ClaimStreamReader
 from peeklock.spark.ledger import BrokerLedger, Ledger
 from peeklock.spark.options import SourceOptions, source_options
@@ -44,13 +45,26 @@ class BreakingDesk:
     def __init__(self, desk: Desk, steps: Steps) -> None:
         self.desk = desk
         self.steps = steps
+        # Operations whose next answer is lost, in this order.
+        self.calls_lost: list[str] = []
 
     def manage(
-        self, operation: str, arguments: dict[Any, Any], sub_queue: str = ""
+        self,
+        operation: str,
+        arguments: dict[Any, Any],
+        sub_queue: str = "",
+        *,
+        is_repeatable: bool = True,
     ) -> dict[Any, Any]:
         self.steps.step()
         answer = self.desk.manage(operation, arguments, sub_queue)
         self.steps.step()
+        if self.calls_lost and self.calls_lost[0] == operation:
+            # The broker has acted and nobody heard of it; what may be repeated is, at once.
+            self.calls_lost.pop(0)
+            if is_repeatable:
+                return self.desk.manage(operation, arguments, sub_queue)
+            raise ServiceBusConnectionError("the line broke")
         return answer
 
 

@@ -130,6 +130,34 @@ def test_what_is_claimed_and_in_no_offset_is_the_next_batch() -> None:
     check_exactly_once(spark, desk)
 
 
+@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize("losses", [1, 2, 4])
+def test_claims_whose_answer_was_lost_are_read_without_a_restart(
+    partitions: int, losses: int
+) -> None:
+    """The broker has claimed, the line broke: asking again would strand what was claimed."""
+    desk = filled(partitions=partitions)
+    spark = SimulatedSpark(desk, maxMessagesPerTrigger="8")
+    spark.desk.calls_lost = ["com.peeklock:claim-messages"] * losses
+    spark.run()
+    assert not spark.desk.calls_lost
+    check_exactly_once(spark, desk)
+    assert max(len(rows) for rows in spark.sink.values()) <= 8
+
+
+def test_a_lost_answer_in_manual_settlement_brings_what_is_not_settled_again() -> None:
+    desk = filled()
+    spark = SimulatedSpark(desk, maxMessagesPerTrigger="8", settlement="manual")
+    spark.run()
+    for number in range(3):
+        desk.send(f"later-{number}")
+    spark.desk.calls_lost = ["com.peeklock:claim-messages"]
+    spark.run()
+    bodies = {row["body"].decode() for row in spark.rows}
+    assert {f"later-{number}" for number in range(3)} <= bodies
+    assert max(len(rows) for rows in spark.sink.values()) <= 8
+
+
 def test_available_now_stops_at_what_was_there() -> None:
     desk = filled(5)
     spark = SimulatedSpark(desk, maxMessagesPerTrigger="2")
@@ -243,6 +271,27 @@ def test_messages_that_are_gone_are_a_loss_or_not(fails: str) -> None:
         assert spark.numbers == [1, 3, 4]
 
 
+def test_bad_records_that_are_dead_letters_already_are_no_loss() -> None:
+    """The batch is read again after a crash, when its bad record is where it belongs."""
+    desk = filled(5)
+    spark = SimulatedSpark(desk, badRecords="deadletter")
+    number = 3
+
+    def crash_once(rows: list[dict[str, Any]]) -> None:
+        note = {"deadletter-reason": "SparkBadRecord"}
+        ledger = spark.connect(spark.options, "broker")
+        if ledger.settle([number], "suspended", note=note):
+            raise Crash
+
+    spark.task = crash_once
+    with pytest.raises(Crash):
+        spark.run()
+    spark.first_read.clear()
+    spark.run()
+    assert spark.numbers == [1, 2, 4, 5]
+    assert desk.counts() == (0, 1)
+
+
 # --- poison
 
 
@@ -303,3 +352,28 @@ def test_several_poisons_and_crashes_lose_nothing() -> None:
         assert len(bodies) + dead == 40, "lost"
         assert not bad & set(bodies)
         assert dead <= 20, "most innocent messages were read"
+
+
+def test_innocents_that_reach_their_count_are_dead_letters_and_no_loss() -> None:
+    """A batch is given back where one delivery is all there is; the crash comes right after it."""
+    desk = Desk(delivery_count_max=1)
+    for number in range(8):
+        desk.send(f"m-{number}")
+    spark = SimulatedSpark(desk, maxBatchAttempts="1")
+
+    def die(_rows: list[dict[str, Any]]) -> None:
+        raise RuntimeError("the task has died")
+
+    spark.task = die
+    with pytest.raises(RuntimeError):
+        spark.run()
+    spark.task = _ignore
+    for step in range(1, 30):
+        spark.steps.dies_at = {spark.steps.count + step}
+        try:
+            spark.run()
+        except Crash:
+            continue
+        break
+    assert spark.rows == []
+    assert desk.counts() == (0, 8)

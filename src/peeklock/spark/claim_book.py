@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Final, final
 
 from peeklock.amqp.errors import DecodeError
+from peeklock.client.exceptions import ServiceBusError
 from peeklock.spark.arrow import Parts, number_of
 from peeklock.spark.ledger import (
     ABANDONED,
@@ -93,6 +94,9 @@ class ClaimBook:
         if not batch:
             batch = self._claim(rows, size, everything)
             held.update((claimed.number, claimed) for claimed in batch)
+            if len(batch) > rows:
+                # What is too much, which is possible after a lost answer, is for the next batch.
+                batch = _cut(batch, rows, size, everything)
         if not batch:
             return start
         packed = pack(claimed.number for claimed in batch)
@@ -189,13 +193,32 @@ class ClaimBook:
         sessions = self._options.sessions_max
         while everything or (len(batch) < rows and size > 0):
             asked = min(PAGE, rows if everything else rows - len(batch))
-            got = self._ledger.claim(asked, 0 if everything else size, sessions, upto)
+            got = self._ledger_claim(batch, asked, 0 if everything else size, upto)
             batch += got
             size -= sum(claimed.size for claimed in got)
             # A short answer is the end, or a message that failed before and must be with few.
             if not got or (len(got) < asked and not everything) or _is_over(batch, sessions):
                 break
         return batch
+
+    def _ledger_claim(
+        self, batch: list[Claimed], count: int, size: int, upto: dict[int, int] | None
+    ) -> list[Claimed]:
+        """Claim once. When the answer is lost only the book knows what was claimed: what it has
+        beyond this batch is that, or, where the job settles by itself, not settled yet."""
+        deadline = time.monotonic() + self._options.access.retry_deadline_ms / 1000
+        while True:
+            try:
+                return self._ledger.claim(count, size, self._options.sessions_max, upto)
+            except ServiceBusError as error:
+                if not error.is_retryable or time.monotonic() >= deadline:
+                    raise
+                _log.warning("nobody knows what was claimed, so that it is looked up: %s", error)
+            known = {claimed.number for claimed in batch}
+            found = [one for one in self._ledger.listed() if one.number not in known]
+            if found:
+                return found
+            time.sleep(_POLL_MAX_S)
 
     # --- a batch that was begun before
 
@@ -208,7 +231,8 @@ class ClaimBook:
         if gone and not self._options.is_manual:
             marked = self._marked(end, gone)
             self._given_back[end.counter] = marked
-            gone = [number for number in gone if number not in marked]
+            buried = self._buried(gone) if self._options.bad_records == "deadletter" else set()
+            gone = [number for number in gone if number not in marked | buried]
         if gone and not self._options.is_manual:
             loss = data_loss(self._options.entity, gone)
             if self._options.fails_on_loss:
@@ -262,13 +286,23 @@ class ClaimBook:
         """Find those that were given back, or dead-lettered, when this batch could not be read."""
         mark = self._mark(offset)
         heads = self._ledger.heads(numbers) if numbers else []
-        if len(numbers) == 1 and not heads:
-            heads = self._ledger.heads(numbers, sub_queue=DEAD_LETTERS)
+        seen = {number_of(head) for head in heads}
+        # One delivery more may have been one too many for them.
+        heads += self._dead([number for number in numbers if number not in seen])
         return {
             number
             for head in heads
             if _mark_of(head) == mark and (number := number_of(head)) is not None
         }
+
+    def _buried(self, numbers: list[int]) -> set[int]:
+        """Find those that tasks have dead-lettered because they could not be decoded."""
+        return {number for head in self._dead(numbers) if (number := number_of(head)) is not None}
+
+    def _dead(self, numbers: list[int]) -> list[bytes]:
+        if not numbers or self._options.entity.endswith(DEAD_LETTERS):
+            return []  # Nothing is behind a dead-letter queue.
+        return self._ledger.heads(numbers, sub_queue=DEAD_LETTERS)
 
 
 def _cut(claims: list[Claimed], rows: int, size: int, everything: bool) -> list[Claimed]:

@@ -43,9 +43,15 @@ class Manager(Protocol):
     """What a ledger needs of the wire."""
 
     def manage(
-        self, operation: str, arguments: dict[Any, Any], sub_queue: str = ""
+        self,
+        operation: str,
+        arguments: dict[Any, Any],
+        sub_queue: str = "",
+        *,
+        is_repeatable: bool = True,
     ) -> dict[Any, Any]:
-        """Ask the management node of the entity, or of a sub queue of it."""
+        """Ask the management node of the entity, or of a sub queue of it; once, if it must not be
+        asked again when the answer is lost."""
         ...
 
 
@@ -95,7 +101,10 @@ class Ledger(Protocol):
     def claim(
         self, rows: int, size: int, sessions: int, upto: dict[int, int] | None
     ) -> list[Claimed]:
-        """Claim what is ready, the oldest first; nothing when there is nothing."""
+        """Claim what is ready, the oldest first; nothing when there is nothing.
+
+        After a failure that may pass nobody knows whether it was done: `listed` tells.
+        """
         ...
 
     def listed(self) -> list[Claimed]:
@@ -158,7 +167,8 @@ class BrokerLedger:
         }
         if upto is not None:
             asked["upto"] = Array(LONG, list(upto.values()))
-        answer = self._asked(_CLAIM, asked)
+        # Not twice: what was claimed for a lost answer would be known to nobody.
+        answer = self._asked(_CLAIM, asked, is_repeatable=False)
         return _claimed(answer) if answer else []
 
     def listed(self) -> list[Claimed]:
@@ -233,9 +243,11 @@ class BrokerLedger:
             asked["epoch"] = epoch
         return self._asked(_LIST, asked)
 
-    def _asked(self, operation: str, arguments: dict[str, Any]) -> dict[Any, Any]:
+    def _asked(
+        self, operation: str, arguments: dict[str, Any], *, is_repeatable: bool = True
+    ) -> dict[Any, Any]:
         try:
-            return self._wire.manage(operation, arguments)
+            return self._wire.manage(operation, arguments, is_repeatable=is_repeatable)
         except ClaimFenced as fenced:
             if not self._epoch:
                 raise

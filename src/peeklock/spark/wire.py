@@ -51,10 +51,17 @@ class Wire:
         return wire
 
     def manage(
-        self, operation: str, arguments: dict[Any, Any], sub_queue: str = ""
+        self,
+        operation: str,
+        arguments: dict[Any, Any],
+        sub_queue: str = "",
+        *,
+        is_repeatable: bool = True,
     ) -> dict[Any, Any]:
-        """Ask the management node; what may pass is asked again until the deadline."""
+        """Ask the management node; what may pass and be repeated is asked until the deadline."""
         entity = self._entity + sub_queue
+        if not is_repeatable:
+            return self._manage(entity, operation, arguments)
         return patiently(lambda: self._manage(entity, operation, arguments), self._access)
 
     def _manage(self, entity: str, operation: str, arguments: dict[Any, Any]) -> dict[Any, Any]:
