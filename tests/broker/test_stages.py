@@ -18,6 +18,7 @@ from peeklock.entity.definition import SubscriptionDefinition, TopicDefinition
 from peeklock.entity.refusals import BUSY, NOT_ALLOWED, UNAVAILABLE
 from peeklock.entity.replies import Accepted, BatchPublished, Found, Numbered, Refused, Reply
 from peeklock.entity.routing import partition_of_key
+from peeklock.entity.stages import STAGE_GRACE_MS, STAGE_TIMEOUT_MS
 from tests.broker.bench import Bench, Recorder, contents, message, settle_down
 from tests.broker.spreading import PARTITIONS, SpreadBench, calm, key_for, run
 
@@ -167,6 +168,50 @@ def test_a_partition_lost_while_publishing_neither_loses_nor_doubles(lost: int, 
         assert await published(bench, 0, *names) == 0
         assert await published(bench, -1, *names) == 0
         assert await peeked(bench) == texts
+
+    run(walk)
+
+
+@pytest.mark.parametrize("returning", [[2], [0, 2], [2, 0], [3, 2, 1, 0]])
+def test_what_is_decided_is_carried_on_without_its_writer(returning: list[int]) -> None:
+    """R-D1: a writer that comes back after days finds all of its batch, not a part of it whose
+    rest is dropped by then."""
+
+    async def walk(bench: SpreadBench) -> None:
+        texts = [str(each) for each in range(PARTITIONS)]
+        for index, text in enumerate(texts):
+            await stage(bench, "first", index, text)
+        bench.stores[2].is_down = True  # nobody knows yet
+        assert kind_of(await publish(bench, 0, "first")) == UNAVAILABLE
+        for index in returning:
+            await bench.take_away(index)
+        for index in returning:
+            await bench.give_back(index)
+        await bench.advance(STAGE_TIMEOUT_MS + STAGE_GRACE_MS)
+        for index, text in enumerate(texts):
+            await stage(bench, "second", (index + 1) % PARTITIONS, text)
+        assert await published(bench, 0, "second") == 0
+        assert await peeked(bench) == texts
+        assert await drop(bench, prefix="") == 0
+
+    run(walk)
+
+
+def test_what_is_not_decided_waits_for_its_writer() -> None:
+    """R-D1: also where it has the name of a stage that was published before."""
+
+    async def walk(bench: SpreadBench) -> None:
+        for index in range(PARTITIONS):
+            await stage(bench, "s", index, "a")
+        assert await published(bench, 0, "s") == PARTITIONS
+        for index in range(PARTITIONS):
+            await stage(bench, "s", index, "b")
+            await stage(bench, "t", index, "c")
+        for index in range(PARTITIONS):
+            await bench.take_away(index)
+            await bench.give_back(index)
+        assert await peeked(bench) == ["a"] * PARTITIONS
+        assert await published(bench, 1, "s", "t") == 2 * PARTITIONS
 
     run(walk)
 

@@ -20,7 +20,7 @@ from peeklock.broker.ledger import Ledger
 from peeklock.broker.reach import NOWHERE, Reach
 from peeklock.broker.rerouting import Rerouted, rerouted
 from peeklock.broker.seeking import Seeker
-from peeklock.broker.stages import Publication, drop_stages
+from peeklock.broker.stages import Completion, Publication, drop_stages
 from peeklock.broker.taking import Taking
 from peeklock.broker.walking import DeleteWalk, PeekWalk
 from peeklock.broker.worker import PartitionWorker
@@ -369,6 +369,7 @@ class Spread:
         for receiver in list(self._receivers.values()):
             receiver.opened(index)
         self._taking.opened(index)
+        Completion(index, self._reach).start()
         if self.on_opened is not None:
             self.on_opened(worker)
 

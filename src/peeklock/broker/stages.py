@@ -11,10 +11,16 @@ from __future__ import annotations
 
 from typing import Any, Final, final
 
-from peeklock.broker.gathering import Gathering
+from peeklock.broker.gathering import Gathering, Nobody
 from peeklock.broker.reach import Reach
-from peeklock.entity.commands import Command, DropStages, FindPublished, PublishStages
-from peeklock.entity.replies import BatchPublished, Named, Numbered, Refused
+from peeklock.entity.commands import (
+    Command,
+    DropStages,
+    FindPublished,
+    PublishStages,
+    TellStages,
+)
+from peeklock.entity.replies import BatchPublished, Named, Numbered, Refused, StagesTold
 from peeklock.entity.routing import partition_of_key
 
 
@@ -84,6 +90,64 @@ class Publication:
     def _answer(self, reply: Any) -> None:
         self._is_answered = True
         self._command.origin.replied(reply)
+
+
+@final
+class Completion:
+    """A partition has opened: what was decided while it or another one was away is published now,
+    although nobody comes again for it. Its stages would be dropped one day, and the batch with them
+    if it was staged again: a part of it was published, so that nothing else of it ever would be."""
+
+    __slots__ = ("_index", "_reach")
+
+    def __init__(self, index: int, reach: Reach) -> None:
+        self._index: Final[int] = index
+        self._reach: Final[Reach] = reach
+
+    def start(self) -> None:
+        """Ask the one that has opened whether it has to do with stages at all."""
+        self._reach.ask(self._index, TellStages(self, 0))
+
+    def replied(self, reply: Any) -> None:
+        """Ask all that are open; the others do the same when they are."""
+        if not isinstance(reply, StagesTold) or not (reply.names or reply.batches):
+            return
+        reach = self._reach
+        asked = [index for index in range(reach.count) if reach.workers[index].is_open]
+
+        def join(answers: list[Any]) -> Any:
+            told: dict[int, StagesTold] = {}
+            for at, answer in enumerate(answers):
+                if isinstance(answer, StagesTold):
+                    told[asked[at]] = answer
+            self._carry_on(told)
+            return None
+
+        if len(asked) > 1:
+            gathering = Gathering(Nobody(), 0, len(asked), join)
+            for at, index in enumerate(asked):
+                reach.ask(index, TellStages(gathering.part(at), 0))
+
+    def flush(self) -> None:
+        """Nobody waits for it."""
+
+    def _carry_on(self, told: dict[int, StagesTold]) -> None:
+        count = self._reach.count
+        waiting = {index: set(each.names) for index, each in told.items() if each.names}
+        if not waiting:
+            return
+        last = {
+            index: {writer: batch for writer, batch, _ in told[index].batches} for index in waiting
+        }
+        for home, each in told.items():
+            for writer, batch, stages in each.batches:
+                if partition_of_key(writer, count) != home:
+                    continue  # it was not this one that decided
+                for index, names in waiting.items():
+                    is_behind = last[index].get(writer, batch - 1) < batch
+                    if is_behind and not names.isdisjoint(stages):
+                        late = PublishStages(Nobody(), 0, writer, batch, stages, 0, False)
+                        self._reach.ask(index, late)
 
 
 def drop_stages(command: DropStages, reach: Reach) -> None:

@@ -20,7 +20,13 @@ from peeklock.entity.session_commands import (
     RenewSession,
     SetSessionState,
 )
-from peeklock.entity.stage_commands import DropStages, FindPublished, PublishStages, Stage
+from peeklock.entity.stage_commands import (
+    DropStages,
+    FindPublished,
+    PublishStages,
+    Stage,
+    TellStages,
+)
 from peeklock.entity.transfer_commands import (
     Commit,
     Reserve,
@@ -78,6 +84,7 @@ __all__ = [
     "PublishStages",
     "DropStages",
     "FindPublished",
+    "TellStages",
 ]
 
 # Lanes. The dead-letter lane of lane n is n | 1.
@@ -509,6 +516,7 @@ Command: TypeAlias = (
     | PublishStages
     | DropStages
     | FindPublished
+    | TellStages
     | Configure
     | Count
     | Tick

@@ -54,6 +54,7 @@ from peeklock.entity.commands import (
     SettleMany,
     Stage,
     TakeOver,
+    TellStages,
     Tick,
 )
 from peeklock.entity.delivering import Delivering
@@ -223,7 +224,7 @@ class Partition:
             self._browsing.count(command)
         elif isinstance(command, (ClaimMessages, ListClaims, FetchClaims, SettleClaims)):
             self._decide_on_claims(command, now)
-        elif isinstance(command, (Stage, PublishStages, DropStages, FindPublished)):
+        elif isinstance(command, (Stage, PublishStages, DropStages, FindPublished, TellStages)):
             self._decide_on_stages(command, now)
         elif isinstance(command, Configure):
             self._configure(command, now)
@@ -243,7 +244,7 @@ class Partition:
             self._claiming.tell(command, now)
 
     def _decide_on_stages(
-        self, command: Stage | PublishStages | DropStages | FindPublished, now: int
+        self, command: Stage | PublishStages | DropStages | FindPublished | TellStages, now: int
     ) -> None:
         if isinstance(command, Stage):
             self._staging.stage(command, now)
@@ -251,8 +252,10 @@ class Partition:
             self._staging.publish(command, now)
         elif isinstance(command, DropStages):
             self._staging.drop(command, now)
-        else:
+        elif isinstance(command, FindPublished):
             self._staging.find_published(command)
+        else:
+            self._staging.tell(command)
 
     def take_leftovers(self) -> list[Command]:
         """What the partition wants to be asked before all else, once its last decision rests: what

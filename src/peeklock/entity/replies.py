@@ -447,6 +447,26 @@ class BatchPublished:
         self.stages = stages
 
 
+@final
+@dataclass(slots=True, init=False)
+class StagesTold:
+    """The stages that have messages, and for each writer its last batch and the stages of it, as
+    far as they are remembered."""
+
+    origin: Final[Any]
+    tag: Final[int]
+    names: Final[list[str]]
+    batches: Final[list[tuple[str, int, list[str]]]]
+
+    def __init__(
+        self, origin: Any, tag: int, names: list[str], batches: list[tuple[str, int, list[str]]]
+    ) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.names = names
+        self.batches = batches
+
+
 Reply: TypeAlias = (
     Accepted
     | Delivered
@@ -465,4 +485,5 @@ Reply: TypeAlias = (
     | StateFound
     | Named
     | BatchPublished
+    | StagesTold
 )

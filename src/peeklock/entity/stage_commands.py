@@ -49,6 +49,8 @@ class PublishStages:
 
     The stages that a batch was first published with are its own. Where the same batch comes again
     with others, those are dropped. `published` is what earlier steps of the same wish have done.
+    One that is not the writer's own wish drops nothing: it may come late, and the names of the
+    stages may have been given again.
     """
 
     origin: Final[Any]
@@ -57,6 +59,7 @@ class PublishStages:
     batch: Final[int]
     stages: Final[list[str]]
     published: Final[int]
+    is_own: Final[bool]
 
     def __init__(
         self,
@@ -66,6 +69,7 @@ class PublishStages:
         batch: int,
         stages: list[str],
         published: int = 0,
+        is_own: bool = True,
     ) -> None:
         self.origin = origin
         self.tag = tag
@@ -73,6 +77,7 @@ class PublishStages:
         self.batch = batch
         self.stages = stages
         self.published = published
+        self.is_own = is_own
 
 
 @final
@@ -113,3 +118,16 @@ class FindPublished:
         self.tag = tag
         self.stages = stages
         self.prefix = prefix
+
+
+@final
+@dataclass(slots=True, init=False)
+class TellStages:
+    """Which stages have messages here, and what each writer published last."""
+
+    origin: Final[Any]
+    tag: Final[int]
+
+    def __init__(self, origin: Any, tag: int) -> None:
+        self.origin = origin
+        self.tag = tag

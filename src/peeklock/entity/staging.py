@@ -21,6 +21,7 @@ from peeklock.entity.commands import (
     FindPublished,
     PublishStages,
     Stage,
+    TellStages,
 )
 from peeklock.entity.definition import DISABLED, SEND_DISABLED
 from peeklock.entity.duplicate import id_of, seen_as
@@ -28,7 +29,14 @@ from peeklock.entity.entering import Entering, end_of_life, shorter
 from peeklock.entity.lane import Entry
 from peeklock.entity.message import NEVER, NO_DURATION, Message
 from peeklock.entity.refusals import ENTITY_DISABLED, NOT_ALLOWED, Refusal
-from peeklock.entity.replies import Accepted, BatchPublished, Named, Numbered, Refused
+from peeklock.entity.replies import (
+    Accepted,
+    BatchPublished,
+    Named,
+    Numbered,
+    Refused,
+    StagesTold,
+)
 from peeklock.entity.stage_records import (
     STAGE_GIVEN_UP,
     STAGE_REPEATED,
@@ -171,7 +179,8 @@ class Staging:
         batch = self._batch_of(command)
         if batch is None:
             # It was published before: whatever is there of it was done in vain.
-            self._drop(command.stages, STAGE_REPEATED, now)
+            if command.is_own:
+                self._drop(command.stages, STAGE_REPEATED, now)
             own = writer.stages if writer is not None and writer.batch == command.batch else []
             self._answer(command, command.published, own)
             return
@@ -195,6 +204,7 @@ class Staging:
                     command.batch,
                     command.stages,
                     command.published + count,
+                    command.is_own,
                 )
             )
         else:
@@ -343,6 +353,13 @@ class Staging:
             names = [name for name in command.stages if name in own]
         self._state.replies.append(Named(command.origin, command.tag, sorted(names)))
 
+    def tell(self, command: TellStages) -> None:
+        """What is staged here, and what the writers published last."""
+        stages = self._state.stages
+        batches = [(each.name, each.batch, each.stages) for each in stages.writers.values()]
+        reply = StagesTold(command.origin, command.tag, list(stages.lines), batches)
+        self._state.replies.append(reply)
+
     def _named(self, stages: list[str], prefix: str | None) -> list[str]:
         if prefix is None:
             return stages
@@ -389,7 +406,7 @@ class Staging:
             for writer in unfinished:
                 if writer.name not in under_way:
                     name, batch = writer.name, writer.batch
-                    again = PublishStages(Unheard(), 0, name, batch, writer.stages)
+                    again = PublishStages(Unheard(), 0, name, batch, writer.stages, 0, False)
                     self._leftovers.append(again)
 
     def _drop_stale(self, now: int) -> None:
