@@ -41,6 +41,8 @@ class EngineBroker(asyncio.Protocol):
             sasl_mechanisms=["ANONYMOUS"] if mechanisms is None else mechanisms,
         )
         self.credit = credit
+        # What is said of each link when it is attached.
+        self.link_properties: dict[Any, Any] | None = None
         self.now = 0
         self.transport: asyncio.Transport | None = None
         # What came, by the address of the link; and the links by the same.
@@ -56,6 +58,7 @@ class EngineBroker(asyncio.Protocol):
         self.answer_with: dict[str, Any] | None = {}
         self.accepts = True
         self.tops_up = True
+        self.answers_drains = True
         self.answers_settlements: bytes | None = ACCEPTED
         # Messages that are there for whoever grants credit.
         self.stock: list[bytes] = []
@@ -109,7 +112,7 @@ class EngineBroker(asyncio.Protocol):
             link.refuse(refusal)
             return
         self.links[f"{'to' if link.role == RECEIVER else 'from'} {address}"] = link
-        link.accept()
+        link.accept(properties=self.link_properties)
         if link.role == RECEIVER:
             link.grant(self.credit)
 
@@ -140,7 +143,7 @@ class EngineBroker(asyncio.Protocol):
             return
         while self.stock and link.credit > 0:
             self.deliver(link, self.stock.pop(0))
-        if link.drain:
+        if link.drain and self.answers_drains:
             self.drains += 1
             link.drained()
 

@@ -98,7 +98,7 @@ class SendBatching:
         loop = asyncio.get_running_loop()
         entry = Entry(subject, payload, key, Outcome(loop=loop))
         if self._interval_s <= 0:
-            self._start(self._send_singly([entry]))
+            self._start(self._send_one(entry))
             return entry.outcome
         group = key if self._keeps_keys_apart else None
         filling = self._filling.get(group)
@@ -111,14 +111,21 @@ class SendBatching:
             else:
                 # Larger than a batch may be: it goes by itself, behind what came before it.
                 self.push()
-                self._start(self._send_singly([entry]))
+                self._start(self._send_one(entry))
         self._dispatch_full()
         if self._filling and self._timer is None:
             self._timer = loop.call_later(self._interval_s, self._on_time)
         return entry.outcome
 
+    async def give_way(self) -> None:
+        """Let all that is held leave now; what is sent after this comes behind it."""
+        self.push()
+        if self._under_way:
+            # They hand their messages over in their first turn of the loop, which is the next.
+            await asyncio.sleep(0)
+
     def push(self) -> None:
-        """Let all that is held leave now, so that what is sent next comes behind it."""
+        """Let all that is held leave now."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -162,12 +169,12 @@ class SendBatching:
     async def _send_batch(self, filling: _Filling) -> None:
         entries = filling.entries
         if len(entries) == 1:
-            await self._send_singly(entries)
+            await self._send_one(entries[0])
             return
         try:
             await self._send(filling.batch.encoded(), True)
-        except ServiceBusError as error:
-            if error.is_retryable or isinstance(error, _WRONG_FOR_ALL):
+        except Exception as error:  # noqa: BLE001  whoever waits for the outcomes is told
+            if not _may_be_of_one(error):
                 for entry in entries:
                     self._reporting.fail(entry.outcome, entry.subject, error)
                 return
@@ -189,7 +196,7 @@ class SendBatching:
     async def _send_one(self, entry: Entry) -> bool:
         try:
             await self._send(entry.payload, False)
-        except ServiceBusError as error:
+        except Exception as error:  # noqa: BLE001  whoever waits for the outcome is told
             self._reporting.fail(entry.outcome, entry.subject, error)
             return False
         except asyncio.CancelledError:
@@ -197,6 +204,17 @@ class SendBatching:
             raise
         entry.outcome.succeed()
         return True
+
+
+def _may_be_of_one(error: Exception) -> bool:
+    """Tell whether one message of a batch may be to blame.
+
+    It is not for what may pass, for what is wrong with the entity, and for what did not come from
+    the broker at all: a client that was closed, a credential that gives no token.
+    """
+    if not isinstance(error, ServiceBusError) or error.is_retryable:
+        return False
+    return not isinstance(error, _WRONG_FOR_ALL)
 
 
 @final

@@ -54,13 +54,20 @@ class ClientConnection:
         return self._is_closed
 
     async def open_sender(
-        self, address: str, *, properties: dict[Any, Any] | None = None
+        self,
+        address: str,
+        *,
+        properties: dict[Any, Any] | None = None,
+        named_after: str = "",
     ) -> SenderLink:
         """Open a link to send on; `properties` are those of the link."""
         line = await self._open()
         await line.tokens.show(address)
         link = SenderLink(
-            line.transport, _name(address), Target(address=address), properties=properties
+            line.transport,
+            _name(named_after or address),
+            Target(address=address),
+            properties=properties,
         )
         await link.wait_open(ANSWERED_WITHIN_S)
         return link
@@ -73,6 +80,7 @@ class ClientConnection:
         session_id: str | None = None,
         any_session: bool = False,
         wait_s: float = ANSWERED_WITHIN_S,
+        named_after: str = "",
     ) -> ReceiverLink:
         """Open a link to receive on, in a session if one is named or any is wished.
 
@@ -82,7 +90,7 @@ class ClientConnection:
         await line.tokens.show(address)
         link = ReceiverLink(
             line.transport,
-            _name(address),
+            _name(named_after or address),
             address,
             deletes=deletes,
             session_id=session_id,

@@ -62,6 +62,12 @@ class RetryPolicy:
         return pause * (1.0 + _JITTER * (2.0 * chance - 1.0))
 
 
+def check_timeout(timeout: float | None) -> None:
+    """Make sure that there is time at all."""
+    if timeout is not None and timeout <= 0:
+        raise ValueError("timeout must be greater than 0")
+
+
 async def with_retries(
     policy: RetryPolicy,
     attempt: Callable[[], Awaitable[T]],

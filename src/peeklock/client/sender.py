@@ -3,10 +3,10 @@
 # ruff: noqa: ASYNC109  (parameters are called as they are in azure-servicebus)
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import datetime
-from typing import Any, Final, Self, final
+from typing import Any, Final, Self, cast, final
 from uuid import uuid4
 
 from peeklock.amqp.constructors import LONG
@@ -20,10 +20,8 @@ from peeklock.client.links import SenderLink
 from peeklock.client.message import ServiceBusMessage, instant_ms
 from peeklock.client.outbound import Outbound, Sendable, as_message
 from peeklock.client.reporting import OnError, Outcome, Reporting
-from peeklock.client.retrying import with_retries
+from peeklock.client.retrying import check_timeout, with_retries
 
-# Where single messages may be larger, batches still may not.
-BATCH_SIZE_MAX: Final = 1 << 20
 _SCHEDULED: Final = b"x-opt-scheduled-enqueue-time"
 
 
@@ -40,6 +38,7 @@ class ServiceBusSender:
         max_in_flight: int | None = None,
         on_error: OnError | None = None,
         link_properties: dict[Any, Any] | None = None,
+        client_identifier: str | None = None,
     ) -> None:
         """`max_in_flight` bounds the sends without an outcome; without it only the broker does."""
         if flush_interval < 0:
@@ -47,6 +46,8 @@ class ServiceBusSender:
         if max_in_flight is not None and max_in_flight < 1:
             raise ValueError("max_in_flight must be at least 1")
         self.entity_name: Final = entity
+        # What the links are called after, for those who look for them in logs.
+        self.client_identifier: Final = client_identifier or f"SBSender-{uuid4()}"
         self._connection = connection
         self._link_properties = link_properties
         self._bound: Any = nullcontext()
@@ -54,6 +55,8 @@ class ServiceBusSender:
             self._bound = asyncio.Semaphore(max_in_flight)
         self._link: SenderLink | None = None
         self._opening = asyncio.Lock()
+        # Nothing more is taken; what is held still leaves.
+        self._is_closing = False
         self._is_closed = False
         self._reporting = Reporting(on_error)
         self._batching = SendBatching(
@@ -69,24 +72,25 @@ class ServiceBusSender:
 
     async def send_messages(
         self,
-        message: Sendable | ServiceBusMessageBatch | Sequence[Sendable],
+        message: Sendable | ServiceBusMessageBatch | Iterable[Sendable],
         *,
         timeout: float | None = None,
     ) -> None:
         """Send a message, a batch, or a list (as one batch); returns when it is accepted."""
         self._check_open()
+        check_timeout(timeout)
         if isinstance(message, ServiceBusMessageBatch):
             batch = message
-        elif isinstance(message, Sequence):
-            batch = await self._batch_of(message)
+        elif (several := _several(message)) is not None:
+            batch = await self._batch_of(several)
         else:
-            payload = as_message(message).encoded()
+            payload = as_message(cast(Sendable, message)).encoded()
             # What was given before and is still held leaves first.
-            self._batching.push()
+            await self._batching.give_way()
             await self._send(payload, False, timeout)
             return
         if len(batch):
-            self._batching.push()
+            await self._batching.give_way()
             await self._send(batch.encoded(), True, timeout)
 
     def send_soon(self, message: Sendable) -> Outcome:
@@ -116,14 +120,16 @@ class ServiceBusSender:
 
     async def schedule_messages(
         self,
-        messages: Sendable | Sequence[Sendable],
+        messages: Sendable | Iterable[Sendable],
         schedule_time_utc: datetime,
         *,
         timeout: float | None = None,
     ) -> list[int]:
         """Let messages be handed out from a time on; gives the numbers to cancel them by."""
         self._check_open()
-        given = messages if isinstance(messages, Sequence) else [messages]
+        check_timeout(timeout)
+        several = _several(messages)
+        given = [cast(Sendable, messages)] if several is None else several
         entries = [_scheduled(as_message(each), schedule_time_utc) for each in given]
         if not entries:
             return []
@@ -136,6 +142,7 @@ class ServiceBusSender:
     ) -> None:
         """Take scheduled messages back, if they have not been handed out yet."""
         self._check_open()
+        check_timeout(timeout)
         numbers = [sequence_numbers] if isinstance(sequence_numbers, int) else sequence_numbers
         if numbers:
             arguments = {"sequence-numbers": Array(LONG, list(numbers))}
@@ -143,10 +150,13 @@ class ServiceBusSender:
 
     async def close(self) -> None:
         """Send what is held, detach, and raise what failed and nobody awaited."""
-        if self._is_closed:
+        if self._is_closing:
             return
-        await self._batching.flush()
-        self._is_closed = True
+        self._is_closing = True
+        try:
+            await self._batching.flush()
+        finally:
+            self._is_closed = True
         link, self._link = self._link, None
         if link is not None:
             await link.close()
@@ -155,13 +165,13 @@ class ServiceBusSender:
     # --- underneath
 
     def _check_open(self) -> None:
-        if self._is_closed:
+        if self._is_closing:
             raise ValueError("the sender is closed; get another one from the client")
 
     def _batch_size_max(self) -> int:
         if self._link is None:
             return BATCH_SIZE_DEFAULT
-        return min(self._link.max_message_size or BATCH_SIZE_MAX, BATCH_SIZE_MAX)
+        return self._link.max_batch_size
 
     async def _batch_of(self, messages: Sequence[Sendable]) -> ServiceBusMessageBatch:
         batch = await self.create_message_batch() if messages else ServiceBusMessageBatch()
@@ -175,9 +185,12 @@ class ServiceBusSender:
             return link
         async with self._opening:
             if self._link is None or not self._link.is_open:
-                self._check_open()
+                if self._is_closed:
+                    self._check_open()
                 self._link = await self._connection.open_sender(
-                    self.entity_name, properties=self._link_properties
+                    self.entity_name,
+                    properties=self._link_properties,
+                    named_after=self.client_identifier,
                 )
             return self._link
 
@@ -204,6 +217,13 @@ class ServiceBusSender:
             ),
             within_s=timeout,
         )
+
+
+def _several(given: Sendable | Iterable[Sendable]) -> list[Sendable] | None:
+    """Give several messages as a list, None for one; that may be a mapping, iterable as well."""
+    if isinstance(given, (Mapping, str, bytes)) or not isinstance(given, Iterable):
+        return None
+    return list(given)
 
 
 def _scheduled(message: Outbound, at: datetime) -> dict[str, Any]:

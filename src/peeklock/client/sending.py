@@ -14,6 +14,10 @@ from peeklock.client.transport import Transport
 
 # How the wire calls a transfer that carries several messages.
 BATCH_FORMAT: Final = 0x80013700
+# How a broker says that batches may not be as large as single messages.
+BATCH_SIZE: Final = "com.microsoft:max-message-batch-size"
+# Where it does not say so: the service takes no larger batches on any tier.
+BATCH_SIZE_MAX: Final = 1 << 20
 _TAG_SIZE: Final = 16
 # Sends that leave together; the last sizes of lists are thrown away soon.
 _RUN_MAX: Final = 1024
@@ -34,6 +38,7 @@ class SenderLink:
         "_payloads",
         "_sent",
         "_transport",
+        "max_batch_size",
         "max_message_size",
         "name",
         "when_gone",
@@ -51,8 +56,10 @@ class SenderLink:
         if session is None:
             session = transport.begin_session()
         self.name: Final = name
-        # The largest message or batch that the entity takes; 0 says that there is no limit.
+        # The largest message that the entity takes, 0 says that there is no limit; and the largest
+        # batch, which may be smaller.
         self.max_message_size = 0
+        self.max_batch_size = BATCH_SIZE_MAX
         # Called once, when the link is gone, with the reason; for whoever opened it.
         self.when_gone: Callable[[ServiceBusError], None] | None = None
         self._transport: Final = transport
@@ -150,6 +157,10 @@ class SenderLink:
     def on_attached(self) -> None:
         """The broker has attached its side, and said how large a message may be."""
         self.max_message_size = self._link.peer_max_message_size
+        batches = (self._link.properties or {}).get(BATCH_SIZE)
+        self.max_batch_size = batches if isinstance(batches, int) and batches else BATCH_SIZE_MAX
+        if self.max_message_size:
+            self.max_batch_size = min(self.max_batch_size, self.max_message_size)
         self._attachment.attached()
 
     def on_flow(self) -> None:
