@@ -11,7 +11,7 @@ from peeklock.amqp.limits import Limits
 from peeklock.amqp.types import Int, Symbol
 from peeklock.client.config import ClientConfig
 from peeklock.client.connection import ClientConnection
-from peeklock.client.credentials import JWT_TYPE, SAS_TYPE, SasKey
+from peeklock.client.credentials import JWT_TYPE, SAS_TYPE, SasKey, Token
 from peeklock.client.exceptions import (
     ClaimFenced,
     MessagingEntityNotFoundError,
@@ -108,6 +108,28 @@ def test_a_renewal_that_fails_is_tried_again() -> None:
         bench.broker.token_status = 202
 
     run(body, credential=SasKey("rule", "key", token_ms=1000))
+
+
+def test_a_credential_that_raises_what_it_likes_is_asked_again() -> None:
+    class Moody:
+        def __init__(self) -> None:
+            self.asked = 0
+            self._key = SasKey("rule", "key", token_ms=1000)
+
+        async def token(self, audience: str, now: int) -> Token:
+            self.asked += 1
+            if self.asked == 2:
+                raise LookupError("the identity service is asleep")
+            return await self._key.token(audience, now)
+
+    credential = Moody()
+
+    async def body(bench: Bench) -> None:
+        await bench.connection.open_sender("q")
+        await until(lambda: len(bench.broker.tokens) == 2)
+        assert credential.asked == 3
+
+    run(body, credential=credential)
 
 
 def test_tokens_of_an_identity_service_are_web_tokens() -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from peeklock.amqp.composites import ACCEPTED, RELEASED, encode_modified, encode_rejected
 from peeklock.amqp.errors import AmqpError
+from peeklock.amqp.types import Symbol
+from peeklock.client import receiving
 from peeklock.client.exceptions import (
     MessageLockLostError,
     MessageSizeExceededError,
@@ -271,6 +273,41 @@ def test_a_cancelled_receive_loses_nothing(deletes: bool) -> None:
         if len(got) == 1:
             got += [delivery.payload for delivery in await link.receive(10, None)]
         assert got == [b"late", b"next"]
+
+    run(body)
+
+
+def test_a_drain_that_is_not_answered_ends_the_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receiving, "_DRAINED_WITHIN_S", 0.01)
+
+    async def body(bench: Bench) -> None:
+        link = await bench.connection.open_receiver("q", deletes=False)
+        bench.broker.answers_drains = False
+        with pytest.raises(ServiceBusConnectionError, match="drain of credit"):
+            await link.receive(5, 1.0)
+        assert not link.is_open
+        # What has come stays usable, and another link is another chance.
+        bench.broker.answers_drains = True
+        again = await bench.connection.open_receiver("q", deletes=False)
+        assert await again.receive(5, 0.01) == []
+
+    run(body)
+
+
+def test_answers_that_are_all_different_are_not_remembered() -> None:
+    async def body(bench: Bench) -> None:
+        link = await bench.connection.open_receiver("q", deletes=False)
+        bench.broker.stock = [b"m"] * 100
+        deliveries = await link.receive(100, 1.0)
+        for at, delivery in enumerate(deliveries):
+            changed = encode_modified(
+                delivery_failed=True,
+                undeliverable_here=False,
+                message_annotations={Symbol("at"): at},
+            )
+            bench.broker.answers_settlements = changed
+            await link.settle([delivery], changed)
+        assert len(link._good) <= receiving._GOOD_MAX
 
     run(body)
 

@@ -57,6 +57,16 @@ def test_messages_of_one_size_never_take_more_than_256_kb(
         assert (cached + granted) * size <= PREFETCH_BYTES_MAX
 
 
+def test_credit_that_a_large_call_did_not_use_does_not_fill_the_cache() -> None:
+    prefetch = Prefetch(10)
+    prefetch.saw(came(100))
+    assert prefetch.grant(100, 0, 0) == 100
+    assert prefetch.rest(0, 70) == 10
+    assert prefetch.rest(4, 70) == 6
+    assert prefetch.rest(15, 70) == 0
+    assert prefetch.rest(3, 7) == prefetch.rest(0, 4) == prefetch.rest(20, 0) == -1
+
+
 def test_a_negative_cache_makes_no_sense() -> None:
     with pytest.raises(ValueError, match="negative"):
         Prefetch(-1)

@@ -9,6 +9,8 @@ from peeklock.client import (
     ServiceBusReceivedMessage,
     ServiceBusReceiver,
 )
+from peeklock.client.connection_string import parse_connection_string
+from peeklock.client.credentials import SasKey, Token
 from tests.wire.broker_process import BrokerProcess
 from tests.wire.entities import LOCK_SHORT_S, Queues
 from tests.wire.own_client import run_with, send, take
@@ -69,6 +71,70 @@ def test_a_handler_that_fails_has_its_message_abandoned(
         assert str(message) == "bad"
         assert told == [("bad", "no good")] * 3
         assert await client.get_queue_receiver(queue).peek_messages() == []
+
+    run_with(broker.connection_string, test)
+
+
+def test_a_handler_whose_wait_was_cancelled_has_failed(broker: BrokerProcess, queue: str) -> None:
+    async def test(client: ServiceBusClient) -> None:
+        await send(client, queue, "one")
+        told: list[tuple[str, str]] = []
+        counts: list[int] = []
+
+        async def handle(message: ServiceBusReceivedMessage, _receiver: ServiceBusReceiver) -> None:
+            counts.append(message.delivery_count)
+            if len(counts) == 1:
+                waited_for = asyncio.get_running_loop().create_future()
+                waited_for.cancel()
+                await waited_for
+
+        def on_error(message: Any, error: Exception) -> None:
+            told.append((str(message), str(error)))
+
+        async with client.get_queue_processor(queue, handle, on_error=on_error):
+            await until(lambda: len(counts) == 2)
+        assert counts == [0, 1]
+        assert told == [("one", "what the handler waited for was cancelled")]
+
+    run_with(broker.connection_string, test)
+
+
+def test_nothing_but_a_stop_ends_the_processing(broker: BrokerProcess, queue: str) -> None:
+    class Moody:
+        """A credential that raises what it likes, the first time that it is asked."""
+
+        def __init__(self, key: SasKey) -> None:
+            self.asked = 0
+            self._key = key
+
+        async def token(self, audience: str, now: int) -> Token:
+            self.asked += 1
+            if self.asked == 1:
+                raise LookupError("the identity service is asleep")
+            return await self._key.token(audience, now)
+
+    async def test(client: ServiceBusClient) -> None:
+        await send(client, queue, "one")
+        told: list[str] = []
+        seen: list[str] = []
+
+        async def handle(message: ServiceBusReceivedMessage, _receiver: ServiceBusReceiver) -> None:
+            seen.append(str(message))
+
+        given = parse_connection_string(broker.connection_string)
+        moody = ServiceBusClient(
+            f"{given.host}:{given.port}",
+            Moody(SasKey(given.rule_name, given.key)),
+            use_tls=False,
+        )
+        async with (
+            moody,
+            moody.get_queue_processor(
+                queue, handle, on_error=lambda _message, error: told.append(str(error))
+            ),
+        ):
+            await until(lambda: seen)
+        assert (told, seen) == (["the identity service is asleep"], ["one"])
 
     run_with(broker.connection_string, test)
 

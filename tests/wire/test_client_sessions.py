@@ -39,8 +39,9 @@ def test_a_session_by_name_and_the_next_one(broker: BrokerProcess, queues: Queue
             await receiver.complete_messages(messages)
         with pytest.raises(ValueError, match="sub queues have no sessions"):
             client.get_queue_receiver(queue, session_id="a", sub_queue="deadletter")
-        with pytest.raises(TypeError, match="not made for a session"):
-            _ = client.get_queue_receiver(queue).session
+        with pytest.raises(ValueError, match="not open yet"):
+            _ = client.get_queue_receiver(queue, session_id="a").session
+        assert client.get_queue_receiver(queue).session is None
 
     run_with(broker.connection_string, test)
 

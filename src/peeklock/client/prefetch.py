@@ -50,3 +50,12 @@ class Prefetch:
         if wanted <= 0 or (credit > 0 and cached + credit > max(target // 2, asked - 1)):
             return -1
         return wanted if wanted > credit else -1
+
+    def rest(self, cached: int, credit: int) -> int:
+        """Tell how much credit may be left when a call has ended, or -1 when that is right.
+
+        A call may ask for more than the cache holds; what did not come for it is not to come
+        into the cache instead, and wait there with a lock.
+        """
+        target = self.target
+        return max(0, target - cached) if cached + credit > target and credit > 0 else -1

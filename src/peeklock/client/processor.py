@@ -144,7 +144,7 @@ class ServiceBusProcessor:
             try:
                 messages = await self._received(receiver, slots, _RECEIVE_WAIT_S)
                 pause_s = _PAUSE_MIN_S
-            except ServiceBusError as error:
+            except Exception as error:  # noqa: BLE001  nothing may end the processing but a stop
                 messages = []
                 self._tell(None, error)
                 await self._pause(pause_s)
@@ -189,7 +189,7 @@ class ServiceBusProcessor:
                 pause_s = _PAUSE_MIN_S
             except OperationTimeoutError:
                 pass  # No session has messages now; the next wait begins at once.
-            except ServiceBusError as error:
+            except Exception as error:  # noqa: BLE001  nothing may end the processing but a stop
                 self._tell(None, error)
                 await self._pause(pause_s)
                 pause_s = min(pause_s * 2, _PAUSE_MAX_S)
@@ -217,23 +217,31 @@ class ServiceBusProcessor:
     ) -> None:
         try:
             await self._handler(message, receiver)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            # Something that the handler waited for was cancelled, not the handler.
+            error = ServiceBusError("what the handler waited for was cancelled")
+            await self._failed(receiver, message, error)
+            return
         except Exception as error:  # noqa: BLE001  whatever a handler raises is its user's to see
-            self._tell(message, error)
-            await self._abandon(receiver, message)
+            await self._failed(receiver, message, error)
             return
         if self._completes and not message.is_settled:
             # Not waited for: the next call can begin. The receiver tells us of failures.
             receiver.complete_soon(message)
 
-    async def _abandon(
-        self, receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage
+    async def _failed(
+        self, receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage, error: Exception
     ) -> None:
+        self._tell(message, error)
         if message.is_settled:
             return
         try:
             await receiver.abandon_message(message)
-        except ServiceBusError as error:
-            self._tell(message, error)
+        except Exception as also:  # noqa: BLE001  it is told, and the next message waits
+            self._tell(message, also)
 
     # --- underneath
 
@@ -270,7 +278,7 @@ class ServiceBusProcessor:
     async def _closed(self, receiver: ServiceBusReceiver) -> None:
         try:
             await receiver.close()
-        except ServiceBusError as error:
+        except Exception as error:  # noqa: BLE001  it is told
             self._tell(None, error)
 
     def _renewal_failed(self, renewable: Any, cause: Exception | None) -> None:

@@ -7,7 +7,8 @@ import contextlib
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final, Self, final
+from typing import Any, Final, Self, cast, final
+from uuid import uuid4
 
 from peeklock.amqp.constructors import LONG, UUID_CODE
 from peeklock.amqp.delivery import IncomingDelivery
@@ -30,7 +31,7 @@ from peeklock.client.prefetch import Prefetch
 from peeklock.client.received import ServiceBusReceivedMessage
 from peeklock.client.renewing import AutoLockRenewer
 from peeklock.client.reporting import OnError, Outcome, Reporting
-from peeklock.client.retrying import with_retries
+from peeklock.client.retrying import check_timeout, with_retries
 from peeklock.client.session import ServiceBusSession
 from peeklock.client.settling import COMPLETE, Settlement, check_settleable
 
@@ -59,12 +60,15 @@ class ServiceBusReceiver:
         auto_lock_renewer: AutoLockRenewer | None = None,
         flush_interval: float = FLUSH_INTERVAL_S,
         on_error: OnError | None = None,
+        client_identifier: str | None = None,
     ) -> None:
         if max_wait_time is not None and max_wait_time <= 0:
             raise ValueError("max_wait_time must be greater than 0")
         if flush_interval < 0:
             raise ValueError("flush_interval cannot be negative; 0 turns batching off")
         self.entity_path: Final = entity
+        # What the links are called after, for those who look for them in logs.
+        self.client_identifier: Final = client_identifier or f"SBReceiver-{uuid4()}"
         self.receive_mode: Final = ServiceBusReceiveMode(receive_mode)
         self._connection = connection
         self._wanted_session = session_id
@@ -75,6 +79,8 @@ class ServiceBusReceiver:
         self._session: ServiceBusSession | None = None
         self._opening = asyncio.Lock()
         self._receiving = asyncio.Lock()
+        # Nothing more is taken; what is held is still settled.
+        self._is_closing = False
         self._is_closed = False
         # What peek goes on behind.
         self._last: ServiceBusReceivedMessage | None = None
@@ -102,12 +108,11 @@ class ServiceBusReceiver:
 
     @property
     def session(self) -> ServiceBusSession:
-        """The session that the receiver holds, once it is open."""
-        if self._wanted_session is None:
-            raise TypeError("the receiver was not made for a session")
-        if self._session is None:
+        """The session that the receiver holds, once it is open; None if it was made for none."""
+        if self._session is None and self._wanted_session is not None:
             raise ValueError("the receiver is not open yet, and has no session")
-        return self._session
+        # Typed as the official client does, for those who know what they made.
+        return cast(ServiceBusSession, self._session)
 
     @property
     def is_closed(self) -> bool:
@@ -164,6 +169,9 @@ class ServiceBusReceiver:
                 link.grant(credit)
             deliveries = await link.receive(count, left, drain=False)
             self._prefetch.saw(deliveries)
+            rest = self._prefetch.rest(link.buffered, link.credit)
+            if rest >= 0 and link.is_open:
+                link.grant(rest)
             return link, deliveries
 
         return await with_retries(self._connection.config.retry, attempt)
@@ -244,7 +252,8 @@ class ServiceBusReceiver:
 
         Failures surface as those of `ServiceBusSender.send_soon` do.
         """
-        self._check_open()
+        if self._is_closing:
+            raise ValueError("the receiver is closed; get another one from the client")
         check_settleable(message)
         message.is_settled = True
         return self._completes.put(message)
@@ -324,10 +333,13 @@ class ServiceBusReceiver:
 
     async def close(self) -> None:
         """Settle what is held, give back what was prefetched, detach."""
-        if self._is_closed:
+        if self._is_closing:
             return
-        await self._completes.flush()
-        self._is_closed = True
+        self._is_closing = True
+        try:
+            await self._completes.flush()
+        finally:
+            self._is_closed = True
         link, self._link = self._link, None
         if link is not None:
             await link.close()
@@ -340,6 +352,7 @@ class ServiceBusReceiver:
     ) -> dict[Any, Any]:
         """Ask the entity's management node, in the name of this receiver's link."""
         self._check_open()
+        check_timeout(timeout)
         if operation.endswith("session-state") or operation == "renew-session-lock":
             await self.open()
         link = self._link
@@ -396,6 +409,7 @@ class ServiceBusReceiver:
                 session_id=wanted if isinstance(wanted, str) else None,
                 any_session=isinstance(wanted, ServiceBusSessionFilter),
                 wait_s=wait_s,
+                named_after=self.client_identifier,
             )
         except OperationTimeoutError as error:
             if wanted is None:

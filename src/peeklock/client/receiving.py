@@ -18,7 +18,7 @@ from peeklock.amqp.delivery import IncomingDelivery, OutgoingDelivery
 from peeklock.amqp.errors import DecodeError
 from peeklock.amqp.types import Symbol, Uint
 from peeklock.client.attachment import DETACHED_WITHIN_S, Attachment
-from peeklock.client.exceptions import ServiceBusError, from_error
+from peeklock.client.exceptions import ServiceBusConnectionError, ServiceBusError, from_error
 from peeklock.client.transport import Transport
 
 SESSION_FILTER: Final = Symbol("com.microsoft:session-filter")
@@ -31,6 +31,10 @@ _TICKS_PER_MS: Final = 10_000
 # Settle modes [2.8.2, 2.8.3]: the sender settles at once or not at all, the receiver after it.
 _UNSETTLED: Final = 0
 _SETTLED: Final = 1
+# How long the answer to a drain is waited for before the link is given up.
+_DRAINED_WITHIN_S: Final = 60.0
+# Forms of a yes that are remembered.
+_GOOD_MAX: Final = 16
 _FIRST: Final = 0
 _SECOND: Final = 1
 
@@ -44,6 +48,7 @@ class ReceiverLink:
         "_arrived",
         "_attachment",
         "_awaited",
+        "_drain_timer",
         "_drained",
         "_good",
         "_is_taken_back",
@@ -95,6 +100,7 @@ class ReceiverLink:
         self._waiter: asyncio.Future[None] | None = None
         # Done when the broker has answered a drain; None when there is none under way.
         self._drained: asyncio.Future[None] | None = None
+        self._drain_timer: asyncio.TimerHandle | None = None
         self._is_taken_back = False
         self._awaited: dict[int, Settlement] = {}
         # Answers that are known to be a yes.
@@ -191,19 +197,27 @@ class ReceiverLink:
         if drained is None:
             if self._link.credit <= 0:
                 return
-            drained = self._loop.create_future()
-            self._drained = drained
+            drained = self._begin_drain()
             self._is_taken_back = False
             self._link.drain_credit()
             self._transport.wake()
         # Shielded: who comes next waits for the same answer when this call is cancelled.
         await asyncio.shield(drained)
 
+    def _begin_drain(self) -> asyncio.Future[None]:
+        self._drained = self._loop.create_future()
+        self._drain_timer = self._loop.call_later(_DRAINED_WITHIN_S, self._give_up)
+        return self._drained
+
+    def _give_up(self) -> None:
+        """A broker that does not answer a drain may have forgotten the link; open another one."""
+        self._attachment.leave(ServiceBusConnectionError("a drain of credit was not answered"))
+
     def _take_back(self) -> None:
         """Take the credit back without waiting; what comes until then is kept."""
         if self._drained is not None or self._link.credit <= 0 or not self.is_open:
             return
-        self._drained = self._loop.create_future()
+        self._begin_drain()
         self._is_taken_back = not self.deletes
         if not self.deletes:
             # What is removed already when it is given must come; what is only locked need not.
@@ -290,6 +304,9 @@ class ReceiverLink:
 
     def _end_drain(self) -> None:
         drained, self._drained = self._drained, None
+        if self._drain_timer is not None:
+            self._drain_timer.cancel()
+            self._drain_timer = None
         if drained is not None:
             _resolve(drained)
 
@@ -311,7 +328,9 @@ class ReceiverLink:
         """Tell whether an answer is a no; the few forms of a yes are read once."""
         error = _read_error(state)
         if error is None:
-            self._good.add(state)
+            # With what was changed in a message each is different; those are not worth keeping.
+            if len(self._good) < _GOOD_MAX:
+                self._good.add(state)
             return None
         return state
 

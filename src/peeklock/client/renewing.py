@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, final
 
-from peeklock.client.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout, ServiceBusError
+from peeklock.client.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout
 from peeklock.client.received import ServiceBusReceivedMessage
 from peeklock.client.session import ServiceBusSession
 from peeklock.clock import SystemClock
@@ -22,6 +22,8 @@ RENEWAL_DURATION_S: Final = 300.0
 # A lock is renewed this long before its end, or after half of its time where that is less.
 _AHEAD_S: Final = 10.0
 _AT_ONCE_S: Final = 0.05
+# Not more often than this, also when the clocks here and there disagree on what is over.
+_AGAIN_S_MIN: Final = 0.5
 _CLOCK: Final = SystemClock()
 _LOG: Final = logging.getLogger("peeklock.client")
 
@@ -56,7 +58,7 @@ class Renewal:
         self._ends_at = loop.time() + duration_s
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
-        self._wait()
+        self._wait(_AT_ONCE_S)
 
     def cancel(self) -> None:
         """Let the lock end when it ends."""
@@ -72,9 +74,9 @@ class Renewal:
         if self._task is not None:
             await asyncio.wait([self._task])
 
-    def _wait(self) -> None:
+    def _wait(self, at_least_s: float) -> None:
         left_s = ((self._renewable.locked_until_ms or 0) - _CLOCK.now()) / 1000
-        pause_s = max(_AT_ONCE_S, left_s - min(_AHEAD_S, left_s / 2))
+        pause_s = max(at_least_s, left_s - min(_AHEAD_S, left_s / 2))
         loop = asyncio.get_running_loop()
         at = min(loop.time() + pause_s, self._ends_at)
         self._timer = loop.call_at(at, self._due)
@@ -96,7 +98,7 @@ class Renewal:
                 await self._renewable.renew_lock()
             else:
                 await self._receiver.renew_message_lock(self._renewable)
-        except (ServiceBusError, ValueError) as cause:
+        except Exception as cause:  # noqa: BLE001  whatever it is, the lock will end
             # Settled or closed meanwhile is no failure: nobody needs the lock any more.
             if self._is_wanted():
                 failed = AutoLockRenewFailed(f"the lock could not be renewed: {cause}")
@@ -107,7 +109,7 @@ class Renewal:
             return
         self._task = None
         if self._is_wanted():
-            self._wait()
+            self._wait(_AGAIN_S_MIN)
         else:
             self.cancel()
 

@@ -76,6 +76,8 @@ def _modified(status: str, is_aside: bool, properties: dict[str, Any] | None) ->
 
 def check_settleable(message: ServiceBusReceivedMessage) -> None:
     """Make sure that there is something to settle."""
+    if not isinstance(message, ServiceBusReceivedMessage):
+        raise TypeError(f"a {type(message).__name__} is not a message that was received")
     if message.is_peeked:
         raise ValueError("a message that was peeked cannot be settled")
     if message.is_deleted:

@@ -7,7 +7,7 @@ from typing import Final, final
 
 from peeklock.client.config import ClientConfig
 from peeklock.client.credentials import Token
-from peeklock.client.exceptions import ServiceBusError, from_token_status
+from peeklock.client.exceptions import from_token_status
 from peeklock.client.requests import Desk
 from peeklock.client.transport import Transport
 from peeklock.clock import Clock
@@ -117,7 +117,7 @@ class Tokens:
     async def _renew(self, audience: str, expires_at: int) -> None:
         try:
             await self._put(audience)
-        except ServiceBusError as error:
+        except Exception as error:  # noqa: BLE001  a credential of others may raise anything
             left_s = (expires_at - self._clock.now()) / 1000
             _LOG.warning("the token for %s could not be renewed: %s", audience, error)
             if left_s > _RENEWAL_S_MIN and self._transport.is_alive:
