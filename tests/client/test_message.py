@@ -9,9 +9,16 @@ from uuid import UUID
 import pytest
 
 from peeklock.amqp.composites import Header, Properties
-from peeklock.amqp.message import DATA_BODY, VALUE_BODY, Message, decode_message, encode_message
+from peeklock.amqp.message import (
+    DATA_BODY,
+    SEQUENCE_BODY,
+    VALUE_BODY,
+    Message,
+    decode_message,
+    encode_message,
+)
 from peeklock.amqp.types import Int, Symbol, Timestamp
-from peeklock.client.constants import ServiceBusMessageState
+from peeklock.client.constants import AmqpMessageBodyType, ServiceBusMessageState
 from peeklock.client.message import ServiceBusMessage, instant_ms, moment_of
 from peeklock.client.outbound import as_message
 from peeklock.client.received import ServiceBusReceivedMessage
@@ -171,6 +178,13 @@ def test_a_message_of_nothing_says_nothing() -> None:
     assert message.application_properties == {}
     assert message.state is ServiceBusMessageState.ACTIVE
     assert not message.is_lock_expired
+
+
+def test_it_is_told_what_a_content_is_made_of() -> None:
+    assert ServiceBusMessage("x").body_type is AmqpMessageBodyType.DATA
+    assert delivered(body_kind=DATA_BODY, body=[b"x"]).body_type == "data"
+    assert delivered(body_kind=SEQUENCE_BODY, body=[[1]]).body_type == "sequence"
+    assert delivered(body_kind=VALUE_BODY, body=1).body_type == "value"
 
 
 def test_a_value_is_given_as_it_is() -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from peeklock.client.client import ServiceBusClient as ServiceBusClient
     from peeklock.client.client import TransportType as TransportType
     from peeklock.client.constants import NEXT_AVAILABLE_SESSION as NEXT_AVAILABLE_SESSION
+    from peeklock.client.constants import AmqpMessageBodyType as AmqpMessageBodyType
     from peeklock.client.constants import ServiceBusMessageState as ServiceBusMessageState
     from peeklock.client.constants import ServiceBusReceiveMode as ServiceBusReceiveMode
     from peeklock.client.constants import ServiceBusSessionFilter as ServiceBusSessionFilter
@@ -28,6 +29,7 @@ _MODULES: Final = {
     "ServiceBusMessageBatch": "batch",
     "ServiceBusClient": "client",
     "TransportType": "client",
+    "AmqpMessageBodyType": "constants",
     "NEXT_AVAILABLE_SESSION": "constants",
     "ServiceBusMessageState": "constants",
     "ServiceBusReceiveMode": "constants",

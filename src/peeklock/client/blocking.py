@@ -4,9 +4,9 @@ Each call runs in the process's one event loop and waits for it; see `BlockingLo
 """
 
 import os
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, Final, Self, TypeVar, final
+from typing import Any, Final, Self, TypeVar, cast, final
 
 from peeklock.client import client as awaited
 from peeklock.client.batch import ServiceBusMessageBatch as ServiceBusMessageBatch
@@ -17,6 +17,7 @@ from peeklock.client.client import TransportType as TransportType
 from peeklock.client.config import ClientConfig
 from peeklock.client.connection import ANSWERED_WITHIN_S
 from peeklock.client.constants import NEXT_AVAILABLE_SESSION as NEXT_AVAILABLE_SESSION
+from peeklock.client.constants import AmqpMessageBodyType as AmqpMessageBodyType
 from peeklock.client.constants import ServiceBusMessageState as ServiceBusMessageState
 from peeklock.client.constants import ServiceBusReceiveMode as ServiceBusReceiveMode
 from peeklock.client.constants import ServiceBusSessionFilter as ServiceBusSessionFilter
@@ -79,9 +80,14 @@ class ServiceBusSender:
         """Where it sends to."""
         return self._inner.entity_name
 
+    @property
+    def client_identifier(self) -> str:
+        """What its links are called after."""
+        return self._inner.client_identifier
+
     def send_messages(
         self,
-        message: Sendable | ServiceBusMessageBatch | Sequence[Sendable],
+        message: Sendable | ServiceBusMessageBatch | Iterable[Sendable],
         *,
         timeout: float | None = None,
     ) -> None:
@@ -102,7 +108,7 @@ class ServiceBusSender:
 
     def schedule_messages(
         self,
-        messages: Sendable | Sequence[Sendable],
+        messages: Sendable | Iterable[Sendable],
         schedule_time_utc: datetime,
         *,
         timeout: float | None = None,
@@ -195,9 +201,16 @@ class ServiceBusReceiver:
         return self.inner.entity_path
 
     @property
+    def client_identifier(self) -> str:
+        """What its links are called after."""
+        return self.inner.client_identifier
+
+    @property
     def session(self) -> ServiceBusSession:
-        """The session that the receiver holds, once it is open."""
-        return ServiceBusSession(self.inner.session, self._waiting)
+        """The session that the receiver holds, once it is open; None if it was made for none."""
+        inner: AwaitedSession | None = self.inner.session
+        session = None if inner is None else ServiceBusSession(inner, self._waiting)
+        return cast(ServiceBusSession, session)
 
     def receive_messages(
         self, max_message_count: int | None = 1, max_wait_time: float | None = None
@@ -402,17 +415,21 @@ class ServiceBusClient:
         path = awaited.subscription_path(topic_name, subscription_name)
         return self.get_queue_receiver(path, **options)
 
-    def list_queue_sessions(self, queue_name: str) -> list[str]:
-        """List the sessions of a queue that have messages or a state."""
+    def list_queue_sessions(self, queue_name: str, **options: Any) -> list[str]:
+        """List the sessions of a queue; the options are those of the awaited client."""
 
         async def listed() -> list[str]:
-            return [each async for each in self._inner.list_queue_sessions(queue_name)]
+            found = self._inner.list_queue_sessions(queue_name, **options)
+            return [each async for each in found]
 
         return self._waiting.run(listed())
 
-    def list_subscription_sessions(self, topic_name: str, subscription_name: str) -> list[str]:
-        """List the sessions of a subscription that have messages or a state."""
-        return self.list_queue_sessions(awaited.subscription_path(topic_name, subscription_name))
+    def list_subscription_sessions(
+        self, topic_name: str, subscription_name: str, **options: Any
+    ) -> list[str]:
+        """List the sessions of a subscription; the options are those of the awaited client."""
+        path = awaited.subscription_path(topic_name, subscription_name)
+        return self.list_queue_sessions(path, **options)
 
     def manage(
         self,

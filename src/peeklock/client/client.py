@@ -1,7 +1,10 @@
 """The client: one connection, and the senders, receivers and processors that share it."""
 
+# ruff: noqa: ASYNC109  (parameters are called as they are in azure-servicebus)
+
 import ssl
 from collections.abc import AsyncIterator
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, Self, TypeAlias, final
@@ -18,11 +21,12 @@ from peeklock.client.constants import (
     ServiceBusSubQueue,
 )
 from peeklock.client.credentials import AnyCredential
+from peeklock.client.message import instant_ms
 from peeklock.client.processor import Handler, ServiceBusProcessor
 from peeklock.client.receiver import ServiceBusReceiver
 from peeklock.client.renewing import AutoLockRenewer
 from peeklock.client.reporting import OnError
-from peeklock.client.retrying import EXPONENTIAL, RetryPolicy, with_retries
+from peeklock.client.retrying import EXPONENTIAL, RetryPolicy, check_timeout, with_retries
 from peeklock.client.sender import ServiceBusSender
 
 SessionChoice: TypeAlias = str | ServiceBusSessionFilter | None
@@ -156,6 +160,7 @@ class ServiceBusClient:
         max_in_flight: int | None = None,
         on_error: OnError | None = None,
         link_properties: dict[Any, Any] | None = None,
+        client_identifier: str | None = None,
     ) -> ServiceBusSender:
         """Make a sender for a queue; `on_error` is told of failures that nobody awaits."""
         sender = ServiceBusSender(
@@ -165,6 +170,7 @@ class ServiceBusClient:
             max_in_flight=self._max_in_flight if max_in_flight is None else max_in_flight,
             on_error=on_error,
             link_properties=link_properties,
+            client_identifier=client_identifier,
         )
         self._made.add(sender)
         return sender
@@ -187,6 +193,7 @@ class ServiceBusClient:
         prefetch_count: int | None = None,
         flush_interval: float | None = None,
         on_error: OnError | None = None,
+        client_identifier: str | None = None,
     ) -> ServiceBusReceiver:
         """Make a receiver for a queue, a sub queue of it, or one of its sessions."""
         receiver = ServiceBusReceiver(
@@ -199,6 +206,7 @@ class ServiceBusClient:
             auto_lock_renewer=auto_lock_renewer,
             flush_interval=self._flush_interval if flush_interval is None else flush_interval,
             on_error=on_error,
+            client_identifier=client_identifier,
         )
         self._made.add(receiver)
         return receiver
@@ -228,16 +236,29 @@ class ServiceBusClient:
 
     # --- asking
 
-    async def list_queue_sessions(self, queue_name: str) -> AsyncIterator[str]:
-        """List the sessions of a queue that have messages or a state."""
+    async def list_queue_sessions(
+        self,
+        queue_name: str,
+        *,
+        state_updated_after: datetime | None = None,
+        timeout: float | None = None,
+    ) -> AsyncIterator[str]:
+        """List the sessions of a queue that have messages or a state, or whose state was set."""
+        check_timeout(timeout)
+        since = _ANY_TIME if state_updated_after is None else instant_ms(state_updated_after)
         skip = 0
         while True:
             arguments = {
-                "last-updated-time": Timestamp(_ANY_TIME),
+                "last-updated-time": Timestamp(since),
                 "skip": Int(skip),
                 "top": Int(_SESSIONS_PAGE),
             }
-            answer = await self.manage(queue_name, "com.microsoft:get-message-sessions", arguments)
+            answer = await self.manage(
+                queue_name,
+                "com.microsoft:get-message-sessions",
+                arguments,
+                within_s=timeout or ANSWERED_WITHIN_S,
+            )
             found = answer.get("sessions-ids", [])
             ids = [str(each) for each in getattr(found, "items", found)]
             for each in ids:
@@ -247,10 +268,11 @@ class ServiceBusClient:
             skip += len(ids)
 
     def list_subscription_sessions(
-        self, topic_name: str, subscription_name: str
+        self, topic_name: str, subscription_name: str, **options: Any
     ) -> AsyncIterator[str]:
-        """List the sessions of a subscription that have messages or a state."""
-        return self.list_queue_sessions(subscription_path(topic_name, subscription_name))
+        """List the sessions of a subscription; the options are those of a queue's."""
+        path = subscription_path(topic_name, subscription_name)
+        return self.list_queue_sessions(path, **options)
 
     async def manage(
         self,

@@ -20,6 +20,14 @@ class ServiceBusMessageState(IntEnum):
     CLAIMED = 3
 
 
+class AmqpMessageBodyType(StrEnum):
+    """What the content of a message is made of."""
+
+    DATA = "data"
+    SEQUENCE = "sequence"
+    VALUE = "value"
+
+
 class ServiceBusSubQueue(StrEnum):
     """The queues that an entity has beside its own."""
 

@@ -9,6 +9,7 @@ from uuid import UUID
 from peeklock.amqp.codec import encode, encode_into
 from peeklock.amqp.message import Message, decode_message
 from peeklock.amqp.types import Symbol, Timestamp
+from peeklock.client.constants import AmqpMessageBodyType
 from peeklock.clock import SystemClock
 
 Content: TypeAlias = bytes | str | Sequence[bytes | str] | None
@@ -111,6 +112,11 @@ class ServiceBusMessage:
     def body(self) -> Iterator[bytes]:
         """The pieces of the content, as the official client gives them; `bytes(message)` joins."""
         return iter(self._body)
+
+    @property
+    def body_type(self) -> AmqpMessageBodyType:
+        """What the content is made of: bytes, of all that are made here."""
+        return AmqpMessageBodyType.DATA
 
     @property
     def message_id(self) -> str | None:

@@ -12,6 +12,7 @@ from peeklock.amqp.message import (
     DATA_BODY,
     NO_BODY,
     SEQUENCE_BODY,
+    VALUE_BODY,
     LazyProperties,
     Message,
     Sections,
@@ -24,7 +25,7 @@ from peeklock.amqp.message import (
 )
 from peeklock.amqp.sections import APPLICATION_PROPERTIES, FOOTER, PROPERTIES, section_at
 from peeklock.amqp.types import Symbol, Timestamp
-from peeklock.client.constants import ServiceBusMessageState
+from peeklock.client.constants import AmqpMessageBodyType, ServiceBusMessageState
 from peeklock.client.links import ReceiverLink
 from peeklock.client.message import moment_of
 from peeklock.clock import SystemClock
@@ -44,6 +45,10 @@ _NOT_SENT_AGAIN: Final = frozenset(
         b"x-opt-partition-id",
     )
 )
+_BODY_TYPES: Final = {
+    SEQUENCE_BODY: AmqpMessageBodyType.SEQUENCE,
+    VALUE_BODY: AmqpMessageBodyType.VALUE,
+}
 _DEAD_LETTER_REASON: Final = "DeadLetterReason"
 _DEAD_LETTER_DESCRIPTION: Final = "DeadLetterErrorDescription"
 
@@ -128,6 +133,11 @@ class ServiceBusReceivedMessage:
         return message.body
 
     @property
+    def body_type(self) -> AmqpMessageBodyType:
+        """What the content is made of; one that is not there counts as bytes."""
+        return _BODY_TYPES.get(self._body_kind(), AmqpMessageBodyType.DATA)
+
+    @property
     def raw_amqp_message(self) -> Message:
         """The message with all its sections, decoded."""
         return decode_message(self.payload)
@@ -160,7 +170,7 @@ class ServiceBusReceivedMessage:
     @property
     def content_type(self) -> str | None:
         """The MIME type of the content."""
-        return self._own().content_type
+        return _text(self._own().content_type)
 
     @property
     def to(self) -> str | None:
