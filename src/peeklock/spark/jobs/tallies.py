@@ -6,6 +6,7 @@ within 1 % in their value, however far out.
 """
 
 import math
+from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
@@ -13,14 +14,12 @@ from pyspark.sql import functions as fn
 
 from peeklock.spark.jobs.facts import (
     BURIAL,
-    CARRIED,
     DELIVERING,
     ENTERING,
     LANE,
     LEAVING,
     SETTLING,
     follow,
-    is_one_of,
     milliseconds,
 )
 
@@ -60,15 +59,14 @@ KEY: Final = (*LANE, "minute", "measure", "label", "bucket")
 
 def tally(followed: DataFrame) -> DataFrame:
     """Count what `follow` gave: `KEY` and `amount`."""
-    counts = fn.filter(fn.array(*_counts(), *_durations()), lambda one: one["amount"].isNotNull())
     return (
-        followed.where(fn.col("op") != CARRIED)
-        .select(
+        followed.select(
             *LANE,
             fn.date_trunc("minute", "at").alias("minute"),
-            fn.explode(counts).alias("count"),
+            fn.explode(_tallied()).alias("count"),
         )
         .select(*LANE, "minute", "count.*")
+        .where(fn.col("amount").isNotNull())
         .groupBy(*KEY)
         .agg(fn.sum("amount").alias("amount"))
     )
@@ -79,57 +77,62 @@ def tally_facts(facts: DataFrame) -> DataFrame:
     return tally(follow(facts))
 
 
-def _counts() -> list[Column]:
-    is_entering = is_one_of((*ENTERING, BURIAL))
-    is_from_before = is_one_of(LEAVING) & fn.col("entered_at").isNull()
-    counted = [_one(measure, is_one_of(ops)) for measure, ops in COUNTED.items()]
-    return [
-        *counted,
-        _one(ENTERED, is_entering),
-        _one(LEFT, is_one_of(LEAVING)),
-        _one(LEFT_FROM_BEFORE, is_from_before),
-        _one("bytes_in", is_one_of(("send", "publish", "schedule")), amount=fn.col("bytes")),
-        _one("bytes_out", is_one_of(DELIVERING), amount=fn.col("bytes")),
-        _one(REASONS, fn.col("op") == "deadletter", label=fn.coalesce("reason", fn.lit(""))),
-        _one(
-            DELIVERY_COUNTS,
-            is_one_of(LEAVING) & (fn.col("handed_out") > 0),
-            label=fn.col("handed_out").cast("string"),
-        ),
-    ]
+def _tallied() -> Column:
+    """The tallies of a fact, by its kind; most kinds have few, and only those are looked at."""
+    counted = {op for ops in COUNTED.values() for op in ops}
+    kinds = sorted(counted.union(ENTERING, LEAVING, SETTLING, DELIVERING, (BURIAL,)))
+    first, *others = ((fn.col("op") == kind, fn.array(*_tallies_of(kind))) for kind in kinds)
+    return reduce(lambda chosen, case: chosen.when(*case), others, fn.when(*first))
 
 
-def _durations() -> list[Column]:
-    is_first = is_one_of(DELIVERING) & (fn.col("handed_out") == 1)
-    is_end_of_work = is_one_of(SETTLING) & fn.col("delivered_at").isNotNull()
-    is_completed = is_one_of(("complete", "receive_delete"))
-    return [
-        _duration("wait_ms", is_first, fn.col("entered_at")),
-        _duration("work_ms", is_end_of_work, fn.col("delivered_at")),
-        _duration("total_ms", is_completed, fn.col("entered_at")),
-    ]
+def _tallies_of(op: str) -> list[Column]:
+    tallies = [_one(measure) for measure, ops in COUNTED.items() if op in ops]
+    if op in (*ENTERING, BURIAL):
+        tallies.append(_one(ENTERED))
+    if op in LEAVING:
+        delivered = fn.col("handed_out")
+        tallies += [
+            _one(LEFT),
+            _one(LEFT_FROM_BEFORE, fn.col("entered_at").isNull()),
+            _one(DELIVERY_COUNTS, delivered > 0, label=delivered.cast("string")),
+        ]
+    if op in ("send", "publish", "schedule"):
+        tallies.append(_one("bytes_in", amount=fn.col("bytes")))
+    if op in DELIVERING:
+        tallies.append(_one("bytes_out", amount=fn.col("bytes")))
+        tallies.append(_duration("wait_ms", "entered_at", fn.col("handed_out") == 1))
+    if op in SETTLING:
+        tallies.append(_duration("work_ms", "delivered_at"))
+    if op in COUNTED["completes"]:
+        tallies.append(_duration("total_ms", "entered_at"))
+    if op == "deadletter":
+        tallies.append(_one(REASONS, label=fn.coalesce("reason", fn.lit(""))))
+    return tallies
 
 
 def _one(
     measure: str,
-    condition: Column,
+    condition: Column | None = None,
     *,
     label: Column | None = None,
     bucket: Column | None = None,
     amount: Column | None = None,
 ) -> Column:
     """A tally that has no amount where the condition does not hold."""
+    value = fn.lit(1).cast("long") if amount is None else amount
     return fn.struct(
         fn.lit(measure).alias("measure"),
         (fn.lit("") if label is None else label).alias("label"),
         (fn.lit(0) if bucket is None else bucket).alias("bucket"),
-        fn.when(condition, fn.lit(1).cast("long") if amount is None else amount).alias("amount"),
+        (value if condition is None else fn.when(condition, value)).alias("amount"),
     )
 
 
-def _duration(measure: str, condition: Column, since: Column) -> Column:
+def _duration(measure: str, since: str, condition: Column | None = None) -> Column:
     elapsed_ms = milliseconds("at") - milliseconds(since)
-    return _one(measure, condition & since.isNotNull(), bucket=bucket_of(elapsed_ms))
+    is_known = fn.col(since).isNotNull()
+    is_meant = is_known if condition is None else is_known & condition
+    return _one(measure, is_meant, bucket=bucket_of(elapsed_ms))
 
 
 def bucket_of(duration_ms: Column) -> Column:
