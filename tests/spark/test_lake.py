@@ -192,6 +192,21 @@ def test_a_parquet_commit_that_ended_in_between_is_completed_by_the_next(tmp_pat
     assert found == [[0, 1]]
 
 
+def test_three_tries_of_a_parquet_commit_leave_one(tmp_path: Path) -> None:
+    """The second try ends before it has deleted what the first one left."""
+    place = layout(tmp_path, kind="parquet")
+    first = [contribution(place, rows((number, DAY, "q")), partition=number) for number in range(3)]
+    commit_parquet(place, together(*first))
+    whole = rows(*[(number, DAY, "q") for number in range(3)])
+    second = together(contribution(place, whole))
+    (tmp_path / second.files[0].name).unlink()
+    with pytest.raises(FileNotFoundError):
+        commit_parquet(place, second)
+    commit_parquet(place, together(contribution(place, whole)))
+    found = [pq.read_table(tmp_path / name)["sequence_number"] for name in parquet_files(tmp_path)]
+    assert [one.to_pylist() for one in found] == [[0, 1, 2]]
+
+
 def test_a_failing_task_leaves_nothing(tmp_path: Path) -> None:
     def failing() -> Any:
         yield rows((1, DAY, "q"))

@@ -180,16 +180,19 @@ def commit_parquet(layout: Layout, batch: Batch) -> None:
     """
     system, root = opened(layout.path)
     manifest = posixpath.join(root, MANIFEST, f"{batch.writer}-{batch.number:012}.json")
-    before = _names_of(system, manifest)
     names = _final_names(batch)
+    kept = set(names.values())
+    stale = [name for name in _names_of(system, manifest) if name not in kept]
     told = batch.told | {
         "names": list(names.values()),
+        # Of tries before this one, which may end before it has deleted them.
+        "stale": stale,
         "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
     }
     _write_json(system, manifest, told)
     for written, final_name in names.items():
         system.move(posixpath.join(root, written), posixpath.join(root, final_name))
-    delete(layout.path, [name for name in before if name not in names.values()])
+    delete(layout.path, stale)
 
 
 def _final_names(batch: Batch) -> dict[str, str]:
@@ -205,7 +208,8 @@ def _names_of(system: fs.FileSystem, manifest: str) -> list[str]:
     if system.get_file_info(manifest).type != fs.FileType.File:
         return []
     with system.open_input_stream(manifest) as stream:
-        names: list[str] = json.loads(stream.read())["names"]
+        told = json.loads(stream.read())
+    names: list[str] = told["names"] + told.get("stale", [])
     return names
 
 
