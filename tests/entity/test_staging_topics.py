@@ -127,3 +127,15 @@ def test_ids_of_a_partitioned_entity_are_told_without_their_key() -> None:
     (dropped,) = [each for each in queue.records if isinstance(each, DuplicatesDropped)]
     assert dropped.message_ids == ["7:x"]
     assert len(sequences(queue.peek())) == 2
+
+
+def test_what_is_published_for_later_holds_no_memory_that_is_not_there() -> None:
+    """The bodies of a step are brought for the rules; those of schedules are not read yet."""
+    topic = TopicAtHand("s", memory=0)
+    writer = WriterAtHand(topic)
+    writer.stage("later", "a", "b", due=topic.now + 5_000)
+    assert writer.publish(0, "later") == 2
+    assert topic.budget.left == 0
+    assert all(entry.message is None for entry in topic.partition._state.lane(MAIN).entries())
+    topic.ring(5_000)
+    assert topic.seen_by("s") == ["a", "b"]

@@ -326,6 +326,8 @@ class Staging:
         if state.moved is not None:
             state.moved.append((MAIN, entry))
         if scheduled_at > now:
+            if state.budget.left < 0:
+                state.release_body(entry)  # it was brought for the rules, which do not read it yet
             lane.schedule(entry, scheduled_at)
             state.watch(lane)
             return NEVER
