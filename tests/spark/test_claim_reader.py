@@ -7,7 +7,8 @@ import pytest
 
 from peeklock.client.exceptions import ClaimFenced
 from peeklock.entity.commands import ABANDON
-from peeklock.spark.claim_book import MARK, DataLoss
+from peeklock.spark.arrow import BATCH_MARK
+from peeklock.spark.claim_book import DataLoss
 from peeklock.spark.versions import ReadAllAvailable, ReadMaxRows
 from tests.spark.desk import Desk
 from tests.spark.simulated import Crash, SimulatedSpark
@@ -320,9 +321,12 @@ def test_a_lone_poison_is_dead_lettered_and_the_rest_is_read() -> None:
     (letter,) = desk.partitions[0].dead()
     assert letter.details is not None
     assert letter.details.reason == "SparkTaskFailed"
-    assert MARK in (letter.details.changes or {})
+    assert BATCH_MARK in (letter.details.changes or {})
     bodies = sorted(row["body"].decode() for row in spark.rows)
     assert bodies == sorted(f"m-{number}" for number in range(100) if number != 30)
+    # What was written on those that were given back is nobody's business.
+    assert all(row["application_properties"] == [] for row in spark.rows)
+    assert {row["properties_json"] for row in spark.rows} == {"{}"}
     assert desk.counts() == (0, 1)
 
 
@@ -352,6 +356,18 @@ def test_several_poisons_and_crashes_lose_nothing() -> None:
         assert len(bodies) + dead == 40, "lost"
         assert not bad & set(bodies)
         assert dead <= 20, "most innocent messages were read"
+
+
+def test_a_crash_after_the_sink_doubles_nothing_that_others_failed_on() -> None:
+    """That a message was delivered before does not make it a suspect in Spark."""
+    for step in range(1, 60):
+        desk = filled(3)
+        other = desk.partitions[0]
+        other.settle(ABANDON, *other.receive(3))
+        spark = SimulatedSpark(desk)
+        spark.keeps_first = True
+        spark.run_through(step)
+        check_exactly_once(spark, desk, 3)
 
 
 def test_innocents_that_reach_their_count_are_dead_letters_and_no_loss() -> None:

@@ -41,6 +41,11 @@ _NUMBER: Final = Struct(">q")
 _FIRST_WITHIN: Final = 80
 _DATA8: Final = b"\x00\x53\x75\xa0"
 _DATA32: Final = b"\x00\x53\x75\xb0"
+# What readers of claims write among the application properties: whose batch a message was given back
+# from, and who has deferred it where there are no claims.
+BATCH_MARK: Final = "peeklock-spark-batch"
+OWNER_MARK: Final = "peeklock-claimed-by"
+OWN: Final = frozenset((BATCH_MARK, OWNER_MARK))
 # The last millisecond of the year 9999, beyond which Spark has no instants to show.
 _INSTANT_MAX: Final = 253_402_300_799_999
 _PROBLEMS: Final = (DecodeError, UnicodeDecodeError, ValueError, TypeError)
@@ -195,7 +200,15 @@ def _text(parts: Parts) -> str | None:
 
 
 def _map(parts: Parts) -> list[tuple[str, str | None]]:
-    return [(name, as_text(value)) for name, value in parts.application.items()]
+    return [(name, as_text(value)) for name, value in _applications(parts).items()]
+
+
+def _applications(parts: Parts) -> dict[str, Any]:
+    """What the application added, without what this reader wrote on the message."""
+    properties = parts.application
+    if properties.keys().isdisjoint(OWN):
+        return properties
+    return {name: value for name, value in properties.items() if name not in OWN}
 
 
 def _noted(name: str) -> Callable[[Parts], str | None]:
@@ -240,7 +253,7 @@ _EXTRACT: Final[dict[str, Callable[[Parts], Any]]] = {
     "dead_letter_source": _noted("x-opt-deadletter-source"),
     "partition_id": _partition,
     "body_section": lambda parts: _SECTIONS.get(parts.body[0]),
-    "properties_json": lambda parts: to_json(parts.application),
+    "properties_json": lambda parts: to_json(_applications(parts)),
 }
 
 

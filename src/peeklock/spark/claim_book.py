@@ -14,7 +14,7 @@ from typing import Any, Final, final
 
 from peeklock.amqp.errors import DecodeError
 from peeklock.client.exceptions import ServiceBusError
-from peeklock.spark.arrow import Parts, number_of
+from peeklock.spark.arrow import BATCH_MARK, Parts, number_of
 from peeklock.spark.ledger import (
     ABANDONED,
     COMPLETED,
@@ -30,8 +30,6 @@ from peeklock.spark.options import SourceOptions
 from peeklock.spark.slices import divide
 
 TASK_FAILED: Final = "SparkTaskFailed"
-# On messages that were given back because their batch kept failing: whose batch it was.
-MARK: Final = "peeklock-spark-batch"
 _POLL_S: Final = 0.02
 _POLL_MAX_S: Final = 0.2
 _SHOWN: Final = 10
@@ -259,11 +257,14 @@ class ClaimBook:
         if attempts < enough or len(claims) > small:
             return False
         heads = self._ledger.heads([claimed.number for claimed in claims])
-        return any(_delivery_count(head) > 0 for head in heads)
+        # Those that others could not consume are no suspects: to give a batch back that its sink has
+        # written already would write it twice.
+        mine = f"{self._options.consumer_id}#"
+        return any(str(_mark_of(head)).startswith(mine) for head in heads)
 
     def _give_back(self, end: ClaimOffset, numbers: list[int]) -> None:
         """Dead-letter a lone message; let several come again in smaller batches."""
-        note: dict[str, Any] = {"properties-to-modify": {MARK: self._mark(end)}}
+        note: dict[str, Any] = {"properties-to-modify": {BATCH_MARK: self._mark(end)}}
         if len(numbers) == 1:
             text = f"its batch failed in Spark {self._options.batch_attempts_max} times or alone"
             note |= {"deadletter-reason": TASK_FAILED, "deadletter-description": text}
@@ -325,15 +326,8 @@ def _is_over(batch: list[Claimed], sessions: int) -> bool:
     return len(names) >= sessions
 
 
-def _delivery_count(head: bytes) -> int:
-    try:
-        return Parts(head).sections.delivery_count
-    except DecodeError:
-        return 0
-
-
 def _mark_of(head: bytes) -> object:
     try:
-        return Parts(head).application.get(MARK)
+        return Parts(head).application.get(BATCH_MARK)
     except DecodeError:
         return None

@@ -17,7 +17,7 @@ from peeklock.client.exceptions import (
     MessageNotFoundError,
     MessagingEntityNotFoundError,
 )
-from peeklock.spark.arrow import Parts, number_of
+from peeklock.spark.arrow import OWNER_MARK, Parts, number_of
 from peeklock.spark.ledger import (
     COMPLETED,
     DEFERRAL,
@@ -33,7 +33,6 @@ from peeklock.spark.offsets import partition_of
 from peeklock.spark.options import SourceOptions
 from peeklock.spark.wire import Wire
 
-OWNER: Final = "peeklock-claimed-by"
 _DISPOSE: Final = "com.microsoft:update-disposition"
 _BY_NUMBER: Final = "com.microsoft:receive-by-sequence-number"
 _DEFERRED: Final = 1
@@ -160,7 +159,7 @@ class DeferralLedger:
             **(note or {}),
         }
         if outcome == "defered":
-            asked["properties-to-modify"] = {OWNER: self._owner}
+            asked["properties-to-modify"] = {OWNER_MARK: self._owner}
         self._wire.manage(_DISPOSE, asked)
 
     def _is_mine(self, payload: bytes) -> bool:
@@ -168,7 +167,7 @@ class DeferralLedger:
             parts = Parts(payload)
             return (
                 parts.annotations.get("x-opt-message-state") == _DEFERRED
-                and parts.application.get(OWNER) == self._owner
+                and parts.application.get(OWNER_MARK) == self._owner
             )
         except DecodeError:
             return False  # Nobody could have tagged it.
