@@ -41,8 +41,8 @@ _NUMBER: Final = Struct(">q")
 _FIRST_WITHIN: Final = 80
 _DATA8: Final = b"\x00\x53\x75\xa0"
 _DATA32: Final = b"\x00\x53\x75\xb0"
-# What readers of claims write among the application properties: whose batch a message was given back
-# from, and who has deferred it where there are no claims.
+# What readers of claims write among the application properties: from whose batch a message was
+# given back, and who has deferred it where there are no claims.
 BATCH_MARK: Final = "peeklock-spark-batch"
 OWNER_MARK: Final = "peeklock-claimed-by"
 OWN: Final = frozenset((BATCH_MARK, OWNER_MARK))

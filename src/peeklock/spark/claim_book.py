@@ -257,8 +257,8 @@ class ClaimBook:
         if attempts < enough or len(claims) > small:
             return False
         heads = self._ledger.heads([claimed.number for claimed in claims])
-        # Those that others could not consume are no suspects: to give a batch back that its sink has
-        # written already would write it twice.
+        # Those that others could not consume are no suspects: to give a batch back that its sink
+        # has written already would write it twice.
         mine = f"{self._options.consumer_id}#"
         return any(str(_mark_of(head)).startswith(mine) for head in heads)
 
