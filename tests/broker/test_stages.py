@@ -8,6 +8,7 @@ import pytest
 
 from peeklock.entity.commands import (
     MAIN,
+    Command,
     DropStages,
     Peek,
     PublishStages,
@@ -225,6 +226,30 @@ def test_stages_are_dropped_in_all_partitions() -> None:
         assert await drop(bench, "a/1", "none") == PARTITIONS
         assert await drop(bench, prefix="a/") == PARTITIONS
         assert await published(bench, 0, "a/1", "a/2", "b") == PARTITIONS
+
+    run(walk)
+
+
+@pytest.mark.parametrize("is_drop_first", [True, False])
+@pytest.mark.parametrize("home", range(PARTITIONS))
+def test_a_drop_and_a_publish_at_once_leave_no_half(is_drop_first: bool, home: int) -> None:
+    """R-D1: all of it is published or all of it is dropped, whoever is heard first where."""
+
+    async def walk(bench: SpreadBench) -> None:
+        for index in range(PARTITIONS):
+            await stage(bench, "s", index, "x")
+        publishing, dropping = Recorder(), Recorder()
+        commands: list[Command] = [
+            DropStages(dropping, 7, [], "s", []),
+            PublishStages(publishing, 7, key_for(home), 0, ["s"]),
+        ]
+        await bench.do(*(commands if is_drop_first else reversed(commands)))
+        (published_now,), (dropped,) = publishing.take(), dropping.take()
+        assert isinstance(published_now, BatchPublished)
+        assert isinstance(dropped, Numbered)
+        counts = (published_now.count, dropped.numbers[0])
+        assert counts in ((PARTITIONS, 0), (0, PARTITIONS))
+        assert len(await peeked(bench)) == published_now.count
 
     run(walk)
 

@@ -20,7 +20,7 @@ from peeklock.broker.ledger import Ledger
 from peeklock.broker.reach import NOWHERE, Reach
 from peeklock.broker.rerouting import Rerouted, rerouted
 from peeklock.broker.seeking import Seeker
-from peeklock.broker.stages import Completion, Publication, drop_stages
+from peeklock.broker.stages import Completion, Publication, UnderWay, drop_stages
 from peeklock.broker.taking import Taking
 from peeklock.broker.walking import DeleteWalk, PeekWalk
 from peeklock.broker.worker import PartitionWorker
@@ -90,6 +90,7 @@ class Spread:
         "_reach",
         "_receivers",
         "_taking",
+        "_under_way",
         "by_message_id",
         "on_opened",
         "workers",
@@ -104,6 +105,7 @@ class Spread:
         self._reach: Final[Reach] = Reach(workers)
         self._asking: Final[Asking] = Asking(self._reach)
         self._taking: Final[Taking] = Taking(self._reach)
+        self._under_way: Final[UnderWay] = UnderWay()
         self._claim_turn: int = 0
         self._receivers: dict[Any, Ledger | Seeker] = {}
         for index, worker in enumerate(workers):
@@ -178,9 +180,9 @@ class Spread:
         elif isinstance(command, Stage):
             self._stage(command)
         elif isinstance(command, PublishStages):
-            Publication(command, self._reach).start()
+            Publication(command, self._reach, self._under_way).start()
         elif isinstance(command, DropStages):
-            drop_stages(command, self._reach)
+            drop_stages(command, self._reach, self._under_way)
         elif isinstance(command, TakeOver):
             self._take_over(command)
         elif isinstance(command, Commit):

@@ -25,14 +25,43 @@ from peeklock.entity.routing import partition_of_key
 
 
 @final
+class UnderWay:
+    """The stages of an entity that are being published just now. One partition may have done so
+    and others not yet: nobody may drop them then."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}  # how many publications name them
+
+    def add(self, names: list[str]) -> None:
+        """A publication begins, or has found which stages it is about."""
+        for name in names:
+            self._counts[name] = self._counts.get(name, 0) + 1
+
+    def remove(self, names: list[str]) -> None:
+        """A publication has ended, one way or the other."""
+        for name in names:
+            self._counts[name] -= 1
+            if not self._counts[name]:
+                del self._counts[name]
+
+    def names(self) -> list[str]:
+        """All that are being published."""
+        return list(self._counts)
+
+
+@final
 class Publication:
     """Publishes a batch: in the partition that decides, then in all others."""
 
-    __slots__ = ("_command", "_home", "_is_answered", "_reach")
+    __slots__ = ("_command", "_home", "_is_answered", "_names", "_reach", "_under_way")
 
-    def __init__(self, command: PublishStages, reach: Reach) -> None:
+    def __init__(self, command: PublishStages, reach: Reach, under_way: UnderWay) -> None:
         self._command: Final[PublishStages] = command
         self._reach: Final[Reach] = reach
+        self._under_way: Final[UnderWay] = under_way
+        self._names: list[str] = []  # what is said to be under way
         self._home: Final[int] = partition_of_key(command.writer, reach.count)
         self._is_answered: bool = False
 
@@ -43,6 +72,7 @@ class Publication:
         if refusal is not None:
             self._reach.refuse(command.origin, [command.tag], refusal)
             return
+        self._begins(command.stages)
         first = PublishStages(self, 0, command.writer, command.batch, command.stages)
         self._reach.ask(self._home, first)
 
@@ -56,8 +86,10 @@ class Publication:
         count = reply.count
         stages = reply.stages
         vain = _without(command.stages, stages)
+        self._begins(stages)
 
         def join(answers: list[Any]) -> Any:
+            self._ends()
             refused = gathering.refused(answers)
             if refused is not None:
                 return refused
@@ -87,7 +119,16 @@ class Publication:
             self._is_answered = False
             self._command.origin.flush()
 
+    def _begins(self, names: list[str]) -> None:
+        self._under_way.add(names)
+        self._names = self._names + names
+
+    def _ends(self) -> None:
+        self._under_way.remove(self._names)
+        self._names = []
+
     def _answer(self, reply: Any) -> None:
+        self._ends()
         self._is_answered = True
         self._command.origin.replied(reply)
 
@@ -150,16 +191,16 @@ class Completion:
                         self._reach.ask(index, late)
 
 
-def drop_stages(command: DropStages, reach: Reach) -> None:
-    """Drop stages everywhere, but for those of a batch that is decided: a partition that was lost
-    then has yet to publish them."""
+def drop_stages(command: DropStages, reach: Reach, under_way: UnderWay) -> None:
+    """Drop stages everywhere, but for those of a batch that is decided, or may be just now: other
+    partitions have yet to publish them."""
 
     def found(answers: list[Any]) -> Any:
         refused = finding.refused(answers)
         if refused is not None:
             return refused
         decided = {name for each in answers if isinstance(each, Named) for name in each.names}
-        keep = sorted(decided.union(command.keep))
+        keep = sorted(decided.union(command.keep, under_way.names()))
         for index in range(reach.count):
             part = dropping.part(index)
             reach.ask(index, DropStages(part, 0, command.stages, command.prefix, keep))
