@@ -91,8 +91,8 @@ def test_a_replay_that_was_interrupted_sends_nothing_twice(
             self.id, self.bus, self.place = self._replay.id, reach, place
             self.wish = self._replay.wish
 
-        def send(self, chosen: Any, batch: int) -> int:
-            self._replay.send(chosen, batch)
+        def send(self, chosen: Any, batch: int, run: str) -> int:
+            self._replay.send(chosen, batch, run)
             raise Interrupted
 
     from pyspark.errors import StreamingQueryException
@@ -107,6 +107,25 @@ def test_a_replay_that_was_interrupted_sends_nothing_twice(
     assert {one["ApplicationProperties"]["x-replayed-from"] for one in bus.peek(queue)} == {
         f"m-{n}" for n in range(8)
     }
+
+
+def test_a_replay_whose_checkpoint_is_gone_completes_nothing_that_it_did_not_send(
+    spark: "SparkSession", bus: Bus, tmp_path: Path
+) -> None:
+    """R-D3: the same name on another machine counts its batches from 0 again."""
+    from peeklock.spark.jobs import frame
+    from peeklock.spark.jobs.namespace import entity_at
+    from peeklock.spark.jobs.replay import FromDeadLetters, Replay, Wish
+
+    queue = bus.queue(MaxDeliveryCount=1)
+    target = bus.queue()
+    reach = frame.Bus(bus.connection_string, bus.process.http_port)
+    for machine in ("one", "two"):
+        bury(bus, queue, 4)
+        again = Replay(f"g-{queue}", Wish(), reach, target, frame.Place(str(tmp_path / machine)))
+        FromDeadLetters(again, entity_at(queue), 5).run(frame.Work("replay"))
+    assert bus.peek(queue + DEAD_LETTERS) == []
+    assert len(bus.peek(target)) == 8
 
 
 def test_a_queue_is_captured_and_the_lake_replayed(

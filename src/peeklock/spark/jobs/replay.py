@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn, final
+from uuid import uuid4
 
 import typer
 from pyspark.sql import DataFrame, Window
@@ -113,8 +114,11 @@ class Replay:
     writers: int = 2
     sent: int = field(default=0)
 
-    def send(self, chosen: DataFrame, batch: int) -> int:
-        """Note what is about to be sent, then send it, all or nothing."""
+    def send(self, chosen: DataFrame, batch: int, run: str = "") -> int:
+        """Note what is about to be sent, then send it, all or nothing.
+
+        Batches are counted within a run: a batch that was sent in it is not sent again.
+        """
         count = chosen.count()
         if not count:
             return 0
@@ -126,7 +130,7 @@ class Replay:
         noted.write.mode("append").parquet(self.place.path("undo"))
         options = {
             "queue": self.target,
-            "writeId": f"replay/{self.id}",
+            "writeId": f"replay/{self.id}{run}",
             "batchId": str(batch),
         }
         if self.rate:
@@ -145,6 +149,7 @@ class FromDeadLetters:
         self._replay = replay
         self._entity = entity
         self._batch_size = batch_size
+        self._run = ""
 
     @property
     def _where(self) -> dict[str, str]:
@@ -162,7 +167,8 @@ class FromDeadLetters:
 
     def run(self, work: frame.Work) -> None:
         """Replay all that is there now."""
-        place = self._replay.place
+        checkpoint = self._replay.place.path(f"checkpoint/{self._replay.id}")
+        self._run = f"/{_run_of(work.spark, checkpoint)}"
         query = (
             work.spark.readStream.format("servicebus")
             .options(
@@ -174,7 +180,7 @@ class FromDeadLetters:
             )
             .load()
             .writeStream.foreachBatch(self._take)
-            .option("checkpointLocation", place.path(f"checkpoint/{self._replay.id}"))
+            .option("checkpointLocation", checkpoint)
             .trigger(availableNow=True)
         )
         work.await_query(query.start())
@@ -183,7 +189,7 @@ class FromDeadLetters:
     def _take(self, batch: DataFrame, number: int) -> None:
         rows = batch.persist()
         chosen = self._replay.wish.chosen(rows)
-        self._replay.send(chosen, number)
+        self._replay.send(chosen, number, self._run)
         # Only now: the broker has what was sent.
         done = chosen.select("sequence_number", fn.lit("complete").alias("action"))
         done.write.format("servicebus").options(
@@ -210,6 +216,26 @@ class FromDeadLetters:
         ledger = open_ledger(options, options.ledger)
         ledger.enter()
         ledger.settle([claimed.number for claimed in ledger.listed()], "released")
+
+
+def _run_of(spark: "SparkSession", checkpoint: str) -> str:
+    """Name the run that a checkpoint belongs to, with a name that is kept in it.
+
+    Without the checkpoint batches are counted anew. Under the name of the run before the broker
+    would take them for batches that it has, and the originals would be completed for nothing.
+    """
+    from pyspark.errors import AnalysisException
+
+    place = f"{checkpoint}/_run"
+    named = spark.createDataFrame([(uuid4().hex[:12],)], "run string")
+    try:
+        known = spark.read.schema("run string").parquet(place).agg(fn.min("run")).collect()[0][0]
+    except AnalysisException:
+        known = None  # There is no such table before the first run.
+    if known is None:
+        named.write.mode("append").parquet(place)
+        known = spark.read.schema("run string").parquet(place).agg(fn.min("run")).collect()[0][0]
+    return str(known)
 
 
 @final
