@@ -130,7 +130,7 @@ class Replay:
         noted.write.mode("append").parquet(self.place.path("undo"))
         options = {
             "queue": self.target,
-            "writeId": f"replay/{self.id}{run}",
+            "writeId": f"replay/{self.id[:44] if run else self.id}{run}",
             "batchId": str(batch),
         }
         if self.rate:
