@@ -95,6 +95,41 @@ def test_the_audit_of_real_traffic_finds_everything(
     assert "found 1 lost" in capsys.readouterr().err
 
 
+def test_the_audit_follows_messages_through_forwarding_and_partitions(
+    bus: Bus, tmp_path: Path
+) -> None:
+    """R-D5: what was carried on is neither lost where it was nor unexpected where it is."""
+    from peeklock.spark.jobs import audit
+
+    last = bus.queue()
+    first = bus.queue(ForwardTo=last)
+    topic = bus.topic()
+    bus.subscription(topic, "on", ForwardTo=last)
+    spread = bus.queue(EnablePartitioning=True)
+    graves = bus.queue()
+    deadly = bus.queue(MaxDeliveryCount=1, ForwardDeadLetteredMessagesTo=graves)
+    bus.send(first, ["x"] * 4, ids=[f"f-{n}" for n in range(4)])
+    bus.send(topic, ["x"] * 3, ids=[f"t-{n}" for n in range(3)])
+    bus.send(spread, ["x"] * 6, ids=[f"p-{n}" for n in range(6)])
+    bus.send(deadly, ["x"] * 2, ids=[f"d-{n}" for n in range(2)])
+    bus.fail(deadly, 2)
+    found: list[Any] = []
+    while len(found) < 7:
+        found += bus.drain(last)
+    while len(bus.peek(graves)) < 2:
+        pass
+    bus.drain(spread)
+    entities = (last, first, topic, spread, graves, deadly)
+    names = [text for entity in entities for text in ("--entity", entity)]
+    given = [*reached(bus), *names, "--format", "json", "--out", str(tmp_path / "out")]
+    assert run(audit, *given) == 0
+    [part] = (tmp_path / "out" / "verdicts").glob("*.json")
+    rows = [json.loads(line) for line in part.read_text().splitlines()]
+    counts = {row["verdict"]: row["messages"] for row in rows if row["messages"]}
+    # Those that were forwarded are fine in both places.
+    assert counts == {"fine": 20, "dead_lettered": 2, "resting": 2}
+
+
 def test_dead_letters_advice_and_skew_of_real_traffic(
     spark: "SparkSession", bus: Bus, traffic: tuple[str, str], tmp_path: Path
 ) -> None:
