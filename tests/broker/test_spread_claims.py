@@ -273,12 +273,14 @@ def test_a_missing_partition_is_gone_round_by_claims_and_lists() -> None:
         listed = await owner.listed()
         assert len(listed.last_sequences) == PARTITIONS - 1
         assert len(listed.sequences) == 9
+        assert listed.missing == [2]
         for reply in (await owner.fetching(claimed), await owner.settling(COMPLETE, claimed)):
             assert refusal_of(reply) == "unavailable"
         elsewhere = [each for each in claimed if partition_of_sequence(each) != 2]
         assert await owner.settle(COMPLETE, elsewhere) == 3
         await bench.give_back(2)
         assert await owner.settle(COMPLETE, claimed) == 1, "a repeat completes it"
+        assert (await owner.listed()).missing == []
         assert await owner.shares(100) == [0, 0, 2, 0]
 
     run(talk)
@@ -304,6 +306,7 @@ def test_a_partition_that_fails_meanwhile_is_gone_round() -> None:
         owner = Owner(bench)
         await owner.send(2, 2, 2, 2)
         bench.stores[1].is_down = True
+        assert (await owner.listed()).missing == [1]
         assert await owner.shares(100) == [2, 0, 2, 2]
 
     run(talk)

@@ -270,7 +270,8 @@ class FetchWalk:
 
 
 def list_claims(command: ListClaims, reach: Reach) -> None:
-    """What an owner has in all partitions that can be asked."""
+    """What an owner has in all partitions that can be asked, and which cannot: who must know all
+    that it has asks again."""
     asked = [index for index in range(reach.count) if reach.can_ask(index)]
     if not asked:
         refusal = reach.out_of_reach(list(range(reach.count)))
@@ -279,16 +280,19 @@ def list_claims(command: ListClaims, reach: Reach) -> None:
 
     def join(answers: list[Any]) -> Any:
         listed: list[ClaimsListed] = []
+        heard: set[int] = set()
         refusal: Refusal | None = None
-        for answer in answers:
+        for at, answer in enumerate(answers):
             if isinstance(answer, ClaimsListed):
                 listed.append(answer)
+                heard.add(asked[at])
             elif refusal is None or refusal.kind == UNAVAILABLE:
                 refusal = answer.refusal
         # One that has gone meanwhile is gone round like those that were not asked.
         if refusal is not None and (not listed or refusal.kind != UNAVAILABLE):
             return Refused(command.origin, [command.tag], refusal)
-        return _joined(command, listed)
+        missing = [index for index in range(reach.count) if index not in heard]
+        return _joined(command, listed, missing)
 
     gathering = Gathering(command.origin, command.tag, len(asked), join)
     for at, index in enumerate(asked):
@@ -306,7 +310,7 @@ def list_claims(command: ListClaims, reach: Reach) -> None:
         )
 
 
-def _joined(command: ListClaims, listed: list[ClaimsListed]) -> ClaimsListed:
+def _joined(command: ListClaims, listed: list[ClaimsListed], missing: list[int]) -> ClaimsListed:
     """One list of several, which are in the order of the partitions and so of the numbers."""
     sequences: list[int] = []
     sizes: list[int] = []
@@ -332,6 +336,7 @@ def _joined(command: ListClaims, listed: list[ClaimsListed]) -> ClaimsListed:
         last,
         sum([each.active for each in listed]),
         min(oldest) if oldest else 0,
+        missing,
     )
 
 

@@ -256,6 +256,7 @@ class Claiming:
                 [state.next_sequence - 1],
                 lane.total_ready() + len(lane.locked),
                 _oldest_enqueued_at(lane),
+                [],
             )
         )
 

@@ -341,6 +341,7 @@ class ClaimsListed:
     last_sequences: Final[list[int]]  # by partition: the highest number that was given so far
     active: Final[int]
     oldest_enqueued_at: Final[int]  # 0: nothing is ready
+    missing: Final[list[int]]  # partitions that could not be asked: the list is not all there is
 
     def __init__(
         self,
@@ -354,6 +355,7 @@ class ClaimsListed:
         last_sequences: list[int],
         active: int,
         oldest_enqueued_at: int,
+        missing: list[int],
     ) -> None:
         self.origin = origin
         self.tag = tag
@@ -365,6 +367,7 @@ class ClaimsListed:
         self.last_sequences = last_sequences
         self.active = active
         self.oldest_enqueued_at = oldest_enqueued_at
+        self.missing = missing
 
 
 @final

@@ -350,3 +350,21 @@ def test_what_cannot_be_received_cannot_be_claimed() -> None:
         assert (await topic.claim())[0] == 400
 
     serve(talk)
+
+
+def test_a_list_that_is_not_whole_says_so() -> None:
+    """R-D1, R-P4: what a list does not show is not gone where a partition is missing."""
+
+    async def talk(bus: Bus) -> None:
+        queue = await bus.bench.broker.put_queue(QueueDefinition("p", partitions=4))
+        client = await bus.connect()
+        await client.put_token("p")
+        desk = OwnerDesk(client, await client.request_links("p/$management"), "me")
+        assert "missing-partitions" not in await desk.listed()
+        worker = queue.partitions.workers[2]
+        await bus.bench.store.drop(worker.id)  # so that it does not own what it writes to
+        listed = await desk.listed(epoch=1)
+        assert listed["missing-partitions"] == Array(INT, [Int(2)])
+        assert len(listed["last-sequence-numbers"].items) == 3
+
+    serve(talk)

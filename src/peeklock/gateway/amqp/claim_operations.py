@@ -154,6 +154,8 @@ def _write_list(_call: Call, reply: Any) -> dict[Any, Any] | None:
     }
     if reply.session_ids is not None:
         body["session-ids"] = reply.session_ids
+    if reply.missing:
+        body["missing-partitions"] = Array(INT, reply.missing)
     return body
 
 
