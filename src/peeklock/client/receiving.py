@@ -155,10 +155,12 @@ class ReceiverLink:
             if missing <= 0 or not self.is_open:
                 return
             self._link.grant(missing)
-            await self._drain()
-            if self._arrived or wait_s == 0 or not self.is_open:
-                return
-            self._link.grant(count_max)
+            if missing > 1 or wait_s == 0:
+                await self._drain()
+                if self._arrived or wait_s == 0 or not self.is_open:
+                    return
+                self._link.grant(count_max)
+            # One message uses up its credit by itself, there is nothing to be drained behind it.
             self._transport.wake()
             await self._wait(wait_s)
             if len(self._arrived) < count_max and self.is_open:
