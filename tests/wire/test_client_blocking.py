@@ -11,8 +11,9 @@ from peeklock.client.blocking import (
     ServiceBusClient,
     ServiceBusMessage,
     ServiceBusReceiveMode,
+    ServiceBusSession,
 )
-from peeklock.client.exceptions import MessageAlreadySettled, ServiceBusError
+from peeklock.client.exceptions import AutoLockRenewTimeout, MessageAlreadySettled, ServiceBusError
 from tests.wire.broker_process import BrokerProcess
 from tests.wire.entities import LOCK_SHORT_S, Queues
 
@@ -84,6 +85,31 @@ def test_sessions(broker: BrokerProcess, queues: Queues) -> None:
             assert receiver.session.get_state() == b"half way"
             receiver.session.set_state(None)
             receiver.complete_message(message)
+
+
+def test_who_is_told_of_a_lock_may_use_the_client(broker: BrokerProcess, queues: Queues) -> None:
+    queue = queues.take("short-lock-session")
+    told = threading.Event()
+    seen: list[object] = []
+
+    def on_failure(session: ServiceBusSession, cause: Exception | None) -> None:
+        seen.extend((session.session_id, session.get_state(), cause))
+        told.set()
+
+    with (
+        ServiceBusClient.from_connection_string(broker.connection_string) as client,
+        AutoLockRenewer(0.1, on_failure) as renewer,
+        client.get_queue_sender(queue) as sender,
+    ):
+        sender.send_messages(ServiceBusMessage("x", session_id="s"))
+        with client.get_queue_receiver(queue, session_id="s") as receiver:
+            renewer.register(receiver, receiver.session)
+            assert told.wait(WITHIN_S)
+            assert seen == ["s", None, None]
+            assert isinstance(receiver.session.auto_renew_error, AutoLockRenewTimeout)
+            [message] = receiver.receive_messages(1, WITHIN_S)
+            receiver.complete_message(message)
+        renewer.close(wait=True)
 
 
 def test_what_failed_and_nobody_saw_is_raised_at_the_end(

@@ -25,6 +25,25 @@ if TYPE_CHECKING:
     from peeklock.client.sender import ServiceBusSender as ServiceBusSender
     from peeklock.client.session import ServiceBusSession as ServiceBusSession
 
+__all__ = [
+    "NEXT_AVAILABLE_SESSION",
+    "AmqpMessageBodyType",
+    "AutoLockRenewer",
+    "ServiceBusClient",
+    "ServiceBusMessage",
+    "ServiceBusMessageBatch",
+    "ServiceBusMessageState",
+    "ServiceBusProcessor",
+    "ServiceBusReceiveMode",
+    "ServiceBusReceivedMessage",
+    "ServiceBusReceiver",
+    "ServiceBusSender",
+    "ServiceBusSession",
+    "ServiceBusSessionFilter",
+    "ServiceBusSubQueue",
+    "TransportType",
+]
+
 _MODULES: Final = {
     "ServiceBusMessageBatch": "batch",
     "ServiceBusClient": "client",

@@ -3,10 +3,11 @@
 Each call runs in the process's one event loop and waits for it; see `BlockingLoop`.
 """
 
+import asyncio
 import os
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, Final, Self, TypeVar, cast, final
+from typing import Any, Final, Self, TypeAlias, TypeVar, cast, final
 
 from peeklock.client import client as awaited
 from peeklock.client.batch import ServiceBusMessageBatch as ServiceBusMessageBatch
@@ -33,6 +34,8 @@ from peeklock.client.sender import ServiceBusSender as AwaitedSender
 from peeklock.client.session import ServiceBusSession as AwaitedSession
 
 T = TypeVar("T")
+# Told of a lock that is not renewed any more, and why; in a thread of its own.
+OnFailure: TypeAlias = Callable[[Any, Exception | None], None]
 
 
 @final
@@ -318,10 +321,11 @@ class AutoLockRenewer:
     def __init__(
         self,
         max_lock_renewal_duration: float = RENEWAL_DURATION_S,
-        on_lock_renew_failure: OnRenewFailure | None = None,
+        on_lock_renew_failure: OnFailure | None = None,
     ) -> None:
-        self.inner: Final = AwaitedRenewer(max_lock_renewal_duration, on_lock_renew_failure)
         self._waiting = Waiting()
+        told = None if on_lock_renew_failure is None else self._in_a_thread(on_lock_renew_failure)
+        self.inner: Final = AwaitedRenewer(max_lock_renewal_duration, told)
 
     def __enter__(self) -> Self:
         return self
@@ -334,19 +338,29 @@ class AutoLockRenewer:
         receiver: ServiceBusReceiver,
         renewable: ServiceBusReceivedMessage | ServiceBusSession,
         max_lock_renewal_duration: float | None = None,
-        on_lock_renew_failure: OnRenewFailure | None = None,
+        on_lock_renew_failure: OnFailure | None = None,
     ) -> None:
         """Keep a lock alive until it is settled, its receiver is closed, or its time is up."""
         target = renewable.inner if isinstance(renewable, ServiceBusSession) else renewable
+        told = None if on_lock_renew_failure is None else self._in_a_thread(on_lock_renew_failure)
         self._waiting.call(
-            lambda: self.inner.register(
-                receiver.inner, target, max_lock_renewal_duration, on_lock_renew_failure
-            )
+            lambda: self.inner.register(receiver.inner, target, max_lock_renewal_duration, told)
         )
 
-    def close(self) -> None:
-        """Renew nothing any more."""
+    def close(self, wait: bool = True) -> None:
+        """Renew nothing any more; `wait` is for the official client's sake, it takes no time."""
+        del wait
         self._waiting.run(self.inner.close())
+
+    def _in_a_thread(self, function: OnFailure) -> OnRenewFailure:
+        """Let a callback be called where it may call the blocking client: not in the loop."""
+
+        async def tell(renewable: Any, cause: Exception | None) -> None:
+            if isinstance(renewable, AwaitedSession):
+                renewable = ServiceBusSession(renewable, self._waiting)
+            await asyncio.to_thread(function, renewable, cause)
+
+        return tell
 
 
 @final
