@@ -97,6 +97,19 @@ def test_what_is_given_up_is_dropped(bus: Bus) -> None:
     assert bus.peek(queue) == []
 
 
+def test_a_driver_that_gives_up_drops_nothing_of_its_successor(bus: Bus) -> None:
+    """Both run the same batch of the same query for a while; the old one's tasks fail."""
+    queue = bus.queue()
+    given = {**bus.options, "queue": queue, "writeId": "query"}
+    old = batch_writer(given, struct("body string"), False)
+    new = batch_writer(given, struct("body string"), False)
+    of_old = old.write(iter([rows(body=["a"])]))
+    of_new = new.write(iter([rows(body=["a"])]))
+    old.abort([of_old, None])
+    new.commit([of_new])
+    assert bodies(bus, queue) == ["a"]
+
+
 def test_a_named_write_is_not_repeated(bus: Bus) -> None:
     queue = bus.queue()
     for number, body in [("0", "a"), ("0", "a"), ("1", "b"), ("0", "a")]:

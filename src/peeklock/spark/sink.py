@@ -133,21 +133,23 @@ def _publish(options: SinkOptions, messages: list[WriterCommitMessage | None]) -
         asked = {"writer": task.writer, "batch": task.batch, "stages": stages}
         wire.manage(PUBLISH, asked)
         # Attempts that failed or came second have left theirs.
-        _drop(wire, f"{task.writer}/{task.batch}/")
+        _drop(wire, {"prefix": f"{task.writer}/{task.batch}/"})
 
 
 def _give_up(options: SinkOptions, messages: list[WriterCommitMessage | None]) -> None:
     for one in _of(messages):
-        for entity in one.stages:
-            _drop(Wire.to(options.access, entity), f"{one.task.place}/")
+        for entity, stages in one.stages.items():
+            # No others: a driver that is being replaced must not drop what its successor has of
+            # the same batch.
+            _drop(Wire.to(options.access, entity), {"stages": stages})
 
 
-def _drop(wire: Wire, prefix: str) -> None:
+def _drop(wire: Wire, which: dict[str, Any]) -> None:
     """Drop stages that nobody will publish; what is not dropped now ends by itself."""
     try:
-        wire.manage(DROP, {"prefix": prefix})
+        wire.manage(DROP, which)
     except ServiceBusError as error:
-        _log.warning("stages '%s...' are left to their end: %s", prefix, error)
+        _log.warning("the stages of %s are left to their end: %s", which, error)
 
 
 def _of(messages: list[WriterCommitMessage | None]) -> list[Written]:
