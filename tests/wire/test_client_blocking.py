@@ -98,7 +98,7 @@ def test_who_is_told_of_a_lock_may_use_the_client(broker: BrokerProcess, queues:
 
     with (
         ServiceBusClient.from_connection_string(broker.connection_string) as client,
-        AutoLockRenewer(0.1, on_failure) as renewer,
+        AutoLockRenewer(0.1, on_failure, max_workers=4) as renewer,
         client.get_queue_sender(queue) as sender,
     ):
         sender.send_messages(ServiceBusMessage("x", session_id="s"))

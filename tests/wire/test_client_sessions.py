@@ -33,6 +33,7 @@ def test_a_session_by_name_and_the_next_one(broker: BrokerProcess, queues: Queue
             with pytest.raises(TypeError, match="renew that of the session"):
                 await receiver.renew_message_lock(messages[0])
             other = client.get_queue_receiver(queue, session_id=NEXT_AVAILABLE_SESSION)
+            assert bodies(await other.peek_messages(5)) == ["b1"]
             assert bodies(await take(other, 1)) == ["b1"]
             assert other.session.session_id == "b"
             assert sorted([each async for each in client.list_queue_sessions(queue)]) == ["a", "b"]

@@ -322,7 +322,11 @@ class AutoLockRenewer:
         self,
         max_lock_renewal_duration: float = RENEWAL_DURATION_S,
         on_lock_renew_failure: OnFailure | None = None,
+        executor: Any = None,
+        max_workers: int | None = None,
     ) -> None:
+        """The last two are for the official client's sake: renewing needs no threads here."""
+        del executor, max_workers
         self._waiting = Waiting()
         told = None if on_lock_renew_failure is None else self._in_a_thread(on_lock_renew_failure)
         self.inner: Final = AwaitedRenewer(max_lock_renewal_duration, told)

@@ -186,6 +186,9 @@ class ServiceBusReceiver:
         """Look at messages without taking them, from a number on or behind those seen last."""
         if max_message_count < 1:
             raise ValueError("max_message_count must be at least 1")
+        if isinstance(self._wanted_session, ServiceBusSessionFilter):
+            # Which session it is shows when there is one.
+            await self.open()
         first = sequence_number or self._next_number()
         found: list[ServiceBusReceivedMessage] = []
         while len(found) < max_message_count:
