@@ -229,7 +229,11 @@ class Bench:
         ours, theirs = socket.socketpair()
         broker = EngineBroker(credit=self._credit, limits=self._limits, mechanisms=self._mechanisms)
         self.brokers.append(broker)
-        await loop.connect_accepted_socket(lambda: broker, theirs)
+        try:
+            await loop.connect_accepted_socket(lambda: broker, theirs)
+        except asyncio.CancelledError:
+            ours.close()
+            raise
         _, transport = await loop.create_connection(lambda: Transport(config), sock=ours)
         return transport
 

@@ -406,17 +406,34 @@ def test_a_closed_connection_opens_nothing() -> None:
     run(body)
 
 
-def test_closing_while_others_open_leaves_nothing_behind() -> None:
+@pytest.mark.parametrize("turns", range(1, 30, 2))
+def test_closing_while_others_open_leaves_nothing_behind(turns: int) -> None:
     async def body(bench: Bench) -> None:
-        opening = [
-            asyncio.ensure_future(bench.connection.open_sender(f"q{number}")) for number in range(5)
+        calls: list[Coroutine[Any, Any, Any]] = [
+            bench.connection.open_sender(f"q{number}") for number in range(5)
         ]
-        for turns in range(12):
+        calls += [bench.connection.manage("q", "com.microsoft:any", {}) for _ in range(3)]
+        opening = [asyncio.ensure_future(call) for call in calls]
+        for _ in range(turns):
             await asyncio.sleep(0)
-            if turns == 7:
-                await bench.connection.close()
+        await bench.connection.close()
         results = await asyncio.gather(*opening, return_exceptions=True)
-        assert all(isinstance(result, BaseException) for result in results)
+        # Nobody has cancelled them, and it must not look as if.
+        failures = [result for result in results if isinstance(result, BaseException)]
+        assert all(isinstance(each, (ServiceBusError, ValueError)) for each in failures), failures
+        assert failures or turns > 20
+
+    run(body)
+
+
+def test_a_caller_that_is_cancelled_is_cancelled() -> None:
+    async def body(bench: Bench) -> None:
+        opening = [asyncio.ensure_future(bench.connection.open_sender("q")) for _ in range(2)]
+        await asyncio.sleep(0)
+        opening[0].cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening[0]
+        assert (await opening[1]).is_open
 
     run(body)
 

@@ -91,6 +91,21 @@ def test_sends_wait_for_credit() -> None:
     run(body, credit=10)
 
 
+def test_credit_that_the_broker_wants_back_is_given_back() -> None:
+    async def body(bench: Bench) -> None:
+        link = await bench.connection.open_sender("q")
+        bench.broker.tops_up = False
+        send = link.submit(b"x")
+        broker_link = bench.broker.links["to q"]
+        broker_link.drain_credit()
+        bench.broker.flush()
+        await send
+        await until(lambda: broker_link.credit == 0)
+        assert not broker_link.drain
+
+    run(body, credit=10)
+
+
 def test_a_batch_has_its_own_format_and_a_large_message_many_frames() -> None:
     async def body(bench: Bench) -> None:
         link = await bench.connection.open_sender("q")

@@ -16,6 +16,7 @@ from peeklock.client.exceptions import (
 )
 from peeklock.client.links import ReceiverLink, SenderLink
 from peeklock.client.requests import Desk, content
+from peeklock.client.sharing import shared
 from peeklock.client.tokens import Tokens
 from peeklock.client.transport import Transport, connect
 from peeklock.clock import Clock, SystemClock
@@ -149,7 +150,7 @@ class ClientConnection:
         if self._opening is None:
             self._opening = asyncio.create_task(self._connect())
             self._opening.add_done_callback(self._opened)
-        return await asyncio.shield(self._opening)
+        return await shared(self._opening)
 
     def _opened(self, opening: "asyncio.Task[Line]") -> None:
         if self._opening is opening:
@@ -206,7 +207,7 @@ class Line:
             opening = asyncio.create_task(self._open_desk(entity, within_s))
             self._opening[entity] = opening
             opening.add_done_callback(lambda opening: self._opened(entity, opening))
-        return await asyncio.shield(opening)
+        return await shared(opening)
 
     async def _open_desk(self, entity: str, within_s: float) -> Desk:
         broken = self.desks.pop(entity, None)

@@ -141,6 +141,8 @@ class SenderLink:
                 formats = [formats[at] for at in kept]
                 futures = [futures[at] for at in kept]
             self._send(payloads, formats, futures)
+        # The broker may want back what is left, and waits for an answer.
+        self._link.drained()
 
     def _send(
         self, payloads: list[bytes], formats: list[int], futures: list[asyncio.Future[None]]

@@ -9,6 +9,7 @@ from peeklock.client.config import ClientConfig
 from peeklock.client.credentials import Token
 from peeklock.client.exceptions import from_token_status
 from peeklock.client.requests import Desk
+from peeklock.client.sharing import shared
 from peeklock.client.transport import Transport
 from peeklock.clock import Clock
 
@@ -46,7 +47,7 @@ class Tokens:
             shown = asyncio.create_task(self._put(audience))
             self._shown[audience] = shown
             shown.add_done_callback(lambda shown: self._look_at(audience, shown))
-        await asyncio.shield(shown)
+        await shared(shown)
 
     async def close(self) -> None:
         """Renew nothing any more."""
