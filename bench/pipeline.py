@@ -14,16 +14,12 @@ from pathlib import Path
 from typing import Final
 
 from bench import client
-from bench.endpoint import KEPT
 from bench.figures import machine, table
 from bench.loads import Flood
-from bench.peeklock_server import QUEUE as RECEIVED
-from bench.peeklock_server import Peeklock
+from bench.peeklock_server import QUEUE, Peeklock
 from bench.plan import Plan
 from bench.spark_cluster import StandaloneCluster
 
-# What a flood without a receiver sends to.
-QUEUE: Final = RECEIVED + KEPT
 MESSAGES: Final = 1_000_000
 PROPERTIES: Final = {"MaxSizeInMegabytes": 5120}
 # The journal must keep all of it until it was audited.

@@ -16,11 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from bench import client
-from bench.endpoint import KEPT
 from bench.figures import machine, median, spread, table, verdict
 from bench.loads import Flood
-from bench.peeklock_server import QUEUE as RECEIVED
-from bench.peeklock_server import Peeklock
+from bench.peeklock_server import QUEUE, Peeklock
 from bench.plan import Plan
 from bench.spark_rows import BODY, Nothing
 
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-# What a flood without a receiver sends to.
-QUEUE: Final = RECEIVED + KEPT
 ROOT: Final = Path(__file__).resolve().parent.parent
 MESSAGES: Final = 200_000
 PER_BATCH: Final = 50_000
@@ -65,7 +61,9 @@ def answer(plan: Plan) -> None:
             ways.warm_up()
             for turn in range(plan.rounds):
                 for title, way in ways.all().items():
-                    found.setdefault(title, []).append(way(turn))
+                    run = way(turn)
+                    print(f"{title}: {run.rate:,.0f} rows/s", flush=True)
+                    found.setdefault(title, []).append(run)
         finally:
             spark.stop()
     _tell(found, plan)
