@@ -141,6 +141,10 @@ class ServiceBusReceiver:
         async with self._receiving:
             link, deliveries = await self._receive(count, wait_s)
         deletes = self.receive_mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE
+        if self._is_closed and not deletes:
+            # Closed while this call waited: nobody could settle them any more.
+            link.release(deliveries)
+            self._check_open()
         messages = [
             ServiceBusReceivedMessage(each.payload, link=link, delivery=each, is_deleted=deletes)
             for each in deliveries
