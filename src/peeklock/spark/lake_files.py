@@ -133,9 +133,11 @@ class Files:
 
     def _begin(self, values: tuple[Any, ...], schema: pa.Schema) -> "_Rolling":
         directory = self._layout.directory(values)
-        # Readers pass files with such a name by; a Delta table knows its files from its log.
-        prefix = "" if self._layout.is_delta else "."
-        name = posixpath.join(directory, f"{prefix}{uuid.uuid4().hex}.parquet")
+        # No reader takes a file with such a name; a Delta table knows its files from its log.
+        made = uuid.uuid4().hex
+        name = posixpath.join(
+            directory, f"{made}.parquet" if self._layout.is_delta else f".{made}.part"
+        )
         self._system.create_dir(posixpath.join(self._root, directory), recursive=True)
         return _Rolling(self._system, self._root, name, schema)
 
