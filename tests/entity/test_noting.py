@@ -244,7 +244,7 @@ def test_what_a_broken_connection_gives_back_is_told() -> None:
     queue.send("a")
     opened(queue, 1)
     queue.ask(ask.CloseReceiver("r", True))
-    assert told(queue) == [LocksReleased(queue.now - NOTES_DELAY_MS, MAIN, RECEIVER_GONE, "", [1])]
+    assert told(queue) == [LocksReleased(queue.now - NOTES_DELAY_MS, MAIN, RECEIVER_GONE, WHO, [1])]
 
 
 def test_dead_letters_come_back_uncounted_and_are_told() -> None:

@@ -433,7 +433,7 @@ class Partition:
         elif receiver.lane.session is not None:
             self._accepting.close(receiver, now)
         elif command.broken and self._state.policy(receiver.lane.number).unlock_on_disconnect:
-            self._settling.release_all(command.origin, now)
+            self._settling.release_all(receiver, now)
 
     def _configure(self, command: Configure, now: int) -> None:
         """Locks of another duration would break the order of deadlines: they are dropped, as a

@@ -17,7 +17,7 @@ from peeklock.entity.commands import (
     SettleAll,
     SettleMany,
 )
-from peeklock.entity.lane import WITH_SESSION, Entry, Lane, Lock
+from peeklock.entity.lane import WITH_SESSION, Entry, Lane, Lock, Receiver
 from peeklock.entity.notes import RECEIVER_GONE, RECONFIGURED, RELEASED, RENEWAL
 from peeklock.entity.records import ABANDONED, LOCK_EXPIRED
 from peeklock.entity.refusals import (
@@ -184,18 +184,22 @@ class Settling:
     def release_every_lock(self, lane: Lane, now: int) -> None:
         """All locks that end by themselves are dropped, uncounted; their holders find them lost."""
         locks = [lock for lock in lane.locked.values() if lock.until != WITH_SESSION]
-        self._release(lane, locks, RECONFIGURED, now)
-
-    def release_all(self, origin: Any, now: int) -> None:
-        """A receiver is gone and the queue wants its locks back at once, uncounted."""
-        for lane in self._state.lanes.values():
-            locks = [lock for lock in lane.locked.values() if lock.origin is origin]
-            self._release(lane, locks, RECEIVER_GONE, now)
-
-    def _release(self, lane: Lane, locks: list[Lock], why: int, now: int) -> None:
-        """Take locks away; their messages go back to where they were, uncounted."""
         if locks:
-            self._state.note_released(lane, locks, why, now)
+            self._state.note_released(lane, locks, RECONFIGURED, now)
+            self._release(locks, now)
+
+    def release_all(self, receiver: Receiver, now: int) -> None:
+        """A receiver is gone and the queue wants its locks back at once, uncounted."""
+        notes = self._state.notes
+        for lane in self._state.lanes.values():
+            locks = [lock for lock in lane.locked.values() if lock.origin is receiver.origin]
+            if locks:
+                sequences = [lock.entry.sequence for lock in locks]
+                notes.released(lane.number, RECEIVER_GONE, receiver.consumer, sequences, now)
+                self._release(locks, now)
+
+    def _release(self, locks: list[Lock], now: int) -> None:
+        """Take locks away; their messages go back to where they were, uncounted."""
         for lock in locks:
             self._unlock(lock)
             self._state.restore_place(lock, now)
