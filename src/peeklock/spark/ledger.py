@@ -7,14 +7,16 @@ is no such operation, `deferral.DeferralLedger` does the same by deferring messa
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Protocol, final
 
 from peeklock.amqp.constructors import LONG
 from peeklock.amqp.types import Array, Int, Uint
-from peeklock.client.exceptions import ClaimFenced, ServiceBusError
+from peeklock.client.exceptions import ClaimFenced, ServiceBusError, ServiceBusServerBusyError
 from peeklock.spark.arrow import number_of
 from peeklock.spark.offsets import partition_of
 from peeklock.spark.options import SourceOptions
+from peeklock.spark.wire import patiently
 
 BROKER: Final = "broker"
 DEFERRAL: Final = "deferral"
@@ -141,6 +143,7 @@ class BrokerLedger:
         self._owner = options.consumer_id
         self._timeout_ms = options.claim_timeout_ms
         self._entity = options.entity
+        self._access = options.access
         self._epoch = 0
 
     def enter(self) -> None:
@@ -176,11 +179,21 @@ class BrokerLedger:
         found: list[Claimed] = []
         first = 0
         while True:
-            page = _claimed(self._listing(first, PAGE, epoch=self._epoch))
+            page = _claimed(patiently(partial(self._whole_page, first), self._access))
             found += page
             if len(page) < PAGE:
                 return found
             first = page[-1].number + 1
+
+    def _whole_page(self, first: int) -> dict[Any, Any]:
+        """List a page of all partitions: what one of them holds must not be taken for gone."""
+        answer = self._listing(first, PAGE, epoch=self._epoch)
+        if missing := _items(answer, "missing-partitions"):
+            raise ServiceBusServerBusyError(
+                f"partitions {', '.join(map(str, missing))} of '{self._entity}' cannot be reached, "
+                "so that nobody can tell what this reader has claimed there"
+            )
+        return answer
 
     def backlog(self) -> Backlog:
         """Ask for one claim, because the rest of the answer is what is wanted."""
