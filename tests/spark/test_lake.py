@@ -301,3 +301,22 @@ def test_a_query_that_forgot_its_last_commit_writes_nothing_twice(
     source(100, 10)
     run(spark, tmp_path, kind)
     assert numbers(tmp_path, kind) == list(range(110))
+
+
+def test_a_table_is_read_with_the_values_of_its_log(spark: "SparkSession", tmp_path: Path) -> None:
+    """Directories cannot be named as entities are; jobs see the names that entities have."""
+    from peeklock.spark.jobs import frame
+    from peeklock.spark.jobs.journal import FactSource
+
+    place = layout(tmp_path)
+    some = rows((1, DAY, "t/Subscriptions/s"), (2, NEXT, "t-Subscriptions-s"), (3, DAY, None))
+    commit_delta(place, together(contribution(place, some)))
+    found = frame.read_table(spark, str(tmp_path)).orderBy("sequence_number")
+    assert found.columns == [*SCHEMA.replace(",", "").split()[::2], "date", "hour"]
+    assert [(row.entity, str(row.date), row.hour) for row in found.collect()] == [
+        ("t/Subscriptions/s", "2026-11-15", 10),
+        ("t-Subscriptions-s", "2026-11-16", 0),
+        (None, "2026-11-15", 10),
+    ]
+    with pytest.raises(frame.Impossible, match="without --stream"):
+        FactSource("", None, None, str(tmp_path)).stream(spark)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import reduce
 from typing import TYPE_CHECKING, final
 
-from peeklock.spark.jobs import frame
+from peeklock.spark.jobs import delta, frame
 from peeklock.spark.jobs.namespace import SUBSCRIPTION, Entity, Namespace, entity_at
 
 if TYPE_CHECKING:
@@ -36,6 +36,11 @@ class FactSource:
     def stream(self, spark: "SparkSession") -> "DataFrame":
         """Facts as they come."""
         if self._table:
+            if delta.is_table(self._table):
+                raise frame.Impossible(
+                    "facts are followed in Parquet files: a Delta table is read whole, without "
+                    "--stream and --interval"
+                )
             schema = frame.read_table(spark, self._table).schema
             return self._chosen(spark.readStream.schema(schema).parquet(self._table))
         return self._chosen(_together(self._each(lambda: spark.readStream)))
