@@ -103,14 +103,22 @@ def test_an_authority_that_cannot_be_read_is_said(tmp_path: Path) -> None:
 
 
 def test_credentials_of_other_libraries_are_known_by_their_shape() -> None:
-    token = sas.token("sb://localhost/q")
-    made = [
-        ClientConfig.for_namespace("localhost", given).credential
-        for given in (AzureNamedKeyCredential("n", "k"), AzureSasCredential(token))
-    ]
-    assert isinstance(made[0], SasKey)
-    assert made[0].rule_name == "n"
-    assert isinstance(made[1], SasToken)
+    first, second = sas.token("sb://localhost/q"), sas.token("sb://localhost/r")
+    key, signature = AzureNamedKeyCredential("n", "k"), AzureSasCredential(first)
+    made = [ClientConfig.for_namespace("localhost", given).credential for given in (key, signature)]
+
+    def texts() -> list[str]:
+        return [asyncio.run(each.token("sb://localhost/q", 0)).text for each in made]
+
+    assert "skn=n" in texts()[0]
+    assert texts()[1] == first
+    # They can be changed while a client has them.
+    key.update("other", "k")
+    signature.update(second)
+    assert "skn=other" in texts()[0]
+    assert texts()[1] == second
+    with pytest.raises(ValueError, match="signature"):
+        ClientConfig.for_namespace("localhost", AzureSasCredential("nothing"))
 
 
 @pytest.mark.parametrize("is_async", [False, True])

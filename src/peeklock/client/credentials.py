@@ -121,6 +121,29 @@ class SasToken:
 
 
 @final
+class ChangingCredential:
+    """A key or a token in an object of azure-core's, whose owner may put another one into it."""
+
+    __slots__ = ("_inner",)
+
+    def __init__(self, inner: NamedKey | Signature) -> None:
+        self._inner = inner
+        # What cannot be used is told to whoever gives it.
+        self._now()
+
+    async def token(self, audience: str, now: int) -> Token:
+        """Make a token of what is in it now."""
+        return await self._now().token(audience, now)
+
+    def _now(self) -> SasKey | SasToken:
+        inner = self._inner
+        if isinstance(inner, NamedKey):
+            name, key = inner.named_key
+            return SasKey(name, key)
+        return SasToken(inner.signature)
+
+
+@final
 class IdentityCredential:
     """Tokens of Azure's identity service, by an object in the shape of azure-identity's."""
 
@@ -146,9 +169,6 @@ def credential_of(given: AnyCredential) -> Credential:
     """Make one of ours of a credential in the shape of azure-identity's or azure-core's."""
     if isinstance(given, AsyncTokenCredential):
         return IdentityCredential(given)
-    if isinstance(given, NamedKey):
-        name, key = given.named_key
-        return SasKey(name, key)
-    if isinstance(given, Signature):
-        return SasToken(given.signature)
+    if isinstance(given, (NamedKey, Signature)):
+        return ChangingCredential(given)
     return given
