@@ -320,3 +320,17 @@ def test_a_table_is_read_with_the_values_of_its_log(spark: "SparkSession", tmp_p
     ]
     with pytest.raises(frame.Impossible, match="without --stream"):
         FactSource("", None, None, str(tmp_path)).stream(spark)
+
+
+def test_entities_that_look_like_numbers_keep_their_names(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    from peeklock.spark.jobs import frame
+
+    place = layout(tmp_path, kind="parquet")
+    commit_parquet(place, together(contribution(place, rows((1, DAY, "007"), (2, DAY, "12")))))
+    found = frame.read_table(spark, str(tmp_path)).orderBy("sequence_number").collect()
+    assert [(row.entity, row.hour, bytes(row.body)) for row in found] == [
+        ("007", 10, b"1"),
+        ("12", 10, b"2"),
+    ]

@@ -259,7 +259,14 @@ def read_table(spark: "SparkSession", path: str, form: str = "") -> "DataFrame":
         # By its name first: a file is asked in vain whether it is a table.
         is_json = path.rstrip("/").endswith((".json", ".jsonl"))
         form = JSON if is_json else DELTA if delta.is_table(path) else PARQUET
-    return delta.read(spark, path) if form == DELTA else spark.read.format(form).load(path)
+    if form == DELTA:
+        return delta.read(spark, path)
+    rows = spark.read.format(form).load(path)
+    if form == PARQUET and dict(rows.dtypes).get("entity", "string") != "string":
+        # Entities may be called 007: Spark takes directories with such names for numbers.
+        kinds = (f"`{name}` {'string' if name == 'entity' else kind}" for name, kind in rows.dtypes)
+        rows = spark.read.schema(", ".join(kinds)).format(form).load(path)
+    return rows
 
 
 def shown(rows: "DataFrame", limit: int = 50) -> list[dict[str, Any]]:
