@@ -55,13 +55,16 @@ wire: $(DEV) $(NODE) $(COMPILED) ## the real clients against a listening broker
 wire-plain: $(DEV) $(NODE)
 	$(PLAIN) $(PYTEST) tests/wire -m "smoke and not torture"
 
-# The same tests where each queue and topic is partitioned, over four stores.
+# The same tests where each queue and topic is partitioned, over four stores; but for those of
+# connections, keys and programs, which never notice.
+SAME_FOR_ALL := authorization bench_client celery cli client_connection client_forking connection doors go \
+	namespaces process tokens tutorials uamqp
 wire-partitioned: $(DEV) $(NODE) $(COMPILED)
-	PEEKLOCK_WIRE_PARTITIONED=1 $(FAST) $(PYTEST) tests/wire $(WIRE)
+	PEEKLOCK_WIRE_PARTITIONED=1 $(FAST) $(PYTEST) tests/wire $(WIRE) $(SAME_FOR_ALL:%=--ignore=tests/wire/test_%.py)
 
 # In one process, because a session of Spark takes seconds to start and all tests share it.
 spark: $(DEV) $(COMPILED) ## the pipeline, in a real Spark against a real broker
-	$(FAST) $(PYTEST) tests/spark -m "not torture"
+	$(FAST) $(PYTEST) tests/spark $(WIRE)
 
 test: check unit unit-compiled wire wire-partitioned wire-plain spark ## everything that must pass on each change
 

@@ -12,6 +12,7 @@ from tests.spark.bus import Bus
 JOBS = Path(peeklock.spark.jobs.__file__).parent
 
 
+@pytest.mark.torture
 @pytest.mark.timeout(300)
 def test_jobs_are_submitted_to_a_cluster_unchanged(bus: Bus, tmp_path: Path) -> None:
     """R-D6: the files that `peeklock pipeline` runs are the files that a cluster runs."""

@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 
 # It starts a broker and Spark, and lets locks run out.
+@pytest.mark.torture
 @pytest.mark.timeout(600)
 def test_the_demonstration_writes_its_page(tmp_path: Path) -> None:
     """R-D2 to R-D5, all at once: captured, rolled up, looked through, replayed, audited."""
