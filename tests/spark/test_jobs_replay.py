@@ -151,6 +151,49 @@ def test_a_queue_is_captured_and_the_lake_replayed(
         assert sorted(bus.bodies(other)) == sorted(f"body {n}" for n in range(30))
 
 
+def test_a_lake_is_replayed_on_in_the_batches_that_it_was_begun_with(
+    spark: "SparkSession", bus: Bus, tmp_path: Path
+) -> None:
+    """R-D3: it was interrupted, and goes on at another rate; other rows are another replay."""
+    from peeklock.spark.jobs import frame
+    from peeklock.spark.jobs.replay import FromLake, Replay, Wish
+
+    queue = bus.queue()
+    lake = str(tmp_path / "lake")
+    rows = [(number, f"m-{number}", f"body {number}") for number in range(10)]
+    columns = "sequence_number long, message_id string, body string"
+    spark.createDataFrame(rows, columns).write.parquet(lake)
+    reach = frame.Bus(bus.connection_string, bus.process.http_port)
+
+    def again(where: str = "") -> Replay:
+        return Replay("on", Wish(where), reach, queue, frame.Place(str(tmp_path / "out")))
+
+    class Interrupted(Exception):
+        pass
+
+    class Interrupting:
+        """Sends two batches, and dies before anybody hears of the second."""
+
+        def __init__(self) -> None:
+            self._replay = again()
+            self.id, self.target, self.wish = self._replay.id, queue, self._replay.wish
+            self.place = self._replay.place
+
+        def send(self, chosen: Any, batch: int, run: str) -> int:
+            count = self._replay.send(chosen, batch, run)
+            if batch == 1:
+                raise Interrupted
+            return count
+
+    interrupting: Any = Interrupting()
+    with pytest.raises(Interrupted):
+        FromLake(interrupting, lake, 4).run(frame.Work("replay"))
+    FromLake(again(), lake, 3).run(frame.Work("replay"))
+    assert bus.bodies(queue) == sorted(body for _, _, body in rows)
+    with pytest.raises(frame.Impossible, match="another --id"):
+        FromLake(again("sequence_number > 3"), lake, 4).run(frame.Work("replay"))
+
+
 def test_what_cannot_be_replayed_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     from peeklock.spark.jobs import replay
 

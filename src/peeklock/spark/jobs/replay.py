@@ -1,11 +1,13 @@
 """`replay`: dead letters or archived messages are sent again, filtered and at a rate (R-D3)."""
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn, final
 from uuid import uuid4
 
 import typer
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as fn
 
@@ -114,7 +116,7 @@ class Replay:
     writers: int = 2
     sent: int = field(default=0)
 
-    def send(self, chosen: DataFrame, batch: int, run: str = "") -> int:
+    def send(self, chosen: DataFrame, batch: int, run: str) -> int:
         """Note what is about to be sent, then send it, all or nothing.
 
         Batches are counted within a run: a batch that was sent in it is not sent again.
@@ -130,7 +132,8 @@ class Replay:
         noted.write.mode("append").parquet(self.place.path("undo"))
         options = {
             "queue": self.target,
-            "writeId": f"replay/{self.id[:44] if run else self.id}{run}",
+            # Names are limited, and the run is enough to tell them apart.
+            "writeId": f"replay/{self.id[:44]}{run}",
             "batchId": str(batch),
         }
         if self.rate:
@@ -224,8 +227,6 @@ def _run_of(spark: "SparkSession", checkpoint: str) -> str:
     Without the checkpoint batches are counted anew. Under the name of the run before the broker
     would take them for batches that it has, and the originals would be completed for nothing.
     """
-    from pyspark.errors import AnalysisException
-
     place = f"{checkpoint}/_run"
     named = spark.createDataFrame([(uuid4().hex[:12],)], "run string")
     try:
@@ -259,23 +260,48 @@ class FromLake:
         ]
         if not known:
             raise frame.Impossible("the table has neither sequence_number nor message_id")
+        size, run = self._plan(work.spark, rows.count())
         number = fn.row_number().over(Window.orderBy(*known)) - 1
-        size = fn.lit(self._batch_size)
-        batched = rows.withColumn("_batch", fn.floor(number / size)).persist()
+        batched = rows.withColumn("_batch", fn.floor(number / fn.lit(size))).persist()
         last = batched.agg(fn.max("_batch")).collect()[0][0]
         for batch in range(self._first(work.spark), -1 if last is None else last + 1):
-            count = self._replay.send(batched.where(f"_batch = {batch}").drop("_batch"), batch)
+            chosen = batched.where(f"_batch = {batch}").drop("_batch")
+            count = self._replay.send(chosen, batch, run)
             done = work.spark.createDataFrame([(batch, count)], "batch long, messages long")
             done.write.mode("append").parquet(self._done)
             work.tell(f"batch {batch}: {count:,} messages are sent")
+
+    def _plan(self, spark: "SparkSession", rows: int) -> tuple[int, str]:
+        """Give the size of the batches and the name of the run, as they were when it began.
+
+        Batches are known by their numbers. Of other rows, or in another size, a batch with the same
+        number has other messages, and those of it that were not sent would be taken for sent.
+        """
+        replay = self._replay
+        wish = json.dumps([self._table, replay.target, rows, *astuple(replay.wish)])
+        place = replay.place.path(f"plan/{replay.id}")
+        columns = "wish string, size long, run string"
+        try:
+            known = spark.read.schema(columns).parquet(place).orderBy("run").collect()
+        except AnalysisException:
+            known = []  # There is no such table before the first run.
+        if not known:
+            run = f"/{uuid4().hex[:12]}"
+            begun = spark.createDataFrame([(wish, self._batch_size, run)], columns)
+            begun.coalesce(1).write.mode("append").parquet(place)
+            return self._batch_size, run
+        if known[0]["wish"] != wish:
+            raise frame.Impossible(
+                f"replay '{replay.id}' was begun with other rows, another target or other options "
+                "than these; to begin another one give it another --id"
+            )
+        return int(known[0]["size"]), str(known[0]["run"])
 
     @property
     def _done(self) -> str:
         return self._replay.place.path(f"done/{self._replay.id}")
 
     def _first(self, spark: "SparkSession") -> int:
-        from pyspark.errors import AnalysisException
-
         try:
             done = spark.read.parquet(self._done).agg(fn.max("batch")).collect()[0][0]
         except AnalysisException:
