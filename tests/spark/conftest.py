@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _BROKERS = pytest.StashKey[list[tuple[BrokerProcess, int]]]()
 LOG_SHOWN_CHARACTERS = 6000
+PATIENCE_S = 400
 # What makes small jobs quick; the rest is as Spark has it.
 QUICK = {
     "spark.ui.enabled": "false",
@@ -112,6 +113,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"))
+            # A test that is cut off in the middle of a call takes all behind it along: what Java
+            # answers then is taken for the answer to the next call.
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(PATIENCE_S))
             # It asks Python for things that Python will not have for ever.
             item.add_marker(pytest.mark.filterwarnings("ignore::DeprecationWarning:pyspark"))
 

@@ -13,7 +13,7 @@ JOBS = Path(peeklock.spark.jobs.__file__).parent
 
 
 @pytest.mark.torture
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(400)
 def test_jobs_are_submitted_to_a_cluster_unchanged(bus: Bus, tmp_path: Path) -> None:
     """R-D6: the files that `peeklock pipeline` runs are the files that a cluster runs."""
     queue = bus.queue()

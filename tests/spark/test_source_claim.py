@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 # The first test that uses Spark starts it, and streams start processes.
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(400)
 
 
 def until(query: "StreamingQuery", done: Callable[[], bool]) -> None:
@@ -272,7 +272,7 @@ query.awaitTermination()
 """
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_a_task_that_fails_is_tried_again(spark: "SparkSession", bus: Bus, tmp_path: Path) -> None:
     """In a Spark of its own, because the shared one tries nothing twice."""
     queue = bus.queue()
