@@ -2,7 +2,7 @@
 
 import pytest
 
-from peeklock.entity import records, replies
+from peeklock.entity import notes, records, replies
 from peeklock.entity.message import NEVER, NO_DURATION, Message
 from peeklock.entity.records import Kept, Record, width
 
@@ -30,11 +30,11 @@ def test_every_other_record_takes_one_position() -> None:
         records.DeadLettered(1, 0, [1, 2], [1, 1], None, None),
         records.Changed(1, 1, {"a": b"1", "b": b"2"}),
         records.HandedOut(1, 0, [1, 2]),
-        records.HandedTo(1, 0, "who", [1, 2], [0, 3]),
-        records.LocksRenewed(1, 0, "who", [1, 2]),
-        records.LocksReleased(1, 0, 0, "who", [1, 2]),
-        records.SettlementsFailed(1, 0, 0, "who", [1, 2]),
-        records.SessionLockNoted(1, 0, 0, "who", "s"),
+        notes.HandedTo(1, 0, "who", [1, 2], [0, 3]),
+        notes.LocksRenewed(1, 0, "who", [1, 2]),
+        notes.LocksReleased(1, 0, 0, "who", [1, 2]),
+        notes.SettlementsFailed(1, 0, 0, "who", [1, 2]),
+        notes.SessionLockNoted(1, 0, 0, "who", "s"),
         records.Published(1, 1, messages(1)[0], [4, 6, 8], [0, 0, 0], 1),
         records.Transferring(1, 1, messages(1)[0], "elsewhere"),
         records.SessionStateSet(1, 0, "s", b"state"),
