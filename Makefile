@@ -23,7 +23,7 @@ PLAIN := env -u PYTHONPATH PEEKLOCK_EXPECT=plain
 FAST := env PYTHONPATH=$(CURDIR)/build/compiled PEEKLOCK_EXPECT=compiled
 PYTEST := $(BIN)/python -m pytest
 # A file is not divided, because its tests may wait together.
-WIRE := -m "not torture" --numprocesses=2 --dist=loadfile
+WIRE := -m "not torture" --numprocesses=3 --dist=loadfile
 # On all cores: none of them has a port or a file that another one knows.
 UNIT := tests --ignore=tests/wire --ignore=tests/crash --ignore=tests/spark -m "not torture" --numprocesses=auto --dist=worksteal
 
@@ -64,7 +64,7 @@ wire-partitioned: $(DEV) $(NODE) $(COMPILED)
 
 # In one process, because a session of Spark takes seconds to start and all tests share it.
 spark: $(DEV) $(COMPILED) ## the pipeline, in a real Spark against a real broker
-	$(FAST) $(PYTEST) tests/spark $(WIRE)
+	$(FAST) $(PYTEST) tests/spark -m "not torture" --numprocesses=2 --dist=loadfile
 
 test: check unit unit-compiled wire wire-partitioned wire-plain spark ## everything that must pass on each change
 

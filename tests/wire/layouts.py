@@ -165,7 +165,7 @@ _CHANGING: Final = (
 
 TOPICS: Final[dict[str, Layout]] = {
     "topic": Layout(40, topics={"": Topic(_TAKES_ALL)}),
-    "partitioned-topic": Layout(12, topics={"": Topic(_TAKES_ALL, PARTITIONED)}),
+    "partitioned-topic": Layout(16, topics={"": Topic(_TAKES_ALL, PARTITIONED)}),
     "wide-topic": Layout(
         2, topics={"": Topic({f"s{index:02}": Subscription() for index in range(40)})}
     ),
