@@ -229,13 +229,9 @@ class Claiming:
         if self._refuse_closed(command.origin, command.tag, command.lane):
             return
         lane = state.lane(command.lane)
-        owner: Owner | None = None
-        if command.epoch == NO_EPOCH:
-            owner = self._known(lane, command.owner)
-        else:
-            owner = self._heard(command, lane, NO_DURATION, now)
-            if owner is None:
-                return
+        owner = self._asking(command, lane, now)
+        if owner is None and command.epoch != NO_EPOCH:
+            return
         entries: list[Entry] = []
         attempts: list[int] = []
         if owner is not None:
@@ -288,13 +284,9 @@ class Claiming:
         if self._refuse_closed(command.origin, command.tag, command.lane):
             return
         lane = state.lane(command.lane)
-        owner: Owner | None = None
-        if command.epoch == NO_EPOCH:
-            owner = self._known(lane, command.owner)
-        else:
-            owner = self._heard(command, lane, NO_DURATION, now)
-            if owner is None:
-                return
+        owner = self._asking(command, lane, now)
+        if owner is None and command.epoch != NO_EPOCH:
+            return
         refusal = self._why_not(command, lane, owner)
         if refusal is not None:
             state.replies.append(Refused(command.origin, [command.tag], refusal))
@@ -428,6 +420,13 @@ class Claiming:
 
     def _known(self, lane: Lane, name: str) -> Owner | None:
         return None if lane.claims is None else lane.claims.owners.get(name)
+
+    def _asking(self, command: ListClaims | SettleClaims, lane: Lane, now: int) -> Owner | None:
+        """Whose claims it is about: with an epoch it is heard of, or refused (None); without one
+        it may be unknown (None)."""
+        if command.epoch == NO_EPOCH:
+            return self._known(lane, command.owner)
+        return self._heard(command, lane, NO_DURATION, now)
 
     def _heard(
         self,

@@ -8,10 +8,6 @@ from peeklock.amqp.types import Array, Int, Timestamp
 from peeklock.auth.rights import LISTEN
 from peeklock.entity.claim_commands import NO_EPOCH
 from peeklock.entity.commands import (
-    ABANDON,
-    COMPLETE,
-    DEAD_LETTER,
-    DEFER,
     RELEASE,
     ClaimMessages,
     Command,
@@ -28,7 +24,7 @@ from peeklock.gateway.amqp import texts
 from peeklock.gateway.amqp.address import OWN, TRANSFER_DEAD_LETTERS
 from peeklock.gateway.amqp.arguments import INT32_MAX
 from peeklock.gateway.amqp.calls import OWN_PREFIX, Call, Operation, numbers
-from peeklock.gateway.amqp.outcomes import DESCRIPTION, REASON, changes_of, dead_letter_note
+from peeklock.gateway.amqp.outcomes import STATUSES, disposition
 from peeklock.gateway.amqp.translate import outgoing, without_body
 
 OWNER_LENGTH_MAX: Final = 128
@@ -41,15 +37,7 @@ FETCH_BYTES_DEFAULT: Final = 1 << 20
 FETCH_BYTES_MAX: Final = 4 << 20
 TIMEOUT_MS_MAX: Final = (1 << 32) - 1
 
-# The service's own spelling of "deferred" is kept here too; the right one is understood.
-_STATUSES: Final = {
-    "completed": COMPLETE,
-    "abandoned": ABANDON,
-    "released": RELEASE,
-    "suspended": DEAD_LETTER,
-    "defered": DEFER,
-    "deferred": DEFER,
-}
+_STATUSES: Final = STATUSES | {"released": RELEASE}
 
 
 def _owner(call: Call) -> str:
@@ -190,28 +178,10 @@ def _write_fetch(call: Call, reply: Any) -> dict[Any, Any] | None:
 
 
 def _read_settle(call: Call) -> Command | Refusal:
-    arguments = call.arguments
     owner = _owner(call)
     epoch = _epoch(call)
     sequences = _sequences(call)
-    status = arguments.text("disposition-status")
-    reason: Any = arguments.optional_text("deadletter-reason")
-    description: Any = arguments.optional_text("deadletter-description")
-    properties = {
-        str(key): value for key, value in arguments.optional_map("properties-to-modify").items()
-    }
-    outcome = _STATUSES.get(status.lower(), -1)
-    if outcome < 0:
-        arguments.wrong("disposition-status", f"must be one of {', '.join(_STATUSES)}")
-    note = None
-    if outcome == DEAD_LETTER:
-        # The explicit reason beats the one among the properties.
-        among_reason = properties.pop(REASON, None)
-        among_description = properties.pop(DESCRIPTION, None)
-        note = dead_letter_note(
-            among_reason if reason is None else reason,
-            among_description if description is None else description,
-        )
+    told = disposition(call.arguments, _STATUSES)
     return SettleClaims(
         call.origin,
         call.tag,
@@ -219,10 +189,10 @@ def _read_settle(call: Call) -> Command | Refusal:
         owner,
         epoch,
         sequences,
-        outcome,
-        changes_of(properties),
-        None if note is None else note.reason,
-        None if note is None else note.description,
+        told.outcome,
+        told.changes,
+        None if told.note is None else told.note.reason,
+        None if told.note is None else told.note.description,
     )
 
 

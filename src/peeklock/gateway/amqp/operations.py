@@ -7,10 +7,6 @@ from peeklock.amqp.errors import DecodeError
 from peeklock.amqp.types import Array, Int, Timestamp
 from peeklock.auth.rights import LISTEN, SEND
 from peeklock.entity.commands import (
-    ABANDON,
-    COMPLETE,
-    DEAD_LETTER,
-    DEFER,
     PEEK_LOCK,
     RECEIVE_AND_DELETE,
     CancelScheduled,
@@ -30,12 +26,7 @@ from peeklock.gateway.amqp.address import OWN
 from peeklock.gateway.amqp.arguments import uuid_of
 from peeklock.gateway.amqp.calls import PREFIX, Call, Operation, numbers, write_done
 from peeklock.gateway.amqp.claim_operations import CLAIM_OPERATIONS
-from peeklock.gateway.amqp.outcomes import (
-    DESCRIPTION,
-    REASON,
-    changes_of,
-    dead_letter_note,
-)
+from peeklock.gateway.amqp.outcomes import STATUSES, disposition
 from peeklock.gateway.amqp.rule_operations import RULE_OPERATIONS
 from peeklock.gateway.amqp.session_operations import SESSION_OPERATIONS
 from peeklock.gateway.amqp.stage_operations import STAGE_OPERATIONS
@@ -50,15 +41,6 @@ DELETE_COUNT_MAX: Final = 4_000
 _SCHEDULES_ARE_THE_TOPICS: Final = (
     "Messages cannot be scheduled in a subscription; schedule them in its topic."
 )
-
-# The service's own spelling of "deferred" is kept; the right one is understood too.
-_STATUSES: Final = {
-    "completed": COMPLETE,
-    "abandoned": ABANDON,
-    "suspended": DEAD_LETTER,
-    "defered": DEFER,
-    "deferred": DEFER,
-}
 
 
 # --- browsing
@@ -161,29 +143,9 @@ def _write_renew(_call: Call, reply: Any) -> dict[Any, Any] | None:
 
 
 def _read_settle(call: Call) -> Command | Refusal:
-    arguments = call.arguments
-    status = arguments.text("disposition-status")
-    tokens = arguments.tokens("lock-tokens")
-    reason = arguments.optional_text("deadletter-reason")
-    description = arguments.optional_text("deadletter-description")
-    properties = {
-        str(key): value for key, value in arguments.optional_map("properties-to-modify").items()
-    }
-    outcome = _STATUSES.get(status.lower(), -1)
-    if outcome < 0:
-        arguments.wrong("disposition-status", f"must be one of {', '.join(_STATUSES)}")
-    note = None
-    if outcome == DEAD_LETTER:
-        # The explicit reason beats the one among the properties.
-        among_reason = properties.pop(REASON, None)
-        among_description = properties.pop(DESCRIPTION, None)
-        note = dead_letter_note(
-            among_reason if reason is None else reason,
-            among_description if description is None else description,
-        )
-    return SettleAll(
-        call.origin, call.tag, outcome, tokens, changes_of(properties), note, call.consumer
-    )
+    tokens = call.arguments.tokens("lock-tokens")
+    told = disposition(call.arguments, STATUSES)
+    return SettleAll(call.origin, call.tag, told.outcome, tokens, told.changes, told.note)
 
 
 # --- scheduling

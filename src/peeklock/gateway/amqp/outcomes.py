@@ -31,6 +31,7 @@ from peeklock.entity.commands import (
     DeadLetterNote,
 )
 from peeklock.entity.refusals import INVALID_ARGUMENT, Refusal
+from peeklock.gateway.amqp.arguments import Arguments
 
 REASON: Final = "DeadLetterReason"
 DESCRIPTION: Final = "DeadLetterErrorDescription"
@@ -115,6 +116,40 @@ def changes_of(items: Mapping[Any, Any]) -> dict[str, bytes] | None:
     if not items:
         return None
     return {str(key): encode(value) for key, value in items.items()}
+
+
+# The service's own spelling of "deferred" is kept; the right one is understood too.
+STATUSES: Final = {
+    "completed": COMPLETE,
+    "abandoned": ABANDON,
+    "suspended": DEAD_LETTER,
+    "defered": DEFER,
+    "deferred": DEFER,
+}
+
+
+def disposition(arguments: Arguments, statuses: dict[str, int]) -> Settlement:
+    """Read the outcome that a request to `$management` names, one of some, and what goes with it;
+    the arguments hold the refusal where something is wrong with them."""
+    status = arguments.text("disposition-status")
+    reason: Any = arguments.optional_text("deadletter-reason")
+    description: Any = arguments.optional_text("deadletter-description")
+    properties = {
+        str(key): value for key, value in arguments.optional_map("properties-to-modify").items()
+    }
+    outcome = statuses.get(status.lower(), -1)
+    if outcome < 0:
+        arguments.wrong("disposition-status", f"must be one of {', '.join(statuses)}")
+    note = None
+    if outcome == DEAD_LETTER:
+        # The explicit reason beats the one among the properties.
+        among_reason = properties.pop(REASON, None)
+        among_description = properties.pop(DESCRIPTION, None)
+        note = dead_letter_note(
+            among_reason if reason is None else reason,
+            among_description if description is None else description,
+        )
+    return Settlement(outcome, changes_of(properties), note)
 
 
 def dead_letter_note(reason: Any, description: Any) -> DeadLetterNote | None:
