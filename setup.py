@@ -26,6 +26,7 @@ HOT = (
     "store/stage_facts.py",
     "store/kinds.py",
     "store/packing.py",
+    "store/traits.py",
     "broker/asking.py",
     "broker/attached.py",
     "broker/bodies.py",

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from peeklock.entity.message import Message
+from peeklock.entity.message import Message, Traits
 from peeklock.entity.records import CheckpointBegun, Enqueued, Record, Removed
 from peeklock.store.embedded import EmbeddedStore
 from peeklock.store.records import decode_chunk, decode_messages, encode_chunk
@@ -57,7 +57,7 @@ def with_store(parent: Path | None, measure: Callable[[Path], None]) -> None:
 
 def messages(count: int) -> list[Message]:
     """Make messages of 1 KB."""
-    return [Message(ENVELOPE, CONTENT, message_id=f"{n:032x}") for n in range(count)]
+    return [Message(ENVELOPE, CONTENT, Traits(message_id=f"{n:032x}")) for n in range(count)]
 
 
 def measure_codec() -> None:

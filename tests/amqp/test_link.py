@@ -27,7 +27,7 @@ from peeklock.amqp.events import (
 from peeklock.amqp.frames import AMQP_HEADER
 from peeklock.amqp.limits import Limits
 from peeklock.amqp.link import RECEIVER, Link
-from tests.amqp.wiring import events_of, frame, frames, is_closed, kinds, server, values
+from tests.amqp.wiring import frame, frames, kinds, server, values
 
 BEGIN = Begin(next_outgoing_id=0, incoming_window=65_536, outgoing_window=65_536)
 SOURCE = Source(address="from")
@@ -248,36 +248,6 @@ def test_five_thousand_transfers_in_one_pass_are_one_event() -> None:
     flowed, told = values(machine.take_output())
     assert (flowed.delivery_count, flowed.link_credit) == (5_000, 10_000)
     assert (told.first, told.last) == (0, 4_999)
-
-
-@pytest.mark.parametrize("odd", ["plain", "narrow-id", "more", "other-link", "format", "large"])
-def test_a_run_is_read_like_its_frames_one_by_one(odd: str) -> None:
-    """The short way for a run of transfers gives what single frames give, whatever stands among
-    them."""
-    raws = [transfer(1000 + number, b"body%d" % number) for number in range(20)]
-    others = {
-        "plain": transfer(5000, b"five"),
-        "narrow-id": transfer(7, b"seven"),
-        "more": transfer(6000, b"a", more=True) + transfer(6000, b"b"),
-        "other-link": transfer(8000, b"eight", handle=3),
-        "format": transfer(9000, b"nine", message_format=5),
-        "large": transfer(9500, b"x" * 3000),
-    }
-    raws.insert(10, others[odd])
-    found = []
-    for pieces in (raws, [b"".join(raws)]):
-        machine, _ = receiver_link(credit=100)
-        events = []
-        for piece in pieces:
-            events += machine.receive(piece, 0)
-        told = [
-            (delivery.id, delivery.tag, delivery.message_format, delivery.settled, delivery.payload)
-            for event in events_of(events, TransfersReceived)
-            for delivery in event.deliveries
-        ]
-        found.append((told, is_closed(machine), machine.take_output()))
-    assert found[0][:2] == found[1][:2]
-    assert len(found[0][0]) >= 10
 
 
 def test_links_are_gathered_apart_even_when_they_alternate() -> None:

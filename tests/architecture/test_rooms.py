@@ -73,4 +73,4 @@ def test_every_third_party_that_is_imported_is_declared() -> None:
 
 
 def _names(requirements: list[str]) -> set[str]:
-    return {re.split(r"[<>=\[ ]", line)[0] for line in requirements}
+    return {re.split(r"[<>=\[ ]", line)[0].replace("-", "_") for line in requirements}

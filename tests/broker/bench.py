@@ -13,7 +13,7 @@ from peeklock.broker.broker import Broker, Limits
 from peeklock.broker.chance import SeededChance
 from peeklock.clock import ManualClock
 from peeklock.entity.commands import LockToken
-from peeklock.entity.message import Message
+from peeklock.entity.message import Message, Traits
 from peeklock.entity.replies import Delivered, Delivery, Found, Reply
 from peeklock.entity.rule_commands import RulesFound
 from peeklock.entity.rules.action import Changes
@@ -143,11 +143,11 @@ class _Turn:
 
 
 def message(text: str, **facts: Any) -> Message:
-    return Message(b"", text.encode(), **facts)
+    return Message(b"", text.encode(), Traits(**facts))
 
 
 def token(delivery: Delivery) -> LockToken:
-    return LockToken(delivery.sequence, delivery.lock_number)
+    return LockToken(delivery.sequence, delivery.number)
 
 
 def contents(deliveries: list[Delivery]) -> list[str]:

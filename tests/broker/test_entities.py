@@ -366,7 +366,7 @@ def test_a_store_that_is_away_at_the_start_goes_on_when_it_returns() -> None:
         await bench.broker.put_queue(QueueDefinition("bills"))
         await send(queue, "now")
         later = message("later")
-        later.scheduled_at = bench.clock.now() + 60_000
+        later.known().scheduled_at = bench.clock.now() + 60_000
         queue.submit(SendMany(Recorder(), [1], [later]))
         await settle_down()
 

@@ -19,7 +19,7 @@ from peeklock.entity.commands import (
     SendMany,
     SettleClaims,
 )
-from peeklock.entity.message import Message
+from peeklock.entity.message import Message, Traits
 from peeklock.entity.routing import partition_of_sequence
 from tests.broker.bench import Recorder
 from tests.broker.spreading import PARTITIONS, SpreadBench, key_for, run
@@ -43,8 +43,7 @@ class Owner:
                 Message(
                     b"",
                     f"{index}-{number}".encode(),
-                    session_id=key if is_session else None,
-                    partition_key=key,
+                    Traits(session_id=key if is_session else None, partition_key=key),
                 )
                 for number in range(count)
             ]

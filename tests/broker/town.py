@@ -38,7 +38,7 @@ from peeklock.entity.definition import (
     SubscriptionDefinition,
     TopicDefinition,
 )
-from peeklock.entity.message import BodyBudget, Message
+from peeklock.entity.message import BodyBudget, Message, Traits
 from peeklock.entity.replies import Accepted, Delivery, Numbered
 from peeklock.entity.rules.action import Changes
 from peeklock.entity.rules.values import PropertyReader
@@ -68,12 +68,14 @@ class PlainWording:
         return Message(
             before.envelope,
             before.content,
-            message_id=before.message_id,
-            session_id=before.session_id,
-            time_to_live_ms=before.time_to_live_ms,
-            scheduled_at=before.scheduled_at,
-            hops=(0 if delivery.details is None else delivery.details.hops) + 1,
-            dead_letter_source=source,
+            Traits(
+                message_id=before.message_id,
+                session_id=before.session_id,
+                time_to_live_ms=before.time_to_live_ms,
+                scheduled_at=before.scheduled_at,
+                hops=(0 if delivery.details is None else delivery.details.hops) + 1,
+                dead_letter_source=source,
+            ),
         )
 
 

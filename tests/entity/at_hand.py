@@ -18,7 +18,7 @@ from peeklock.entity.blueprint import (
 )
 from peeklock.entity.commands import DEAD, MAIN, PEEK_LOCK, Command, DeadLetterNote, LockToken
 from peeklock.entity.definition import QueueDefinition, SubscriptionDefinition, TopicDefinition
-from peeklock.entity.message import NEVER, NO_DURATION, BodyBudget, Message
+from peeklock.entity.message import NEVER, NO_DURATION, BodyBudget, Message, Traits
 from peeklock.entity.partition import Decision, Partition
 from peeklock.entity.records import Record
 from peeklock.entity.replies import Delivery, Reply
@@ -346,11 +346,9 @@ def message(
     return Message(
         b"",
         content.encode(),
-        message_id=id,
-        time_to_live_ms=life_ms,
-        scheduled_at=due,
-        session_id=session,
-        hops=hops,
+        Traits(
+            message_id=id, time_to_live_ms=life_ms, scheduled_at=due, session_id=session, hops=hops
+        ),
     )
 
 
@@ -369,10 +367,9 @@ def deliveries(replies: list[Reply], origin: Any) -> list[Delivery]:
     return [delivery for reply in got for delivery in reply.deliveries]
 
 
-def token(held: Delivery | LockToken) -> LockToken:
-    if isinstance(held, LockToken):
-        return held
-    return LockToken(held.sequence, held.lock_number)
+def token(held: LockToken) -> LockToken:
+    """The right to settle, without what came with it."""
+    return LockToken(held.sequence, held.number)
 
 
 def sequences(found: list[Delivery]) -> list[int]:

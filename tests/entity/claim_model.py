@@ -113,7 +113,7 @@ class Claims:
             if number >= command.from_sequence
         ][: command.count_max]
         ready = model.ready(command.lane)
-        locked = [row for row in model.rows if row.lane == command.lane and row.lock_number]
+        locked = [row for row in model.rows if row.lane == command.lane and row.number]
         return (
             NO_EPOCH if owner is None else owner.epoch,
             [(row.sequence, row.message.size, row.attempts) for row in rows],

@@ -60,7 +60,7 @@ class Row:
     description: str | None = None
     changes: dict[str, bytes] = field(default_factory=dict)
     # The lock, if any. The state stays what it was, because that is where the message returns to.
-    lock_number: int = 0
+    number: int = 0
     locked_until: int = 0
     holder: Any = None
     # Who has claimed it, if anybody has, and how often it was fetched since then.
@@ -200,14 +200,14 @@ class Model:
     def held(self, tokens: list[LockToken], now: int) -> list[Row] | None:
         """The rows that these tokens lock, or None when one of them locks nothing."""
         wanted = {(token.sequence, token.number) for token in tokens}
-        locked = [row for row in self.rows if row.lock_number and now < row.locked_until]
-        found = [row for row in locked if (row.sequence, row.lock_number) in wanted]
+        locked = [row for row in self.rows if row.number and now < row.locked_until]
+        found = [row for row in locked if (row.sequence, row.number) in wanted]
         return found if len(found) == len(tokens) else None
 
     def end_lock(
         self, row: Row, outcome: int, now: int, note: ask.DeadLetterNote | None = None
     ) -> None:
-        row.lock_number, row.locked_until, row.holder = 0, 0, None
+        row.number, row.locked_until, row.holder = 0, 0, None
         if outcome in (ask.ABANDON, ask.DEFER) and row.lane == MAIN:
             row.count += 1
         if outcome == ask.COMPLETE:
@@ -246,7 +246,7 @@ class Model:
     def tick(self, now: int) -> None:
         """End locks, enqueue what was scheduled, expire what is too old."""
         for row in list(self.rows):
-            if row.lock_number and row.locked_until <= now:
+            if row.number and row.locked_until <= now:
                 self.end_lock(row, ask.ABANDON, now)
         self.claims.tick(now)
         waiting = [row for row in self.rows if row.state == STATE_SCHEDULED]
@@ -261,7 +261,7 @@ class Model:
 
     def deadlines(self) -> list[int]:
         """Every instant at which something is due."""
-        locks = [row.locked_until for row in self.rows if row.lock_number]
+        locks = [row.locked_until for row in self.rows if row.number]
         schedules = [row.scheduled_at for row in self.rows if row.state == STATE_SCHEDULED]
         lives = [row.expires_at for row in self.ready(MAIN) if row.expires_at]
         return locks + schedules + lives + list(self.claims.deadlines().values())
@@ -271,7 +271,7 @@ class Model:
     def find(self, lane: int, state: int, sequences: list[int]) -> list[Row] | None:
         """The unlocked rows with these numbers, or None when one of them is not there."""
         rows = [row for row in self.rows if (row.lane, row.state) == (lane, state)]
-        found = {row.sequence: row for row in rows if not row.lock_number}
+        found = {row.sequence: row for row in rows if not row.number}
         wanted = list(dict.fromkeys(sequences))
         return [found[each] for each in wanted] if found.keys() >= set(wanted) else None
 
@@ -286,7 +286,7 @@ class Model:
             if command.mode == RECEIVE_AND_DELETE:
                 self.rows.remove(row)
             else:
-                row.lock_number, row.holder = UNTOLD, command.origin
+                row.number, row.holder = UNTOLD, command.origin
                 row.locked_until = now + self.definition.lock_duration_ms
         return (command.origin, command.tag, "found", views)
 
@@ -300,7 +300,7 @@ class Model:
                 size += row.message.size
                 if len(views) == command.count_max or (views and size > command.bytes_max):
                     break
-                views.append(row.view(STATE_ACTIVE if row.lock_number else None))
+                views.append(row.view(STATE_ACTIVE if row.number else None))
         return (command.origin, command.tag, "found", views)
 
     def delete(self, command: ask.DeleteMany) -> Answer:
@@ -316,8 +316,8 @@ class Model:
     def counts(self) -> tuple[int, ...]:
         """Active (locked ones too), dead-lettered, scheduled, deferred, locked, claimed, bytes."""
         main = [row for row in self.rows if row.lane == MAIN]
-        locked = [row for row in main if row.lock_number]
-        free = [row.state for row in main if not row.lock_number]
+        locked = [row for row in main if row.number]
+        free = [row.state for row in main if not row.number]
         active = free.count(STATE_ACTIVE) + len(locked)
         scheduled, deferred = free.count(STATE_SCHEDULED), free.count(STATE_DEFERRED)
         size = sum(row.message.size for row in self.rows)
@@ -327,7 +327,7 @@ class Model:
     def ready(self, lane: int) -> list[Row]:
         """What can be handed out, in order."""
         rows = [row for row in self.rows if row.lane == lane and row.state == STATE_ACTIVE]
-        return [row for row in rows if not row.lock_number]
+        return [row for row in rows if not row.number]
 
     def is_closed_for_receiving(self) -> bool:
         return self.definition.status in (DISABLED, RECEIVE_DISABLED)
@@ -345,21 +345,21 @@ class Model:
         row = ready[0]
         assert row.lane == DEAD or not 0 < row.expires_at <= now, "what expired is not delivered"
         waiter.delivered += 1
-        row.lock_number, row.holder = UNTOLD, origin
+        row.number, row.holder = UNTOLD, origin
         row.locked_until = now + self.definition.lock_duration_ms
         return row
 
     def told(self, row: Row, delivery: Delivery, mode: int) -> None:
         """Take the lock's number as it was given, or forget what was handed out for good."""
         if mode == RECEIVE_AND_DELETE:
-            assert (delivery.lock_number, delivery.locked_until) == (0, 0)
+            assert (delivery.number, delivery.locked_until) == (0, 0)
             if row in self.rows:
                 self.rows.remove(row)
             return
         assert delivery.locked_until == row.locked_until
-        assert delivery.lock_number != 0
-        assert delivery.lock_number >> 48 == row.lane, "the token names its lane"
-        row.lock_number = delivery.lock_number
+        assert delivery.number != 0
+        assert delivery.number >> 48 == row.lane, "the token names its lane"
+        row.number = delivery.number
 
     def check_rest(self, highest: dict[int, int]) -> None:
         """After a decision nobody who waits may be left without what is ready; `highest` is the
@@ -386,14 +386,14 @@ class Model:
         """A new lock duration drops all locks, uncounted (R-L4)."""
         before, self.definition = self.definition, definition
         if definition.lock_duration_ms != before.lock_duration_ms:
-            for row in [each for each in self.rows if each.lock_number]:
+            for row in [each for each in self.rows if each.number]:
                 self.end_lock(row, ask.RELEASE, now)
 
     def crash(self) -> None:
         """Locks and receivers live in memory only (R-L4)."""
         self.receivers.clear()
         for row in self.rows:
-            row.lock_number, row.locked_until, row.holder = 0, 0, None
+            row.number, row.locked_until, row.holder = 0, 0, None
 
 
 def bury(row: Row, reason: str | None, description: str | None) -> None:

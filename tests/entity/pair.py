@@ -108,7 +108,7 @@ class Pair:
                     self.take(delivery, reply.mode)
             elif isinstance(reply, told.Found):
                 for delivery in reply.deliveries:
-                    if delivery.lock_number:
+                    if delivery.number:
                         self.take(delivery, PEEK_LOCK)
         return highest
 
@@ -116,11 +116,11 @@ class Pair:
         """Tell the model the number of a new lock, and remember its token."""
         for row in self.model.rows:
             # Where a later command of the same decision dropped the lock, there is none to tell.
-            if row.lock_number == UNTOLD and row.sequence == delivery.sequence:
+            if row.number == UNTOLD and row.sequence == delivery.sequence:
                 self.model.told(row, delivery, mode)
                 break
         if mode != RECEIVE_AND_DELETE:
-            self.tokens.append(LockToken(delivery.sequence, delivery.lock_number))
+            self.tokens.append(LockToken(delivery.sequence, delivery.number))
 
     def answers(self, reply: Reply) -> list[Answer]:
         """A real reply in the model's words."""

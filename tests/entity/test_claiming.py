@@ -230,7 +230,7 @@ def test_fetched_messages_come_in_the_order_asked(queue: AtHand, owner: OwnerAtH
     assert queue.contents(fetched.deliveries) == ["c", "a"]
     assert fetched.looked_at == 4
     assert [each.state for each in fetched.deliveries] == [STATE_CLAIMED] * 2
-    assert [each.lock_number for each in fetched.deliveries] == [0, 0]
+    assert [each.number for each in fetched.deliveries] == [0, 0]
 
 
 def test_a_fetch_ends_where_its_bytes_end(queue: AtHand, owner: OwnerAtHand) -> None:

@@ -196,7 +196,7 @@ def test_receive_and_delete_hands_out_once_and_for_good() -> None:
     queue = AtHand()
     queue.send("a", "b")
     (got,) = queue.receive(1, mode=RECEIVE_AND_DELETE)
-    assert (got.lock_number, got.locked_until) == (0, 0)
+    assert (got.number, got.locked_until) == (0, 0)
     assert records.Removed(queue.now, MAIN, records.DELETED, [1]) in queue.records
     assert queue.numbers() == [2]
     queue.tick(600_000)

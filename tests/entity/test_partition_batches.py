@@ -20,7 +20,7 @@ from peeklock.entity.commands import (
     TRANSFER,
     TRANSFER_DEAD,
 )
-from peeklock.entity.message import Message
+from peeklock.entity.message import Message, Traits
 from peeklock.entity.refusals import MESSAGE_NOT_FOUND, QUOTA_EXCEEDED, SESSION_LOCK_LOST
 from peeklock.entity.replies import STATE_SCHEDULED
 from tests.entity.at_hand import AtHand, TopicAtHand, message, routed, sequences
@@ -29,7 +29,7 @@ from tests.entity.at_hand import AtHand, TopicAtHand, message, routed, sequences
 
 
 def wishes(messages: list[Message], now: int) -> list[ask.Command]:
-    later = [Message(b"", each.content, scheduled_at=now + 1_000) for each in messages]
+    later = [Message(b"", each.content, Traits(scheduled_at=now + 1_000)) for each in messages]
     transfers: list[Any] = [ask.Transfer("there", each) for each in messages]
     return [
         ask.SendBatch("s", 1, messages),
@@ -65,7 +65,7 @@ def test_of_several_sends_those_are_taken_that_find_room() -> None:
 
 
 def keyed(id: str, *, session: str | None = None, key: str | None = None) -> Message:
-    return Message(b"", b"x", message_id=id, session_id=session, partition_key=key)
+    return Message(b"", b"x", Traits(message_id=id, session_id=session, partition_key=key))
 
 
 @pytest.mark.parametrize("partitions", [1, 4])

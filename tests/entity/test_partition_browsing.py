@@ -30,7 +30,7 @@ def test_a_peek_shows_all_states_in_the_order_of_numbers() -> None:
         ("locked", STATE_ACTIVE),
         ("deferred", STATE_DEFERRED),
     ]
-    assert [each.lock_number for each in queue.peek()] == [0] * 4
+    assert [each.number for each in queue.peek()] == [0] * 4
     assert queue.settle(COMPLETE, locked) == ["settled"]
 
 

@@ -12,7 +12,7 @@ from peeklock.entity.commands import (
     DeadLetterNote,
 )
 from peeklock.entity.definition import QueueDefinition
-from peeklock.entity.message import Message
+from peeklock.entity.message import Message, Traits
 from peeklock.entity.notes import HandedTo
 from peeklock.entity.partition import NO_REPLAY
 from peeklock.entity.records import Record
@@ -57,8 +57,12 @@ def test_a_restart_keeps_states_counts_reasons_changes_and_instants() -> None:
     pair = Pair(QueueDefinition("orders", dead_letter_on_expiration=True))
     later = pair.now + 100_000
     pair.ask(send(*"abcdef"))
-    pair.ask(ask.Schedule("s", 7, [Message(b"", b"later", time_to_live_ms=9, scheduled_at=later)]))
-    pair.ask(ask.SendBatch("s", 8, [Message(b"", b"brief", time_to_live_ms=1_000)]))
+    pair.ask(
+        ask.Schedule(
+            "s", 7, [Message(b"", b"later", Traits(time_to_live_ms=9, scheduled_at=later))]
+        )
+    )
+    pair.ask(ask.SendBatch("s", 8, [Message(b"", b"brief", Traits(time_to_live_ms=1_000))]))
     pair.ask(ask.OpenReceiver("r", MAIN, 0), ask.Grant("r", 5, False))
     one, two, three, four, _ = pair.tokens
     note = DeadLetterNote("r", "d")
@@ -152,7 +156,7 @@ def test_a_checkpoint_tells_what_was_returned_and_where_locks_were_taken_from() 
 def test_a_checkpoint_ignores_what_happens_to_those_that_it_has_yet_to_tell_of() -> None:
     """Carried, activated, dead-lettered, changed and removed before the slice."""
     pair = Pair(QueueDefinition("orders", lock_duration_ms=5_000), first=BLOCK - 8)
-    later = [Message(b"", b"later", scheduled_at=pair.now + 1_000)]
+    later = [Message(b"", b"later", Traits(scheduled_at=pair.now + 1_000))]
     pair.ask(send(*"abcde"), ask.Schedule("s", 9, later))
     pair.ask(ask.OpenReceiver("r", MAIN, 0), ask.Grant("r", 4, False))
     pair.keep_house()

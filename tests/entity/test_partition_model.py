@@ -24,7 +24,7 @@ from peeklock.entity.blueprint import queue_blueprint
 from peeklock.entity.bodies import BLOCK
 from peeklock.entity.commands import DEAD, MAIN, PEEK_LOCK, RECEIVE_AND_DELETE, Command, LockToken
 from peeklock.entity.definition import ACTIVE, FOREVER_MS, STATUSES, QueueDefinition
-from peeklock.entity.message import NEVER, NO_DURATION, Message
+from peeklock.entity.message import NEVER, NO_DURATION, Message, Traits
 from peeklock.entity.replies import STATE_CLAIMED, STATE_DEFERRED, STATE_SCHEDULED
 from tests.entity.pair import EVERYTHING, Pair
 
@@ -154,7 +154,7 @@ class PartitionBesideModel(RuleBasedStateMachine):
         filling, life, delay = draft
         scheduled_at = NEVER if delay < 0 else self.pair.now + delay
         content = b"%d" % self.next() + b"." * filling
-        return Message(b"e", content, time_to_live_ms=life, scheduled_at=scheduled_at)
+        return Message(b"e", content, Traits(time_to_live_ms=life, scheduled_at=scheduled_at))
 
     @rule(drafts=drafts)
     def send_many(self, drafts: list[Draft]) -> None:
@@ -226,12 +226,12 @@ class PartitionBesideModel(RuleBasedStateMachine):
     # Settling.
 
     def has_locks(self) -> bool:
-        return any(row.lock_number for row in self.pair.model.rows)
+        return any(row.number for row in self.pair.model.rows)
 
     def tokens(self, pick: int, count_max: int) -> list[LockToken]:
         """Mostly tokens of living locks, else any that were ever given; the last may be spoilt."""
-        rows = [row for row in self.pair.model.rows if row.lock_number]
-        living = [LockToken(row.sequence, row.lock_number) for row in rows]
+        rows = [row for row in self.pair.model.rows if row.number]
+        living = [LockToken(row.sequence, row.number) for row in rows]
         given = [*self.pair.tokens, LockToken(1, 1)]
         chosen = [
             living[each % len(living)] if living and each < 58 else given[-1 - each % len(given)]
@@ -394,9 +394,9 @@ class PartitionBesideModel(RuleBasedStateMachine):
     @precondition(lambda self: self.has_locks())
     @rule(pick=picks, early=st.sampled_from([0, 1]), outcome=outcomes)
     def settle_at_the_last_instant(self, pick: int, early: int, outcome: int) -> None:
-        locked = [row for row in self.pair.model.rows if row.lock_number]
+        locked = [row for row in self.pair.model.rows if row.number]
         row = locked[pick % len(locked)]
-        instant, token = row.locked_until, LockToken(row.sequence, row.lock_number)
+        instant, token = row.locked_until, LockToken(row.sequence, row.number)
         self.let_go()
         self.pair.advance(max(0, instant - early - self.pair.now), noticed=False)
         if pick % 3:

@@ -5,7 +5,7 @@ import pytest
 from peeklock.entity import commands as ask
 from peeklock.entity.blueprint import Copy
 from peeklock.entity.commands import DEAD, DEAD_LETTER, MAIN, TRANSFER
-from peeklock.entity.message import Message
+from peeklock.entity.message import Message, Traits
 from peeklock.entity.replies import Delivery
 from tests.entity.at_hand import AtHand, TopicAtHand, routed
 
@@ -14,10 +14,7 @@ def traveller(scheduled_at: int = 0) -> Message:
     return Message(
         b"",
         b"x",
-        scheduled_at=scheduled_at,
-        hops=1,
-        enqueue_sequence=77,
-        dead_letter_source="orders",
+        Traits(scheduled_at=scheduled_at, hops=1, enqueue_sequence=77, dead_letter_source="orders"),
     )
 
 
@@ -47,7 +44,7 @@ def test_either_of_the_two_facts_is_kept(
     number: int, source: str, details: tuple[int, int, str]
 ) -> None:
     queue = AtHand(is_retold=True)
-    one = Message(b"", b"x", enqueue_sequence=number, dead_letter_source=source)
+    one = Message(b"", b"x", Traits(enqueue_sequence=number, dead_letter_source=source))
     queue.ask(ask.SendMany("s", [1], [one]))
     queue.restart()
     (found,) = queue.receive(1)

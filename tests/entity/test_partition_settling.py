@@ -73,10 +73,10 @@ def test_a_token_is_good_only_whole() -> None:
     queue.send("a", "b")
     held, other = queue.receive(2)
     wrong = [
-        LockToken(held.sequence, held.lock_number ^ 1),
-        LockToken(other.sequence, held.lock_number),
-        LockToken(held.sequence, held.lock_number | 1 << 48),
-        LockToken(held.sequence, held.lock_number | 0xFFFF << 48),
+        LockToken(held.sequence, held.number ^ 1),
+        LockToken(other.sequence, held.number),
+        LockToken(held.sequence, held.number | 1 << 48),
+        LockToken(held.sequence, held.number | 0xFFFF << 48),
         LockToken(99, 99),
         LockToken(held.sequence, 0),
     ]
@@ -93,10 +93,10 @@ def test_a_lock_number_takes_the_lane_from_its_upper_bits_whatever_chance_says()
     queue.chances = -1  # the first chance is 0
     queue.send("a", "b")
     held = queue.receive(2)
-    assert all(each.lock_number >> 48 == MAIN and each.lock_number for each in held)
+    assert all(each.number >> 48 == MAIN and each.number for each in held)
     queue.settle(DEAD_LETTER, *held)
     dead = queue.receive(2, lane=DEAD)
-    assert [each.lock_number >> 48 for each in dead] == [DEAD, DEAD]
+    assert [each.number >> 48 for each in dead] == [DEAD, DEAD]
     assert queue.settle(COMPLETE, *dead) == ["settled", "settled"]
 
 
@@ -118,7 +118,7 @@ def test_abandon_gives_a_new_lock_to_the_next_receiver_and_the_old_token_is_lost
     held = queue.receive_one()
     queue.settle(ABANDON, held)
     again = queue.receive_one()
-    assert again.lock_number != held.lock_number
+    assert again.number != held.number
     assert queue.settle(COMPLETE, held) == [LOCK_LOST]
     assert queue.settle(COMPLETE, again) == ["settled"]
 
@@ -348,7 +348,7 @@ def test_deferred_messages_can_be_received_and_deleted() -> None:
     queue.send("a", "b")
     queue.settle(DEFER, *queue.receive(2))
     (got,) = queue.fetch(2, mode=RECEIVE_AND_DELETE)
-    assert (got.sequence, got.lock_number) == (2, 0)
+    assert (got.sequence, got.number) == (2, 0)
     assert queue.numbers() == [1]
 
 

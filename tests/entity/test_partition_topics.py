@@ -7,7 +7,7 @@ from peeklock.entity import records
 from peeklock.entity import replies as told
 from peeklock.entity.blueprint import Copy
 from peeklock.entity.commands import COMPLETE, MAIN, RECEIVE_AND_DELETE
-from peeklock.entity.message import Message
+from peeklock.entity.message import Message, Traits
 from peeklock.entity.refusals import ENTITY_NOT_FOUND, NO_MATCHING_SUBSCRIPTION
 from peeklock.entity.replies import STATE_SCHEDULED, Details
 from tests.entity.at_hand import TopicAtHand, message, routed, sequences
@@ -85,7 +85,7 @@ def test_what_nobody_wants_is_refused_where_the_topic_says_so() -> None:
 
 
 def test_an_action_gives_a_copy_a_body_of_its_own(topic: TopicAtHand) -> None:
-    changed = Message(b"", b"changed", message_id="new")
+    changed = Message(b"", b"changed", Traits(message_id="new"))
     topic.router = routed(Copy(4), Copy(6, changed), Copy(8))
     topic.send("plain")
     assert [record.lanes for record in published(topic)] == [[4, 8], [6]]
@@ -211,7 +211,7 @@ def test_a_message_settled_right_before_its_subscription_is_dropped(topic: Topic
     topic.send("a", "b")
     (held,) = topic.receive(1, "r", lane=6)
     del topic.subscriptions["two"]
-    tokens = [ask.LockToken(held.sequence, held.lock_number)]
+    tokens = [ask.LockToken(held.sequence, held.number)]
     topic.ask(
         ask.SettleMany("r", [1], COMPLETE, tokens),
         ask.SendMany("s", [2], [message("c")]),

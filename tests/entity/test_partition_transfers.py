@@ -17,7 +17,7 @@ from peeklock.entity.commands import (
     DeadLetterNote,
 )
 from peeklock.entity.definition import SEND_DISABLED
-from peeklock.entity.message import NEVER, Message
+from peeklock.entity.message import NEVER, Message, Traits
 from peeklock.entity.refusals import (
     ENTITY_DISABLED,
     LOCK_LOST,
@@ -197,7 +197,9 @@ def test_a_transaction_on_a_topic() -> None:
 
 
 def test_transfers_are_handed_to_the_carrier_and_rest_until_it_is_done(queue: AtHand) -> None:
-    away = Message(b"e", b"away", session_id="s", partition_key="s", hops=2, message_id="id")
+    away = Message(
+        b"e", b"away", Traits(session_id="s", partition_key="s", hops=2, message_id="id")
+    )
     commit(queue, ask.Transfer("invoices", away))
     assert records.Transferring in [type(record) for record in queue.records]
     (held,) = queue.receive(9, "carrier", lane=TRANSFER, mode=CARRY)

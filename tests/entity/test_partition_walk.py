@@ -22,7 +22,7 @@ from peeklock.entity.commands import (
     TRANSFER,
     LockToken,
 )
-from peeklock.entity.message import NEVER, NO_DURATION, Message
+from peeklock.entity.message import NEVER, NO_DURATION, Message, Traits
 from peeklock.entity.replies import Delivery
 from tests.entity.at_hand import EVERYTHING, AtHand, TopicAtHand, token
 
@@ -70,14 +70,14 @@ class Walk:
             if isinstance(reply, told.Delivered):
                 self.remember(reply.deliveries)
             elif isinstance(reply, told.Found):
-                self.remember([each for each in reply.deliveries if each.lock_number])
+                self.remember([each for each in reply.deliveries if each.number])
             elif isinstance(reply, told.ReceiverClosed):
                 self.origins = [each for each in self.origins if each is not reply.origin]
 
     def remember(self, held: list[Delivery]) -> None:
         for delivery in held:
             self.hand.content(delivery)
-            if delivery.lock_number:
+            if delivery.number:
                 self.tokens.append(token(delivery))
 
     def message(self) -> Message:
@@ -85,11 +85,13 @@ class Walk:
         return Message(
             b"e",
             bytes(pick.randrange(40)),
-            message_id=str(pick.randrange(9)) if pick.random() < 0.5 else "",
-            session_id=pick.choice(NAMES),
-            time_to_live_ms=pick.choice([NO_DURATION, NO_DURATION, 3_000, 90_000]),
-            scheduled_at=pick.choice([NEVER, NEVER, self.hand.now, self.hand.now + 4_000]),
-            hops=pick.choice([0, 0, 1]),
+            Traits(
+                message_id=str(pick.randrange(9)) if pick.random() < 0.5 else "",
+                session_id=pick.choice(NAMES),
+                time_to_live_ms=pick.choice([NO_DURATION, NO_DURATION, 3_000, 90_000]),
+                scheduled_at=pick.choice([NEVER, NEVER, self.hand.now, self.hand.now + 4_000]),
+                hops=pick.choice([0, 0, 1]),
+            ),
         )
 
     def messages(self) -> list[Message]:

@@ -27,7 +27,7 @@ from peeklock.entity.commands import (
     TRANSFER,
     LockToken,
 )
-from peeklock.entity.message import NEVER, NO_DURATION, Message
+from peeklock.entity.message import NEVER, NO_DURATION, Message, Traits
 from peeklock.entity.replies import Delivery, Reply
 from tests.entity.at_hand import AtHand, TopicAtHand
 from tests.entity.wide_model import CHANGE, CHANGED, FAILED, PLAIN, Answer, Rules, WideModel
@@ -115,9 +115,9 @@ class Both:
                 raise AssertionError(f"nobody expects {reply!r}")
 
     def took(self, delivery: Delivery) -> tuple[Any, ...]:
-        if delivery.lock_number:
-            self.model.told(delivery.sequence, delivery.lock_number)
-            self.tokens.append(LockToken(delivery.sequence, delivery.lock_number))
+        if delivery.number:
+            self.model.told(delivery.sequence, delivery.number)
+            self.tokens.append(LockToken(delivery.sequence, delivery.number))
         return self.view(delivery)
 
     def view(self, delivery: Delivery) -> tuple[Any, ...]:
@@ -161,14 +161,16 @@ class Both:
         return Message(
             b"",
             b"%d" % self.made,
-            message_id=str(pick.randrange(12)) if pick.random() < 0.5 else "",
-            session_id=session,
-            partition_key=pick.choice([None, "k"]) if session is None else None,
-            time_to_live_ms=pick.choice([NO_DURATION] * 4 + [3_000, 90_000]),
-            scheduled_at=due,
-            hops=pick.choice([0, 0, 1]),
-            enqueue_sequence=pick.choice([0, 0, 7]),
-            dead_letter_source=pick.choice(["", "", "there"]),
+            Traits(
+                message_id=str(pick.randrange(12)) if pick.random() < 0.5 else "",
+                session_id=session,
+                partition_key=pick.choice([None, "k"]) if session is None else None,
+                time_to_live_ms=pick.choice([NO_DURATION] * 4 + [3_000, 90_000]),
+                scheduled_at=due,
+                hops=pick.choice([0, 0, 1]),
+                enqueue_sequence=pick.choice([0, 0, 7]),
+                dead_letter_source=pick.choice(["", "", "there"]),
+            ),
         )
 
     def send(self) -> None:
@@ -383,8 +385,8 @@ def route(message: Message, now: int) -> list[Copy]:
     copies: list[Copy] = []
     for lane, kind in wants(message):
         if kind == CHANGED:
-            changed = Message(b"", message.content + CHANGE, session_id=message.session_id)
-            changed.time_to_live_ms = message.time_to_live_ms
+            changed = Message(b"", message.content + CHANGE, Traits(session_id=message.session_id))
+            changed.known().time_to_live_ms = message.time_to_live_ms
             copies.append(Copy(lane, changed))
         else:
             copies.append(Copy(lane, failure="no number" if kind == FAILED else ""))

@@ -65,7 +65,7 @@ class Row:
     past: tuple[int, int, str] = (0, 0, "")
     destination: str = ""
     message: Message | None = None  # of one that is scheduled
-    lock_number: int = 0
+    number: int = 0
     locked_until: int = 0
     owner: str = ""  # who has claimed it
 
@@ -335,7 +335,7 @@ class WideModel:
 
     def held(self, token: LockToken, now: int) -> Row | None:
         for row in self.rows:
-            if (row.sequence, row.lock_number) == (token.sequence, token.number):
+            if (row.sequence, row.number) == (token.sequence, token.number):
                 return row if now < row.locked_until else None
         return None
 
@@ -358,7 +358,7 @@ class WideModel:
             self.end_lock(row, outcome, now)
 
     def end_lock(self, row: Row, outcome: int, now: int) -> None:
-        row.lock_number, row.locked_until = 0, 0
+        row.number, row.locked_until = 0, 0
         is_dead = row.lane & 1 == 1
         if outcome in (ask.ABANDON, ask.DEFER) and not is_dead:
             row.count += 1
@@ -380,7 +380,7 @@ class WideModel:
         """Another lock duration ends all locks that have one, uncounted (R-L4)."""
         lanes = {lane, lane | 1} | ({TRANSFER, TRANSFER | 1} if lane == MAIN else set())
         for row in list(self.rows):
-            if row.lane in lanes and row.lock_number and row.locked_until != FOR_EVER:
+            if row.lane in lanes and row.number and row.locked_until != FOR_EVER:
                 self.end_lock(row, ask.RELEASE, now)
         for origin, guest in list(self.guests.items()):
             if guest.lane == lane and guest.session is not None:
@@ -391,7 +391,7 @@ class WideModel:
 
     def tick(self, now: int) -> None:
         for row in list(self.rows):
-            if row.lock_number and row.locked_until <= now and not self.is_sessions(row.lane):
+            if row.number and row.locked_until <= now and not self.is_sessions(row.lane):
                 self.end_lock(row, ask.ABANDON, now)
         for origin, guest in list(self.guests.items()):
             if guest.until <= now:
@@ -415,7 +415,7 @@ class WideModel:
             self.expire(row, now)
 
     def expire(self, row: Row, now: int) -> None:
-        is_ready = row.state == STATE_ACTIVE and not row.lock_number and row.lane & 1 == 0
+        is_ready = row.state == STATE_ACTIVE and not row.number and row.lane & 1 == 0
         if is_ready and 0 < row.expires_at <= now:
             if self.rule(row).buries_expired:
                 bury(row, "TTLExpiredException")
@@ -473,7 +473,7 @@ class WideModel:
                 self.end_lock(row, ask.RELEASE, now)
 
     def locked_in(self, guest: Guest) -> list[Row]:
-        rows = [row for row in self.rows if row.lock_number and row.lane == guest.lane]
+        rows = [row for row in self.rows if row.number and row.lane == guest.lane]
         return [row for row in rows if row.session == guest.session]
 
     def names(self, lane: int) -> list[str]:
@@ -489,7 +489,7 @@ class WideModel:
 
     def ready(self, lane: int, session: str | None) -> list[Row]:
         rows = [row for row in self.rows if row.lane == lane and row.state == STATE_ACTIVE]
-        free = [row for row in rows if not row.lock_number and session in (None, row.session)]
+        free = [row for row in rows if not row.number and session in (None, row.session)]
         return sorted(free, key=lambda row: row.sequence)
 
     def deliver(self, origin: Any, guest: Guest, now: int) -> None:
@@ -503,15 +503,15 @@ class WideModel:
             if mode == RECEIVE_AND_DELETE:
                 self.rows.remove(row)
                 continue
-            row.lock_number = -1  # told afterwards
+            row.number = -1  # told afterwards
             lasts = self.is_sessions(lane) or mode == ask.CARRY
             row.locked_until = FOR_EVER if lasts else now + self.rule(row).lock_ms
 
     def told(self, sequence: int, lock_number: int) -> None:
         """Take the number of a lock as it was given."""
         for row in self.rows:
-            if row.sequence == sequence and row.lock_number == -1:
-                row.lock_number = lock_number
+            if row.sequence == sequence and row.number == -1:
+                row.number = lock_number
 
     def receive_deferred(self, command: ask.ReceiveDeferred, now: int) -> None:
         lane = command.lane
@@ -522,7 +522,7 @@ class WideModel:
         found = [
             row
             for row in self.rows
-            if row.lane == lane and row.state == STATE_DEFERRED and not row.lock_number
+            if row.lane == lane and row.state == STATE_DEFERRED and not row.number
             if row.sequence in command.sequences and session in (None, row.session)
         ]
         if len(found) < len(command.sequences):
@@ -536,13 +536,13 @@ class WideModel:
     def seen_in(self, lane: int, session: str | None) -> list[tuple[Any, ...]]:
         rows = [row for row in self.rows if row.lane == lane and session in (None, row.session)]
         rows.sort(key=lambda row: row.sequence)
-        return [row.view(STATE_ACTIVE if row.lock_number else None) for row in rows]
+        return [row.view(STATE_ACTIVE if row.number else None) for row in rows]
 
     def counts(self, lane: int) -> tuple[int, ...]:
         """Active, dead, scheduled, deferred, locked."""
         rows = [row for row in self.rows if row.lane == lane]
-        locked = [row for row in rows if row.lock_number]
-        free = [row.state for row in rows if not row.lock_number]
+        locked = [row for row in rows if row.number]
+        free = [row.state for row in rows if not row.number]
         dead = [row for row in self.rows if row.lane == lane | 1]
         active = free.count(STATE_ACTIVE) + len(locked)
         others = (free.count(STATE_SCHEDULED), free.count(STATE_DEFERRED))
@@ -552,7 +552,7 @@ class WideModel:
         """Locks, receivers and waits live in memory only (R-L4)."""
         self.guests, self.waiting = {}, []
         for row in self.rows:
-            row.lock_number, row.locked_until = 0, 0
+            row.number, row.locked_until = 0, 0
 
 
 def bury(row: Row, reason: str | None) -> None:

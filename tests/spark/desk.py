@@ -11,7 +11,7 @@ from peeklock.client.exceptions import ServiceBusError, from_condition
 from peeklock.entity import commands as ask
 from peeklock.entity import replies as told
 from peeklock.entity.commands import ABANDON, COMPLETE, DEAD, DEAD_LETTER, MAIN, RELEASE
-from peeklock.entity.message import Message
+from peeklock.entity.message import Message, Traits
 from peeklock.entity.replies import Delivery
 from peeklock.gateway.amqp.outcomes import changes_of
 from peeklock.gateway.amqp.translate import outgoing, without_body
@@ -39,7 +39,9 @@ class Desk:
     def send(self, *bodies: str, partition: int = 0, session: str | None = None) -> list[int]:
         at_hand = self.partitions[partition]
         first = at_hand.partition.next_sequence
-        messages = [Message(b"", _bare(body, session), session_id=session) for body in bodies]
+        messages = [
+            Message(b"", _bare(body, session), Traits(session_id=session)) for body in bodies
+        ]
         tags = list(range(len(bodies)))
         assert told.Accepted("sender", tags) in at_hand.ask(ask.SendMany("sender", tags, messages))
         return list(range(first, at_hand.partition.next_sequence))

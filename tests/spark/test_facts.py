@@ -15,7 +15,7 @@ from peeklock.entity import notes
 from peeklock.entity import records as kept
 from peeklock.entity import stage_records as stages
 from peeklock.entity.commands import COMPLETE, DEAD_LETTER, DeadLetterNote
-from peeklock.entity.message import Message
+from peeklock.entity.message import Message, Traits
 from peeklock.entity.records import Kept, Record, width
 from peeklock.spark.facts import SCHEMA, FactDecoder, decode, message_id_of
 from peeklock.spark.schema import JOURNAL_COLUMNS, Columns, struct_of
@@ -52,7 +52,7 @@ def rows(*records: Record, first: int = 7, **options: Any) -> list[dict[str, Any
 
 
 def message(content: bytes = b"body", **facts: Any) -> Message:
-    return Message(b"", content, **facts)
+    return Message(b"", content, Traits(**facts))
 
 
 def fact(op: str, **more: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from peeklock.entity.claim_records import Claimed, OwnerHeard, Unclaimed
-from peeklock.entity.message import NEVER, NO_DURATION, Message
+from peeklock.entity.message import NEVER, NO_DURATION, Message, Traits
 from peeklock.entity.notes import (
     HandedTo,
     LocksReleased,
@@ -64,16 +64,18 @@ def messages(draw: st.DrawFn) -> Message:
     message = Message(
         draw(st.binary(max_size=30)),
         draw(st.binary(max_size=60)),
-        message_id=draw(texts),
-        time_to_live_ms=draw(st.just(NO_DURATION) | st.integers(0, 1 << 40)),
-        scheduled_at=draw(st.just(NEVER) | instants),
-        session_id=draw(maybe_texts),
-        partition_key=draw(maybe_texts),
-        hops=draw(st.just(0) | st.integers(1, 4)),
-        enqueue_sequence=draw(st.just(0) | sequences),
-        dead_letter_source=draw(st.just("") | texts),
+        Traits(
+            message_id=draw(texts),
+            time_to_live_ms=draw(st.just(NO_DURATION) | st.integers(0, 1 << 40)),
+            scheduled_at=draw(st.just(NEVER) | instants),
+            session_id=draw(maybe_texts),
+            partition_key=draw(maybe_texts),
+            hops=draw(st.just(0) | st.integers(1, 4)),
+            enqueue_sequence=draw(st.just(0) | sequences),
+            dead_letter_source=draw(st.just("") | texts),
+        ),
     )
-    message.expires_at = draw(st.just(NEVER) | instants)
+    message.known().expires_at = draw(st.just(NEVER) | instants)
     return message
 
 
@@ -257,7 +259,7 @@ def stage_facts(draw: st.DrawFn, at: int) -> Record:
 def message_of(number: int, size: int = 100) -> Message:
     """A message that can be told from every other."""
     content = f"content {number} ".encode()
-    return Message(b"envelope", content.ljust(size, b"."), message_id=f"id-{number}")
+    return Message(b"envelope", content.ljust(size, b"."), Traits(message_id=f"id-{number}"))
 
 
 def enqueued(at: int, first_sequence: int, count: int, size: int = 100) -> Enqueued:

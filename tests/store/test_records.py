@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peeklock.entity.message import Message
+from peeklock.entity.message import Message, Traits
 from peeklock.entity.records import (
     ABANDONED,
     COMPLETED,
@@ -238,14 +238,17 @@ def test_lanes_may_lie_far_apart_and_in_any_order() -> None:
 
 
 def test_the_empty_session_is_not_the_missing_one() -> None:
-    written = [Message(b"", b"", session_id=name) for name in (None, "", "one")]
+    written = [Message(b"", b"", Traits(session_id=name)) for name in (None, "", "one")]
     _, read = decode_chunk(encode_chunk(1, [Enqueued(5, 1, written)]), bodies=True)
     assert [message.session_id for message in carried_by(read[0])] == [None, "", "one"]
 
 
 def test_what_a_message_does_not_have_takes_no_room() -> None:
     plain = len(encode_chunk(1, [Enqueued(5, 1, [Message(b"", b"")])]))
-    assert len(encode_chunk(1, [Enqueued(5, 1, [Message(b"", b"", session_id="")])])) == plain + 4
+    assert (
+        len(encode_chunk(1, [Enqueued(5, 1, [Message(b"", b"", Traits(session_id=""))])]))
+        == plain + 4
+    )
     assert plain == 28 + 8 + 26
 
 
@@ -306,7 +309,7 @@ EXPECTED = (
 def test_the_layout_is_the_one_that_rests_on_disks() -> None:
     """If this fails, data that was written before can no longer be read."""
     message = message_of(1, 12)
-    message.expires_at = 9
+    message.known().expires_at = 9
     chunk = encode_chunk(3, [Enqueued(5, 1, [message]), Removed(5, 0, 0, [1, 2, 9])])
     assert chunk.hex() == EXPECTED
 
@@ -319,7 +322,7 @@ def test_every_kind_is_written_as_ever() -> None:
     noted = Kept()
     noted.enqueue_sequence, noted.scheduled_at, noted.time_to_live_ms = 1, 2, 3
     noted.reason, noted.changes = "späte Nachricht", {"name": b"value", "": b""}
-    message = Message(b"e", b"c", message_id="ü", time_to_live_ms=0, scheduled_at=4)
+    message = Message(b"e", b"c", Traits(message_id="ü", time_to_live_ms=0, scheduled_at=4))
     scattered = [9, 7, 5]
     chunk = encode_chunk(
         1 << 40,
@@ -359,7 +362,9 @@ LATER = (
 
 def test_the_layout_of_addressed_messages_is_the_one_that_rests_on_disks() -> None:
     """If this fails, data that was written before can no longer be read."""
-    message = Message(b"env", b"body", message_id="id", session_id="", partition_key="k", hops=2)
+    message = Message(
+        b"env", b"body", Traits(message_id="id", session_id="", partition_key="k", hops=2)
+    )
     chunk = encode_chunk(
         3,
         [
@@ -376,7 +381,7 @@ def test_every_later_kind_is_written_as_ever() -> None:
     entry.session_id, entry.hops, entry.destination, entry.source = "ü", 3, "there", "here"
     quiet = Kept()
     quiet.session_id, quiet.source = "", "here"
-    message = Message(b"e", b"c", message_id="ü", session_id="s", partition_key="", hops=1)
+    message = Message(b"e", b"c", Traits(message_id="ü", session_id="s", partition_key="", hops=1))
     chunk = encode_chunk(
         1 << 40,
         [
@@ -402,7 +407,7 @@ def test_every_later_kind_is_written_as_ever() -> None:
 
 def test_a_message_from_elsewhere_is_written_as_ever() -> None:
     """If this fails, data that was written before can no longer be read."""
-    message = Message(b"e", b"c", hops=1, enqueue_sequence=258, dead_letter_source="ü")
+    message = Message(b"e", b"c", Traits(hops=1, enqueue_sequence=258, dead_letter_source="ü"))
     chunk = encode_chunk(3, [Enqueued(5, 1, [message])])
     assert chunk[36:].hex() == (
         # kind, flags (hops, past), instant, sequence, bytes of the id and the envelope

@@ -113,6 +113,26 @@ def delivery_head(
     return _header(1, -1, ttl_ms, delivery_count) + section + items
 
 
+def locked_head_around(
+    delivery_count: int, enqueued_at: int, locked_until: int, state: int
+) -> tuple[bytes, bytes, bytes]:
+    """Writes the head of a locked delivery that has nothing special around its two numbers: what
+    comes before the first, between them, and behind. Neighbours have it in common, as a rule;
+    `pack_numbers` puts the numbers in."""
+    header = (
+        _PLAIN_HEADERS[delivery_count]
+        if delivery_count < 256
+        else _header(1, -1, -1, delivery_count)
+    )
+    return (
+        header + _LOCKED_SECTION + _SEQUENCE_LABEL,
+        _BETWEEN.pack(
+            _ENQUEUED_LABEL, enqueued_at, _LOCKED_LABEL, locked_until, _ENQUEUE_SEQUENCE_LABEL
+        ),
+        _BEHIND.pack(_STATE_LABEL, state),
+    )
+
+
 def delivery_head_with(
     extra_items: bytes,
     extra_count: int,
@@ -188,6 +208,12 @@ _LOCKED: Final = Struct(
     f">{len(_SEQUENCE_LABEL)}sq{len(_ENQUEUED_LABEL)}sq{len(_LOCKED_LABEL)}sq"
     f"{len(_ENQUEUE_SEQUENCE_LABEL)}sq{len(_STATE_LABEL)}sb"
 )
+# The same in pieces, around the two numbers of a delivery.
+_BETWEEN: Final = Struct(
+    f">{len(_ENQUEUED_LABEL)}sq{len(_LOCKED_LABEL)}sq{len(_ENQUEUE_SEQUENCE_LABEL)}s"
+)
+_BEHIND: Final = Struct(f">{len(_STATE_LABEL)}sb")
+pack_numbers: Final = Struct(f">q{_BETWEEN.size}sq{_BEHIND.size}s").pack
 # The heads of the two maps; both are short enough for the narrow form.
 _UNLOCKED_SECTION: Final = bytes((0, 0x53, 0x72, 0xC1, _UNLOCKED.size + 1, 8))
 _LOCKED_SECTION: Final = bytes((0, 0x53, 0x72, 0xC1, _LOCKED.size + 1, 10))

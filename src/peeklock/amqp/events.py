@@ -30,6 +30,24 @@ class TransfersReceived:
 
 @final
 @dataclass(slots=True, init=False)
+class RunReceived:
+    """Messages arrived on a link that `takes_runs`, and nothing is to be said of them but their
+    ids: each came whole, in the usual format, without a state."""
+
+    link: Final[Link]
+    settled: Final[bool]
+    ids: Final[list[int]]
+    payloads: Final[list[bytes]]
+
+    def __init__(self, link: Link, settled: bool, ids: list[int], payloads: list[bytes]) -> None:
+        self.link = link
+        self.settled = settled
+        self.ids = ids
+        self.payloads = payloads
+
+
+@final
+@dataclass(slots=True, init=False)
 class SettlementsReceived:
     """The peer told the outcome of messages that we sent.
 
@@ -204,6 +222,7 @@ class Closed:
 
 Event = (
     TransfersReceived
+    | RunReceived
     | SettlementsReceived
     | FlowReceived
     | AnswersReceived

@@ -10,7 +10,6 @@ from typing import Final
 
 from peeklock.amqp.codec import decode, skip
 from peeklock.amqp.composites import Transfer, encode_composite, form_of
-from peeklock.amqp.delivery import IncomingDelivery
 from peeklock.amqp.encoder import encode
 from peeklock.amqp.errors import DecodeError
 from peeklock.amqp.parsed import ParsedDisposition as ParsedDisposition
@@ -26,6 +25,10 @@ _RUN_HEAD: Final = Struct(">IIIB").unpack_from
 _RUN_ID: Final = Struct(">IBB").unpack_from
 # Less than this is no transfer with an id and a tag.
 _RUN_SIZE: Final = 32
+# Where the field count stands in such a frame, and the usual message format in one byte.
+_LEAD_AT: Final = 13
+_FORMAT_0: Final = b"\x43"
+_TAG_SIZE_MAX: Final = 32
 # More distinct tails than all known clients write together; a peer that varies them on purpose only
 # makes us read them each time.
 _TAILS_MAX: Final = 512
@@ -112,6 +115,7 @@ def parse_transfer(buffer: bytes, position: int, end: int) -> ParsedTransfer:
         resume,
         aborted,
         batchable,
+        at,
         after,
     )
 
@@ -123,48 +127,59 @@ def transfer_run(
     frame_word: int,
     frame_max: int,
     lead: bytes,
+    tail: bytes,
     size_max: int,
     count_max: int,
-    arrived: list[IncomingDelivery],
+    ids: list[int],
+    tags: list[bytes] | None,
+    payloads: list[bytes],
 ) -> int:
     """Reads whole frames from `position` on as long as each is a transfer like the one before it:
     same channel and link, a message in one frame. Returns where the first other frame begins.
 
-    `frame_word` is the second word of their heads, `lead` the bytes of field count and handle.
+    `frame_word` is the second word of their heads, `lead` the bytes of field count and handle,
+    `tail` those behind the message format. Tags are gathered where there is a list for them.
     Whatever is not exactly so is left to `parse_transfer`, with all its checks.
     """
-    lead_size = len(lead)
-    count = lead[0] - 4
+    id_at = _LEAD_AT + len(lead) + 1
+    message_format = _FORMAT_0 + tail
+    format_size = len(message_format)
+    # How a frame begins, up to its id: the same for neighbours of one size.
+    size = 0
+    payload_at = 0
+    begin = b""
     while count_max > 0 and length - position >= _RUN_SIZE:
-        size, word, descriptor, list_size = _RUN_HEAD(data, position)
+        if not begin or not data.startswith(begin, position):
+            size, word, descriptor, list_size = _RUN_HEAD(data, position)
+            payload_at = _LEAD_AT + list_size
+            if (
+                word != frame_word
+                or descriptor != 0x005314C0
+                or size > frame_max
+                or payload_at > size
+                or not data.startswith(lead, position + _LEAD_AT)
+                or data[position + id_at - 1] != 0x70
+                or (size_max and size - payload_at > size_max)
+            ):
+                break
+            begin = data[position : position + id_at]
         end = position + size
-        at = position + 13 + lead_size
-        after = position + 13 + list_size
+        if end > length:
+            break
+        delivery_id, tag_code, tag_size = _RUN_ID(data, position + id_at)
+        tag_at = position + id_at + 6
+        format_at = tag_at + tag_size
         if (
-            word != frame_word
-            or descriptor != 0x005314C0
-            or end > length
-            or size > frame_max
-            or after > end
-            or data[position + 13 : at] != lead
-            or data[at] != 0x70
+            tag_code != 0xA0
+            or tag_size > _TAG_SIZE_MAX
+            or format_at + format_size != position + payload_at
+            or not data.startswith(message_format, format_at)
         ):
             break
-        delivery_id, tag_code, tag_size = _RUN_ID(data, at + 1)
-        start = at + 7
-        at = start + tag_size
-        if tag_code != 0xA0 or tag_size > 32 or at >= after or data[at] != 0x43:
-            break
-        rest = _transfer_tails.get(data[at + 1 : after])
-        if rest is None or rest[7] != count or rest[1] or rest[5]:
-            break
-        if size_max and end - after > size_max:
-            break
-        arrived.append(
-            IncomingDelivery(
-                delivery_id, data[start:at], 0, rest[0] is True, data[after:end], rest[3]
-            )
-        )
+        ids.append(delivery_id)
+        if tags is not None:
+            tags.append(data[tag_at:format_at])
+        payloads.append(data[position + payload_at : end])
         position = end
         count_max -= 1
     return position
@@ -258,7 +273,7 @@ def _short_transfer(buffer: bytes, at: int, after: int, count: int, end: int) ->
     if at != after or after > end or handle < 0:
         raise cut()
     return ParsedTransfer(
-        handle, delivery_id, tag, -1, None, False, -1, None, False, False, False, after
+        handle, delivery_id, tag, -1, None, False, -1, None, False, False, False, -1, after
     )
 
 

@@ -11,6 +11,7 @@ from peeklock.amqp.events import (
     Event,
     FlowReceived,
     LinkDetached,
+    RunReceived,
     SessionEnded,
     SettlementsReceived,
     StrayReceived,
@@ -39,9 +40,19 @@ class Gathering:
         """Opens the list of what arrives on a link in this pass."""
         arrived: list[IncomingDelivery] = []
         link.arrived = arrived
+        link.run = None  # what comes in a run from here on came later
         self._touch(link)
         self.events.append(TransfersReceived(link, arrived))
         return arrived
+
+    def run(self, link: Link, settled: bool) -> RunReceived:
+        """Opens the run of what arrives on a link in this pass and has nothing special."""
+        run = RunReceived(link, settled, [], [])
+        link.run = run
+        link.arrived = None
+        self._touch(link)
+        self.events.append(run)
+        return run
 
     def settlements(self, link: Link, outcome: bytes, settled: bool) -> SettlementsReceived:
         """Opens the list of deliveries with one outcome on a link."""
@@ -91,6 +102,7 @@ class Gathering:
         for link in self.touched:
             link.touched = False
             link.arrived = None
+            link.run = None
             link.settling = None
             link.answered = None
             link.flowed = False

@@ -32,7 +32,7 @@ from peeklock.amqp.moves import (
 
 if TYPE_CHECKING:
     from peeklock.amqp.composites import Attach
-    from peeklock.amqp.events import AnswersReceived, SettlementsReceived
+    from peeklock.amqp.events import AnswersReceived, RunReceived, SettlementsReceived
     from peeklock.amqp.session import Session
 
 # Our role on a link; the numbers are the wire's [2.8.1].
@@ -65,6 +65,7 @@ class Link:
         "initial_delivery_count",
         "lead",
         "max_message_size",
+        "model",
         "name",
         "peer_max_message_size",
         "properties",
@@ -73,12 +74,15 @@ class Link:
         "refused",
         "remote_handle",
         "role",
+        "run",
         "session",
         "settling",
         "snd_settle_mode",
         "source",
         "source_raw",
         "state",
+        "tail",
+        "takes_runs",
         "target",
         "target_raw",
         "touched",
@@ -109,8 +113,13 @@ class Link:
         # What is left; on a receiving link it falls below zero for a peer that ignores it.
         self.credit = 0
         self.credit_floor = -overdraft
-        # How the transfers of this link begin, behind their list's size: field count and handle.
+        # Whether the owner takes messages that have nothing special as a RunReceived.
+        self.takes_runs = False
+        # The last whole transfer, and what those of this link have in common: field count and
+        # handle at the beginning, and what follows the message format.
+        self.model: ParsedTransfer | None = None
         self.lead = b""
+        self.tail = b""
         self.delivery_count = 0
         self.initial_delivery_count = 0
         # Sender: the peer asked to use up the credit, and was not answered. Receiver: we asked.
@@ -121,6 +130,7 @@ class Link:
         # What this pass has gathered; the connection resets it when the pass ends.
         self.touched = False
         self.arrived: list[IncomingDelivery] | None = None
+        self.run: RunReceived | None = None
         self.settling: SettlementsReceived | None = None
         self.answered: AnswersReceived | None = None
         self.flowed = False
@@ -336,54 +346,80 @@ class Link:
         if self.max_message_size and end - start > self.max_message_size:
             self._too_large(transfer.delivery_id, end - start)
             return
+        message_format = max(0, transfer.message_format)
+        settled = transfer.settled is True
+        if self.takes_runs and message_format == 0 and transfer.state is None:
+            self._run(transfer.delivery_id, settled, data[start:end])
+            return
         self._arrive(
             IncomingDelivery(
-                transfer.delivery_id,
-                tag,
-                transfer.message_format if transfer.message_format >= 0 else 0,
-                transfer.settled is True,
-                data[start:end],
-                transfer.state,
+                transfer.delivery_id, tag, message_format, settled, data[start:end], transfer.state
             )
         )
 
     def take_run(self, data: bytes, position: int, length: int) -> int:
         """Takes the transfers that follow one of this link and are like it; returns where the
         first other frame begins."""
+        model = self.model
+        run = self.run
         arrived = self.arrived
-        if arrived is None or self.assembly is not None or self.state != ATTACHED:
+        if model is None or self.state != ATTACHED or (run is None and arrived is None):
             return position
-        before = len(arrived)
-        connection = self.session.connection
+        ids: list[int] = [] if run is None else run.ids
+        payloads: list[bytes] = [] if run is None else run.payloads
+        tags: list[bytes] | None = [] if run is None else None
+        before = len(ids)
         position = transfer_run(
             data,
             position,
             length,
             # A data offset of two words, the type of AMQP frames, the peer's channel [2.3.1].
             0x02000000 | self.session.remote_channel,
-            connection.limits.max_frame_size,
+            self.session.connection.limits.max_frame_size,
             self.lead,
+            self.tail,
             self.max_message_size,
             self.credit - self.credit_floor,
-            arrived,
+            ids,
+            tags,
+            payloads,
         )
-        count = len(arrived) - before
+        count = len(ids) - before
         if count:
             self.credit -= count
             self.delivery_count += count
             self.session.ran(count)
+            if arrived is not None and tags is not None:
+                settled = model.settled is True
+                for at in range(count):
+                    arrived.append(
+                        IncomingDelivery(ids[at], tags[at], 0, settled, payloads[at], model.state)
+                    )
         return position
 
     def _arrive(self, delivery: IncomingDelivery) -> None:
+        if self._use_credit():
+            arrived = self.arrived
+            if arrived is None:
+                arrived = self.session.connection.gathering.transfers(self)
+            arrived.append(delivery)
+
+    def _run(self, delivery_id: int, settled: bool, payload: bytes) -> None:
+        if self._use_credit():
+            run = self.run
+            if run is None or run.settled is not settled:
+                run = self.session.connection.gathering.run(self, settled)
+            run.ids.append(delivery_id)
+            run.payloads.append(payload)
+
+    def _use_credit(self) -> bool:
+        """Counts one message; answers whether there was credit for it."""
         self.credit -= 1
         self.delivery_count += 1
-        if self.credit < self.credit_floor:
-            self._fault(TRANSFER_LIMIT_EXCEEDED, "more messages than there was credit for")
-            return
-        arrived = self.arrived
-        if arrived is None:
-            arrived = self.session.connection.gathering.transfers(self)
-        arrived.append(delivery)
+        if self.credit >= self.credit_floor:
+            return True
+        self._fault(TRANSFER_LIMIT_EXCEEDED, "more messages than there was credit for")
+        return False
 
     def _assemble(self, transfer: ParsedTransfer, data: bytes, end: int) -> None:
         assembly = self.assembly

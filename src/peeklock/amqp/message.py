@@ -12,6 +12,8 @@ from peeklock.amqp.annotations import delivery_head_with as delivery_head_with
 from peeklock.amqp.annotations import drop_annotations as drop_annotations
 from peeklock.amqp.annotations import find_annotation as find_annotation
 from peeklock.amqp.annotations import head as head
+from peeklock.amqp.annotations import locked_head_around as locked_head_around
+from peeklock.amqp.annotations import pack_numbers as pack_numbers
 from peeklock.amqp.codec import Budget, budget_for, decode, encode_into
 from peeklock.amqp.composites import Header, Properties, composite_of, described_of
 from peeklock.amqp.properties import HAS_EXPIRY as HAS_EXPIRY

@@ -11,7 +11,11 @@ from typing import Final, final
 @final
 @dataclass(slots=True, init=False)
 class ParsedTransfer:
-    """A transfer as it came: -1 or None where a field is null, the state still encoded."""
+    """A transfer as it came: -1 or None where a field is null, the state still encoded.
+
+    What follows the message format, from `tail_at` to the payload, is the same in all transfers of
+    a sender, as a rule; it is -1 where there are no such fields.
+    """
 
     handle: Final[int]
     delivery_id: Final[int]
@@ -24,6 +28,7 @@ class ParsedTransfer:
     resume: Final[bool]
     aborted: Final[bool]
     batchable: Final[bool]
+    tail_at: Final[int]
     payload_at: Final[int]
 
     def __init__(
@@ -39,6 +44,7 @@ class ParsedTransfer:
         resume: bool,
         aborted: bool,
         batchable: bool,
+        tail_at: int,
         payload_at: int,
     ) -> None:
         self.handle = handle
@@ -52,6 +58,7 @@ class ParsedTransfer:
         self.resume = resume
         self.aborted = aborted
         self.batchable = batchable
+        self.tail_at = tail_at
         self.payload_at = payload_at
 
 

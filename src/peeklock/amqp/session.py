@@ -319,11 +319,14 @@ class Session:
             self._unattached(transfer.handle)
         else:
             link.on_transfer(transfer, data, end)
-            if link.arrived is not None and data[position + 3] == 0xC0:
+            is_whole = not (transfer.more or transfer.aborted)
+            if is_whole and transfer.tail_at >= 0 and data[position + 3] == 0xC0:
                 # More of the same may follow; the width of the handle is told by its code.
                 width = HANDLE_WIDTHS.get(data[position + 6], 0)
                 if width:
+                    link.model = transfer
                     link.lead = data[position + 5 : position + 6 + width]
+                    link.tail = data[transfer.tail_at : transfer.payload_at]
                     self.connection.running = link
 
     def ran(self, count: int) -> None:

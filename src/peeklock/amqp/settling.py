@@ -80,7 +80,13 @@ class Settling:
         for (role, settled, state), ids in told.items():
             if ids:
                 ids.sort()
-                self._write(role == RECEIVER, settled, state, ids)
+                first, last = ids[0], ids[-1]
+                if last - first == len(ids) - 1 and ids == list(range(first, last + 1)):
+                    self.session.write(
+                        build_disposition(role == RECEIVER, first, last, settled, state)
+                    )
+                else:
+                    self._write(role == RECEIVER, settled, state, ids)
 
     def _write(self, receiver: bool, settled: bool, state: bytes, ids: list[int]) -> None:
         session = self.session
@@ -126,11 +132,17 @@ class Settling:
                 known = 1
                 self._tell(delivery, outcome, settled)
         elif count <= len(unsettled):
+            told: list[OutgoingDelivery] | None = None
+            link: Link | None = None
             for ahead in range(count):
                 delivery = unsettled.get((first + ahead) & SERIAL_MASK)
                 if delivery is not None:
                     known += 1
-                    self._tell(delivery, outcome, settled)
+                    if told is not None and delivery.link is link and not settled:
+                        told.append(delivery)
+                    else:
+                        link = delivery.link
+                        told = self._tell(delivery, outcome, settled)
         else:
             # The range is the peer's word: our deliveries are walked, never its numbers.
             for delivery in list(unsettled.values()):
@@ -146,7 +158,10 @@ class Settling:
         if settled and self.session.outgoing.queue:
             self.session.outgoing.pump()
 
-    def _tell(self, delivery: OutgoingDelivery, outcome: bytes, settled: bool) -> None:
+    def _tell(
+        self, delivery: OutgoingDelivery, outcome: bytes, settled: bool
+    ) -> list[OutgoingDelivery]:
+        """Adds a delivery to those of its link with this outcome; gives these."""
         if settled and self.unsettled.pop(delivery.id, None) is None:
             self.kept.pop(delivery.id, None)
         link = delivery.link
@@ -154,6 +169,7 @@ class Settling:
         if settling is None or settling.settled != settled or settling.outcome != outcome:
             settling = self.session.connection.gathering.settlements(link, outcome, settled)
         settling.deliveries.append(delivery)
+        return settling.deliveries
 
     def _on_answer(self, first: int, count: int, state: bytes) -> None:
         awaited = self.awaited

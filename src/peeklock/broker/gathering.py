@@ -150,7 +150,7 @@ class Fetching:
     def _settle(self, outcome: int, answers: list[Any], origin: Any) -> None:
         for at, (index, answer) in enumerate(zip(self._groups, answers, strict=True)):
             if isinstance(answer, Found):
-                tokens = [LockToken(each.sequence, each.lock_number) for each in answer.deliveries]
+                tokens = [LockToken(each.sequence, each.number) for each in answer.deliveries]
                 settler = self._gathering.part(at) if origin is None else origin
                 self._reach.ask(index, SettleAll(settler, 0, outcome, tokens))
 

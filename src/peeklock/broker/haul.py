@@ -321,14 +321,14 @@ class Haul:
                 continue
             # The lane dropped our lock and gave a new one, as a change of the entity may do. What
             # was sent under the old one is settled with the new one.
-            known.lock_number = delivery.lock_number
+            known.lock_number = delivery.number
 
     def _take_one(self, delivery: Delivery) -> None:
         details = delivery.details
         path = self.destination
         if not path and details is not None:
             path = details.destination
-        held = Held(delivery.sequence, delivery.lock_number, path)
+        held = Held(delivery.sequence, delivery.number, path)
         self._held[held.sequence] = held
         self._active += 1
         if self._retired:

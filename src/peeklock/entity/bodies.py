@@ -32,6 +32,18 @@ class LiveBodies:
         self.count += 1
         self.size += size
 
+    def add_run(self, first: int, count: int, size: int) -> None:
+        """So many bodies rest at positions in a row."""
+        blocks = self._blocks
+        self.count += count
+        self.size += size
+        while count:
+            block = first >> BLOCK_BITS
+            here = min(count, ((block + 1) << BLOCK_BITS) - first)
+            blocks[block] = blocks.get(block, 0) + here
+            first += here
+            count -= here
+
     def remove(self, position: int, size: int) -> None:
         """Nobody needs the body at this position any more."""
         block = position >> BLOCK_BITS

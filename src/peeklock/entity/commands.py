@@ -234,21 +234,19 @@ class CloseReceiver:
         self.broken = broken
 
 
-@final
-@dataclass(slots=True, init=False)
 class LockToken:
-    """The right to settle one message, as the holder presents it.
+    """The right to settle one message, as the holder presents it. What was delivered under a lock
+    is a token itself (`replies.Delivery`).
 
     `number` carries the lane in its upper 16 bits and chance in the others, so that a token finds
     its lock without a table and cannot be guessed.
     """
 
-    sequence: Final[int]
-    number: Final[int]
+    __slots__ = ("number", "sequence")
 
     def __init__(self, sequence: int, number: int) -> None:
-        self.sequence = sequence
-        self.number = number
+        self.sequence: int = sequence
+        self.number: int = number
 
 
 @final

@@ -149,10 +149,14 @@ class Delivering:
         locking = receiver.mode != RECEIVE_AND_DELETE
         until = self._lock_until(line, receiver.mode, now)
         expires = not line.is_dead_letter
-        if receiver.mode == PEEK_LOCK and line.parent is None:
-            self._lock_run(line, receiver.origin, until, count, now, deliveries)
-            return deliveries
+        in_a_row = receiver.mode == PEEK_LOCK and line.parent is None
         while len(deliveries) < count:
+            if in_a_row:
+                wanted = count - len(deliveries)
+                entries = line.take_ready(wanted, now if expires else NEVER)
+                if entries:
+                    self._lock_run(line, entries, receiver.origin, until, deliveries)
+                    continue
             entry = line.take()
             if entry is None:
                 break
@@ -168,32 +172,26 @@ class Delivering:
     def _lock_run(
         self,
         lane: Lane,
+        entries: list[Entry],
         origin: Any,
         until: int,
-        count: int,
-        now: int,
         deliveries: list[Delivery],
     ) -> None:
         """Lock messages of a lane without sessions, in one loop: what `lock` does for each."""
         state = self._state
         chance = state.chance
         budget = state.budget
-        expires = not lane.is_dead_letter
         lane_bits = lane.number << LANE_BITS
-        while len(deliveries) < count:
-            entry = lane.take()
-            if entry is None:
-                return
+        locked = lane.locked
+        # One draw for the run: who knows one of its numbers holds all of them.
+        number = chance()
+        for entry in entries:
             sequence = entry.sequence
-            expires_at = entry.expires_at
-            if expires and expires_at and expires_at <= now:
-                state.expire(lane, [entry], now)  # checked when the server sends (R-F4)
-                continue
-            number = lane_bits | ((chance() & CHANCE_MASK) or 1)
+            number = lane_bits | ((number + 1 & CHANCE_MASK) or 1)
             lock = Lock(entry, lane, number, until, origin, False)
-            if lane.locked and lane.lock_deadline != NEVER:
+            if locked and lane.lock_deadline != NEVER:
                 entry.place = LOCKED
-                lane.locked[sequence] = lock
+                locked[sequence] = lock
             else:
                 lane.lock(lock)
                 state.watch(lane)
@@ -205,7 +203,7 @@ class Delivering:
                     until,
                     entry.delivery_count,
                     entry.enqueued_at,
-                    expires_at,
+                    entry.expires_at,
                     entry.position,
                     message,
                     entry.details,

@@ -248,26 +248,31 @@ class Entering:
         if not blueprint.is_plain:
             return 0
         size_max = blueprint.message_size_max
-        lane = state.lane(MAIN)
-        bodies = state.bodies
-        budget = state.budget
+        budget_left = state.budget.left
         first = sequence = state.next_sequence
         position = state.next_position
+        total = 0
         taken: list[Message] = []
+        entries: list[Entry] = []
         for message in messages:
             size = message.size
-            if size > size_max or (not message.is_bare and _needs_a_look(message, now)):
+            if size > size_max or (message.traits is not None and _needs_a_look(message, now)):
                 break
-            bodies.add(position, size)
-            if budget.left >= size:
-                budget.left -= size
-                lane.put(Entry(sequence, position, now, NEVER, size, message))
+            kept: Message | None = message
+            if budget_left >= size:
+                budget_left -= size
             else:
-                lane.put(Entry(sequence, position, now, NEVER, size, None))
+                kept = None
+            entries.append(Entry(sequence, position, now, NEVER, size, kept))
             taken.append(message)
+            total += size
             sequence += 1
             position += 1
         if taken:
+            lane = state.lane(MAIN)
+            lane.put_new(entries)
+            state.budget.left = budget_left
+            state.bodies.add_run(state.next_position, len(taken), total)
             state.next_sequence = sequence
             state.next_position = position
             state.touch(lane)
@@ -284,9 +289,8 @@ class Entering:
         state = self._state
         sequence = state.next_sequence
         state.next_sequence = sequence + 1
-        message.expires_at = end_of_life(
-            now, shorter(message.time_to_live_ms, state.blueprint.time_to_live_ms)
-        )
+        life_ms = shorter(message.time_to_live_ms, state.blueprint.time_to_live_ms)
+        message.expire_at(end_of_life(now, life_ms))
         run = state.open_enqueued
         if run is not None and run.first_sequence + len(run.messages) == sequence:
             run.messages.append(message)

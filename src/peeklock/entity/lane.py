@@ -223,6 +223,11 @@ class Lane:
         else:
             ready.append(entry)
 
+    def put_new(self, entries: list[Entry]) -> None:
+        """Make entries ready whose numbers are higher than all that were given before."""
+        self.ready_count += len(entries)
+        self.ready += entries
+
     def put_back(self, entry: Entry) -> None:
         """Make an entry ready again that had been taken: it goes ahead of what came later."""
         entry.place = READY
@@ -265,9 +270,34 @@ class Lane:
 
     def _advance_head(self) -> None:
         self.head += 1
+        self._cut_head()
+
+    def _cut_head(self) -> None:
         if self.head >= HEAD_MAX and self.head * 2 >= len(self.ready):
             del self.ready[: self.head]
             self.head = 0
+
+    def take_ready(self, count: int, now: int) -> list[Entry]:
+        """Up to so many ready entries in the order of their numbers, taken out of the line in one
+        loop. It ends before the first that needs a closer look: one that came back, or whose life
+        may be over."""
+        taken: list[Entry] = []
+        if self.returned:
+            return taken
+        ready = self.ready
+        head = self.head
+        end = len(ready)
+        while head < end and len(taken) < count:
+            entry = ready[head]
+            if entry.place == READY:
+                if entry.expires_at and entry.expires_at <= now:
+                    break
+                taken.append(entry)
+            head += 1
+        self.head = head
+        self.ready_count -= len(taken)
+        self._cut_head()
+        return taken
 
     def forget_watcher(self, receiver: Receiver) -> None:
         """A receiver watches no longer, if it did."""

@@ -1,4 +1,4 @@
-"""A message as the partition holds it: two opaque byte strings and the few facts it decides by."""
+"""A message as the partition holds it: two opaque byte strings and the few traits it decides by."""
 
 from __future__ import annotations
 
@@ -11,35 +11,23 @@ NO_DURATION: Final = -1
 
 
 @final
-class Message:
-    """What a sender handed over.
-
-    `envelope` is what the sender's door wants back around the content and `content` is the
-    message itself, byte-exact; only a gateway can read either. `expires_at` is stamped by the
-    partition when the message is enqueued; nothing else changes after construction, except that a
-    copy made by an action takes over what actions do not change.
-    """
+class Traits:
+    """What there is to know of a message beside its bytes; most messages have none of it."""
 
     __slots__ = (
-        "content",
         "dead_letter_source",
         "enqueue_sequence",
-        "envelope",
         "expires_at",
         "hops",
-        "is_bare",
         "message_id",
         "partition_key",
         "scheduled_at",
         "session_id",
-        "size",
         "time_to_live_ms",
     )
 
     def __init__(
         self,
-        envelope: bytes,
-        content: bytes,
         *,
         message_id: str = "",
         time_to_live_ms: int = NO_DURATION,
@@ -49,13 +37,7 @@ class Message:
         hops: int = 0,
         enqueue_sequence: int = 0,
         dead_letter_source: str = "",
-        is_bare: bool = False,
     ) -> None:
-        self.envelope: bytes = envelope
-        self.content: bytes = content
-        # Whether there is nothing but the content, for sure: most messages are so, and whoever
-        # handles many looks at this once instead of at each fact.
-        self.is_bare: bool = is_bare
         self.message_id: str = message_id
         self.time_to_live_ms: int = time_to_live_ms
         self.scheduled_at: int = scheduled_at
@@ -68,19 +50,108 @@ class Message:
         # the entity that dead-lettered it (nothing: none did).
         self.enqueue_sequence: int = enqueue_sequence
         self.dead_letter_source: str = dead_letter_source
+
+
+NO_TRAITS: Final = Traits()
+"""Read in place of traits that are not there; never written to."""
+
+
+@final
+class Message:
+    """What a sender handed over.
+
+    `envelope` is what the sender's door wants back around the content and `content` is the
+    message itself, byte-exact; only a gateway can read either. `expires_at` is stamped by the
+    partition when the message is enqueued; nothing else changes after construction, except that a
+    copy made by an action takes over what actions do not change.
+
+    A message that is nothing but its content has no traits: whoever handles many looks at that once
+    instead of at each fact.
+    """
+
+    __slots__ = ("content", "envelope", "size", "traits")
+
+    def __init__(self, envelope: bytes, content: bytes, traits: Traits | None = None) -> None:
+        self.envelope: bytes = envelope
+        self.content: bytes = content
+        self.traits: Traits | None = traits
         self.size: int = len(envelope) + len(content)
+
+    def known(self) -> Traits:
+        """The traits, to be written to."""
+        traits = self.traits
+        if traits is None:
+            traits = self.traits = Traits()
+        return traits
+
+    @property
+    def message_id(self) -> str:
+        """Its id, where the entity decides by it."""
+        return (self.traits or NO_TRAITS).message_id
+
+    @property
+    def time_to_live_ms(self) -> int:
+        """How long it may live, as its sender wishes."""
+        return (self.traits or NO_TRAITS).time_to_live_ms
+
+    @property
+    def scheduled_at(self) -> int:
+        """When it is to be enqueued."""
+        return (self.traits or NO_TRAITS).scheduled_at
+
+    @property
+    def expires_at(self) -> int:
+        """When its life ends."""
+        return (self.traits or NO_TRAITS).expires_at
+
+    @property
+    def session_id(self) -> str | None:
+        """The session it belongs to."""
+        return (self.traits or NO_TRAITS).session_id
+
+    @property
+    def partition_key(self) -> str | None:
+        """What keeps it together with others."""
+        return (self.traits or NO_TRAITS).partition_key
+
+    @property
+    def hops(self) -> int:
+        """How often it was forwarded."""
+        return (self.traits or NO_TRAITS).hops
+
+    @property
+    def enqueue_sequence(self) -> int:
+        """Its number in the first entity; 0 where this is the first one."""
+        return (self.traits or NO_TRAITS).enqueue_sequence
+
+    @property
+    def dead_letter_source(self) -> str:
+        """The entity that dead-lettered it; nothing where none did."""
+        return (self.traits or NO_TRAITS).dead_letter_source
+
+    def expire_at(self, instant: int) -> None:
+        """Stamp the end of its life."""
+        if instant != NEVER or self.traits is not None:
+            self.known().expires_at = instant
 
     @property
     def has_past(self) -> bool:
         """Whether it was in other entities before, so that its entry has details to keep."""
-        return self.hops > 0 or self.enqueue_sequence > 0 or self.dead_letter_source != ""
+        traits = self.traits
+        return traits is not None and (
+            traits.hops > 0 or traits.enqueue_sequence > 0 or traits.dead_letter_source != ""
+        )
 
     def inherit(self, published: Message) -> None:
         """Take over what no action changes from the message that this one was made of."""
-        self.scheduled_at = published.scheduled_at
-        self.hops = published.hops
-        self.enqueue_sequence = published.enqueue_sequence
-        self.dead_letter_source = published.dead_letter_source
+        other = published.traits
+        if other is None and self.traits is None:
+            return
+        own = self.known()
+        own.scheduled_at = published.scheduled_at
+        own.hops = published.hops
+        own.enqueue_sequence = published.enqueue_sequence
+        own.dead_letter_source = published.dead_letter_source
 
 
 @final

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, final
 
+from peeklock.entity.commands import LockToken
 from peeklock.entity.message import Message
 from peeklock.entity.refusals import Refusal
 
@@ -69,11 +70,11 @@ class Details:
 
 
 @final
-class Delivery:
+class Delivery(LockToken):
     """One handing of a message to a receiver, or one look at it.
 
     `message` is None when the body is no longer in memory; the worker fetches it by `position`
-    before the reply leaves. `lock_number` is 0 where nothing was locked.
+    before the reply leaves. `number` is 0 where nothing was locked.
     """
 
     __slots__ = (
@@ -81,18 +82,16 @@ class Delivery:
         "details",
         "enqueued_at",
         "expires_at",
-        "lock_number",
         "locked_until",
         "message",
         "position",
-        "sequence",
         "state",
     )
 
     def __init__(
         self,
         sequence: int,
-        lock_number: int,
+        number: int,
         locked_until: int,
         delivery_count: int,
         enqueued_at: int,
@@ -102,8 +101,8 @@ class Delivery:
         details: Details | None,
         state: int,
     ) -> None:
-        self.sequence: int = sequence
-        self.lock_number: int = lock_number
+        self.sequence = sequence
+        self.number = number
         self.locked_until: int = locked_until
         self.delivery_count: int = delivery_count
         self.enqueued_at: int = enqueued_at

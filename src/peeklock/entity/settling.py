@@ -104,24 +104,39 @@ class Settling:
         lost_tokens: list[LockToken] = []
         tokens = command.tokens
         tags = command.tags
+        lanes = state.lanes
+        number = -1
+        lane: Lane | None = None
+        gone: list[Entry] = []
         for at in range(len(tokens)):
             token = tokens[at]
-            lock = self._find(token, now)
-            if lock is None:
+            if token.number >> LANE_BITS != number:
+                if lane is not None:
+                    state.complete_many(number, gone)
+                    gone = []
+                number = token.number >> LANE_BITS
+                lane = lanes.get(number)
+            lock = None if lane is None else lane.locked.get(token.sequence)
+            if (
+                lane is None
+                or lock is None
+                or lock.number != token.number
+                or lock.until <= now
+                or (lane.book is not None and not _is_held(lock, now))
+            ):
                 if lost is None:
                     lost = []
                 lost.append(tags[at])
                 lost_tokens.append(token)
                 continue
-            line = lock.line
-            session = line.session
-            if session is None:
-                del line.locked[token.sequence]
-                state.complete(line.number, lock.entry)
-            else:
-                self._unlock(lock)
-                state.complete(line.number, lock.entry)
+            del lane.locked[token.sequence]
+            gone.append(lock.entry)
+            session = lock.line.session
+            if session is not None:
+                del session.locks[token.sequence]
                 self._left(session)
+        if lane is not None:
+            state.complete_many(number, gone)
         if lost is None:
             state.replies.append(Settled(command.origin, tags, COMPLETE))
             return
@@ -303,10 +318,7 @@ class Settling:
         if lane is None:
             return None
         lock = lane.locked.get(token.sequence)
-        if lock is None or lock.number != number or lock.until <= now:
-            return None
-        session = lock.line.session
-        if session is not None and session.until <= now:
+        if lock is None or lock.number != number or lock.until <= now or not _is_held(lock, now):
             return None
         return lock
 
@@ -379,6 +391,12 @@ class Settling:
         if tokens and self._state.has_sessions(tokens[0].number >> LANE_BITS):
             return Refusal(SESSION_LOCK_LOST, SESSION_LOCK_LOST_TEXT)
         return Refusal(LOCK_LOST, LOCK_LOST_TEXT)
+
+
+def _is_held(lock: Lock, now: int) -> bool:
+    """Whether the session that a lock belongs to, if it does, is still its holder's."""
+    session = lock.line.session
+    return session is None or session.until > now
 
 
 def _is_too_much(lock: Lock, changes: dict[str, bytes] | None) -> bool:

@@ -279,6 +279,21 @@ class State:
         numbers.append(entry.sequence)
         self.forget(entry)
 
+    def complete_many(self, lane_number: int, entries: list[Entry]) -> None:
+        """Messages of one lane are done with."""
+        if not entries:
+            return
+        numbers = self._completed.get(lane_number)
+        if numbers is None:
+            numbers = self._completed[lane_number] = []
+        bodies = self.bodies
+        for entry in entries:
+            numbers.append(entry.sequence)
+            entry.place = GONE
+            bodies.remove(entry.position, entry.size)
+            if entry.message is not None:
+                self.release_body(entry)
+
     def delete(self, lane_number: int, entry: Entry) -> None:
         """A message was handed out for good."""
         numbers = self._deleted.get(lane_number)

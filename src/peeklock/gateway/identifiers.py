@@ -18,6 +18,9 @@ def guid(chance: Chance) -> str:
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
+_LAST_DIGITS: Final = [b"%02x" % number for number in range(256)]
+
+
 @final
 class MessageIds:
     """Makes ids for messages that come without one: 32 hex digits, unique but no secret.
@@ -26,13 +29,18 @@ class MessageIds:
     cost a tenth of what a message costs.
     """
 
-    __slots__ = ("_count", "_prefix")
+    __slots__ = ("_count", "_prefix", "_start")
 
     def __init__(self, chance: Chance) -> None:
         self._prefix: Final = b"%016x" % chance()
         self._count = 0
+        # All but the last two digits.
+        self._start = b""
 
     def next(self) -> bytes:
         """Make the next one."""
-        self._count += 1
-        return self._prefix + b"%016x" % self._count
+        count = self._count + 1
+        self._count = count
+        if count & 0xFF == 0 or not self._start:
+            self._start = self._prefix + b"%014x" % (count >> 8)
+        return self._start + _LAST_DIGITS[count & 0xFF]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, final
 
+from peeklock.store.checksum import crc32
 from peeklock.store.environment import Environment, translated
 from peeklock.store.store import Corrupt, Unavailable
 
@@ -99,12 +99,12 @@ def _key(namespace: str, kind: str, path: str) -> bytes:
 
 def _encode(namespace: str, kind: str, path: str, text: str) -> bytes:
     raw = json.dumps([namespace, kind, path, text], ensure_ascii=False).encode()
-    return zlib.crc32(raw).to_bytes(4, "big") + raw
+    return crc32(raw).to_bytes(4, "big") + raw
 
 
 def _decode(key: bytes, value: bytes) -> tuple[str, str, str, str]:
     raw = value[4:]
-    if zlib.crc32(raw) != int.from_bytes(value[:4], "big"):
+    if crc32(raw) != int.from_bytes(value[:4], "big"):
         raise Corrupt("a description does not fit its checksum")
     namespace, kind, path, text = json.loads(raw)
     if _key(namespace, kind, path) != key:

@@ -16,12 +16,12 @@ leaves of them goes with the next trim.
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Sequence
 from typing import Final, Protocol, TypeAlias, final
 
 import lmdb
 
+from peeklock.store.checksum import crc32
 from peeklock.store.environment import Environment, translated
 from peeklock.store.records import ChunkHeader, chunk_header
 from peeklock.store.retention import Chunk, Extent, Retention, Trim
@@ -82,11 +82,11 @@ class Partition:
         extent = self.extent
         fields = _entry.pack(self.epoch, self.replay_from, extent.first, extent.size, self.end)
         raw = fields + self.name.encode()
-        return _crc.pack(zlib.crc32(raw)) + raw
+        return _crc.pack(crc32(raw)) + raw
 
     def decode(self, raw: memoryview) -> None:
         """Take what an entry says."""
-        if len(raw) < _crc.size or zlib.crc32(raw[4:]) != _crc.unpack_from(raw)[0]:
+        if len(raw) < _crc.size or crc32(raw[4:]) != _crc.unpack_from(raw)[0]:
             raise Corrupt(f"what is known of partition {self.number} does not fit its checksum")
         extent = self.extent
         self.epoch, self.replay_from, extent.first, extent.size, self.end = _entry.unpack_from(

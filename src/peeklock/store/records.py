@@ -22,12 +22,11 @@ into today's records; nothing that rests is ever rewritten for a new version.
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias, cast, final
 
-from peeklock.entity.message import NEVER, NO_DURATION, Message
+from peeklock.entity.message import Message, Traits
 from peeklock.entity.notes import HandedTo
 from peeklock.entity.records import (
     Carried,
@@ -40,6 +39,7 @@ from peeklock.entity.records import (
     Transferring,
 )
 from peeklock.entity.stage_records import Staged
+from peeklock.store import checksum
 from peeklock.store.facts import decode_fact, encode_fact
 from peeklock.store.kinds import (
     CARRIED,
@@ -61,19 +61,11 @@ from peeklock.store.packing import (
     unpack_text,
 )
 from peeklock.store.store import Corrupt
+from peeklock.store.traits import pack_traits, unpack_traits
 
 Buffer: TypeAlias = bytes | memoryview
 
 VERSION: Final = 1
-
-# What a message has beside its bytes.
-_HAS_TIME_TO_LIVE: Final = 1
-_HAS_SCHEDULE: Final = 2
-_HAS_EXPIRY: Final = 4
-_HAS_SESSION: Final = 8
-_HAS_PARTITION_KEY: Final = 16
-_HAS_HOPS: Final = 32
-_HAS_PAST: Final = 64  # its first number and where it was dead-lettered, both elsewhere
 
 # The address of a staged message that goes on from the one before: a text of no bytes.
 _SAME_STAGE: Final = bytes(4)
@@ -81,10 +73,9 @@ _SAME_STAGE: Final = bytes(4)
 _WORD: Final = 0xFFFFFFFF
 
 # Bound once: compiled code then calls them without looking their names up.
-_crc32: Final = zlib.crc32
+_crc32: Final = checksum.crc32
 _header: Final = struct.Struct("<B3xIQq")
 _word: Final = struct.Struct("<I")
-_instant: Final = struct.Struct("<q")
 # kind, flags, instant, sequence, bytes of the id, bytes of the envelope; the content is the rest
 _message: Final = struct.Struct("<BBqQII")
 _number: Final = struct.Struct("<Q")
@@ -177,7 +168,7 @@ class _Chunk:
         parts = self.parts
         table = self.table
         for message in record.messages:
-            if message.is_bare and message.expires_at == NEVER:
+            if message.traits is None and not message.envelope:
                 content = message.content
                 head: bytes = _message.pack(ENQUEUED, 0, at, sequence, 0, 0)
                 parts.append(head)
@@ -204,30 +195,9 @@ class _Chunk:
     def add_message(
         self, kind: int, at: int, sequence: int, message: Message, address: bytes
     ) -> None:
-        flags = 0
-        extras = address
-        if message.time_to_live_ms != NO_DURATION:
-            flags |= _HAS_TIME_TO_LIVE
-            extras += _instant.pack(message.time_to_live_ms)
-        if message.scheduled_at != NEVER:
-            flags |= _HAS_SCHEDULE
-            extras += _instant.pack(message.scheduled_at)
-        if message.expires_at != NEVER:
-            flags |= _HAS_EXPIRY
-            extras += _instant.pack(message.expires_at)
-        if message.session_id is not None:
-            flags |= _HAS_SESSION
-            extras += pack_text(message.session_id)
-        if message.partition_key is not None:
-            flags |= _HAS_PARTITION_KEY
-            extras += pack_text(message.partition_key)
-        if message.hops:
-            flags |= _HAS_HOPS
-            extras += _word.pack(message.hops)
-        if message.enqueue_sequence or message.dead_letter_source:
-            flags |= _HAS_PAST
-            extras += _number.pack(message.enqueue_sequence)
-            extras += pack_text(message.dead_letter_source)
+        traits = message.traits
+        flags, extras = (0, b"") if traits is None else pack_traits(traits)
+        extras = address + extras
         message_id = message.message_id.encode()
         envelope = message.envelope
         content = message.content
@@ -422,34 +392,11 @@ def _decode_message(
     bodies: bool,
 ) -> Message:
     """Read a message whose flags tell what lies at the offset."""
-    time_to_live_ms = NO_DURATION
-    scheduled_at = NEVER
-    expires_at = NEVER
-    session_id: str | None = None
-    partition_key: str | None = None
-    hops = 0
-    enqueue_sequence = 0
-    source: str | None = ""
-    if flags:
-        if flags & _HAS_TIME_TO_LIVE:
-            time_to_live_ms = _instant.unpack_from(record, offset)[0]
-            offset += 8
-        if flags & _HAS_SCHEDULE:
-            scheduled_at = _instant.unpack_from(record, offset)[0]
-            offset += 8
-        if flags & _HAS_EXPIRY:
-            expires_at = _instant.unpack_from(record, offset)[0]
-            offset += 8
-        if flags & _HAS_SESSION:
-            session_id, offset = unpack_text(record, offset)
-        if flags & _HAS_PARTITION_KEY:
-            partition_key, offset = unpack_text(record, offset)
-        if flags & _HAS_HOPS:
-            hops = _word.unpack_from(record, offset)[0]
-            offset += 4
-        if flags & _HAS_PAST:
-            enqueue_sequence = _number.unpack_from(record, offset)[0]
-            source, offset = unpack_text(record, offset + 8)
+    traits: Traits | None = None
+    if flags or id_bytes:
+        traits = Traits()
+        offset = unpack_traits(record, flags, offset, traits)
+        traits.message_id = str(record[offset : offset + id_bytes], "utf-8")
     envelope_at = offset + id_bytes
     content_at = envelope_at + envelope_bytes
     size = len(record) - envelope_at
@@ -458,17 +405,8 @@ def _decode_message(
     message = Message(
         bytes(record[envelope_at:content_at]) if bodies else b"",
         bytes(record[content_at:]) if bodies else b"",
-        message_id=str(record[offset:envelope_at], "utf-8") if id_bytes else "",
-        time_to_live_ms=time_to_live_ms,
-        scheduled_at=scheduled_at,
+        traits,
     )
-    if flags:
-        message.expires_at = expires_at
-        message.session_id = session_id
-        message.partition_key = partition_key
-        message.hops = hops
-        message.enqueue_sequence = enqueue_sequence
-        message.dead_letter_source = source or ""
     message.size = size
     return message
 

@@ -72,8 +72,7 @@ def bare_keys(message: domain.Message) -> domain.Message:
     return domain.Message(
         message.envelope,
         message.content,
-        time_to_live_ms=message.time_to_live_ms,
-        scheduled_at=message.scheduled_at,
+        domain.Traits(time_to_live_ms=message.time_to_live_ms, scheduled_at=message.scheduled_at),
     )
 
 

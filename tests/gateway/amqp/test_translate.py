@@ -26,7 +26,14 @@ from peeklock.amqp.types import Described, Symbol, Timestamp, Uint, Ulong
 from peeklock.broker.chance import SeededChance
 from peeklock.entity import message as domain
 from peeklock.entity.replies import STATE_ACTIVE, Delivery, Details
-from peeklock.gateway.amqp.translate import incoming, lock_tag, outgoing, way_of, without_body
+from peeklock.gateway.amqp.lock_tokens import lock_tag, token_of, uuid_of
+from peeklock.gateway.amqp.translate import (
+    incoming,
+    incoming_run,
+    outgoing,
+    way_of,
+    without_body,
+)
 from peeklock.gateway.identifiers import MessageIds
 
 NOW = 1_700_000_000_000
@@ -245,7 +252,11 @@ def test_what_cannot_be_read_is_an_error(payload: bytes) -> None:
 
 @given(st.integers(1, (1 << 63) - 1), st.integers(0, (1 << 64) - 1))
 def test_a_delivery_tag_is_the_token_in_dotnet_order(sequence: int, number: int) -> None:
-    assert lock_tag(sequence, number) == UUID(int=sequence << 64 | number).bytes_le
+    uuid = UUID(bytes_le=lock_tag(sequence, number))
+    assert uuid.int >> 64 == sequence
+    token = token_of(uuid)
+    assert (token.sequence, token.number) == (sequence, number)
+    assert uuid_of(token) == uuid
 
 
 @pytest.mark.parametrize(
@@ -422,3 +433,33 @@ def test_reasons_are_left_out_where_properties_are_no_map() -> None:
 def test_no_life_is_longer_than_the_longest() -> None:
     properties = Properties(message_id="m", absolute_expiry_time=2**63 - 1, creation_time=0)
     assert read(properties=properties, body="x").time_to_live_ms == 10_675_199 * DAY_MS
+
+
+@pytest.mark.parametrize("wants_keys", [False, True])
+def test_a_run_is_read_as_its_messages_are_one_by_one(wants_keys: bool) -> None:
+    data = bytes.fromhex("00 53 75 b0 00 00 00 03") + b"abc"
+    durable = bytes.fromhex("00 53 70 c0 02 01 41") + data
+    other = encode_message(Message(properties=Properties(message_id="m"), body="x"))
+    mortal = encode_message(Message(header=Header(ttl=7), body_kind=DATA_BODY, body=[b"y"]))
+    payloads = [data, durable, durable, durable[:-3] + b"xyz", other, durable, mortal, data]
+    one_by_one = MessageIds(SeededChance(7).number)
+    alone = [incoming(payload, NOW, one_by_one, wants_keys) for payload in payloads]
+    together = incoming_run(payloads, 1_000, NOW, MessageIds(SeededChance(7).number), wants_keys)
+    assert [(m.envelope, m.content, m.message_id, m.time_to_live_ms) for m in together] == [
+        (m.envelope, m.content, m.message_id, m.time_to_live_ms) for m in alone
+    ]
+
+
+@pytest.mark.parametrize("bad", [b"\x00\x53", b"x" * 200])
+def test_a_run_is_read_up_to_what_cannot_be_taken(bad: bytes) -> None:
+    data = bytes.fromhex("00 53 75 b0 00 00 00 03") + b"abc"
+    assert len(incoming_run([data, data, bad, data], 100, NOW, IDS, False)) == 2
+
+
+def test_generated_ids_do_not_repeat() -> None:
+    ids = MessageIds(SeededChance(1).number)
+    made = [ids.next() for _ in range(70_000)]
+    assert len(set(made)) == 70_000
+    assert {len(each) for each in made} == {32}
+    assert all(each[:16] == made[0][:16] for each in made)
+    assert [int(each[16:], 16) for each in made] == list(range(1, 70_001))

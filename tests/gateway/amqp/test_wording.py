@@ -232,7 +232,7 @@ def test_system_properties_that_are_not_there_are_missing() -> None:
     assert reader.system(FORCE_PERSISTENCE) is True
     for name in (*TEXTS, SESSION_ID, PARTITION_KEY, TIME_TO_LIVE, SCHEDULED_ENQUEUE_TIME):
         assert reader.system(name) is MISSING
-    message.enqueue_sequence = 77
+    message.known().enqueue_sequence = 77
     assert WORDING.reader(message, NOW).system("EnqueuedSequenceNumber") == 77
 
 
@@ -267,8 +267,8 @@ def test_ids_are_made_of_chance() -> None:
 def test_keys_are_read_when_they_were_not(properties: Properties, annotations: Any) -> None:
     sections: dict[str, Any] = {"properties": properties, "message_annotations": annotations}
     without = sent(wants_keys=False, header=Header(ttl=5), **sections)
-    without.expires_at = NOW + 5
-    without.hops = 3
+    without.known().expires_at = NOW + 5
+    without.known().hops = 3
     keyed = WORDING.keyed(without)
     asked = sent(wants_keys=True, **sections)
     assert asked.message_id
@@ -328,7 +328,7 @@ def test_a_forwarded_message_takes_its_reasons_along() -> None:
 
 def test_a_forwarded_message_without_reasons_is_byte_exact() -> None:
     message = sent()
-    message.dead_letter_source = "first"
+    message.known().dead_letter_source = "first"
     going = WORDING.forwarded(delivery_of(message), "")
     assert (going.content, going.hops, going.enqueue_sequence) == (message.content, 1, 5)
     assert (going.dead_letter_source, going.time_to_live_ms) == ("first", domain.NO_DURATION)

@@ -260,9 +260,9 @@ def test_an_action_goes_all_the_way() -> None:
 
 def test_what_is_no_property_stays() -> None:
     message = sent(message_annotations={Symbol("x-opt-scheduled-enqueue-time"): Timestamp(NOW + 5)})
-    message.hops = 2
-    message.enqueue_sequence = 8
-    message.dead_letter_source = "q"
+    message.known().hops = 2
+    message.known().enqueue_sequence = 8
+    message.known().dead_letter_source = "q"
     changed = WORDING.changed(message, Changes({}, {SCHEDULED_ENQUEUE_TIME: InstantValue(1)}))
     assert changed is not message
     assert (changed.scheduled_at, changed.hops) == (NOW + 5, 2)

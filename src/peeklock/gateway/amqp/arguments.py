@@ -10,8 +10,8 @@ from uuid import UUID
 from peeklock.amqp.types import Array
 from peeklock.entity.commands import LockToken
 from peeklock.entity.refusals import INVALID_ARGUMENT, Refusal
+from peeklock.gateway.amqp.lock_tokens import token_of
 
-_LOW: Final = (1 << 64) - 1
 INT64_MAX: Final = (1 << 63) - 1
 # No answer lists more than this; whoever wants more goes on from there.
 PAGE_MAX: Final = 1_000
@@ -140,14 +140,3 @@ class Arguments:
     def _wrong_number(self, name: str, problem: str, instead: int) -> int:
         self.wrong(name, problem)
         return instead
-
-
-def token_of(uuid: UUID) -> LockToken:
-    """Read a lock token from its form in management maps."""
-    bits = uuid.int
-    return LockToken(bits >> 64, bits & _LOW)
-
-
-def uuid_of(sequence: int, number: int) -> UUID:
-    """Write a lock token as management maps carry it."""
-    return UUID(int=sequence << 64 | number)

@@ -23,9 +23,9 @@ from peeklock.entity.message import Message
 from peeklock.entity.refusals import NOT_ALLOWED, Refusal
 from peeklock.entity.replies import Delivery, Found
 from peeklock.gateway.amqp.address import OWN
-from peeklock.gateway.amqp.arguments import uuid_of
 from peeklock.gateway.amqp.calls import PREFIX, Call, Operation, numbers, write_done
 from peeklock.gateway.amqp.claim_operations import CLAIM_OPERATIONS
+from peeklock.gateway.amqp.lock_tokens import uuid_of
 from peeklock.gateway.amqp.outcomes import STATUSES, disposition
 from peeklock.gateway.amqp.rule_operations import RULE_OPERATIONS
 from peeklock.gateway.amqp.session_operations import SESSION_OPERATIONS
@@ -94,7 +94,7 @@ def _write_receive(_call: Call, reply: Any) -> dict[Any, Any] | None:
 
 def _write_deferred(delivery: Delivery) -> dict[Any, Any]:
     """Write a message with its lock, beside it and within: the Go client looks there."""
-    token = uuid_of(delivery.sequence, delivery.lock_number)
+    token = uuid_of(delivery)
     head, body = outgoing(delivery, token if delivery.locked_until else None)
     return {"lock-token": token, "message": head + body}
 

@@ -22,6 +22,7 @@ from peeklock.amqp.events import (
     FlowReceived,
     LinkDetached,
     Opened,
+    RunReceived,
     SaslInitReceived,
     SessionEnded,
     SettlementsReceived,
@@ -165,7 +166,11 @@ class Peer:
 
     def _handle(self, events: list[Event], now: int) -> None:
         for event in events:
-            if isinstance(event, TransfersReceived):
+            if isinstance(event, RunReceived):
+                node = event.link.context
+                if isinstance(node, SendingNode):
+                    node.run(event, now)
+            elif isinstance(event, TransfersReceived):
                 self._transfers(event, now)
             elif isinstance(event, SettlementsReceived):
                 node = event.link.context

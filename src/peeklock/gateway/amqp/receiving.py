@@ -12,7 +12,7 @@ from typing import Any, Final, final
 
 from peeklock.amqp.delivery import OutgoingDelivery
 from peeklock.amqp.link import Link
-from peeklock.amqp.message import delivery_head
+from peeklock.amqp.message import locked_head_around, pack_numbers
 from peeklock.entity.commands import (
     PEEK_LOCK,
     RELEASE,
@@ -26,6 +26,7 @@ from peeklock.entity.commands import (
 from peeklock.entity.message import NEVER
 from peeklock.entity.refusals import Refusal
 from peeklock.entity.replies import (
+    STATE_ACTIVE,
     Delivered,
     Drained,
     ReceiverClosed,
@@ -35,9 +36,10 @@ from peeklock.entity.replies import (
 )
 from peeklock.gateway.amqp.accepting import SessionWish, granted_properties, granted_source
 from peeklock.gateway.amqp.door import Entity, Guest, rejected
+from peeklock.gateway.amqp.lock_tokens import lock_tag
 from peeklock.gateway.amqp.outcomes import ANSWERS, OutcomeReader, Settlement
 from peeklock.gateway.amqp.transactions import Work
-from peeklock.gateway.amqp.translate import lock_tag, outgoing
+from peeklock.gateway.amqp.translate import outgoing
 from peeklock.gateway.amqp.wire import Wire
 
 # Before anything was seen, messages count as this large: it lets 256 come in the first round.
@@ -211,7 +213,8 @@ class ReceivingNode:
         if self._is_gone:
             return
         self._is_gone = True
-        self._release([d.context for d in unsent if d.context is not None])
+        if self._mode == PEEK_LOCK:
+            self._release([delivery.context for delivery in unsent])
         self.entity.submit(CloseReceiver(self, is_broken))
 
     def _accepted(self, reply: SessionAccepted) -> None:
@@ -239,45 +242,54 @@ class ReceivingNode:
         tags: list[bytes] = []
         heads: list[bytes] = []
         bodies: list[bytes] = []
-        tokens: list[Any] = []
         size = 0
+        # What the head of the delivery before had around its numbers, and by what.
+        count = enqueued_at = locked_until = -1
+        before = between = behind = b""
         for delivery in deliveries:
             sequence = delivery.sequence
-            number = delivery.lock_number
             message = delivery.message
             if (
                 message is not None
-                and message.is_bare
+                and message.traits is None
+                and not message.envelope
                 and delivery.details is None
                 and delivery.expires_at == NEVER
+                and delivery.locked_until != NEVER
+                and delivery.state == STATE_ACTIVE
             ):
-                # What `outgoing` does for such a message, without a call and a pair of its own.
-                head = delivery_head(
-                    -1,
-                    delivery.delivery_count,
-                    sequence,
-                    delivery.enqueued_at,
-                    delivery.locked_until or -1,
-                    sequence,
-                    delivery.state,
-                )
+                # What `outgoing` does for such a message.
+                if (
+                    delivery.enqueued_at != enqueued_at
+                    or delivery.locked_until != locked_until
+                    or delivery.delivery_count != count
+                ):
+                    count = delivery.delivery_count
+                    enqueued_at = delivery.enqueued_at
+                    locked_until = delivery.locked_until
+                    before, between, behind = locked_head_around(
+                        count, enqueued_at, locked_until, STATE_ACTIVE
+                    )
+                head = before + pack_numbers(sequence, between, sequence, behind)
                 body = message.content
             else:
                 head, body = outgoing(delivery)
             size += len(head) + len(body)
-            tags.append(lock_tag(sequence, number))
+            tags.append(lock_tag(sequence, delivery.number))
             heads.append(head)
             bodies.append(body)
-            tokens.append(LockToken(sequence, number) if locking else None)
+            # It stays with the link as its token until it is settled, and needs no body for that.
+            delivery.message = None
         self._mean_size = max(1, (self._mean_size + size // max(1, len(deliveries))) // 2)
-        sent = link.send_run(tags, heads, bodies, not locking, tokens)
+        sent = link.send_run(tags, heads, bodies, not locking, deliveries)
         unwanted: list[LockToken] = []
         for at in range(sent, len(tags)):
             if link.credit <= 0 and not locking:
                 # It is removed already: too much for the client is better than lost.
                 link.credit = 1
-            if link.send(tags[at], heads[at], bodies[at], not locking, tokens[at]) < 0 and locking:
-                unwanted.append(tokens[at])
+            token = deliveries[at]
+            if link.send(tags[at], heads[at], bodies[at], not locking, token) < 0 and locking:
+                unwanted.append(token)
         self._release(unwanted)
         if self._granted - self._taken < link.credit:
             self.flowed()

@@ -5,6 +5,7 @@ from typing import Any, Final, final
 from peeklock.amqp.composites import ACCEPTED, encode_rejected
 from peeklock.amqp.delivery import IncomingDelivery
 from peeklock.amqp.errors import DECODE_ERROR, AmqpError, DecodeError
+from peeklock.amqp.events import RunReceived
 from peeklock.amqp.link import Link
 from peeklock.amqp.message import batch_messages, split
 from peeklock.amqp.types import Symbol, Ulong
@@ -15,7 +16,7 @@ from peeklock.entity.replies import Accepted, Numbered, Refused
 from peeklock.gateway.amqp import texts
 from peeklock.gateway.amqp.door import Entity, rejected
 from peeklock.gateway.amqp.transactions import Work, transfers
-from peeklock.gateway.amqp.translate import incoming, way_of
+from peeklock.gateway.amqp.translate import incoming, incoming_run, way_of
 from peeklock.gateway.amqp.wire import Wire
 
 # What the service grants a sender.
@@ -73,6 +74,7 @@ class SendingNode:
         size_max = self._size_max()
         self.link.accept(max_message_size=size_max, properties={_BATCH_SIZE_MAX: Ulong(size_max)})
         self.link.max_message_size = size_max + _GATHERED_BEYOND_MAX
+        self.link.takes_runs = self._destination is None
         self.link.grant(CREDIT)
 
     def transfers(self, deliveries: list[IncomingDelivery], now: int) -> None:
@@ -111,6 +113,25 @@ class SendingNode:
             size += len(payload)
         if tags:
             self._submit(tags, messages, size, settled)
+
+    def run(self, event: RunReceived, now: int) -> None:
+        """Pass on messages that have nothing special as one command."""
+        entity = self._entity
+        payloads = event.payloads
+        messages = incoming_run(
+            payloads, entity.message_size_max, now, self._ids, entity.wants_keys
+        )
+        if len(messages) == len(payloads):
+            self._submit(event.ids, messages, sum(map(len, payloads)), event.settled)
+            return
+        # At least one will be refused: each is looked at.
+        self.transfers(
+            [
+                IncomingDelivery(id, b"", 0, event.settled, payload, None)
+                for id, payload in zip(event.ids, payloads, strict=True)
+            ],
+            now,
+        )
 
     def replied(self, reply: Any) -> None:
         """Tell the client what became of its messages."""

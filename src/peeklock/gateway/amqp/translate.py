@@ -5,7 +5,6 @@ to see again at the other end: durable, priority, annotations. It is empty for n
 and everything here has a short way for those.
 """
 
-from struct import Struct
 from typing import Any, Final
 from uuid import UUID
 
@@ -30,7 +29,7 @@ from peeklock.amqp.message import (
     with_message_id,
 )
 from peeklock.amqp.types import Symbol, Timestamp
-from peeklock.entity.message import NEVER, NO_DURATION, Message
+from peeklock.entity.message import NEVER, NO_DURATION, Message, Traits
 from peeklock.entity.replies import Delivery, Details
 from peeklock.gateway.amqp.envelope import PARTITION_KEY, Envelope, opened
 from peeklock.gateway.amqp.outcomes import DESCRIPTION, REASON
@@ -58,13 +57,13 @@ _VIA_PARTITION_KEY: Final = b"x-opt-via-partition-key"
 _SCHEDULED_KEY: Final = encode(Symbol(_SCHEDULED_TIME.decode("ascii")))
 _SOURCE_KEY: Final = encode(Symbol("x-opt-deadletter-source"))
 _LOCK_KEY: Final = encode(Symbol("x-opt-lock-token"))
+# Descriptor, constructor and size of a wide data section.
+_DATA_HEAD_SIZE: Final = 8
 _EMPTY_DATA: Final = b"\x00\x53\x75\xa0\x00"
 
 # The service's limits: of an id, a session's name and a partition key in characters, and of a life.
 KEY_LENGTH_MAX: Final = 128
 LIFE_MAX_MS: Final = 10_675_199 * 86_400_000
-
-_TAG: Final = Struct(">IHHQ")
 
 
 def incoming(payload: bytes, now: int, ids: MessageIds, wants_keys: bool) -> Message:
@@ -77,8 +76,8 @@ def incoming(payload: bytes, now: int, ids: MessageIds, wants_keys: bool) -> Mes
         made = ids.next()
         content = with_message_id(payload[bare_at:], -1, made)
         if wants_keys:
-            return Message(b"", content, message_id=made.decode("ascii"))
-        return Message(b"", content, is_bare=True)
+            return Message(b"", content, Traits(message_id=made.decode("ascii")))
+        return Message(b"", content)
     sections = split(payload)
     content = sections.bare
     has = peek_properties(content, sections.properties_at)
@@ -95,22 +94,48 @@ def incoming(payload: bytes, now: int, ids: MessageIds, wants_keys: bool) -> Mes
         and sections.priority < 0
         and sections.durable != 0
     ):
-        message = Message(
-            b"",
-            content,
-            time_to_live_ms=time_to_live_ms,
-            is_bare=time_to_live_ms == NO_DURATION and not wants_keys,
-        )
+        message = Message(b"", content, _traits(time_to_live_ms, NEVER))
     else:
-        message = Message(
-            _envelope(sections),
-            content,
-            time_to_live_ms=time_to_live_ms,
-            scheduled_at=_scheduled_at(sections.annotations),
-        )
+        traits = _traits(time_to_live_ms, _scheduled_at(sections.annotations))
+        message = Message(_envelope(sections), content, traits)
     if wants_keys:
         _read_keys(message, sections, has, made)
     return message
+
+
+def incoming_run(
+    payloads: list[bytes], size_max: int, now: int, ids: MessageIds, wants_keys: bool
+) -> list[Message]:
+    """Read what a sender sent in a row, up to the first that is too large or cannot be read."""
+    messages: list[Message] = []
+    # How the message before began, up to its body, if it was nothing but a body: neighbours are
+    # alike, and those of one size begin alike.
+    begin = b""
+    begin_size = -1
+    bare_at = -1
+    for payload in payloads:
+        size = len(payload)
+        if size > size_max:
+            break
+        if size != begin_size or not payload.startswith(begin):
+            at = -1 if wants_keys else lone_data_at(payload)
+            if at < 0:
+                try:
+                    messages.append(incoming(payload, now, ids, wants_keys))
+                except DecodeError:
+                    break
+                continue
+            bare_at = at
+            begin = payload[: at + _DATA_HEAD_SIZE]
+            begin_size = size
+        messages.append(Message(b"", with_message_id(payload[bare_at:], -1, ids.next())))
+    return messages
+
+
+def _traits(time_to_live_ms: int, scheduled_at: int) -> Traits | None:
+    if time_to_live_ms == NO_DURATION and scheduled_at == NEVER:
+        return None
+    return Traits(time_to_live_ms=time_to_live_ms, scheduled_at=scheduled_at)
 
 
 def outgoing(delivery: Delivery, lock: UUID | None = None) -> tuple[bytes, bytes]:
@@ -175,16 +200,6 @@ def with_details(content: bytes, details: Details) -> bytes:
         return content
 
 
-def lock_tag(sequence: int, number: int) -> bytes:
-    """Write a lock token as a delivery tag: the 16 bytes of its UUID in .NET's mixed order."""
-    high = sequence >> 32
-    middle = sequence >> 16 & 0xFFFF
-    low = sequence & 0xFFFF
-    if high:
-        high = (high & 0xFF) << 24 | (high & 0xFF00) << 8 | high >> 8 & 0xFF00 | high >> 24 & 0xFF
-    return _TAG.pack(high, (middle & 0xFF) << 8 | middle >> 8, (low & 0xFF) << 8 | low >> 8, number)
-
-
 def _time_to_live(sections: Sections, now: int) -> int:
     """Read the life of a message that names its end too; a life beyond 49 days has no other form
     (protocol 4.3)."""
@@ -213,16 +228,17 @@ def _read_keys(message: Message, sections: Sections, has: int, made: bytes) -> N
     message_id = made.decode("ascii") if found is None else found
     if len(message_id) > KEY_LENGTH_MAX:
         raise _too_long("message-id")
-    message.message_id = message_id
+    traits = message.known()
+    traits.message_id = message_id
     if session_id is not None:
         if len(session_id) > KEY_LENGTH_MAX:
             raise _too_long("group-id")
-        message.session_id = session_id
+        traits.session_id = session_id
     if sections.annotations_count:
         partition_key = partition_key_in(sections.annotations)
         if partition_key is not None and len(partition_key) > KEY_LENGTH_MAX:
             raise _too_long("x-opt-partition-key")
-        message.partition_key = partition_key
+        traits.partition_key = partition_key
     # Rules look for properties and a forwarded message may get some: they must be a map.
     check_application_properties(sections.bare, sections.application_properties_at)
 

@@ -23,7 +23,7 @@ from peeklock.amqp.message import (
     with_fields,
 )
 from peeklock.amqp.types import Encoded, Symbol, Timestamp
-from peeklock.entity.message import NEVER, NO_DURATION, Message
+from peeklock.entity.message import NEVER, NO_DURATION, Message, Traits
 from peeklock.entity.replies import STATE_ACTIVE, Delivery, Details
 from peeklock.entity.rules.action import Changes, Reset
 from peeklock.entity.rules.errors import FilterError
@@ -115,10 +115,11 @@ class AmqpWording:
         if not message_id and session_id is None and partition_key is None:
             return message
         copy = _copy_of(message)
-        copy.expires_at = message.expires_at
-        copy.message_id = message_id
-        copy.session_id = session_id
-        copy.partition_key = partition_key
+        traits = copy.known()
+        traits.expires_at = message.expires_at
+        traits.message_id = message_id
+        traits.session_id = session_id
+        traits.partition_key = partition_key
         return copy
 
     def forwarded(self, delivery: Delivery, source: str) -> Message:
@@ -129,42 +130,44 @@ class AmqpWording:
         copy = _copy_of(self.keyed(message))
         copy.content = with_details(copy.content, details)
         copy.size = len(copy.envelope) + len(copy.content)
-        copy.scheduled_at = NEVER
-        copy.hops = max(message.hops, details.hops) + 1
+        traits = copy.known()
+        traits.scheduled_at = NEVER
+        traits.hops = max(message.hops, details.hops) + 1
         # It starts a new life in the other entity, as long as the one it had here.
-        copy.time_to_live_ms = (
+        traits.time_to_live_ms = (
             NO_DURATION
             if delivery.expires_at == NEVER
             else max(0, delivery.expires_at - delivery.enqueued_at)
         )
-        copy.enqueue_sequence = details.enqueue_sequence or delivery.sequence
-        copy.dead_letter_source = source or details.source or message.dead_letter_source
+        traits.enqueue_sequence = details.enqueue_sequence or delivery.sequence
+        traits.dead_letter_source = source or details.source or message.dead_letter_source
         return copy
 
     def _change_system(self, copy: Message, changes: dict[str, Any]) -> None:
         """Write system properties into a copy that nobody else has yet."""
         fields: dict[int, bytes] = {}
+        traits = copy.known()
         envelope = opened(copy.envelope)
         for name in changes:
             change = changes[name]
             value = None if isinstance(change, Reset) else change
             if name == MESSAGE_ID:
                 # No message is without an id: one is made, as for a sender that gave none.
-                copy.message_id = hex_digits(self._chance) if value is None else str(value)
-                fields[place.MESSAGE_ID] = encode(copy.message_id)
+                traits.message_id = hex_digits(self._chance) if value is None else str(value)
+                fields[place.MESSAGE_ID] = encode(traits.message_id)
             elif name == SESSION_ID:
-                copy.session_id = None if value is None else str(value)
+                traits.session_id = None if value is None else str(value)
                 fields[place.GROUP_ID] = _encoded_text(value)
             elif name == CONTENT_TYPE:
                 fields[place.CONTENT_TYPE] = _encoded_content_type(value)
             elif name in _FIELDS:
                 fields[_FIELDS[name]] = _encoded_text(value)
             elif name == TIME_TO_LIVE:
-                copy.time_to_live_ms = _life_of(value)
-                _end_with(copy.time_to_live_ms, copy.content, fields)
+                traits.time_to_live_ms = _life_of(value)
+                _end_with(traits.time_to_live_ms, copy.content, fields)
             elif name == PARTITION_KEY:
-                copy.partition_key = None if value is None else str(value)
-                envelope = envelope.with_partition_key(copy.partition_key)
+                traits.partition_key = None if value is None else str(value)
+                envelope = envelope.with_partition_key(traits.partition_key)
             elif name == FORCE_PERSISTENCE:
                 envelope = envelope.with_durable(-1 if value is None else int(value))
             else:
@@ -378,14 +381,16 @@ def _copy_of(message: Message) -> Message:
     return Message(
         message.envelope,
         message.content,
-        message_id=message.message_id,
-        time_to_live_ms=message.time_to_live_ms,
-        scheduled_at=message.scheduled_at,
-        session_id=message.session_id,
-        partition_key=message.partition_key,
-        hops=message.hops,
-        enqueue_sequence=message.enqueue_sequence,
-        dead_letter_source=message.dead_letter_source,
+        Traits(
+            message_id=message.message_id,
+            time_to_live_ms=message.time_to_live_ms,
+            scheduled_at=message.scheduled_at,
+            session_id=message.session_id,
+            partition_key=message.partition_key,
+            hops=message.hops,
+            enqueue_sequence=message.enqueue_sequence,
+            dead_letter_source=message.dead_letter_source,
+        ),
     )
 
 

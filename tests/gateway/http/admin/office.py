@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element, fromstring
 from peeklock.auth.rights import DEVELOPMENT_KEY, ROOT_RULE_NAME, AuthorizationRule
 from peeklock.auth.sas import generate_sas
 from peeklock.broker.broker import Limits
-from peeklock.entity.message import Message
+from peeklock.entity.message import Message, Traits
 from peeklock.gateway.http.admin.node import AdminNode
 from peeklock.gateway.http.answer import Answer
 from peeklock.gateway.http.request import Request
@@ -168,7 +168,7 @@ def titles(feed: Element) -> list[str | None]:
 
 
 def message(content: str, **facts: Any) -> Message:
-    return Message(b"", content.encode(), **facts)
+    return Message(b"", content.encode(), Traits(**facts))
 
 
 def key(name: str, secret: str, rights: int) -> AuthorizationRule:

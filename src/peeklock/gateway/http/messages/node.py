@@ -32,8 +32,8 @@ from peeklock.entity.replies import Delivery, Found, Numbered, Refused
 from peeklock.entity.settling import LANE_BITS
 from peeklock.gateway.amqp import texts
 from peeklock.gateway.amqp.address import ENTITY, parse_address
-from peeklock.gateway.amqp.arguments import token_of, uuid_of
 from peeklock.gateway.amqp.door import Entities
+from peeklock.gateway.amqp.lock_tokens import token_of, uuid_of
 from peeklock.gateway.http.answer import Answer, bad_request, not_allowed, not_found
 from peeklock.gateway.http.guard import Guard
 from peeklock.gateway.http.messages.admission import why_not_received_from, why_not_sent_to
@@ -195,12 +195,12 @@ class MessagesNode:
         if request.method == "POST":
             # Nothing is awaited from here on: the client was there a moment ago, and the message
             # is written to it.
-            token = uuid_of(found.sequence, found.lock_number)
+            token = uuid_of(found)
             return received(201, found, visit.location(found.sequence, str(token)))
         # It was locked and the client is still there: now it is deleted, and only then handed out,
         # so that it comes at most once. It is lost if the client goes in between (R-S1).
         wish = Wish()
-        lock = LockToken(found.sequence, found.lock_number)
+        lock = LockToken(found.sequence, found.number)
         entity.submit(SettleMany(wish, [0], COMPLETE, [lock], None, None, CONSUMER))
         reply = await wish.reply()
         if isinstance(reply, Refused):

@@ -22,8 +22,8 @@ from peeklock.entity.replies import (
     STATE_SCHEDULED,
     Delivery,
 )
-from peeklock.gateway.amqp.arguments import uuid_of
 from peeklock.gateway.amqp.envelope import opened
+from peeklock.gateway.amqp.lock_tokens import uuid_of
 from peeklock.gateway.amqp.translate import partition_key_in, with_details
 from peeklock.gateway.http.answer import Answer
 from peeklock.gateway.http.messages.bodies import JSON_TYPE, body_of
@@ -98,7 +98,7 @@ def _broker_properties(
         "State": _STATES[delivery.state],
     }
     if is_locked:
-        said["LockToken"] = str(uuid_of(delivery.sequence, delivery.lock_number))
+        said["LockToken"] = str(uuid_of(delivery))
         said["LockedUntilUtc"] = http_date(delivery.locked_until)
     for name, field in (
         ("MessageId", place.MESSAGE_ID),

@@ -142,5 +142,5 @@ class Reception:
             self._result.set_result(result)
 
     def _give_back(self, delivery: Delivery) -> None:
-        token = LockToken(delivery.sequence, delivery.lock_number)
+        token = LockToken(delivery.sequence, delivery.number)
         self._entity.submit(SettleMany(Silent(), [0], RELEASE, [token]))
