@@ -1,5 +1,7 @@
 """The servers that are measured side by side: both forms of Peeklock, and RabbitMQ."""
 
+import os
+import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -19,8 +21,8 @@ Contestants = dict[str, Peeklock | RabbitMq]
 def contestants(plan: Plan) -> Iterator[Contestants]:
     """Start them all, say their versions, and end them all.
 
-    They run side by side so that rounds can be interleaved: what disturbs the machine disturbs
-    each of them alike. Those that are not measured at the moment do nothing.
+    They live side by side so that rounds can be interleaved: what disturbs the machine disturbs
+    each of them alike. `alone` keeps them out of each other's way.
     """
     with ExitStack() as stack:
         found: Contestants = {}
@@ -36,3 +38,19 @@ def contestants(plan: Plan) -> Iterator[Contestants]:
                 f"{RABBITMQ}: {rabbitmq_server.version()}, plug-in rabbitmq_amqp1_0, durable queue"
             )
         yield found
+
+
+@contextmanager
+def alone(servers: Contestants, name: str) -> Iterator[Peeklock | RabbitMq]:
+    """Give one server while the others are stopped, and with the disk at rest: a virtual machine
+    that spins a while before it sleeps, and pages that are still to be written, take their share
+    of two cores."""
+    others = [server.endpoint.pid for each, server in servers.items() if each != name]
+    for pid in others:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        os.sync()
+        yield servers[name]
+    finally:
+        for pid in others:
+            os.kill(pid, signal.SIGCONT)

@@ -7,7 +7,7 @@ a receiver beside, its completion is another. A small window (50) lies in betwee
 """
 
 from bench import client
-from bench.contestants import COMPILED, RABBITMQ, contestants
+from bench.contestants import COMPILED, RABBITMQ, alone, contestants
 from bench.ends import TOP_UPS
 from bench.figures import machine, median, spread, table, verdict
 from bench.loads import Flood, Result, Trickle
@@ -25,14 +25,15 @@ def answer(plan: Plan) -> None:
     floods: dict[str, list[Result]] = {}
     with contestants(plan) as servers:
         for _ in range(plan.rounds):
-            for name, server in servers.items():
-                for burst in BURSTS:
-                    found = client.run(server.endpoint, _trickle(plan, name, burst))
-                    trickles.setdefault(f"{name}, {_words(burst)}", []).append(found)
-                for title, load in _floods(plan, name).items():
-                    place = server.endpoint if load.credit else server.endpoint.kept()
-                    found = client.run(place, load)
-                    floods.setdefault(f"{name}, {title}", []).append(found)
+            for name in servers:
+                with alone(servers, name) as server:
+                    for burst in BURSTS:
+                        found = client.run(server.endpoint, _trickle(plan, name, burst))
+                        trickles.setdefault(f"{name}, {_words(burst)}", []).append(found)
+                    for title, load in _floods(plan, name).items():
+                        place = server.endpoint if load.credit else server.endpoint.kept()
+                        found = client.run(place, load)
+                        floods.setdefault(f"{name}, {title}", []).append(found)
     _show_trickles(plan, trickles)
     _show_floods(plan, floods)
     best = trickles[f"{COMPILED}, {_words(BURSTS[0])}"]

@@ -4,7 +4,7 @@ Send, receive and complete 1 KB durable messages, pipelined, sender and receiver
 """
 
 from bench import client
-from bench.contestants import COMPILED, PLAIN, RABBITMQ, contestants
+from bench.contestants import COMPILED, PLAIN, RABBITMQ, alone, contestants
 from bench.figures import machine, median, spread, table, verdict
 from bench.loads import Flood, Result
 from bench.plan import Plan
@@ -22,10 +22,11 @@ def answer(plan: Plan) -> None:
     results: dict[str, list[Result]] = {}
     with contestants(plan) as servers:
         for _ in range(plan.rounds):
-            for name, server in servers.items():
-                for course in COURSES:
-                    found = client.run(server.endpoint, _load(plan, name, course))
-                    results.setdefault(_title(name, course), []).append(found)
+            for name in servers:
+                with alone(servers, name) as server:
+                    for course in COURSES:
+                        found = client.run(server.endpoint, _load(plan, name, course))
+                        results.setdefault(_title(name, course), []).append(found)
     rows = [
         [
             name,
