@@ -25,7 +25,7 @@ Commit: TypeAlias = Callable[[list[Waiting]], list[int | StoreError]]
 
 # Waking a thread and being woken by it costs about 0.1 ms of CPU, and a commit on the loop delays
 # everybody by as long as it takes. Up to this the delay is the smaller evil (bench/latency.py).
-INLINE_S_MAX: Final = 0.0005
+INLINE_S_MAX: Final = 0.001
 
 # How much one commit counts in the mean: the last eight or so decide.
 _WEIGHT: Final = 0.125
