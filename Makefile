@@ -62,7 +62,7 @@ SAME_FOR_ALL := authorization bench_client celery cli client_connection client_f
 wire-partitioned: $(DEV) $(NODE) $(COMPILED)
 	PEEKLOCK_WIRE_PARTITIONED=1 $(FAST) $(PYTEST) tests/wire $(WIRE) $(SAME_FOR_ALL:%=--ignore=tests/wire/test_%.py)
 
-# In one process, because a session of Spark takes seconds to start and all tests share it.
+# A session of Spark takes seconds to start: two processes, each with one for all of its tests.
 spark: $(DEV) $(COMPILED) ## the pipeline, in a real Spark against a real broker
 	$(FAST) $(PYTEST) tests/spark -m "not torture" --numprocesses=2 --dist=loadfile
 

@@ -19,7 +19,7 @@ from peeklock.amqp.codec import (
     encode_into,
     skip,
 )
-from peeklock.amqp.errors import CONNECTION, DECODE_ERROR, DecodeError
+from peeklock.amqp.errors import DECODE_ERROR, DecodeError
 from peeklock.amqp.types import (
     Array,
     Byte,
@@ -186,11 +186,10 @@ def test_a_changed_byte_is_another_value_or_a_decode_error(value: Any, data: st.
         decode(bytes(raw))
 
 
-def test_a_decode_error_closes_the_connection() -> None:
+def test_a_decode_error_has_a_condition_and_a_text() -> None:
     with pytest.raises(DecodeError) as caught:
         decode(b"")
     assert caught.value.condition == DECODE_ERROR
-    assert caught.value.scope == CONNECTION
     assert caught.value.text == str(caught.value)
 
 

@@ -480,6 +480,35 @@ def test_a_run_goes_out_like_its_messages_one_by_one(
     assert outputs[0] == outputs[1]
 
 
+@pytest.mark.parametrize("in_a_run", [False, True])
+def test_no_unsettled_delivery_is_forgotten_by_the_span_of_a_run(in_a_run: bool) -> None:
+    """rhea remembers 2,048 deliveries, counted from the oldest that is unsettled."""
+    machine, link = sender_link(window=2048, credit=10_000)
+
+    def send(count: int) -> None:
+        sent = 0
+        if in_a_run:
+            sent = link.send_run(
+                [b"t" * 16] * count, [b""] * count, [b"x"] * count, False, [0] * count
+            )
+        for _ in range(count - sent):
+            link.send(b"t" * 16, b"", b"x", False, 0)
+
+    def settle(first: int, last: int) -> None:
+        told = Disposition(role=True, first=first, last=last, settled=True)
+        machine.receive(frame(told), 0)
+        link.session.outgoing.window = 2_048
+        link.credit = 10_000
+
+    send(2_000)
+    settle(100_000, 101_999)
+    send(256)
+    settle(102_001, 102_255)  # all but the first
+    send(2_500)
+    waiting = 256 + 2_500 - link.queued
+    assert waiting == 2_048
+
+
 def test_a_run_stops_at_a_message_that_needs_several_frames() -> None:
     machine, link = sender_link(frame_max=1024)
     sent = link.send_run([b"t" * 16] * 3, [b""] * 3, [b"a", b"b" * 4000, b"c"], False, [1, 2, 3])

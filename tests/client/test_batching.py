@@ -229,6 +229,23 @@ def fails(_: list[bytes]) -> ServiceBusError:
     return ServiceBusError("no room")
 
 
+def test_failures_beyond_those_that_are_kept_are_raised_too() -> None:
+    async def test() -> None:
+        reporting = Reporting()
+        outcomes = [Outcome(loop=asyncio.get_running_loop()) for _ in range(200)]
+        for number, outcome in enumerate(outcomes):
+            reporting.fail(outcome, None, ServiceBusError(f"number {number}"))
+        for outcome in outcomes[:100]:
+            with pytest.raises(ServiceBusError):
+                await outcome
+        with pytest.raises(ServiceBusError, match="number 100") as caught:
+            reporting.raise_first()
+        assert caught.value.__notes__ == ["and 99 more that nobody waited for"]
+        reporting.raise_first()
+
+    run(test)
+
+
 def test_a_failure_that_nobody_awaits_is_raised_by_flush_and_told_to_the_loop() -> None:
     """R-T7."""
 

@@ -431,6 +431,19 @@ def test_a_session_that_is_lost_takes_its_messages_with_it() -> None:
     run(body)
 
 
+def test_what_a_session_deleted_when_it_handed_it_out_is_not_lost_with_its_link() -> None:
+    async def body(bench: Bench) -> None:
+        link = await bench.connection.open_receiver("q", deletes=True, session_id="s")
+        bench.broker.stock = [b"x", b"y"]
+        link.grant(2)
+        await until(lambda: link.buffered == 2)
+        bench.broker.cut()
+        await until(lambda: not link.is_open)
+        assert [each.payload for each in await link.receive(2, None)] == [b"x", b"y"]
+
+    run(body)
+
+
 def test_without_a_session_what_was_received_stays_when_the_link_goes() -> None:
     async def body(bench: Bench) -> None:
         link = await bench.connection.open_receiver("q", deletes=False)

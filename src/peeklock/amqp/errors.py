@@ -1,21 +1,17 @@
-"""What can go wrong on the wire, and how far it reaches.
+"""What can go wrong on the wire.
 
     Exception
-      ProtocolError     the peer broke a rule; `scope` says what must be closed for it
+      ProtocolError     the peer broke a rule that its whole connection rests on
         DecodeError     the peer's bytes are not what they claim to be
 
-A mistake of our own (a value that has no AMQP form, say) is a TypeError or a ValueError, never one
-of these. `AmqpError` is not an exception: it is the `error` that travels in close, end, detach and
+What the peer did wrong on a link or in a session ends only that (`Link.end`, `Session.fail`). A
+mistake of our own (a value that has no AMQP form, say) is a TypeError or a ValueError, never one of
+these. `AmqpError` is not an exception: it is the `error` that travels in close, end, detach and
 rejected [2.8.14].
 """
 
 from dataclasses import dataclass
 from typing import Any, Final, final
-
-# How far a fault reaches: the smallest thing that has to be closed because of it.
-CONNECTION: Final = 0
-SESSION: Final = 1
-LINK: Final = 2
 
 # Shared conditions [2.8.15].
 INTERNAL_ERROR: Final = "amqp:internal-error"
@@ -59,19 +55,18 @@ TRANSACTION_TIMEOUT: Final = "amqp:transaction:timeout"
 class ProtocolError(Exception):
     """A rule of the protocol that the peer broke."""
 
-    def __init__(self, condition: str, text: str, scope: int = CONNECTION) -> None:
+    def __init__(self, condition: str, text: str) -> None:
         super().__init__(text)
         self.condition = condition
         self.text = text
-        self.scope = scope
 
 
 @final
 class DecodeError(ProtocolError):
     """Bytes that cannot be read as what they should be."""
 
-    def __init__(self, text: str, condition: str = DECODE_ERROR, scope: int = CONNECTION) -> None:
-        super().__init__(condition, text, scope)
+    def __init__(self, text: str) -> None:
+        super().__init__(DECODE_ERROR, text)
 
 
 @final

@@ -102,7 +102,7 @@ class Outgoing:
         self.next_delivery_id = (delivery_id + 1) & SERIAL_MASK
         if not settled:
             self.unsettled[delivery_id] = OutgoingDelivery(delivery_id, tag, link, context)
-        if not self.queue and self._has_room(delivery_id):
+        if not self.queue and self._has_room(delivery_id, delivery_id):
             connection = self.session.connection
             if len(tag) == TAG_SIZE and message_format == 0 and delivery_id > 255:
                 before, after = transfer_frame(link.handle, settled)
@@ -147,7 +147,7 @@ class Outgoing:
         last = first + count - 1
         if self.queue or count == 0 or first <= 255 or last > SERIAL_MASK:
             return 0
-        if not self._has_room(last):
+        if not self._has_room(first, last):
             return 0
         session = self.session
         channel = session.channel
@@ -196,7 +196,7 @@ class Outgoing:
             if delivery is None:
                 self.session.write_link_flow(waiting.link, drain=True)
             else:
-                if waiting.position == 0 and not self._has_room(delivery.id):
+                if waiting.position == 0 and not self._has_room(delivery.id, delivery.id):
                     return
                 if not self._write_frames(waiting, delivery):
                     return
@@ -244,18 +244,18 @@ class Outgoing:
         parts.append(frame_head(size, self.session.channel) + performative)
         parts.append(payload)
 
-    def _has_room(self, delivery_id: int) -> bool:
-        """Whether a new delivery fits the peer's window and its memory of unsettled ones."""
+    def _has_room(self, first: int, last: int) -> bool:
+        """Whether new deliveries fit the peer's window and its memory of unsettled ones."""
         if self.window <= 0:
             return False
         oldest = self.oldest_id
-        if (delivery_id - oldest) & SERIAL_MASK < self.span_max:
+        if (last - oldest) & SERIAL_MASK < self.span_max:
             return True
         unsettled = self.unsettled
-        while oldest != delivery_id and oldest not in unsettled:
+        while oldest != first and oldest not in unsettled:
             oldest = (oldest + 1) & SERIAL_MASK
         self.oldest_id = oldest
-        return (delivery_id - oldest) & SERIAL_MASK < self.span_max
+        return (last - oldest) & SERIAL_MASK < self.span_max
 
     def forget(self, link: Link) -> Lost:
         """Drops everything of a link that goes away, and returns what the owner may want back."""

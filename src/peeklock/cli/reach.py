@@ -86,11 +86,15 @@ class Reach:
         from peeklock.client.retrying import RetryPolicy
 
         given = self.connection
+        try:
+            key = SasToken(given.token) if given.token else SasKey(given.rule_name, given.key)
+        except ValueError as error:
+            raise ConnectionProblem(str(error)) from error
         return ClientConfig(
             host=given.host,
             address=given.address,
             port=self.amqp_port,
-            credential=SasToken(given.token) if given.token else SasKey(given.rule_name, given.key),
+            credential=key,
             ssl_context=self.context,
             retry=RetryPolicy(retry_total=0),
         )

@@ -100,8 +100,10 @@ class Attachment:
         answered = transport.detached(link)
         transport.wake()
         self.end.on_gone(ServiceBusConnectionError("the link was closed"), lost)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(DETACHED_WITHIN_S):
-                await answered
-        link.session.end()
-        transport.wake()
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(DETACHED_WITHIN_S):
+                    await answered
+        finally:  # whoever waits for it may be cancelled
+            link.session.end()
+            transport.wake()

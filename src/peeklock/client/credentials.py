@@ -132,8 +132,9 @@ class ChangingCredential:
         self._now()
 
     async def token(self, audience: str, now: int) -> Token:
-        """Make a token of what is in it now."""
-        return await self._now().token(audience, now)
+        """Make a token of what is in it now; by the time it ends, there may be another one."""
+        token = await self._now().token(audience, now)
+        return Token(token.text, token.type, token.expires_at)
 
     def _now(self) -> SasKey | SasToken:
         inner = self._inner

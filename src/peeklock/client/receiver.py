@@ -399,7 +399,12 @@ class ServiceBusReceiver:
         async with self._opening:
             self._check_open()
             if self._link is None or (not self._link.is_open and not self._link.buffered):
-                self._link = await self._open_link(wait_s)
+                opened = await self._open_link(wait_s)
+                if self._is_closed:
+                    # While it was being opened; nobody else knows of it.
+                    await opened.close()
+                    self._check_open()
+                self._link = opened
             return self._link
 
     async def _open_link(self, wait_s: float) -> ReceiverLink:

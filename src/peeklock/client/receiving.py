@@ -340,8 +340,9 @@ class ReceiverLink:
         """The link is no more: whoever waits is told."""
         if not self._attachment.gone(error):
             return
-        if self.session_id is not None:
-            # Its messages went back with the session; without one they stay locked and usable.
+        if self.session_id is not None and not self.deletes:
+            # Its messages went back with the session; without one they stay locked and usable, and
+            # what was deleted when it was handed out is nowhere else.
             self._arrived.clear()
         awaited, self._awaited = self._awaited, {}
         for settlement in awaited.values():

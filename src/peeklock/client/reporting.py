@@ -59,7 +59,9 @@ class Reporting:
     def __init__(self, on_error: OnError | None = None) -> None:
         self._on_error = on_error
         self._kept: list[tuple[weakref.ref[Outcome], Exception]] = []
-        self._uncounted = 0
+        # Those beyond what is kept, and what the first of them said.
+        self._beyond: list[weakref.ref[Outcome]] = []
+        self._first_beyond: Exception | None = None
 
     def fail(self, outcome: Outcome, subject: Any, error: Exception) -> None:
         """Tell that something failed."""
@@ -74,13 +76,15 @@ class Reporting:
         if self._on_error is not None:
             self._tell(subject, error)
             outcome.exception()
-        elif len(self._kept) < _KEPT_MAX:
-            # Without the frames that it passed, which hold the outcome: it must be dropped with
-            # its last user, because that is when the loop is told.
-            error.with_traceback(None)
+            return
+        # Without the frames that it passed, which hold the outcome: it must be dropped with its
+        # last user, because that is when the loop is told.
+        error.with_traceback(None)
+        if len(self._kept) < _KEPT_MAX:
             self._kept.append((weakref.ref(outcome), error))
         else:
-            self._uncounted += 1
+            self._beyond.append(weakref.ref(outcome))
+            self._first_beyond = self._first_beyond or error
 
     def _tell(self, subject: Any, error: Exception) -> None:
         assert self._on_error is not None
@@ -93,17 +97,22 @@ class Reporting:
     def raise_first(self) -> None:
         """Raise the first failure that nobody was told of; the others are noted on it."""
         kept, self._kept = self._kept, []
-        uncounted, self._uncounted = self._uncounted, 0
-        left: list[Exception] = []
-        for reference, error in kept:
-            outcome = reference()
-            if outcome is None or not outcome.is_taken:
-                left.append(error)
-            if outcome is not None:
-                outcome.exception()
-        if not left:
+        beyond, self._beyond = self._beyond, []
+        first_beyond, self._first_beyond = self._first_beyond, None
+        left = [error for reference, error in kept if _is_left(reference())]
+        count = len(left) + sum(_is_left(reference()) for reference in beyond)
+        first = left[0] if left else first_beyond
+        if count == 0 or first is None:
             return
-        more = len(left) - 1 + uncounted
-        if more:
-            left[0].add_note(f"and {more} more that nobody waited for")
-        raise left[0]
+        if count > 1:
+            first.add_note(f"and {count - 1} more that nobody waited for")
+        raise first
+
+
+def _is_left(outcome: Outcome | None) -> bool:
+    """Whether nobody waited for it; the loop need not be told of it any more."""
+    if outcome is None:
+        return True
+    is_left = not outcome.is_taken
+    outcome.exception()
+    return is_left

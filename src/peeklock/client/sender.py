@@ -187,11 +187,16 @@ class ServiceBusSender:
             if self._link is None or not self._link.is_open:
                 if self._is_closed:
                     self._check_open()
-                self._link = await self._connection.open_sender(
+                opened = await self._connection.open_sender(
                     self.entity_name,
                     properties=self._link_properties,
                     named_after=self.client_identifier,
                 )
+                if self._is_closed:
+                    # While it was being opened; nobody else knows of it.
+                    await opened.close()
+                    self._check_open()
+                self._link = opened
             return self._link
 
     async def _send(self, payload: bytes, is_batch: bool, timeout: float | None = None) -> None:

@@ -52,6 +52,13 @@ class Traits:
         self.dead_letter_source: str = dead_letter_source
 
 
+def traits_of(time_to_live_ms: int, scheduled_at: int) -> Traits | None:
+    """What a sender wishes of the time of a message, where it wishes anything."""
+    if time_to_live_ms == NO_DURATION and scheduled_at == NEVER:
+        return None
+    return Traits(time_to_live_ms=time_to_live_ms, scheduled_at=scheduled_at)
+
+
 NO_TRAITS: Final = Traits()
 """Read in place of traits that are not there; never written to."""
 

@@ -166,6 +166,10 @@ def test_a_client_that_never_takes_its_answers_loses_the_link() -> None:
         await client.send(requests, *(plain("x") for _ in range(6)))
         error = await client.refused(responses)
         assert error.condition == "amqp:resource-limit-exceeded"
+        # The next one is the only one again, and gets the answers.
+        again = await client.receiver("$cbs", credit=10)
+        await client.send(requests, plain("x"))
+        assert len(client.arrived(again)) == 1
 
     serve(talk, limits=DoorLimits(responses_waiting_max=5))
 

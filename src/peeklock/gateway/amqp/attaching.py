@@ -9,15 +9,9 @@ from peeklock.auth.claims import Claims
 from peeklock.auth.rights import LISTEN, NO_RIGHTS, SEND, Rights
 from peeklock.entity.commands import PEEK_LOCK, RECEIVE_AND_DELETE
 from peeklock.entity.definition import (
-    DISABLED,
     QUEUE,
-    RECEIVE_DISABLED,
-    SEND_DISABLED,
-    SUBSCRIPTION,
-    TOPIC,
 )
 from peeklock.entity.refusals import (
-    ENTITY_DISABLED,
     ENTITY_NOT_FOUND,
     INVALID_ARGUMENT,
     NOT_ALLOWED,
@@ -32,10 +26,10 @@ from peeklock.gateway.amqp.address import (
     ENTITY,
     OWN,
     TOKENS,
-    TRANSFER_DEAD_LETTERS,
     Address,
     parse_address,
 )
+from peeklock.gateway.amqp.admission import why_not_received_from, why_not_sent_to
 from peeklock.gateway.amqp.belonging import Belonging
 from peeklock.gateway.amqp.cbs import TokenNode
 from peeklock.gateway.amqp.coordinator import CoordinatorNode
@@ -107,7 +101,7 @@ class Attaching:
             self._take_in(guest)
             self._open_request_node(guest)
         elif guest.link.role == RECEIVER:
-            refusal = self._refuse_sender(guest.address, entity)
+            refusal = why_not_sent_to(self._wire.door.namespace, guest.address, entity)
             if refusal is not None:
                 return refusal
             destination = self._destination_of(guest, now)
@@ -154,7 +148,7 @@ class Attaching:
             text = texts.entity_not_found(self._wire.host, address.path)
             return Refusal(ENTITY_NOT_FOUND, text)
         guest.destination = address
-        return self._refuse_sender(address, found) or found
+        return why_not_sent_to(self._wire.door.namespace, address, found) or found
 
     def _take_in(self, guest: "LinkGuest") -> None:
         self._guests[guest.link] = guest
@@ -186,7 +180,7 @@ class Attaching:
         link = guest.link
         entity = guest.entity
         if link.role != RECEIVER:
-            response = ResponseNode(self._wire, link, guest.address.key)
+            response = ResponseNode(self._wire, link, guest, guest.address.key)
             link.context = response
             self._responses.add(response)
             response.open()
@@ -211,41 +205,20 @@ class Attaching:
 
     # --- being turned away
 
-    def _refuse_sender(self, address: Address, entity: Entity) -> Refusal | None:
-        """Say why nothing can be sent to an entity that exists."""
-        if address.sub_queue != OWN:
-            return Refusal(NOT_ALLOWED, texts.NO_SENDING_TO_DEAD_LETTERS)
-        if entity.kind == SUBSCRIPTION:
-            return Refusal(NOT_ALLOWED, texts.NO_SENDING_TO_SUBSCRIPTIONS)
-        if entity.status in (DISABLED, SEND_DISABLED):
-            return self._disabled(entity)
-        return None
-
     def _refuse_receiver(
         self, address: Address, entity: Entity, wish: SessionWish | None
     ) -> Refusal | None:
         """Say why nothing can be received from an entity that exists."""
-        if entity.kind == TOPIC and address.sub_queue != TRANSFER_DEAD_LETTERS:
-            return Refusal(NOT_ALLOWED, texts.NO_RECEIVING_FROM_TOPICS)
-        if entity.status in (DISABLED, RECEIVE_DISABLED):
-            return self._disabled(entity)
+        refusal = why_not_received_from(self._wire.door.namespace, address, entity)
+        if refusal is not None:
+            return refusal
         if address.sub_queue != OWN:
-            # The sub-queues of every entity are plain, whatever the entity is.
-            if wish is not None:
-                return Refusal(NOT_ALLOWED, texts.NO_SESSIONS_IN_SUB_QUEUES)
-            return None
-        if entity.forward_to:
-            return Refusal(NOT_ALLOWED, texts.NO_RECEIVING_WHILE_FORWARDING)
+            return None if wish is None else Refusal(NOT_ALLOWED, texts.NO_SESSIONS_IN_SUB_QUEUES)
         if entity.requires_session and wish is None:
             return Refusal(NOT_ALLOWED, texts.SESSIONS_REQUIRED)
         if wish is not None and not entity.requires_session:
             return Refusal(NOT_ALLOWED, texts.SESSIONS_NOT_REQUIRED)
         return None
-
-    def _disabled(self, entity: Entity) -> Refusal:
-        namespace = self._wire.door.namespace
-        text = texts.entity_disabled(namespace, entity.kind, entity.path)
-        return Refusal(ENTITY_DISABLED, text)
 
     def _turn_away(self, link: Link, refusal: Refusal, path: str, entity: Entity | None) -> None:
         declined = self._wire.door.decline(

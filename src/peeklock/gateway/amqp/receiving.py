@@ -170,7 +170,9 @@ class ReceivingNode:
             return
         tags = [delivery.id for delivery in deliveries]
         tokens: list[LockToken] = [delivery.context for delivery in deliveries]
-        command = SettleMany(self._silent, tags, read.outcome, tokens, read.changes, read.note)
+        command = SettleMany(
+            self._silent, tags, read.outcome, tokens, read.changes, read.note, self._consumer
+        )
         work = Work(self.entity, self.link, command=command, ids=tags)
         transactions = self.wire.transactions
         transaction = transactions.find(read.txn_id)
@@ -251,7 +253,6 @@ class ReceivingNode:
             message = delivery.message
             if (
                 message is not None
-                and message.traits is None
                 and not message.envelope
                 and delivery.details is None
                 and delivery.expires_at == NEVER

@@ -3,9 +3,10 @@
 from collections import deque
 from typing import Any, Final, final
 
-from peeklock.amqp.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
 from peeklock.amqp.link import Link
 from peeklock.amqp.session import Session
+from peeklock.entity.refusals import QUOTA_EXCEEDED, Refusal
+from peeklock.gateway.amqp.door import Guest
 from peeklock.gateway.amqp.wire import Wire
 
 
@@ -13,12 +14,13 @@ from peeklock.gateway.amqp.wire import Wire
 class ResponseNode:
     """Sends answers, settled, as far as the client's credit goes; the rest waits for more."""
 
-    __slots__ = ("_sent", "_waiting", "key", "link", "wire")
+    __slots__ = ("_guest", "_sent", "_waiting", "key", "link", "wire")
 
-    def __init__(self, wire: Wire, link: Link, key: str) -> None:
+    def __init__(self, wire: Wire, link: Link, guest: Guest, key: str) -> None:
         self.wire: Final = wire
         self.link: Final = link
         self.key: Final = key
+        self._guest: Final = guest
         self._waiting: Final[deque[bytes]] = deque()
         self._sent = 0
 
@@ -32,9 +34,8 @@ class ResponseNode:
             self._waiting.append(payload)
             if len(self._waiting) > self.wire.door.limits.responses_waiting_max:
                 self._waiting.clear()
-                self.link.detach(
-                    AmqpError(RESOURCE_LIMIT_EXCEEDED, "Too many answers wait for link credit.")
-                )
+                text = "Too many answers wait for link credit."
+                self._guest.dismiss(Refusal(QUOTA_EXCEEDED, text))
             return
         self._send(payload)
 

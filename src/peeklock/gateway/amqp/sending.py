@@ -188,6 +188,7 @@ class SendingNode:
         if not messages:
             if not delivery.settled:
                 self.link.settle([delivery.id], ACCEPTED)
+            self._finished(0)
             return
         self._in_flight += 1
         self.wire.took(1, len(delivery.payload))
@@ -223,8 +224,10 @@ class SendingNode:
             self._enlist(delivery, delivery.state, messages, ways, now)
         elif messages:
             self._transfer(delivery, messages, ways)
-        elif not delivery.settled:
-            self.link.settle([delivery.id], ACCEPTED)
+        else:
+            if not delivery.settled:
+                self.link.settle([delivery.id], ACCEPTED)
+            self._finished(0)
 
     def _enlist(
         self,
@@ -301,6 +304,8 @@ class SendingNode:
         if delivery.state is not None:
             transactions = self.wire.transactions
             transactions.doom(transactions.named_by(delivery.state), refusal)
+        # It has used credit like any other.
+        self._finished(0)
 
 
 def _parts(envelope: bytes) -> list[bytes]:

@@ -29,7 +29,7 @@ from peeklock.amqp.message import (
     with_message_id,
 )
 from peeklock.amqp.types import Symbol, Timestamp
-from peeklock.entity.message import NEVER, NO_DURATION, Message, Traits
+from peeklock.entity.message import NEVER, NO_DURATION, Message, Traits, traits_of
 from peeklock.entity.replies import Delivery, Details
 from peeklock.gateway.amqp.envelope import PARTITION_KEY, Envelope, opened
 from peeklock.gateway.amqp.outcomes import DESCRIPTION, REASON
@@ -94,9 +94,9 @@ def incoming(payload: bytes, now: int, ids: MessageIds, wants_keys: bool) -> Mes
         and sections.priority < 0
         and sections.durable != 0
     ):
-        message = Message(b"", content, _traits(time_to_live_ms, NEVER))
+        message = Message(b"", content, traits_of(time_to_live_ms, NEVER))
     else:
-        traits = _traits(time_to_live_ms, _scheduled_at(sections.annotations))
+        traits = traits_of(time_to_live_ms, _scheduled_at(sections.annotations))
         message = Message(_envelope(sections), content, traits)
     if wants_keys:
         _read_keys(message, sections, has, made)
@@ -130,12 +130,6 @@ def incoming_run(
             begin_size = size
         messages.append(Message(b"", with_message_id(payload[bare_at:], -1, ids.next())))
     return messages
-
-
-def _traits(time_to_live_ms: int, scheduled_at: int) -> Traits | None:
-    if time_to_live_ms == NO_DURATION and scheduled_at == NEVER:
-        return None
-    return Traits(time_to_live_ms=time_to_live_ms, scheduled_at=scheduled_at)
 
 
 def outgoing(delivery: Delivery, lock: UUID | None = None) -> tuple[bytes, bytes]:

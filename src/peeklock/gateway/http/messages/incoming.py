@@ -11,7 +11,7 @@ from peeklock.amqp.codec import encode
 from peeklock.amqp.message import with_fields, with_message_id
 from peeklock.amqp.sections import APPLICATION_PROPERTIES
 from peeklock.amqp.types import Described, Symbol, Timestamp, Ulong
-from peeklock.entity.message import Message, Traits
+from peeklock.entity.message import Message, traits_of
 from peeklock.gateway.amqp.envelope import NOTHING, Envelope
 from peeklock.gateway.amqp.translate import UINT_MAX
 from peeklock.gateway.http.messages import broker_properties
@@ -129,12 +129,13 @@ def _message(
         envelope = _envelope(given)
     except UnicodeEncodeError:
         raise Malformed("A text has half a surrogate pair, which no message can hold.") from None
-    traits = Traits(time_to_live_ms=given.time_to_live_ms, scheduled_at=given.scheduled_at)
+    message = Message(envelope, content, traits_of(given.time_to_live_ms, given.scheduled_at))
     if wants_keys:
+        traits = message.known()
         traits.message_id = message_id
         traits.session_id = given.session_id
         traits.partition_key = given.partition_key
-    return Message(envelope, content, traits)
+    return message
 
 
 def _fields(

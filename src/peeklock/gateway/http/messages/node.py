@@ -26,17 +26,18 @@ from peeklock.entity.refusals import (
     LOCK_LOST_TEXT,
     MESSAGE_NOT_FOUND,
     MESSAGE_TOO_BIG,
+    NOT_ALLOWED,
     Refusal,
 )
 from peeklock.entity.replies import Delivery, Found, Numbered, Refused
 from peeklock.entity.settling import LANE_BITS
 from peeklock.gateway.amqp import texts
-from peeklock.gateway.amqp.address import ENTITY, parse_address
+from peeklock.gateway.amqp.address import ENTITY, OWN, parse_address
+from peeklock.gateway.amqp.admission import why_not_received_from, why_not_sent_to
 from peeklock.gateway.amqp.door import Entities
 from peeklock.gateway.amqp.lock_tokens import token_of, uuid_of
 from peeklock.gateway.http.answer import Answer, bad_request, not_allowed, not_found
 from peeklock.gateway.http.guard import Guard
-from peeklock.gateway.http.messages.admission import why_not_received_from, why_not_sent_to
 from peeklock.gateway.http.messages.errors import error, in_this_form
 from peeklock.gateway.http.messages.incoming import is_batch, read_batch, read_message
 from peeklock.gateway.http.messages.instants import http_date
@@ -55,6 +56,10 @@ _WAIT_DIGITS_MAX: Final = 9
 # JSON writes a message longer than it is; what it holds is measured when it was read.
 _JSON_FACTOR: Final = 2
 _HEADS_BYTES: Final = 64 * 1024
+_NO_SESSIONS: Final = (
+    "The entity requires sessions, and sessions cannot be received by HTTP. Receive them with an "
+    "AMQP client."
+)
 
 _METHODS: Final = {
     SENDING: ["POST"],
@@ -183,6 +188,8 @@ class MessagesNode:
         entity = visit.entity
         timeout_s = _timeout_in(visit.request)
         refusal = why_not_received_from(self._namespace, visit.address, entity)
+        if refusal is None and entity.requires_session and visit.address.sub_queue == OWN:
+            refusal = Refusal(NOT_ALLOWED, _NO_SESSIONS)
         if refusal is not None:
             return self._refuse(visit, refusal)
         request = visit.request
@@ -200,8 +207,7 @@ class MessagesNode:
         # It was locked and the client is still there: now it is deleted, and only then handed out,
         # so that it comes at most once. It is lost if the client goes in between (R-S1).
         wish = Wish()
-        lock = LockToken(found.sequence, found.number)
-        entity.submit(SettleMany(wish, [0], COMPLETE, [lock], None, None, CONSUMER))
+        entity.submit(SettleMany(wish, [0], COMPLETE, [found], None, None, CONSUMER))
         reply = await wish.reply()
         if isinstance(reply, Refused):
             return self._refuse(visit, reply.refusal)

@@ -9,7 +9,6 @@ from peeklock.entity.commands import (
     RELEASE,
     CloseReceiver,
     Grant,
-    LockToken,
     OpenReceiver,
     SettleMany,
 )
@@ -142,5 +141,4 @@ class Reception:
             self._result.set_result(result)
 
     def _give_back(self, delivery: Delivery) -> None:
-        token = LockToken(delivery.sequence, delivery.number)
-        self._entity.submit(SettleMany(Silent(), [0], RELEASE, [token]))
+        self._entity.submit(SettleMany(Silent(), [0], RELEASE, [delivery]))

@@ -1,6 +1,4 @@
-"""Whether an entity can be sent to or received from by HTTP, and why not."""
-
-from typing import Final
+"""Whether an entity that exists can be sent to or received from, by whatever door, and why not."""
 
 from peeklock.entity.definition import (
     DISABLED,
@@ -14,14 +12,9 @@ from peeklock.gateway.amqp import texts
 from peeklock.gateway.amqp.address import OWN, TRANSFER_DEAD_LETTERS, Address
 from peeklock.gateway.amqp.door import Entity
 
-NO_SESSIONS: Final = (
-    "The entity requires sessions, and sessions cannot be received by HTTP. Receive them with an "
-    "AMQP client."
-)
-
 
 def why_not_sent_to(namespace: str, address: Address, entity: Entity) -> Refusal | None:
-    """Say why nothing can be sent to an entity that exists."""
+    """Say why nothing can be sent to an entity."""
     if address.sub_queue != OWN:
         return Refusal(NOT_ALLOWED, texts.NO_SENDING_TO_DEAD_LETTERS)
     if entity.kind == SUBSCRIPTION:
@@ -32,17 +25,14 @@ def why_not_sent_to(namespace: str, address: Address, entity: Entity) -> Refusal
 
 
 def why_not_received_from(namespace: str, address: Address, entity: Entity) -> Refusal | None:
-    """Say why nothing can be received from an entity that exists."""
+    """Say why nothing can be received from an entity, sessions aside."""
     if entity.kind == TOPIC and address.sub_queue != TRANSFER_DEAD_LETTERS:
         return Refusal(NOT_ALLOWED, texts.NO_RECEIVING_FROM_TOPICS)
     if entity.status in (DISABLED, RECEIVE_DISABLED):
         return _disabled(namespace, entity)
     # The sub-queues of every entity are plain, whatever the entity is.
-    if address.sub_queue == OWN:
-        if entity.forward_to:
-            return Refusal(NOT_ALLOWED, texts.NO_RECEIVING_WHILE_FORWARDING)
-        if entity.requires_session:
-            return Refusal(NOT_ALLOWED, NO_SESSIONS)
+    if address.sub_queue == OWN and entity.forward_to:
+        return Refusal(NOT_ALLOWED, texts.NO_RECEIVING_WHILE_FORWARDING)
     return None
 
 
