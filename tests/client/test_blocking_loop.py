@@ -6,8 +6,7 @@ import threading
 
 import pytest
 
-from peeklock.client.blocking import BlockingLoop, ManagementClient
-from peeklock.client.connection_string import DEVELOPMENT
+from peeklock.client.blocking_loop import BlockingLoop
 
 
 async def value(result: int) -> int:
@@ -58,11 +57,3 @@ def test_a_forked_child_has_a_loop_of_its_own() -> None:
         is_well = mine is not before and mine.run(value(5)) == 5
         os._exit(0 if is_well else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-
-
-def test_a_client_that_is_closed_asks_nobody() -> None:
-    client = ManagementClient.from_connection_string(DEVELOPMENT)
-    client.close()
-    client.close()
-    with pytest.raises(ValueError, match="closed"):
-        client.manage("q", "com.microsoft:any", {})

@@ -9,21 +9,24 @@ from tests.wire.broker_process import BrokerProcess
 FORKING = """
 import os, sys
 from peeklock.amqp.types import Int
-from peeklock.client.blocking import ManagementClient
-client = ManagementClient.from_connection_string(sys.argv[1])
-ask = lambda: client.manage(sys.argv[2], "com.microsoft:peek-message",
-                            {"from-sequence-number": 1, "message-count": Int(1)})
+from peeklock.client.blocking_loop import BlockingLoop, PerProcess
+from peeklock.client.config import ClientConfig
+connections = PerProcess(ClientConfig.from_connection_string(sys.argv[1]))
+asked = (sys.argv[2], "com.microsoft:peek-message",
+         {"from-sequence-number": 1, "message-count": Int(1)})
+run = lambda coroutine: BlockingLoop.of_this_process().run(coroutine)
+ask = lambda: run(connections.get().manage(*asked))
+close = lambda: run(connections.take().close())
 assert ask() == {}
 for _ in range(3):
     child = os.fork()
     if child == 0:
         assert ask() == {}
-        client.close()
+        close()
         os._exit(7)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 assert ask() == {}
-client.close()
-client.close()
+close()
 print("all well")
 """
 

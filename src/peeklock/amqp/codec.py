@@ -13,6 +13,7 @@ from uuid import UUID
 from peeklock.amqp.constructors import (
     ARRAY8,
     ARRAY32,
+    ARRAY_NUMBERS,
     BINARY8,
     BINARY32,
     BOOLEAN,
@@ -85,8 +86,6 @@ ELEMENTS_FREE: Final = 64
 
 _FLOAT: Final = Struct(">f")
 _DOUBLE: Final = Struct(">d")
-# How `struct` knows the whole numbers that arrays are mostly made of.
-_NUMBERS: Final[dict[int, str]] = {INT: "i", LONG: "q"}
 _UNSIGNED: Final[dict[int, Any]] = {
     UBYTE: Ubyte,
     USHORT: Ushort,
@@ -213,7 +212,7 @@ def _body(
     if first > after:
         raise _cut()
     count = int.from_bytes(buffer[start:first], "big")
-    if code in (ARRAY8, ARRAY32) and first < after and buffer[first] in _NUMBERS:
+    if code in (ARRAY8, ARRAY32) and first < after and buffer[first] in ARRAY_NUMBERS:
         return _numbers(buffer, first, after, count), after
     budget.spend(count)
     if code in (LIST8, LIST32):
@@ -347,7 +346,7 @@ def _numbers(buffer: bytes, position: int, end: int, count: int) -> Array:
         raise _cut()
     if count * WIDTHS[code] < end - position:
         raise _left_over()
-    items = list(unpack_from(f">{count}{_NUMBERS[code]}", buffer, position))
+    items = list(unpack_from(f">{count}{ARRAY_NUMBERS[code]}", buffer, position))
     return Array(code, items if code == LONG else [Int(item) for item in items])
 
 

@@ -59,3 +59,6 @@ _WIDTH_OF_CODE: Final = {
     **dict.fromkeys((BINARY32, STRING32, SYMBOL32, LIST32, MAP32, ARRAY32), SIZED32),
 }
 WIDTHS: Final = bytes(_WIDTH_OF_CODE.get(code, UNKNOWN) for code in range(256))
+
+# How `struct` knows the whole numbers that arrays are mostly made of.
+ARRAY_NUMBERS: Final[dict[int, str]] = {INT: "i", LONG: "q"}

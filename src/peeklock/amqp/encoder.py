@@ -12,6 +12,7 @@ from uuid import UUID
 from peeklock.amqp.constructors import (
     ARRAY8,
     ARRAY32,
+    ARRAY_NUMBERS,
     BINARY8,
     BINARY32,
     BOOLEAN,
@@ -110,8 +111,6 @@ _EMPTY: Final[dict[int, Any]] = {
     ULONG0: 0,
     LIST0: [],
 }
-# How `struct` knows the whole numbers that arrays are mostly made of.
-_NUMBERS: Final[dict[int, str]] = {INT: "i", LONG: "q"}
 _FLOAT: Final = Struct(">f")
 _DOUBLE: Final = Struct(">d")
 
@@ -238,7 +237,7 @@ def _elements(value: Any) -> bytearray:
 def _write_numbers(out: bytearray, code: int, items: list[Any]) -> bool:
     """Writes the elements of an array at once where they are whole numbers of its type; answers
     whether they are. The constructor tells the width, so that plain numbers will do for both."""
-    form = _NUMBERS.get(code)
+    form = ARRAY_NUMBERS.get(code)
     if form is None:
         return False
     for item in items:

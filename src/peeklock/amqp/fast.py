@@ -28,7 +28,8 @@ _RUN_SIZE: Final = 32
 # Where the field count stands in such a frame, and the usual message format in one byte.
 _LEAD_AT: Final = 13
 _FORMAT_0: Final = b"\x43"
-_TAG_SIZE_MAX: Final = 32
+# Longer ones are illegal [2.8.7].
+TAG_SIZE_MAX: Final = 32
 # More distinct tails than all known clients write together; a peer that varies them on purpose only
 # makes us read them each time.
 _TAILS_MAX: Final = 512
@@ -171,7 +172,7 @@ def transfer_run(
         format_at = tag_at + tag_size
         if (
             tag_code != 0xA0
-            or tag_size > _TAG_SIZE_MAX
+            or tag_size > TAG_SIZE_MAX
             or format_at + format_size != position + payload_at
             or not data.startswith(message_format, format_at)
         ):
@@ -328,8 +329,7 @@ def _flag_of(raw: bytes, name: str) -> int:
 # What the writers are put together from.
 _NULL: Final = b"\x40"
 _UINTS: Final = [encode(Uint(number)) for number in range(256)]
-_TAG_LENGTH_MAX: Final = 32  # longer ones are illegal [2.8.7] and only written in tests
-_TAG_HEADS: Final = [b"\xa0" + bytes((length,)) for length in range(_TAG_LENGTH_MAX + 1)]
+_TAG_HEADS: Final = [b"\xa0" + bytes((length,)) for length in range(TAG_SIZE_MAX + 1)]
 _TRANSFER_HEADS: Final = [b"\x00\x53\x14\xc0" + bytes((size, 11)) for size in range(256)]
 _FLAG: Final[dict[bool | None, bytes]] = {True: b"\x41", False: b"\x42", None: b"\x40"}
 _TRANSFER_ENDS: Final[dict[tuple[bool | None, bool, bool], bytes]] = {
@@ -360,7 +360,7 @@ def build_transfer(
     """Writes a transfer without its payload; -1 and None stand for null."""
     tag = delivery_tag or b""
     rare = rcv_settle_mode >= 0 or state is not None or resume or aborted
-    if rare or len(tag) > _TAG_LENGTH_MAX:
+    if rare or len(tag) > TAG_SIZE_MAX:
         whole = Transfer(
             handle=handle,
             delivery_id=None if delivery_id < 0 else delivery_id,

@@ -18,7 +18,7 @@ from peeklock.amqp.errors import (
     TRANSFER_LIMIT_EXCEEDED,
     AmqpError,
 )
-from peeklock.amqp.fast import ParsedFlow, ParsedTransfer, transfer_run
+from peeklock.amqp.fast import TAG_SIZE_MAX, ParsedFlow, ParsedTransfer, transfer_run
 from peeklock.amqp.frames import SERIAL_MASK, TRANSFER, serial_distance
 from peeklock.amqp.moves import (
     ATTACH_SENT,
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
 # Our role on a link; the numbers are the wire's [2.8.1].
 SENDER: Final = 0
 RECEIVER: Final = 1
-
-# A tag is up to 32 bytes [2.8.7].
-TAG_SIZE_MAX: Final = 32
 
 NULL: Final = b"\x40"
 EMPTY_SOURCE: Final = b"\x00\x53\x28\x45"

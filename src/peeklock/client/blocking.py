@@ -12,7 +12,6 @@ from typing import Any, Final, Self, TypeAlias, TypeVar, cast, final
 from peeklock.client import client as awaited
 from peeklock.client.batch import ServiceBusMessageBatch as ServiceBusMessageBatch
 from peeklock.client.blocking_loop import BlockingLoop as BlockingLoop
-from peeklock.client.blocking_loop import ManagementClient as ManagementClient
 from peeklock.client.blocking_loop import PerProcess as PerProcess
 from peeklock.client.client import TransportType as TransportType
 from peeklock.client.config import ClientConfig

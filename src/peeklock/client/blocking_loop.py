@@ -11,8 +11,7 @@ from collections.abc import Coroutine
 from typing import Any, Final, TypeVar, final
 
 from peeklock.client.config import ClientConfig
-from peeklock.client.connection import ANSWERED_WITHIN_S, ClientConnection
-from peeklock.client.retrying import with_retries
+from peeklock.client.connection import ClientConnection
 
 T = TypeVar("T")
 
@@ -85,54 +84,3 @@ class PerProcess:
         """Give this process's connection up, if it has one."""
         connection, self._connection = self._connection, None
         return connection if self._pid == os.getpid() else None
-
-
-@final
-class ManagementClient:
-    """Asks management nodes and waits for the answers; usable by many threads at once."""
-
-    def __init__(self, config: ClientConfig) -> None:
-        self._connection: Final = PerProcess(config)
-        self._is_closed = False
-
-    @staticmethod
-    def from_connection_string(text: str, **options: Any) -> "ManagementClient":
-        """Read a connection string; the options are those of ClientConfig."""
-        return ManagementClient(ClientConfig.from_connection_string(text, **options))
-
-    def __enter__(self) -> "ManagementClient":
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
-
-    def manage(
-        self,
-        entity: str,
-        operation: str,
-        arguments: dict[Any, Any],
-        within_s: float = ANSWERED_WITHIN_S,
-    ) -> dict[Any, Any]:
-        """Ask for an operation by its full name; failures that may pass are tried again."""
-        if self._is_closed:
-            raise ValueError("the client is closed")
-        return BlockingLoop.of_this_process().run(
-            self._manage(entity, operation, arguments, within_s)
-        )
-
-    def close(self) -> None:
-        """Close the connection; closing twice is no error."""
-        self._is_closed = True
-        connection = self._connection.take()
-        if connection is not None:
-            BlockingLoop.of_this_process().run(connection.close())
-
-    async def _manage(
-        self, entity: str, operation: str, arguments: dict[Any, Any], within_s: float
-    ) -> dict[Any, Any]:
-        connection = self._connection.get()
-        return await with_retries(
-            self._connection.config.retry,
-            lambda: connection.manage(entity, operation, arguments, within_s=within_s),
-            within_s=within_s,
-        )

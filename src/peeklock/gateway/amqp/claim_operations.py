@@ -25,7 +25,7 @@ from peeklock.gateway.amqp.address import OWN, TRANSFER_DEAD_LETTERS
 from peeklock.gateway.amqp.arguments import INT32_MAX
 from peeklock.gateway.amqp.calls import OWN_PREFIX, Call, Operation, numbers
 from peeklock.gateway.amqp.outcomes import STATUSES, disposition
-from peeklock.gateway.amqp.translate import outgoing, without_body
+from peeklock.gateway.amqp.translate import whole
 
 OWNER_LENGTH_MAX: Final = 128
 # How many messages one claim, one list or one settlement may be about.
@@ -167,10 +167,7 @@ def _read_fetch(call: Call) -> Command | Refusal:
 def _write_fetch(call: Call, reply: Any) -> dict[Any, Any] | None:
     assert isinstance(reply, ClaimsFetched), f"claimed messages were expected, not {reply!r}"
     omit = call.arguments.flag("omit-message-body")
-    messages: list[dict[str, bytes]] = []
-    for delivery in reply.deliveries:
-        head, body = outgoing(delivery)
-        messages.append({"message": head + (without_body(body) if omit else body)})
+    messages = [{"message": whole(delivery, omit)} for delivery in reply.deliveries]
     return {"messages": messages, "looked-at": Int(reply.looked_at)}
 
 

@@ -30,7 +30,7 @@ from peeklock.gateway.amqp.outcomes import STATUSES, disposition
 from peeklock.gateway.amqp.rule_operations import RULE_OPERATIONS
 from peeklock.gateway.amqp.session_operations import SESSION_OPERATIONS
 from peeklock.gateway.amqp.stage_operations import STAGE_OPERATIONS
-from peeklock.gateway.amqp.translate import incoming, outgoing, without_body
+from peeklock.gateway.amqp.translate import incoming, outgoing, whole
 
 # The service's limits of one peek.
 PEEK_COUNT_MAX: Final = 250
@@ -67,9 +67,7 @@ def _read_peek(call: Call) -> Command | Refusal:
 def _write_peek(call: Call, reply: Any) -> dict[Any, Any] | None:
     deliveries = _found(reply)
     omit = call.arguments.flag("omit-message-body")
-    return (
-        {"messages": [{"message": _encoded(d, omit)} for d in deliveries]} if deliveries else None
-    )
+    return {"messages": [{"message": whole(d, omit)} for d in deliveries]} if deliveries else None
 
 
 def _read_receive(call: Call) -> Command | Refusal:
@@ -122,11 +120,6 @@ def _session_id(call: Call) -> str | None:
 def _found(reply: Any) -> list[Delivery]:
     assert isinstance(reply, Found), f"messages were expected, not {reply!r}"
     return reply.deliveries
-
-
-def _encoded(delivery: Delivery, omit_body: bool) -> bytes:
-    head, body = outgoing(delivery)
-    return head + (without_body(body) if omit_body else body)
 
 
 # --- locks

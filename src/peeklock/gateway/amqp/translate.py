@@ -172,6 +172,12 @@ def without_body(content: bytes) -> bytes:
     return sections.bare[: sections.body_at] + _EMPTY_DATA
 
 
+def whole(delivery: Delivery, omit_body: bool) -> bytes:
+    """Write a message for a receiver in one piece, with or without its body."""
+    head, body = outgoing(delivery)
+    return head + (without_body(body) if omit_body else body)
+
+
 def with_details(content: bytes, details: Details) -> bytes:
     """Set the properties that receivers changed, and the reason of a dead-lettered message."""
     if details.changes is None and details.reason is None and details.description is None:
