@@ -11,6 +11,10 @@ PACKAGING := pyproject.toml constraints.txt tools/environment.py
 SOURCES := $(shell find src -name '*.py')
 JAVASCRIPT := tests/wire/js
 
+# Bytecode is kept, whatever the shell says: without it every process compiles all modules again, and
+# pytest rewrites all assertions.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Stamps: each is touched when its step is done, so that repeated calls cost nothing.
 RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
