@@ -143,7 +143,7 @@ class _Turn:
 
 
 def message(text: str, **facts: Any) -> Message:
-    return Message(b"", text.encode(), Traits(**facts))
+    return Message(b"", text.encode(), Traits(**facts) if facts else None)
 
 
 def token(delivery: Delivery) -> LockToken:

@@ -5,13 +5,27 @@ from __future__ import annotations
 import asyncio
 
 from peeklock.broker.journal import SLICE_BYTES, EntityJournal
-from peeklock.entity.commands import MAIN, PEEK_LOCK, Grant, OpenReceiver, SendMany
+from peeklock.entity.commands import (
+    COMPLETE,
+    MAIN,
+    PEEK_LOCK,
+    Command,
+    Grant,
+    LockToken,
+    OpenReceiver,
+    SendMany,
+    SettleMany,
+    TakeOver,
+)
 from peeklock.entity.definition import QueueDefinition
-from peeklock.entity.notes import HandedTo
+from peeklock.entity.notes import HandedTo, SettlementsFailed
 from peeklock.entity.noting import NOTES_DELAY_MS
+from peeklock.entity.replies import Nobody
 from peeklock.store.memory import MemoryStore
 from peeklock.store.records import chunk_header, decode_chunk
+from peeklock.store.store import PartitionId
 from tests.broker.bench import Bench, Recorder, message, settle_down
+from tests.broker.town import Town
 
 
 async def deliveries(journal: EntityJournal) -> list[HandedTo]:
@@ -126,5 +140,34 @@ def test_a_page_ends_where_retention_cuts_while_it_is_read() -> None:
         assert page.next == ends[-1]
         assert (await journal.page(0, page.next, SLICE_BYTES)).first == at
         await bench.broker.close()
+
+    asyncio.run(whole())
+
+
+def test_a_completion_of_the_carrier_that_comes_too_late_is_told_in_its_name() -> None:
+    """R-D5."""
+
+    async def whole() -> None:
+        town = Town(QueueDefinition("a", forward_to="b"), QueueDefinition("b"))
+        destination = town["b"]
+        submit = destination.submit
+
+        def be_faster(command: Command) -> None:
+            if isinstance(command, TakeOver) and command.numbers:
+                (held,) = town["a"].carrier._hauls[MAIN]._held.values()
+                lock = LockToken(held.sequence, held.lock_number)
+                town["a"].worker.submit(SettleMany(Nobody(), [1], COMPLETE, [lock]))
+            submit(command)
+
+        destination.submit = be_faster  # type: ignore[method-assign]  # it is still a destination
+        await town.send("a", "m")
+        assert await town.texts("a") == []
+        assert await town.texts("b") == ["m"]
+        await town.advance(NOTES_DELAY_MS)
+        page = await town.store.journal(PartitionId("ns", "a"), 0, 1 << 20)
+        records = [each for chunk in page.chunks for each in decode_chunk(chunk, False)[1]]
+        failed = [each for each in records if isinstance(each, SettlementsFailed)]
+        assert [(each.consumer, each.sequences) for each in failed] == [("$carrier", [1])]
+        await town.close()
 
     asyncio.run(whole())

@@ -18,7 +18,7 @@ from peeklock.entity.blueprint import (
 )
 from peeklock.entity.commands import DEAD, MAIN, PEEK_LOCK, Command, DeadLetterNote, LockToken
 from peeklock.entity.definition import QueueDefinition, SubscriptionDefinition, TopicDefinition
-from peeklock.entity.message import NEVER, NO_DURATION, BodyBudget, Message, Traits
+from peeklock.entity.message import NEVER, NO_DURATION, NO_TRAITS, BodyBudget, Message, Traits
 from peeklock.entity.partition import Decision, Partition
 from peeklock.entity.records import Record
 from peeklock.entity.replies import Delivery, Reply
@@ -343,13 +343,17 @@ def message(
     id: str = "",
     hops: int = 0,
 ) -> Message:
-    return Message(
-        b"",
-        content.encode(),
-        Traits(
-            message_id=id, time_to_live_ms=life_ms, scheduled_at=due, session_id=session, hops=hops
-        ),
+    traits = traits_if_any(
+        message_id=id, time_to_live_ms=life_ms, scheduled_at=due, session_id=session, hops=hops
     )
+    return Message(b"", content.encode(), traits)
+
+
+def traits_if_any(**facts: Any) -> Traits | None:
+    """Traits as a door makes them: none where nothing is to be known."""
+    traits = Traits(**facts)
+    is_plain = all(getattr(traits, name) == getattr(NO_TRAITS, name) for name in facts)
+    return None if is_plain else traits
 
 
 def routed(*copies: Copy) -> Router:

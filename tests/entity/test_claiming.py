@@ -25,7 +25,8 @@ from peeklock.entity.commands import (
     RELEASE,
 )
 from peeklock.entity.definition import RECEIVE_DISABLED
-from peeklock.entity.records import Removed, Returned
+from peeklock.entity.noting import NOTES_DELAY_MS
+from peeklock.entity.records import EXPIRED, Removed, Returned
 from peeklock.entity.replies import STATE_ACTIVE, STATE_CLAIMED, STATE_DEFERRED
 from peeklock.entity.settling import CHANGES_SIZE_MAX
 from tests.entity.at_hand import EVERYTHING, AtHand, TopicAtHand
@@ -153,9 +154,9 @@ def test_a_claim_ends_before_a_message_that_failed(queue: AtHand, owner: OwnerAt
     queue.settle(ABANDON, bad)
     queue.settle(RELEASE, first, second)
     made = owner.claimed(8)
-    assert (made.sequences, made.is_stopped) == (numbers[:2], True)
+    assert (made.sequences, made.limit) == (numbers[:2], 8)
     made = owner.claimed(8)
-    assert (made.sequences, made.limit, made.is_stopped) == (numbers[2:3], 1, False)
+    assert (made.sequences, made.limit) == (numbers[2:3], 1)
     assert owner.claim(8) == numbers[3:]
 
 
@@ -296,6 +297,19 @@ def test_abandoned_claims_count_and_end_as_dead_letters(queue: AtHand, owner: Ow
     assert dead.details.changes == {"p": b"1"}
 
 
+def test_abandoned_claims_of_dead_letters_are_told_once(queue: AtHand) -> None:
+    """R-D1: as released ones are, by the name of their owner."""
+    (number,) = queue.send("a")
+    queue.settle(DEAD_LETTER, queue.receive_one())
+    owner = OwnerAtHand(queue, lane=DEAD)
+    assert owner.claim() == [number]
+    queue.tick(NOTES_DELAY_MS)
+    owner.settle(ABANDON, number)
+    assert queue.records == [Unclaimed(queue.now, DEAD, UNCLAIMED_ABANDONED, "owner", [number])]
+    queue.tick(NOTES_DELAY_MS)
+    assert queue.records == []
+
+
 def test_deferred_claims_are_fetched_by_number(queue: AtHand, owner: OwnerAtHand) -> None:
     """R-D1, R-S6."""
     (number,) = queue.send("a")
@@ -417,6 +431,19 @@ def test_life_does_not_end_while_claimed(queue: AtHand, owner: OwnerAtHand) -> N
     owner.settle(COMPLETE, first)
     owner.settle(RELEASE, second)
     assert queue.peek() == []
+
+
+def test_claims_whose_lives_have_ended_are_written_down_together(
+    queue: AtHand, owner: OwnerAtHand
+) -> None:
+    """R-D1, R-F4."""
+    numbers = queue.send("a", "b", "c", life_ms=1_000)
+    owner.claim(timeout_ms=5_000)
+    queue.tick(5_000)
+    assert queue.records == [
+        Unclaimed(queue.now, 0, UNCLAIMED_TIMED_OUT, "owner", numbers),
+        Removed(queue.now, 0, EXPIRED, numbers),
+    ]
 
 
 def test_an_owner_without_claims_is_forgotten_at_last(queue: AtHand, owner: OwnerAtHand) -> None:

@@ -208,6 +208,18 @@ def test_a_settlement_that_comes_too_late_is_told(outcome: int) -> None:
     assert told(queue) == [SettlementsFailed(queue.now - NOTES_DELAY_MS, MAIN, outcome, WHO, [1])]
 
 
+@pytest.mark.parametrize("kind", [ask.SettleMany, ask.SettleAll])
+def test_a_transaction_that_comes_too_late_tells_who_settled(kind: type) -> None:
+    queue = AtHand()
+    queue.send("a")
+    held = opened(queue, 1)
+    queue.tick(LOCK_MS)
+    tag = [1] if kind is ask.SettleMany else 1
+    work = kind("r", tag, COMPLETE, held, None, None, WHO)
+    assert queue.fate(ask.Commit("t", 1, [work])) == LOCK_LOST
+    assert told(queue) == [SettlementsFailed(queue.now - NOTES_DELAY_MS, MAIN, COMPLETE, WHO, [1])]
+
+
 def test_of_a_call_for_several_only_the_lost_ones_are_told() -> None:
     queue = AtHand()
     queue.send("a", "b")

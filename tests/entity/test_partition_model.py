@@ -24,7 +24,7 @@ from peeklock.entity.blueprint import queue_blueprint
 from peeklock.entity.bodies import BLOCK
 from peeklock.entity.commands import DEAD, MAIN, PEEK_LOCK, RECEIVE_AND_DELETE, Command, LockToken
 from peeklock.entity.definition import ACTIVE, FOREVER_MS, STATUSES, QueueDefinition
-from peeklock.entity.message import NEVER, NO_DURATION, Message, Traits
+from peeklock.entity.message import NEVER, NO_DURATION, Message, traits_of
 from peeklock.entity.replies import STATE_CLAIMED, STATE_DEFERRED, STATE_SCHEDULED
 from tests.entity.pair import EVERYTHING, Pair
 
@@ -154,7 +154,7 @@ class PartitionBesideModel(RuleBasedStateMachine):
         filling, life, delay = draft
         scheduled_at = NEVER if delay < 0 else self.pair.now + delay
         content = b"%d" % self.next() + b"." * filling
-        return Message(b"e", content, Traits(time_to_live_ms=life, scheduled_at=scheduled_at))
+        return Message(b"e", content, traits_of(life, scheduled_at))
 
     @rule(drafts=drafts)
     def send_many(self, drafts: list[Draft]) -> None:

@@ -268,6 +268,19 @@ def test_a_message_that_outlived_its_time_in_a_lock_expires_when_it_returns(outc
     assert details.reason == "TTLExpiredException"
 
 
+@pytest.mark.parametrize("outcome", [ABANDON, RELEASE])
+def test_messages_that_outlived_their_time_are_written_down_together(outcome: int) -> None:
+    queue = AtHand()
+    queue.send("a", "b", life_ms=1_000)
+    queue.send("c")
+    held = queue.receive(3)
+    queue.tick(1_000)
+    queue.settle(outcome, *held)
+    removed = [each for each in queue.records if isinstance(each, records.Removed)]
+    assert removed == [records.Removed(queue.now, MAIN, records.EXPIRED, [1, 2])]
+    assert queue.numbers() == [3]
+
+
 def test_a_message_whose_lock_and_life_are_over_is_dropped() -> None:
     queue = AtHand()
     queue.send("a", life_ms=1_000)

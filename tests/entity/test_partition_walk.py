@@ -82,6 +82,8 @@ class Walk:
 
     def message(self) -> Message:
         pick = self.random
+        if pick.random() < 0.1:
+            return Message(b"", bytes(pick.randrange(40)))  # as most are
         return Message(
             b"e",
             bytes(pick.randrange(40)),

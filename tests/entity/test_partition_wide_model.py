@@ -29,7 +29,7 @@ from peeklock.entity.commands import (
 )
 from peeklock.entity.message import NEVER, NO_DURATION, Message, Traits
 from peeklock.entity.replies import Delivery, Reply
-from tests.entity.at_hand import AtHand, TopicAtHand
+from tests.entity.at_hand import AtHand, TopicAtHand, traits_if_any
 from tests.entity.wide_model import CHANGE, CHANGED, FAILED, PLAIN, Answer, Rules, WideModel
 
 STEPS: Final = 160
@@ -157,6 +157,8 @@ class Both:
     def message(self, due: int = NEVER) -> Message:
         pick = self.pick
         self.made += 1
+        if due == NEVER and pick.random() < 0.1:
+            return Message(b"", b"%d" % self.made)  # as most are
         session = pick.choice([*NAMES, *NAMES, None])
         return Message(
             b"",
@@ -385,8 +387,10 @@ def route(message: Message, now: int) -> list[Copy]:
     copies: list[Copy] = []
     for lane, kind in wants(message):
         if kind == CHANGED:
-            changed = Message(b"", message.content + CHANGE, Traits(session_id=message.session_id))
-            changed.known().time_to_live_ms = message.time_to_live_ms
+            traits = traits_if_any(
+                session_id=message.session_id, time_to_live_ms=message.time_to_live_ms
+            )
+            changed = Message(b"", message.content + CHANGE, traits)
             copies.append(Copy(lane, changed))
         else:
             copies.append(Copy(lane, failure="no number" if kind == FAILED else ""))

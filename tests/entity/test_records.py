@@ -1,8 +1,10 @@
 """The records: which positions they take, and that each one carries what it was given."""
 
+from typing import get_args
+
 import pytest
 
-from peeklock.entity import notes, records, replies
+from peeklock.entity import claim_records, notes, records, replies, stage_records
 from peeklock.entity.message import NEVER, NO_DURATION, Message
 from peeklock.entity.records import Kept, Record, width
 
@@ -11,18 +13,19 @@ def messages(count: int) -> list[Message]:
     return [Message(b"e", b"content") for _ in range(count)]
 
 
-@pytest.mark.parametrize("count", [1, 2, 1000])
-def test_a_record_with_messages_takes_one_position_for_each(count: int) -> None:
-    carriers: list[Record] = [
+def carriers(count: int) -> list[Record]:
+    """One record of each kind that carries a run of messages."""
+    return [
         records.Enqueued(1, 1, messages(count)),
         records.Scheduled(1, 1, messages(count)),
         records.Carried(1, list(range(count)), messages(count)),
+        stage_records.Staged(1, 1, messages(count), "stage"),
     ]
-    assert [width(record) for record in carriers] == [count, count, count]
 
 
-def test_every_other_record_takes_one_position() -> None:
-    others: list[Record] = [
+def others() -> list[Record]:
+    """One record of each other kind."""
+    return [
         records.Activated(1, 1, [1, 2], [0, 0]),
         records.Removed(1, 0, records.COMPLETED, [1, 2, 3]),
         records.Returned(1, 0, records.ABANDONED, [1, 2], [1, 1]),
@@ -35,6 +38,13 @@ def test_every_other_record_takes_one_position() -> None:
         notes.LocksReleased(1, 0, 0, "who", [1, 2]),
         notes.SettlementsFailed(1, 0, 0, "who", [1, 2]),
         notes.SessionLockNoted(1, 0, 0, "who", "s"),
+        claim_records.Claimed(1, 0, "owner", [1, 2]),
+        claim_records.Unclaimed(1, 0, claim_records.UNCLAIMED_RELEASED, "owner", [1, 2]),
+        claim_records.OwnerHeard(1, 0, "owner", 1, 1),
+        stage_records.StagesPublished(1, "writer", 1, ["stage"], True, 3, [1, 2], [0, 0], []),
+        stage_records.StagesDropped(1, stage_records.STAGE_STALE, [1, 2]),
+        stage_records.StageKept(1, "stage", 1, [Kept(), Kept()], []),
+        records.CarriedCopies(1, [1, 2, 3], messages(1)[0]),
         records.Published(1, 1, messages(1)[0], [4, 6, 8], [0, 0, 0], 1),
         records.Transferring(1, 1, messages(1)[0], "elsewhere"),
         records.SessionStateSet(1, 0, "s", b"state"),
@@ -47,7 +57,20 @@ def test_every_other_record_takes_one_position() -> None:
         records.CheckpointSlice(1, 0, [Kept(), Kept()]),
         records.CheckpointEnded(1, 7),
     ]
-    assert [width(record) for record in others] == [1] * len(others)
+
+
+def test_no_kind_of_record_is_forgotten_here() -> None:
+    kinds = [type(record) for record in [*carriers(1), *others()]]
+    assert sorted(kinds, key=str) == sorted(get_args(Record), key=str)
+
+
+@pytest.mark.parametrize("count", [1, 2, 1000])
+def test_a_record_with_messages_takes_one_position_for_each(count: int) -> None:
+    assert {width(record) for record in carriers(count)} == {count}
+
+
+def test_every_other_record_takes_one_position() -> None:
+    assert {width(record) for record in others()} == {1}
 
 
 def test_a_message_counts_envelope_and_content_and_starts_without_limits() -> None:

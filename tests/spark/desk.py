@@ -100,7 +100,7 @@ class Desk:
             taken += len(reply.sequences)
             limit = min(limit, reply.limit)
             size = max(1, size - sum(reply.sizes)) if size else 0
-            if reply.is_stopped or taken >= limit:
+            if taken >= limit:
                 break
         if not taken:
             return {}

@@ -61,22 +61,25 @@ changes = st.dictionaries(texts, st.binary(max_size=20), max_size=3)
 
 @st.composite
 def messages(draw: st.DrawFn) -> Message:
-    message = Message(
-        draw(st.binary(max_size=30)),
-        draw(st.binary(max_size=60)),
-        Traits(
-            message_id=draw(texts),
-            time_to_live_ms=draw(st.just(NO_DURATION) | st.integers(0, 1 << 40)),
-            scheduled_at=draw(st.just(NEVER) | instants),
-            session_id=draw(maybe_texts),
-            partition_key=draw(maybe_texts),
-            hops=draw(st.just(0) | st.integers(1, 4)),
-            enqueue_sequence=draw(st.just(0) | sequences),
-            dead_letter_source=draw(st.just("") | texts),
-        ),
+    """Some are nothing but their content, which takes a way of its own into a chunk."""
+    envelope = draw(st.just(b"") | st.binary(max_size=30))
+    return Message(envelope, draw(st.binary(max_size=60)), draw(st.none() | traits()))
+
+
+@st.composite
+def traits(draw: st.DrawFn) -> Traits:
+    drawn = Traits(
+        message_id=draw(texts),
+        time_to_live_ms=draw(st.just(NO_DURATION) | st.integers(0, 1 << 40)),
+        scheduled_at=draw(st.just(NEVER) | instants),
+        session_id=draw(maybe_texts),
+        partition_key=draw(maybe_texts),
+        hops=draw(st.just(0) | st.integers(1, 4)),
+        enqueue_sequence=draw(st.just(0) | sequences),
+        dead_letter_source=draw(st.just("") | texts),
     )
-    message.known().expires_at = draw(st.just(NEVER) | instants)
-    return message
+    drawn.expires_at = draw(st.just(NEVER) | instants)
+    return drawn
 
 
 @st.composite
@@ -257,9 +260,11 @@ def stage_facts(draw: st.DrawFn, at: int) -> Record:
 
 
 def message_of(number: int, size: int = 100) -> Message:
-    """A message that can be told from every other."""
-    content = f"content {number} ".encode()
-    return Message(b"envelope", content.ljust(size, b"."), Traits(message_id=f"id-{number}"))
+    """A message that can be told from every other; every third is nothing but its content."""
+    content = f"content {number} ".encode().ljust(size, b".")
+    if number % 3 == 0:
+        return Message(b"", content)
+    return Message(b"envelope", content, Traits(message_id=f"id-{number}"))
 
 
 def enqueued(at: int, first_sequence: int, count: int, size: int = 100) -> Enqueued:

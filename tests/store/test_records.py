@@ -255,7 +255,7 @@ def test_what_a_message_does_not_have_takes_no_room() -> None:
 def test_several_messages_are_read_in_the_order_asked() -> None:
     chunk = encode_chunk(10, [enqueued(5, 1, 4)])
     read = decode_messages(chunk, [13, 10, 12])
-    assert [message.message_id for message in read] == ["id-4", "id-1", "id-3"]
+    assert [shown(each) for each in read] == [shown(message_of(at)) for at in (4, 1, 3)]
 
 
 @pytest.mark.parametrize("position", [9, 12])

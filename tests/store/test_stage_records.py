@@ -13,7 +13,7 @@ from peeklock.store.kinds import STAGED
 from peeklock.store.records import decode_chunk, decode_messages, encode_chunk
 from peeklock.store.stage_facts import decode_stage_fact
 from peeklock.store.store import Corrupt
-from tests.store.builders import message_of, told
+from tests.store.builders import message_of, shown, told
 
 
 def test_runs_of_different_stages_stay_apart() -> None:
@@ -31,7 +31,7 @@ def test_runs_of_different_stages_stay_apart() -> None:
     assert told(read) == told(written)
     assert [len(each.messages) for each in read if isinstance(each, Staged)] == [2, 1, 1, 2]
     found = decode_messages(chunk, [9, 10, 11, 15, 16])
-    assert [each.message_id for each in found] == ["id-1", "id-2", "id-3", "id-7", "id-8"]
+    assert [shown(each) for each in found] == [shown(message_of(at)) for at in (1, 2, 3, 7, 8)]
 
 
 def test_a_stage_is_named_once_in_a_run() -> None:

@@ -15,7 +15,7 @@ from peeklock.entity.commands import (
     SettleAll,
 )
 from peeklock.entity.message import NEVER
-from peeklock.entity.replies import Delivery, Found, Refused
+from peeklock.entity.replies import Delivery, Found, Nobody, Refused
 
 Join: TypeAlias = Callable[[list[Any]], Any]
 """Makes one reply of the replies of all parts; None where the answer comes by another way."""
@@ -153,22 +153,6 @@ class Fetching:
                 tokens = [LockToken(each.sequence, each.number) for each in answer.deliveries]
                 settler = self._gathering.part(at) if origin is None else origin
                 self._reach.ask(index, SettleAll(settler, 0, outcome, tokens))
-
-
-@final
-class Nobody:
-    """The origin of what nobody waits for."""
-
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        pass
-
-    def replied(self, reply: Any) -> None:
-        """Nobody waits for it."""
-
-    def flush(self) -> None:
-        """There is nothing to write out."""
 
 
 def _unlocked(delivery: Delivery) -> Delivery:

@@ -434,7 +434,7 @@ class Haul:
             each.settled_with = each.lock_number
             tags.append(each.sequence)
             tokens.append(LockToken(each.sequence, each.lock_number))
-        self._owner.submit(SettleMany(self, tags, outcome, tokens, None, note))
+        self._owner.submit(SettleMany(self, tags, outcome, tokens, None, note, CONSUMER))
 
     def _settled(self, reply: Settled) -> None:
         self.has_settled = True

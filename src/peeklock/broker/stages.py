@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Final, final
 
-from peeklock.broker.gathering import Gathering, Nobody
+from peeklock.broker.gathering import Gathering
 from peeklock.broker.reach import Reach
 from peeklock.entity.commands import (
     Command,
@@ -20,7 +20,14 @@ from peeklock.entity.commands import (
     PublishStages,
     TellStages,
 )
-from peeklock.entity.replies import BatchPublished, Named, Numbered, Refused, StagesTold
+from peeklock.entity.replies import (
+    BatchPublished,
+    Named,
+    Nobody,
+    Numbered,
+    Refused,
+    StagesTold,
+)
 from peeklock.entity.routing import partition_of_key
 
 

@@ -57,7 +57,7 @@ class Accepting:
 
     def accept(self, command: AcceptSession, now: int) -> None:
         """A named session at once or not at all; the next one now, or as soon as there is one."""
-        if self._refuse_closed(command.origin, command.tag, command.lane):
+        if self._state.refuse_closed(command.origin, [command.tag], command.lane):
             return
         book = self._state.lane(command.lane).book
         if book is None:
@@ -127,7 +127,7 @@ class Accepting:
             notes.released(book.lane.number, why, holder.consumer, sequences, now)
         for lock in locks:
             del book.lane.locked[lock.entry.sequence]
-            self._state.restore_place(lock, now)
+        self._state.restore_places(book.lane, locks, now)
         session.locks.clear()
 
     def stop_waiting(self, origin: Any) -> None:
@@ -152,7 +152,7 @@ class Accepting:
 
     def renew(self, command: RenewSession, now: int) -> None:
         """A whole duration from now for the holder."""
-        if self._refuse_closed(command.origin, command.tag, command.lane):
+        if self._state.refuse_closed(command.origin, [command.tag], command.lane):
             return
         held = self._held(command.lane, command.session_id, command.holder, now)
         if held is None:
@@ -168,7 +168,7 @@ class Accepting:
 
     def get_state(self, command: GetSessionState, now: int) -> None:
         """What was stored with the session."""
-        if self._refuse_closed(command.origin, command.tag, command.lane):
+        if self._state.refuse_closed(command.origin, [command.tag], command.lane):
             return
         held = self._held(command.lane, command.session_id, command.holder, now)
         if held is None:
@@ -178,7 +178,7 @@ class Accepting:
 
     def set_state(self, command: SetSessionState, now: int) -> None:
         """Store some bytes with the session, or clear them."""
-        if self._refuse_closed(command.origin, command.tag, command.lane):
+        if self._state.refuse_closed(command.origin, [command.tag], command.lane):
             return
         held = self._held(command.lane, command.session_id, command.holder, now)
         if held is None:
@@ -193,7 +193,7 @@ class Accepting:
 
     def list(self, command: ListSessions) -> None:
         """Names of sessions, a page of them."""
-        if self._refuse_closed(command.origin, command.tag, command.lane):
+        if self._state.refuse_closed(command.origin, [command.tag], command.lane):
             return
         book = self._state.lane(command.lane).book
         if book is None:
@@ -256,13 +256,6 @@ class Accepting:
     ) -> MessageSession | None:
         book = self._state.lane(lane_number).book
         return None if book is None else book.held(session_id, holder, now)
-
-    def _refuse_closed(self, origin: Any, tag: int, lane: int) -> bool:
-        refusal = self._state.why_closed(lane)
-        if refusal is None:
-            return False
-        self._refuse(origin, tag, refusal)
-        return True
 
     def _refuse_lost(self, origin: Any, tag: int) -> None:
         self._refuse(origin, tag, Refusal(SESSION_LOCK_LOST, SESSION_LOCK_LOST_TEXT))

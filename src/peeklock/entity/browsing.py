@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from typing import Any, final
+from typing import final
 
 from peeklock.entity.commands import (
     MAIN,
@@ -50,7 +50,7 @@ class Browsing:
 
     def peek(self, command: Peek) -> None:
         """Messages in the order of their numbers, within the limits, at least one if any."""
-        if self._refuse_disabled(command.origin, command.tag, command.lane):
+        if self._state.refuse_closed(command.origin, [command.tag], command.lane):
             return
         found: list[Delivery] = []
         size = 0
@@ -73,7 +73,7 @@ class Browsing:
 
     def receive_deferred(self, command: ReceiveDeferred, now: int) -> None:
         """Deferred messages by number, all or none."""
-        if self._refuse_disabled(command.origin, command.tag, command.lane):
+        if self._state.refuse_closed(command.origin, [command.tag], command.lane):
             return
         state = self._state
         book = state.lane(command.lane).book
@@ -108,7 +108,7 @@ class Browsing:
     def delete_many(self, command: DeleteMany, now: int) -> None:
         """The oldest ready messages that entered before an instant are deleted, of one session or
         of all."""
-        if self._refuse_disabled(command.origin, command.tag, command.lane):
+        if self._state.refuse_closed(command.origin, [command.tag], command.lane):
             return
         state = self._state
         line = self._line(command.lane, command.session_id)
@@ -178,13 +178,6 @@ class Browsing:
             return lane
         session = lane.book.sessions.get(session_id)
         return None if session is None else session.line
-
-    def _refuse_disabled(self, origin: Any, tag: int, lane: int) -> bool:
-        refusal = self._state.why_closed(lane)
-        if refusal is None:
-            return False
-        self._state.replies.append(Refused(origin, [tag], refusal))
-        return True
 
 
 def _sequence(entry: Entry) -> int:

@@ -50,7 +50,7 @@ class Owner:
         self.timeout_ms: int = CLAIM_TIMEOUT_MS
         self.heard_at: int = NEVER
         self.told_at: int = NEVER  # when it was heard of, as far as the journal knows
-        self.is_replayed: bool = False  # known from the journal, and not met since
+        self.is_replayed: bool = False  # known from the journal since the partition opened
         self.held: dict[int, Entry] = {}
         self.attempts: dict[int, int] = {}  # how often each was fetched; in memory only
         self.sessions: dict[str, int] = {}  # where the lane has them: how many it has of each

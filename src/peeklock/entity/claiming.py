@@ -4,7 +4,7 @@ claims whose owner was silent for too long."""
 from __future__ import annotations
 
 import heapq
-from typing import Any, Final, final
+from typing import Final, final
 
 from peeklock.entity.claim import CLAIM_GRACE_MS, ClaimBook, Owner
 from peeklock.entity.claim_commands import NO_BOUND, NO_EPOCH
@@ -73,7 +73,6 @@ class Draft:
         "command",
         "entries",
         "is_full",
-        "is_stopped",
         "limit",
     )
 
@@ -82,7 +81,6 @@ class Draft:
         self.entries: list[Entry] = []
         self.limit: int = command.count_max
         self.is_full: bool = False
-        self.is_stopped: bool = False  # by a message that failed before
         self.bound: int = bound  # the highest number that may be in it
         self._counts: bool = counts  # whether deliveries are counted, so that some are suspect
         self._room: int = min(command.room, command.count_max - command.taken)
@@ -105,7 +103,7 @@ class Draft:
             bits = min(SUSPECT_BITS * entry.delivery_count, 62)
             suspect_max = max(1, self.command.count_max >> bits)
             if before >= suspect_max:
-                self.is_full = self.is_stopped = True
+                self.is_full = True
                 return False
             self.limit = min(self.limit, suspect_max)
             self._room = min(self._room, suspect_max - self.command.taken)
@@ -130,7 +128,7 @@ class Claiming:
     def claim(self, command: ClaimMessages, now: int) -> None:
         """The oldest ready messages are the owner's from now on."""
         state = self._state
-        if self._refuse_closed(command.origin, command.tag, command.lane):
+        if state.refuse_closed(command.origin, [command.tag], command.lane):
             return
         lane = state.lane(command.lane)
         owner = self._heard(command, lane, command.timeout_ms, now)
@@ -164,7 +162,6 @@ class Claiming:
                 sizes,
                 session_ids,
                 draft.limit,
-                draft.is_stopped,
             )
         )
 
@@ -226,7 +223,7 @@ class Claiming:
     def tell(self, command: ListClaims, now: int) -> None:
         """What the owner has, in the order of the numbers, and how the lane is."""
         state = self._state
-        if self._refuse_closed(command.origin, command.tag, command.lane):
+        if state.refuse_closed(command.origin, [command.tag], command.lane):
             return
         lane = state.lane(command.lane)
         owner = self._asking(command, lane, now)
@@ -259,7 +256,7 @@ class Claiming:
     def fetch(self, command: FetchClaims) -> None:
         """Messages that the owner has, within the limit, at least one if any."""
         state = self._state
-        if self._refuse_closed(command.origin, command.tag, command.lane):
+        if state.refuse_closed(command.origin, [command.tag], command.lane):
             return
         owner = self._known(state.lane(command.lane), command.owner)
         found: list[Delivery] = []
@@ -281,7 +278,7 @@ class Claiming:
     def settle(self, command: SettleClaims, now: int) -> None:
         """End claims; what the owner does not have is left as it is."""
         state = self._state
-        if self._refuse_closed(command.origin, command.tag, command.lane):
+        if state.refuse_closed(command.origin, [command.tag], command.lane):
             return
         lane = state.lane(command.lane)
         owner = self._asking(command, lane, now)
@@ -330,8 +327,7 @@ class Claiming:
         if not entries:
             return
         if outcome == COMPLETE:
-            for entry in entries:
-                state.complete(lane.number, entry)
+            state.complete_many(lane.number, entries)
             return
         if command.changes and outcome != RELEASE:
             for entry in entries:
@@ -340,17 +336,17 @@ class Claiming:
             state.dead_letter(lane, entries, command.reason, command.description, now)
         elif outcome == DEFER:
             state.defer(lane, self._locks(lane, owner, entries), now)
-        elif outcome == ABANDON:
+        elif outcome == ABANDON and not lane.is_dead_letter:
             self._unclaimed(lane, UNCLAIMED_ABANDONED, owner, entries, now)
             state.give_back(lane, self._locks(lane, owner, entries), ABANDONED, now)
         else:
-            self._return(lane, UNCLAIMED_RELEASED, owner, entries, now)
+            why = UNCLAIMED_ABANDONED if outcome == ABANDON else UNCLAIMED_RELEASED
+            self._return(lane, why, owner, entries, now)
 
     def _return(self, lane: Lane, why: int, owner: Owner, entries: list[Entry], now: int) -> None:
         """Messages go back to where they were, uncounted."""
         self._unclaimed(lane, why, owner, entries, now)
-        for lock in self._locks(lane, owner, entries):
-            self._state.restore_place(lock, now)
+        self._state.restore_places(lane, self._locks(lane, owner, entries), now)
 
     def _unclaimed(
         self, lane: Lane, why: int, owner: Owner, entries: list[Entry], now: int
@@ -473,13 +469,6 @@ class Claiming:
         assert lane.claims is not None, "an owner is in a book"
         lane.claims.expect(owner)
         self._state.watch(lane)
-
-    def _refuse_closed(self, origin: Any, tag: int, lane: int) -> bool:
-        refusal = self._state.why_closed(lane)
-        if refusal is None:
-            return False
-        self._state.replies.append(Refused(origin, [tag], refusal))
-        return True
 
 
 def _oldest_enqueued_at(lane: Lane) -> int:

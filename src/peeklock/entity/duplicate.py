@@ -53,11 +53,6 @@ class SeenIds:
         self._ids[message_id] = now
         return True
 
-    def has(self, message_id: str, now: int) -> bool:
-        """Whether the id was seen within the window."""
-        seen_at = self._ids.get(message_id)
-        return seen_at is not None and seen_at + self.window_ms > now
-
     def remember(self, message_id: str, seen_at: int) -> None:
         """Take in what was written down."""
         self._ids.pop(message_id, None)

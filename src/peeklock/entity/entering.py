@@ -19,8 +19,7 @@ from peeklock.entity.commands import (
     SendMany,
     TakeOver,
 )
-from peeklock.entity.definition import DISABLED, FOREVER_MS, SEND_DISABLED
-from peeklock.entity.duplicate import seen_as
+from peeklock.entity.definition import FOREVER_MS
 from peeklock.entity.lane import Entry
 from peeklock.entity.message import NEVER, NO_DURATION, Message
 from peeklock.entity.records import (
@@ -36,7 +35,6 @@ from peeklock.entity.records import (
     Transferring,
 )
 from peeklock.entity.refusals import (
-    ENTITY_DISABLED,
     MESSAGE_NOT_FOUND,
     MESSAGE_TOO_BIG,
     NO_MATCHING_SUBSCRIPTION,
@@ -102,7 +100,7 @@ class Entering:
 
     def send_batch(self, command: SendBatch, now: int) -> None:
         """All or none (R-T5)."""
-        if self._refuse_any(command.origin, command.tag, command.messages, now):
+        if self.refuse_any(command.origin, [command.tag], command.messages, now):
             return
         for message in command.messages:
             self.enter(message, now)
@@ -110,7 +108,7 @@ class Entering:
 
     def schedule(self, command: Schedule, now: int) -> None:
         """All or none; answers the numbers in order."""
-        if self._refuse_any(command.origin, command.tag, command.messages, now):
+        if self.refuse_any(command.origin, [command.tag], command.messages, now):
             return
         numbers: list[int] = []
         for at, message in enumerate(command.messages):
@@ -173,7 +171,7 @@ class Entering:
             if number not in taken:
                 fresh.append(number)
                 messages.append(message)
-        if self._refuse_any(command.origin, command.tag, messages, now):
+        if self.refuse_any(command.origin, [command.tag], messages, now):
             return
         for number in command.forget:
             taken.pop(number, None)
@@ -193,10 +191,10 @@ class Entering:
 
     def why_not(self, message: Message, now: int, before: int = 0) -> Refusal | None:
         """Why a message cannot be taken, or None; so many bytes will be taken before it."""
+        closed = self._state.why_closed_to_senders()
+        if closed is not None:
+            return closed
         blueprint = self._state.blueprint
-        if blueprint.status in (DISABLED, SEND_DISABLED):
-            text = f"Messaging entity '{blueprint.path}' is currently disabled."
-            return Refusal(ENTITY_DISABLED, text)
         if message.size > blueprint.message_size_max:
             size_max = blueprint.message_size_max
             text = f"The received message exceeds the limit ({size_max} bytes) of this entity."
@@ -223,17 +221,15 @@ class Entering:
     def enter(self, message: Message, now: int, reserved: int = 0) -> int:
         """Take a message that can be taken; answers its number, or 0 where nothing was kept."""
         state = self._state
-        # A message without an id is nobody's duplicate.
-        is_watched = state.seen.window_ms > 0 and message.message_id != ""
-        seen = seen_as(message, state.blueprint.is_partitioned) if is_watched else ""
-        if is_watched and not state.seen.is_new(seen, now):
+        seen = state.seen_of(message)
+        if seen and not state.seen.is_new(seen, now):
             # The sender is told that all is well: it is, the message is here already.
             state.duplicates.append(message.message_id)
             return 0
         if message.scheduled_at > now:
             return self._schedule(message, now, reserved)
         if state.blueprint.router is not None:
-            if is_watched:
+            if seen:
                 # An action may change the id and nobody may want the message: its copies do not
                 # tell for sure that it was here.
                 state.remembered.append(seen)
@@ -462,12 +458,13 @@ class Entering:
 
     # Refusing.
 
-    def _refuse_any(self, origin: Any, tag: int, messages: list[Message], now: int) -> bool:
+    def refuse_any(self, origin: Any, tags: list[int], messages: list[Message], now: int) -> bool:
+        """Refuse all of them where one cannot be taken; tells whether that is so."""
         size = 0
         for message in messages:
             refusal = self.why_not(message, now, size)
             if refusal is not None:
-                self._state.replies.append(Refused(origin, [tag], refusal))
+                self._state.replies.append(Refused(origin, tags, refusal))
                 return True
             size += message.size
         return False

@@ -346,11 +346,6 @@ class Partition:
     # Telling.
 
     @property
-    def blueprint(self) -> Blueprint:
-        """The description in force."""
-        return self._state.blueprint
-
-    @property
     def next_sequence(self) -> int:
         """The number that the next message gets."""
         return self._state.next_sequence

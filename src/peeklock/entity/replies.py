@@ -295,7 +295,7 @@ class ClaimsMade:
     """What an owner got: numbers in order, sizes, and sessions where the lane has them.
 
     `limit` is how many messages the claim may have in all, given what is in it: less than it was
-    asked for where one of them failed before. `is_stopped` tells that it ended for such a one.
+    asked for where one of them failed before.
     """
 
     origin: Final[Any]
@@ -304,7 +304,6 @@ class ClaimsMade:
     sizes: Final[list[int]]
     session_ids: Final[list[str | None] | None]
     limit: Final[int]
-    is_stopped: Final[bool]
 
     def __init__(
         self,
@@ -314,7 +313,6 @@ class ClaimsMade:
         sizes: list[int],
         session_ids: list[str | None] | None,
         limit: int,
-        is_stopped: bool = False,
     ) -> None:
         self.origin = origin
         self.tag = tag
@@ -322,7 +320,6 @@ class ClaimsMade:
         self.sizes = sizes
         self.session_ids = session_ids
         self.limit = limit
-        self.is_stopped = is_stopped
 
 
 @final
@@ -489,3 +486,19 @@ Reply: TypeAlias = (
     | BatchPublished
     | StagesTold
 )
+
+
+@final
+class Nobody:
+    """The origin of what nobody waits for."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        pass
+
+    def replied(self, reply: Any) -> None:
+        """Nobody waits for it."""
+
+    def flush(self) -> None:
+        """There is nothing to write out."""

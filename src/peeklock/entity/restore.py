@@ -11,7 +11,6 @@ from peeklock.entity.blueprint import FIRST_SUBSCRIPTION_LANE
 from peeklock.entity.claim_records import Claimed, OwnerHeard, Unclaimed
 from peeklock.entity.claim_replay import ClaimsReplayed
 from peeklock.entity.commands import MAIN, TRANSFER
-from peeklock.entity.duplicate import seen_as
 from peeklock.entity.lane import Entry, Lane
 from peeklock.entity.message import NEVER, Message
 from peeklock.entity.notes import (
@@ -263,9 +262,9 @@ class Restoring:
             entry.position = position
 
     def _remember(self, message: Message, at: int) -> None:
-        state = self._state
-        if state.seen.window_ms and message.message_id:
-            state.seen.remember(seen_as(message, state.blueprint.is_partitioned), at)
+        seen = self._state.seen_of(message)
+        if seen:
+            self._state.seen.remember(seen, at)
 
     def _published(self, record: Published, position: int) -> None:
         message = record.message

@@ -8,9 +8,7 @@ from zlib import crc32
 from peeklock.entity.message import Message
 
 PARTITION_BITS: Final = 48
-"""The upper 16 bits of a sequence number name the partition."""
-
-NO_KEY: Final = None
+"""The upper 16 bits of a sequence number name the partition, the lower 48 count in it."""
 
 
 def partition_of_sequence(sequence: int) -> int:
@@ -34,7 +32,7 @@ def key_of(message: Message, *, by_message_id: bool) -> str | None:
         return message.partition_key
     if by_message_id and message.message_id:
         return message.message_id
-    return NO_KEY
+    return None
 
 
 def has_conflict(message: Message) -> bool:

@@ -30,8 +30,9 @@ from peeklock.entity.refusals import (
     Refusal,
 )
 from peeklock.entity.replies import Numbered, Refused, Settled
+from peeklock.entity.routing import partition_of_sequence
 from peeklock.entity.session import MessageSession
-from peeklock.entity.state import PARTITION_BITS, State
+from peeklock.entity.state import State
 
 LANE_BITS: Final = 48
 """The upper 16 bits of a lock number name the lane, the lower 48 are chance."""
@@ -61,7 +62,7 @@ class Settling:
 
     def settle_many(self, command: SettleMany, now: int) -> None:
         """Each settlement on its own: what cannot be carried out is refused by its tag."""
-        if self._refuse_disabled(command.origin, command.tags, command.tokens):
+        if self._refuse_closed(command.origin, command.tags, command.tokens):
             return
         if command.outcome == COMPLETE:
             self._complete_many(command, now)
@@ -149,7 +150,7 @@ class Settling:
 
     def settle_all(self, command: SettleAll, now: int) -> None:
         """All or none: one lost lock refuses the whole call."""
-        if self._refuse_disabled(command.origin, [command.tag], command.tokens):
+        if self._refuse_closed(command.origin, [command.tag], command.tokens):
             return
         locks = self._find_all(command.tokens, now)
         if locks is None:
@@ -168,7 +169,7 @@ class Settling:
 
     def renew(self, command: RenewLocks, now: int) -> None:
         """A whole duration from now for every lock, or for none."""
-        if self._refuse_disabled(command.origin, [command.tag], command.tokens):
+        if self._refuse_closed(command.origin, [command.tag], command.tokens):
             return
         locks = self._find_all(command.tokens, now)
         if locks is None:
@@ -201,7 +202,7 @@ class Settling:
         locks = [lock for lock in lane.locked.values() if lock.until != WITH_SESSION]
         if locks:
             self._state.note_released(lane, locks, RECONFIGURED, now)
-            self._release(locks, now)
+            self._release(lane, locks, now)
 
     def release_all(self, receiver: Receiver, now: int) -> None:
         """A receiver is gone and the queue wants its locks back at once, uncounted."""
@@ -211,16 +212,21 @@ class Settling:
             if locks:
                 sequences = [lock.entry.sequence for lock in locks]
                 notes.released(lane.number, RECEIVER_GONE, receiver.consumer, sequences, now)
-                self._release(locks, now)
+                self._release(lane, locks, now)
 
-    def _release(self, locks: list[Lock], now: int) -> None:
-        """Take locks away; their messages go back to where they were, uncounted."""
+    def _release(self, lane: Lane, locks: list[Lock], now: int) -> None:
+        """Take locks of a lane away; their messages go back to where they were, uncounted."""
         for lock in locks:
             self._unlock(lock)
-            self._state.restore_place(lock, now)
+        self._state.restore_places(lane, locks, now)
 
     def why_not(
-        self, outcome: int, tokens: list[LockToken], changes: dict[str, bytes] | None, now: int
+        self,
+        outcome: int,
+        tokens: list[LockToken],
+        changes: dict[str, bytes] | None,
+        consumer: str,
+        now: int,
     ) -> Refusal | None:
         """Why these settlements cannot be carried out together, or None."""
         for token in tokens:
@@ -229,7 +235,7 @@ class Settling:
                 return closed
         locks = self._find_all(tokens, now)
         if locks is None:
-            self._note_lost(outcome, "", tokens, now)
+            self._note_lost(outcome, consumer, tokens, now)
             return self.why_lost(tokens)
         if outcome == DEAD_LETTER and self._any_dead(tokens):
             return Refusal(NOT_ALLOWED, DEAD_LETTER_TWICE)
@@ -280,14 +286,12 @@ class Settling:
             if changes and outcome in (ABANDON, DEFER, DEAD_LETTER):
                 state.change(lock.entry, changes, now)
         if outcome == COMPLETE:
-            for lock in locks:
-                state.complete(lane.number, lock.entry)
+            state.complete_many(lane.number, [lock.entry for lock in locks])
         elif outcome == ABANDON:
             state.give_back(lane, locks, ABANDONED, now)
         elif outcome == RELEASE:
             state.note_released(lane, locks, RELEASED, now)
-            for lock in locks:
-                state.restore_place(lock, now)
+            state.restore_places(lane, locks, now)
         elif outcome == DEFER:
             state.defer(lane, locks, now)
         elif outcome == DEAD_LETTER:
@@ -336,14 +340,10 @@ class Settling:
     def _any_dead(self, tokens: list[LockToken]) -> bool:
         return any((token.number >> LANE_BITS) & 1 for token in tokens)
 
-    def _refuse_disabled(self, origin: Any, tags: list[int], tokens: list[LockToken]) -> bool:
+    def _refuse_closed(self, origin: Any, tags: list[int], tokens: list[LockToken]) -> bool:
         # A subscription can be disabled by itself; a lock of it says which lane it is.
         lane = tokens[0].number >> LANE_BITS if tokens else MAIN
-        refusal = self._state.why_closed(lane)
-        if refusal is None:
-            return False
-        self._state.replies.append(Refused(origin, tags, refusal))
-        return True
+        return self._state.refuse_closed(origin, tags, lane)
 
     def _refuse_dead_letter(self, origin: Any, tags: list[int]) -> None:
         refusal = Refusal(NOT_ALLOWED, DEAD_LETTER_TWICE)
@@ -370,8 +370,8 @@ class Settling:
         by_lane: dict[int, list[int]] = {}
         for token in tokens:
             sequence = token.sequence
-            is_ours = sequence >> PARTITION_BITS == state.index and sequence < state.next_sequence
-            if is_ours and self._find(token, now) is None:
+            is_ours = partition_of_sequence(sequence) == state.index
+            if is_ours and sequence < state.next_sequence and self._find(token, now) is None:
                 by_lane.setdefault(token.number >> LANE_BITS, []).append(sequence)
         for number, sequences in by_lane.items():
             state.notes.failed(number, outcome, consumer, sequences, now)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import final
 
-from peeklock.entity.duplicate import seen_as
 from peeklock.entity.lane import Entry
 from peeklock.entity.message import NEVER
 from peeklock.entity.records import READY, SCHEDULED
@@ -32,9 +31,7 @@ class StagesReplayed:
         entries: list[Entry] = []
         sequence = record.first_sequence
         for message in record.messages:
-            seen = ""
-            if state.seen.window_ms and message.message_id:
-                seen = seen_as(message, state.blueprint.is_partitioned)
+            seen = state.seen_of(message)
             entries.append(staged_entry(sequence, position, record.at, message, seen))
             self._names[sequence] = record.stage
             sequence += 1

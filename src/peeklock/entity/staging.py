@@ -12,7 +12,7 @@ nothing can stop the others: a repeat goes on with them, and so does an opening.
 
 from __future__ import annotations
 
-from typing import Any, Final, final
+from typing import Final, final
 
 from peeklock.entity.commands import (
     MAIN,
@@ -23,16 +23,16 @@ from peeklock.entity.commands import (
     Stage,
     TellStages,
 )
-from peeklock.entity.definition import DISABLED, SEND_DISABLED
-from peeklock.entity.duplicate import id_of, seen_as
+from peeklock.entity.duplicate import id_of
 from peeklock.entity.entering import Entering, end_of_life, shorter
 from peeklock.entity.lane import Entry
 from peeklock.entity.message import NEVER, NO_DURATION, Message
-from peeklock.entity.refusals import ENTITY_DISABLED, NOT_ALLOWED, Refusal
+from peeklock.entity.refusals import NOT_ALLOWED, Refusal
 from peeklock.entity.replies import (
     Accepted,
     BatchPublished,
     Named,
+    Nobody,
     Numbered,
     Refused,
     StagesTold,
@@ -64,22 +64,6 @@ STEP_BYTES_MAX: Final = 256 * 1024 * 1024
 RESUME_EVERY_MS: Final = 60_000
 """A batch that was published in part is looked at so often: its next step may have been refused,
 by a store without space or an entity that was disabled, and who asked may not come back."""
-
-
-@final
-class Unheard:
-    """Asks a partition to go on with what it began, and waits for no answer."""
-
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        pass
-
-    def replied(self, reply: Any) -> None:
-        """Nobody waits for it."""
-
-    def flush(self) -> None:
-        """There is nothing to write out."""
 
 
 @final
@@ -136,13 +120,8 @@ class Staging:
             self._state.replies.append(Accepted(command.origin, stored))
 
     def _stage_whole(self, command: Stage, now: int) -> None:
-        size = 0
-        for message in command.messages:
-            refusal = self._entering.why_not(message, now, size)
-            if refusal is not None:
-                self._state.replies.append(Refused(command.origin, command.tags, refusal))
-                return
-            size += message.size
+        if self._entering.refuse_any(command.origin, command.tags, command.messages, now):
+            return
         self._take(command.messages, command.stage, now)
         self._state.replies.append(Accepted(command.origin, command.tags))
 
@@ -151,14 +130,11 @@ class Staging:
             return
         state = self._state
         line = state.stages.touch(name, now)
-        is_watched = state.seen.window_ms > 0
-        is_partitioned = state.blueprint.is_partitioned
         state.open_enqueued = None
         state.open_scheduled = None
         state.runs.append(Staged(now, state.next_sequence, messages, name))
         for message in messages:
-            is_known = is_watched and message.message_id != ""
-            seen = seen_as(message, is_partitioned) if is_known else ""
+            seen = state.seen_of(message)
             entry = staged_entry(state.next_sequence, state.next_position, now, message, seen)
             state.next_sequence += 1
             state.next_position += 1
@@ -171,7 +147,7 @@ class Staging:
     def publish(self, command: PublishStages, now: int) -> None:
         """Publish a batch, or the next step of it; answers when nothing is left."""
         state = self._state
-        refusal = self._why_not_publish()
+        refusal = state.why_closed_to_senders()
         if refusal is not None:
             state.replies.append(Refused(command.origin, [command.tag], refusal))
             return
@@ -213,13 +189,6 @@ class Staging:
     def _answer(self, command: PublishStages, count: int, stages: list[str]) -> None:
         reply = BatchPublished(command.origin, command.tag, count, stages)
         self._state.replies.append(reply)
-
-    def _why_not_publish(self) -> Refusal | None:
-        blueprint = self._state.blueprint
-        if blueprint.status not in (DISABLED, SEND_DISABLED):
-            return None
-        text = f"Messaging entity '{blueprint.path}' is currently disabled."
-        return Refusal(ENTITY_DISABLED, text)
 
     def _batch_of(self, command: PublishStages) -> Batch | None:
         """What is to be published because of this wish; None where it was published before."""
@@ -403,12 +372,12 @@ class Staging:
         if not unfinished:
             return
         stages.resume_at = now + RESUME_EVERY_MS
-        if self._why_not_publish() is None:
+        if self._state.why_closed_to_senders() is None:
             under_way = {command.writer for command in self._leftovers}
             for writer in unfinished:
                 if writer.name not in under_way:
                     name, batch = writer.name, writer.batch
-                    again = PublishStages(Unheard(), 0, name, batch, writer.stages, 0, False)
+                    again = PublishStages(Nobody(), 0, name, batch, writer.stages, 0, False)
                     self._leftovers.append(again)
 
     def _drop_stale(self, now: int) -> None:
@@ -428,7 +397,7 @@ class Staging:
     def bodies_wanted(self, command: PublishStages) -> list[Entry]:
         """The messages whose bodies must be in memory before a topic publishes them."""
         batch = self._batch_of(command)
-        if batch is None or self._why_not_publish() is not None:
+        if batch is None or self._state.why_closed_to_senders() is not None:
             return []
         return _without_body(self._next_step(batch))
 

@@ -14,8 +14,8 @@ from typing import Any, Final, final
 from peeklock.entity.blueprint import Blueprint, LanePolicy
 from peeklock.entity.bodies import LiveBodies
 from peeklock.entity.commands import MAIN, TRANSFER
-from peeklock.entity.definition import DISABLED, RECEIVE_DISABLED
-from peeklock.entity.duplicate import SeenIds
+from peeklock.entity.definition import DISABLED, RECEIVE_DISABLED, SEND_DISABLED
+from peeklock.entity.duplicate import SeenIds, seen_as
 from peeklock.entity.lane import GONE, Entry, Lane, Lock, Receiver
 from peeklock.entity.message import NEVER, BodyBudget, Message
 from peeklock.entity.notes import NOT_COUNTED, RAN_OUT
@@ -41,11 +41,9 @@ from peeklock.entity.records import (
 )
 from peeklock.entity.refusals import ENTITY_DISABLED, ENTITY_NOT_FOUND, Refusal
 from peeklock.entity.replies import ReceiverClosed, Refused, Reply
+from peeklock.entity.routing import PARTITION_BITS
 from peeklock.entity.session import SessionBook
 from peeklock.entity.stages import StageBook
-
-PARTITION_BITS: Final = 48
-"""The upper 16 bits of a sequence number name the partition, the lower 48 count in it."""
 
 MAX_DELIVERY_COUNT_EXCEEDED: Final = "MaxDeliveryCountExceeded"
 TTL_EXPIRED: Final = "TTLExpiredException"
@@ -149,8 +147,22 @@ class State:
         """Why nothing can be received, settled or looked at in a lane, or None."""
         if self.is_open(number):
             return None
-        text = f"Messaging entity '{self.policy(number).path}' is currently disabled."
-        return Refusal(ENTITY_DISABLED, text)
+        return _disabled(self.policy(number).path)
+
+    def refuse_closed(self, origin: Any, tags: list[int], number: int) -> bool:
+        """Refuse what is asked of a lane that is closed; tells whether it is."""
+        refusal = self.why_closed(number)
+        if refusal is None:
+            return False
+        self.replies.append(Refused(origin, tags, refusal))
+        return True
+
+    def why_closed_to_senders(self) -> Refusal | None:
+        """Why nothing can be sent or published here, or None."""
+        blueprint = self.blueprint
+        if blueprint.status not in (DISABLED, SEND_DISABLED):
+            return None
+        return _disabled(blueprint.path)
 
     def line(self, lane: Lane, session_id: str | None) -> Lane:
         """Where a message with that session id stands in a lane."""
@@ -263,6 +275,13 @@ class State:
             line.expire_later(entry)
             self.watch(line.whole())
 
+    def seen_of(self, message: Message) -> str:
+        """What a message is remembered by; nothing where nobody looks for duplicates, or where it
+        has no id and so is nobody's."""
+        if self.seen.window_ms == 0 or message.message_id == "":
+            return ""
+        return seen_as(message, self.blueprint.is_partitioned)
+
     def keep_body(self, entry: Entry, message: Message) -> None:
         """Let the body rest in memory while the budget allows."""
         if self.budget.left >= entry.size:
@@ -271,16 +290,8 @@ class State:
 
     # Leaving.
 
-    def complete(self, lane_number: int, entry: Entry) -> None:
-        """A message is done with; the numbers are written down together."""
-        numbers = self._completed.get(lane_number)
-        if numbers is None:
-            numbers = self._completed[lane_number] = []
-        numbers.append(entry.sequence)
-        self.forget(entry)
-
     def complete_many(self, lane_number: int, entries: list[Entry]) -> None:
-        """Messages of one lane are done with."""
+        """Messages of one lane are done with; the numbers are written down together."""
         if not entries:
             return
         numbers = self._completed.get(lane_number)
@@ -386,8 +397,7 @@ class State:
                 self.note_released(
                     lane, returned, NOT_COUNTED if why == ABANDONED else RAN_OUT, now
                 )
-            for lock in returned:
-                self.restore_place(lock, now)
+            self.restore_places(lane, returned, now)
         if spent:
             text = f"Message could not be consumed after {count_max} delivery attempts."
             self.dead_letter(lane, spent, MAX_DELIVERY_COUNT_EXCEEDED, text, now)
@@ -405,23 +415,28 @@ class State:
         for origin, sequences in by_origin.items():
             self.notes.released(lane.number, why, self.consumer_of(origin), sequences, now)
 
-    def restore_place(self, lock: Lock, now: int) -> None:
-        """A message goes back to where it was locked from, unless its life ended meanwhile."""
-        line = lock.line
-        entry = lock.entry
-        if lock.deferred:
-            line.defer(entry)
-            return
-        if entry.expires_at and not line.is_dead_letter:
-            if entry.expires_at <= now:
-                self.expire(line, [entry], now)
-                return
-            line.put_back(entry)
-            line.expire_later(entry)
-            self.watch(line.whole())
-        else:
-            line.put_back(entry)
-        self.touch(line)
+    def restore_places(self, lane: Lane, locks: list[Lock], now: int) -> None:
+        """Messages of a lane go back to where they were locked from, except for those whose lives
+        ended meanwhile."""
+        expired: list[Entry] = []
+        for lock in locks:
+            line = lock.line
+            entry = lock.entry
+            if lock.deferred:
+                line.defer(entry)
+                continue
+            if entry.expires_at and not line.is_dead_letter:
+                if entry.expires_at <= now:
+                    expired.append(entry)
+                    continue
+                line.put_back(entry)
+                line.expire_later(entry)
+                self.watch(lane)
+            else:
+                line.put_back(entry)
+            self.touch(line)
+        if expired:
+            self.expire(lane, expired, now)
 
     def change(self, entry: Entry, changes: dict[str, bytes], now: int) -> None:
         """Set properties on a message, over those that were changed before."""
@@ -509,3 +524,7 @@ class State:
         replies = self.replies
         self.replies = []
         return replies
+
+
+def _disabled(path: str) -> Refusal:
+    return Refusal(ENTITY_DISABLED, f"Messaging entity '{path}' is currently disabled.")

@@ -60,7 +60,9 @@ class Committing:
                 size += work.message.size
                 refusal = self._entering.why_no_room(size)
             elif isinstance(work, (SettleMany, SettleAll)):
-                refusal = self._settling.why_not(work.outcome, work.tokens, work.changes, now)
+                refusal = self._settling.why_not(
+                    work.outcome, work.tokens, work.changes, work.consumer, now
+                )
                 for token in work.tokens:
                     if token.sequence in settled:
                         refusal = refusal or self._settling.why_lost(work.tokens)
