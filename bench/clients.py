@@ -25,7 +25,6 @@ OURS: Final = "peeklock.client"
 OURS_BLOCKING: Final = "peeklock.client.blocking"
 AZURE_ASYNC: Final = "azure-servicebus (aio)"
 AZURE: Final = "azure-servicebus"
-CLIENTS: Final = (OURS, OURS_BLOCKING, AZURE_ASYNC, AZURE)
 
 ONE_BY_ONE: Final = "send, one by one"
 OVERLAPPED: Final = f"send, {WINDOW} overlapped"

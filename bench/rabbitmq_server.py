@@ -16,7 +16,6 @@ from bench.ports import free_port
 
 PACKAGE: Final = "rabbitmq-server"
 PROGRAM: Final = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
-CONTROL: Final = Path("/usr/lib/rabbitmq/bin/rabbitmqctl")
 READY_WITHIN_S: Final = 60.0
 STOPPED_WITHIN_S: Final = 20.0
 
@@ -109,14 +108,6 @@ class RabbitMq:
             is_answered=False,
             pid=self._beam,
         )
-
-    def queues(self) -> str:
-        """List its queues, with whether each is durable."""
-        command = [str(CONTROL), "list_queues", "--silent", "name", "durable", "messages"]
-        done = subprocess.run(
-            command, env=self._environment, capture_output=True, text=True, check=True
-        )
-        return done.stdout
 
     def _make_environment(self) -> dict[str, str]:
         directory = self._directory

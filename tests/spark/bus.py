@@ -69,6 +69,10 @@ class Bus:
         self._create(administration.subscription(topic, name), properties)
         return f"{topic}/Subscriptions/{name}"
 
+    def delete(self, queue: str) -> None:
+        """Delete a queue with all that is in it."""
+        Administration(self._reach).delete(administration.queue(queue))
+
     def described(self, path: str) -> Description:
         """Give a queue or a subscription with its counts."""
         topic, is_subscription, name = path.partition("/Subscriptions/")

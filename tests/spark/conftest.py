@@ -25,6 +25,11 @@ QUICK = {
     "spark.driver.host": "127.0.0.1",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.pollingDelay": "10ms",
+    # Where a column was made is told in errors, and found out for each one.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    # Compiling takes longer than what is compiled: plans are large here and rows are few.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.codegen.wholeStage": "false",
 }
 
 

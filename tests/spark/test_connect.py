@@ -1,5 +1,6 @@
 """Source, sink and lake through Spark Connect, where the client has neither JVM nor context."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from tests.spark.bare import BRIEF
 from tests.spark.bus import Bus
 
 # A process of its own: one that has a classic session can have no other.
@@ -16,7 +18,11 @@ from peeklock.spark import lake
 from peeklock.spark.jvm import session
 
 options, source, target, directory = eval(sys.argv[1]), *sys.argv[2:]
-conf = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
+conf = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.streaming.pollingDelay": "10ms",
+}
 spark = session("connect", remote="local[2]", **conf)
 rows = spark.readStream.format("servicebus").options(**options, queue=source).load()
 query = (
@@ -45,6 +51,7 @@ def test_a_connect_session_reads_sends_and_captures(bus: Bus, tmp_path: Path) ->
         capture_output=True,
         text=True,
         check=False,
+        env=os.environ | BRIEF,
     )
     assert told.returncode == 0, told.stderr
     assert told.stdout.strip().splitlines()[-1] == "peeked 3 pyspark.sql.connect.session"

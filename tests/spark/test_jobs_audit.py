@@ -84,6 +84,10 @@ def planted_journal() -> Planted:
     planted.send(106, message_id="not yet", op="schedule")
     given_up = planted.send(107, message_id="given up", op="stage")
     planted.fact(300, "purge", given_up, reason="StageExpired")
+    # Of a subscription that was deleted nobody knows the lane, nor of a change.
+    deleted = planted.send(108, message_id="deleted", sub_entity=None)
+    planted.fact(109, "change", deleted, sub_entity=None)
+    planted.fact(110, "complete", deleted, sub_entity=None)
     twice = planted.handled(104, 1, 1, message_id="twice")
     planted.fact(300, "complete", twice)
     planted.fact(301, "complete", 99_999)

@@ -5,8 +5,11 @@ import xml.etree.ElementTree as ET
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
+
 from peeklock.spark.jobs import sections
-from peeklock.spark.jobs.page import Section, shown, write_page
+from peeklock.spark.jobs.frame import Impossible
+from peeklock.spark.jobs.page import Section, check_place, shown, write_page
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -38,6 +41,14 @@ def test_a_page_needs_nothing_else_and_says_what_its_plots_show(tmp_path: Path) 
     assert "prefers-color-scheme: dark" in page
     assert '<th scope="col" class="number">amount</th>' in page
     assert "1,234,567" in page
+
+
+def test_a_page_is_a_local_file() -> None:
+    for place in ("page.html", "/deep/page.html", "C:/deep/page.html", "12:/page.html"):
+        check_place(place, "--page")
+    for place in ("s3a://bucket/page.html", "hdfs:/page.html", "file:///page.html"):
+        with pytest.raises(Impossible, match="name one with --page"):
+            check_place(place, "--page")
 
 
 def test_values_are_written_for_people() -> None:

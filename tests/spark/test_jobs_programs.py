@@ -1,17 +1,23 @@
 """The jobs as programs: documented, found by the command line, and run three ways."""
 
 import importlib
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import typer
 
 from peeklock.cli.pipeline import JOBS
-from tests.spark.planted import Planted
+from peeklock.client.exceptions import ServiceBusError
+from peeklock.spark.jobs import frame
+from peeklock.spark.jvm import NoJava, java_home
+from tests.spark.bare import BRIEF
 
 # Each of them starts several jobs, and some a Spark of their own.
 pytestmark = pytest.mark.timeout(400)
@@ -80,14 +86,55 @@ def test_help_does_not_wait_for_spark() -> None:
         text=True,
         check=False,
     )
-    assert missing.returncode == 1
+    assert missing.returncode == 2
     assert "pip install 'peeklock[pipeline]'" in missing.stderr.replace("\n", "")
 
 
-def test_a_length_of_time_is_read() -> None:
-    from peeklock.spark.jobs.frame import Impossible, spark_interval
+@pytest.mark.parametrize(
+    ("problem", "told"),
+    [
+        (NoJava("Spark needs Java"), "Spark needs Java\n"),
+        (ServiceBusError("the lock is gone"), "the lock is gone\n"),
+        (RuntimeError("nobody thought of this"), "RuntimeError: nobody thought of this\n"),
+    ],
+)
+def test_what_could_not_be_done_is_nothing_that_was_found(
+    problem: Exception, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """R-D5: an audit ends with 1 only when it found a loss."""
+    app = frame.job("failing")
 
-    assert [spark_interval(text) for text in ("30s", "5m", "2 minutes", "1 hour", "250ms")] == [
+    @app.command()
+    def failing() -> None:
+        raise problem
+
+    with pytest.raises(SystemExit) as ended:
+        frame.run(app, [])
+    assert ended.value.code == frame.IMPOSSIBLE
+    error = capsys.readouterr().err
+    assert error.endswith(told)
+    assert ("Traceback" in error) is isinstance(problem, RuntimeError)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "option"), [("triage", [], "--page"), ("report", ["--tune", "x"], "--out")]
+)
+def test_a_page_that_cannot_be_written_is_told_before_the_work(
+    name: str, given: list[str], option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = importlib.import_module(f"peeklock.spark.jobs.{name}")
+    with pytest.raises(SystemExit) as ended:
+        module.main([*given, "--out", "s3a://bucket/found"])
+    assert ended.value.code == frame.IMPOSSIBLE
+    told = capsys.readouterr().err
+    assert "a page is a local file, and 's3a://bucket/found" in told
+    assert f"name one with {option}" in told
+
+
+def test_a_length_of_time_is_read() -> None:
+    assert [
+        frame.spark_interval(text) for text in ("30s", "5m", "2 minutes", "1 hour", "250ms")
+    ] == [
         "30 seconds",
         "5 minutes",
         "2 minutes",
@@ -95,33 +142,41 @@ def test_a_length_of_time_is_read() -> None:
         "250 milliseconds",
     ]
     for text in ("soon", "5", "5 fortnights"):
-        with pytest.raises(Impossible, match="not a length of time"):
-            spark_interval(text)
+        with pytest.raises(frame.Impossible, match="not a length of time"):
+            frame.spark_interval(text)
 
 
 @pytest.fixture(scope="module")
-def facts(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("facts") / "table"
-    planted = Planted()
-    planted.handled(0, 10, 10)
-    planted.table(spark).write.parquet(str(path))
+def found(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `audit` has written: the smallest job reports of it."""
+    path = tmp_path_factory.mktemp("found")
+    tables = {
+        "verdicts": {"verdict": ["fine"], "messages": [3]},
+        "offending": {"message_id": ["m-7"], "verdict": ["lost"]},
+    }
+    for name, columns in tables.items():
+        (path / name).mkdir()
+        pq.write_table(pa.table(columns), path / name / "part-0.parquet")
     return path
 
 
 @pytest.mark.parametrize("way", ["command", "spark-submit"])
-def test_a_job_runs_as_a_command_and_is_submitted(way: str, facts: Path, tmp_path: Path) -> None:
+def test_a_job_runs_as_a_command_and_is_submitted(way: str, found: Path, tmp_path: Path) -> None:
     """R-D6: the same file, started by us or by spark-submit."""
-    program = str(ROOT / "src" / "peeklock" / "spark" / "jobs" / "audit.py")
+    program = str(ROOT / "src" / "peeklock" / "spark" / "jobs" / "report.py")
     submit = str(Path(sys.executable).parent / "spark-submit")
+    # What starts Java before any Python has to be told where both are.
+    told = {"JAVA_HOME": str(java_home()), "PYSPARK_PYTHON": sys.executable}
     command = {
-        "command": [sys.executable, "-m", "peeklock", "pipeline", "audit", "--master", "local[1]"],
+        "command": [sys.executable, "-m", "peeklock", "pipeline", "report", "--master", "local[1]"],
         "spark-submit": [submit, "--master", "local[1]", program],
     }[way]
     done = subprocess.run(
-        [*command, "--facts", str(facts), "--out", str(tmp_path / "out")],
+        [*command, "--audit", str(found), "--out", str(tmp_path / "page.html")],
         capture_output=True,
         text=True,
         check=False,
+        env=os.environ | BRIEF | (told if way == "spark-submit" else {}),
     )
     assert done.returncode == 0, done.stderr
-    assert "fine" in done.stdout
+    assert "m-7" in (tmp_path / "page.html").read_text()

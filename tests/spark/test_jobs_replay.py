@@ -45,7 +45,7 @@ def test_dead_letters_are_sent_again_and_completed(
     assert "6 messages would be sent" in capsys.readouterr().err
     assert len(bus.peek(queue + DEAD_LETTERS)) == 10
 
-    given += ["--select", "upper(subject) AS subject", "--rate", "3000", "--batch-size", "4"]
+    given += ["--select", "upper(subject) AS subject", "--rate", "3000", "--batch-size", "5"]
     assert run(replay, *given) == 0
     back = bus.peek(queue)
     assert sorted(one["MessageId"] for one in back) == [f"m-{n}" for n in range(6)]
@@ -144,7 +144,7 @@ def test_a_queue_is_captured_and_the_lake_replayed(
     assert table.count() == 60
     assert table.select("message_id").distinct().count() == 60
     given = [*reached(bus), "--lake", lake, "--to", other, "--id", f"l-{queue}"]
-    given += ["--where", "message_id like 'c1-%'", "--batch-size", "12"]
+    given += ["--where", "message_id like 'c1-%'", "--batch-size", "20"]
     given += ["--out", str(tmp_path / "replay")]
     for _ in range(2):
         assert run(replay, *given) == 0
@@ -192,6 +192,19 @@ def test_a_lake_is_replayed_on_in_the_batches_that_it_was_begun_with(
     assert bus.bodies(queue) == sorted(body for _, _, body in rows)
     with pytest.raises(frame.Impossible, match="another --id"):
         FromLake(again("sequence_number > 3"), lake, 4).run(frame.Work("replay"))
+
+
+def test_a_table_whose_rows_nobody_can_tell_apart_is_refused(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    from peeklock.spark.jobs import frame
+    from peeklock.spark.jobs.replay import FromLake, Replay, Wish
+
+    lake = str(tmp_path / "lake")
+    spark.createDataFrame([("q", "body")], "entity string, body string").write.parquet(lake)
+    again = Replay("r", Wish(), frame.Bus("", None), "q", frame.Place(str(tmp_path / "out")))
+    with pytest.raises(frame.Impossible, match="neither sequence_number nor message_id"):
+        FromLake(again, lake, 4).run(frame.Work("replay"))
 
 
 def test_what_cannot_be_replayed_is_said(capsys: pytest.CaptureFixture[str]) -> None:

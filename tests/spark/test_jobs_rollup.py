@@ -134,9 +134,14 @@ def test_a_stream_counts_what_a_batch_counts(spark: "SparkSession", tmp_path: Pa
         row["position"] = position
     place = Place(str(tmp_path / "out"))
     stream = Stream(place, "1 minutes")
-    for batch, start in enumerate(range(0, len(planted.rows), 60)):
-        for _ in range(2 if batch == 1 else 1):
-            stream.take(made(spark, planted.rows[start : start + 60]), batch)
+    # Three batches, so that lives go on over one that has no fact of them; the second comes twice.
+    first, second, third = (made(spark, planted.rows[at : at + 80]) for at in (0, 80, 160))
+    assert not stream.has_begun(spark)
+    stream.count(first, 0)
+    assert stream.has_begun(spark)
+    stream.count(second, 1)
+    stream.count(second, 1)
+    stream.take(third, 2)
     whole = rolled(planted.table(spark))
     parts = place.read(spark, "minutes").orderBy("sub_entity", "partition_id", "period").collect()
     assert [{k: v for k, v in row.asDict().items() if k != "is_final"} for row in parts] == whole

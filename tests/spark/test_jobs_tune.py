@@ -6,7 +6,7 @@ import pytest
 
 from peeklock.spark.jobs import rules
 from peeklock.spark.jobs.rules import Crew, Line
-from tests.spark.planted import Planted, only
+from tests.spark.planted import Planted, made
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,20 +80,22 @@ def test_rates_are_measured_by_connection(spark: "SparkSession") -> None:
     from peeklock.spark.jobs.tune import measure_crews, measure_lines
 
     planted = Planted()
-    for turn in range(1200):
+    for turn in range(400):
         sent_ms = turn * 50
         number = planted.send(sent_ms)
         planted.fact(sent_ms + 1, "deliver", number, consumer=f"till-7/link-{turn % 2}")
         planted.fact(sent_ms + 21, "complete", number)
-    followed = follow(planted.table(spark)).persist()
-    crew = only(measure_crews(followed))
-    assert (crew["connection"], crew["receivers"], crew["peak_per_s"]) == ("till-7", 2, 20.0)
+    # A receiver that changes a message is told of without a lane.
+    planted.fact(2, "change", 1, sub_entity=None, description="shelf")
     # Receivers that come one after the other, as for sessions, are one at a time.
     short = Planted("sessions")
     for turn in range(30):
         number = short.send(turn * 100)
         short.fact(turn * 100 + 1, "deliver", number, consumer=f"till-7/session-{turn}")
         short.fact(turn * 100 + 50, "complete", number)
-    assert only(measure_crews(follow(short.table(spark))))["receivers"] == 1
-    line = only(measure_lines(followed))
+    followed = follow(made(spark, planted.rows + short.rows)).persist()
+    crew, one = measure_crews(followed).orderBy("entity").collect()
+    assert (crew["connection"], crew["receivers"], crew["peak_per_s"]) == ("till-7", 2, 20.0)
+    assert (one["entity"], one["receivers"]) == ("sessions", 1)
+    line, _ = measure_lines(followed).orderBy("entity").collect()
     assert (line["sent_per_s"], line["receivers"], line["work_ms_p999"]) == (20.0, 2, 20.0)

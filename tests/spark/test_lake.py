@@ -229,6 +229,8 @@ def test_a_failing_task_leaves_nothing(tmp_path: Path) -> None:
         ({"path": "x", "kind": "orc"}, SCHEMA, "kind is one of delta, parquet"),
         ({"path": "x", "partitionBy": "colour"}, SCHEMA, "no column 'colour'"),
         ({"path": "x", "partitionBy": "hour"}, "body binary", "no column 'hour'"),
+        ({"path": "x"}, f"{SCHEMA}, date string", "have a column 'date'.* one of enqueued_time"),
+        ({"path": "x", "partitionBy": "hour"}, f"{SCHEMA}, Hour int", "have a column 'Hour'"),
     ],
 )
 def test_wrong_options_are_told(options: dict[str, str], schema: str, problem: str) -> None:
@@ -239,6 +241,31 @@ def test_wrong_options_are_told(options: dict[str, str], schema: str, problem: s
 def test_without_the_columns_a_lake_is_not_divided() -> None:
     plain = lake.layout_of({"path": "x"}, struct("body binary"), False)
     assert plain.partition_by == ()
+
+
+@pytest.mark.parametrize(
+    ("own", "options", "divided_by"),
+    [
+        # There is no instant that they could be made of.
+        ("date string, hour int", {"partitionBy": "date"}, ["date"]),
+        # There is one, and nothing is made of it.
+        ("date string, hour int, enqueued_time timestamp", {"partitionBy": "entity"}, ["entity"]),
+        ("hour int, enqueued_time timestamp", {"partitionBy": "date"}, ["date"]),
+    ],
+)
+def test_a_day_and_an_hour_of_the_rows_own_are_kept(
+    own: str, options: dict[str, str], divided_by: list[str], tmp_path: Path
+) -> None:
+    columns = f"entity string, {own}"
+    place = lake.layout_of({"path": str(tmp_path), **options}, struct(columns), False)
+    values = {"entity": "q", "date": "monday", "hour": 7, "enqueued_time": DAY}
+    some = {name: [values[name]] for name in columns.replace(",", "").split()[::2]}
+    assert commit_delta(place, together(contribution(place, pa.RecordBatch.from_pydict(some))))
+    table = DeltaTable(str(tmp_path))
+    assert table.metadata().partition_columns == divided_by
+    (row,) = table.to_pyarrow_table().to_pylist()
+    made = {} if "date" in some else {"date": DAY.date()}
+    assert row == {name: values[name] for name in some} | made
 
 
 # --- with Spark

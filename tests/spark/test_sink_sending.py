@@ -11,12 +11,13 @@ import pytest
 from peeklock.amqp.types import Array, Int
 from peeklock.client.exceptions import MessagingEntityNotFoundError
 from peeklock.spark.dispatch import BadRow, NoDuplicateDetection, Task
-from peeklock.spark.options import OptionProblem
+from peeklock.spark.options import OptionProblem, source_options
 from peeklock.spark.settling import BadAction
 from peeklock.spark.sink import Written, _publish, _written, batch_writer, stream_writer
 from peeklock.spark.sink_options import SinkOptions, sink_options
 from peeklock.spark.wire import Wire
 from tests.spark.bus import DEAD_LETTERS, Bus
+from tests.spark.reading import claim_reader
 from tests.spark.structs import struct
 from tests.wire.broker_process import BrokerProcess
 from tests.wire.sas import connection_string
@@ -260,12 +261,27 @@ def test_an_entity_that_forgets_ids_is_complained_of(
     assert bus.peek(queue) == []
     told = options(bus, requireDuplicateDetection="warn", **given)
     # What was found out is remembered for each access; another one has to find out again.
-    write(replace(told, access=replace(told.access, prefetch=7)), rows(body=["a"]))
+    write(replace(told, access=replace(told.access, timeout_ms=7_000)), rows(body=["a"]))
     assert "does not detect duplicates" in caplog.text
-    lost = replace(told.access, http_port=9, prefetch=8)
+    lost = replace(told.access, http_port=9, timeout_ms=8_000)
     write(replace(told, access=lost), rows(body=["b"]))
     assert "does not say whether it detects duplicates" in caplog.text
     assert sorted(bodies(bus, queue)) == ["a", "b"]
+
+
+# --- connections
+
+
+def test_a_process_has_one_connection_to_a_namespace(bus: Bus) -> None:
+    """Whatever it reads or writes there, and however patient it was told to be."""
+    first, second = bus.queue(), bus.queue()
+    with TcpProxy(bus.process.amqp_port) as proxy:
+        given = {"connectionString": connection_string(proxy.port)}
+        for queue, patience in ((first, "10s"), (second, "20s")):
+            told = options(bus, queue=queue, retryDeadline=patience, **given)
+            _publish(told, [write(told, rows(body=["a"]))])
+            assert Wire.to(told.access, queue).receive(1, 2_000, deletes=True)
+        assert proxy.cut() == 1
 
 
 # --- when the broker is away
@@ -369,8 +385,9 @@ def test_rows_settle_what_they_name(bus: Bus) -> None:
         reason=["", None, "BadOrder", None, None],
         description=[None, None, "no address", None, None],
     )
-    assert write(told, batch).count == 5
-    assert write(told, batch).count == 0, "a repeat finds nothing left"
+    write(told, batch)
+    # A repeat finds nothing left.
+    write(told, batch)
     found = {one["Body"]: one for one in bus.peek(queue)}
     assert sorted(found) == ["again", "back", "later", "untouched"]
     assert (found["again"]["DeliveryCount"], found["back"]["DeliveryCount"]) == (1, 0)
@@ -378,6 +395,51 @@ def test_rows_settle_what_they_name(bus: Bus) -> None:
     (dead,) = bus.peek(queue + DEAD_LETTERS)
     assert dead["ApplicationProperties"]["DeadLetterReason"] == "BadOrder"
     assert dead["ApplicationProperties"]["DeadLetterErrorDescription"] == "no address"
+
+
+@pytest.mark.parametrize("kept", ["auto", "broker", "deferral"])
+def test_rows_are_settled_in_the_ledger_of_the_query(bus: Bus, kept: str) -> None:
+    queue = bus.queue()
+    bus.send(queue, ["done", "dead", "kept"])
+    reader = claim_reader(bus, queue, ledger=kept, settlement="manual")
+    end = reader.latestOffset(reader.initialOffset())
+    columns = "sequence_number long, action string"
+    told = options(bus, columns, queue=queue, operation="settle", ledger=kept)
+    write(told, rows(sequence_number=[1, 2], action=["complete", "deadletter"]))
+    assert bus.bodies(queue) == ["kept"]
+    assert bus.bodies(queue + DEAD_LETTERS) == ["dead"]
+    # The query was not fenced by its own job.
+    assert reader.latestOffset(end) == end
+
+
+def test_what_deferral_cannot_do_is_told_before_anything_is_settled(bus: Bus) -> None:
+    queue = bus.queue()
+    bus.send(queue, ["a", "b"])
+    reader = claim_reader(bus, queue, ledger="deferral", settlement="manual")
+    reader.latestOffset(reader.initialOffset())
+    columns = "sequence_number long, action string"
+    told = options(bus, columns, queue=queue, operation="settle", ledger="deferral")
+    with pytest.raises(BadAction, match="'abandon' is not possible where claims are kept by defer"):
+        write(told, rows(sequence_number=[1, 2], action=["complete", "abandon"]))
+    assert bus.bodies(queue) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        {"queue": "q"},
+        {"queue": "q", "subQueue": "deadLetter"},
+        {"topic": "t", "subscription": "s"},
+        {"queue": "q" * 200},
+        {"queue": "q", "consumerId": "me"},
+    ],
+)
+def test_claims_are_settled_where_and_as_they_were_made(where: dict[str, str]) -> None:
+    given = {"connectionString": connection_string(1), **where}
+    columns = struct("sequence_number long, action string")
+    sink = sink_options({**given, "operation": "settle"}, columns, streaming=False)
+    source = source_options(given, streaming=True)
+    assert (sink.entity, sink.consumer_id) == (source.entity, source.consumer_id)
 
 
 def test_what_cannot_be_settled_is_told(bus: Bus) -> None:
@@ -406,6 +468,8 @@ def test_what_cannot_be_settled_is_told(bus: Bus) -> None:
         ("body string", {"queue": "q", "subscription": "s"}, "nobody sends to a subscription"),
         ("body string", {"queue": "q", "writeId": "x" * 65}, "more than 64 characters"),
         ("body string", {"queue": "q", "operation": "settle"}, "'sequence_number' is needed"),
+        ("body string", {"queue": "q", "consumerId": "x" * 129}, "more than 128 characters"),
+        ("body string", {"queue": "q", "prefetch": "5"}, "there is no option 'prefetch'"),
         ("body string", {"queue": "q", "qeueu": "q"}, "no option 'qeueu' .did you mean queue"),
     ],
 )

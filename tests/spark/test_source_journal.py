@@ -137,6 +137,33 @@ def test_what_is_gone_is_a_loss_or_not(bus: Bus) -> None:
     assert len(rows) == 3
 
 
+def test_a_batch_of_an_entity_that_was_made_again_is_a_loss_or_not(bus: Bus) -> None:
+    """Spark replays a batch by its offsets, and a task may run long after it was planned."""
+    queue = bus.queue()
+    bus.send(queue, ["a", "b"])
+    strict = JournalStreamReader(options(bus, queue, streaming=True), COLUMNS)
+    start = strict.initialOffset()
+    end = strict.latestOffset(start)
+    (planned,) = strict.partitions(start, end)
+    whole = JournalReader(options(bus, queue, streaming=False), COLUMNS)
+    (piece,) = whole.partitions()
+    bus.delete(queue)
+    bus.queue(queue)
+    bus.send(queue, ["c", "d"])
+    replayed = JournalStreamReader(options(bus, queue, streaming=True), COLUMNS)
+    with pytest.raises(DataLoss, match="was deleted and made again"):
+        replayed.partitions(start, end)
+    with pytest.raises(DataLoss, match="was deleted and made again"):
+        list(replayed.read(planned))
+    with pytest.raises(DataLoss, match="was deleted and made again"):
+        list(whole.read(piece))
+    lax = JournalStreamReader(options(bus, queue, streaming=True, failOnDataLoss="false"), COLUMNS)
+    assert lax.partitions(start, end) == []
+    assert list(lax.read(planned)) == []
+    _, rows = step(lax, end)
+    assert [row["op"] for row in rows] == ["send", "send"]
+
+
 def test_a_journal_has_no_sequence_numbers_to_start_from(bus: Bus) -> None:
     with pytest.raises(OptionProblem, match="positions, not sequence numbers"):
         options(bus, "q", streaming=True, startingSequenceNumber=5)

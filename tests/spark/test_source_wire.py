@@ -9,7 +9,7 @@ import pytest
 
 from peeklock.client.exceptions import ClaimFenced, MessagingEntityNotFoundError, ServiceBusError
 from peeklock.spark.claim_book import DataLoss
-from peeklock.spark.versions import ReadMaxRows
+from peeklock.spark.versions import ReadAllAvailable, ReadMaxRows
 from tests.spark.bus import DEAD_LETTERS, Bus
 from tests.spark.reading import claim_reader, ledger, read_all
 from tests.wire.broker_process import BrokerProcess
@@ -34,6 +34,18 @@ def test_a_batch_is_claimed_read_twice_and_settled(bus: Bus, kept: str) -> None:
     after = again.latestOffset(end, ReadMaxRows(12))
     assert len(read_all(again, end, after)) == 8
     assert again.latestOffset(after) == after
+    assert bus.peek(queue) == []
+
+
+@LEDGERS
+def test_all_that_is_available_is_one_batch(bus: Bus, kept: str) -> None:
+    queue = bus.queue()
+    bus.send(queue, [f"b-{n}" for n in range(20)])
+    reader = claim_reader(bus, queue, ledger=kept, maxMessagesPerTrigger=7, maxBytesPerTrigger=200)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert len(read_all(reader, start, end)) == 20
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
     assert bus.peek(queue) == []
 
 

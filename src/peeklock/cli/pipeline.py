@@ -5,8 +5,6 @@ from typing import Final
 
 import typer
 
-from peeklock.cli.output import fail
-
 # Spelled here as well, because help must not wait for Spark; a test compares.
 JOBS: Final = {
     "capture": "Archive a queue, subscription or journal into Parquet or Delta.",
@@ -21,6 +19,8 @@ JOBS: Final = {
 # What jobs are made of, and what brings it.
 _NEEDED: Final = ("pyspark", "pyarrow", "deltalake", "jinja2", "matplotlib")
 _INSTALL: Final = "pip install 'peeklock[pipeline]'"
+# 1 is what a job ends with that found something.
+_IMPOSSIBLE: Final = 2
 
 app = typer.Typer(help="Jobs on Spark: archive, repair, measure, check.", no_args_is_help=True)
 
@@ -44,7 +44,9 @@ def _run(name: str, arguments: list[str]) -> None:
         package = (missing.name or "").partition(".")[0]
         if package not in _NEEDED:
             raise
-        fail(f"the pipeline needs {package}, which is not installed: {_INSTALL}")
+        text = f"the pipeline needs {package}, which is not installed: {_INSTALL}"
+        typer.secho(text, err=True, fg="red")
+        raise typer.Exit(_IMPOSSIBLE) from None
     module.main(arguments, f"peeklock pipeline {name}")
 
 

@@ -10,19 +10,18 @@ from typing import Any, final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from peeklock.client.exceptions import ServiceBusError
 from peeklock.spark.ahead import ahead
 from peeklock.spark.arrow import Decoder, number_of, wants_body
 from peeklock.spark.claim_book import ClaimBook, data_loss
 from peeklock.spark.deferral import DeferralLedger
 from peeklock.spark.ledger import (
-    BROKER,
+    AUTO,
     DEAD_LETTERS,
     DEFERRAL,
-    NOT_IMPLEMENTED,
     SUSPENDED,
     BrokerLedger,
     Ledger,
+    keeps_claims,
 )
 from peeklock.spark.offsets import ClaimOffset, pack, unpack
 from peeklock.spark.options import SourceOptions
@@ -51,18 +50,8 @@ class ClaimSlice(InputPartition):
 def open_ledger(options: SourceOptions, kind: str) -> Ledger:
     """Open the ledger of this kind; `auto` asks the broker whether it keeps one."""
     wire = Wire.to(options.access, options.entity)
-    if kind == DEFERRAL:
-        return DeferralLedger(wire, options)
-    ledger = BrokerLedger(wire, options)
-    if kind == BROKER:
-        return ledger
-    try:
-        ledger.enter()
-    except ServiceBusError as error:
-        if error.condition != NOT_IMPLEMENTED:
-            raise
-        return DeferralLedger(wire, options)
-    return ledger
+    is_deferral = kind == DEFERRAL or (kind == AUTO and not keeps_claims(wire))
+    return DeferralLedger(wire, options) if is_deferral else BrokerLedger(wire, options)
 
 
 @final

@@ -39,6 +39,7 @@ _DEFERRED: Final = 1
 _ACTIVE: Final = 0
 _WAIT_MS: Final = 300
 _SETTLE_PAGE: Final = 500
+_NO_BOUND: Final = 1 << 62
 _ABSENT: Final = (MessageNotFoundError, MessagingEntityNotFoundError, MessageLockLostError)
 
 
@@ -64,7 +65,8 @@ class DeferralLedger:
     ) -> list[Claimed]:
         """Receive under locks, then defer with the tag; what came too late is given back."""
         found: list[Claimed] = []
-        while len(found) < rows and size > 0:
+        left = size or _NO_BOUND
+        while len(found) < rows and left > 0:
             count = min(PEEK_COUNT, rows - len(found))
             deliveries = self._wire.receive(count, _WAIT_MS, deletes=False)
             numbers = [number_of(delivery.payload) or 0 for delivery in deliveries]
@@ -83,7 +85,7 @@ class DeferralLedger:
             if late:
                 self._wire.release(late)
             found += [Claimed(number, len(delivery.payload)) for delivery, number in kept]
-            size -= sum(len(delivery.payload) for delivery, _ in kept)
+            left -= sum(len(delivery.payload) for delivery, _ in kept)
             if late or len(deliveries) < count:
                 break
         return sorted(found, key=lambda claimed: claimed.number)

@@ -1,21 +1,18 @@
 """How an entity is described, asked for at the administration door with the writer's own key."""
 
 import http.client
-import ssl
 from dataclasses import dataclass
 from typing import Final, final
 from urllib.parse import quote
 
 from defusedxml import ElementTree
 
-from peeklock.client.connection_string import parse_connection_string
-from peeklock.settings import AMQP_PORT
+from peeklock.spark.door import door
 from peeklock.spark.options import Access
 
+# Short, because what is not told is only complained of.
 _TIMEOUT_S: Final = 5.0
 _ANSWER_BYTES_MAX: Final = 1 << 20
-_HTTPS_PORT: Final = 443
-_AMQPS_PORT: Final = 5671
 
 
 class Unknown(Exception):
@@ -50,31 +47,17 @@ def describe(access: Access, entity: str) -> Description:
 
 
 def _get(access: Access, entity: str) -> bytes:
-    connection = parse_connection_string(access.connection_string)
-    is_plain = connection.is_plain and not access.ca_file
-    port = access.http_port or connection.port or (AMQP_PORT if is_plain else _HTTPS_PORT)
-    if port == _AMQPS_PORT:
-        port = _HTTPS_PORT
-    host, scheme = connection.address, "http" if is_plain else "https"
-    service = (
-        http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)
-        if is_plain
-        else http.client.HTTPSConnection(
-            host,
-            port,
-            timeout=_TIMEOUT_S,
-            context=ssl.create_default_context(cafile=access.ca_file or None),
-        )
-    )
-    headers = {"Host": connection.host, "Authorization": connection.authorization(scheme, entity)}
+    way = door(access.connection_string, access.http_port, access.ca_file)
+    address = f"{way.scheme}://{way.host}:{way.port}"
+    service = way.opened(min(_TIMEOUT_S, access.timeout_ms / 1000))
     try:
-        service.request("GET", f"/{quote(entity)}?api-version=2021-05", headers=headers)
+        service.request("GET", f"/{quote(entity)}?api-version=2021-05", headers=way.headers(entity))
         answer = service.getresponse()
         content = answer.read(_ANSWER_BYTES_MAX)
     except (OSError, http.client.HTTPException) as error:
-        raise Unknown(f"{scheme}://{host}:{port} cannot be asked: {error}") from error
+        raise Unknown(f"{address} cannot be asked: {error}") from error
     finally:
         service.close()
     if answer.status != http.client.OK:
-        raise Unknown(f"{scheme}://{host}:{port} answers {answer.status} {answer.reason}")
+        raise Unknown(f"{address} answers {answer.status} {answer.reason}")
     return content

@@ -12,8 +12,7 @@ from zlib import crc32
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from peeklock.client.blocking_loop import BlockingLoop, PerProcess
-from peeklock.client.config import ClientConfig
+from peeklock.client.blocking_loop import BlockingLoop
 from peeklock.client.exceptions import (
     MessagingEntityDisabledError,
     MessagingEntityNotFoundError,
@@ -29,7 +28,7 @@ from peeklock.spark.options import Access
 from peeklock.spark.outbox import Outbox
 from peeklock.spark.pace import Pace
 from peeklock.spark.sink_options import IDS, SEND_COLUMNS, STAGE, SinkOptions
-from peeklock.spark.wire import Wire
+from peeklock.spark.wire import Wire, connection
 
 PUBLISH: Final = "com.peeklock:publish-stages"
 DROP: Final = "com.peeklock:drop-stages"
@@ -99,7 +98,7 @@ class Dispatch:
         self._options: Final = options
         self._task: Final = task
         self._loop: Final = BlockingLoop.of_this_process()
-        self._connection: Final = _connection(options.access)
+        self._connection: Final = connection(options.access)
         self._lanes: Final[dict[str, _Lane]] = {}
         self._rows = 0
 
@@ -122,11 +121,6 @@ class Dispatch:
             # Why the task has failed matters more than how its links end.
             with contextlib.suppress(ServiceBusError):
                 self._loop.run(lane.outbox.give_up())
-
-    @property
-    def count(self) -> int:
-        """How many messages were sent."""
-        return sum(lane.outbox.count for lane in self._lanes.values())
 
     def _send(self, batch: pa.RecordBatch) -> None:
         columns = _columns(batch)
@@ -204,10 +198,9 @@ class _Lane:
     room: Room
 
 
-# --- what is known of entities and how to reach them, for all tasks of this process
+# --- what is known of entities, for all tasks of this process
 
 _natures: Final[dict[tuple[Access, str, str, bool], Nature]] = {}
-_connections: Final[dict[Access, PerProcess]] = {}
 
 
 def nature_of(options: SinkOptions, entity: str) -> Nature:
@@ -271,18 +264,6 @@ def _complain(options: SinkOptions, text: str) -> None:
         raise NoDuplicateDetection(f"requireDuplicateDetection=fail: {text}")
     if options.duplicates == "warn":
         _log.warning("%s", text)
-
-
-def _connection(access: Access) -> PerProcess:
-    if access not in _connections:
-        _connections[access] = PerProcess(
-            ClientConfig.from_connection_string(
-                access.connection_string,
-                is_websocket=access.transport == "websocket",
-                ca_file=access.ca_file or None,
-            )
-        )
-    return _connections[access]
 
 
 # --- columns

@@ -254,11 +254,6 @@ def _plain(value: Any) -> str:
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
-def texts(column: Any) -> Any:
-    """Give a column as texts."""
-    return column if _is_bytes(column.type) else pc.cast(column, pa.string())
-
-
 def _is_bytes(kind: pa.DataType) -> bool:
     return kind in (pa.binary(), pa.large_binary(), pa.string(), pa.large_string())
 

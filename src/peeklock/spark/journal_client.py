@@ -7,22 +7,17 @@ library. One connection is kept as long as it works.
 import http.client
 import json
 import random
-import ssl
 import struct
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Self, final
 from urllib.parse import quote
 
-from peeklock.client.config import trusting
-from peeklock.client.connection_string import ConnectionString, parse_connection_string
-from peeklock.settings import HTTP_PORT
+from peeklock.spark.door import door
 
 FORMAT: Final = 1
 LIMIT_BYTES: Final = 4 << 20
 
-_HTTPS_PORT: Final = 443
 _TIMEOUT_S: Final = 60.0
 _DEADLINE_S: Final = 120.0
 _PAUSE_S_MIN: Final = 0.1
@@ -61,7 +56,6 @@ class JournalDescription:
     """What there is to be read of an entity."""
 
     entity: str
-    kind: str
     incarnation: str
     partitions: tuple[JournalPartition, ...]
     lanes: dict[int, str]
@@ -88,17 +82,12 @@ class JournalClient:
         *,
         http_port: int = 0,
         ca_file: str = "",
+        timeout_s: float = _TIMEOUT_S,
         deadline_s: float = _DEADLINE_S,
     ) -> None:
-        """Without a port it is the one of the connection string, or the usual one."""
-        connection = parse_connection_string(connection_string)
-        usual = HTTP_PORT if connection.is_plain else _HTTPS_PORT
-        self._connection: ConnectionString = connection
-        # Every port of the broker serves everything.
-        self._port = http_port or connection.port or usual
-        self._context: ssl.SSLContext | None = (
-            None if connection.is_plain else trusting(ca_file or None)
-        )
+        """One answer is waited for until the timeout, and asked for until the deadline."""
+        self._door = door(connection_string, http_port, ca_file)
+        self._timeout_s = timeout_s
         self._deadline_s = deadline_s
         self._http: http.client.HTTPConnection | None = None
 
@@ -120,28 +109,7 @@ class JournalClient:
         try:
             return _description(json.loads(content))
         except (ValueError, KeyError, TypeError) as error:
-            raise JournalError(f"what answers on port {self._port} has no journal") from error
-
-    def pages(
-        self,
-        entity: str,
-        partition: int,
-        after: int,
-        until: int,
-        limit_bytes: int = LIMIT_BYTES,
-    ) -> Iterator[tuple[int, list[bytes]]]:
-        """Give the chunks that hold the positions from `after` on and before `until`, page by
-        page, each with the position where the next one begins.
-
-        The first chunk may begin earlier and the last one may end later. What is no longer there
-        is skipped; who must know asks `describe` or `page` for the first position.
-        """
-        while after < until:
-            page = self.page(entity, partition, after, limit_bytes)
-            if page.next <= after and not page.chunks:
-                return
-            after = page.next
-            yield after, page.chunks
+            raise JournalError(f"what answers on port {self._door.port} has no journal") from error
 
     def page(
         self, entity: str, partition: int, after: int, limit_bytes: int = LIMIT_BYTES
@@ -153,7 +121,7 @@ class JournalClient:
             first, next = int(headers["peeklock-first"]), int(headers["peeklock-next"])
             chunks = _cut(content)
         except (KeyError, ValueError, struct.error) as error:
-            raise JournalError(f"what answers on port {self._port} has no journal") from error
+            raise JournalError(f"what answers on port {self._door.port} has no journal") from error
         return JournalPage(first, next, headers.get("peeklock-incarnation", ""), chunks)
 
     # Asking.
@@ -175,7 +143,7 @@ class JournalClient:
                 wait_s = float(told) if told.isdigit() else 0.0
             except (OSError, http.client.HTTPException) as error:
                 self.close()
-                problem = f"no answer from port {self._port}: {error}"
+                problem = f"no answer from port {self._door.port}: {error}"
             # Tasks that failed together do not come back together.
             wait_s = max(wait_s, pause_s) * random.uniform(0.5, 1.0)
             if time.monotonic() + wait_s > give_up_at:
@@ -184,25 +152,11 @@ class JournalClient:
             pause_s = min(2 * pause_s, _PAUSE_S_MAX)
 
     def _ask(self, target: str) -> tuple[int, dict[str, str], bytes]:
-        connection = self._connection
         is_kept = self._http is not None
         if self._http is None:
-            host = connection.address
-            self._http = (
-                http.client.HTTPConnection(host, self._port, timeout=_TIMEOUT_S)
-                if self._context is None
-                else http.client.HTTPSConnection(
-                    host, self._port, timeout=_TIMEOUT_S, context=self._context
-                )
-            )
-        scheme = "http" if self._context is None else "https"
-        # The name tells the broker which namespace is meant.
-        sent = {
-            "Host": f"{connection.host}:{self._port}",
-            "Authorization": connection.authorization(scheme),
-        }
+            self._http = self._door.opened(self._timeout_s)
         try:
-            self._http.request("GET", target, headers=sent)
+            self._http.request("GET", target, headers=self._door.headers())
             answer = self._http.getresponse()
         except (ConnectionError, http.client.BadStatusLine):
             if not is_kept:
@@ -231,9 +185,7 @@ def _description(document: dict[str, Any]) -> JournalDescription:
         for each in document["partitions"]
     )
     lanes = {int(lane): name for lane, name in document["lanes"].items()}
-    return JournalDescription(
-        document["entity"], document["kind"], document["incarnation"], partitions, lanes
-    )
+    return JournalDescription(document["entity"], document["incarnation"], partitions, lanes)
 
 
 def _cut(content: bytes) -> list[bytes]:

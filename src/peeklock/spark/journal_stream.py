@@ -49,13 +49,21 @@ _clients: Final[dict[tuple[int, Access], JournalClient]] = {}
 
 @final
 class JournalSlice(InputPartition):
-    """The positions of one partition that a task reads, and what its lanes are called."""
+    """The positions of one partition that a task reads, what its lanes are called, and whose
+    they are: another entity of the same name has positions of its own."""
 
     def __init__(
-        self, entity: str, partition: int, first: int, until: int, lanes: dict[int, str]
+        self,
+        entity: str,
+        incarnation: str,
+        partition: int,
+        first: int,
+        until: int,
+        lanes: dict[int, str],
     ) -> None:
         super().__init__((partition, first, until))
         self.entity = entity
+        self.incarnation = incarnation
         self.partition = partition
         self.first = first
         self.until = until
@@ -71,6 +79,7 @@ def client_of(access: Access) -> JournalClient:
             access.connection_string,
             http_port=access.http_port,
             ca_file=access.ca_file,
+            timeout_s=access.timeout_ms / 1000,
             deadline_s=access.retry_deadline_ms / 1000,
         )
     return client
@@ -93,7 +102,7 @@ class JournalReader(DataSourceReader):
             if part.is_available
             for piece in divided(self._options, described, part.index, part.first, part.next)
         ]
-        return slices or [JournalSlice(described.entity, 0, 0, 0, {})]
+        return slices or [JournalSlice(described.entity, described.incarnation, 0, 0, 0, {})]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the facts of a slice."""
@@ -167,6 +176,8 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if begin.start == LATEST or begin == until:
             return []
         described = self._described or self._describe()
+        if self._is_another(until, described):
+            return []
         firsts = {part.index: part.first for part in described.partitions}
         # Positions of an entity that had the name before mean nothing in this one.
         places = begin.places if begin.start in ("", until.start) else {}
@@ -198,11 +209,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Tell whether the entity was deleted and made again since the offset was written."""
         if offset.start in ("", LATEST, _of(described)):
             return False
-        lost(
-            self._options,
-            f"'{self._options.entity}' was deleted and made again: what was left of its journal "
-            "is gone",
-        )
+        made_again(self._options)
         return True
 
     def _first(self, part: JournalPartition, place: int | None) -> int:
@@ -240,6 +247,14 @@ def lost(options: SourceOptions, text: str) -> None:
     _log.warning("%s", text)
 
 
+def made_again(options: SourceOptions) -> None:
+    """Tell that another entity has the name now."""
+    lost(
+        options,
+        f"'{options.entity}' was deleted and made again: what was left of its journal is gone",
+    )
+
+
 def divided(
     options: SourceOptions, described: JournalDescription, partition: int, first: int, until: int
 ) -> list[JournalSlice]:
@@ -251,7 +266,7 @@ def divided(
     count = min(until - first, max(by_size, wished))
     bounds = [first + (until - first) * at // count for at in range(count + 1)]
     return [
-        JournalSlice(described.entity, partition, low, high, described.lanes)
+        JournalSlice(described.entity, described.incarnation, partition, low, high, described.lanes)
         for low, high in pairwise(bounds)
     ]
 
@@ -274,6 +289,9 @@ def read_slice(
         include_body=options.include_body,
     )
     for at, page in ahead(_pages(client, options, part)):
+        if page.incarnation != part.incarnation:
+            made_again(options)
+            return
         for chunk in page.chunks:
             decoder.add(chunk, part.first, part.until)
         if page.first > at and not is_batch:

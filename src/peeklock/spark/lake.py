@@ -96,13 +96,21 @@ def layout_of(options: Mapping[str, str], schema: StructType, overwrite: bool) -
     if missing:
         raise OptionProblem(f"partitionBy: there is no column '{missing[0]}'")
     asked = asked or [name for name in ("entity", DATE, HOUR) if name in known]
-    return Layout(
+    layout = Layout(
         path=given.path,
         partition_by=tuple(asked),
-        time_column=given.text("timeColumn"),
+        time_column=given.text("timeColumn") if has_time else "",
         file_bytes=given.number("maxFileSize"),
         is_delta=given.text("kind") == DELTA,
     )
+    # Readers of lakes see no difference between upper and lower case.
+    twice = [name for name in names if name.lower() in layout.made]
+    if twice:
+        raise OptionProblem(
+            f"the rows have a column '{twice[0]}', and the lake would make one of "
+            f"{layout.time_column}: rename or drop it, or divide by something else (partitionBy)"
+        )
+    return layout
 
 
 @final

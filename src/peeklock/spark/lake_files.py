@@ -19,6 +19,7 @@ from pyarrow import fs
 
 DATE: Final = "date"
 HOUR: Final = "hour"
+_MADE: Final = {DATE: pa.date32(), HOUR: pa.int32()}
 # Hive's word for a partition without a value, which readers of all kinds know.
 _NOTHING: Final = "__HIVE_DEFAULT_PARTITION__"
 _COMPRESSION: Final = "zstd"
@@ -31,10 +32,17 @@ class Layout:
 
     path: str
     partition_by: tuple[str, ...]
+    # Empty where the rows have no such instant: `date` and `hour` are columns like others then.
     time_column: str
     file_bytes: int
     # Directories of a Delta table are for people: the log has the values.
     is_delta: bool
+
+    @property
+    def made(self) -> tuple[str, ...]:
+        """The columns that the rows do not have: they are made of the time column."""
+        made = (DATE, HOUR) if self.time_column else ()
+        return tuple(name for name in made if name in self.partition_by)
 
     def directory(self, values: tuple[Any, ...]) -> str:
         """Name the directory of a partition, from the lake's own on."""
@@ -86,12 +94,7 @@ def opened(path: str) -> tuple[fs.FileSystem, str]:
 
 def written_schema(schema: pa.Schema, layout: Layout) -> pa.Schema:
     """Give the columns of the lake: those of the rows, and the ones that it is divided by."""
-    fields = [one for one in schema if one.name not in (DATE, HOUR)]
-    if DATE in layout.partition_by:
-        fields.append(pa.field(DATE, pa.date32()))
-    if HOUR in layout.partition_by:
-        fields.append(pa.field(HOUR, pa.int32()))
-    return pa.schema(fields)
+    return pa.schema([*schema, *(pa.field(name, _MADE[name]) for name in layout.made)])
 
 
 @final
@@ -200,9 +203,9 @@ def divided(
 ) -> Iterator[tuple[tuple[Any, ...], pa.RecordBatch]]:
     """Divide rows by partition; a partition's columns are not in its files."""
     columns = {name: batch.column(name) for name in batch.schema.names}
-    if DATE in layout.partition_by or HOUR in layout.partition_by:
-        columns |= _moments(batch.column(layout.time_column))
-    kept = [name for name in columns if name not in (*layout.partition_by, DATE, HOUR)]
+    if layout.made:
+        columns |= _moments(batch.column(layout.time_column), layout.made)
+    kept = [name for name in columns if name not in layout.partition_by]
     rows = pa.RecordBatch.from_arrays([columns[name] for name in kept], names=kept)
     if not layout.partition_by:
         yield (), rows
@@ -220,13 +223,11 @@ def divided(
         yield tuple(group[name] for name in layout.partition_by), rows.filter(mask)
 
 
-def _moments(instants: Any) -> dict[str, Any]:
+def _moments(instants: Any, wanted: tuple[str, ...]) -> dict[str, Any]:
     """Give the day and the hour of instants, both of UTC."""
     plain = pc.cast(pc.cast(instants, pa.int64()), pa.timestamp("us"))
-    return {
-        DATE: pc.cast(pc.floor_temporal(plain, unit="day"), pa.date32()),
-        HOUR: pc.cast(pc.hour(plain), pa.int32()),
-    }
+    found = {DATE: pc.floor_temporal(plain, unit="day"), HOUR: pc.hour(plain)}
+    return {name: pc.cast(found[name], _MADE[name]) for name in wanted}
 
 
 def delete(path: str, names: list[str]) -> None:

@@ -18,6 +18,7 @@ from peeklock.spark.offsets import partition_of
 from peeklock.spark.options import SourceOptions
 from peeklock.spark.wire import patiently
 
+AUTO: Final = "auto"
 BROKER: Final = "broker"
 DEFERRAL: Final = "deferral"
 COMPLETED: Final = "completed"
@@ -105,6 +106,7 @@ class Ledger(Protocol):
     ) -> list[Claimed]:
         """Claim what is ready, the oldest first; nothing when there is nothing.
 
+        A size of 0 is any number of bytes.
         After a failure that may pass nobody knows whether it was done: `listed` tells.
         """
         ...
@@ -323,6 +325,11 @@ def active_count(wire: Manager) -> int:
     if answer is not None:
         return int(answer.get("active-count") or 0)
     return len(peek_page(wire, 0, 1, omit_body=True))
+
+
+def keeps_claims(wire: Manager) -> bool:
+    """Tell whether the broker keeps a book of claims; to ask fences nobody."""
+    return _looked_up(wire) is not None
 
 
 def walk(wire: Manager) -> Iterator[tuple[int, bytes]]:

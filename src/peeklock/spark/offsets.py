@@ -13,7 +13,6 @@ _ALPHABET: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01234567
 _DIGITS: Final = {letter: digit for digit, letter in enumerate(_ALPHABET)}
 _MORE: Final = 32
 _LOW_BITS: Final = 48
-_LOW_MASK: Final = (1 << _LOW_BITS) - 1
 NUMBER_MAX: Final = (1 << 63) - 1
 
 

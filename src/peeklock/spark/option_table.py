@@ -92,13 +92,16 @@ OPTIONS: Final = (
         choices=("amqp", "websocket"),
         aliases=("transportType",),
     ),
-    Option("caFile", TEXT, "", BOTH, "Certificates to trust for TLS, besides the system's (PEM)."),
+    Option(
+        "caFile", TEXT, "", BOTH, "Certificates to trust for TLS, instead of the system's (PEM)."
+    ),
     Option(
         "httpPort",
         NUMBER,
         "0",
         BOTH,
-        "Where HTTP is served; 0 means where AMQP is, as on our broker.",
+        "Where HTTP is served; 0 means the port of the connection string, which serves both on our "
+        "broker, or else 5300 with `UseDevelopmentEmulator=true` and 443 without.",
         high=65_535,
     ),
     # --- what
@@ -244,8 +247,8 @@ OPTIONS: Final = (
         "prefetch",
         NUMBER,
         "500",
-        BOTH,
-        "Credit of a receiver (deferral and receiveAndDelete).",
+        READ,
+        "Most messages that a task asks for at once in mode receiveAndDelete.",
         low=1,
     ),
 )

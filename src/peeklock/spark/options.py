@@ -60,7 +60,6 @@ class Access:
     http_port: int = 0
     timeout_ms: int = 60_000
     retry_deadline_ms: int = 300_000
-    prefetch: int = 500
 
     @property
     def endpoint(self) -> str:
@@ -101,6 +100,7 @@ class SourceOptions:
     partitions_min: int
     partition_bytes: int
     wait_ms: int
+    prefetch: int
     claim_timeout_ms: int
     batch_attempts_max: int
     span: Span
@@ -126,7 +126,7 @@ def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOpti
         access=access,
         entity=entity,
         mode=mode,
-        consumer_id=_consumer(given, entity),
+        consumer_id=consumer_of(given, entity),
         ledger=given.text("ledger"),
         is_manual=given.text("settlement") == "manual",
         include_body=given.flag("includeBody") if body else mode != JOURNAL,
@@ -138,6 +138,7 @@ def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOpti
         partitions_min=given.number("minPartitions"),
         partition_bytes=given.number("bytesPerPartition"),
         wait_ms=given.number("maxWait"),
+        prefetch=given.number("prefetch"),
         claim_timeout_ms=given.number("claimTimeout"),
         batch_attempts_max=given.number("maxBatchAttempts"),
         span=_span(given, mode, streaming=streaming),
@@ -225,7 +226,6 @@ def access_of(given: Given) -> Access:
         http_port=given.number("httpPort"),
         timeout_ms=given.number("receiverTimeout"),
         retry_deadline_ms=given.number("retryDeadline"),
-        prefetch=given.number("prefetch"),
     )
 
 
@@ -280,11 +280,17 @@ def _entity(given: Given, access: Access, mode: str) -> str:
         raise OptionProblem("a topic is read by one of its subscriptions: give option subscription")
     if subscription and not topic:
         raise OptionProblem("option subscription needs option topic")
-    path = f"{topic}/Subscriptions/{subscription}" if topic else named[0]
+    return place_of(given, named[0])
+
+
+def place_of(given: Given, entity: str) -> str:
+    """Give the path that messages are received from, which a topic has none of."""
+    topic, subscription = given.text("topic"), given.text("subscription")
+    path = f"{topic}/Subscriptions/{subscription}" if topic else entity
     return path + SUB_QUEUES[given.text("subQueue")]
 
 
-def _consumer(given: Given, entity: str) -> str:
+def consumer_of(given: Given, entity: str) -> str:
     """Name who claims. It must be known before the first offset is written, so it cannot be the
     query's id; and it must be the same after a restart."""
     consumer = given.text("consumerId") or f"spark/{entity}"[:128]

@@ -100,9 +100,8 @@ class Outbox:
         self._failures = 0
         self._failing_since = 0.0
         self._numbers = 0
-        # The stages that are complete, in order, and how many messages were taken.
+        # The stages that are complete, in order.
         self.stages: Final[list[str]] = []
-        self.count = 0
 
     async def size_max(self) -> int:
         """Give the size of the largest transfer that the entity takes."""
@@ -118,7 +117,6 @@ class Outbox:
         self._waiting.append(_Item(self._numbers, parcel))
         while self._waiting:
             await self._step()
-        self.count += parcel.count
 
     async def finish(self) -> None:
         """Wait until everything is taken, and let the link go."""

@@ -2,16 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from peeklock.client.exceptions import ServiceBusError
-from peeklock.spark.deferral import DeferralLedger
-from peeklock.spark.ledger import NOT_IMPLEMENTED, BrokerLedger, Ledger
+from peeklock.spark.claim_stream import open_ledger
+from peeklock.spark.ledger import DEFERRAL
 from peeklock.spark.options import CLAIM, SourceOptions, source_options
 from peeklock.spark.sink_options import SinkOptions
-from peeklock.spark.wire import Wire
 
 ACTIONS: Final = {
     "complete": "completed",
@@ -21,34 +19,41 @@ ACTIONS: Final = {
     "release": "released",
 }
 # What can be done to a message that is deferred, which is how claims are made elsewhere.
-_BY_DEFERRAL: Final = frozenset(("complete", "deadletter"))
+_BY_DEFERRAL: Final = ("complete", "deadletter")
+
+# The numbers of the messages that have the same end: action, reason and description.
+Groups: TypeAlias = dict[tuple[str, str | None, str | None], list[int]]
 
 
 class BadAction(ValueError):
     """A row that asks for nothing that can be done."""
 
 
-def settle_rows(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> int:
-    """Settle what rows name, and tell how many messages that were.
+def settle_rows(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> None:
+    """Settle what rows name.
 
     A repeat settles what is left: a number that is not claimed any more is passed by.
     """
-    wire = Wire.to(options.access, options.entity)
-    # Without an epoch: the query that has claimed the messages must not be fenced by its own job.
-    ledger: Ledger = BrokerLedger(wire, _as_reader(options))
-    count = 0
+    # It is opened and not entered: the query that has claimed the messages must not be fenced by
+    # its own job.
+    ledger = open_ledger(_as_reader(options), options.ledger)
     for batch in batches:
-        for (action, reason, description), numbers in _grouped(batch).items():
+        groups = _grouped(batch)
+        if ledger.kind == DEFERRAL:
+            _check_deferral(groups)
+        for (action, reason, description), numbers in groups.items():
             note = {"deadletter-reason": reason, "deadletter-description": description}
             told = {key: text for key, text in note.items() if text is not None}
-            try:
-                count += ledger.settle(numbers, ACTIONS[action], note=told)
-            except ServiceBusError as error:
-                if error.condition != NOT_IMPLEMENTED or action not in _BY_DEFERRAL:
-                    raise
-                ledger = DeferralLedger(wire, _as_reader(options))
-                count += ledger.settle(numbers, ACTIONS[action], note=told)
-    return count
+            ledger.settle(numbers, ACTIONS[action], note=told)
+
+
+def _check_deferral(groups: Groups) -> None:
+    for action, _, _ in groups:
+        if action not in _BY_DEFERRAL:
+            raise BadAction(
+                f"'{action}' is not possible where claims are kept by deferral; "
+                f"possible are: {', '.join(_BY_DEFERRAL)}"
+            )
 
 
 def _as_reader(options: SinkOptions) -> SourceOptions:
@@ -62,11 +67,11 @@ def _as_reader(options: SinkOptions) -> SourceOptions:
     return replace(source_options(given, streaming=True), access=options.access)
 
 
-def _grouped(batch: pa.RecordBatch) -> dict[tuple[str, str | None, str | None], list[int]]:
+def _grouped(batch: pa.RecordBatch) -> Groups:
     """Gather the numbers that have the same end."""
     columns = [_column(batch, name) for name in ("action", "reason", "description")]
     numbers = batch.column("sequence_number").to_pylist()
-    groups: dict[tuple[str, str | None, str | None], list[int]] = {}
+    groups: Groups = {}
     for number, action, reason, description in zip(numbers, *columns, strict=True):
         name = str(action).lower()
         if name not in ACTIONS:

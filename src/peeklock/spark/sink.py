@@ -37,7 +37,6 @@ class Written(WriterCommitMessage):
 
     task: Task
     stages: dict[str, list[str]]
-    count: int
 
 
 def batch_writer(
@@ -105,7 +104,8 @@ class StreamWriter(StreamBase):
 
 def _written(options: SinkOptions, task: Task, batches: Iterator[pa.RecordBatch]) -> Written:
     if options.operation == SETTLE:
-        return Written(task, {}, settle_rows(options, batches))
+        settle_rows(options, batches)
+        return Written(task, {})
     dispatch = Dispatch(options, task)
     try:
         for batch in batches:
@@ -115,7 +115,7 @@ def _written(options: SinkOptions, task: Task, batches: Iterator[pa.RecordBatch]
     except BaseException:
         dispatch.give_up()
         raise
-    return Written(task, stages, dispatch.count)
+    return Written(task, stages)
 
 
 # --- on the driver

@@ -18,12 +18,13 @@ from pyspark.sql.types import (
 
 from peeklock.spark.option_table import BOTH, CHOICE, NUMBER, OPTIONS, TEXT, WRITE, Option
 from peeklock.spark.options import (
-    SUB_QUEUES,
     Access,
     Given,
     OptionProblem,
     access_of,
     connection_parts,
+    consumer_of,
+    place_of,
 )
 from peeklock.spark.schema import MESSAGE_COLUMNS
 
@@ -156,6 +157,7 @@ class SinkOptions:
     per_second: float
     duplicates: str
     consumer_id: str
+    ledger: str
     columns: tuple[str, ...]
 
 
@@ -188,13 +190,14 @@ def sink_options(options: Mapping[str, str], schema: StructType, *, streaming: b
         batch_id=given.number("batchId"),
         per_second=rate / writers if rate else 0.0,
         duplicates=given.text("requireDuplicateDetection"),
-        consumer_id=given.text("consumerId") or f"spark/{entity}"[:128],
+        consumer_id=consumer_of(given, entity),
+        ledger=given.text("ledger"),
         columns=columns,
     )
 
 
 # Claims are settled where they were made, so that the place is named as it is for reading.
-_PLACES: Final = ("subscription", "subQueue")
+_PLACES: Final = ("subscription", "subQueue", "ledger")
 _TABLE: Final = (
     *(option for option in OPTIONS if option.use == BOTH),
     *(replace(option, use=WRITE) for option in OPTIONS if option.name in _PLACES),
@@ -213,8 +216,7 @@ def _entity(given: Given, access: Access) -> str:
     if given.text("operation") == SETTLE:
         if bool(topic) != bool(subscription):
             raise OptionProblem("topic and subscription go together where messages are settled")
-        path = f"{topic}/Subscriptions/{subscription}" if topic else entity
-        return path + SUB_QUEUES[sub_queue] if path else ""
+        return place_of(given, entity) if entity else ""
     if subscription or sub_queue:
         raise OptionProblem("nobody sends to a subscription or a subQueue: name a queue or a topic")
     return entity

@@ -107,7 +107,7 @@ class TakingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         left, size = partition.rows, options.bytes_max
         while left > 0 and size > 0:
-            count = min(left, options.access.prefetch)
+            count = min(left, options.prefetch)
             got = wire.receive(count, _WAIT_MS, deletes=True)
             if got:
                 yield decoder.batch([bytes(one.payload) for one in got])

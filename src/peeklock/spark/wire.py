@@ -23,6 +23,21 @@ _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 5.0
 
 _wires: Final[dict[tuple[int, Access, str], "Wire"]] = {}
+_connections: Final[dict[tuple[str, str, str], PerProcess]] = {}
+
+
+def connection(access: Access) -> PerProcess:
+    """Give this process's connection to a namespace, for everything that is asked or sent there."""
+    key = (access.connection_string, access.transport, access.ca_file)
+    if key not in _connections:
+        config = ClientConfig.from_connection_string(
+            access.connection_string,
+            is_websocket=access.transport == "websocket",
+            ca_file=access.ca_file or None,
+        )
+        # Another thread may have been quicker.
+        _connections.setdefault(key, PerProcess(config))
+    return _connections[key]
 
 
 @final
@@ -32,13 +47,7 @@ class Wire:
     def __init__(self, access: Access, entity: str) -> None:
         self._access = access
         self._entity = entity
-        self._connection = PerProcess(
-            ClientConfig.from_connection_string(
-                access.connection_string,
-                is_websocket=access.transport == "websocket",
-                ca_file=access.ca_file or None,
-            )
-        )
+        self._connection = connection(access)
         self._receivers: dict[bool, ReceiverLink] = {}
 
     @staticmethod

@@ -139,7 +139,8 @@ def received_by(followed: DataFrame) -> DataFrame:
 
 
 def _is_received() -> Column:
-    is_dead = fn.col("sub_entity").endswith(DEAD_LETTERS)
+    # Of a subscription that was deleted the lane is not known.
+    is_dead = fn.coalesce(fn.col("sub_entity").endswith(DEAD_LETTERS), fn.lit(False))
     return is_one_of(("complete", "receive_delete")) & ~is_dead
 
 

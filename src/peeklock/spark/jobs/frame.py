@@ -6,12 +6,15 @@ loss), with 2 when it could not be done.
 
 import re
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn, TypeAlias, final
 
 import typer
 
 from peeklock.client.connection_string import DEVELOPMENT
+from peeklock.client.exceptions import ServiceBusError
+from peeklock.spark.jvm import NoJava
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -122,10 +125,13 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None, program: str =
             args=None if arguments is None else list(arguments),
             prog_name=program or f"{app.info.name}",
         )
-    except (Impossible, ValueError, OSError) as problem:
+    except (Impossible, NoJava, ServiceBusError, ValueError, OSError) as problem:
         _fail(str(problem))
     except PySparkException as problem:
         _fail(_told(problem))
+    except Exception:  # noqa: BLE001 - Python would end with 1, as a job does that found something
+        traceback.print_exc()
+        sys.exit(IMPOSSIBLE)
     sys.exit(0)
 
 

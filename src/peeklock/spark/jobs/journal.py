@@ -78,7 +78,9 @@ class FactSource:
             name, line = _split(path)
             condition = fn.lower("entity") == name.lower()
             if line:
-                condition &= fn.lower("sub_entity").startswith(line.lower())
+                lane, wanted = fn.lower("sub_entity"), line.lower()
+                # Its dead letters are below it; another one's name may only begin like its own.
+                condition &= (lane == wanted) | lane.startswith(f"{wanted}/")
             conditions.append(condition)
         return facts.where(reduce(lambda one, other: one | other, conditions))
 

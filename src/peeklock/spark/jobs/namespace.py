@@ -1,8 +1,6 @@
 """The entities of a namespace, asked for at the administration door."""
 
 import http.client
-import ssl
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, final
@@ -10,9 +8,7 @@ from urllib.parse import quote
 
 from defusedxml import ElementTree
 
-from peeklock.auth.sas import generate_sas
-from peeklock.client.connection_string import ConnectionString, parse_connection_string
-from peeklock.settings import HTTP_PORT
+from peeklock.spark.door import door
 from peeklock.spark.jobs.frame import Bus, Impossible
 
 if TYPE_CHECKING:
@@ -22,10 +18,8 @@ QUEUE: Final = "queue"
 TOPIC: Final = "topic"
 SUBSCRIPTION: Final = "subscription"
 
-_HTTPS_PORT: Final = 443
 _TIMEOUT_S: Final = 60.0
 _ANSWER_BYTES_MAX: Final = 64 << 20
-_TOKEN_MS: Final = 60 * 60_000
 _PAGE: Final = 100
 _ATOM: Final = "{http://www.w3.org/2005/Atom}"
 _SERVICE: Final = "{http://schemas.microsoft.com/netservices/2010/10/servicebus/connect}"
@@ -73,10 +67,7 @@ class Namespace:
     """What a connection string leads to."""
 
     def __init__(self, bus: Bus) -> None:
-        self._connection = parse_connection_string(bus.connection_string)
-        usual = HTTP_PORT if self._connection.is_plain else _HTTPS_PORT
-        # Every port of the broker serves everything.
-        self._port = bus.http_port or self._connection.port or usual
+        self._door = door(bus.connection_string, bus.http_port or 0)
 
     def entities(self) -> list[Entity]:
         """All queues, topics and subscriptions."""
@@ -104,40 +95,22 @@ class Namespace:
         try:
             return list(ElementTree.fromstring(content).iter(f"{_ATOM}entry"))
         except ElementTree.ParseError as error:
-            raise Impossible(f"what answers on port {self._port} is no Service Bus") from error
+            raise Impossible(f"what answers on port {self._door.port} is no Service Bus") from error
 
     def _get(self, target: str) -> bytes:
-        connection = self._connection
-        host = connection.address
-        broker = (
-            http.client.HTTPConnection(host, self._port, timeout=_TIMEOUT_S)
-            if connection.is_plain
-            else http.client.HTTPSConnection(
-                host, self._port, timeout=_TIMEOUT_S, context=ssl.create_default_context()
-            )
-        )
-        # The name tells the broker which namespace is meant.
-        headers = {"Host": connection.host, "Authorization": _token(connection)}
+        broker = self._door.opened(_TIMEOUT_S)
         try:
-            broker.request("GET", target, headers=headers)
+            broker.request("GET", target, headers=self._door.headers())
             answer = broker.getresponse()
             content = answer.read(_ANSWER_BYTES_MAX)
         except (OSError, http.client.HTTPException) as error:
-            raise Impossible(f"cannot reach {host}:{self._port}: {error}") from error
+            where = f"{self._door.host}:{self._door.port}"
+            raise Impossible(f"cannot reach {where}: {error}") from error
         finally:
             broker.close()
         if answer.status >= 300:
             raise Impossible(f"the entities cannot be listed: {answer.status} {answer.reason}")
         return content
-
-
-def _token(connection: ConnectionString) -> str:
-    if connection.token:
-        return connection.token
-    scheme = "http" if connection.is_plain else "https"
-    expires_at = time.time_ns() // 1_000_000 + _TOKEN_MS
-    uri = f"{scheme}://{connection.host}/"
-    return generate_sas(uri, connection.rule_name, connection.key, expires_at)
 
 
 def _entity(entry: "Element", kind: str, topic: str) -> Entity:

@@ -15,6 +15,7 @@ from typing import Any, Final, final
 
 from jinja2 import Environment
 
+from peeklock.spark.jobs.frame import Impossible
 from peeklock.spark.jobs.page_template import PAGE
 
 Rows = Sequence[Mapping[str, Any]]
@@ -26,6 +27,8 @@ _SERIES: Final = tuple(f"#0a0b{number:02x}" for number in range(7))
 _DASHES: Final = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 _BARS_MAX: Final = 20
 _CELL_CHARACTERS_MAX: Final = 400
+# A single letter is a drive.
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
 @final
@@ -60,6 +63,12 @@ class Section:
     def bars(self, says: str, values: Mapping[str, float]) -> None:
         """Add a plot of named amounts, the largest first."""
         self.plots.append((says, _bars(says, values)))
+
+
+def check_place(path: str, option: str) -> None:
+    """Refuse a place that a page cannot be written to: tables are written by Spark, pages here."""
+    if _SCHEME.match(path):
+        raise Impossible(f"a page is a local file, and '{path}' is none: name one with {option}")
 
 
 def write_page(path: str, title: str, text: str, sections: Sequence[Section]) -> None:

@@ -31,8 +31,8 @@ _LEFT_BEHIND: Final = (frozenset(MESSAGE_COLUMNS) - frozenset(SEND_COLUMNS)) | {
     "date",
     "hour",
 }
-# What tells archived messages apart, so that batches are the same every time.
-_ORDER: Final = ("entity", "sequence_number", "message_id")
+# What tells archived messages of an entity apart, so that batches are the same every time.
+_TOLD_APART_BY: Final = ("sequence_number", "message_id")
 _BATCH: Final = 1_000
 _SHOWN: Final = 20
 _SHOWN_COLUMNS: Final = ("message_id", "session_id", "subject", "dead_letter_reason")
@@ -255,11 +255,9 @@ class FromLake:
     def run(self, work: frame.Work) -> None:
         """Replay it, from the first batch that is not done."""
         rows = self.look(work.spark)
-        known = [
-            name for name in ("entity", "sequence_number", "message_id") if name in rows.columns
-        ]
-        if not known:
+        if not any(name in rows.columns for name in _TOLD_APART_BY):
             raise frame.Impossible("the table has neither sequence_number nor message_id")
+        known = [name for name in ("entity", *_TOLD_APART_BY) if name in rows.columns]
         size, run = self._plan(work.spark, rows.count())
         number = fn.row_number().over(Window.orderBy(*known)) - 1
         batched = rows.withColumn("_batch", fn.floor(number / fn.lit(size))).persist()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 import typer
 
 from peeklock.spark.jobs import frame, sections
-from peeklock.spark.jobs.page import Section, write_page
+from peeklock.spark.jobs.page import Section, check_place, write_page
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +29,7 @@ def report(
     audit: Annotated[str, typer.Option(help="Where `audit` wrote its tables.")] = "",
     title: Annotated[str, typer.Option(help="What the page is called.")] = "Service Bus report",
     out: Annotated[
-        str, typer.Option(envvar="PEEKLOCK_OUT", help="The page to write.")
+        str, typer.Option(envvar="PEEKLOCK_OUT", help="The page to write, a local file.")
     ] = "report.html",
     table_format: frame.Form = "parquet",
     master: frame.Master = "",
@@ -38,6 +38,7 @@ def report(
     places = {"rollup": rollup, "triage": triage, "skew": skew, "tune": tune, "audit": audit}
     if not any(places.values()):
         raise frame.Impossible("nothing to report: give the output of a job, such as --rollup DIR")
+    check_place(out, "--out")
     work = frame.Work("report", master)
     made = [
         make_section(work.spark, name, frame.Place(location, table_format))

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Annotated, Final, NoReturn, final
 
 import typer
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as fn
 
@@ -101,6 +102,11 @@ class Stream:
 
     def take(self, batch: DataFrame, number: int) -> None:
         """Count one batch of facts and renew the tables."""
+        self.count(batch, number)
+        write(self.tallies(batch.sparkSession), self._place, self._watermark)
+
+    def count(self, batch: DataFrame, number: int) -> None:
+        """Count one batch of facts."""
         spark = batch.sparkSession
         facts = batch.drop("body").persist()
         carried = spark.read.parquet(self._slot(number - 1)) if number else None
@@ -111,7 +117,14 @@ class Stream:
         unfinished(followed).write.mode("overwrite").parquet(self._slot(number))
         followed.unpersist()
         facts.unpersist()
-        write(self.tallies(spark), self._place, self._watermark)
+
+    def has_begun(self, spark: SparkSession) -> bool:
+        """Whether anything was counted: who stops a stream before its first batch has no tables."""
+        try:
+            # Asked for its columns, because a session of Connect looks only then.
+            return bool(spark.read.parquet(self._place.path("_tallies")).columns)
+        except AnalysisException:
+            return False
 
     def tallies(self, spark: SparkSession) -> DataFrame:
         """All that was counted so far."""
@@ -168,6 +181,9 @@ def rollup(
             .option("checkpointLocation", checkpoint or place.path("_checkpoint"))
         )
         work.await_query(frame.triggered(query, interval).start())
+        if not following.has_begun(work.spark):
+            work.tell("nothing is counted yet")
+            return
     else:
         tallies = tally_facts(source.read(work.spark)).persist()
         write(tallies, place, late)

@@ -10,7 +10,7 @@ from pyspark.sql import functions as fn
 
 from peeklock.spark.jobs import frame
 from peeklock.spark.jobs.namespace import TOPIC, Entity, Namespace
-from peeklock.spark.jobs.page import write_page
+from peeklock.spark.jobs.page import check_place, write_page
 from peeklock.spark.jobs.sections import triage_section
 
 if TYPE_CHECKING:
@@ -94,14 +94,7 @@ def grouped(letters: DataFrame) -> DataFrame:
         fn.array_compact(fn.slice(fn.array_sort(fn.collect_set("subject")), 1, SAMPLES)).alias(
             "subjects"
         ),
-        fn.transform(
-            samples,
-            lambda one: fn.concat_ws(
-                " ",
-                fn.concat(fn.lit("#"), one["sequence_number"].cast("string")),
-                one["message_id"],
-            ),
-        ).alias("samples"),
+        fn.transform(samples, _sample_name).alias("samples"),
     ).orderBy(fn.desc("messages"), "entity", "fingerprint")
 
 
@@ -155,7 +148,14 @@ def triage(
     *,
     connection_string: frame.ConnectionString = "",
     http_port: frame.HttpPort = None,
-    entity: frame.Entities = None,
+    entity: Annotated[
+        list[str] | None,
+        typer.Option(
+            envvar="PEEKLOCK_ENTITY",
+            help="A queue or TOPIC/Subscriptions/NAME to look at; may be given several times.",
+            show_default="all of the namespace",
+        ),
+    ] = None,
     letters: Annotated[
         str,
         typer.Option(
@@ -170,11 +170,16 @@ def triage(
     table_format: frame.Form = "parquet",
     page: Annotated[
         str,
-        typer.Option(help="The page to write.", show_default="triage.html below the output"),
+        typer.Option(
+            help="The page to write, a local file.", show_default="triage.html below the output"
+        ),
     ] = "",
     master: frame.Master = "",
 ) -> None:
     """Group dead letters by fingerprint, with samples and a trend, as tables and as a page."""
+    place = frame.Place(out, table_format)
+    target = page or place.path("triage.html")
+    check_place(target, "--page")
     work = frame.Work("triage", master)
     bus = frame.Bus(connection_string, http_port)
     if letters:
@@ -184,13 +189,11 @@ def triage(
         work.tell(f"{len(entities):,} dead-letter queues have something in them")
         found = dead_letters(work.spark, bus, entities)
     told = fingerprinted(found).persist()
-    place = frame.Place(out, table_format)
     place.write(grouped(told), "groups")
     place.write(trend_of(told, trend), "trend")
     groups = frame.shown(place.read(work.spark, "groups").orderBy(fn.desc("messages")), 10_000)
     trends = frame.shown(place.read(work.spark, "trend").orderBy("period"), 50_000)
     frame.print_rows("dead letters", [_short(group) for group in groups[:20]])
-    target = page or place.path("triage.html")
     write_page(
         target,
         "Dead letters",

@@ -26,6 +26,8 @@ ADVICE: Final = (
 
 def measure_lines(followed: DataFrame) -> DataFrame:
     """Rates, receivers, lock losses and the slowest work of each queue and subscription."""
+    # Facts without a lane (a change, a subscription that was deleted) are of no line.
+    followed = followed.where(fn.col("sub_entity").isNotNull())
     stretched = followed.withColumn("stretch", _stretch())
     sends = _rates(stretched.where(is_one_of(("send", "publish"))), *LINE).select(
         *LINE, fn.col("peak_per_s").alias("sent_per_s")
