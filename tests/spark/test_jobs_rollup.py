@@ -146,3 +146,14 @@ def test_a_stream_counts_what_a_batch_counts(spark: "SparkSession", tmp_path: Pa
     parts = place.read(spark, "minutes").orderBy("sub_entity", "partition_id", "period").collect()
     assert [{k: v for k, v in row.asDict().items() if k != "is_final"} for row in parts] == whole
     assert {row["is_final"] for row in parts} == {True, False}
+
+
+def test_a_fact_without_a_lane_begins_no_life(spark: "SparkSession") -> None:
+    """It would be carried from batch to batch for ever: nothing ends it."""
+    from peeklock.spark.jobs.facts import follow, unfinished
+
+    planted = Planted()
+    number = planted.send(0)
+    planted.fact(10, "change", number, sub_entity=None)
+    rows = unfinished(follow(planted.table(spark))).collect()
+    assert [(row["sub_entity"], row["sequence_number"]) for row in rows] == [("", number)]

@@ -135,7 +135,9 @@ def so_far(by: tuple[str, ...]) -> WindowSpec:
 
 def unfinished(followed: DataFrame) -> DataFrame:
     """What `follow` must know of the messages that are still there when the next batch comes."""
-    lives = followed.where(fn.col("sequence_number").isNotNull()).groupBy(*LIFE)
+    # What tells of no lane (a change, a subscription that is gone) would never end.
+    is_life = fn.col("sequence_number").isNotNull() & fn.col("sub_entity").isNotNull()
+    lives = followed.where(is_life).groupBy(*LIFE)
     return (
         lives.agg(
             *(fn.max_by(name, "position").alias(name) for name in KEPT),
