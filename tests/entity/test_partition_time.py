@@ -233,6 +233,18 @@ def test_an_expired_message_is_never_delivered_even_before_the_alarm_knocks(keep
     assert queue.partition.live_count == (2 if keeping else 1)
 
 
+@pytest.mark.parametrize("keeping", [True, False])
+def test_lives_that_are_over_when_they_are_asked_for_end_in_one_record(keeping: bool) -> None:
+    queue = AtHand(dead_letter_on_expiration=keeping)
+    queue.send(*"abc", life_ms=1_000)
+    queue.send("d")
+    queue.now += 1_000
+    assert queue.contents(queue.receive(5)) == ["d"]
+    kind = records.DeadLettered if keeping else records.Removed
+    ended = [record for record in queue.records if isinstance(record, kind)]
+    assert [record.sequences for record in ended] == [[1, 2, 3]]
+
+
 def test_the_first_to_expire_need_not_be_the_first_in_line() -> None:
     queue = AtHand(dead_letter_on_expiration=True)
     queue.send("a", life_ms=9_000)

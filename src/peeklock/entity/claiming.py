@@ -170,16 +170,19 @@ class Claiming:
         state = self._state
         expires = not line.is_dead_letter
         before = len(draft.entries)
+        expired: list[Entry] = []
         while not draft.is_full:
             entry = line.take()
             if entry is None:
                 break
             if expires and entry.expires_at and entry.expires_at <= now:
-                state.expire(line, [entry], now)  # checked when it is handed out (R-F4)
+                expired.append(entry)  # checked when it is handed out (R-F4)
                 continue
             if not draft.admits(entry):
                 line.put_back(entry)
                 break
+        if expired:
+            state.expire(line, expired, now)
         return len(draft.entries) - before
 
     def _draw_sessions(self, book: SessionBook, owner: Owner, draft: Draft, now: int) -> None:

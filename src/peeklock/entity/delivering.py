@@ -149,6 +149,7 @@ class Delivering:
         locking = receiver.mode != RECEIVE_AND_DELETE
         until = self._lock_until(line, receiver.mode, now)
         expires = not line.is_dead_letter
+        expired: list[Entry] = []
         in_a_row = receiver.mode == PEEK_LOCK and line.parent is None
         while len(deliveries) < count:
             if in_a_row:
@@ -161,12 +162,14 @@ class Delivering:
             if entry is None:
                 break
             if expires and entry.expires_at and entry.expires_at <= now:
-                state.expire(line, [entry], now)  # checked when the server sends (R-F4)
+                expired.append(entry)  # checked when the server sends (R-F4)
                 continue
             if locking:
                 deliveries.append(self.lock(line, entry, receiver.origin, until, False))
             else:
                 deliveries.append(self.remove(line, entry, STATE_ACTIVE))
+        if expired:
+            state.expire(line, expired, now)
         return deliveries
 
     def _lock_run(
