@@ -93,39 +93,22 @@ def delivery_head(
             _STATE_LABEL,
             state,
         )
-        section = _UNLOCKED_SECTION
     else:
-        items = _LOCKED.pack(
-            _SEQUENCE_LABEL,
-            sequence,
-            _ENQUEUED_LABEL,
-            enqueued_at,
-            _LOCKED_LABEL,
-            locked_until,
-            _ENQUEUE_SEQUENCE_LABEL,
-            enqueue_sequence,
-            _STATE_LABEL,
-            state,
+        before, between, behind = locked_head_around(
+            ttl_ms, delivery_count, enqueued_at, locked_until, state
         )
-        section = _LOCKED_SECTION
-    if ttl_ms < 0 and delivery_count < 256:
-        return _PLAIN_HEADERS[delivery_count] + section + items
-    return _header(1, -1, ttl_ms, delivery_count) + section + items
+        return before + pack_numbers(sequence, between, enqueue_sequence, behind)
+    return _plain_header(ttl_ms, delivery_count) + _UNLOCKED_SECTION + items
 
 
 def locked_head_around(
-    delivery_count: int, enqueued_at: int, locked_until: int, state: int
+    ttl_ms: int, delivery_count: int, enqueued_at: int, locked_until: int, state: int
 ) -> tuple[bytes, bytes, bytes]:
     """Writes the head of a locked delivery that has nothing special around its two numbers: what
     comes before the first, between them, and behind. Neighbours have it in common, as a rule;
     `pack_numbers` puts the numbers in."""
-    header = (
-        _PLAIN_HEADERS[delivery_count]
-        if delivery_count < 256
-        else _header(1, -1, -1, delivery_count)
-    )
     return (
-        header + _LOCKED_SECTION + _SEQUENCE_LABEL,
+        _plain_header(ttl_ms, delivery_count) + _LOCKED_SECTION + _SEQUENCE_LABEL,
         _BETWEEN.pack(
             _ENQUEUED_LABEL, enqueued_at, _LOCKED_LABEL, locked_until, _ENQUEUE_SEQUENCE_LABEL
         ),
@@ -149,7 +132,7 @@ def delivery_head_with(
     """Writes header and annotations of a delivery that carries annotations of its sender too."""
     plain = delivery_head(-1, 0, sequence, enqueued_at, locked_until, enqueue_sequence, state)
     locked = locked_until >= 0
-    items = plain[-(_LOCKED.size if locked else _UNLOCKED.size) :] + extra_items
+    items = plain[-(_LOCKED_SIZE if locked else _UNLOCKED.size) :] + extra_items
     header = _header(durable, priority, ttl_ms, delivery_count)
     return header + _map_section(0x72, (5 if locked else 4) + extra_count, items)
 
@@ -168,6 +151,12 @@ def _uint(number: int) -> bytes:
     if 0 <= number < 256:
         return _UINTS[number]
     return _NULL if number < 0 else b"\x70" + UINT32.pack(number)
+
+
+def _plain_header(ttl_ms: int, delivery_count: int) -> bytes:
+    if ttl_ms < 0 and delivery_count < 256:
+        return _PLAIN_HEADERS[delivery_count]
+    return _header(1, -1, ttl_ms, delivery_count)
 
 
 def _header(durable: int, priority: int, ttl_ms: int, delivery_count: int) -> bytes:
@@ -204,16 +193,14 @@ _UNLOCKED: Final = Struct(
     f">{len(_SEQUENCE_LABEL)}sq{len(_ENQUEUED_LABEL)}sq"
     f"{len(_ENQUEUE_SEQUENCE_LABEL)}sq{len(_STATE_LABEL)}sb"
 )
-_LOCKED: Final = Struct(
-    f">{len(_SEQUENCE_LABEL)}sq{len(_ENQUEUED_LABEL)}sq{len(_LOCKED_LABEL)}sq"
-    f"{len(_ENQUEUE_SEQUENCE_LABEL)}sq{len(_STATE_LABEL)}sb"
-)
-# The same in pieces, around the two numbers of a delivery.
+# What a lock adds comes in pieces, around the two numbers of a delivery.
 _BETWEEN: Final = Struct(
     f">{len(_ENQUEUED_LABEL)}sq{len(_LOCKED_LABEL)}sq{len(_ENQUEUE_SEQUENCE_LABEL)}s"
 )
 _BEHIND: Final = Struct(f">{len(_STATE_LABEL)}sb")
-pack_numbers: Final = Struct(f">q{_BETWEEN.size}sq{_BEHIND.size}s").pack
+_NUMBERED: Final = Struct(f">q{_BETWEEN.size}sq{_BEHIND.size}s")
+pack_numbers: Final = _NUMBERED.pack
+_LOCKED_SIZE: Final = len(_SEQUENCE_LABEL) + _NUMBERED.size
 # The heads of the two maps; both are short enough for the narrow form.
 _UNLOCKED_SECTION: Final = bytes((0, 0x53, 0x72, 0xC1, _UNLOCKED.size + 1, 8))
-_LOCKED_SECTION: Final = bytes((0, 0x53, 0x72, 0xC1, _LOCKED.size + 1, 10))
+_LOCKED_SECTION: Final = bytes((0, 0x53, 0x72, 0xC1, _LOCKED_SIZE + 1, 10))

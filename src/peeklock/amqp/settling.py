@@ -80,17 +80,15 @@ class Settling:
         for (role, settled, state), ids in told.items():
             if ids:
                 ids.sort()
-                first, last = ids[0], ids[-1]
-                if last - first == len(ids) - 1 and ids == list(range(first, last + 1)):
-                    self.session.write(
-                        build_disposition(role == RECEIVER, first, last, settled, state)
-                    )
-                else:
-                    self._write(role == RECEIVER, settled, state, ids)
+                self._write(role == RECEIVER, settled, state, ids)
 
     def _write(self, receiver: bool, settled: bool, state: bytes, ids: list[int]) -> None:
         session = self.session
-        first = last = ids[0]
+        first, last = ids[0], ids[-1]
+        if last - first == len(ids) - 1 and ids == list(range(first, last + 1)):
+            session.write(build_disposition(receiver, first, last, settled, state))
+            return
+        last = first
         for delivery_id in ids:
             if delivery_id > last + 1:
                 session.write(build_disposition(receiver, first, last, settled, state))

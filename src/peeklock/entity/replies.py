@@ -490,7 +490,7 @@ Reply: TypeAlias = (
 
 @final
 class Nobody:
-    """The origin of what nobody waits for."""
+    """The origin of what nobody waits for; a lost lock is nobody's loss then."""
 
     __slots__ = ()
 

@@ -29,6 +29,7 @@ from peeklock.entity.replies import (
     STATE_ACTIVE,
     Delivered,
     Drained,
+    Nobody,
     ReceiverClosed,
     Refused,
     SessionAccepted,
@@ -90,7 +91,7 @@ class ReceivingNode:
         self._mode: Final = mode
         self._consumer: Final = wire.consumer(link.name)
         self._outcomes: Final = OutcomeReader()
-        self._silent: Final = Silent()
+        self._silent: Final = Nobody()
         # Both as the partition counts: what it has handed out, and how far it may go.
         self._taken = 0
         self._granted = 0
@@ -269,7 +270,7 @@ class ReceivingNode:
                     enqueued_at = delivery.enqueued_at
                     locked_until = delivery.locked_until
                     before, between, behind = locked_head_around(
-                        count, enqueued_at, locked_until, STATE_ACTIVE
+                        -1, count, enqueued_at, locked_until, STATE_ACTIVE
                     )
                 head = before + pack_numbers(sequence, between, sequence, behind)
                 body = message.content
@@ -325,19 +326,3 @@ class ReceivingNode:
         if tokens:
             tags = [0] * len(tokens)
             self.entity.submit(SettleMany(self._silent, tags, RELEASE, tokens))
-
-
-@final
-class Silent:
-    """The origin of settlements that nobody waits for; a lost lock is nobody's loss then."""
-
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        pass
-
-    def replied(self, reply: Any) -> None:
-        """Nobody waits for it."""
-
-    def flush(self) -> None:
-        """There is nothing to let go."""

@@ -13,9 +13,8 @@ from peeklock.entity.commands import (
     SettleMany,
 )
 from peeklock.entity.refusals import DETACHED, Refusal
-from peeklock.entity.replies import Delivered, Delivery, Drained, ReceiverClosed
+from peeklock.entity.replies import Delivered, Delivery, Drained, Nobody, ReceiverClosed
 from peeklock.gateway.amqp.door import Entity
-from peeklock.gateway.amqp.receiving import Silent
 from peeklock.gateway.http.caller import Caller
 
 # How long an entity may take to say that it has nothing.
@@ -141,4 +140,4 @@ class Reception:
             self._result.set_result(result)
 
     def _give_back(self, delivery: Delivery) -> None:
-        self._entity.submit(SettleMany(Silent(), [0], RELEASE, [delivery]))
+        self._entity.submit(SettleMany(Nobody(), [0], RELEASE, [delivery]))
