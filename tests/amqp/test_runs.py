@@ -1,13 +1,21 @@
 """Transfers in a row are read in one loop, and nobody can tell but by the time it takes."""
 
+from typing import Any
+
 import pytest
 
 from peeklock.amqp.composites import Transfer
-from peeklock.amqp.errors import TRANSFER_LIMIT_EXCEEDED
+from peeklock.amqp.errors import MESSAGE_SIZE_EXCEEDED, TRANSFER_LIMIT_EXCEEDED
 from peeklock.amqp.events import Event, LinkDetached, RunReceived, TransfersReceived
 from peeklock.amqp.limits import Limits
-from tests.amqp.test_link import STATE, receiver_link, transfer
+from tests.amqp.test_link import STATE, receiver_link
+from tests.amqp.test_link import transfer as written
 from tests.amqp.wiring import events_of, frame, is_closed
+
+
+def transfer(number: int, payload: bytes, **more: Any) -> bytes:
+    """As clients write it: with the message format, which a run demands."""
+    return written(number, payload, **{"message_format": 0, **more})
 
 
 @pytest.mark.parametrize("odd", ["plain", "narrow-id", "more", "other-link", "format", "large"])
@@ -53,7 +61,20 @@ def told_in_order(events: list[Event]) -> list[tuple[int, int, bool, bytes]]:
 
 
 @pytest.mark.parametrize(
-    "odd", ["plain", "narrow-id", "more", "aborted", "format", "large", "settled", "short", "state"]
+    "odd",
+    [
+        "plain",
+        "narrow-id",
+        "more",
+        "three-parts",
+        "aborted",
+        "aborted-twice",
+        "format",
+        "large",
+        "settled",
+        "short",
+        "state",
+    ],
 )
 def test_an_owner_that_takes_runs_is_told_the_same_in_the_same_order(odd: str) -> None:
     raws = [transfer(1000 + number, b"body%d" % number) for number in range(20)]
@@ -61,7 +82,11 @@ def test_an_owner_that_takes_runs_is_told_the_same_in_the_same_order(odd: str) -
         "plain": transfer(5000, b"five"),
         "narrow-id": transfer(7, b"seven"),
         "more": transfer(6000, b"a", more=True) + transfer(6000, b"b"),
+        "three-parts": transfer(6000, b"a", more=True)
+        + transfer(6000, b"b", more=True)
+        + transfer(6000, b"c"),
         "aborted": transfer(6000, b"a", more=True) + transfer(6000, b"", aborted=True),
+        "aborted-twice": transfer(6000, b"a", aborted=True) + transfer(6001, b"b", aborted=True),
         "format": transfer(9000, b"nine", message_format=5),
         "large": transfer(9500, b"x" * 3000),
         "settled": transfer(9600, b"set", settled=True),
@@ -74,9 +99,9 @@ def test_an_owner_that_takes_runs_is_told_the_same_in_the_same_order(odd: str) -
         machine, link = receiver_link(credit=100)
         link.takes_runs = takes_runs
         found.append(told_in_order(machine.receive(b"".join(raws), 0)))
-        assert link.credit == 100 - 21
+        assert link.credit == 100 - (22 if odd == "aborted-twice" else 21)
     assert found[0] == found[1]
-    assert len(found[0]) == (20 if odd == "aborted" else 21)
+    assert len(found[0]) == (20 if odd.startswith("aborted") else 21)
 
 
 def test_a_run_ends_where_the_credit_does() -> None:
@@ -87,4 +112,18 @@ def test_a_run_ends_where_the_credit_does() -> None:
     assert len(told_in_order(events)) == 30
     assert [event.error.condition for event in events_of(events, LinkDetached) if event.error] == [
         TRANSFER_LIMIT_EXCEEDED
+    ]
+
+
+@pytest.mark.parametrize("takes_runs", [False, True])
+def test_a_message_that_is_too_large_ends_the_link_within_a_run_too(takes_runs: bool) -> None:
+    machine, link = receiver_link()
+    link.takes_runs = takes_runs
+    link.max_message_size = 1_000
+    sizes = [10] * 5 + [3_000] + [10] * 5
+    data = b"".join(transfer(1000 + at, b"x" * size) for at, size in enumerate(sizes))
+    events = machine.receive(data, 0)
+    assert len(told_in_order(events)) == 5
+    assert [event.error.condition for event in events_of(events, LinkDetached) if event.error] == [
+        MESSAGE_SIZE_EXCEEDED
     ]

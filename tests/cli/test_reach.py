@@ -47,3 +47,17 @@ def test_ports_and_encryption(
 ) -> None:
     assert reached("--connection-string", connection, *arguments) == expected
     assert reached(*arguments, PEEKLOCK_CONNECTION_STRING=connection) == expected
+
+
+def test_a_signature_that_cannot_be_read_is_said() -> None:
+    given = "Endpoint=sb://h;SharedAccessSignature=nothing;UseDevelopmentEmulator=true"
+    app = typer.Typer()
+
+    @app.command()
+    @reaching
+    def ask(reach: Reach) -> None:
+        reach.client_config()
+
+    done = CliRunner().invoke(app, ["--connection-string", given])
+    assert done.exit_code == 1
+    assert "signature cannot be read" in done.output

@@ -60,3 +60,18 @@ def test_a_receiver_that_is_closing_settles_what_it_has_and_takes_nothing_more()
         await closing
 
     run(body)
+
+
+def test_a_link_that_was_being_opened_when_its_receiver_was_closed_does_not_stay() -> None:
+    async def body(bench: Bench) -> None:
+        receiver = ServiceBusReceiver(bench.connection, "q")
+        waiting = asyncio.ensure_future(receiver.receive_messages(1))
+        # The token is shown before the link is asked for.
+        await until(lambda: bench.brokers and bench.broker.tokens)
+        assert "from q" not in bench.broker.links
+        await receiver.close()
+        with pytest.raises((ValueError, ServiceBusConnectionError), match="closed"):
+            await waiting
+        await until(lambda: not bench.broker.links["from q"].attached)
+
+    run(body)

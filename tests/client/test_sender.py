@@ -9,6 +9,7 @@ import pytest
 
 from peeklock.amqp.message import batch_messages, decode_message
 from peeklock.amqp.types import Symbol, Ulong
+from peeklock.client.exceptions import ServiceBusConnectionError
 from peeklock.client.message import ServiceBusMessage
 from peeklock.client.sender import ServiceBusSender
 from tests.client.engine_broker import Bench, until
@@ -166,5 +167,21 @@ def test_no_time_at_all_is_refused() -> None:
             with pytest.raises(ValueError, match="timeout"):
                 await sender.cancel_scheduled_messages(5, timeout=wrong)
         await sender.close()
+
+    run(body)
+
+
+def test_a_message_does_not_leave_after_its_sender_was_closed() -> None:
+    async def body(bench: Bench) -> None:
+        sender = ServiceBusSender(bench.connection, "q")
+        sending = asyncio.ensure_future(sender.send_messages(ServiceBusMessage("late")))
+        # The token is shown before the link is asked for.
+        await until(lambda: bench.brokers and bench.broker.tokens)
+        assert "to q" not in bench.broker.links
+        await sender.close()
+        with pytest.raises((ValueError, ServiceBusConnectionError), match="closed"):
+            await sending
+        await until(lambda: not bench.broker.links["to q"].attached)
+        assert bench.broker.arrived == []
 
     run(body)
