@@ -16,6 +16,7 @@ PACKAGE = ROOT / "src" / "peeklock"
 
 # The hot path, compiled as one group so that its modules call each other in C.
 HOT = (
+    "budgets.py",
     "amqp/*.py",
     "entity/*.py",
     "entity/rules/*.py",
