@@ -159,10 +159,10 @@ def test_a_drain_asked_for_while_credit_is_open_ends_at_once() -> None:
         receiver = Recorder()
         await bench.do(OpenReceiver(receiver, MAIN, PEEK_LOCK), Grant(receiver, 5, False))
         assert receiver.take() == []
-        assert all(not worker._mailbox for worker in bench.workers)
+        assert all(not worker._mailbox.commands for worker in bench.workers)
         bench.spread.submit(Grant(receiver, 5, True))
         assert receiver.take() == [], "no answer comes while the question is asked"
-        assert all(not worker._mailbox for worker in bench.workers)
+        assert all(not worker._mailbox.commands for worker in bench.workers)
         await bench.do()
         assert receiver.take() == [Drained(receiver)]
 

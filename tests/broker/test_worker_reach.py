@@ -207,7 +207,7 @@ def test_a_full_store_takes_no_messages_however_they_come() -> None:
             [reply] = origin.take()
             assert isinstance(reply, Refused)
             assert reply.refusal.kind == BUSY
-        worker.on_unsent = keeping(unsent)
+        worker.answering.on_unsent = keeping(unsent)
         await do(worker, *wishes)
         assert unsent == wishes
         assert origin.take() == []
@@ -225,7 +225,7 @@ def test_sends_that_were_not_stored_may_go_elsewhere(is_taken: bool) -> None:
         [worker], [store] = bench.workers, bench.stores
         unsent: list[Command] = []
 
-        worker.on_unsent = keeping(unsent, is_taken)
+        worker.answering.on_unsent = keeping(unsent, is_taken)
         origin = Recorder()
         await do(worker, SendMany(origin, [1], [message("a")]))
         store.is_down = True
@@ -247,7 +247,7 @@ def test_nothing_is_in_doubt_where_the_store_was_away_already(is_taken: bool) ->
     async def walk(bench: SpreadBench) -> None:
         [worker], [store] = bench.workers, bench.stores
         unsent: list[Command] = []
-        worker.on_unsent = keeping(unsent, is_taken)
+        worker.answering.on_unsent = keeping(unsent, is_taken)
         origin, receiver = Recorder(), Recorder()
         await do(worker, SendMany(origin, [1], [message("a")]))
         origin.take()
@@ -270,7 +270,7 @@ def test_a_worker_that_shuts_down_sends_nobody_elsewhere() -> None:
     async def walk(bench: SpreadBench) -> None:
         [worker], [store] = bench.workers, bench.stores
         unsent: list[Command] = []
-        worker.on_unsent = keeping(unsent)
+        worker.answering.on_unsent = keeping(unsent)
         store.is_down = True
         origin = Recorder()
         worker.submit(SendMany(origin, [1], [message("a")]))

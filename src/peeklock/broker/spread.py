@@ -110,7 +110,7 @@ class Spread:
         self._receivers: dict[Any, Ledger | Seeker] = {}
         for index, worker in enumerate(workers):
             worker.on_opened = partial(self._opened, index)
-            worker.on_unsent = partial(self._unsent, index)
+            worker.answering.on_unsent = partial(self._unsent, index)
 
     def submit(self, command: Command) -> None:
         """Ask whom it concerns; the reply goes to the command's origin."""

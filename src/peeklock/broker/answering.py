@@ -1,0 +1,76 @@
+"""What a worker says to those who ask: replies whose records rest, and refusals."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final, final
+
+from peeklock.broker.attached import Attached
+from peeklock.broker.declining import declined
+from peeklock.entity.commands import Command
+from peeklock.entity.refusals import Refusal
+from peeklock.entity.replies import Accepted, Delivered, Reply, Settled
+
+_log: Final = logging.getLogger("peeklock.broker")
+
+
+@final
+class Answering:
+    """Replies that wait for their records, and who is attached to hear them."""
+
+    __slots__ = ("_key", "attached", "on_unsent", "pending")
+
+    def __init__(self, key: str) -> None:
+        self._key: Final[str] = key  # of the partition, for the log
+        self.pending: list[Reply] = []
+        self.attached: Attached = Attached()
+        # Asked before a send is refused of which nothing was stored: whether it goes elsewhere.
+        self.on_unsent: Callable[[Command], bool] | None = None
+
+    def release(self) -> None:
+        """Hand out the replies whose records rest."""
+        replies = self.pending
+        if not replies:
+            return
+        self.pending = []
+        origins: dict[Any, bool] = {}
+        for reply in replies:
+            origin: Any = reply.origin
+            origins[origin] = True
+            if not isinstance(reply, (Accepted, Delivered, Settled)):
+                self.attached.heard(reply)
+            try:
+                origin.replied(reply)
+            except Exception:  # noqa: BLE001 - one origin's fault must not stop the others
+                _log.exception("reply-failed partition=%s", self._key)
+        for origin in origins:
+            try:
+                origin.flush()
+            except Exception:  # noqa: BLE001 - one origin's fault must not stop the others
+                _log.exception("reply-failed partition=%s", self._key)
+
+    def lone_answers(self) -> int:
+        """How many senders wait for the answer to a single message."""
+        count = 0
+        for reply in self.pending:
+            if isinstance(reply, Accepted) and len(reply.tags) == 1:
+                count += 1
+        return count
+
+    def refuse(self, command: Command, refusal: Refusal) -> None:
+        """Say that a command is not carried out."""
+        self.attached.refused(command)
+        reply = declined(command, refusal)
+        if reply is not None:
+            self.pending.append(reply)
+
+    def refuse_unsent(self, command: Command, refusal: Refusal) -> None:
+        """Say so of one of which nothing was stored, so that it may still go elsewhere."""
+        if self.on_unsent is None or not self.on_unsent(command):
+            self.refuse(command, refusal)
+
+    def let_everybody_go(self, refusal: Refusal) -> None:
+        """The partition is gone: all who are attached are told, and forgotten."""
+        self.pending += self.attached.let_go(refusal)
+        self.release()

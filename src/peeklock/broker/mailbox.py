@@ -1,0 +1,127 @@
+"""The mailbox of a partition: what has come in, and the one who sleeps until something does.
+
+The worker may also wait a moment although something is there: for company, where a shared write is
+worth it, or with completions for a send to ride with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Final, final
+
+from peeklock.broker.answering import Answering
+from peeklock.broker.company import STORE_S_MIN, Company
+from peeklock.entity.commands import COMPLETE, Command, SettleMany
+
+# A completion may wait this long for a send to share its write (R-F3 would allow 20 ms), and only
+# while the last send is not older than that. Measured by `python -m bench latency`.
+RIDE_S_MAX: Final = 0.001
+# More completions than this are worth a write of their own.
+RIDERS_MAX: Final = 32
+SENDS_FLOW_S: Final = 0.002
+
+
+@final
+class Mailbox:
+    """Commands in the order of their arrival, and the worker's sleep."""
+
+    __slots__ = ("_complete_at", "_is_riding", "_wake", "commands", "sent_at")
+
+    def __init__(self) -> None:
+        self.commands: list[Command] = []
+        self.sent_at: float = -1.0  # when a round last stored sends
+        self._wake: asyncio.Future[None] | None = None
+        self._is_riding: bool = False  # completions wait for a send
+        self._complete_at: int = 0  # a wait for company ends when there are so many
+
+    def put(self, command: Command) -> None:
+        """Take a command in; the worker wakes up if that is what it waits for."""
+        self.commands.append(command)
+        if self._wake is not None:
+            if self._is_riding:
+                if not _is_completion(command):
+                    self.awake()
+            elif len(self.commands) >= self._complete_at:
+                self.awake()
+
+    def put_first(self, commands: list[Command]) -> None:
+        """Take commands in that go before all else."""
+        self.commands = commands + self.commands
+
+    def take(self, count_max: int) -> list[Command]:
+        """The first commands, so many at most."""
+        commands = self.commands
+        if len(commands) > count_max:
+            self.commands = commands[count_max:]
+            return commands[:count_max]
+        self.commands = []
+        return commands
+
+    def take_all(self) -> list[Command]:
+        """Everything that is here."""
+        commands = self.commands
+        self.commands = []
+        return commands
+
+    def awake(self) -> None:
+        """End the sleep, whatever it waits for."""
+        wake = self._wake
+        if wake is not None:
+            self._wake = None
+            if not wake.done():
+                wake.set_result(None)
+
+    async def sleep(self) -> None:
+        """Wait until something comes in or somebody calls."""
+        wake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._wake = wake
+        await wake
+
+    async def sleep_at_most(self, duration_s: float) -> None:
+        """Wait as `sleep` does, but not for longer."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.sleep(), duration_s)
+        self._wake = None
+
+    async def wait_for_company(self, company: Company, answering: Answering) -> None:
+        """Let those who were just answered send again, where a shared write is worth a wait."""
+        if company.store_s < STORE_S_MIN:
+            return
+        company.answered(answering.lone_answers())
+        hold_s = company.hold_s(len(self.commands))
+        if hold_s == 0.0:
+            return
+        answering.release()
+        self._complete_at = len(self.commands) + company.expected()
+        await self.sleep_at_most(hold_s)
+        self._complete_at = 0
+
+    def may_ride(self, now_s: float) -> bool:
+        """Whether all that is here is completions, while sends are flowing: they can share the
+        write of the next send, which halves the writes of a busy, shallow queue."""
+        if not self.commands or now_s - self.sent_at > SENDS_FLOW_S:
+            return False
+        size = 0
+        for command in self.commands:
+            if not isinstance(command, SettleMany) or command.outcome != COMPLETE:
+                return False
+            size += len(command.tokens)
+        return size <= RIDERS_MAX
+
+    async def wait_for_send(self, answering: Answering) -> None:
+        """Let the completions wait for a send to share its write, but not for long."""
+        loop = asyncio.get_running_loop()
+        answering.release()
+        if not self.may_ride(loop.time()):
+            return  # what was let go has brought a send already
+        self._is_riding = True
+        timer = loop.call_later(RIDE_S_MAX, self.awake)
+        await self.sleep()
+        timer.cancel()
+        self._is_riding = False
+
+
+def _is_completion(command: Command) -> bool:
+    """Whether nobody waits for what this settlement does; other outcomes give messages back."""
+    return isinstance(command, SettleMany) and command.outcome == COMPLETE
