@@ -29,9 +29,9 @@ PYTEST := $(BIN)/python -m pytest
 # A file is not divided, because its tests may wait together.
 WIRE := -m "not torture" --numprocesses=3 --dist=loadfile
 # On all cores: none of them has a port or a file that another one knows.
-UNIT := tests --ignore=tests/wire --ignore=tests/crash --ignore=tests/spark -m "not torture" --numprocesses=auto --dist=worksteal
+UNIT := tests --ignore=tests/wire --ignore=tests/crash --ignore=tests/pressure --ignore=tests/spark -m "not torture" --numprocesses=auto --dist=worksteal
 
-.PHONY: help setup run format check unit unit-compiled wire wire-partitioned wire-plain spark test torture bench demo compile clean
+.PHONY: help setup run format check unit unit-compiled wire wire-partitioned wire-plain pressure spark test torture bench demo compile clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,11 +66,15 @@ SAME_FOR_ALL := authorization bench_client celery cli client_connection client_f
 wire-partitioned: $(DEV) $(NODE) $(COMPILED)
 	PEEKLOCK_WIRE_PARTITIONED=1 $(FAST) $(PYTEST) tests/wire $(WIRE) $(SAME_FOR_ALL:%=--ignore=tests/wire/test_%.py)
 
+# Alone, one after the other: what others have to wait is measured.
+pressure: $(DEV) $(COMPILED) ## abuse of a listening broker, and what its other users notice
+	$(FAST) $(PYTEST) tests/pressure -m "not torture" -p no:xdist
+
 # A session of Spark takes seconds to start: two processes, each with one for all of its tests.
 spark: $(DEV) $(COMPILED) ## the pipeline, in a real Spark against a real broker
 	$(FAST) $(PYTEST) tests/spark -m "not torture" --numprocesses=2 --dist=loadfile
 
-test: check unit unit-compiled wire wire-partitioned wire-plain spark ## everything that must pass on each change
+test: check unit unit-compiled wire wire-partitioned wire-plain pressure spark ## everything that must pass on each change
 
 torture: $(DEV) $(NODE) $(COMPILED) ## the long crash runs
 	$(FAST) $(PYTEST) tests -m torture --timeout 0

@@ -124,6 +124,13 @@ class BrokerProcess:
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def pid(self) -> int:
+        """The process, once it was started."""
+        if self._process is None:
+            raise RuntimeError("the broker was not started")
+        return self._process.pid
+
     def log_size(self) -> int:
         return self.log.stat().st_size if self.log.exists() else 0
 

@@ -1,0 +1,1 @@
+"""Pressure tests: each abuses a listening broker while others use it as they always do."""
