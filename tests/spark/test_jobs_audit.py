@@ -153,3 +153,29 @@ def test_the_job_ends_with_what_it_found(
     assert status("--allow", "duplicated", "--allow", "unexpected") == 0
     assert status("--allow", "nonsense") == 2
     assert status("--sent", str(tmp_path / "nowhere")) == 2
+
+
+def test_times_in_logs_are_numbers_or_iso_texts(spark: "SparkSession") -> None:
+    from peeklock.spark.jobs.audit import disordered, received_in, sent_in
+
+    sent = [(f"a{n}", "s", f"2026-03-01T12:00:0{n}+01:00") for n in range(4)]
+    received = [(f"a{n}", f"2026-03-01T11:00:0{at}.5Z") for at, n in enumerate((0, 2, 1, 3))]
+    found = disordered(
+        sent_in(
+            spark.createDataFrame(sent, "message_id string, session_id string, sent_at string")
+        ),
+        received_in(spark.createDataFrame(received, "message_id string, received_at string")),
+    )
+    assert [row.message_id for row in found.collect()] == ["a1"]
+    numbers = spark.createDataFrame([("a", "17"), ("b", None)], "message_id string, at string")
+    assert [row.received_order for row in received_in(numbers).collect()] == [17, None]
+
+
+def test_a_time_that_is_none_is_told_with_its_column(spark: "SparkSession") -> None:
+    from peeklock.spark.jobs import frame
+    from peeklock.spark.jobs.audit import received_in
+
+    wrong = spark.createDataFrame([("a", "yesterday")], "message_id string, received_at string")
+    with pytest.raises(Exception, match="received_at has 'yesterday'") as raised:
+        received_in(wrong).collect()
+    assert "neither a whole number nor an ISO 8601 time" in frame._told(raised.value)

@@ -73,3 +73,12 @@ def test_empty_tables_make_a_page_too(tmp_path: Path) -> None:
         sections.audit_section([], []),
     )
     assert page.count("None.") == 4
+
+
+def test_a_trouble_of_several_entities_is_one_bar_with_their_sum() -> None:
+    group = {"reason": "Failed", "description": "no price", "messages": 10}
+    groups = [group | {"entity": name} for name in ("orders", "stock", "audit")]
+    section = sections.triage_section([*groups, group | {"entity": "x", "reason": "Odd"}], [])
+    [(_, drawn)] = section.plots
+    texts = re.findall(r"<text[^>]*>([^<]*)</text>", drawn)
+    assert [text for text in texts if text] == ["Failed: no price", "Odd: no price", "30", "10"]

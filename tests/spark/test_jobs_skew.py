@@ -33,6 +33,33 @@ def test_shares_of_partitions_and_their_gini(spark: "SparkSession") -> None:
     assert only(gini(shares, LINE))["gini"] == pytest.approx(expected)
 
 
+def test_empty_partitions_count(spark: "SparkSession") -> None:
+    """One hundred messages in one of sixteen partitions could not be less even."""
+    from peeklock.spark.jobs.skew import LINE, by_partition, gini, messages_in
+
+    planted = Planted("Orders")
+    for turn in range(100):
+        planted.send(turn, partition=5)
+    facts = planted.table(spark)
+    messages = messages_in(facts, "session_id")
+    told = only(gini(by_partition(messages, facts, {"orders": 16}), LINE))
+    assert (told["loads"], told["gini"]) == (16, 15 / 16)
+    # Without a description the highest number that was seen is the last one.
+    assert only(gini(by_partition(messages, facts), LINE))["loads"] == 6
+
+
+def test_partition_counts_come_from_descriptions() -> None:
+    from peeklock.spark.jobs.namespace import QUEUE, SUBSCRIPTION, TOPIC, Entity
+    from peeklock.spark.jobs.skew import partition_counts
+
+    entities = [
+        Entity(QUEUE, "Plain"),
+        Entity(TOPIC, "Wide", properties={"PartitionCount": "16"}),
+        Entity(SUBSCRIPTION, "audit", topic="Wide"),
+    ]
+    assert partition_counts(entities) == {"plain": 1, "wide": 16}
+
+
 def test_a_heavy_key_is_named_and_no_partition_helps(spark: "SparkSession") -> None:
     from peeklock.spark.jobs.skew import by_key, messages_in, top_keys, what_if
 
@@ -66,12 +93,14 @@ def test_keys_go_where_the_broker_puts_them(spark: "SparkSession") -> None:
 
 
 def test_minutes_in_which_one_partition_took_too_much(spark: "SparkSession") -> None:
-    from peeklock.spark.jobs.skew import hot_minutes, messages_in
+    from peeklock.spark.jobs.skew import by_partition, hot_minutes, messages_in
 
     planted = Planted()
     for minute in range(3):
         for turn in range(40):
             partition = 3 if minute == 1 else turn % 4
             planted.send(minute * 60_000 + turn, partition=partition)
-    hot = only(hot_minutes(messages_in(planted.table(spark), "session_id"), 2.0))
+    facts = planted.table(spark)
+    messages = messages_in(facts, "session_id")
+    hot = only(hot_minutes(messages, by_partition(messages, facts), 2.0))
     assert (hot["partition_id"], hot["minute"].minute, hot["times_even"]) == (3, 1, 4.0)

@@ -95,10 +95,19 @@ def _in_form(
 
 
 def _as_order(table: DataFrame, column: str | None) -> Column:
-    """Instants and numbers alike as a number that grows."""
+    """Instants (timestamps or ISO 8601 texts) and numbers alike as a number that grows."""
     if column is None:
         return fn.lit(None).cast("long")
-    if dict(table.dtypes)[column].startswith("timestamp"):
+    kind = dict(table.dtypes)[column]
+    if kind == "string":
+        number = fn.expr(f"try_cast(`{column}` as bigint)")
+        instant = fn.unix_micros(fn.expr(f"try_cast(`{column}` as timestamp)"))
+        text = f"the column {column} has '%s', which is neither a whole number nor an ISO 8601 time"
+        wrong = fn.raise_error(fn.format_string(text, fn.col(column)))
+        return fn.when(fn.col(column).isNull(), fn.lit(None).cast("long")).otherwise(
+            fn.coalesce(number, instant, wrong.cast("long"))
+        )
+    if kind.startswith("timestamp"):
         return fn.unix_micros(fn.col(column).cast("timestamp"))
     return fn.col(column).cast("long")
 

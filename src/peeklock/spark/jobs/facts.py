@@ -91,7 +91,8 @@ def follow(facts: DataFrame, carried: DataFrame | None = None) -> DataFrame:
     """Facts with what came before each of them in the life of its message in its lane.
 
     `entered_at`: when the message came into the lane, null where that is not in the facts.
-    `delivered_at`: when it was handed out last. `handed_out`: how often so far, this fact included.
+    `delivered_at`: when the delivery began that this fact is part of or ends, null where nobody
+    holds the message. `handed_out`: how often it was delivered so far, this fact included.
     What only the first fact of a message says (its id, session and size) is said by all of them.
     `carried` is what `unfinished` gave for the batches before.
     """
@@ -99,6 +100,7 @@ def follow(facts: DataFrame, carried: DataFrame | None = None) -> DataFrame:
         {
             "_entered": fn.when(is_one_of((*ENTERING, BURIAL)), fn.col("at")),
             "_delivered": fn.when(is_one_of(DELIVERING), fn.col("at")),
+            "_ended": fn.when(is_one_of(SETTLING), fn.col("position")),
             "_handed_out": fn.when(is_one_of(DELIVERING), 1).otherwise(0).cast("long"),
         }
     )
@@ -111,16 +113,20 @@ def follow(facts: DataFrame, carried: DataFrame | None = None) -> DataFrame:
     kept = {
         name: fn.coalesce(name, fn.when(has_message, _latest(name).over(message))) for name in KEPT
     }
+    began = fn.struct(fn.col("_delivered").alias("at"), "position")
+    rows = rows.withColumn("_began", fn.when(fn.col("_delivered").isNotNull(), began))
+    last_began = _latest("_began").over(life)
+    # A delivery that was given back is over: what happens to the message afterwards is no work.
+    last_ended = fn.coalesce(_latest("_ended").over(_before(LIFE)), fn.lit(-1))
+    is_held = has_message & (last_began["position"] > last_ended)
     return rows.withColumns(
         kept
         | {
-            "entered_at": fn.when(has_message, fn.last("_entered", ignorenulls=True).over(life)),
-            "delivered_at": fn.when(
-                has_message, fn.last("_delivered", ignorenulls=True).over(life)
-            ),
+            "entered_at": fn.when(has_message, _latest("_entered").over(life)),
+            "delivered_at": fn.when(is_held, last_began["at"]),
             "handed_out": fn.when(has_message, fn.sum("_handed_out").over(life)),
         }
-    ).drop("_entered", "_delivered", "_handed_out")
+    ).drop("_entered", "_delivered", "_handed_out", "_ended", "_began")
 
 
 def _latest(name: str) -> Column:
@@ -129,8 +135,15 @@ def _latest(name: str) -> Column:
 
 def so_far(by: tuple[str, ...]) -> WindowSpec:
     """Everything up to a fact, in the order of the journal."""
-    in_order = Window.partitionBy(*by).orderBy("position", fn.col("op") == BURIAL)
-    return in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    return _in_order(by).rowsBetween(Window.unboundedPreceding, Window.currentRow)
+
+
+def _before(by: tuple[str, ...]) -> WindowSpec:
+    return _in_order(by).rowsBetween(Window.unboundedPreceding, -1)
+
+
+def _in_order(by: tuple[str, ...]) -> WindowSpec:
+    return Window.partitionBy(*by).orderBy("position", fn.col("op") == BURIAL)
 
 
 def unfinished(followed: DataFrame) -> DataFrame:
@@ -142,7 +155,9 @@ def unfinished(followed: DataFrame) -> DataFrame:
         lives.agg(
             *(fn.max_by(name, "position").alias(name) for name in KEPT),
             fn.max_by("entered_at", "position").alias("_entered"),
-            fn.max_by("delivered_at", "position").alias("_delivered"),
+            fn.max_by(fn.when(~is_one_of(SETTLING), fn.col("delivered_at")), "position").alias(
+                "_delivered"
+            ),
             fn.max("handed_out").alias("_handed_out"),
             fn.bool_or(is_one_of((*LEAVING, RENUMBERED))).alias("_is_gone"),
             fn.max("position").alias("position"),

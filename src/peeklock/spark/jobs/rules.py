@@ -19,6 +19,10 @@ FLUSH_BUSY_MS: Final = 50
 FLUSH_BUSY_WITH_SEVERAL_MS: Final = 100
 HIGH_RATE: Final = 100.0
 MANY_CLIENTS: Final = 20
+# Products of rates lose less than this.
+_LEAST: Final = 1e-6
+# Nobody but the clients knows it.
+NOT_KNOWN: Final = "not known"
 # Below this a batch is no batch, however long it is waited for.
 WORTH_WAITING: Final = 2.0
 
@@ -43,6 +47,7 @@ class Line:
     work_ms_p999: float = 0.0
     partitions: int = 1
     lock_s: float = PREFETCH_LOCK_S
+    is_batched: bool = True  # whether commits may wait for others now
 
 
 @final
@@ -55,45 +60,57 @@ class Crew:
     # In its busiest and in its slowest stretches.
     peak_per_s: float
     low_per_s: float
+    # The most messages that they had locked at once.
+    held: int = 0
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What to set, and the arithmetic that says so."""
+    """What to set, what it is now as far as the journal tells, and the arithmetic that says so."""
 
     setting: str
+    now: str
     advised: str
     arithmetic: str
 
 
-def prefetch(line: Line, crew: Crew, goal: str) -> Advice:
-    """How many messages a connection's receivers may hold in advance."""
+def prefetch(line: Line, crew: Crew, goal: str, connections: int = 1) -> Advice:
+    """Advise how many messages a connection's receivers may hold in advance.
+
+    What is held at once is all that the journal tells of the present setting.
+    """
+    now = str(crew.held)
     if line.receivers > MANY_CLIENTS:
         text = f"{line.receivers} receivers are more than {MANY_CLIENTS}: few messages each"
-        return Advice("prefetch", str(PREFETCH_WITH_MANY), text)
+        return Advice("prefetch", now, str(PREFETCH_WITH_MANY), text)
     if goal == LATENCY and line.receivers > 1:
         text = f"{line.receivers} receivers want low latency: whoever is free takes the next one"
-        return Advice("prefetch", "0", text)
-    rate = crew.peak_per_s
+        return Advice("prefetch", now, "0", text)
+    # What waits here while this connection is slow could be with another one.
+    rate = crew.low_per_s if connections > 1 else crew.peak_per_s
     wanted = PREFETCH_FACTOR * rate * line.lock_s / PREFETCH_LOCK_S
-    free_s = max(line.lock_s - line.work_ms_p999 / 1000, 0.0)
-    consumed = crew.low_per_s * free_s
-    advised = math.floor(min(wanted, consumed))
+    slowest_s = line.work_ms_p999 / 1000
+    # Well before the lock ends: the last of them must be processed, too.
+    within_s = max(min(line.lock_s / 2, line.lock_s - slowest_s), 0.0)
+    consumed = crew.low_per_s * within_s
+    advised = math.floor(min(wanted, consumed) + _LEAST)
+    shared = f", {connections} connections share the queue" if connections > 1 else ""
     text = (
-        f"{PREFETCH_FACTOR} x {_short(rate)}/s (all receivers of the connection, {crew.receivers}) "
-        f"x {_short(line.lock_s)} s lock / {PREFETCH_LOCK_S:.0f} s = {_short(wanted)}; consumed "
-        f"within the lock: {_short(crew.low_per_s)}/s x ({_short(line.lock_s)} s - "
-        f"{_short(line.work_ms_p999 / 1000)} s for the slowest) = {_short(consumed)}"
+        f"{PREFETCH_FACTOR} x {_short(rate)}/s (all receivers of the connection, {crew.receivers}"
+        f"{shared}) x {_short(line.lock_s)} s lock / {PREFETCH_LOCK_S:.0f} s = {_short(wanted)}; "
+        f"consumed within {_short(within_s)} s (half of the lock, or what the slowest work, "
+        f"{_short(slowest_s)} s, leaves of it): {_short(crew.low_per_s)}/s x {_short(within_s)} s "
+        f"= {_short(consumed)}"
     )
-    return Advice("prefetch", str(advised), text)
+    return Advice("prefetch", now, str(advised), text)
 
 
 def flush_interval(line: Line, senders: int, goal: str) -> Advice:
     """How long a sender waits for company."""
     rate = line.sent_per_s
     if goal == LATENCY:
-        return Advice("flush interval", "0 ms", "low latency: a message leaves at once")
+        return Advice("flush interval", NOT_KNOWN, "0 ms", "low latency: a message leaves at once")
     if line.is_topic or senders > MANY_CLIENTS or rate < HIGH_RATE:
         interval_ms = FLUSH_USUAL_MS
     else:
@@ -104,31 +121,35 @@ def flush_interval(line: Line, senders: int, goal: str) -> Advice:
             f"{_short(rate)}/s of {_many(senders, 'sender')} is {_short(together)} messages in "
             f"{FLUSH_BUSY_WITH_SEVERAL_MS} ms: nothing to wait for"
         )
-        return Advice("flush interval", "0 ms", text)
+        return Advice("flush interval", NOT_KNOWN, "0 ms", text)
     gathered = rate / senders * interval_ms / 1000
     text = (
         f"{_short(rate)}/s of {_many(senders, 'sender')}: {_short(gathered)} messages in "
         f"{interval_ms} ms, "
         f"which adds {_short(interval_ms / 2)} ms on average"
     )
-    return Advice("flush interval", f"{interval_ms} ms", text)
+    return Advice("flush interval", NOT_KNOWN, f"{interval_ms} ms", text)
 
 
 def lock_duration(line: Line) -> Advice:
-    """How long a lock must last for what the slowest handlers take."""
+    """Advise how long a lock must last for what the slowest handlers take."""
+    now = f"{_short(line.lock_s)} s"
     wanted = LOCK_FACTOR * line.work_ms_p999 / 1000
-    # Five seconds are as fine as anybody sets it.
-    rounded = min(max(math.ceil(wanted / 5) * 5, LOCK_S_MIN), LOCK_S_MAX)
-    lost = f"; {line.lock_losses} locks of {line.deliveries} deliveries were lost"
     text = (
         f"{LOCK_FACTOR} x p99.9 of the work, {_short(line.work_ms_p999 / 1000)} s = "
-        f"{_short(wanted)} s{lost}"
+        f"{_short(wanted)} s; {line.lock_losses} locks of {line.deliveries} deliveries were lost"
     )
+    if line.lock_losses:
+        # The work of a lost lock took longer than the journal can tell.
+        wanted = max(wanted, LOCK_FACTOR * line.lock_s)
+        text += f": at least {LOCK_FACTOR} x the present {now}"
+    elif line.lock_s >= wanted:
+        return Advice("lock duration", now, now, f"{text}: it may stay")
     if wanted > LOCK_S_MAX:
-        return Advice("lock duration", f"{LOCK_S_MAX} s", f"{text}; the rest by renewing locks")
-    if line.lock_s >= wanted and not line.lock_losses:
-        return Advice("lock duration", f"{_short(line.lock_s)} s", f"{text}: it may stay")
-    return Advice("lock duration", f"{max(rounded, line.lock_s):.0f} s", text)
+        text += f"; {LOCK_S_MAX} s are the most, the rest by renewing locks"
+    # Five seconds are as fine as anybody sets it.
+    rounded = min(max(math.ceil(wanted / 5) * 5, LOCK_S_MIN), LOCK_S_MAX)
+    return Advice("lock duration", now, f"{rounded} s", text)
 
 
 def partitions(line: Line, ceiling_per_s: float) -> Advice:
@@ -139,15 +160,16 @@ def partitions(line: Line, ceiling_per_s: float) -> Advice:
         f"{_short(line.sent_per_s)}/s at most / {_short(ceiling_per_s)}/s of one partition = "
         f"{_short(line.sent_per_s / ceiling_per_s)}; it has {line.partitions}"
     )
-    return Advice("partitions", str(fitting), text)
+    return Advice("partitions", str(line.partitions), str(fitting), text)
 
 
 def batched_store_access(line: Line, goal: str) -> Advice:
-    """Whether commits may wait for company."""
+    """Advise whether commits may wait for company."""
+    now = "on" if line.is_batched else "off"
     if goal == LATENCY and line.sent_per_s < HIGH_RATE:
         text = f"low latency, and {_short(line.sent_per_s)}/s is below {HIGH_RATE:.0f}/s"
-        return Advice("batched store access", "off", text)
-    return Advice("batched store access", "on", "raises the rate at which messages are stored")
+        return Advice("batched store access", now, "off", text)
+    return Advice("batched store access", now, "on", "raises the rate at which messages are stored")
 
 
 def _many(count: int, what: str) -> str:

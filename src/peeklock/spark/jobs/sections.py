@@ -115,7 +115,11 @@ def triage_section(groups: Rows, trend: Rows) -> Section:
     section.figure("groups", len(groups))
     section.figure("entities", len({row["entity"] for row in groups}))
     if groups:
-        named = {f"{row['reason']}: {row['description']}": row["messages"] for row in groups}
+        # The same trouble may be in several entities: it is one bar.
+        named: dict[str, float] = {}
+        for row in groups:
+            name = f"{row['reason']}: {row['description']}"
+            named[name] = named.get(name, 0) + row["messages"]
         section.bars("Dead letters by what went wrong.", named)
     times = sorted({row["period"] for row in trend})
     if len(times) > 1:

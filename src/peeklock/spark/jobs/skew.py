@@ -1,6 +1,7 @@
 """`skew`: how evenly partitions and keys are loaded, and how it would be with others (R-D4)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Annotated, Final, NoReturn
 
 import typer
@@ -11,6 +12,7 @@ from pyspark.sql.window import WindowSpec
 from peeklock.spark.jobs import frame
 from peeklock.spark.jobs.facts import BURIAL, ENTERING, LEAVING, completed, is_one_of
 from peeklock.spark.jobs.journal import FactSource
+from peeklock.spark.jobs.namespace import Entity, Namespace
 
 # How many partitions an entity can have.
 PARTITIONS: Final = (1, 2, 4, 8, 16, 32)
@@ -28,8 +30,27 @@ def messages_in(facts: DataFrame, key: str) -> DataFrame:
     )
 
 
-def by_partition(messages: DataFrame, facts: DataFrame) -> DataFrame:
-    """The share of each partition in messages, bytes and backlog."""
+def partitions_of(messages: DataFrame, facts: DataFrame, known: Mapping[str, int]) -> DataFrame:
+    """Every partition of every line, also those that got nothing.
+
+    `known` says how many an entity has, by its name in lower case; of others the highest number
+    that any fact tells of is the last one.
+    """
+    seen = facts.groupBy("entity").agg((fn.max("partition_id") + 1).alias("_seen"))
+    said: Column = fn.lit(None).cast("int")
+    if known:
+        pairs = [fn.lit(each) for pair in known.items() for each in pair]
+        said = fn.try_element_at(fn.create_map(*pairs), fn.lower("entity"))
+    count = fn.greatest(fn.coalesce(said, "_seen"), "_seen")
+    numbers = fn.explode(fn.sequence(fn.lit(0), (count - 1).cast("int")))
+    lines = messages.select(*LINE).distinct().join(fn.broadcast(seen), "entity")
+    return lines.select(*LINE, numbers.alias("partition_id"))
+
+
+def by_partition(
+    messages: DataFrame, facts: DataFrame, known: Mapping[str, int] = MappingProxyType({})
+) -> DataFrame:
+    """The share of each partition in messages, bytes and backlog; empty ones have none of it."""
     change = fn.when(is_one_of((*ENTERING, BURIAL)), 1).when(is_one_of(LEAVING), -1).otherwise(0)
     backlog = (
         completed(facts)
@@ -40,7 +61,9 @@ def by_partition(messages: DataFrame, facts: DataFrame) -> DataFrame:
         fn.count("*").alias("messages"), fn.sum("bytes").alias("bytes")
     )
     line = Window.partitionBy(*LINE)
-    return loads.join(backlog, [*LINE, "partition_id"], "left").select(
+    whole = partitions_of(messages, facts, known).join(loads, [*LINE, "partition_id"], "left")
+    filled = whole.join(backlog, [*LINE, "partition_id"], "left").na.fill(0)
+    return filled.select(
         *LINE,
         "partition_id",
         "messages",
@@ -90,10 +113,10 @@ def gini(loads: DataFrame, by: Sequence[str], amount: str = "messages") -> DataF
     )
 
 
-def hot_minutes(messages: DataFrame, times: float) -> DataFrame:
+def hot_minutes(messages: DataFrame, partitions: DataFrame, times: float) -> DataFrame:
     """Minutes in which a partition got several times its even share."""
     minutes = messages.groupBy(*LINE, "partition_id", "minute").agg(fn.count("*").alias("messages"))
-    partitions = messages.groupBy(*LINE).agg(fn.countDistinct("partition_id").alias("partitions"))
+    partitions = partitions.groupBy(*LINE).agg(fn.count("*").alias("partitions"))
     share = _share("messages", Window.partitionBy(*LINE, "minute"))
     return (
         minutes.withColumn("share", share)
@@ -135,6 +158,14 @@ def what_if(messages: DataFrame, keys: DataFrame) -> DataFrame:
     ).orderBy(*LINE, "partitions")
 
 
+def partition_counts(entities: Iterable[Entity]) -> dict[str, int]:
+    """How many partitions each queue and topic has, by its name in lower case."""
+    counts = {
+        e.name.lower(): e.properties.get("PartitionCount", "") for e in entities if not e.topic
+    }
+    return {name: int(count) if count.isdigit() else 1 for name, count in counts.items()}
+
+
 def partition_of(key: str, partitions: Column) -> Column:
     """The partition of a key, as the broker has it: `entity/routing.py`, said in SQL."""
     return fn.crc32(fn.encode(fn.col(key), "UTF-8")) % partitions
@@ -169,16 +200,18 @@ def skew(
 ) -> None:
     """Shares of partitions and session keys, Gini, hot minutes, and what if with N partitions."""
     work = frame.Work("skew", master)
-    rows = FactSource(connection_string, http_port, entity, facts).read(work.spark).persist()
+    source = FactSource(connection_string, http_port, entity, facts)
+    rows = source.read(work.spark).persist()
     messages = messages_in(rows, key).persist()
     keys = by_key(messages).persist()
-    partitions = by_partition(messages, rows).persist()
+    known = {} if facts else partition_counts(Namespace(source.bus).entities())
+    partitions = by_partition(messages, rows, known).persist()
     tables = {
         "partitions": partitions.orderBy(*LINE, "partition_id"),
         "partitions_gini": gini(partitions, LINE),
         "keys": top_keys(keys, top),
         "keys_gini": gini(keys, LINE),
-        "hot_minutes": hot_minutes(messages, hot),
+        "hot_minutes": hot_minutes(messages, partitions, hot),
         "what_if": what_if(messages, keys),
     }
     place = frame.Place(out, table_format)

@@ -9,18 +9,17 @@ from pyspark.sql import functions as fn
 
 from peeklock.durations import parse_duration
 from peeklock.spark.jobs import frame, rules
-from peeklock.spark.jobs.facts import DELIVERING, LIFE, follow, is_one_of, so_far
+from peeklock.spark.jobs.facts import DELIVERING, LIFE, SETTLING, follow, is_one_of, so_far
 from peeklock.spark.jobs.journal import FactSource
 from peeklock.spark.jobs.namespace import Entity, Namespace
+from peeklock.spark.jobs.rates import rates
 from peeklock.spark.jobs.rules import Crew, Line
 from peeklock.spark.jobs.tallies import quantile, ranked, tally
 
 LINE: Final = ("entity", "sub_entity")
-# Rates are those of the busiest ten seconds.
-STRETCH_S: Final = 10
 ADVICE: Final = (
-    "entity string, sub_entity string, connection string, setting string, advised string, "
-    "arithmetic string"
+    "entity string, sub_entity string, connection string, setting string, now string, "
+    "advised string, arithmetic string"
 )
 
 
@@ -28,8 +27,7 @@ def measure_lines(followed: DataFrame) -> DataFrame:
     """Rates, receivers, lock losses and the slowest work of each queue and subscription."""
     # Facts without a lane (a change, a subscription that was deleted) are of no line.
     followed = followed.where(fn.col("sub_entity").isNotNull())
-    stretched = followed.withColumn("stretch", _stretch())
-    sends = _rates(stretched.where(is_one_of(("send", "publish"))), *LINE).select(
+    sends = rates(followed.where(is_one_of(("send", "publish"))), *LINE).select(
         *LINE, fn.col("peak_per_s").alias("sent_per_s")
     )
     counts = followed.groupBy(*LINE).agg(
@@ -45,14 +43,25 @@ def measure_lines(followed: DataFrame) -> DataFrame:
 
 
 def measure_crews(followed: DataFrame) -> DataFrame:
-    """What all receivers of each connection processed, in their busiest and slowest stretches."""
+    """What all receivers of each connection processed, in their busiest and slowest stretches, and
+    how many messages they held at once."""
     # Who settles is who was handed the message; the fact of the delivery says who that was.
     by = (*LINE, "connection")
-    crews = _with_receiver(followed)
-    named = crews.withColumns({"connection": _connection("receiver"), "stretch": _stretch()})
+    named = _with_receiver(followed).withColumn("connection", _connection("receiver"))
     receivers = _at_once(named, *by)
     done = named.where(is_one_of(("complete", "receive_delete", "deadletter", "defer")))
-    return receivers.join(_rates(done, *by), list(by))
+    speeds = rates(done, *by)
+    return receivers.join(speeds, list(by)).join(_held(named, *by), list(by), "left").na.fill(0)
+
+
+def _held(named: DataFrame, *by: str) -> DataFrame:
+    """The most messages that were locked at the same time."""
+    ends_lock = is_one_of(SETTLING) & fn.col("delivered_at").isNotNull()
+    change = fn.when(is_one_of(DELIVERING), 1).when(ends_lock, -1)
+    changes = named.withColumn("_change", change).where(fn.col("_change").isNotNull())
+    in_order = Window.partitionBy(*by).orderBy("at", "_change")
+    so_many = fn.sum("_change").over(in_order.rowsBetween(Window.unboundedPreceding, 0))
+    return changes.withColumn("_held", so_many).groupBy(*by).agg(fn.max("_held").alias("held"))
 
 
 def _with_receiver(followed: DataFrame) -> DataFrame:
@@ -85,23 +94,9 @@ def _at_once(facts: DataFrame, *by: str) -> DataFrame:
     )
 
 
-def _stretch() -> Column:
-    return fn.floor(fn.unix_seconds(fn.col("at")) / STRETCH_S)
-
-
 def _connection(consumer: str) -> Column:
     """The connection of a consumer, which is its name up to the first slash."""
     return fn.substring_index(fn.col(consumer), "/", 1)
-
-
-def _rates(facts: DataFrame, *by: str) -> DataFrame:
-    stretches = facts.groupBy(*by, "stretch").agg((fn.count("*") / STRETCH_S).alias("per_s"))
-    # The first and the last stretch are cut off, which is no sign of slowness.
-    slow = fn.percentile_approx("per_s", 0.1)
-    return stretches.groupBy(*by).agg(
-        fn.max("per_s").alias("peak_per_s"),
-        fn.when(fn.count("*") > 2, slow).otherwise(fn.max("per_s")).alias("low_per_s"),
-    )
 
 
 def advise(
@@ -112,11 +107,11 @@ def advise(
     senders: int,
     ceiling_per_s: float,
 ) -> list[dict[str, str]]:
-    """Everything that is advised, a row for each setting."""
+    """Everything that should be set otherwise, a row for each setting."""
     rows = []
     for line in lines:
         own = crews.get((line.entity, line.sub_entity), [])
-        advised = [(crew.connection, rules.prefetch(line, crew, goal)) for crew in own]
+        advised = [(crew.connection, rules.prefetch(line, crew, goal, len(own))) for crew in own]
         if line.deliveries:
             advised.append(("", rules.lock_duration(line)))
         if line.sent_per_s:
@@ -131,10 +126,12 @@ def advise(
                 "sub_entity": line.sub_entity,
                 "connection": connection,
                 "setting": advice.setting,
+                "now": advice.now,
                 "advised": advice.advised,
                 "arithmetic": advice.arithmetic,
             }
             for connection, advice in advised
+            if advice.now != advice.advised
         ]
     return rows
 
@@ -176,11 +173,14 @@ def tune(
     work = frame.Work("tune", master)
     source = FactSource(connection_string, http_port, entity, facts)
     followed = follow(source.read(work.spark).drop("body")).persist()
-    described = {} if facts else {e.path.lower(): e for e in Namespace(source.bus).entities()}
+    entities = [] if facts else Namespace(source.bus).entities()
+    described = {entity.path.lower(): entity for entity in entities}
     lines = [_line(row.asDict(), described, lock_duration) for row in _sorted(followed)]
     crews: dict[tuple[str, str], list[Crew]] = {}
     for row in measure_crews(followed).orderBy("connection").collect():
-        crew = Crew(row["connection"], row["receivers"], row["peak_per_s"], row["low_per_s"])
+        crew = Crew(
+            row["connection"], row["receivers"], row["peak_per_s"], row["low_per_s"], row["held"]
+        )
         crews.setdefault((row["entity"], row["sub_entity"]), []).append(crew)
     rows = advise(lines, crews, goal=goal, senders=senders, ceiling_per_s=partition_ceiling)
     place = frame.Place(out, table_format)
@@ -196,7 +196,11 @@ def _sorted(followed: DataFrame) -> list[Any]:
 def _line(row: dict[str, Any], described: dict[str, Entity], lock_s: float) -> Line:
     path = "/".join(filter(None, (row["entity"], row["sub_entity"]))).lower()
     entity = described.get(path.removesuffix("/$deadletterqueue"))
-    known = entity.properties.get("LockDuration", "") if entity is not None else ""
+    own = entity.properties if entity is not None else {}
+    # A subscription has the partitions of its topic.
+    whole = described.get(row["entity"].lower())
+    count = whole.properties.get("PartitionCount", "") if whole is not None else ""
+    known = own.get("LockDuration", "")
     if not lock_s:
         lock_s = parse_duration(known) / 1000 if known else rules.PREFETCH_LOCK_S
     return Line(
@@ -208,8 +212,9 @@ def _line(row: dict[str, Any], described: dict[str, Entity], lock_s: float) -> L
         deliveries=row["deliveries"],
         lock_losses=row["lock_losses"],
         work_ms_p999=row["work_ms_p999"],
-        partitions=row["partitions"],
+        partitions=int(count) if count.isdigit() else row["partitions"],
         lock_s=lock_s,
+        is_batched=own.get("EnableBatchedOperations", "true").lower() != "false",
     )
 
 
