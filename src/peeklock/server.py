@@ -111,7 +111,6 @@ async def _serve(settings: Settings, configuration: Configuration) -> None:
     health = Health()
     amqp = AmqpConnections(
         _doors(settings, broker, clock, chance),
-        clock,
         connections_max=settings.connections_max * len(namespaces.all()) + _UNPLACED_MAX,
     )
     http = _http(health, broker, stores, amqp, clock, chance)

@@ -46,7 +46,8 @@ def test_every_decision_is_in_the_index() -> None:
     records = sorted(path.name for path in folder.glob("0*.md"))
     assert [record for record in records if f"({record})" not in index] == []
     numbers = [int(record[:4]) for record in records]
-    assert numbers == list(range(1, len(records) + 1))
+    # Numbers are handed out before the pages are written, so that some may be missing.
+    assert len(set(numbers)) == len(numbers)
 
 
 def classes() -> dict[str, set[str]]:

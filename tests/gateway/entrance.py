@@ -29,7 +29,7 @@ class Entrance:
         health = Health()
         health.is_serving = True
         self.bus = bus
-        self.amqp = AmqpConnections(bus.doors, bus.clock, **amqp)
+        self.amqp = AmqpConnections(bus.doors, **amqp)
         self.http = HttpConnections(health, amqp=self.amqp)
         self.listener = Listener(self.amqp.protocol, self.http.protocol, tls, **listener)
         self.amqp_port = 0

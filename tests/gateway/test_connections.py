@@ -28,7 +28,7 @@ def run(test: Callable[[Bus], Awaitable[None]], **options: Any) -> None:
 
 def test_a_connection_opens_over_a_socket() -> None:
     async def talk(bus: Bus) -> None:
-        connections = AmqpConnections(bus.doors, bus.clock)
+        connections = AmqpConnections(bus.doors)
         caller = await call(connections)
         opened = await caller.until(Opened)
         assert opened.open.container_id == "the-broker"
@@ -43,7 +43,7 @@ def test_a_connection_too_many_is_told_so_and_closed() -> None:
     """R-F7."""
 
     async def talk(bus: Bus) -> None:
-        connections = AmqpConnections(bus.doors, bus.clock, connections_max=1)
+        connections = AmqpConnections(bus.doors, connections_max=1)
         first = await call(connections)
         await first.until(Opened)
         second = await call(connections)
@@ -61,7 +61,7 @@ def test_the_timer_closes_a_connection_without_a_token() -> None:
     """The clock stands still; the time allowed is none."""
 
     async def talk(bus: Bus) -> None:
-        connections = AmqpConnections(bus.doors, bus.clock)
+        connections = AmqpConnections(bus.doors)
         caller = await call(connections)
         closed = await caller.until(Closed)
         assert closed.error.condition == "amqp:connection:forced"
@@ -76,7 +76,7 @@ def test_a_stop_sees_every_client_off() -> None:
     """R-S8: each is told why; one that does not answer is not waited for."""
 
     async def talk(bus: Bus) -> None:
-        connections = AmqpConnections(bus.doors, bus.clock)
+        connections = AmqpConnections(bus.doors)
         caller = await call(connections)
         await caller.until(Opened)
         stopping = asyncio.ensure_future(connections.stop())
@@ -94,11 +94,11 @@ def test_a_client_that_does_not_read_is_cut_off() -> None:
     """What waits for it in memory has a limit."""
 
     async def talk(bus: Bus) -> None:
-        connections = AmqpConnections(bus.doors, bus.clock, output_bytes_max=1_000)
+        connections = AmqpConnections(bus.doors, output_bytes_max=1_000)
         protocols: list[AmqpProtocol] = []
 
         def made() -> AmqpProtocol:
-            protocols.append(AmqpProtocol(bus.doors, bus.clock, connections))
+            protocols.append(AmqpProtocol(bus.doors, connections))
             return protocols[-1]
 
         _, writer = await connected(made)
@@ -113,7 +113,7 @@ def test_a_client_that_does_not_read_is_cut_off() -> None:
 
 def test_reading_is_held_and_resumed() -> None:
     async def talk(bus: Bus) -> None:
-        connections = AmqpConnections(bus.doors, bus.clock)
+        connections = AmqpConnections(bus.doors)
         caller = await call(connections)
         session = caller.machine.begin_session()
         session.attach_sender("l", Target(address="$cbs"))

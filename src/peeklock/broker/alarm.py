@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import logging
 from collections.abc import Callable
-from typing import Protocol, final
+from typing import Final, Protocol, final
 
 from peeklock.clock import Clock, ManualClock
+
+# How often the clock is looked at: what falls due because it was set waits at most so long.
+LOOK_MS: Final = 200
+
+# Fewer alarms than this that were called off are no burden.
+_CANCELLED_MIN: Final = 256
+# A clock that was set by less is nothing to talk about.
+_WORTH_TELLING_MS: Final = 1_000
+
+_log: Final = logging.getLogger("peeklock.broker")
 
 
 class Alarm(Protocol):
@@ -28,18 +39,108 @@ class Alarms(Protocol):
 
 @final
 class LoopAlarms:
-    """Alarms on the event loop, for the clock on the wall."""
+    """Alarms on the event loop, for a clock that somebody may set: one timer for all of them.
 
-    __slots__ = ("_clock", "_loop")
+    The loop waits by a time that nobody can set, and so it looks at the clock every now and then.
+    """
+
+    __slots__ = (
+        "_cancelled",
+        "_clock",
+        "_count",
+        "_gap_ms",
+        "_heap",
+        "_loop",
+        "_skipped_ms",
+        "_timer",
+    )
 
     def __init__(self, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
         self._clock = clock
         self._loop = loop
+        self._heap: list[tuple[int, int, _LoopAlarm]] = []
+        self._count = 0
+        self._cancelled = 0
+        self._timer: asyncio.TimerHandle | None = None
+        # What was said of the clock.
+        self._skipped_ms = clock.skipped_ms
+        self._gap_ms = 0
 
     def set(self, at: int, ring: Callable[[], None]) -> Alarm:
-        """Ring after what is left until the instant by the clock."""
-        left_ms = max(0, at - self._clock.now())
-        return self._loop.call_later(left_ms / 1000, ring)
+        """Ring once the clock has reached the instant."""
+        alarm = _LoopAlarm(ring, self._forget_one)
+        self._count += 1
+        heapq.heappush(self._heap, (at, self._count, alarm))
+        if self._heap[0][2] is alarm:
+            self._wait(self._clock.now())
+        return alarm
+
+    def _wait(self, now: int) -> None:
+        """Look again when the first alarm is due, and soon in any case."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._heap:
+            left_ms = min(max(0, self._heap[0][0] - now), LOOK_MS)
+            self._timer = self._loop.call_later(left_ms / 1000, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        now = self._clock.now()
+        heap = self._heap
+        while heap and heap[0][0] <= now:
+            alarm = heapq.heappop(heap)[2]
+            if alarm.is_set:
+                # Each in a turn of its own: what one of them breaks is not the others' matter.
+                self._loop.call_soon(alarm.ring_once)
+            else:
+                self._cancelled -= 1
+        self._wait(now)
+        self._tell(now)
+
+    def _forget_one(self) -> None:
+        """Alarms that were called off stay until their instant, but not too many of them."""
+        self._cancelled += 1
+        if self._cancelled > _CANCELLED_MIN and self._cancelled * 2 > len(self._heap):
+            self._heap = [entry for entry in self._heap if entry[2].is_set]
+            heapq.heapify(self._heap)
+            self._cancelled = 0
+
+    def _tell(self, now: int) -> None:
+        """Say that somebody has set the machine's clock, once for each time."""
+        skipped_ms = self._clock.skipped_ms - self._skipped_ms
+        if skipped_ms >= _WORTH_TELLING_MS:
+            self._skipped_ms += skipped_ms
+            _log.warning("clock-set-forward by_ms=%d", skipped_ms)
+        gap_ms = now - self._clock.wall()
+        if gap_ms >= self._gap_ms + _WORTH_TELLING_MS:
+            _log.warning("clock-set-back by_ms=%d", gap_ms - self._gap_ms)
+            self._gap_ms = gap_ms
+        elif gap_ms < self._gap_ms:
+            self._gap_ms = max(0, gap_ms)  # it is being closed
+
+
+@final
+class _LoopAlarm:
+    __slots__ = ("_forget", "_ring")
+
+    def __init__(self, ring: Callable[[], None], forget: Callable[[], None]) -> None:
+        self._ring: Callable[[], None] | None = ring
+        self._forget = forget
+
+    @property
+    def is_set(self) -> bool:
+        return self._ring is not None
+
+    def cancel(self) -> None:
+        if self._ring is not None:
+            self._ring = None
+            self._forget()
+
+    def ring_once(self) -> None:
+        ring, self._ring = self._ring, None
+        if ring is not None:
+            ring()
 
 
 @final

@@ -237,6 +237,7 @@ class PartitionWorker:
                 now = self._clock.now()
                 partition = self._partition
                 assert partition is not None
+                partition.skip(self._clock.skipped_ms)
                 await bring_bodies(self._store, self.id, partition, commands, now)
                 decision = self._decide(partition, commands, now)
                 await self._store_decision(decision)
@@ -362,7 +363,9 @@ class PartitionWorker:
             partition = Partition(self._blueprint, self.id.index, self._budget, self._chance)
             async for replay in opening.replays:
                 partition.restore(replay.first_position, replay.records)
-            partition.opened()
+            # The clock may have been set back while nobody was here.
+            self._clock.not_before(partition.latest_at)
+            partition.opened(self._clock.skipped_ms)
         except StoreError as error:
             if self._is_in_reach:  # said once, however often it is tried
                 _log.error("open-failed partition=%s error=%r", self.id.key, str(error))

@@ -337,6 +337,18 @@ class Lane:
             self.lock_deadline = until
         self.locked[sequence] = lock
 
+    def lengthen_locks(self, duration_ms: int) -> None:
+        """Let locks, sessions and claims end so much later; their order stays."""
+        for lock in self.locked.values():
+            if lock.until != WITH_SESSION:
+                lock.until += duration_ms
+        if self.lock_deadline != NEVER:
+            self.lock_deadline += duration_ms
+        if self.book is not None:
+            self.book.lengthen_locks(duration_ms)
+        if self.claims is not None:
+            self.claims.lengthen(duration_ms)
+
     def expired_locks(self, now: int) -> list[Lock]:
         """The locks that are over, taken out; sets the next deadline."""
         expired: list[Lock] = []

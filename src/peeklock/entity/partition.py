@@ -112,6 +112,7 @@ class Partition:
         "_housekeeping",
         "_restoring",
         "_settling",
+        "_skipped_ms",
         "_staging",
         "_state",
         "_strays",
@@ -133,6 +134,7 @@ class Partition:
         self._housekeeping: Housekeeping = Housekeeping(state)
         self._restoring: Restoring | None = Restoring(state)
         self._strays: list[int] = []  # lanes whose end was not written down yet
+        self._skipped_ms: int = 0
 
     # Opening.
 
@@ -141,15 +143,32 @@ class Partition:
         assert self._restoring is not None, "a partition is restored before it decides"
         self._restoring.apply(first_position, records)
 
-    def opened(self) -> None:
-        """All records are in: the partition lives from here on."""
+    def opened(self, skipped_ms: int = 0) -> None:
+        """All records are in: the partition lives from here on.
+
+        So much of the clock's time never passed so far; only what is skipped later matters here.
+        """
         assert self._restoring is not None, "a partition is opened once"
+        self._skipped_ms = skipped_ms
         self._restoring.finish()
         self._housekeeping.opened(self._restoring.replayed)
         self._strays = self._restoring.strays
         self._restoring = None
 
+    @property
+    def latest_at(self) -> int:
+        """The latest instant that the records tell of which were restored; 0 for none."""
+        return self._state.latest_at
+
     # Living.
+
+    def skip(self, skipped_ms: int) -> None:
+        """How much of the clock's time never passed so far (`Clock.skipped_ms`), told before a
+        decision: a lock lasts as long as it was given for, though its instant may be over."""
+        duration_ms = skipped_ms - self._skipped_ms
+        if duration_ms:
+            self._skipped_ms = skipped_ms
+            self._state.lengthen_locks(duration_ms)
 
     def decide(self, commands: Sequence[Command], now: int) -> Decision:
         """Carry out commands, in order, then hand messages to whoever waits for them."""

@@ -96,9 +96,13 @@ class Restoring:
         else:
             assert first_position == self._state.next_position, "the journal has no gaps"
         position = first_position
+        latest_at = self._state.latest_at
         for record in records:
             self._apply(record, position)
             position += width(record)
+            if record.at > latest_at:
+                latest_at = record.at
+        self._state.latest_at = latest_at
         self._state.next_position = position
 
     def _apply(self, record: Record, position: int) -> None:

@@ -146,6 +146,14 @@ class SessionBook:
         session.until = until
         heapq.heappush(self._deadlines, (until, session.id))
 
+    def lengthen_locks(self, duration_ms: int) -> None:
+        """Let all locks and waits end so much later."""
+        for session in self.sessions.values():
+            if session.holder is not None:
+                session.until += duration_ms
+        self._deadlines = [(until + duration_ms, id) for until, id in self._deadlines]
+        self._waits = [(until + duration_ms, at, wait) for until, at, wait in self._waits]
+
     def expired(self, now: int) -> list[MessageSession]:
         """Sessions whose lock is over."""
         found: list[MessageSession] = []

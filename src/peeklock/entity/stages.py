@@ -107,6 +107,13 @@ class StageBook:
             return min(stale_at, self.resume_at)
         return stale_at
 
+    def lengthen(self, duration_ms: int) -> None:
+        """Let all stages live so much longer."""
+        for line in self.lines.values():
+            line.touched_at += duration_ms
+        if self.grace_until != NEVER:
+            self.grace_until += duration_ms
+
     def entries(self) -> list[Entry]:
         """All staged messages."""
         return [entry for line in self.lines.values() for entry in line.entries]

@@ -65,6 +65,7 @@ class State:
         "duplicates",
         "index",
         "lanes",
+        "latest_at",
         "moved",
         "next_position",
         "next_sequence",
@@ -93,6 +94,7 @@ class State:
         self.receivers: dict[Any, Receiver] = {}
         self.next_sequence: int = (index << PARTITION_BITS) + 1
         self.next_position: int = 0
+        self.latest_at: int = NEVER  # of what was restored
         self.bodies: LiveBodies = LiveBodies()
         self.seen: SeenIds = SeenIds(blueprint.duplicate_window_ms)
         self.stages: StageBook = StageBook()
@@ -221,6 +223,13 @@ class State:
                 lane.alarm_at = NEVER
                 due.append(lane)
         return due
+
+    def lengthen_locks(self, duration_ms: int) -> None:
+        """The clock was set forward: whatever lasts for a duration ends so much later."""
+        for lane in self.lanes.values():
+            lane.lengthen_locks(duration_ms)
+            self.watch(lane)
+        self.stages.lengthen(duration_ms)
 
     def drop_lane(self, number: int, now: int) -> None:
         """A subscription is gone: its messages with it, and whoever waits for them is told."""

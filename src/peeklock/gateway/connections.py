@@ -3,7 +3,6 @@
 import asyncio
 from typing import TYPE_CHECKING, Final, final
 
-from peeklock.clock import Clock
 from peeklock.gateway.amqp.door import Doors
 from peeklock.gateway.amqp.protocol import AmqpProtocol
 from peeklock.gateway.http.health import Health
@@ -31,21 +30,19 @@ class AmqpConnections:
     def __init__(
         self,
         doors: Doors,
-        clock: Clock,
         *,
         connections_max: int = CONNECTIONS_MAX,
         output_bytes_max: int = OUTPUT_BYTES_MAX,
     ) -> None:
         self.output_bytes_max = output_bytes_max
         self._doors = doors
-        self._clock = clock
         self._connections_max = connections_max
         self._connections: set[AmqpProtocol] = set()
         self._empty: asyncio.Future[None] | None = None
 
     def protocol(self) -> AmqpProtocol:
         """Make the protocol class of one connection."""
-        return AmqpProtocol(self._doors, self._clock, self)
+        return AmqpProtocol(self._doors, self)
 
     async def stop(self) -> None:
         """Tell every client that the broker stops, and wait a little."""

@@ -17,6 +17,7 @@ from peeklock.auth.rights import DEVELOPMENT_KEY, LISTEN, ROOT_RULE_NAME, SEND, 
 from peeklock.auth.sas import generate_sas
 from peeklock.entity.definition import QueueDefinition
 from peeklock.gateway.amqp.door import DoorLimits
+from peeklock.gateway.amqp.peer import LOOK_MS
 from tests.gateway.amqp.bus import HOST, Bus, Client, plain, serve
 
 LISTENER = AuthorizationRule("listener", "listen-key", rights=LISTEN)
@@ -241,6 +242,25 @@ def test_links_end_with_their_token() -> None:
         # The connection lives, and a new token opens the queue again.
         await client.put_token("q")
         await client.receiver()
+
+    serve(talk)
+
+
+def test_tokens_end_by_the_clock_on_the_wall() -> None:
+    """Who made a token had no other clock than that; ours may be ahead of it for a while."""
+
+    async def talk(bus: Bus) -> None:
+        client = await bus.connect()
+        await client.put_token("q", life_ms=30_000)
+        bus.clock.set_wall(-30_000)
+        link = await client.receiver()
+        await bus.advance(client, 30_000)
+        assert not client.take(LinkDetached)
+        bus.clock.set_wall(0)
+        # It is looked at before long, though nothing else happens.
+        assert client.peer.deadline <= bus.clock.now() + LOOK_MS
+        await bus.advance(client, LOOK_MS)
+        assert (await client.refused(link)).condition == "amqp:unauthorized-access"
 
     serve(talk)
 

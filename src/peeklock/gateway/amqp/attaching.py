@@ -79,7 +79,7 @@ class Attaching:
             if address.kind == ENTITY:
                 right = SEND if link.role == RECEIVER else LISTEN
             # Every operation of a management node is checked by itself.
-            if not self._is_allowed(address, right, now):
+            if not self._is_allowed(address, right):
                 text = texts.unauthorized(right, self._wire.host, address.path)
                 self._turn_away(link, Refusal(UNAUTHORIZED, text), address.path, None)
                 return
@@ -104,7 +104,7 @@ class Attaching:
             refusal = why_not_sent_to(self._wire.door.namespace, guest.address, entity)
             if refusal is not None:
                 return refusal
-            destination = self._destination_of(guest, now)
+            destination = self._destination_of(guest)
             if isinstance(destination, Refusal):
                 return destination
             stage = stage_of(guest.link)
@@ -128,7 +128,7 @@ class Attaching:
             self._open_receiver(guest, entity, wish, now)
         return None
 
-    def _destination_of(self, guest: "LinkGuest", now: int) -> Entity | Refusal | None:
+    def _destination_of(self, guest: "LinkGuest") -> Entity | Refusal | None:
         """The other entity that a sender's messages are carried to, where it names one; the right
         to send is needed on both."""
         named = (guest.link.properties or {}).get(_DESTINATION)
@@ -139,7 +139,7 @@ class Attaching:
         address = parse_address(named)
         if address.kind != ENTITY:
             return Refusal(INVALID_ARGUMENT, f"No message can be transferred to '{named}'.")
-        if not self._is_allowed(address, SEND, now):
+        if not self._is_allowed(address, SEND):
             text = texts.unauthorized(SEND, self._wire.host, address.path)
             return Refusal(UNAUTHORIZED, text)
         door = self._wire.door
@@ -236,14 +236,14 @@ class Attaching:
         """The links that were let in and are not gone."""
         return list(self._guests)
 
-    def review(self, now: int) -> None:
+    def review(self) -> None:
         """Detach the links whose right has ended."""
         for guest in list(self._guests.values()):
             if guest.address.kind in (TOKENS, COORDINATOR):
                 continue
             destination = guest.destination
-            if not self._is_allowed(guest.address, guest.right, now) or (
-                destination is not None and not self._is_allowed(destination, SEND, now)
+            if not self._is_allowed(guest.address, guest.right) or (
+                destination is not None and not self._is_allowed(destination, SEND)
             ):
                 text = "ExpiredToken: The token that gave access to this link is expired."
                 self.show_out(guest, Refusal(UNAUTHORIZED, text))
@@ -284,8 +284,8 @@ class Attaching:
         if guest is not None and guest.entity is not None:
             guest.entity.farewell(guest)
 
-    def _is_allowed(self, address: Address, right: Rights, now: int) -> bool:
-        rights = self._claims.rights(address.key, now)
+    def _is_allowed(self, address: Address, right: Rights) -> bool:
+        rights = self._claims.rights(address.key, self._wire.door.clock.wall())
         return rights != NO_RIGHTS and rights & right == right
 
 

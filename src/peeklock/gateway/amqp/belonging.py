@@ -56,12 +56,12 @@ class Belonging:
             self._go_in(door)
         return grants
 
-    def verify(self, token: str, audience: str, now: int) -> Grant | AuthRefusal:
+    def verify(self, token: str, audience: str) -> Grant | AuthRefusal:
         """Check a token; the first good one says where the connection belongs, if nothing did."""
         if not self.is_inside:
             self._stand_before(self._doors.of_token(token))
         door = self._wire.door
-        found = door.keys.verify(token, audience, now)
+        found = door.keys.verify(token, audience, door.clock.wall())
         if isinstance(found, Grant) and not self.is_inside:
             self._go_in(door)
         return found

@@ -54,17 +54,17 @@ class TokenNode:
         self.link.accept()
         self.link.grant(CREDIT)
 
-    def transfers(self, deliveries: list[IncomingDelivery], now: int) -> None:
+    def transfers(self, deliveries: list[IncomingDelivery]) -> None:
         """Answer each request; a wrong token leaves the one before it in force."""
         for delivery in deliveries:
             request = receive_request(self.wire, self.link, delivery, self._responses, "$cbs")
             if request is not None:
-                self._answer(request, now)
+                self._answer(request)
         if self.link.credit < CREDIT // 2:
             self.link.grant(CREDIT)
 
-    def _answer(self, request: Request, now: int) -> None:
-        refusal = self._put_token(request, now)
+    def _answer(self, request: Request) -> None:
+        refusal = self._put_token(request)
         if self._belonging.is_turned_away:
             return  # the connection is closed, and that says why
         properties: dict[Any, Any]
@@ -82,7 +82,7 @@ class TokenNode:
             }
         request.responses.respond(encode_response(request, properties, None))
 
-    def _put_token(self, request: Request, now: int) -> Refusal | None:
+    def _put_token(self, request: Request) -> Refusal | None:
         """Check one token and take what it grants; answers why not."""
         operation = request.properties.get("operation")
         if operation != _PUT_TOKEN:
@@ -93,7 +93,7 @@ class TokenNode:
         token = request.body
         if not isinstance(token, str):
             return Refusal(INVALID_ARGUMENT, "The body must be the token, a string.")
-        found = self._belonging.verify(token, audience, now)
+        found = self._belonging.verify(token, audience)
         if not isinstance(found, Grant):
             kind = INVALID_ARGUMENT if found.reason == MALFORMED_TOKEN else UNAUTHORIZED
             return Refusal(kind, found.text)

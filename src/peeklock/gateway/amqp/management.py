@@ -125,7 +125,7 @@ class ManagementNode:
             self._refuse(request, Refusal(NOT_IMPLEMENTED, text), state)
             return
         address = self._address
-        if not self._claims.allows(address.key, operation.right, now):
+        if not self._claims.allows(address.key, operation.right, self.wire.door.clock.wall()):
             text = unauthorized(operation.right, self.wire.host, address.path)
             self._refuse(request, Refusal(UNAUTHORIZED, text), state)
             return

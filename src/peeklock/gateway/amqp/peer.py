@@ -52,6 +52,9 @@ from peeklock.gateway.refusals import Declined
 MECHANISMS: Final = (MSSBCBS, PLAIN, ANONYMOUS)
 
 NO_DEADLINE: Final = 1 << 62
+AT_ONCE: Final = 0
+# Tokens end by the clock on the wall, which somebody may set: it is looked at so often.
+LOOK_MS: Final = 30_000
 
 _LOG: Final = logging.getLogger("peeklock.connections")
 
@@ -61,6 +64,7 @@ class Peer:
     """A client at the AMQP door."""
 
     __slots__ = (
+        "_at",
         "_attaching",
         "_belonging",
         "_claims",
@@ -76,14 +80,14 @@ class Peer:
     )
 
     def __init__(
-        self, doors: Doors, outlet: Outlet, name: str, now: int, *, is_turned_away: bool = False
+        self, doors: Doors, outlet: Outlet, name: str, at: int, *, is_turned_away: bool = False
     ) -> None:
         door = doors.first
         self._connection: Final = Connection(
             role=SERVER,
             container_id=door.container_id,
             limits=door.engine_limits,
-            now=now,
+            now=at,
             sasl_mechanisms=list(MECHANISMS),
         )
         self.wire: Final = Wire(door, self._connection, outlet, name)
@@ -100,43 +104,57 @@ class Peer:
         # The connection presented a key with SASL and needs no token.
         self._has_credential = False
         self._is_over = False
+        # The loop's time when something last happened here.
+        self._at = at
         # When a connection without any token is closed; it starts to run at open.
         self._token_due = NO_DEADLINE
-        # When `tick` must be called at the latest.
-        self.deadline = now
+        # When `tick` must be called at the latest, by the loop's time.
+        self.deadline = at
 
     # --- what the protocol class calls
 
-    def receive(self, data: bytes, now: int) -> None:
-        """Take bytes from the client, act on them, and write what follows at once."""
-        if now >= self.deadline:
+    def receive(self, data: bytes, at: int) -> None:
+        """Take bytes from the client, act on them, and write what follows at once.
+
+        `at` is the loop's time, in milliseconds: silence is measured by what nobody can set.
+        """
+        self._at = at
+        if at >= self.deadline:
             # Rights that have ended must not serve what has just arrived.
-            self.tick(now)
-        self._handle(self._connection.receive(data, now), now)
+            self.tick(at)
+        now = self.wire.door.clock.now()
+        self._handle(self._connection.receive(data, at), now)
         transactions_due = self.wire.transactions.deadline
-        if transactions_due < self.deadline:
-            self.deadline = transactions_due
+        if transactions_due < NO_DEADLINE:
+            self.deadline = min(self.deadline, at + max(0, transactions_due - now))
         self.wire.flush()
 
-    def tick(self, now: int) -> None:
+    def tick(self, at: int) -> None:
         """Act on what is due: heartbeats, silence, tokens that end; sets the next deadline."""
         if self.wire.is_lost:
             self.deadline = NO_DEADLINE
             return
-        if now >= self._token_due:
+        self._at = at
+        clock = self.wire.door.clock
+        if at >= self._token_due:
             self._token_due = NO_DEADLINE
             self._close(CONNECTION_FORCED, "No token was put on $cbs in the time allowed for it.")
-        if self._claims.expire(now):
-            self._claims_changed(now)
-        self.wire.transactions.expire(now)
-        next_tick = self._connection.tick(now)
+        if self._claims.expire(clock.wall()):
+            self._claims_changed()
+        self.wire.transactions.expire(clock.now())
+        deadline = self._connection.tick(at) or NO_DEADLINE
         if self._connection.closed:
             self._ended(self._connection.error, is_broken=True)
-        deadline = min(self._token_due, self.wire.transactions.deadline)
-        if next_tick is not None:
-            deadline = min(deadline, next_tick)
+        deadline = min(deadline, self._token_due)
+        transactions_due = self.wire.transactions.deadline
+        if transactions_due < NO_DEADLINE:
+            deadline = min(deadline, at + max(0, transactions_due - clock.now()))
         next_expiry = self._claims.next_expiry()
-        self.deadline = deadline if next_expiry is None else min(deadline, next_expiry)
+        if next_expiry is not None:
+            # The wall may be set meanwhile: it is looked at again before long.
+            left_ms = min(max(0, next_expiry - clock.wall()), LOOK_MS)
+            deadline = min(deadline, at + left_ms)
+        self.deadline = deadline
         self.wire.flush()
 
     def hold_writing(self) -> None:
@@ -201,10 +219,10 @@ class Peer:
             node.transfers(event.deliveries, now)
         elif isinstance(node, TokenNode):
             was_inside = self._belonging.is_inside
-            node.transfers(event.deliveries, now)
+            node.transfers(event.deliveries)
             if self._belonging.is_turned_away and not was_inside:
                 self._turn_away()
-            self._claims_changed(now)
+            self._claims_changed()
         elif isinstance(node, CoordinatorNode):
             self._coordinating.append(event)
 
@@ -241,7 +259,7 @@ class Peer:
         elif isinstance(event, SaslInitReceived):
             self._authenticate(event, now)
         elif isinstance(event, Opened):
-            self._opened(event, now)
+            self._opened(event)
         elif isinstance(event, Closed):
             self._ended(event.error, is_broken=event.error is not None)
         else:
@@ -267,7 +285,7 @@ class Peer:
             return AuthRefusal("MalformedCredential", "The PLAIN credential cannot be read.")
         return self._belonging.show_key(credential[0], credential[1], host)
 
-    def _opened(self, event: Opened, now: int) -> None:
+    def _opened(self, event: Opened) -> None:
         opened = event.open
         # Over WebSockets Python's client appends its path to the host (protocol 1.2).
         self.wire.host = (opened.hostname or "localhost").partition("/")[0]
@@ -301,7 +319,7 @@ class Peer:
             for grant in grants:
                 self._claims.put(grant)
                 self._has_credential = True
-        self._claims_changed(now)
+        self._claims_changed()
 
     def _turn_away(self) -> None:
         """Close, because the namespace has no room for the connection."""
@@ -316,15 +334,15 @@ class Peer:
             refusal, entity="", operation=operation, peer=self.wire.peer_name
         )
 
-    def _claims_changed(self, now: int) -> None:
+    def _claims_changed(self) -> None:
         """Start or stop the time for a first token, and look whether every link may stay."""
         # Whatever a token grants ends some day.
         if self._has_credential or self._claims.next_expiry() is not None:
             self._token_due = NO_DEADLINE
         elif self._token_due == NO_DEADLINE:
-            self._token_due = now + self.wire.door.limits.token_timeout_ms
-        self._attaching.review(now)
-        self.deadline = now
+            self._token_due = self._at + self.wire.door.limits.token_timeout_ms
+        self._attaching.review()
+        self.deadline = AT_ONCE
 
     # --- the end
 

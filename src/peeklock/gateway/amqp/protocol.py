@@ -3,7 +3,6 @@
 import asyncio
 from typing import Final, Protocol, final
 
-from peeklock.clock import Clock
 from peeklock.gateway.amqp.door import Doors
 from peeklock.gateway.amqp.peer import Peer
 
@@ -29,9 +28,8 @@ class Connections(Protocol):
 class AmqpProtocol(asyncio.Protocol):
     """One connection of the AMQP listener. Nothing here happens per frame."""
 
-    def __init__(self, doors: Doors, clock: Clock, connections: Connections) -> None:
+    def __init__(self, doors: Doors, connections: Connections) -> None:
         self._doors = doors
-        self._clock = clock
         self._connections = connections
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -51,7 +49,7 @@ class AmqpProtocol(asyncio.Protocol):
             self._doors,
             self,
             f"{address[0]}:{address[1]}",
-            self._clock.now(),
+            self._now(),
             is_turned_away=not self._connections.joined(self),
         )
         self._tick()
@@ -60,7 +58,7 @@ class AmqpProtocol(asyncio.Protocol):
         """Bytes came; whatever follows from them is written once."""
         peer = self._peer
         assert peer is not None
-        peer.receive(data, self._clock.now())
+        peer.receive(data, self._now())
         if peer.deadline < self._timer_due:
             self._set_timer(peer.deadline)
 
@@ -124,14 +122,18 @@ class AmqpProtocol(asyncio.Protocol):
 
     # --- the one timer
 
+    def _now(self) -> int:
+        # Silence and deadlines of a connection go by the loop's time, which nobody can set.
+        return int(self._loop.time() * 1000)
+
     def _tick(self) -> None:
         assert self._peer is not None
-        self._peer.tick(self._clock.now())
+        self._peer.tick(self._now())
         self._set_timer(self._peer.deadline)
 
     def _set_timer(self, deadline: int) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_due = deadline
-        wait_s = max(_WAIT_S_MIN, (deadline - self._clock.now()) / 1000)
+        wait_s = max(_WAIT_S_MIN, (deadline - self._now()) / 1000)
         self._timer = self._loop.call_later(wait_s, self._tick)

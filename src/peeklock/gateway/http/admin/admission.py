@@ -38,7 +38,7 @@ class Admission:
         self._check(token, path, SEND, "" if self._is_entity(host) else host)
 
     def _check(self, token: str, audience: str, wanted: Rights, host: str = "") -> None:
-        found = self._keys.verify(token, audience, self._clock.now(), host)
+        found = self._keys.verify(token, audience, self._clock.wall(), host)
         if not isinstance(found, Grant):
             raise unauthorized(found.text)
         if not allows(found.rights, wanted):

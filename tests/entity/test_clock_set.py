@@ -1,0 +1,113 @@
+"""A clock that was set forward: schedules and lives follow it, locks last as long as promised."""
+
+from peeklock.clock import MANUAL_START
+from peeklock.entity import commands as ask
+from peeklock.entity import records
+from peeklock.entity import replies as told
+from peeklock.entity.claim_records import Unclaimed
+from peeklock.entity.commands import COMPLETE, MAIN
+from peeklock.entity.refusals import LOCK_LOST, SESSION_LOCK_LOST
+from tests.entity.at_hand import AtHand, deliveries
+from tests.entity.noted import next_due
+
+LOCK_MS = 60_000
+HOUR_MS = 3_600_000
+
+
+def skip(queue: AtHand, duration_ms: int = HOUR_MS) -> None:
+    """Set the clock forward, as the worker tells of it."""
+    queue.now += duration_ms
+    queue.partition.skip(duration_ms)
+
+
+def test_a_lock_ends_when_its_duration_has_really_passed() -> None:
+    queue = AtHand(lock_duration_ms=LOCK_MS)
+    queue.send("a", "b", "c")
+    held = queue.receive(3)
+    queue.now += 10_000
+    skip(queue)
+    queue.tick()
+    assert not any(isinstance(record, records.Returned) for record in queue.records)
+    assert next_due(queue.partition) == queue.now + LOCK_MS - 10_000
+    assert queue.settle(COMPLETE, held[0]) == ["settled"]
+    assert queue.renew(held[1]) == "renewed"
+    queue.tick(LOCK_MS - 10_000 - 1)
+    assert queue.settle(COMPLETE, held[1]) == ["settled"]
+    queue.tick(1)
+    assert queue.settle(COMPLETE, held[2]) == [LOCK_LOST]
+    assert records.Returned(queue.now, MAIN, records.LOCK_EXPIRED, [3], [1]) not in queue.records
+    assert [each.delivery_count for each in queue.receive(9)] == [1]
+
+
+def test_a_lock_taken_afterwards_is_not_lengthened() -> None:
+    queue = AtHand(lock_duration_ms=LOCK_MS)
+    queue.send("a")
+    skip(queue)
+    held = queue.receive_one()
+    queue.partition.skip(HOUR_MS)  # told again, as it is before each decision
+    assert held.locked_until == queue.now + LOCK_MS
+    queue.now += LOCK_MS
+    assert queue.settle(COMPLETE, held) == [LOCK_LOST]
+
+
+def test_a_session_is_held_for_as_long_as_it_was_given() -> None:
+    queue = AtHand(requires_session=True, lock_duration_ms=LOCK_MS)
+    queue.send("a", session="a")
+    assert queue.accept("a") == "a"
+    (held,) = queue.take(1)
+    skip(queue)
+    queue.tick()
+    assert next_due(queue.partition) == queue.now + LOCK_MS
+    queue.tick(LOCK_MS - 1)
+    assert queue.settle(COMPLETE, held) == ["settled"]
+    replies = queue.tick(1)
+    assert [type(reply) for reply in replies] == [told.ReceiverClosed]
+    assert queue.settle(COMPLETE, held) == [SESSION_LOCK_LOST]
+
+
+def test_who_waits_for_a_session_waits_for_its_whole_time() -> None:
+    queue = AtHand(requires_session=True)
+    wait = ask.AcceptSession("waiter", 1, MAIN, 0, None, queue.now + 5_000)
+    assert queue.ask(wait) == []
+    skip(queue)
+    assert queue.tick(4_999) == []
+    assert [type(reply) for reply in queue.tick(1)] == [told.Refused]
+
+
+def test_schedules_and_lives_follow_the_clock_at_once() -> None:
+    queue = AtHand()
+    queue.send("later", due=queue.now + HOUR_MS)
+    queue.send("short", life_ms=HOUR_MS)
+    skip(queue)
+    queue.tick()
+    assert queue.contents(queue.receive(9)) == ["later"]
+
+
+def test_claims_and_stages_are_not_lost_by_a_clock_that_was_set() -> None:
+    queue = AtHand()
+    queue.send("a")
+    claim = ask.ClaimMessages("me", 1, MAIN, "owner", 1, 10, 1 << 20, timeout_ms=HOUR_MS)
+    queue.ask(claim)
+    skip(queue, 10 * HOUR_MS)
+    queue.tick(HOUR_MS - 1)
+    assert not any(isinstance(record, Unclaimed) for record in queue.records)
+    queue.tick(1)
+    assert any(isinstance(record, Unclaimed) for record in queue.records)
+
+
+def test_a_partition_tells_the_latest_instant_of_its_journal() -> None:
+    queue = AtHand()
+    assert queue.partition.latest_at == 0
+    queue.send("a")
+    queue.now += 77
+    queue.send("b")
+    queue.restart()
+    assert queue.partition.latest_at == MANUAL_START + 77
+
+
+def test_what_was_skipped_before_a_partition_opened_is_nothing_to_it() -> None:
+    queue = AtHand(lock_duration_ms=LOCK_MS)
+    queue.send("a")
+    queue.restart()
+    held = deliveries(queue.ask(ask.OpenReceiver("r", MAIN, 0), ask.Grant("r", 1, False)), "r")
+    assert [each.locked_until for each in held] == [queue.now + LOCK_MS]
