@@ -20,6 +20,7 @@ from peeklock.amqp.events import AttachRequested, Closed, Opened, SaslInitReceiv
 from peeklock.amqp.frames import AMQP_FRAME, AMQP_HEADER, HEARTBEAT, SASL_FRAME, SASL_HEADER
 from peeklock.amqp.limits import Limits
 from peeklock.amqp.moves import CLOSED, FRAME_MOVES, HEADER_PHASES, OPENED, SASL_DECIDING
+from peeklock.amqp.pulse import PEER_IDLE_MS_MIN
 from tests.amqp.wiring import (
     Pair,
     byte_by_byte,
@@ -244,8 +245,12 @@ def test_a_peer_that_dawdles_is_closed() -> None:
 
 
 def test_a_peer_cannot_ask_for_a_storm_of_heartbeats() -> None:
-    machine = opened_server(open=Open(container_id="x", idle_time_out=1))
-    assert machine.tick(0) == 100
+    machine = opened_server(open=Open(container_id="x", idle_time_out=PEER_IDLE_MS_MIN))
+    assert machine.tick(0) == PEER_IDLE_MS_MIN // 2
+    machine = opened_server(open=Open(container_id="x", idle_time_out=PEER_IDLE_MS_MIN - 1))
+    assert is_closed(machine)
+    assert machine.error is not None
+    assert "idle-time-out" in str(machine.error.description)
 
 
 # --- the closed table

@@ -24,10 +24,10 @@ from peeklock.amqp.events import (
     LinkDetached,
     TransfersReceived,
 )
-from peeklock.amqp.frames import AMQP_HEADER
+from peeklock.amqp.frames import AMQP_HEADER, SERIAL_MASK
 from peeklock.amqp.limits import Limits
 from peeklock.amqp.link import RECEIVER, Link
-from tests.amqp.wiring import frame, frames, kinds, server, values
+from tests.amqp.wiring import frame, frames, is_closed, kinds, server, values
 
 BEGIN = Begin(next_outgoing_id=0, incoming_window=65_536, outgoing_window=65_536)
 SOURCE = Source(address="from")
@@ -357,6 +357,21 @@ def test_a_message_of_exactly_the_limit_is_taken() -> None:
     link.grant(10)
     (event,) = machine.receive(transfer(0, bytes(1_000)), 0)
     assert isinstance(event, TransfersReceived)
+
+
+def test_all_the_credit_that_a_number_holds_is_legal() -> None:
+    """Also where the peer claims to have seen more than there was, and asks what we think."""
+    machine, link = sender_link()
+    for count in (0, 5):
+        machine.receive(flow(SERIAL_MASK, count, echo=True), 0)
+        machine.take_output()
+        assert link.credit == SERIAL_MASK
+    link.send(b"0123456789abcdef", b"", b"x", False, None)
+    machine.receive(flow(SERIAL_MASK, 1, drain=True), 0)
+    link.drained()
+    machine.take_output()
+    assert not is_closed(machine)
+    assert link.credit == 0
 
 
 def test_a_peer_may_overdraw_its_credit_a_little() -> None:

@@ -2,8 +2,8 @@
 
 The decoder trusts no number that it reads. Nothing is allocated from a declared length; every
 element of a list, map or array is paid for from a `Budget`, those without bytes too; nesting has a
-floor. `skip` walks over a value without decoding it, which is what the hot path does with
-nearly everything.
+floor; keys of maps that a peer can make collide are few. `skip` walks over a value without decoding
+it, which is what the hot path does with nearly everything.
 """
 
 from struct import Struct, unpack_from
@@ -83,6 +83,12 @@ NESTING_MAX: Final = 32
 ELEMENTS_MAX: Final = 262_144
 # An honest element takes a byte or more; the few that do not (an array of nulls) live on this.
 ELEMENTS_FREE: Final = 64
+# Keys of maps that are neither text nor binary. Python hashes those two with a secret, but numbers
+# and UUIDs by their value: a peer can choose them so that each walks past all before it. Nobody's
+# map has so many of them, and the square of this is a millisecond.
+NUMBER_KEYS_MAX: Final = 1_024
+# Of these, as many may have the very same hash; without intent there are hardly ever two.
+NUMBER_KEYS_ALIKE_MAX: Final = 8
 
 _FLOAT: Final = Struct(">f")
 _DOUBLE: Final = Struct(">d")
@@ -112,16 +118,25 @@ _DECIMALS: Final[dict[int, Any]] = {
 class Budget:
     """How many elements the values of one frame or message may still have."""
 
-    __slots__ = ("left",)
+    __slots__ = ("left", "number_keys_left")
 
     def __init__(self, left: int) -> None:
         self.left = left
+        self.number_keys_left = NUMBER_KEYS_MAX
 
     def spend(self, count: int) -> None:
         """Pays for the elements of one compound before any of them is made."""
         if count > self.left:
             raise DecodeError(f"{count} elements where {self.left} are still allowed")
         self.left -= count
+
+    def spend_number_key(self) -> None:
+        """Pays for a key whose hash the peer chooses."""
+        if not self.number_keys_left:
+            raise DecodeError(
+                f"maps with more than {NUMBER_KEYS_MAX} keys that are neither text nor binary"
+            )
+        self.number_keys_left -= 1
 
 
 def budget_for(length: int) -> Budget:
@@ -299,10 +314,14 @@ def _map(
     if count % 2:
         raise DecodeError("a map with a key and no value")
     items: dict[Any, Any] = {}
+    alike: dict[bytes, int] = {}
     for _ in range(count // 2):
         key, position = _value(buffer, position, end, budget, depth)
-        if isinstance(key, (list, dict, Array, Described)):
-            raise DecodeError("a map whose key is a compound or described value")
+        if not isinstance(key, (str, bytes)):
+            if isinstance(key, (list, dict, Array, Described)):
+                raise DecodeError("a map whose key is a compound or described value")
+            budget.spend_number_key()
+            _count_alike(alike, key)
         if key in items:
             raise DecodeError(f"a map with the same key twice: {key!r}")
         value, position = _value(buffer, position, end, budget, depth)
@@ -310,6 +329,15 @@ def _map(
     if position != end:
         raise _left_over()
     return items
+
+
+def _count_alike(alike: dict[bytes, int], key: Any) -> None:
+    """Refuses keys that were made to have one hash; counted by its bytes, which hash by chance."""
+    hashed = hash(key).to_bytes(8, "big", signed=True)
+    count = alike.get(hashed, 0) + 1
+    if count > NUMBER_KEYS_ALIKE_MAX:
+        raise DecodeError("a map whose keys were made to have the same hash")
+    alike[hashed] = count
 
 
 def _array(buffer: bytes, position: int, end: int, count: int, budget: Budget, depth: int) -> Array:

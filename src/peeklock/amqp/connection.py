@@ -73,7 +73,7 @@ from peeklock.amqp.moves import (
     WAIT_SASL_HEADER,
 )
 from peeklock.amqp.output import Output
-from peeklock.amqp.pulse import Pulse
+from peeklock.amqp.pulse import PEER_IDLE_MS_MIN, Pulse
 from peeklock.amqp.roster import Roster
 from peeklock.amqp.sasl import (
     OUTCOME_AUTH,
@@ -434,6 +434,12 @@ class Connection:
     def _on_open(self, open: Open) -> None:
         if open.max_frame_size < FRAME_SIZE_MIN:
             raise ProtocolError(INVALID_FIELD, f"a max-frame-size below {FRAME_SIZE_MIN}")
+        idle_ms = open.idle_time_out
+        if idle_ms and idle_ms < PEER_IDLE_MS_MIN and self.role == SERVER:
+            # Who cannot keep an idle time-out closes and says so [2.4.5].
+            raise ProtocolError(
+                NOT_ALLOWED, f"an idle-time-out below {PEER_IDLE_MS_MIN} ms is not supported"
+            )
         self.remote_open = open
         self.peer_frame_max = open.max_frame_size
         self.pulse.peer_idle_ms = open.idle_time_out or 0

@@ -39,12 +39,16 @@ class IncomingDelivery:
 
 
 class OutgoingDelivery:
-    """One message that we sent and that is not settled yet; `context` is its sender's."""
+    """One message that we sent and that is not settled yet; `context` is its sender's.
 
-    __slots__ = ("context", "id", "link", "tag")
+    `told`: the peer has said what became of it, and waits for us to settle it.
+    """
+
+    __slots__ = ("context", "id", "link", "tag", "told")
 
     def __init__(self, id: int, tag: bytes, link: Link, context: Any) -> None:
         self.id = id
         self.tag = tag
         self.link = link
         self.context = context
+        self.told = False

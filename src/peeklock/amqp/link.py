@@ -60,10 +60,12 @@ class Link:
         "flowed",
         "handle",
         "initial_delivery_count",
+        "kept",
         "lead",
         "max_message_size",
         "model",
         "name",
+        "outstanding",
         "peer_max_message_size",
         "properties",
         "queued",
@@ -123,6 +125,10 @@ class Link:
         self.drain = False
         # Messages that are sent for the owner but wait for the session's window.
         self.queued = 0
+        # What was sent on this link and is not settled, or settled for the time being only; the
+        # session has it too, with that of its other links.
+        self.outstanding: dict[int, OutgoingDelivery] = {}
+        self.kept: dict[int, OutgoingDelivery] = {}
         self.assembly: Assembly | None = None
         # What this pass has gathered; the connection resets it when the pass ends.
         self.touched = False
@@ -277,7 +283,7 @@ class Link:
 
     def unsettled(self) -> list[OutgoingDelivery]:
         """Lists what was sent on this link and is not settled."""
-        return [d for d in self.session.outgoing.unsettled.values() if d.link is self]
+        return list(self.outstanding.values())
 
     # --- what the peer said
 
@@ -311,7 +317,8 @@ class Link:
             # The peer counts from what it has seen; what is still on its way uses up credit too.
             seen = self.initial_delivery_count if flow.delivery_count < 0 else flow.delivery_count
             unseen = serial_distance(self.delivery_count & SERIAL_MASK, seen)
-            self.credit = max(0, flow.link_credit - unseen)
+            # A peer may grant all that a number holds, and claim to have seen more than there was.
+            self.credit = min(SERIAL_MASK, max(0, flow.link_credit - unseen))
         self.drain = flow.drain
         self.session.connection.gathering.flow(self)
         if self.credit == 0:

@@ -101,7 +101,9 @@ class Outgoing:
         delivery_id = self.next_delivery_id
         self.next_delivery_id = (delivery_id + 1) & SERIAL_MASK
         if not settled:
-            self.unsettled[delivery_id] = OutgoingDelivery(delivery_id, tag, link, context)
+            unsettled = OutgoingDelivery(delivery_id, tag, link, context)
+            self.unsettled[delivery_id] = unsettled
+            link.outstanding[delivery_id] = unsettled
         if not self.queue and self._has_room(delivery_id, delivery_id):
             connection = self.session.connection
             if len(tag) == TAG_SIZE and message_format == 0 and delivery_id > 255:
@@ -154,6 +156,7 @@ class Outgoing:
         frame_max = session.connection.peer_frame_max
         parts = session.connection.output.parts
         unsettled = self.unsettled
+        outstanding = link.outstanding
         before, after = transfer_frame(link.handle, settled)
         fixed = len(before) + len(after) + FIXED_SIZE
         sent = 0
@@ -172,7 +175,9 @@ class Outgoing:
             delivery_id = first + sent
             tag = tags[sent]
             if not settled:
-                unsettled[delivery_id] = OutgoingDelivery(delivery_id, tag, link, contexts[sent])
+                delivery = OutgoingDelivery(delivery_id, tag, link, contexts[sent])
+                unsettled[delivery_id] = delivery
+                outstanding[delivery_id] = delivery
             parts.append(start + ID_AND_TAG(delivery_id, 0xA010, tag) + after)
             parts.append(head)
             parts.append(body)
@@ -259,7 +264,8 @@ class Outgoing:
 
     def forget(self, link: Link) -> Lost:
         """Drops everything of a link that goes away, and returns what the owner may want back."""
-        unsettled = [d for d in self.unsettled.values() if d.link is link]
+        unsettled = list(link.outstanding.values())
+        link.outstanding.clear()
         for delivery in unsettled:
             del self.unsettled[delivery.id]
         unsent: list[OutgoingDelivery] = []
@@ -302,11 +308,14 @@ class Outgoing:
             kept.append(waiting)
             if delivery is not None:
                 if self.unsettled.pop(delivery.id, None) is not None:
+                    del delivery.link.outstanding[delivery.id]
                     moved.append(delivery)
                 delivery.id = next_id
                 next_id = (next_id + 1) & SERIAL_MASK
         for delivery in moved:
             self.unsettled[delivery.id] = delivery
+            delivery.link.outstanding[delivery.id] = delivery
+            self.session.settling.wide.moved(delivery.id)
         if next_id >= 0:
             self.next_delivery_id = next_id
         self.queue = kept

@@ -4,8 +4,9 @@ from typing import Final, final
 
 from peeklock.amqp.limits import Limits
 
-# A peer that asks for more than ten heartbeats a second gets ten.
-HEARTBEAT_MS_MIN: Final = 100
+# A server says no to who wants to hear from it more often than this: heartbeats for thousands of
+# such connections would be all that it does. The official clients ask for 30 s and more.
+PEER_IDLE_MS_MIN: Final = 500
 
 
 @final
@@ -42,4 +43,4 @@ class Pulse:
         """The instant by which we must say something, if the peer asked for it."""
         if not self.peer_idle_ms:
             return None
-        return self.sent_at + max(HEARTBEAT_MS_MIN, self.peer_idle_ms // 2)
+        return self.sent_at + max(1, self.peer_idle_ms // 2)

@@ -270,7 +270,7 @@ class Session:
         if link.role == SENDER:
             # What waits in the queue is not sent yet, in the eyes of the peer.
             count = (count - link.queued) & SERIAL_MASK
-            credit += link.queued
+            credit = min(SERIAL_MASK, credit + link.queued)
         elif link.state == ATTACH_SENT:
             count = -1  # unknown until the sender has attached [2.7.4]
         self._write_flow(link.handle, count, credit, drain)

@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from peeklock.amqp.delivery import OutgoingDelivery
 from peeklock.amqp.errors import INVALID_FIELD
 from peeklock.amqp.fast import build_disposition, parse_disposition
 from peeklock.amqp.frames import SERIAL_HALF, SERIAL_MASK
 from peeklock.amqp.link import RECEIVER, Link
+from peeklock.amqp.wide import WideRanges
 
 if TYPE_CHECKING:
     from peeklock.amqp.session import Session
+
+# So many numbers of a range may name nothing before it is looked up in another way.
+MISSED_MAX: Final = 64
+# How `received` begins, in every encoding of its descriptor: it is no outcome [3.4.1].
+RECEIVED: Final = (
+    b"\x00\x53\x23",
+    b"\x00\x80\x00\x00\x00\x00\x00\x00\x00\x23",
+    b"\x00\xa3\x12amqp:received:list",
+    b"\x00\xb3\x00\x00\x00\x12amqp:received:list",
+)
 
 
 @final
 class Settling:
     """What was told and what is to be told about the deliveries of one session [2.6.12]."""
 
-    __slots__ = ("awaited", "kept", "session", "told", "unsettled")
+    __slots__ = ("awaited", "kept", "session", "told", "unsettled", "wide")
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.unsettled = session.outgoing.unsettled
+        self.wide = WideRanges(session.outgoing.unsettled)
         # What goes out with the next output: (our role, settled, state) -> delivery ids.
         self.told: dict[tuple[int, bool, bytes], list[int]] = {}
         # What we received and told the outcome of, while the sender has not settled it.
@@ -47,14 +59,16 @@ class Settling:
         unsettled = self.unsettled
         for delivery_id in delivery_ids:
             # The peer may have settled it meanwhile; then it waits for nothing.
-            if delivery_id in unsettled:
+            delivery = unsettled.get(delivery_id)
+            if delivery is not None:
                 told.append(delivery_id)
                 if settled:
                     del unsettled[delivery_id]
+                    del delivery.link.outstanding[delivery_id]
             elif delivery_id in self.kept:
                 told.append(delivery_id)
                 if settled:
-                    del self.kept[delivery_id]
+                    self.release([delivery_id])
         if self.session.outgoing.queue:
             self.session.outgoing.pump()
 
@@ -67,11 +81,14 @@ class Settling:
         """Holds deliveries ready for another outcome; the peer's window does not count them."""
         for delivery in deliveries:
             self.kept[delivery.id] = delivery
+            delivery.link.kept[delivery.id] = delivery
 
     def release(self, delivery_ids: list[int]) -> None:
         """Drops deliveries that were kept."""
         for delivery_id in delivery_ids:
-            self.kept.pop(delivery_id, None)
+            kept = self.kept.pop(delivery_id, None)
+            if kept is not None:
+                del kept.link.kept[delivery_id]
 
     def flush(self) -> None:
         """Writes what was gathered, as few and as wide ranges as there are."""
@@ -100,8 +117,9 @@ class Settling:
         """Drops what is awaited on a link that goes away."""
         if self.awaited:
             self.awaited = {i: other for i, other in self.awaited.items() if other is not link}
-        if self.kept:
-            self.kept = {i: kept for i, kept in self.kept.items() if kept.link is not link}
+        for delivery_id in link.kept:
+            del self.kept[delivery_id]
+        link.kept.clear()
 
     def clear(self) -> None:
         """Drops everything, because the session is over."""
@@ -122,31 +140,9 @@ class Settling:
             self._on_answer(first, count, told.state)
 
     def _on_outcome(self, first: int, count: int, outcome: bytes, settled: bool) -> None:
-        unsettled = self.unsettled
-        known = 0
-        if count == 1:
-            delivery = unsettled.get(first)
-            if delivery is not None:
-                known = 1
-                self._tell(delivery, outcome, settled)
-        elif count <= len(unsettled):
-            told: list[OutgoingDelivery] | None = None
-            link: Link | None = None
-            for ahead in range(count):
-                delivery = unsettled.get((first + ahead) & SERIAL_MASK)
-                if delivery is not None:
-                    known += 1
-                    if told is not None and delivery.link is link and not settled:
-                        told.append(delivery)
-                    else:
-                        link = delivery.link
-                        told = self._tell(delivery, outcome, settled)
-        else:
-            # The range is the peer's word: our deliveries are walked, never its numbers.
-            for delivery in list(unsettled.values()):
-                if (delivery.id - first) & SERIAL_MASK < count:
-                    known += 1
-                    self._tell(delivery, outcome, settled)
+        if not settled and (not outcome or outcome.startswith(RECEIVED)):
+            return  # nothing is decided: it will be said again
+        known = self._spread(first, count, outcome, settled)
         for delivery in list(self.kept.values()) if self.kept else ():
             if (delivery.id - first) & SERIAL_MASK < count:
                 known += 1
@@ -156,13 +152,51 @@ class Settling:
         if settled and self.session.outgoing.queue:
             self.session.outgoing.pump()
 
+    def _spread(self, first: int, count: int, outcome: bytes, settled: bool) -> int:
+        """Tells the outcome to the deliveries of a range; gives how many of them there are.
+
+        The range is the peer's word: its numbers are walked while they name something.
+        """
+        unsettled = self.unsettled
+        known = 0
+        missed = 0
+        ahead = 0
+        told: list[OutgoingDelivery] | None = None
+        link: Link | None = None
+        while ahead < count:
+            delivery = unsettled.get((first + ahead) & SERIAL_MASK)
+            ahead += 1
+            if delivery is None or delivery.told:
+                # Also who says the same again has it walked only so far.
+                missed += 1
+                if missed > MISSED_MAX:
+                    ahead -= 1
+                    break
+            if delivery is not None:
+                known += 1
+                if told is not None and delivery.link is link and not settled:
+                    delivery.told = True
+                    told.append(delivery)
+                else:
+                    link = delivery.link
+                    told = self._tell(delivery, outcome, settled)
+        if ahead < count:
+            for delivery in self.wide.within((first + ahead) & SERIAL_MASK, count - ahead):
+                known += 1
+                self._tell(delivery, outcome, settled)
+        return known
+
     def _tell(
         self, delivery: OutgoingDelivery, outcome: bytes, settled: bool
     ) -> list[OutgoingDelivery]:
         """Adds a delivery to those of its link with this outcome; gives these."""
-        if settled and self.unsettled.pop(delivery.id, None) is None:
-            self.kept.pop(delivery.id, None)
         link = delivery.link
+        if not settled:
+            delivery.told = True
+        elif self.unsettled.pop(delivery.id, None) is not None:
+            del link.outstanding[delivery.id]
+        elif self.kept.pop(delivery.id, None) is not None:
+            del link.kept[delivery.id]
         settling = link.settling
         if settling is None or settling.settled != settled or settling.outcome != outcome:
             settling = self.session.connection.gathering.settlements(link, outcome, settled)

@@ -83,19 +83,20 @@ class Browsing:
             state.replies.append(Refused(command.origin, [command.tag], refusal))
             return
         line = self._line(command.lane, command.session_id)
-        entries: list[Entry] = []
-        for sequence in dict.fromkeys(command.sequences):
+        # Keyed by numbers that are known to be ours: a client's own could be made to collide.
+        wanted: dict[int, Entry] = {}
+        for sequence in command.sequences:
             entry = None if line is None else line.deferred.get(sequence)
             if entry is None:
                 text = f"No deferred message has the sequence number {sequence}."
                 refusal = Refusal(MESSAGE_NOT_FOUND, text)
                 state.replies.append(Refused(command.origin, [command.tag], refusal))
                 return
-            entries.append(entry)
+            wanted[entry.sequence] = entry
         found: list[Delivery] = []
-        if line is not None and entries:
+        if line is not None and wanted:
             until = now + state.policy(line.number).lock_duration_ms
-            for entry in entries:
+            for entry in wanted.values():
                 del line.deferred[entry.sequence]
                 if command.mode == PEEK_LOCK:
                     lasts = until if line.session is None else WITH_SESSION

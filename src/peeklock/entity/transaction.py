@@ -63,7 +63,8 @@ class Committing:
                 refusal = self._settling.why_not(
                     work.outcome, work.tokens, work.changes, work.consumer, now
                 )
-                for token in work.tokens:
+                # Only numbers of living locks are hashed: a client's own could be made to collide.
+                for token in work.tokens if refusal is None else ():
                     if token.sequence in settled:
                         refusal = refusal or self._settling.why_lost(work.tokens)
                     settled.add(token.sequence)

@@ -72,7 +72,10 @@ def key_of(value: Any) -> Any:
         return ("instant", value.ticks)
     if isinstance(value, DurationValue):
         return ("duration", value.ticks)
-    return value if isinstance(value, (bytes, UUID)) else None
+    if isinstance(value, UUID):
+        # By its bytes, whose hash nobody can foresee: that of a UUID is its number.
+        return ("uuid", value.bytes)
+    return value if isinstance(value, bytes) else None
 
 
 def is_exact(value: Value) -> bool:

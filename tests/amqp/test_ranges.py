@@ -1,0 +1,170 @@
+"""Wide dispositions and detaches: what they cost depends on what they touch; steps are counted."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+from peeklock.amqp.composites import ACCEPTED, RELEASED
+from peeklock.amqp.delivery import OutgoingDelivery
+from peeklock.amqp.events import Event, SettlementsReceived
+from peeklock.amqp.fast import build_disposition
+from peeklock.amqp.frames import SERIAL_MASK
+from peeklock.amqp.link import Link
+from peeklock.amqp.session import Session
+from peeklock.amqp.settling import MISSED_MAX, RECEIVED
+from peeklock.amqp.wide import WideRanges
+from tests.amqp.wiring import Pair, events_of, frame
+
+COUNT = 5_000
+FAR = (1 << 31) - 1
+
+
+class Counting(dict[int, OutgoingDelivery]):
+    """Counts the looks into it."""
+
+    steps = 0
+
+    def get(self, key: int, otherwise: Any = None) -> Any:
+        self.steps += 1
+        return super().get(key, otherwise)
+
+    def __reversed__(self) -> Iterator[int]:
+        for key in super().__reversed__():
+            self.steps += 1
+            yield key
+
+    def __iter__(self) -> Iterator[int]:
+        for key in super().__iter__():
+            self.steps += 1
+            yield key
+
+    def values(self) -> Any:
+        self.steps += len(self)
+        return super().values()
+
+
+def counted(session: Session) -> Counting:
+    unsettled = Counting(session.outgoing.unsettled)
+    session.outgoing.unsettled = session.settling.unsettled = unsettled
+    session.settling.wide = WideRanges(unsettled)
+    return unsettled
+
+
+def full(count: int = COUNT) -> tuple[Pair, Link, Counting, list[int]]:
+    """A server's link with so much unsettled, and the ids."""
+    pair = Pair()
+    receiver, sender = pair.receiving(pair.client.begin_session())
+    receiver.grant(count + 100)
+    pair.exchange()
+    unsettled = counted(sender.session)
+    ids = [sender.send(b"%016d" % number, b"h", b"b", False, number) for number in range(count)]
+    pair.exchange()
+    pair.clear()
+    unsettled.steps = 0
+    return pair, sender, unsettled, ids
+
+
+def told(pair: Pair, first: int, last: int, state: bytes, settled: bool = False) -> list[Any]:
+    performative = build_disposition(True, first, last & SERIAL_MASK, settled, state)
+    return touched(pair.server.receive(frame(performative), 0))
+
+
+def touched(events: list[Event]) -> list[Any]:
+    settlements = events_of(events, SettlementsReceived)
+    return [delivery.context for event in settlements for delivery in event.deliveries]
+
+
+def test_a_far_range_walks_nothing() -> None:
+    pair, _, unsettled, ids = full()
+    assert told(pair, ids[-1] + 1, ids[-1] + FAR, ACCEPTED) == []
+    unsettled.steps = 0
+    for _ in range(100):
+        assert told(pair, ids[-1] + 1, ids[-1] + FAR, ACCEPTED) == []
+    assert unsettled.steps <= 100 * (MISSED_MAX + 3)
+
+
+def test_a_gap_is_walked_once() -> None:
+    pair, sender, unsettled, ids = full()
+    sender.settle(ids[100:-100], ACCEPTED)
+    pair.exchange()
+    for _ in range(2):
+        assert told(pair, ids[100], ids[-101], ACCEPTED) == []
+    unsettled.steps = 0
+    for shift in range(100):
+        assert told(pair, ids[100 + shift], ids[-101], ACCEPTED) == []
+    assert unsettled.steps <= 100 * (MISSED_MAX + 3)
+    assert told(pair, ids[0], ids[-1] + FAR // 2, ACCEPTED) == [
+        *range(100),
+        *range(COUNT - 100, COUNT),
+    ]
+
+
+def test_what_was_said_is_not_walked_again() -> None:
+    pair, _, unsettled, ids = full()
+    assert told(pair, ids[0], ids[-1] + FAR // 2, ACCEPTED) == list(range(COUNT))
+    told(pair, ids[0], ids[-1], RELEASED)
+    unsettled.steps = 0
+    for _ in range(100):
+        told(pair, ids[0], ids[-1], RELEASED)
+    assert unsettled.steps <= 100 * (MISSED_MAX + 3)
+
+
+def test_received_is_no_outcome_and_costs_nothing() -> None:
+    pair, _, unsettled, ids = full(10)
+    for descriptor in RECEIVED:
+        assert told(pair, ids[0], ids[-1], descriptor + b"\x45") == []
+    assert unsettled.steps == 0
+    assert told(pair, ids[0], ids[-1], ACCEPTED) == list(range(10))
+
+
+def test_a_settled_range_is_told_once_however_wide() -> None:
+    pair, sender, _, ids = full()
+    sender.settle(ids[1:-1:2], ACCEPTED)
+    expected = [0, *range(2, COUNT, 2), COUNT - 1]
+    assert told(pair, ids[0] - 1_000, ids[-1] + 1_000, ACCEPTED, settled=True) == expected
+    assert sender.unsettled() == []
+
+
+def test_wide_ranges_find_what_was_sent_later_and_past_the_wrap() -> None:
+    pair = Pair()
+    receiver, sender = pair.receiving(pair.client.begin_session())
+    receiver.grant(20_000)
+    pair.exchange()
+    outgoing = sender.session.outgoing
+    outgoing.next_delivery_id = outgoing.oldest_id = SERIAL_MASK - 500
+    chance = random.Random(7)
+    living: dict[int, int] = {}
+    number = 0
+    for _ in range(30):
+        for _ in range(chance.randrange(150)):
+            sent_id = sender.send(b"%016d" % number, b"h", b"b", False, number)
+            living[sent_id] = number
+            number += 1
+        gone = [each for each in living if chance.random() < 0.4]
+        sender.settle(gone, ACCEPTED)
+        for each in gone:
+            del living[each]
+        pair.server.take_output()
+        first = (SERIAL_MASK - 700 + chance.randrange(1_500)) & SERIAL_MASK
+        count = chance.randrange(2, 3_000)
+        within = [n for i, n in living.items() if (i - first) & SERIAL_MASK < count]
+        assert sorted(told(pair, first, first + count - 1, ACCEPTED, settled=True)) == within
+        living = {i: n for i, n in living.items() if n not in within}
+
+
+def test_a_detach_touches_its_own_deliveries_only() -> None:
+    pair, sender, unsettled, _ = full()
+    client_session = pair.client.sessions[0]
+    unsettled.steps = 0
+    for _ in range(50):
+        receiver, other = pair.receiving(client_session, "other")
+        receiver.grant(1)
+        pair.exchange()
+        other.send(b"0123456789abcdef", b"h", b"b", False, "other")
+        pair.exchange()
+        receiver.detach()
+        pair.exchange()
+    assert unsettled.steps < COUNT
+    assert len(sender.unsettled()) == COUNT
