@@ -18,6 +18,7 @@ from peeklock.broker.broker import Broker, Limits
 from peeklock.broker.chance import SystemChance
 from peeklock.broker.changes import EntityError
 from peeklock.broker.destinations import Forwarding
+from peeklock.budgets import Budgets
 from peeklock.clock import Clock, SystemClock
 from peeklock.configuration.content import (
     Configuration,
@@ -89,6 +90,7 @@ async def _serve(settings: Settings, configuration: Configuration) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     clock = SystemClock()
+    budgets = Budgets()
     chance = SystemChance().number
     tls = _tls(settings, configuration, clock)
     namespaces = Namespaces([Namespace(each.name, each.rules) for each in configuration.namespaces])
@@ -114,7 +116,13 @@ async def _serve(settings: Settings, configuration: Configuration) -> None:
         connections_max=settings.connections_max * len(namespaces.all()) + _UNPLACED_MAX,
     )
     http = _http(health, broker, stores, amqp, clock, chance)
-    listener = Listener(amqp.protocol, http.protocol, tls)
+    listener = Listener(
+        amqp.protocol,
+        http.protocol,
+        tls,
+        budgets=budgets,
+        write_s_max=settings.write_timeout_ms / 1000,
+    )
     try:
         await broker.start()
         _say_what_is_kept(broker)

@@ -23,6 +23,9 @@ STORES_MAX: Final = 64
 ENTITIES_MAX: Final = 10_000
 PARTITIONED_ENTITIES_MAX: Final = 100
 CONNECTIONS_MAX: Final = 5_000
+# Python's blocking client reads only while somebody asks it for messages: an honest one may leave
+# bytes unread for as long as a message is worked on.
+WRITE_TIMEOUT_MS: Final = 120_000
 
 
 @final
@@ -52,6 +55,8 @@ class Settings:
     partitioned_entities_max: Final[int]
     # Of each namespace.
     connections_max: Final[int]
+    # How long a client may leave unread what is written to it.
+    write_timeout_ms: Final[int]
     # For benchmarks: what a slower disk would take for each commit, on top of what this one takes.
     commit_delay_ms: Final[int]
     allow_development_key: Final[bool]
@@ -79,6 +84,7 @@ class Settings:
         entities_max: int = ENTITIES_MAX,
         partitioned_entities_max: int = PARTITIONED_ENTITIES_MAX,
         connections_max: int = CONNECTIONS_MAX,
+        write_timeout_ms: int = WRITE_TIMEOUT_MS,
         commit_delay_ms: int = 0,
         allow_development_key: bool = False,
         log_level: str = "info",
@@ -102,6 +108,7 @@ class Settings:
         self.entities_max = entities_max
         self.partitioned_entities_max = partitioned_entities_max
         self.connections_max = connections_max
+        self.write_timeout_ms = write_timeout_ms
         self.commit_delay_ms = commit_delay_ms
         self.allow_development_key = allow_development_key
         self.log_level = log_level

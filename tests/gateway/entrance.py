@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+from peeklock.budgets import Budget, Budgets
 from peeklock.clock import SystemClock
 from peeklock.gateway.certificates import AUTHORITY, FOLDER, server_names
 from peeklock.gateway.connections import AmqpConnections, HttpConnections
@@ -31,9 +32,16 @@ class Entrance:
         self.bus = bus
         self.amqp = AmqpConnections(bus.doors, **amqp)
         self.http = HttpConnections(health, amqp=self.amqp)
-        self.listener = Listener(self.amqp.protocol, self.http.protocol, tls, **listener)
+        self._budgets = Budgets()
+        self.listener = Listener(
+            self.amqp.protocol, self.http.protocol, tls, budgets=self._budgets, **listener
+        )
         self.amqp_port = 0
         self.http_port = 0
+
+    def budget(self, name: str) -> Budget:
+        [found] = [budget for budget in self._budgets if budget.name == name]
+        return found
 
     async def start(self) -> None:
         self.amqp_port = await self.listener.start("amqp", "127.0.0.1", 0)

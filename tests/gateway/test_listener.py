@@ -287,3 +287,105 @@ def test_a_name_listens_on_all_its_addresses() -> None:
         writer.close()
 
     enter(talk)
+
+
+def test_sockets_have_a_limit_and_the_oldest_silent_one_makes_room() -> None:
+    async def talk(entrance: Entrance) -> None:
+        budget = entrance.budget("sockets")
+        budget.limit = 2
+        served = await dial(entrance.amqp_port)
+        await Caller(*served).until(Opened)
+        mute, mute_writer = await dial(entrance.amqp_port)
+        await until(lambda: budget.used == 2)
+        following = await dial(entrance.amqp_port)
+        assert await is_ended(mute)
+        await Caller(*following).until(Opened)
+        # Now all are served, and nobody is cut off for somebody new.
+        last, last_writer = await dial(entrance.amqp_port)
+        assert await is_ended(last)
+        assert (budget.used, budget.refused) == (2, 1)
+        for writer in (served[1], mute_writer, following[1], last_writer):
+            writer.close()
+        await until(lambda: budget.used == 0)
+
+    enter(talk)
+
+
+@pytest.mark.parametrize(
+    "words", [b"", b"AM", CLIENT_HELLO, b"\x16\x03\x01\x00\x01\x00", b"GET / HTTP/1.1\r\n\r\n"]
+)
+@pytest.mark.parametrize("ends", ["client", "broker"])
+def test_every_end_gives_its_socket_back(words: bytes, ends: str) -> None:
+    async def talk(entrance: Entrance) -> None:
+        budget = entrance.budget("sockets")
+        reader, writer = await dial(entrance.amqp_port)
+        await until(lambda: budget.used == 1)
+        writer.write(words)
+        if ends == "client":
+            for _ in range(5):
+                await asyncio.sleep(0)
+            writer.transport.abort()
+        else:
+            entrance.listener.stop()
+            entrance.http.stop()
+            await is_ended(reader)
+            writer.close()
+        await until(lambda: budget.used == 0)
+        assert entrance.budget("tls_handshakes").used == 0
+        assert entrance.budget("undecided_connections").used == 0
+
+    enter(talk)
+
+
+def test_handshakes_that_do_not_end_keep_nobody_out() -> None:
+    async def talk(entrance: Entrance) -> None:
+        dawdling = await dial(entrance.amqp_port)
+        dawdling[1].write(CLIENT_HELLO)
+        await until(lambda: entrance.budget("tls_handshakes").used == 1)
+        reader, writer = await dial(entrance.amqp_port, development()[1])
+        await Caller(reader, writer).until(Opened)
+        assert await is_ended(dawdling[0])
+        for each in (dawdling[1], writer):
+            each.close()
+
+    enter(talk, handshakes_max=1)
+
+
+class Crowded(socket.socket):
+    """A listening socket of a system that has no descriptor, until one is given back."""
+
+    has_room = False
+
+    def accept(self) -> Any:
+        if not self.has_room:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return super().accept()
+
+
+def test_a_connection_without_a_descriptor_is_refused_by_the_spare_one(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def talk(entrance: Entrance) -> None:
+        crowded = Crowded()
+        crowded.bind(("127.0.0.1", 0))
+        crowded.listen()
+        crowded.setblocking(False)
+        spare = entrance.listener._spare
+        give = spare.close
+
+        def close() -> None:
+            crowded.has_room = True
+            give()
+
+        monkeypatch.setattr(type(spare), "close", lambda _self: close())
+        loop = asyncio.get_running_loop()
+        loop.add_reader(crowded, entrance.listener._accept, crowded)
+        reader, writer = await dial(crowded.getsockname()[1])
+        assert await is_ended(reader)
+        assert "connection-refused" in caplog.text
+        assert loop.remove_reader(crowded)
+        writer.close()
+        crowded.close()
+        monkeypatch.undo()
+
+    enter(talk)

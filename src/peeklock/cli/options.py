@@ -162,6 +162,14 @@ ConnectionsMax: TypeAlias = Annotated[
         help="How many AMQP connections a namespace may have.",
     ),
 ]
+WriteTimeoutMs: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        envvar="PEEKLOCK_WRITE_TIMEOUT_MS",
+        min=1,
+        help="How long a client may read nothing of what is written to it.",
+    ),
+]
 CommitDelayMs: TypeAlias = Annotated[
     int,
     typer.Option(

@@ -6,15 +6,13 @@ in clear or not, is chosen by what it begins with.
 """
 
 import asyncio
-import logging
 import socket
 from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias, final
 
-from peeklock.gateway import logbook
+from peeklock.gateway.conduit import Conduit
+from peeklock.gateway.handshakes import Handshakes
 from peeklock.gateway.tls import Tls
-
-_LOG: Final = logging.getLogger("peeklock.listeners")
 
 # The first byte of a TLS handshake; no other protocol here begins with it.
 _HANDSHAKE: Final = b"\x16"
@@ -32,11 +30,22 @@ class Hall(Protocol):
     amqp: Factory
     http: Factory
     tls: Tls | None
+    handshakes: Handshakes
     # How long a client may take for each step: its first byte, the handshake, its first words.
     step_s_max: float
+    # How long it may leave unread what is written to it.
+    write_s_max: float
 
     def left(self, arrival: "Arrival") -> None:
         """The connection is served by somebody, or gone."""
+        ...
+
+    def closed(self) -> None:
+        """The socket of a connection is closed."""
+        ...
+
+    def log(self, event: str, peer: str, text: str) -> None:
+        """Tell of a connection that came to nothing."""
         ...
 
 
@@ -44,7 +53,17 @@ class Hall(Protocol):
 class Arrival(asyncio.Protocol):
     """One new connection, from its accepting to its first words."""
 
-    __slots__ = ("_data", "_hall", "_loop", "_peer", "_socket", "_task", "_timer", "_transport")
+    __slots__ = (
+        "_data",
+        "_hall",
+        "_is_open",
+        "_loop",
+        "_peer",
+        "_socket",
+        "_task",
+        "_timer",
+        "_transport",
+    )
 
     def __init__(self, hall: Hall, accepted: socket.socket, address: object) -> None:
         self._hall = hall
@@ -54,6 +73,7 @@ class Arrival(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
         self._transport: asyncio.Transport | None = None
         self._data = b""
+        self._is_open = True
         self._timer = self._loop.call_later(hall.step_s_max, self._is_late)
         self._loop.add_reader(accepted, self._look)
 
@@ -64,10 +84,12 @@ class Arrival(asyncio.Protocol):
             self._loop.remove_reader(self._socket)
             self._socket.close()
             self._socket = None
+            self._closed()
         if self._task is not None:
             self._task.cancel()
         if self._transport is not None:
             self._transport.abort()
+        self._hall.handshakes.ended(self)
         self._hall.left(self)
 
     # --- the first byte, which stays where it is
@@ -88,16 +110,26 @@ class Arrival(asyncio.Protocol):
             self.abort()
             return
         self._loop.remove_reader(accepted)
+        if is_tls:
+            self._hall.handshakes.begin(self)
+        else:
+            self._timer.cancel()
+            self._task = self._loop.create_task(self._take(accepted, is_tls))
+
+    def shake(self) -> None:
+        """There is a place for the handshake."""
+        assert self._socket is not None
         self._timer.cancel()
-        self._task = self._loop.create_task(self._take(accepted, is_tls))
+        self._task = self._loop.create_task(self._take(self._socket, is_tls=True))
 
     async def _take(self, accepted: socket.socket, is_tls: bool) -> None:
         # From here on the transport closes the socket, also when this task is cancelled.
         self._socket = None
         context = self._hall.tls.context if is_tls and self._hall.tls is not None else None
+        conduit = Conduit(self, self._peer, self._closed, write_s_max=self._hall.write_s_max)
         try:
             await self._loop.connect_accepted_socket(
-                lambda: self,
+                lambda: conduit,
                 accepted,
                 ssl=context,
                 ssl_handshake_timeout=None if context is None else self._hall.step_s_max,
@@ -109,6 +141,15 @@ class Arrival(asyncio.Protocol):
             self._hall.left(self)
         finally:
             self._task = None
+            self._hall.handshakes.ended(self)
+            if self._transport is None:
+                # There was no handshake, and nobody else is told of the end.
+                self._closed()
+
+    def _closed(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self._hall.closed()
 
     # --- the first words
 
@@ -144,4 +185,4 @@ class Arrival(asyncio.Protocol):
         self.abort()
 
     def _log(self, event: str, text: str) -> None:
-        _LOG.info("%s", logbook.line(event, peer=self._peer, text=text))
+        self._hall.log(event, self._peer, text)

@@ -1,6 +1,13 @@
 """How a log line is written: an event and its facts as key=value, one line each."""
 
-from typing import Final
+# Looked up by name when a text is escaped for the first time, which opens a file; there may be no
+# descriptor left then.
+import asyncio
+import encodings.unicode_escape  # noqa: F401
+import logging
+import time
+from collections.abc import Callable
+from typing import Final, final
 
 # What needs no quotes; everything else is quoted so that a line can always be taken apart again.
 _PLAIN: Final = frozenset(
@@ -9,12 +16,78 @@ _PLAIN: Final = frozenset(
 # Texts come from the network, directly or not: no line may grow without bound.
 _TEXT_LENGTH_MAX: Final = 1_000
 
+# How many lines of one event are written in a row, and how soon there may be as many again.
+LINES_MAX: Final = 20
+INTERVAL_S: Final = 5.0
+
 
 def line(event: str, /, **facts: str | int | None) -> str:
     """Write an event with its facts; facts that are None are left out."""
     parts = [event]
     parts.extend(f"{name}={_value(fact)}" for name, fact in facts.items() if fact is not None)
     return " ".join(parts)
+
+
+@final
+class Sparing:
+    """A log for what strangers can cause as often as they like.
+
+    Of each event a few lines are written in each interval. Those held back are counted, and a line
+    at the interval's end says how many they were.
+    """
+
+    __slots__ = ("_events", "_interval_s", "_lines_max", "_log", "_now")
+
+    def __init__(
+        self,
+        log: logging.Logger,
+        *,
+        lines_max: int = LINES_MAX,
+        interval_s: float = INTERVAL_S,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._log = log
+        self._lines_max = lines_max
+        self._interval_s = interval_s
+        self._now = now
+        self._events: dict[str, _Event] = {}
+
+    def write(self, level: int, event: str, /, **facts: str | int | None) -> None:
+        """Write a line, or count it; to be called while a loop runs."""
+        if not self._log.isEnabledFor(level):
+            return
+        known = self._events.setdefault(event, _Event())
+        now = self._now()
+        if now >= known.over_at:
+            self._tell(event, level)
+            known.over_at = now + self._interval_s
+            known.written = 0
+        if known.written < self._lines_max:
+            known.written += 1
+            self._log.log(level, "%s", line(event, **facts))
+            return
+        known.held_back += 1
+        if known.held_back == 1:
+            wait_s = known.over_at - now
+            asyncio.get_running_loop().call_later(wait_s, self._tell, event, level)
+
+    def _tell(self, event: str, level: int) -> None:
+        known = self._events[event]
+        count, known.held_back = known.held_back, 0
+        if count:
+            self._log.log(level, "%s", line(event, more=count))
+
+
+@final
+class _Event:
+    """What was written of one event in its interval, and what was not."""
+
+    __slots__ = ("held_back", "over_at", "written")
+
+    def __init__(self) -> None:
+        self.over_at = 0.0
+        self.written = 0
+        self.held_back = 0
 
 
 def _value(fact: str | int) -> str:

@@ -1,0 +1,121 @@
+"""Doors that strangers lean on: half a hello, no descriptor left, answers that nobody reads."""
+
+import contextlib
+import resource
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from bench.proc import open_files
+from tests.pressure.conftest import MakeHouse
+from tests.pressure.house import House
+from tests.pressure.raw import RECEIVER, Raw
+from tests.wire import sas
+from tests.wire.own_client import run_with, send
+
+HELLO_CUT = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
+WITHIN_S = 15.0
+
+
+def wait_until(condition: Callable[[], object], within_s: float = WITHIN_S) -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, "it does not come about"
+        time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def crowd(broker: House, count: int, words: bytes = b"") -> Iterator[list[Raw]]:
+    """Many peers that say a few words each and then nothing."""
+    with contextlib.ExitStack() as stack:
+        peers = []
+        for _ in range(count):
+            peer = stack.enter_context(broker.raw())
+            with contextlib.suppress(OSError):
+                peer.socket.sendall(words)
+            peers.append(peer)
+        yield peers
+
+
+@pytest.fixture
+def many_descriptors() -> Iterator[None]:
+    """These tests open more sockets than a shell may begin with."""
+    few, many = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(many, 8_192), many))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (few, many))
+
+
+@pytest.mark.usefixtures("many_descriptors")
+def test_half_a_hello_costs_little_and_keeps_nobody_out(house: MakeHouse) -> None:
+    """Each cost 87 KB for 15 seconds, 5,000 of them at once."""
+    broker = house()
+    with broker.pressed(grows_at_most=72 << 20), crowd(broker, 1_200, HELLO_CUT):
+        # Whoever means it has a place soon.
+        begun = time.monotonic()
+        with shaking(broker) as theirs:
+            assert theirs.version() is not None
+        assert time.monotonic() - begun < 10.0
+
+
+@contextlib.contextmanager
+def shaking(broker: House) -> Iterator[ssl.SSLSocket]:
+    context = ssl.create_default_context(cafile=str(broker.process.authority))
+    with (
+        socket.create_connection(("127.0.0.1", broker.process.amqp_port), WITHIN_S) as plain,
+        context.wrap_socket(plain, server_hostname="localhost") as wrapped,
+    ):
+        yield wrapped
+
+
+def test_without_a_descriptor_it_refuses_and_serves_on(house: MakeHouse) -> None:
+    """The pause failed at its own log line, and 22,004 tracebacks came in 33 seconds."""
+    broker = house()
+    with broker.pressed() as seen:
+        limits = resource.prlimit(broker.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(
+            broker.pid, resource.RLIMIT_NOFILE, (open_files(broker.pid) + 20, limits[1])
+        )
+        with crowd(broker, 300):
+            time.sleep(1.0)
+        log = broker.log()
+        resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, limits)
+    assert not seen.errors
+    assert "connection-refused" in log
+    assert "Traceback" not in log
+    assert len(log.splitlines()) < 200
+    # As soon as there is room, everybody is served again.
+    run_with(broker.connection_string, lambda client: send(client, "ping", "x"))
+
+
+def test_who_never_reads_is_let_go(house: MakeHouse) -> None:
+    """With a token or without, by AMQP or by HTTP, each held its bytes for ever."""
+    broker = house(queues={"q0": {}, "q1": {}}, options=("--write-timeout-ms", "1000"))
+    bodies = ["x" * 250_000] * 40
+    run_with(broker.connection_string, lambda client: send(client, "q0", *bodies))
+    run_with(broker.connection_string, lambda client: send(client, "q1", *bodies))
+    page = (
+        "GET /q0/$journal/0?limit=8388608 HTTP/1.1\r\nHost: localhost\r\n"
+        f"Authorization: {sas.token('http://localhost/q0')}\r\n\r\n"
+    ).encode()
+    before = open_files(broker.pid)
+    with broker.pressed(grows_at_most=160 << 20):
+        peers = [broker.raw() for _ in range(5)]
+        for number, peer in enumerate(peers[:2]):
+            peer.open()
+            peer.begin()
+            peer.attach(f"q{number}", RECEIVER)
+            peer.grant(100)
+        for peer in peers[2:]:
+            peer.send(page)
+        # Somebody who has nothing to read, and says nothing.
+        idle = broker.raw()
+        idle.open()
+        wait_until(lambda: open_files(broker.pid) <= before + 2)  # pings, idle
+        assert not idle.is_ended_within(0.1)
+    assert broker.log().count("cut-off") == len(peers)
+    for peer in (*peers, idle):
+        peer.close()
