@@ -1,32 +1,58 @@
-"""What one connection may do at the moment: its grants by path, each until it expires."""
+"""What one connection may do at the moment: its grants by path, each until it expires.
 
-from typing import final
+A connection may have thousands of links and a token for each: nothing here walks all grants, but
+for the review after rules have changed.
+"""
 
-from peeklock.auth.keyring import NEVER, Grant
+from heapq import heappop, heappush
+from typing import Final, final
+
+from peeklock.auth.keyring import NEVER, Grant, KeyRing
 from peeklock.auth.rights import NO_RIGHTS, Rights, allows
-from peeklock.auth.sas import covers, resource_path
+from peeklock.auth.sas import prefixes, resource_path
 from peeklock.clock import Instant
+
+# More grants than links would need, by far; the one that ends first gives way to a new one.
+GRANTS_MAX: Final = 10_000
 
 
 @final
 class Claims:
     """Holds the grants of a connection; a newer grant for a path replaces the older one."""
 
-    __slots__ = ("_grants",)
+    __slots__ = ("_ends", "_grants")
 
     def __init__(self) -> None:
         self._grants: dict[str, Grant] = {}
+        # When grants end, the next first; with those that were replaced meanwhile.
+        self._ends: list[tuple[Instant, str]] = []
 
-    def put(self, grant: Grant) -> None:
-        """Take a grant, in place of an older one for the same path."""
+    def put(self, grant: Grant) -> bool:
+        """Take a grant, in place of an older one for the same path.
+
+        Tells whether a right has ended by that: the newer one may grant less.
+        """
+        before = self._grants.get(grant.path)
+        has_ended = before is not None and not allows(grant.rights, before.rights)
+        if before is None and len(self._grants) >= GRANTS_MAX:
+            has_ended = self._drop_first()
         self._grants[grant.path] = grant
+        if grant.expires_at != NEVER and (before is None or before.expires_at != grant.expires_at):
+            heappush(self._ends, (grant.expires_at, grant.path))
+            if len(self._ends) > 2 * len(self._grants) + 16:
+                self._ends = sorted(
+                    (each.expires_at, each.path)
+                    for each in self._grants.values()
+                    if each.expires_at != NEVER
+                )
+        return has_ended
 
     def rights(self, path: str, now: Instant) -> Rights:
         """Add up the rights that living grants give on a path."""
-        wanted = resource_path(path)
         rights = NO_RIGHTS
-        for grant in self._grants.values():
-            if grant.expires_at > now and covers(grant.path, wanted):
+        for prefix in prefixes(resource_path(path)):
+            grant = self._grants.get(prefix)
+            if grant is not None and grant.expires_at > now:
                 rights |= grant.rights
         return rights
 
@@ -36,24 +62,58 @@ class Claims:
 
     def expires_at(self, path: str, wanted: Rights) -> Instant:
         """Return when the last grant ends that gives the wanted rights on a path; 0 for none."""
-        target = resource_path(path)
-        return max(
-            (
-                grant.expires_at
-                for grant in self._grants.values()
-                if covers(grant.path, target) and allows(grant.rights, wanted)
-            ),
-            default=0,
-        )
+        latest = 0
+        for prefix in prefixes(resource_path(path)):
+            grant = self._grants.get(prefix)
+            if grant is not None and allows(grant.rights, wanted):
+                latest = max(latest, grant.expires_at)
+        return latest
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether nothing is granted."""
+        return not self._grants
 
     def next_expiry(self) -> Instant | None:
         """Return the instant at which the next grant ends, or None while none will."""
-        earliest = min((grant.expires_at for grant in self._grants.values()), default=NEVER)
-        return None if earliest == NEVER else earliest
+        ends = self._ends
+        while ends and not self._ends_then(ends[0]):
+            heappop(ends)
+        return ends[0][0] if ends else None
 
     def expire(self, now: Instant) -> list[Grant]:
         """Drop the grants whose time is over and return them, for the links that lived on them."""
-        ended = [grant for grant in self._grants.values() if grant.expires_at <= now]
-        for grant in ended:
-            del self._grants[grant.path]
+        ended: list[Grant] = []
+        next_expiry = self.next_expiry()
+        while next_expiry is not None and next_expiry <= now:
+            ended.append(self._grants.pop(heappop(self._ends)[1]))
+            next_expiry = self.next_expiry()
         return ended
+
+    def review(self, keys: KeyRing) -> list[Grant]:
+        """Hold each grant against the rules of now; returns those that give less than they did."""
+        lessened: list[Grant] = []
+        for path, grant in list(self._grants.items()):
+            rights = keys.current_rights(grant)
+            if rights == grant.rights:
+                continue
+            if not allows(rights, grant.rights):
+                lessened.append(grant)
+            if rights == NO_RIGHTS:
+                del self._grants[path]
+            else:
+                self._grants[path] = Grant(
+                    path, rights, grant.expires_at, grant.rule_name, grant.proof
+                )
+        return lessened
+
+    def _ends_then(self, end: tuple[Instant, str]) -> bool:
+        grant = self._grants.get(end[1])
+        return grant is not None and grant.expires_at == end[0]
+
+    def _drop_first(self) -> bool:
+        """Make room; tells whether there was a grant that ends some day."""
+        if self.next_expiry() is None:
+            return False
+        del self._grants[heappop(self._ends)[1]]
+        return True

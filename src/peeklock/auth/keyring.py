@@ -1,14 +1,14 @@
 """The key ring: all authorization rules of a namespace, and the check of what clients present."""
 
 import hmac
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Final, final
 
 from peeklock.auth import refusal
 from peeklock.auth.refusal import AuthRefusal
-from peeklock.auth.rights import AuthorizationRule, Rights
-from peeklock.auth.sas import SasToken, covers, is_jwt, parse_sas, resource_path
+from peeklock.auth.rights import NO_RIGHTS, AuthorizationRule, Rights
+from peeklock.auth.sas import SasToken, covers, is_jwt, parse_sas, prefixes, resource_path
 from peeklock.clock import Instant
 
 # When a grant ends that has no end: an instant that no clock will reach.
@@ -17,63 +17,125 @@ NEVER: Final = 1 << 62
 # remembered, so that the memory for them is bounded.
 _REMEMBERED_MAX: Final = 256
 _REMEMBERED_LENGTH_MAX: Final = 2_048
+_NO_KEY: Final = "there is no such rule"
+
+
+@final
+@dataclass(slots=True, init=False)
+class Proof:
+    """The key that a client has shown or signed with, and where its rule stands."""
+
+    rule_path: Final[str]
+    rule_name: Final[str]
+    key: str = field(repr=False)
+
+    def __init__(self, rule_path: str, rule_name: str, key: str) -> None:
+        self.rule_path = rule_path
+        self.rule_name = rule_name
+        self.key = key
 
 
 @final
 @dataclass(slots=True, init=False)
 class Grant:
-    """Rights on a path and everything below it, until an instant."""
+    """Rights on a path and everything below it, until an instant or until the key is no more."""
 
     path: Final[str]
     rights: Final[Rights]
     expires_at: Final[Instant]
     rule_name: Final[str]
+    proof: Proof | None = field(compare=False)
 
-    def __init__(self, path: str, rights: Rights, expires_at: Instant, rule_name: str) -> None:
+    def __init__(
+        self,
+        path: str,
+        rights: Rights,
+        expires_at: Instant,
+        rule_name: str,
+        proof: Proof | None = None,
+    ) -> None:
         self.path = path
         self.rights = rights
         self.expires_at = expires_at
         self.rule_name = rule_name
+        self.proof = proof
 
 
 @final
 @dataclass(slots=True, init=False)
 class _Good:
-    """What a token is for, until when, and who signed it; all of it was checked."""
+    """What a token is for, until when, what it grants and by which key; all of it was checked."""
 
     resource: Final[str]
     expires_at: Final[Instant]
-    signer: Final[AuthorizationRule]
+    rights: Final[Rights]
+    proof: Final[Proof]
 
-    def __init__(self, resource: str, expires_at: Instant, signer: AuthorizationRule) -> None:
+    def __init__(self, resource: str, expires_at: Instant, rights: Rights, proof: Proof) -> None:
         self.resource = resource
         self.expires_at = expires_at
-        self.signer = signer
+        self.rights = rights
+        self.proof = proof
 
 
 class KeyRing:
     """Knows the rules of the namespace and of each entity, and turns credentials into grants."""
 
-    __slots__ = ("_remembered", "_rules")
+    __slots__ = ("_named", "_remembered", "_rules", "_watchers")
 
     def __init__(self, namespace_rules: Sequence[AuthorizationRule]) -> None:
         # The namespace is the path that is a prefix of all others.
-        self._rules: dict[str, tuple[AuthorizationRule, ...]] = {"": tuple(namespace_rules)}
+        self._rules: dict[str, tuple[AuthorizationRule, ...]] = {}
+        # At which paths there is a rule of a name: thousands of entities may have rules.
+        self._named: dict[str, dict[str, None]] = {}
         # Only what was signed with one of our keys gets in here, so that nobody else can fill it.
         self._remembered: dict[str, _Good] = {}
+        self._watchers: list[Callable[[], None]] = []
+        self._set("", namespace_rules)
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call back after each change of rules: what was granted may be good no more."""
+        self._watchers.append(changed)
+
+    def set_namespace_rules(self, rules: Sequence[AuthorizationRule]) -> None:
+        """Replace the rules of the namespace itself."""
+        self._change("", rules)
 
     def set_entity_rules(self, path: str, rules: Sequence[AuthorizationRule]) -> None:
         """Replace the rules of an entity; none at all forgets the entity."""
         key = resource_path(path)
         if not key:
             raise ValueError("an entity has a path; the namespace's rules are given at the start")
-        if self._rules.get(key, ()) == tuple(rules):
+        self._change(key, rules)
+
+    def _change(self, path: str, rules: Sequence[AuthorizationRule]) -> None:
+        if self._rules.get(path, ()) == tuple(rules):
             return
         self._remembered.clear()
+        self._set(path, rules)
+        for changed in self._watchers:
+            changed()
+
+    def _set(self, path: str, rules: Sequence[AuthorizationRule]) -> None:
+        for rule in self._rules.pop(path, ()):
+            paths = self._named.get(rule.name, {})
+            paths.pop(path, None)
+            if not paths:
+                self._named.pop(rule.name, None)
         if rules:
-            self._rules[key] = tuple(rules)
-        else:
-            self._rules.pop(key, None)
+            self._rules[path] = tuple(rules)
+        for rule in rules:
+            self._named.setdefault(rule.name, {})[path] = None
+
+    def current_rights(self, grant: Grant) -> Rights:
+        """Tell what the key behind a grant gives by the rules of now: nothing once it is gone."""
+        proof = grant.proof
+        if proof is None:
+            return grant.rights
+        for rule in self._rules.get(proof.rule_path, ()):
+            if rule.name == proof.rule_name and _key_among(rule, proof.key):
+                return rule.rights
+        return NO_RIGHTS
 
     def verify(
         self, token: str, audience: str, now: Instant, host: str = ""
@@ -92,7 +154,7 @@ class KeyRing:
         path = resource_path(audience)
         if not covers(good.resource, path):
             return refusal.invalid_audience(good.resource, path)
-        return Grant(path, good.signer.rights, good.expires_at, good.signer.name)
+        return Grant(path, good.rights, good.expires_at, good.proof.rule_name, good.proof)
 
     def _good(self, token: str, host: str) -> _Good | AuthRefusal:
         """Check who signed a token; one that was found good is good until the rules change."""
@@ -107,10 +169,11 @@ class KeyRing:
         resource = resource_path(parsed.resource)
         if host and resource == host.lower():
             resource = ""
-        signer = self._signer(parsed, resource)
-        if isinstance(signer, AuthRefusal):
-            return signer
-        good = _Good(resource, parsed.expires_at, signer)
+        found = self._signer(parsed, resource)
+        if found is None:
+            return refusal.invalid_signature()
+        rule, proof = found
+        good = _Good(resource, parsed.expires_at, rule.rights, proof)
         # What a token means together with a host it does not mean alone.
         if not host and len(token) <= _REMEMBERED_LENGTH_MAX:
             if len(self._remembered) >= _REMEMBERED_MAX:
@@ -118,47 +181,39 @@ class KeyRing:
             self._remembered[token] = good
         return good
 
-    def knows(self, rule_name: str) -> bool:
-        """Tell whether a rule of this name is here, wherever it holds."""
-        return any(rule.name == rule_name for rules in self._rules.values() for rule in rules)
-
     def has_signed(self, token: SasToken) -> bool:
         """Tell whether a rule of these made the token; it may have expired since."""
-        signer = self._signer(token, resource_path(token.resource))
-        return isinstance(signer, AuthorizationRule)
+        return self._signer(token, resource_path(token.resource)) is not None
 
     def verify_plain(self, rule_name: str, key: str) -> list[Grant] | AuthRefusal:
         """Check a rule's name and key; the grants are for the places whose rule it is."""
         grants: list[Grant] = []
-        is_known = False
-        for path, rules in self._rules.items():
-            for rule in rules:
-                if rule.name == rule_name:
-                    is_known = True
-                    if any(_equal(key, known) for known in rule.signing_keys()):
-                        grants.append(Grant(path, rule.rights, NEVER, rule.name))
-        if grants:
-            return grants
-        return refusal.invalid_key(rule_name) if is_known else refusal.unknown_rule(rule_name)
+        for path in self._named.get(rule_name, ()):
+            for rule in self._rules[path]:
+                if rule.name == rule_name and _key_among(rule, key):
+                    proof = Proof(path, rule_name, key)
+                    grants.append(Grant(path, rule.rights, NEVER, rule_name, proof))
+        return grants or refusal.invalid_key()
 
-    def _signer(self, token: SasToken, resource: str) -> AuthorizationRule | AuthRefusal:
-        candidates = self._named(token.rule_name, resource)
-        if not candidates:
-            return refusal.unknown_rule(token.rule_name)
-        for rule in candidates:
-            if any(map(token.is_signed_with, rule.signing_keys())):
-                return rule
-        return refusal.invalid_signature()
+    def _signer(self, token: SasToken, resource: str) -> tuple[AuthorizationRule, Proof] | None:
+        """Find who signed a token; a rule signs for its own place and below."""
+        paths = self._named.get(token.rule_name)
+        if paths is None:
+            # As much work as for a name that exists: nobody should hear the difference.
+            token.is_signed_with(_NO_KEY)
+            return None
+        for path in prefixes(resource):
+            if path in paths:
+                for rule in self._rules[path]:
+                    if rule.name == token.rule_name:
+                        for key in rule.signing_keys():
+                            if token.is_signed_with(key):
+                                return rule, Proof(path, rule.name, key)
+        return None
 
-    def _named(self, rule_name: str, resource: str) -> list[AuthorizationRule]:
-        # A rule signs for its own place and below: an entity's rule makes no namespace token.
-        return [
-            rule
-            for path, rules in self._rules.items()
-            if covers(path, resource)
-            for rule in rules
-            if rule.name == rule_name
-        ]
+
+def _key_among(rule: AuthorizationRule, key: str) -> bool:
+    return any(_equal(key, known) for known in rule.signing_keys())
 
 
 def _equal(given: str, known: str) -> bool:

@@ -10,7 +10,6 @@ MALFORMED_TOKEN: Final = "MalformedToken"
 UNSUPPORTED_TOKEN: Final = "UnsupportedToken"
 INVALID_SIGNATURE: Final = "InvalidSignature"
 EXPIRED_TOKEN: Final = "ExpiredToken"
-UNKNOWN_RULE: Final = "UnknownRule"
 INVALID_AUDIENCE: Final = "InvalidAudience"
 
 
@@ -42,14 +41,14 @@ def unsupported_jwt() -> AuthRefusal:
 
 
 def invalid_signature() -> AuthRefusal:
-    """Decline a token that none of the rule's keys has signed."""
+    """Decline a token that no key of such a rule has signed; whether there is one is not told."""
     return AuthRefusal(INVALID_SIGNATURE, "InvalidSignature: The token has an invalid signature.")
 
 
-def invalid_key(rule_name: str) -> AuthRefusal:
-    """Decline a key that is none of the rule's keys."""
+def invalid_key() -> AuthRefusal:
+    """Decline a name and a key that do not belong together, whichever of them is wrong."""
     return AuthRefusal(
-        INVALID_SIGNATURE, f"InvalidSignature: The key is not one of the rule '{rule_name}'."
+        INVALID_SIGNATURE, "InvalidSignature: There is no such rule, or the key is not its key."
     )
 
 
@@ -58,14 +57,6 @@ def expired(expires_at: Instant) -> AuthRefusal:
     return AuthRefusal(
         EXPIRED_TOKEN,
         f"ExpiredToken: The token is expired. Expiration time: '{iso_instant(expires_at)}'.",
-    )
-
-
-def unknown_rule(rule_name: str) -> AuthRefusal:
-    """Decline a token whose rule exists neither on the entity nor on the namespace."""
-    return AuthRefusal(
-        UNKNOWN_RULE,
-        f"UnknownRule: There is no authorization rule '{rule_name}' for this resource.",
     )
 
 

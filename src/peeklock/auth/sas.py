@@ -20,6 +20,8 @@ TOKEN_LENGTH_MAX: Final = 16_384
 # Clients encode twice at most. Whatever is encoded more often names nothing here, and to follow it
 # to its end would take time that grows with the square of its length.
 _DECODINGS_MAX: Final = 8
+# No entity has a longer path. Without a bound the beginnings of one long path would fill memory.
+_PREFIX_LENGTH_MAX: Final = 1_024
 # Twelve digits of seconds reach beyond the year 9999; more is not a date but an attack.
 _EXPIRY_DIGITS_MAX: Final = 12
 
@@ -121,6 +123,18 @@ def resource_path(resource: str) -> str:
 def covers(prefix: str, path: str) -> bool:
     """Tell whether a path is the prefix or lies below it; both are results of `resource_path`."""
     return prefix in ("", path) or path.startswith(prefix + "/")
+
+
+def prefixes(path: str) -> list[str]:
+    """List what covers a path, the shortest first: the namespace, and each of its beginnings."""
+    found = [""]
+    at = path.find("/")
+    while 0 <= at <= _PREFIX_LENGTH_MAX:
+        found.append(path[:at])
+        at = path.find("/", at + 1)
+    if path:
+        found.append(path)
+    return found
 
 
 def decode_until_stable(text: str) -> str:

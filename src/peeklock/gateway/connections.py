@@ -19,6 +19,8 @@ _TURNED_AWAY_MAX: Final = 100
 # What may wait in memory for one client that does not read. Deliveries stop long before; this is
 # for answers to a client that asks and asks.
 OUTPUT_BYTES_MAX: Final = 64 * 1024 * 1024
+# How many connections are looked at in a row when rules were changed; others are served between.
+_REVIEWED_AT_ONCE: Final = 64
 # How long clients have to answer our close when the broker stops.
 _FAREWELL_S_MAX: Final = 3.0
 
@@ -39,6 +41,9 @@ class AmqpConnections:
         self._connections_max = connections_max
         self._connections: set[AmqpProtocol] = set()
         self._empty: asyncio.Future[None] | None = None
+        # Who is still to be asked whether its rights have changed.
+        self._to_review: list[AmqpProtocol] = []
+        doors.on_keys_changed = self._keys_changed
 
     def protocol(self) -> AmqpProtocol:
         """Make the protocol class of one connection."""
@@ -66,6 +71,21 @@ class AmqpConnections:
         if count >= self._connections_max + _TURNED_AWAY_MAX:
             connection.abort()
         return count < self._connections_max
+
+    def _keys_changed(self) -> None:
+        """Ask every connection, some at a time, whether its rights are still what they were."""
+        is_under_way = bool(self._to_review)
+        self._to_review = list(self._connections)
+        if self._to_review and not is_under_way:
+            asyncio.get_running_loop().call_soon(self._review)
+
+    def _review(self) -> None:
+        for _ in range(min(_REVIEWED_AT_ONCE, len(self._to_review))):
+            connection = self._to_review.pop()
+            if connection in self._connections:
+                connection.rights_changed()
+        if self._to_review:
+            asyncio.get_running_loop().call_soon(self._review)
 
     def left(self, connection: AmqpProtocol) -> None:
         """Forget a connection."""

@@ -1,5 +1,6 @@
 """The reception of a connection: which node an attach leads to, who may go there and stay."""
 
+from bisect import bisect_left, insort
 from typing import Any, Final, final
 
 from peeklock.amqp.composites import Coordinator
@@ -7,6 +8,7 @@ from peeklock.amqp.delivery import OutgoingDelivery
 from peeklock.amqp.link import RECEIVER, Link
 from peeklock.auth.claims import Claims
 from peeklock.auth.rights import LISTEN, NO_RIGHTS, SEND, Rights
+from peeklock.auth.sas import resource_path
 from peeklock.entity.commands import PEEK_LOCK, RECEIVE_AND_DELETE
 from peeklock.entity.definition import (
     QUEUE,
@@ -51,7 +53,7 @@ _DESTINATION: Final = "com.microsoft:transfer-destination-address"
 class Attaching:
     """Lets links in or turns them away, and remembers what each one may be there for."""
 
-    __slots__ = ("_belonging", "_claims", "_guests", "_responses", "_wire")
+    __slots__ = ("_belonging", "_by_path", "_claims", "_guests", "_paths", "_responses", "_wire")
 
     def __init__(
         self, wire: Wire, claims: Claims, responses: ResponseLinks, belonging: Belonging
@@ -61,6 +63,9 @@ class Attaching:
         self._claims: Final = claims
         self._responses: Final = responses
         self._guests: Final[dict[Link, LinkGuest]] = {}
+        # The same by the paths on which they need rights, and these paths in order.
+        self._by_path: Final[dict[str, dict[LinkGuest, None]]] = {}
+        self._paths: Final[list[str]] = []
 
     # --- coming
 
@@ -152,6 +157,11 @@ class Attaching:
 
     def _take_in(self, guest: "LinkGuest") -> None:
         self._guests[guest.link] = guest
+        for path in guest.paths():
+            if path not in self._by_path:
+                self._by_path[path] = {}
+                insort(self._paths, path)
+            self._by_path[path][guest] = None
         if guest.entity is not None:
             guest.entity.welcome(guest)
 
@@ -236,17 +246,25 @@ class Attaching:
         """The links that were let in and are not gone."""
         return list(self._guests)
 
-    def review(self) -> None:
-        """Detach the links whose right has ended."""
-        for guest in list(self._guests.values()):
-            if guest.address.kind in (TOKENS, COORDINATOR):
-                continue
+    def review(self, path: str, text: str) -> None:
+        """Detach the links at a path or below it that have no right to be there any more."""
+        for guest in self._below(path):
             destination = guest.destination
             if not self._is_allowed(guest.address, guest.right) or (
                 destination is not None and not self._is_allowed(destination, SEND)
             ):
-                text = "ExpiredToken: The token that gave access to this link is expired."
                 self.show_out(guest, Refusal(UNAUTHORIZED, text))
+
+    def _below(self, path: str) -> list["LinkGuest"]:
+        """Find who needs rights at a path or below it, without looking at anybody else."""
+        found = list(self._by_path.get(path, ()))
+        paths = self._paths
+        # What begins with the path and a slash stands together; "0" is the character behind it.
+        low = bisect_left(paths, f"{path}/") if path else 0
+        high = bisect_left(paths, f"{path}0") if path else len(paths)
+        for below in paths[low:high]:
+            found.extend(self._by_path[below])
+        return found
 
     def show_out(self, guest: "LinkGuest", refusal: Refusal) -> None:
         """Detach a link, or refuse it if it still waits for its attach, and tell it why."""
@@ -275,6 +293,8 @@ class Attaching:
         node = link.context
         link.context = None
         guest = self._guests.pop(link, None)
+        if guest is not None:
+            self._forget_paths(guest)
         if isinstance(node, ReceivingNode):
             node.gone(unsent, is_broken=is_broken)
         elif isinstance(node, ResponseNode):
@@ -283,6 +303,14 @@ class Attaching:
             node.gone()
         if guest is not None and guest.entity is not None:
             guest.entity.farewell(guest)
+
+    def _forget_paths(self, guest: "LinkGuest") -> None:
+        for path in guest.paths():
+            guests = self._by_path[path]
+            guests.pop(guest, None)
+            if not guests:
+                del self._by_path[path]
+                del self._paths[bisect_left(self._paths, path)]
 
     def _is_allowed(self, address: Address, right: Rights) -> bool:
         rights = self._claims.rights(address.key, self._wire.door.clock.wall())
@@ -310,6 +338,17 @@ class LinkGuest:
         self.entity: Final[Entity | None] = entity
         # The other entity that it sends to, on which the right to send is needed as well.
         self.destination: Address | None = None
+
+    def paths(self) -> list[str]:
+        """Where it needs rights; the nodes for tokens and transactions are open to all."""
+        if self.address.kind in (TOKENS, COORDINATOR):
+            return []
+        paths = [resource_path(self.address.key)]
+        if self.destination is not None:
+            other = resource_path(self.destination.key)
+            if other not in paths:
+                paths.append(other)
+        return paths
 
     def dismiss(self, refusal: Refusal) -> None:
         """The link must go, and is told why."""

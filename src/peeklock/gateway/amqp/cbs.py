@@ -33,7 +33,7 @@ _ACCEPTED: Final = 202
 class TokenNode:
     """Checks tokens and keeps what they grant in the claims of the connection."""
 
-    __slots__ = ("_belonging", "_claims", "_responses", "link", "wire")
+    __slots__ = ("_belonging", "_claims", "_responses", "lessened", "link", "wire")
 
     def __init__(
         self,
@@ -48,6 +48,8 @@ class TokenNode:
         self._belonging: Final = belonging
         self._responses: Final = responses
         self._claims: Final = claims
+        # Paths on which a newer token grants less than the one before; its links are looked at.
+        self.lessened: list[str] = []
 
     def open(self) -> None:
         """Attach, and take requests at once."""
@@ -101,8 +103,8 @@ class TokenNode:
             return None
         # Only now: whether an entity exists is told to nobody who has no key to it.
         missing = self._missing(audience)
-        if missing is None:
-            self._claims.put(found)
+        if missing is None and self._claims.put(found):
+            self.lessened.append(found.path)
         return missing
 
     def _missing(self, audience: str) -> Refusal | None:

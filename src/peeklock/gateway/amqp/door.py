@@ -220,13 +220,15 @@ class Door:
 class Doors:
     """The doors of all namespaces; a connection stands before the first until it has said which."""
 
-    __slots__ = ("_doors", "_make", "_namespaces")
+    __slots__ = ("_doors", "_make", "_namespaces", "on_keys_changed")
 
     def __init__(self, namespaces: Namespaces, make: Callable[[Namespace], Door]) -> None:
         """Doors are made when somebody comes."""
         self._namespaces: Final = namespaces
         self._make: Final = make
         self._doors: Final[dict[str, Door]] = {}
+        # Whoever has connections learns that rules of a namespace were changed.
+        self.on_keys_changed: Callable[[], None] | None = None
 
     @property
     def first(self) -> Door:
@@ -250,7 +252,12 @@ class Doors:
         door = self._doors.get(namespace.name)
         if door is None:
             door = self._doors[namespace.name] = self._make(namespace)
+            namespace.keys.watch(self._keys_changed)
         return door
+
+    def _keys_changed(self) -> None:
+        if self.on_keys_changed is not None:
+            self.on_keys_changed()
 
 
 def amqp_error(declined: Declined) -> AmqpError:

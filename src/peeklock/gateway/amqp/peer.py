@@ -52,6 +52,11 @@ from peeklock.gateway.refusals import Declined
 MECHANISMS: Final = (MSSBCBS, PLAIN, ANONYMOUS)
 
 NO_DEADLINE: Final = 1 << 62
+
+_EXPIRED: Final = "ExpiredToken: The token that gave access to this link is expired."
+_REVOKED: Final = (
+    "InvalidSignature: The key that gave access to this link was removed or grants less now."
+)
 AT_ONCE: Final = 0
 # Tokens end by the clock on the wall, which somebody may set: it is looked at so often.
 LOOK_MS: Final = 30_000
@@ -70,7 +75,6 @@ class Peer:
         "_claims",
         "_connection",
         "_coordinating",
-        "_has_credential",
         "_is_over",
         "_is_turned_away",
         "_responses",
@@ -101,8 +105,6 @@ class Peer:
         self._coordinating: Final[list[TransfersReceived]] = []
         # One connection too many: it is told so as soon as it can be.
         self._is_turned_away: Final = is_turned_away
-        # The connection presented a key with SASL and needs no token.
-        self._has_credential = False
         self._is_over = False
         # The loop's time when something last happened here.
         self._at = at
@@ -139,7 +141,10 @@ class Peer:
         if at >= self._token_due:
             self._token_due = NO_DEADLINE
             self._close(CONNECTION_FORCED, "No token was put on $cbs in the time allowed for it.")
-        if self._claims.expire(clock.wall()):
+        expired = self._claims.expire(clock.wall())
+        for grant in expired:
+            self._attaching.review(grant.path, _EXPIRED)
+        if expired:
             self._claims_changed()
         self.wire.transactions.expire(clock.now())
         deadline = self._connection.tick(at) or NO_DEADLINE
@@ -156,6 +161,15 @@ class Peer:
             deadline = min(deadline, at + left_ms)
         self.deadline = deadline
         self.wire.flush()
+
+    def rights_changed(self) -> None:
+        """Rules were changed: a right whose key is gone, or grants less, ends here too."""
+        lessened = self._claims.review(self.wire.door.keys)
+        for grant in lessened:
+            self._attaching.review(grant.path, _REVOKED)
+        if lessened:
+            self._claims_changed()
+            self.wire.flush()
 
     def hold_writing(self) -> None:
         """The client does not take what is written."""
@@ -222,6 +236,9 @@ class Peer:
             node.transfers(event.deliveries)
             if self._belonging.is_turned_away and not was_inside:
                 self._turn_away()
+            for path in node.lessened:
+                self._attaching.review(path, _EXPIRED)
+            node.lessened.clear()
             self._claims_changed()
         elif isinstance(node, CoordinatorNode):
             self._coordinating.append(event)
@@ -318,7 +335,6 @@ class Peer:
         else:
             for grant in grants:
                 self._claims.put(grant)
-                self._has_credential = True
         self._claims_changed()
 
     def _turn_away(self) -> None:
@@ -335,13 +351,11 @@ class Peer:
         )
 
     def _claims_changed(self) -> None:
-        """Start or stop the time for a first token, and look whether every link may stay."""
-        # Whatever a token grants ends some day.
-        if self._has_credential or self._claims.next_expiry() is not None:
+        """Start or stop the time for a token."""
+        if not self._claims.is_empty:
             self._token_due = NO_DEADLINE
         elif self._token_due == NO_DEADLINE:
             self._token_due = self._at + self.wire.door.limits.token_timeout_ms
-        self._attaching.review()
         self.deadline = AT_ONCE
 
     # --- the end

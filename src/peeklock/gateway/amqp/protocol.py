@@ -115,6 +115,12 @@ class AmqpProtocol(asyncio.Protocol):
             self._peer.shut_down()
             self._set_timer(self._peer.deadline)
 
+    def rights_changed(self) -> None:
+        """Rules were changed: links whose key is gone end."""
+        if self._peer is not None:
+            self._peer.rights_changed()
+            self._set_timer(self._peer.deadline)
+
     def abort(self) -> None:
         """Close at once."""
         if self._transport is not None:

@@ -1,7 +1,7 @@
 """The links on which clients take the answers of request nodes, and the choice among them."""
 
 from collections import deque
-from typing import Any, Final, final
+from typing import Final, final
 
 from peeklock.amqp.link import Link
 from peeklock.amqp.session import Session
@@ -57,19 +57,35 @@ class ResponseNode:
 class ResponseLinks:
     """The response links of one connection, each for a node and a session."""
 
-    __slots__ = ("_nodes",)
+    __slots__ = ("_named", "_nodes")
 
     def __init__(self) -> None:
-        self._nodes: Final[list[ResponseNode]] = []
+        self._nodes: Final[dict[tuple[Session, str], dict[ResponseNode, None]]] = {}
+        # The same by their names and the addresses of their targets.
+        self._named: Final[dict[tuple[Session, str, str], dict[ResponseNode, None]]] = {}
 
     def add(self, node: ResponseNode) -> None:
         """Take a link in."""
-        self._nodes.append(node)
+        session = node.link.session
+        self._nodes.setdefault((session, node.key), {})[node] = None
+        for name in _names(node.link):
+            self._named.setdefault((session, node.key, name), {})[node] = None
 
     def remove(self, node: ResponseNode) -> None:
         """Forget a link that is gone."""
-        if node in self._nodes:
-            self._nodes.remove(node)
+        session = node.link.session
+        nodes = self._nodes.get((session, node.key))
+        if nodes is None or node not in nodes:
+            return
+        del nodes[node]
+        if not nodes:
+            del self._nodes[(session, node.key)]
+        for name in _names(node.link):
+            named = self._named.get((session, node.key, name))
+            if named is not None:
+                named.pop(node, None)
+                if not named:
+                    del self._named[(session, node.key, name)]
 
     def choose(self, session: Session, key: str, reply_to: str | None) -> ResponseNode | None:
         """Find the link for the answer to a request that came over `session` for the node `key`.
@@ -77,16 +93,14 @@ class ResponseLinks:
         Clients name it by its target address or by its name; those that do not name it have only
         one. Links of other sessions are never chosen: their owner is another.
         """
-        candidates = [
-            node for node in self._nodes if node.key == key and node.link.session is session
-        ]
         if reply_to:
-            for node in candidates:
-                if reply_to in (node.link.name, _address(node.link.target)):
-                    return node
-        return candidates[0] if len(candidates) == 1 else None
+            named = self._named.get((session, key, reply_to))
+            if named is not None:
+                return next(iter(named))
+        nodes = self._nodes.get((session, key))
+        return next(iter(nodes)) if nodes is not None and len(nodes) == 1 else None
 
 
-def _address(target: Any) -> str | None:
-    address = getattr(target, "address", None)
-    return address if isinstance(address, str) else None
+def _names(link: Link) -> list[str]:
+    address = getattr(link.target, "address", None)
+    return [link.name, address] if isinstance(address, str) else [link.name]

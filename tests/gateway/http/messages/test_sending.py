@@ -338,7 +338,7 @@ RULES = [
     ("options", "status", "said"),
     [
         ({"token": ""}, 401, "no Authorization header"),
-        ({"rule": "nobody"}, 401, "UnknownRule"),
+        ({"rule": "nobody"}, 401, "InvalidSignature"),
         ({"key": "wrong"}, 401, "InvalidSignature"),
         ({"life_ms": -1000}, 401, "ExpiredToken"),
         ({"path": "other"}, 401, "InvalidAudience"),
