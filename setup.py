@@ -17,6 +17,7 @@ PACKAGE = ROOT / "src" / "peeklock"
 # The hot path, compiled as one group so that its modules call each other in C.
 HOT = (
     "budgets.py",
+    "step.py",
     "amqp/*.py",
     "entity/*.py",
     "entity/rules/*.py",

@@ -34,10 +34,12 @@ from peeklock.gateway.certificates import server_names
 from peeklock.gateway.connections import AmqpConnections, HttpConnections
 from peeklock.gateway.http import stores as stores_door
 from peeklock.gateway.http.admin.node import AdminNode
+from peeklock.gateway.http.figures import Overview
 from peeklock.gateway.http.guard import Guard
-from peeklock.gateway.http.health import Health
+from peeklock.gateway.http.health import READY, ReadyNode
 from peeklock.gateway.http.journal import JournalNode
 from peeklock.gateway.http.messages.node import MessagesNode
+from peeklock.gateway.http.metrics import METRICS, MetricsNode
 from peeklock.gateway.http.namespaces import Bounding, BoundsPerNamespace, PerNamespace
 from peeklock.gateway.http.router import ENTITIES, JOURNALS, MESSAGES, Node
 from peeklock.gateway.http.stores import StoresNode
@@ -46,11 +48,13 @@ from peeklock.gateway.listener import Listener
 from peeklock.gateway.refusals import RefusalDesk
 from peeklock.gateway.tls import Tls
 from peeklock.settings import AMQP_PORT, MEMORY, Settings
+from peeklock.store.figures import StoreFigures
 from peeklock.store.memory import MemoryCatalog, MemoryStores
 from peeklock.store.retention import Retention
 from peeklock.store.store import Catalog, Store
 from peeklock.store.storehouse import Storehouse, store_names
 from peeklock.version import VERSION, is_compiled
+from peeklock.watchdog import Watchdog
 
 _LOG: Final = logging.getLogger("peeklock.server")
 
@@ -73,7 +77,9 @@ def serve(settings: Settings) -> None:
         stream=sys.stderr,
     )
     _allow_many_descriptors()
-    asyncio.run(_serve(settings, configuration))
+    watchdog = Watchdog()
+    with asyncio.Runner(loop_factory=watchdog.new_loop) as runner:
+        runner.run(_serve(settings, configuration, watchdog))
 
 
 def _allow_many_descriptors() -> None:
@@ -84,7 +90,7 @@ def _allow_many_descriptors() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, many))
 
 
-async def _serve(settings: Settings, configuration: Configuration) -> None:
+async def _serve(settings: Settings, configuration: Configuration, watchdog: Watchdog) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -94,7 +100,10 @@ async def _serve(settings: Settings, configuration: Configuration) -> None:
     chance = SystemChance().number
     tls = _tls(settings, configuration, clock)
     namespaces = Namespaces([Namespace(each.name, each.rules) for each in configuration.namespaces])
-    stores, catalog = await _open_stores(settings)
+    figures = {name: StoreFigures() for name in store_names(settings.stores)}
+    overview = Overview(watchdog, budgets, figures)
+    stores, catalog = await _open_stores(settings, figures)
+    overview.store_states = stores.states
     broker = Broker(
         namespaces,
         stores,
@@ -110,12 +119,13 @@ async def _serve(settings: Settings, configuration: Configuration) -> None:
     )
     for state in stores.states():
         stores.get(state.name).on_switched = partial(broker.store_switched, state.name)
-    health = Health()
+    desks = partial(_desk, clock, chance, overview)
     amqp = AmqpConnections(
-        _doors(settings, broker, clock, chance),
+        _doors(settings, broker, clock, chance, desks),
         connections_max=settings.connections_max * len(namespaces.all()) + _UNPLACED_MAX,
     )
-    http = _http(health, broker, stores, amqp, clock, chance)
+    http = _http(settings, overview, broker, stores, amqp, clock, chance, desks)
+    overview.connections.update(amqp=lambda: amqp.count, http=lambda: http.count)
     listener = Listener(
         amqp.protocol,
         http.protocol,
@@ -124,22 +134,16 @@ async def _serve(settings: Settings, configuration: Configuration) -> None:
         write_s_max=settings.write_timeout_ms / 1000,
     )
     try:
-        await broker.start()
-        _say_what_is_kept(broker)
-        await _put_entities(broker, settings, configuration)
-        # Entities that were kept from earlier bring rules that the file does not show.
-        refuse_exposure(settings, (rule for home in broker.homes() for rule in home.keys))
-        ports = await _listen(listener, settings)
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*_GC_THRESHOLDS)
-        health.is_serving = True
+        ports = await _start(settings, configuration, broker, listener)
+        overview.health.is_serving = True
+        watchdog.begin()
         _say_ready(settings, configuration, ports)
         broker.awaken()
         await stop.wait()
         _LOG.info("%s", logbook.line("stopping", connections=amqp.count))
     finally:
-        health.is_serving = False
+        overview.health.is_serving = False
+        watchdog.end()
         listener.stop()
         await amqp.stop()
         http.stop()
@@ -147,7 +151,38 @@ async def _serve(settings: Settings, configuration: Configuration) -> None:
     _LOG.info("stopped")
 
 
-def _doors(settings: Settings, broker: Broker, clock: Clock, chance: Callable[[], int]) -> Doors:
+async def _start(
+    settings: Settings, configuration: Configuration, broker: Broker, listener: Listener
+) -> dict[str, int]:
+    """Find what is kept, add what is configured, and listen; answers the ports."""
+    await broker.start()
+    _say_what_is_kept(broker)
+    await _put_entities(broker, settings, configuration)
+    # Entities that were kept from earlier bring rules that the file does not show.
+    refuse_exposure(settings, (rule for home in broker.homes() for rule in home.keys))
+    ports = await _listen(listener, settings)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)
+    return ports
+
+
+def _desk(
+    clock: Clock, chance: Callable[[], int], overview: Overview, namespace: Namespace
+) -> RefusalDesk:
+    """Make what words the refusals of a namespace; all of them are counted together."""
+    return RefusalDesk(
+        clock=clock, chance=chance, namespace=namespace.name, counts=overview.refusals
+    )
+
+
+def _doors(
+    settings: Settings,
+    broker: Broker,
+    clock: Clock,
+    chance: Callable[[], int],
+    desks: Callable[[Namespace], RefusalDesk],
+) -> Doors:
     """Make what AMQP connections come to: a door for each namespace."""
     container_id = hex_digits(chance)
     engine_limits = EngineLimits()
@@ -157,7 +192,7 @@ def _doors(settings: Settings, broker: Broker, clock: Clock, chance: Callable[[]
         return Door(
             entities=broker,
             keys=namespace.keys,
-            desk=RefusalDesk(clock=clock, chance=chance, namespace=namespace.name),
+            desk=desks(namespace),
             clock=clock,
             chance=chance,
             namespace=namespace.name,
@@ -171,27 +206,26 @@ def _doors(settings: Settings, broker: Broker, clock: Clock, chance: Callable[[]
 
 
 def _http(
-    health: Health,
+    settings: Settings,
+    overview: Overview,
     broker: Broker,
     stores: Storehouse,
     amqp: AmqpConnections,
     clock: Clock,
     chance: Callable[[], int],
+    desks: Callable[[Namespace], RefusalDesk],
 ) -> HttpConnections:
-    """Make what HTTP connections come to: nodes for each namespace, and one for the stores."""
-
-    def desk(namespace: Namespace) -> RefusalDesk:
-        return RefusalDesk(clock=clock, chance=chance, namespace=namespace.name)
+    """Make what HTTP connections come to: nodes for each namespace, one for the stores, pages."""
 
     def guard(namespace: Namespace) -> Guard:
-        return Guard(namespace.keys, clock, desk(namespace))
+        return Guard(namespace.keys, clock, desks(namespace))
 
     def message_node(namespace: Namespace) -> Bounding:
-        told = desk(namespace)
+        told = desks(namespace)
         return MessagesNode(broker, guard(namespace), told, clock, chance, namespace.name)
 
     def admin_node(namespace: Namespace) -> AdminNode:
-        told = desk(namespace)
+        told = desks(namespace)
         return AdminNode(broker, namespace.keys, told, clock, chance, namespace.name)
 
     def journal_node(namespace: Namespace) -> JournalNode:
@@ -205,7 +239,15 @@ def _http(
         JOURNALS: PerNamespace(broker.namespaces, journal_node),
         ENTITIES: PerNamespace(broker.namespaces, admin_node),
     }
-    return HttpConnections(health, nodes, amqp=amqp, bounds=BoundsPerNamespace(messages))
+    pages: dict[str, Node] = {
+        READY: ReadyNode(overview.health, stores.states),
+        # Who can reach a listener of this machine alone could read its files, too.
+        METRICS: MetricsNode(
+            overview.gather, None if settings.is_loopback() else guard(broker.namespaces.first)
+        ),
+    }
+    bounds = BoundsPerNamespace(messages)
+    return HttpConnections(overview.health, nodes, amqp=amqp, bounds=bounds, pages=pages)
 
 
 def _tls(settings: Settings, configuration: Configuration, clock: Clock) -> Tls | None:
@@ -282,7 +324,9 @@ async def _put_namespace(broker: Broker, namespace: ConfiguredNamespace) -> None
         )
 
 
-async def _open_stores(settings: Settings) -> tuple[Storehouse, Catalog]:
+async def _open_stores(
+    settings: Settings, figures: dict[str, StoreFigures]
+) -> tuple[Storehouse, Catalog]:
     retention = Retention(settings.journal_retention_ms, settings.journal_retention_bytes)
     names = store_names(settings.stores)
     if settings.store == MEMORY:
@@ -298,6 +342,7 @@ async def _open_stores(settings: Settings) -> tuple[Storehouse, Catalog]:
             retention=retention,
             reserve_bytes=settings.free_bytes_min,
             commit_delay_s=settings.commit_delay_ms / 1000,
+            figures=figures[name],
         )
 
     catalog = EmbeddedCatalog(settings.data / "catalog")

@@ -12,9 +12,11 @@ def test_somebody_does_something_bad(house: MakeHouse) -> None:
   plain as the tests are. The name is its directory: the same name is the same data. It has a queue
   `ping` beside yours. `broker.process` is the `BrokerProcess`: start, stop, kill.
 - `broker.pressed(...)` pings the idle broker, then beside the body of `with`; afterwards it asserts
-  what is promised to the others: p99 of the pings, none of them failed, bound of memory.
+  what is promised to the others: p99 of the pings, none of them failed, bound of memory, no step
+  of the loop above 10 ms of CPU (compiled only).
   `seen` tells the figures.
-- `broker.memory()`, `broker.log()`, `broker.get("/metrics")`, `broker.connection_string`.
+- `broker.memory()`, `broker.log()`, `broker.get("/path")`, `broker.connection_string`;
+  `broker.metrics()` and `broker.steps()` read `/metrics`, budgets and the loop's steps among it.
 - `broker.raw()` (`raw.py`) is a socket that says what it likes: `open(has_key=...)`, `begin`,
   `attach`, `grant`, `send(frame(...))`, `next`, `wait_for`, `is_ended_within`.
 

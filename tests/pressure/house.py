@@ -18,6 +18,7 @@ from tests.pressure import ping
 from tests.pressure.ping import Latency, Ping, latency
 from tests.pressure.raw import Raw
 from tests.wire.broker_process import BrokerProcess
+from tests.wire.metrics import LoopSteps, Samples, scrape
 
 # The promise to everybody else: the larger of the two.
 PING_P99_MS_MAX: Final = 50.0
@@ -41,6 +42,9 @@ class Seen:
     # The broker's anonymous memory before, and the most of it meanwhile.
     memory_before: int = 0
     memory_peak: int = 0
+    # Steps of the loop above 10 ms of CPU, and the longest of the broker's life with its cause.
+    long_steps: int = 0
+    longest_step: str = ""
 
     @property
     def growth(self) -> int:
@@ -50,7 +54,8 @@ class Seen:
     def __str__(self) -> str:
         return (
             f"idle {self.idle}, abused {self.abused}, memory {self.memory_before >> 20} MB and "
-            f"{self.growth >> 20} MB more, errors {self.errors[:3]}"
+            f"{self.growth >> 20} MB more, errors {self.errors[:3]}, "
+            f"{self.long_steps} long steps, longest {self.longest_step}"
         )
 
 
@@ -93,6 +98,14 @@ class House:
         """Give the broker's anonymous memory in bytes."""
         return anonymous_bytes(self.pid)
 
+    def metrics(self) -> Samples:
+        """Give what the broker tells at /metrics: every sample by name and labels."""
+        return scrape(self.process.http_port)
+
+    def steps(self) -> LoopSteps:
+        """Give the histogram of its loop's steps."""
+        return LoopSteps.of(self.metrics())
+
     def get(self, path: str, **headers: str) -> tuple[int, str]:
         """Ask the broker by HTTP; gives status and text."""
         connection = http.client.HTTPConnection("127.0.0.1", self.process.http_port, timeout=10)
@@ -109,13 +122,15 @@ class House:
         *,
         grows_at_most: int = GROWTH_BYTES_MAX,
         at_least_s: float = ABUSED_S_MIN,
+        long_steps_max: int = 0,
         cut_off_is_fine: bool = False,
     ) -> Iterator[Seen]:
         """Abuse the broker in the body of `with`; what was promised to the others is asserted.
 
         Pings the idle broker, then during the body and until `at_least_s` have passed. Asserts that
         the pings' p99 is at most 50 ms or three times the idle one, that none failed, that the
-        anonymous memory grew by no more than stated, and that the broker still runs.
+        anonymous memory grew by no more than stated, that the broker still runs, and, where it is
+        compiled, that no step of its loop took more than 10 ms of CPU (or so many as stated).
         """
         seen = Seen()
         pings = Ping(self.connection_string)
@@ -123,6 +138,7 @@ class House:
         try:
             idle_from = time.monotonic()
             time.sleep(IDLE_S)
+            steps = self.steps()
             seen.memory_before = self.memory()
             memory.start()
             abused_from = time.monotonic()
@@ -137,9 +153,14 @@ class House:
         seen.abused = latency(samples)
         seen.errors = [sample.error for sample in samples if sample.error]
         assert self.process.is_running, self.log()[-3000:]
+        after = self.steps()
+        seen.long_steps = after.long - steps.long
+        seen.longest_step = f"{after.longest_s * 1000:.1f} ms, {after.cause}"
         bound = max(PING_P99_MS_MAX, PING_P99_TIMES_MAX * seen.idle.p99_ms)
         assert seen.abused.p99_ms <= bound, f"others waited: {seen}"
         assert cut_off_is_fine or not seen.errors, f"others were cut off: {seen}"
+        if is_fast():
+            assert seen.long_steps <= long_steps_max, f"long steps: {seen}"
         assert seen.growth <= grows_at_most, f"memory: {seen}"
 
 

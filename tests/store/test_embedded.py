@@ -17,6 +17,7 @@ import pytest
 from peeklock.entity.records import COMPLETED, CheckpointBegun, Removed
 from peeklock.store.embedded import EmbeddedStore
 from peeklock.store.environment import OWNER
+from peeklock.store.figures import StoreFigures
 from peeklock.store.ledger import Ledger, Partition, Transaction
 from peeklock.store.retention import Retention
 from peeklock.store.store import (
@@ -274,6 +275,7 @@ def test_a_full_map_refuses_and_the_store_goes_on(tmp_path: Path) -> None:
 FULL_DISK = """
 import asyncio, pathlib, resource, sys
 from peeklock.store.embedded import EmbeddedStore
+from peeklock.store.figures import StoreFigures
 from peeklock.store.store import Unavailable
 from tests.store.builders import enqueued
 from tests.store.homes import ORDERS
@@ -457,3 +459,25 @@ def test_a_damaged_entry_is_noticed(tmp_path: Path) -> None:
             transaction.put(key, entry[:-1] + b"?")
     with pytest.raises(Corrupt, match="checksum"):
         EmbeddedStore(tmp_path)
+
+
+# ---- figures
+
+
+def test_commits_and_cold_reads_are_counted_as_they_come(tmp_path: Path) -> None:
+    figures = StoreFigures()
+
+    async def scenario(store: EmbeddedStore) -> None:
+        await store.open(ORDERS)
+        before = figures.commits.count
+        await store.append(ORDERS, 1, 1, [enqueued(1, 1, 1)])
+        assert figures.commits.count == before + 1
+        assert figures.commit_bytes.sum > 0
+        assert figures.reads.count == 0
+        await store.payloads(ORDERS, [1])
+        assert figures.reads.count == 1
+        assert figures.free_bytes < 0
+        assert not store.full
+        assert figures.free_bytes > figures.reserve_bytes > 0
+
+    run(EmbeddedStore(tmp_path, figures=figures), scenario)

@@ -10,8 +10,11 @@ import pytest
 from tests.wire.broker_process import BrokerProcess, binding_problem
 from tests.wire.clients import FLAVOURS, Bus, Flavour, LoopThread
 from tests.wire.entities import PARTITIONED, STORES, Queues, broker_options, write_config
+from tests.wire.metrics import LoopSteps, scrape
 from tests.wire.side_by_side import ModuleRun
 
+# Of the shared brokers of all processes, once they have ended.
+_STEPS = LoopSteps()
 _BROKERS = pytest.StashKey[list[tuple[BrokerProcess, int]]]()
 AMQPS_PORT = 5671
 HTTPS_PORT = 443
@@ -30,12 +33,35 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hand the steps of this process's broker to the process that reports."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["loop_steps"] = _STEPS.to_words()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take what a process hands over at its end."""
+    words = getattr(node, "workeroutput", {}).get("loop_steps")
+    if words is not None:
+        _STEPS.add(LoopSteps(**words))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Tell how long the steps of the shared brokers' loops were."""
+    if _STEPS.count:
+        terminalreporter.section("steps of the event loop, CPU time")
+        for line in _STEPS.lines():
+            terminalreporter.write_line(line)
+
+
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """The broker that most tests share: each of them has queues of its own."""
     process = make_broker(tmp_path_factory.mktemp("broker"))
     process.start()
     yield process
+    _STEPS.add(LoopSteps.of(scrape(process.http_port)))
     # A broker that served hundreds of clients must still end politely.
     assert process.stop() == 0
 

@@ -34,6 +34,7 @@ from peeklock.entity.commands import (
 from peeklock.entity.message import BodyBudget
 from peeklock.entity.partition import NO_REPLAY, Decision, Partition
 from peeklock.entity.refusals import BUSY, INTERNAL, UNAVAILABLE, Refusal
+from peeklock.step import STEP
 from peeklock.store.store import Away, JournalPage, PartitionId, Store, StoreError
 
 # Commands taken into one round: one store write must stay small beside a lock's duration.
@@ -119,7 +120,7 @@ class PartitionWorker:
             if self._closing:
                 self._loop.call_soon(self._close_mailbox)
             else:
-                self._task = self._loop.create_task(self._run())
+                self._task = self._loop.create_task(self._run(), name=self.id.key)
 
     def configure(self, blueprint: Blueprint) -> None:
         """The description changed; a living partition is told in its turn."""
@@ -273,6 +274,8 @@ class PartitionWorker:
                 self._mailbox.sent_at = self._loop_time()
             elif not isinstance(command, (SettleMany, Grant)):
                 self.answering.attached.asked(command)
+        # A word for the watchdog, should it be long: of many, the first says what kind they are.
+        STEP.work = type(commands[0]).__name__
         decision = partition.decide(commands, now)
         if decision.records and partition.housekeeping_due:
             step = partition.keep_house(now)
@@ -362,6 +365,7 @@ class PartitionWorker:
             opening = await self._store.open(self.id)
             partition = Partition(self._blueprint, self.id.index, self._budget, self._chance)
             async for replay in opening.replays:
+                STEP.work = "opening"
                 partition.restore(replay.first_position, replay.records)
             # The clock may have been set back while nobody was here.
             self._clock.not_before(partition.latest_at)

@@ -105,9 +105,10 @@ class HttpConnections:
         *,
         amqp: AmqpConnections | None = None,
         bounds: "Bounds | None" = None,
+        pages: dict[str, Node] | None = None,
     ) -> None:
-        """Beside health there are nodes, each under the first part of the path."""
-        self._router = Router(health, nodes)
+        """Beside health there are nodes, each under the first part of the path, and pages."""
+        self._router = Router(health, nodes, pages)
         self._amqp = amqp
         self._bounds = bounds
         self._connections: set[HttpProtocol] = set()
@@ -121,6 +122,11 @@ class HttpConnections:
         return HttpProtocol(
             self._router.route, self._connections, bounds=self._bounds, tunnelled=tunnelled
         )
+
+    @property
+    def count(self) -> int:
+        """How many connections there are."""
+        return len(self._connections)
 
     def stop(self) -> None:
         """Close what there is, and what is worked on when it is answered."""

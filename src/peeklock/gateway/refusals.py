@@ -117,9 +117,18 @@ class Declined:
 class RefusalDesk:
     """Words refusals, gives each its tracking id and writes it down once."""
 
-    __slots__ = ("_chance", "_clock", "_namespace")
+    __slots__ = ("_chance", "_clock", "_counts", "_namespace")
 
-    def __init__(self, *, clock: Clock, chance: Chance, namespace: str) -> None:
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        chance: Chance,
+        namespace: str,
+        counts: dict[tuple[str, str], int] | None = None,
+    ) -> None:
+        """Counts, by namespace and kind, are shared by all desks."""
+        self._counts = {} if counts is None else counts
         self._clock = clock
         self._chance = chance
         self._namespace = namespace
@@ -136,6 +145,8 @@ class RefusalDesk:
     ) -> Declined:
         """Word a refusal of `count` equal wishes and log it under its tracking id."""
         form = WIRE_FORMS[refusal.kind]
+        place = (self._namespace, refusal.kind)
+        self._counts[place] = self._counts.get(place, 0) + count
         tracking_id = guid(self._chance)
         entity = _cut(entity, _NAME_LENGTH_MAX)
         where = tracker(self._namespace, kind, entity)

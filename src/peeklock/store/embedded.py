@@ -13,8 +13,10 @@ from typing import Final, Literal, final
 
 from peeklock.entity.message import Message
 from peeklock.entity.records import Record, width
+from peeklock.step import STEP
 from peeklock.store.committers import COMMITTERS, Answer, Committer, Waiting
 from peeklock.store.environment import Environment
+from peeklock.store.figures import StoreFigures
 from peeklock.store.ledger import (
     Append,
     Drop,
@@ -58,6 +60,7 @@ class EmbeddedStore:
         commit: Literal["adaptive", "thread", "inline"] = "adaptive",
         reserve_bytes: int = RESERVE_BYTES,
         commit_delay_s: float = 0.0,
+        figures: StoreFigures | None = None,
         map_size: int | None = None,
         free_space: Callable[[Path], int] = free_space,
         clock: Callable[[], float] = time.monotonic,
@@ -71,6 +74,8 @@ class EmbeddedStore:
             raise
         self._reader = Reader(self._ledger)
         self._free_space = free_space
+        self._figures = StoreFigures() if figures is None else figures
+        self._figures.reserve_bytes = reserve_bytes
         self._space = Space(reserve_bytes, self._left, clock)
         self._closed = False
         self._commit_delay_s = commit_delay_s
@@ -79,7 +84,9 @@ class EmbeddedStore:
     @property
     def full(self) -> bool:
         """Whether sends are to be refused, so that settlements and trim keep room."""
-        return self._space.full
+        is_full = self._space.full
+        self._figures.free_bytes = self._space.left_bytes
+        return is_full
 
     async def open(self, partition: PartitionId, epoch: int | None = None) -> Opening:
         """Fence older owners durably, then give the records from the last checkpoint on."""
@@ -103,6 +110,7 @@ class EmbeddedStore:
         for record in records:
             end += width(record)
         chunk = encode_chunk(first_position, records)
+        STEP.works_on(len(chunk), len(records))
         return self._submit(Append(kept, epoch, first_position, end, chunk, replay_from))
 
     async def payloads(self, partition: PartitionId, positions: Sequence[int]) -> list[Message]:
@@ -111,7 +119,11 @@ class EmbeddedStore:
         kept = self._ledger.partitions.get(partition.key)
         if kept is None:
             raise Corrupt(f"{partition.key} is not known here")
-        return self._reader.payloads(kept, positions)
+        begun = time.perf_counter()
+        found = self._reader.payloads(kept, positions)
+        self._figures.reads.note(time.perf_counter() - begun)
+        STEP.works_on(sum([len(message.content) for message in found]), len(found))
+        return found
 
     async def journal(self, partition: PartitionId, after: int, limit_bytes: int) -> JournalPage:
         """Copy raw chunks from position `after` on, at least one if there is any."""
@@ -172,12 +184,14 @@ class EmbeddedStore:
             # The engine would go on in files that nobody will ever find again.
             where = self._environment.directory
             return [Broken(f"the files of the store in {where} are gone") for _ in batch]
+        begun = time.perf_counter()
         results = self._ledger.commit([request for request, _ in batch])
         if self._commit_delay_s:
             time.sleep(self._commit_delay_s)  # the disk that a benchmark wants to see
-        self._space.wrote(
-            sum(len(request.chunk) for request, _ in batch if isinstance(request, Append))
-        )
+        size = sum(len(request.chunk) for request, _ in batch if isinstance(request, Append))
+        self._figures.commits.note(time.perf_counter() - begun)
+        self._figures.commit_bytes.note(size)
+        self._space.wrote(size)
         return results
 
     async def _replay(

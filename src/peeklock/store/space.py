@@ -30,6 +30,8 @@ class Space:
         self._due = 0.0
         self._written = 0
         self._full = False
+        # What was left when it was last looked at; below nothing while nobody has.
+        self.left_bytes = -1
 
     def wrote(self, size: int) -> None:
         """Count what was written since the last look; may be called from another thread."""
@@ -51,6 +53,7 @@ class Space:
                 # A disk that cannot tell fails with the next commit, which has better words.
                 _LOG.warning("store-space-unknown error=%r", str(error))
                 return self._full
+            self.left_bytes = left
             was_full, self._full = self._full, left < mark
             if self._full != was_full:
                 event = "store-full" if self._full else "store-has-room"

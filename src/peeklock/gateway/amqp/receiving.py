@@ -42,6 +42,7 @@ from peeklock.gateway.amqp.outcomes import ANSWERS, OutcomeReader, Settlement
 from peeklock.gateway.amqp.transactions import Work
 from peeklock.gateway.amqp.translate import outgoing
 from peeklock.gateway.amqp.wire import Wire
+from peeklock.step import STEP
 
 # Before anything was seen, messages count as this large: it lets 256 come in the first round.
 _MEAN_SIZE_AT_FIRST: Final = 32 * 1024
@@ -282,6 +283,7 @@ class ReceivingNode:
             bodies.append(body)
             # It stays with the link as its token until it is settled, and needs no body for that.
             delivery.message = None
+        STEP.works_on(size, len(deliveries))
         self._mean_size = max(1, (self._mean_size + size // max(1, len(deliveries))) // 2)
         sent = link.send_run(tags, heads, bodies, not locking, deliveries)
         unwanted: list[LockToken] = []

@@ -18,6 +18,7 @@ from peeklock.gateway.amqp.door import Entity, rejected
 from peeklock.gateway.amqp.transactions import Work, transfers
 from peeklock.gateway.amqp.translate import incoming, incoming_run, way_of
 from peeklock.gateway.amqp.wire import Wire
+from peeklock.step import STEP
 
 # What the service grants a sender.
 CREDIT: Final = 1_000
@@ -174,6 +175,7 @@ class SendingNode:
 
     def _submit(self, tags: list[int], messages: list[Message], size: int, settled: bool) -> None:
         self._in_flight += len(tags)
+        STEP.works_on(size, len(tags))
         self.wire.took(len(tags), size)
         origin = self._unanswered if settled else self
         if self._stage:

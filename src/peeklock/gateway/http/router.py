@@ -25,12 +25,19 @@ class Node(Protocol):
 
 @final
 class Router:
-    """Finds who answers: health, the node whose name is the first part of the path, or the nodes
+    """Finds who answers: a page, the node whose name is the first part of the path, or the nodes
     for the messages of entities, for their journals and for the entities themselves."""
 
-    def __init__(self, health: Health, nodes: dict[str, Node] | None = None) -> None:
+    def __init__(
+        self,
+        health: Health,
+        nodes: dict[str, Node] | None = None,
+        pages: dict[str, Node] | None = None,
+    ) -> None:
+        """Pages are whole paths, with their slash, beside that of the health."""
         self._health = health
         self._nodes = nodes or {}
+        self._pages = pages or {}
 
     def route(self, request: Request) -> Answer | Coroutine[Any, Any, Answer]:
         """Answer at once, or with something to wait for."""
@@ -38,12 +45,21 @@ class Router:
             if request.method not in ("GET", "HEAD"):
                 return not_allowed(request.method, ["GET", "HEAD"])
             return self._health.answer()
+        page = self._pages.get(request.path)
+        if page is not None and request.method in ("GET", "HEAD") and not _is_about_one(request):
+            return page.answer(request)
         if not request.path.startswith("/"):
             return not_found(request.path)
         node = self._nodes.get(request.segments()[0])
         if node is None:
             node = self._nodes.get(_kind(request))
         return not_found(request.path) if node is None else node.answer(request)
+
+
+def _is_about_one(request: Request) -> bool:
+    """Tell whether a request is about the entity that has the name of a page: who looks at it by
+    the administration names the version of that."""
+    return "api-version=" in request.target.partition("?")[2]
 
 
 def _kind(request: Request) -> str:

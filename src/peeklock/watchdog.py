@@ -1,0 +1,230 @@
+"""The loop's watchdog: how long each step of the event loop takes, and what a long one was.
+
+A step is one callback of the loop: it cannot be interrupted, so everybody else waits for its end.
+Steps are measured in CPU time of the loop's thread, because a busy machine is not our doing. That
+clock is a system call, so it is read once in a millisecond of work at most: a step that ends
+within a millisecond of wall time since the last reading is short, whatever else it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import selectors
+import threading
+from asyncio import events
+from collections.abc import Callable
+from time import perf_counter, thread_time
+from typing import Any, Final, final
+
+from peeklock.histogram import STEP_SECONDS, Histogram
+from peeklock.step import STEP
+
+# What a step may take (limits.md): longer ones are logged.
+STEP_S_MAX: Final = 0.010
+# The CPU clock is read again after so much work; what a step took is known up to this, upwards.
+_SHORT_S: Final = 0.001
+# A line of the log at most so often; those between are counted.
+_LOG_EVERY_S: Final = 1.0
+_NOTHING: Final = "nothing yet"
+
+_LOG: Final = logging.getLogger("peeklock.loop")
+
+
+@final
+class Watchdog:
+    """Measures one event loop: every step, every turn, every full collection."""
+
+    def __init__(
+        self,
+        wall: Callable[[], float] = perf_counter,
+        cpu: Callable[[], float] = thread_time,
+    ) -> None:
+        self._wall: Final = wall
+        self._cpu: Final = cpu
+        # CPU seconds of steps; those below a millisecond are one count.
+        self.steps: Final = Histogram(STEP_SECONDS)
+        # CPU seconds of steps that worked on one message above 4 MB.
+        self.large: Final = Histogram(STEP_SECONDS)
+        # Wall seconds from one look for news to the next: what a newcomer waits.
+        self.turns: Final = Histogram(STEP_SECONDS)
+        # CPU seconds of full collections; they are no part of the step they fell into.
+        self.collections: Final = Histogram(STEP_SECONDS)
+        self.longest_s: float = 0.0
+        self.longest_wall_s: float = 0.0
+        self.longest_cause: str = _NOTHING
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: int = 0
+        self._unwatched: Callable[[Any], None] | None = None
+        # Wall time at the last boundary of a step, and until when what ends is short.
+        self.since: float = 0.0
+        self.short_until: float = 0.0
+        self._turn_begun: float = 0.0
+        # What the CPU clock said last; work since then: in turns before, and in this one since.
+        self._read: float = 0.0
+        self._unread: float = 0.0
+        self._mark: float = 0.0
+        self._begun: float = 0.0
+        self._collecting_since: float = -1.0
+        self._collected: float = 0.0
+        self._logged_at: float = float("-inf")
+        self._unlogged: int = 0
+
+    # --- a loop that is watched
+
+    def new_loop(self) -> asyncio.AbstractEventLoop:
+        """Make the loop that is to be watched; nothing is counted before `begin`."""
+        loop = asyncio.SelectorEventLoop(_WatchedSelector(self))
+        self._loop = loop
+        return loop
+
+    def begin(self) -> None:
+        """Count from now on; called by the loop, in the step that ends its start."""
+        assert self._unwatched is None
+        self._thread = threading.get_ident()
+        self._begun = self._cpu()
+        self._read_clocks(self._wall())
+        self._turn_begun = self.since = self._mark
+        self._unwatched = events.Handle._run
+        events.Handle._run = self._watched(self._unwatched)  # type: ignore[method-assign, assignment] # asyncio has no hook for a step
+        gc.callbacks.append(self._collects)
+
+    def end(self) -> None:
+        """Count no more."""
+        if self._unwatched is not None:
+            events.Handle._run = self._unwatched  # type: ignore[method-assign, assignment] # as it was
+            self._unwatched = None
+            gc.callbacks.remove(self._collects)
+
+    # --- what the loop calls
+
+    def _watched(self, run: Callable[[Any], None]) -> Callable[[Any], None]:
+        """Make what runs a callback and looks at the clock behind it."""
+        counts = self.steps.counts
+        wall = self._wall
+        step = STEP
+        watch = self
+
+        def _run(handle: Any) -> None:
+            run(handle)
+            if handle._loop is not watch._loop:
+                return
+            now = wall()
+            if now < watch.short_until:
+                counts[0] += 1
+            else:
+                watch.passed(handle, now)
+            watch.since = now
+            step.work = ""
+            step.is_large = False
+
+        return _run
+
+    def turn_ends(self) -> None:
+        """The loop has run all that was ready and looks for news."""
+        if self._unwatched is None:
+            return
+        now = self._wall()
+        taken = now - self._turn_begun
+        if taken < _SHORT_S:
+            self.turns.counts[0] += 1
+            self.turns.sum += taken
+        else:
+            self.turns.note(taken)
+        self._unread += now - self._mark
+        if self._unread > _SHORT_S:
+            self._read_clocks(now)
+
+    def turn_begins(self) -> None:
+        """There is news: a turn begins."""
+        now = self._wall()
+        self._turn_begun = now
+        self._mark = now
+        self.since = now
+        self.short_until = now + _SHORT_S - self._unread
+
+    def passed(self, handle: Any, now: float) -> None:
+        """A step ended, and a millisecond of work has passed since the CPU clock was read."""
+        wall_s = now - self.since
+        before = self._read
+        self._read_clocks(now)
+        collected, self._collected = self._collected, 0.0
+        # What was short before it in the same millisecond cannot be told from it.
+        cpu_s = min(wall_s, max(0.0, self._read - before - collected))
+        if STEP.is_large:
+            self.large.note(cpu_s)
+            return
+        self.steps.note(cpu_s)
+        self.steps.sum = self._read - self._begun
+        if cpu_s > self.longest_s:
+            self.longest_s = cpu_s
+            self.longest_wall_s = wall_s
+            self.longest_cause = cause_of(handle)
+        if cpu_s > STEP_S_MAX:
+            self._tell(handle, cpu_s, wall_s, now)
+
+    def _read_clocks(self, now: float) -> None:
+        self._read = self._cpu()
+        # All that the loop's thread did: short steps are not summed up one by one.
+        self.steps.sum = self._read - self._begun
+        self._unread = 0.0
+        self._mark = now
+        self.short_until = now + _SHORT_S
+
+    def _tell(self, handle: Any, cpu_s: float, wall_s: float, now: float) -> None:
+        if now - self._logged_at < _LOG_EVERY_S:
+            self._unlogged += 1
+            return
+        unlogged, self._unlogged = self._unlogged, 0
+        self._logged_at = now
+        _LOG.warning(
+            "loop-step-long cpu_ms=%.1f wall_ms=%.1f cause=%r others=%d",
+            cpu_s * 1000,
+            wall_s * 1000,
+            cause_of(handle),
+            unlogged,
+        )
+
+    def _collects(self, phase: str, told: dict[str, int]) -> None:
+        """The collector begins or ends; only the oldest generation is everybody's wait."""
+        if told["generation"] < 2 or threading.get_ident() != self._thread:
+            return
+        if phase == "start":
+            self._collecting_since = self._cpu()
+        elif self._collecting_since >= 0:
+            taken = self._cpu() - self._collecting_since
+            self._collecting_since = -1.0
+            self._collected += taken
+            self.collections.note(taken)
+
+
+@final
+class _WatchedSelector(selectors.DefaultSelector):
+    """Says when the loop begins to wait and when it has done so."""
+
+    def __init__(self, watchdog: Watchdog) -> None:
+        super().__init__()
+        self._watchdog = watchdog
+
+    def select(self, timeout: float | None = None) -> Any:
+        """Wait for news."""
+        self._watchdog.turn_ends()
+        found = super().select(timeout)
+        self._watchdog.turn_begins()
+        return found
+
+
+def cause_of(handle: Any) -> str:
+    """Say what a step was: the callback or task, whose connection, and what it said it did."""
+    callback = getattr(handle, "_callback", None)
+    owner = getattr(callback, "__self__", None)
+    if isinstance(owner, asyncio.Task):
+        words = f"task {owner.get_name()}"
+    elif isinstance(owner, asyncio.BaseTransport):
+        protocol = type(owner.get_protocol()).__name__
+        peer = owner.get_extra_info("peername")
+        words = f"{getattr(callback, '__name__', '')} of {protocol} {peer}"
+    else:
+        words = str(getattr(callback, "__qualname__", callback))
+    return f"{words}: {STEP.work}" if STEP.work else words
