@@ -133,7 +133,7 @@ class House:
         compiled, that no step of its loop took more than 10 ms of CPU (or so many as stated).
         """
         seen = Seen()
-        pings = Ping(self.connection_string)
+        pings = Ping(self.connection_string, self.pid)
         memory = _MemoryWatch(self.pid)
         try:
             idle_from = time.monotonic()

@@ -2,6 +2,9 @@
 
 It stands for everybody who has nothing to do with an abuse. As a program it pings until its input
 ends and writes a line per ping; as a module it starts that program and reads the lines.
+
+What the broker's threads and the ping itself waited for a core is taken off: a machine that others
+keep busy is not the broker's doing, while a loop that is busy is, and runs all the time.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Final, final
 
@@ -33,10 +36,12 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 @final
 @dataclass(frozen=True)
 class Sample:
-    """When a ping began, by the monotonic clock that all processes share, and what it took."""
+    """When a ping began, by the monotonic clock that all processes share, and what it took; of
+    that, what was spent waiting for a core."""
 
     begun_s: float
     taken_s: float
+    starved_s: float = 0.0
     error: str = ""
 
 
@@ -54,11 +59,11 @@ class Latency:
 class Ping:
     """The process that pings a broker from its start to its end."""
 
-    def __init__(self, connection_string: str, queue: str = QUEUE) -> None:
+    def __init__(self, connection_string: str, pid: int, queue: str = QUEUE) -> None:
         self._samples: list[Sample] = []
         self._first = threading.Event()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.pressure.ping", connection_string, queue],
+            [sys.executable, "-m", "tests.pressure.ping", connection_string, str(pid), queue],
             cwd=ROOT,
             env=dict(os.environ),
             stdin=subprocess.PIPE,
@@ -103,7 +108,7 @@ def latency(samples: Sequence[Sample]) -> Latency:
     """Sum up pings; one that took long stands for all that were due while it did."""
     taken: list[float] = []
     for sample in samples:
-        left_s = sample.taken_s
+        left_s = max(0.0, sample.taken_s - sample.starved_s)
         taken.append(left_s)
         while (left_s := left_s - INTERVAL_S) > INTERVAL_S:
             taken.append(left_s)
@@ -118,7 +123,27 @@ def latency(samples: Sequence[Sample]) -> Latency:
     )
 
 
-async def _ping(connection_string: str, queue: str) -> None:
+def starved_s(pid: int | str) -> float:
+    """Tell how long a process's threads could have run and had no core: its first thread, and the
+    one of the others that waited most."""
+    waited: dict[str, int] = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            waited[task.name] = int((task / "schedstat").read_text().split()[1])
+        except (OSError, IndexError):  # the thread has just ended, or the kernel does not count
+            continue
+    first = waited.pop(str(pid), 0)
+    return (first + max(waited.values(), default=0)) / 1e9
+
+
+def _starved_s(pid: int) -> float:
+    try:
+        return starved_s(pid) + starved_s(os.getpid())
+    except OSError:  # the broker is gone, which the ping will notice
+        return 0.0
+
+
+async def _ping(connection_string: str, pid: int, queue: str) -> None:
     """Ping until standard input ends. Nothing is tried again: who is cut off says so."""
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -135,24 +160,26 @@ async def _ping(connection_string: str, queue: str) -> None:
                 client.get_queue_receiver(queue) as receiver,
             ):
                 while not ended.is_set():
+                    starved_before_s = _starved_s(pid)
                     begun_s = time.monotonic()
                     async with asyncio.timeout(ANSWERED_WITHIN_S):
                         await sender.send_messages(ServiceBusMessage(b"ping"))
                         [message] = await receiver.receive_messages(1, ANSWERED_WITHIN_S)
                         await receiver.complete_message(message)
                     taken_s = time.monotonic() - begun_s
-                    _write(Sample(begun_s, taken_s))
+                    starved = max(0.0, _starved_s(pid) - starved_before_s)
+                    _write(Sample(begun_s, taken_s, starved))
                     await asyncio.sleep(max(0.0, INTERVAL_S - taken_s))
         except Exception as error:  # noqa: BLE001  whatever it was, the test is told
-            _write(Sample(begun_s, time.monotonic() - begun_s, f"{type(error).__name__}: {error}"))
+            text = f"{type(error).__name__}: {error}"
+            _write(Sample(begun_s, time.monotonic() - begun_s, error=text))
             await asyncio.sleep(INTERVAL_S)
 
 
 def _write(sample: Sample) -> None:
-    words = {"begun_s": sample.begun_s, "taken_s": sample.taken_s, "error": sample.error}
-    sys.stdout.write(json.dumps(words) + "\n")
+    sys.stdout.write(json.dumps(asdict(sample)) + "\n")
     sys.stdout.flush()
 
 
 if __name__ == "__main__":
-    asyncio.run(_ping(sys.argv[1], sys.argv[2]))
+    asyncio.run(_ping(sys.argv[1], int(sys.argv[2]), sys.argv[3]))

@@ -44,6 +44,7 @@ def test_a_stall_stands_for_all_pings_that_were_due_meanwhile() -> None:
     assert stalled.p99_ms > 900
     assert stalled.p50_ms < 2 * INTERVAL_S * 1000
     assert stalled.count == 301
+    assert latency([*quick, Sample(300.0, 1.0, starved_s=0.99)]).longest_ms == pytest.approx(10)
 
 
 def test_a_raw_peer_can_say_what_it_likes(house: MakeHouse) -> None:
