@@ -153,7 +153,7 @@ def test_every_write_can_be_cut(caplog: pytest.LogCaptureFixture) -> None:
 
     async def whole() -> None:
         count = await writes()
-        assert count > 20
+        assert count > 12
         for at in range(1, count + 1):
             for is_after in (False, True):
                 store = MemoryStore()

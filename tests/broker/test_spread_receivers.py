@@ -17,6 +17,7 @@ from peeklock.entity.commands import (
     ListSessions,
     OpenReceiver,
     RenewSession,
+    Requeue,
     SendMany,
     SetSessionState,
     SettleMany,
@@ -107,6 +108,77 @@ def test_never_more_is_taken_than_was_asked_for(mode: int, credit: int) -> None:
         for index in range(PARTITIONS):
             mine = [text for text in texts if text.startswith(f"{index}.")]
             assert mine == [f"{index}.{at}" for at in range(30)]
+
+    run(walk)
+
+
+@pytest.mark.parametrize("mode", [PEEK_LOCK, RECEIVE_AND_DELETE])
+def test_all_partitions_share_the_bytes_of_one_grant(mode: int) -> None:
+    """R-P5: no more comes than was granted, one message for each slice apart."""
+
+    async def walk(bench: SpreadBench) -> None:
+        for index in range(PARTITIONS):
+            await send(bench, index, *["x" * 150_000] * 12)
+        receiver = Recorder()
+        await bench.do(OpenReceiver(receiver, MAIN, mode))
+        await bench.do(Grant(receiver, 100, False, False, 1 << 20))
+        assert len(receiver.deliveries()) == 7
+        size_limit = (1 << 20) + 150_000
+        while len(receiver.deliveries()) < 12 * PARTITIONS:
+            before = len(receiver.deliveries())
+            await bench.do(Grant(receiver, 100, False, False, size_limit))
+            came = len(receiver.deliveries()) - before
+            assert came == 1, "what exceeded the last grant counts"
+            size_limit += 150_000
+        sizes = [reply.size for reply in receiver.replies if isinstance(reply, Delivered)]
+        assert sum(sizes) == 12 * PARTITIONS * 150_000
+
+    run(walk)
+
+
+def test_a_drain_by_bytes_says_whether_there_is_more() -> None:
+    async def walk(bench: SpreadBench) -> None:
+        for index in range(PARTITIONS):
+            await send(bench, index, *["x" * 1_000] * 3)
+        receiver = Recorder()
+        await bench.do(OpenReceiver(receiver, MAIN, PEEK_LOCK))
+        total, limit, size_limit = 0, 0, 0
+        while True:
+            limit, size_limit = limit + 50, size_limit + 4_500
+            await bench.do(Grant(receiver, limit, True, False, size_limit))
+            replies = receiver.take()
+            counts = [len(reply.deliveries) for reply in replies if isinstance(reply, Delivered)]
+            total += sum(counts)
+            drained = replies[-1]
+            assert isinstance(drained, Drained)
+            if not drained.has_more:
+                break
+        assert total == 3 * PARTITIONS
+
+    run(walk)
+
+
+@pytest.mark.parametrize("is_down", [False, True])
+def test_what_was_never_sent_goes_back_to_its_partition(is_down: bool) -> None:
+    """R-S1, R-P4: also where the partition is out of reach just then."""
+
+    async def walk(bench: SpreadBench) -> None:
+        for index in range(PARTITIONS):
+            await send(bench, index, f"{index}.0", f"{index}.1")
+        receiver = Recorder()
+        await bench.do(OpenReceiver(receiver, MAIN, RECEIVE_AND_DELETE))
+        await bench.do(Grant(receiver, 100, False))
+        unsent = receiver.deliveries()
+        assert len(unsent) == 2 * PARTITIONS
+        if is_down:
+            await bench.take_away(2)
+        await bench.do(CloseReceiver(receiver, True), Requeue(MAIN, list(unsent)))
+        if is_down:
+            await bench.give_back(2)
+        other = Recorder()
+        await bench.do(OpenReceiver(other, MAIN, PEEK_LOCK), Grant(other, 100, False))
+        texts = sorted(contents(other.deliveries()))
+        assert texts == [f"{index}.{at}" for index in range(PARTITIONS) for at in range(2)]
 
     run(walk)
 

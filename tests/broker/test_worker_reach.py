@@ -12,6 +12,7 @@ from peeklock.entity.commands import (
     COMPLETE,
     MAIN,
     PEEK_LOCK,
+    RECEIVE_AND_DELETE,
     AcceptSession,
     CloseReceiver,
     Command,
@@ -19,6 +20,7 @@ from peeklock.entity.commands import (
     Grant,
     ListSessions,
     OpenReceiver,
+    Requeue,
     Schedule,
     SendBatch,
     SendMany,
@@ -88,6 +90,33 @@ def test_a_worker_is_out_of_reach_until_it_has_opened_again() -> None:
         assert origin.take() == [Accepted(origin, [4])]
 
     run(walk, partitions=1)
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_messages_that_nobody_else_has_wait_for_the_store(
+    is_away: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """R-S1: what was never sent is put back when the partition has opened again, and once."""
+
+    async def walk(bench: SpreadBench) -> None:
+        [worker], [store] = bench.workers, bench.stores
+        receiver = Recorder()
+        opening = OpenReceiver(receiver, MAIN, RECEIVE_AND_DELETE)
+        await do(worker, SendMany(Recorder(), [1, 2], [message("a"), message("b")]), opening)
+        await do(worker, Grant(receiver, 5, False))
+        unsent = receiver.deliveries()
+        store.is_away, store.is_down = is_away, not is_away
+        await do(worker, Requeue(MAIN, list(unsent[:1])), Requeue(MAIN, list(unsent[1:])))
+        store.is_away = store.is_down = False
+        worker.store_back()
+        other = Recorder()
+        await do(worker, OpenReceiver(other, MAIN, PEEK_LOCK), Grant(other, 5, False))
+        assert [each.sequence for each in other.deliveries()] == [1, 2]
+        store.is_down = True
+        await do(worker, Requeue(MAIN, list(unsent)))
+
+    run(walk, partitions=1)
+    assert "requeue-lost partition=ns|q|0 messages=2" in caplog.text
 
 
 def test_a_store_that_is_taken_away_closes_its_receivers() -> None:

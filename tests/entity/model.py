@@ -83,7 +83,12 @@ class Waiter:
     mode: int
     limit: int = 0
     delivered: int = 0
+    size_limit: int = 0
+    size_delivered: int = 0
     drain: bool = False
+
+    def is_hungry(self) -> bool:
+        return self.limit > self.delivered and self.size_limit > self.size_delivered
 
 
 class Model:
@@ -92,6 +97,7 @@ class Model:
     def __init__(self, definition: QueueDefinition, index: int = 0) -> None:
         self.definition = definition
         self.rows: list[Row] = []
+        self.removed: dict[int, Row] = {}  # by receive-and-delete
         self.next_sequence = (index << 48) + 1
         self.receivers: dict[Any, Waiter] = {}
         self.claims = Claims(self)
@@ -131,11 +137,14 @@ class Model:
             case ask.Grant():
                 waiter = self.receivers[command.origin]
                 waiter.limit, waiter.drain = command.limit, waiter.drain or command.drain
+                waiter.size_limit = command.size_limit
             case ask.CloseReceiver():
                 del self.receivers[command.origin]
                 if command.broken and self.definition.unlock_on_disconnect:
                     for row in [each for each in self.rows if each.holder == command.origin]:
                         self.end_lock(row, ask.RELEASE, now)
+            case ask.Requeue():
+                self.requeue([each.sequence for each in command.deliveries], now)
             case ask.ClaimMessages() | ask.ListClaims() | ask.FetchClaims() | ask.SettleClaims():
                 return [self.claims.answer(command, now)]
             case ask.Configure():
@@ -339,12 +348,14 @@ class Model:
         waiter = self.receivers[origin]
         assert waiter.mode == mode
         assert waiter.delivered < waiter.limit, "never more than was asked for"
+        assert waiter.size_delivered < waiter.size_limit, "at most one message beyond the bytes"
         assert not self.is_closed_for_receiving(), "a disabled queue hands nothing out"
         ready = [row for row in self.ready(waiter.lane) if row.sequence == delivery.sequence]
         assert ready, f"{delivery.sequence} is not ready"
         row = ready[0]
         assert row.lane == DEAD or not 0 < row.expires_at <= now, "what expired is not delivered"
         waiter.delivered += 1
+        waiter.size_delivered += row.message.size
         row.number, row.holder = UNTOLD, origin
         row.locked_until = now + self.definition.lock_duration_ms
         return row
@@ -355,6 +366,7 @@ class Model:
             assert (delivery.number, delivery.locked_until) == (0, 0)
             if row in self.rows:
                 self.rows.remove(row)
+                self.removed[row.sequence] = row
             return
         assert delivery.locked_until == row.locked_until
         assert delivery.number != 0
@@ -367,19 +379,31 @@ class Model:
         for lane in (MAIN, DEAD):
             left = [row.sequence for row in self.ready(lane)]
             waiters = [each for each in self.receivers.values() if each.lane == lane]
-            hungry = [each for each in waiters if each.limit > each.delivered]
+            hungry = [each for each in waiters if each.is_hungry()]
             if not self.is_closed_for_receiving():
                 assert not (left and hungry), f"{left} are ready and someone waits"
             assert not left or highest.get(lane, 0) < left[0], "the lowest numbers go first"
 
+    def requeue(self, sequences: list[int], now: int) -> None:
+        """Messages that were handed out for good and never sent are back where they were."""
+        for sequence in sequences:
+            row = self.removed.pop(sequence)
+            row.number, row.locked_until, row.holder = 0, 0, None
+            self.rows.append(row)
+            self.rows.sort(key=lambda row: row.sequence)
+            self.expire(row, now)
+
     def drained(self) -> list[Answer]:
-        """Who gives the rest of the credit back, at the end of a decision."""
+        """Who gives the rest of the credit back, at the end of a decision, and whether it could
+        have had more but for its bytes."""
         answers: list[Answer] = []
         for origin, waiter in self.receivers.items():
             if waiter.drain:
                 waiter.drain = False
+                wants = waiter.limit > waiter.delivered and not self.is_closed_for_receiving()
+                has_more = wants and len(self.ready(waiter.lane)) > 0
                 waiter.delivered = max(waiter.limit, waiter.delivered)
-                answers.append((origin, 0, "drained", None))
+                answers.append((origin, 0, "drained", has_more))
         return answers
 
     def configure(self, definition: QueueDefinition, now: int) -> None:

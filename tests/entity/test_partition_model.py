@@ -199,13 +199,30 @@ class PartitionBesideModel(RuleBasedStateMachine):
         self.submit(ask.Grant(origin, limit, False))
 
     @precondition(lambda self: self.receivers)
-    @rule(pick=st.integers(0, 5), more=st.integers(-1, 6), drain=st.booleans())
-    def grant(self, pick: int, more: int, drain: bool) -> None:
+    @rule(
+        pick=st.integers(0, 5),
+        more=st.integers(-1, 6),
+        drain=st.booleans(),
+        size=st.sampled_from([-1, 0, 1, 9, 60, ask.ANY_SIZE, ask.ANY_SIZE]),
+    )
+    def grant(self, pick: int, more: int, drain: bool, size: int) -> None:
         origin = self.receiver(pick)
         self.let_go()
-        delivered = self.pair.model.receivers[origin].delivered
-        self.receivers[origin] = max(0, delivered + more)
-        self.submit(ask.Grant(origin, self.receivers[origin], drain))
+        waiter = self.pair.model.receivers[origin]
+        self.receivers[origin] = max(0, waiter.delivered + more)
+        size_limit = max(0, waiter.size_delivered + size)
+        self.submit(ask.Grant(origin, self.receivers[origin], drain, False, size_limit))
+
+    @precondition(lambda self: self.pair.removed)
+    @rule(pick=picks, count=st.integers(1, 3))
+    def requeue(self, pick: int, count: int) -> None:
+        """What receive-and-delete handed out was never sent, as a link finds out later."""
+        self.let_go()
+        removed = self.pair.removed
+        lane = removed[pick % len(removed)][0]
+        back = [each for number, each in removed if number == lane][:count]
+        self.pair.removed = [pair for pair in removed if pair[1] not in back]
+        self.submit(ask.Requeue(lane, back))
 
     def receiver(self, pick: int) -> str:
         return list(self.receivers)[pick % len(self.receivers)]

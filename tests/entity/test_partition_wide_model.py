@@ -46,6 +46,7 @@ class Both:
         self.hand = hand
         self.model = model
         self.tokens: list[LockToken] = []
+        self.removed: list[tuple[int, Delivery]] = []  # by receive-and-delete, with their lanes
         self.origins: list[str] = []
         self.made = 0
         self.taken = 0
@@ -67,6 +68,8 @@ class Both:
                 self.open,
                 self.close,
                 self.take_over,
+                self.requeue,
+                self.requeue,
                 self.hold_on,
                 self.delete,
                 self.change_locks,
@@ -98,13 +101,15 @@ class Both:
             case told.Numbered():
                 return [("numbered", reply.origin, reply.tag, reply.numbers)]
             case told.Delivered():
+                if reply.mode == RECEIVE_AND_DELETE:
+                    self.remember(reply)
                 return [("delivered", reply.origin, self.took(each)) for each in reply.deliveries]
             case told.Found():
                 return [("found", reply.origin, [self.took(each) for each in reply.deliveries])]
             case told.ClaimsMade():
                 return [("claimed", reply.origin, reply.sequences, reply.session_ids)]
             case told.Drained():
-                return [("drained", reply.origin)]
+                return [("drained", reply.origin, reply.has_more)]
             case told.Ready():
                 return [("ready", reply.origin)]
             case told.ReceiverClosed():
@@ -224,8 +229,26 @@ class Both:
         if self.model.guests:
             origin = self.pick.choice(list(self.model.guests))
             limit = self.model.guests[origin].delivered + self.pick.randrange(4)
+            size = self.pick.choice([0, 1, 2, 3, ask.ANY_SIZE, ask.ANY_SIZE, ask.ANY_SIZE])
+            size_limit = self.model.guests[origin].size_delivered + size
             drain = self.pick.random() < 0.5
-            self.ask(ask.Grant(origin, limit, drain, drain and self.pick.random() < 0.5))
+            watch = drain and self.pick.random() < 0.5
+            self.ask(ask.Grant(origin, limit, drain, watch, size_limit))
+
+    def remember(self, reply: told.Delivered) -> None:
+        """What was handed out for good, with its body, as a link has it."""
+        lane = self.model.guests[reply.origin].lane
+        for delivery in reply.deliveries:
+            delivery.message = self.hand.journal.body(delivery.position)
+            self.removed.append((lane, delivery))
+
+    def requeue(self) -> None:
+        """A link ends and has not sent what it was given for good."""
+        if self.removed:
+            lane = self.pick.choice(self.removed)[0]
+            back = [each for number, each in self.removed if number == lane][:2]
+            self.removed = [pair for pair in self.removed if pair[1] not in back]
+            self.ask(ask.Requeue(lane, back))
 
     def close(self) -> None:
         if self.origins:

@@ -44,6 +44,7 @@ def others() -> list[Record]:
         stage_records.StagesPublished(1, "writer", 1, ["stage"], True, 3, [1, 2], [0, 0], []),
         stage_records.StagesDropped(1, stage_records.STAGE_STALE, [1, 2]),
         stage_records.StageKept(1, "stage", 1, [Kept(), Kept()], []),
+        records.Requeued(1, 0, Kept(), messages(1)[0]),
         records.CarriedCopies(1, [1, 2, 3], messages(1)[0]),
         records.Published(1, 1, messages(1)[0], [4, 6, 8], [0, 0, 0], 1),
         records.Transferring(1, 1, messages(1)[0], "elsewhere"),

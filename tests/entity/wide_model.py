@@ -86,6 +86,8 @@ class Guest:
     until: int = FOR_EVER
     limit: int = 0
     delivered: int = 0
+    size_limit: int = 0
+    size_delivered: int = 0
     drain: bool = False
     watch: bool = False
     is_watching: bool = False
@@ -100,6 +102,7 @@ class WideModel:
         self.is_partitioned = is_partitioned
         self.wants: Callable[[Message], list[tuple[int, str]]] | None = None  # of a topic
         self.rows: list[Row] = []
+        self.removed: dict[int, Row] = {}  # by receive-and-delete
         self.next_sequence = 1
         self.guests: dict[Any, Guest] = {}
         self.waiting: list[ask.AcceptSession] = []
@@ -119,8 +122,10 @@ class WideModel:
         for origin, guest in self.guests.items():
             if guest.drain:
                 guest.drain, guest.is_watching = False, guest.watch
+                is_left = len(self.ready(guest.lane, guest.session)) > 0
+                has_more = is_left and guest.limit > guest.delivered
                 guest.delivered = max(guest.delivered, guest.limit)
-                self.answers.append(("drained", origin))
+                self.answers.append(("drained", origin, has_more))
             if guest.is_watching and self.ready(guest.lane, guest.session):
                 guest.is_watching = False
                 self.answers.append(("ready", origin))
@@ -162,8 +167,14 @@ class WideModel:
                 if guest is not None:
                     guest.limit, guest.drain = command.limit, guest.drain or command.drain
                     guest.watch, guest.is_watching = command.watch, False
+                    guest.size_limit = command.size_limit
             case ask.CloseReceiver():
                 self.close(command.origin, now)
+            case ask.Requeue():
+                for delivery in command.deliveries:
+                    row = self.removed.pop(delivery.sequence)
+                    self.rows.append(row)
+                    self.expire(row, now)
             case ask.Tick():
                 self.tick(now)
             case _:
@@ -493,8 +504,12 @@ class WideModel:
         return sorted(free, key=lambda row: row.sequence)
 
     def deliver(self, origin: Any, guest: Guest, now: int) -> None:
-        got = self.ready(guest.lane, guest.session)[: max(0, guest.limit - guest.delivered)]
-        guest.delivered += len(got)
+        got: list[Row] = []
+        for row in self.ready(guest.lane, guest.session):
+            if guest.delivered < guest.limit and guest.size_delivered < guest.size_limit:
+                guest.delivered += 1
+                guest.size_delivered += len(row.content)
+                got.append(row)
         self.hand_out(got, guest.mode, guest.lane, now)
         self.answers += [("delivered", origin, row.view()) for row in got]
 
@@ -502,6 +517,7 @@ class WideModel:
         for row in rows:
             if mode == RECEIVE_AND_DELETE:
                 self.rows.remove(row)
+                self.removed[row.sequence] = row
                 continue
             row.number = -1  # told afterwards
             lasts = self.is_sessions(lane) or mode == ask.CARRY

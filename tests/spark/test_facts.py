@@ -37,6 +37,7 @@ OPS = {
     *("send", "schedule", "activate", "deliver", "complete", "receive_delete", "expire", "cancel"),
     *("purge", "abandon", "lock_lost", "defer", "deadletter", "duplicate", "renew", "settle_fail"),
     *("claim", "unclaim", "stage", "publish", "transfer", "take_over", "session_state", "change"),
+    "requeue",
 }
 
 
@@ -75,6 +76,15 @@ def test_messages_that_come_in_tell_who_they_are() -> None:
     (one,) = rows(kept.Transferring(AT, 11, run[1], "other"))
     told = {"sequence_number": 11, "message_id": "b", "bytes": 6, "sub_entity": "$Transfer"}
     assert one == fact("transfer", destination="other", **told)
+
+
+def test_a_message_that_was_never_sent_tells_again_who_it_is() -> None:
+    entry = Kept()
+    entry.sequence, entry.delivery_count = 11, 2
+    requeued = kept.Requeued(AT, 4, entry, message(message_id="a", session_id="s"))
+    told = {"sequence_number": 11, "message_id": "a", "session_id": "s", "bytes": 4}
+    where = {"sub_entity": "Subscriptions/s", "delivery_count": 2}
+    assert rows(requeued) == [fact("requeue", **told, **where)]
 
 
 def test_every_copy_of_a_published_message_is_a_row() -> None:

@@ -39,6 +39,7 @@ from peeklock.entity.records import (
     Record,
     Remembered,
     Removed,
+    Requeued,
     Reserved,
     Returned,
     Scheduled,
@@ -151,7 +152,7 @@ def records(draw: st.DrawFn) -> Record:
         return draw(claim_facts(at))
     if rare < 4:
         return draw(stage_facts(at))
-    build = draw(st.sampled_from(range(27)))
+    build = draw(st.sampled_from(range(28)))
     if build == 0:
         return Enqueued(at, draw(sequences), draw(runs))
     if build == 1:
@@ -206,6 +207,8 @@ def later_records(draw: st.DrawFn, at: int, build: int) -> Record:
         return Reserved(at, draw(sequences))
     if build == 20:
         return CarriedCopies(at, draw(numbers()), draw(messages()))
+    if build == 27:
+        return Requeued(at, draw(lanes), draw(kept()), draw(messages()))
     return draw(notes(at, build)) if build > 21 else LaneDropped(at, draw(lanes))
 
 
@@ -312,7 +315,7 @@ def carried_by(record: Record) -> list[Message]:
     """The messages in a record, one for each of its positions; none in a fact."""
     if isinstance(record, (Enqueued, Scheduled, Carried, Staged)):
         return record.messages
-    if isinstance(record, (Published, Transferring, CarriedCopies)):
+    if isinstance(record, (Published, Transferring, CarriedCopies, Requeued)):
         return [record.message]
     return []
 
@@ -355,6 +358,9 @@ def told(record_list: list[Record], bodies: bool = True) -> list[Any]:
         elif isinstance(record, CarriedCopies):
             one = (record.at, 0, shown(record.message, bodies))
             result.append((CarriedCopies, *one, record.sequences))
+        elif isinstance(record, Requeued):
+            one = (record.at, record.lane, shown(record.message, bodies))
+            result.append((Requeued, *one, shown(record.entry)))
         elif isinstance(record, CheckpointSlice):
             entries = [shown(entry) for entry in record.entries]
             result.append((CheckpointSlice, record.at, record.lane, entries))

@@ -8,7 +8,7 @@ from typing import Any, Final, final
 
 from peeklock.broker.attached import Attached
 from peeklock.broker.declining import declined
-from peeklock.entity.commands import Command
+from peeklock.entity.commands import Command, Requeue
 from peeklock.entity.refusals import Refusal
 from peeklock.entity.replies import Accepted, Delivered, Reply, Settled
 
@@ -19,11 +19,13 @@ _log: Final = logging.getLogger("peeklock.broker")
 class Answering:
     """Replies that wait for their records, and who is attached to hear them."""
 
-    __slots__ = ("_key", "attached", "on_unsent", "pending")
+    __slots__ = ("_key", "_requeues", "attached", "on_unsent", "pending")
 
     def __init__(self, key: str) -> None:
         self._key: Final[str] = key  # of the partition, for the log
         self.pending: list[Reply] = []
+        # Messages that nobody else has any more: they wait until the partition is open again.
+        self._requeues: list[Command] = []
         self.attached: Attached = Attached()
         # Asked before a send is refused of which nothing was stored: whether it goes elsewhere.
         self.on_unsent: Callable[[Command], bool] | None = None
@@ -60,6 +62,12 @@ class Answering:
 
     def refuse(self, command: Command, refusal: Refusal) -> None:
         """Say that a command is not carried out."""
+        if isinstance(command, Requeue):
+            if command.is_repeat:
+                self._lose(command)
+            else:
+                self._requeues.append(Requeue(command.lane, command.deliveries, True))
+            return
         self.attached.refused(command)
         reply = declined(command, refusal)
         if reply is not None:
@@ -67,8 +75,26 @@ class Answering:
 
     def refuse_unsent(self, command: Command, refusal: Refusal) -> None:
         """Say so of one of which nothing was stored, so that it may still go elsewhere."""
-        if self.on_unsent is None or not self.on_unsent(command):
+        if isinstance(command, Requeue):
+            self._requeues.append(command)
+        elif self.on_unsent is None or not self.on_unsent(command):
             self.refuse(command, refusal)
+
+    def take_requeues(self) -> list[Command]:
+        """Messages that are to be put back as soon as the partition is open."""
+        requeues = self._requeues
+        self._requeues = []
+        return requeues
+
+    def close(self) -> None:
+        """The partition will not be opened here again."""
+        for command in self.take_requeues():
+            self._lose(command)
+
+    def _lose(self, command: Command) -> None:
+        assert isinstance(command, Requeue)
+        count = len(command.deliveries)
+        _log.error("requeue-lost partition=%s messages=%d", self._key, count)
 
     def let_everybody_go(self, refusal: Refusal) -> None:
         """The partition is gone: all who are attached are told, and forgotten."""

@@ -144,7 +144,6 @@ class Carrier:
             lane,
             self._blueprint.policy(lane).path if lane != TRANSFER else self._blueprint.path,
             path,
-            self._blueprint.message_size_max,
             self._worker,
             forgetting,
             self._find,

@@ -12,6 +12,7 @@ from peeklock.entity.commands import (
     Grant,
     OpenReceiver,
     PublishStages,
+    Requeue,
     Schedule,
     SendBatch,
     SendMany,
@@ -35,7 +36,7 @@ def declined(command: Command, refusal: Refusal) -> Reply | None:
         return Refused(command.origin, command.tags, refusal)
     if isinstance(command, OpenReceiver):
         return ReceiverClosed(command.origin, refusal)
-    if isinstance(command, (Grant, CloseReceiver, Configure, Tick)):
+    if isinstance(command, (Grant, CloseReceiver, Requeue, Configure, Tick)):
         return None
     return Refused(command.origin, [command.tag], refusal)
 

@@ -55,9 +55,6 @@ from peeklock.entity.wording import Wording
 # What is in hand at once: enough that a store's write carries a run, little beside the memory.
 WINDOW_MAX: Final = 256
 WINDOW_BYTES_MAX: Final = 1 << 20
-# Credit is counted in messages: with the largest ones that the entity takes, no more than this.
-WINDOW_MIN: Final = 4
-LARGEST_BYTES_MAX: Final = 32 << 20
 
 # Transfers that wait for one destination leave room for those to others, up to this.
 WAITING_MAX: Final = 1024
@@ -130,9 +127,10 @@ class Haul:
         "_retired",
         "_retrying",
         "_routes",
+        "_size_delivered",
+        "_size_limit",
         "_stuck",
         "_unsettled",
-        "_window",
         "_wording",
         "destination",
         "has_settled",
@@ -144,7 +142,6 @@ class Haul:
         lane: int,
         path: str,
         destination: str,
-        message_size_max: int,
         owner: Owner,
         forgetting: Forgetting,
         find: Find,
@@ -157,9 +154,6 @@ class Haul:
         self.destination: str = destination  # empty where each message names its own
         self.has_settled: bool = False  # the lane has stored what was asked of it
         self._path: str = path  # of the entity that the lane belongs to
-        self._window: int = max(
-            WINDOW_MIN, min(WINDOW_MAX, LARGEST_BYTES_MAX // max(1, message_size_max))
-        )
         self._owner: Owner = owner
         self._forgetting: Forgetting = forgetting
         self._find: Find = find
@@ -173,6 +167,8 @@ class Haul:
         self._active_size: int = 0
         self._delivered: int = 0
         self._limit: int = 0
+        self._size_delivered: int = 0
+        self._size_limit: int = 0
         # What the answers of a round ask for; done at its end.
         self._fresh: list[Held] = []
         self._arrived: list[Held] = []
@@ -239,6 +235,7 @@ class Haul:
         if self._closed:
             return
         if isinstance(reply, Delivered):
+            self._size_delivered += reply.size
             self._take(reply.deliveries)
         elif isinstance(reply, Settled):
             self._settled(reply)
@@ -366,7 +363,9 @@ class Haul:
 
     def _grant(self) -> None:
         """Ask for as much as there is room for, in steps that are worth a command."""
-        if self._retired or self._limit - self._delivered > self._window // 2:
+        is_enough = self._limit - self._delivered > WINDOW_MAX // 2
+        size_left = self._size_limit - self._size_delivered
+        if self._retired or (is_enough and size_left > WINDOW_BYTES_MAX // 2):
             return
         active = self._active
         size = self._active_size
@@ -376,10 +375,13 @@ class Haul:
                 size -= min(route.waiting_size, WAITING_BYTES_MAX)
         if size >= WINDOW_BYTES_MAX or len(self._held) - self._active >= STUCK_MAX:
             return
-        limit = self._delivered + self._window - active
-        if limit > self._limit:
+        limit = max(self._limit, self._delivered + WINDOW_MAX - active)
+        size_limit = max(self._size_limit, self._size_delivered + WINDOW_BYTES_MAX - size)
+        is_worth_it = size_limit - self._size_limit >= WINDOW_BYTES_MAX // 4
+        if limit > self._limit or is_worth_it:
             self._limit = limit
-            self._owner.submit(Grant(self, limit, False))
+            self._size_limit = size_limit
+            self._owner.submit(Grant(self, limit, False, False, size_limit))
 
     # Sending.
 

@@ -1,10 +1,11 @@
 """The credit of one receiver, spread over the partitions of an entity (R-P5).
 
-A receiver grants to the entity; the ledger lends slices of that to partitions which have, as far
-as it knows, something to give. A partition uses its slice at once or gives it back (a grant that
-drains), and tells later when there is something again (a grant that watches), so that a receiver
-of an empty queue costs nothing. What is lent and what was delivered is never more than the
-receiver granted.
+A receiver grants to the entity, by count and by bytes; the ledger lends slices of both to
+partitions which have, as far as it knows, something to give. A partition uses its slice at once or
+gives it back (a grant that drains), and tells later when there is something again (a grant that
+watches), so that a receiver of an empty queue costs nothing. What is lent and what was delivered is
+never more than the receiver granted, but for the last message of each slice, which may exceed its
+bytes.
 
 Partitions see slices as their receivers. A slice counts as its partition does: from 0 when it
 was opened, and a drained grant counts as used up.
@@ -27,6 +28,8 @@ OPEN: Final = 2
 
 # A slice is at least this large while there is credit: turns are taken per run of messages.
 RUN_MIN: Final = 16
+# The same in bytes: with fewer slices at once, fewer messages exceed theirs.
+RUN_SIZE_MIN: Final = 1 << 20
 
 
 @final
@@ -42,6 +45,8 @@ class Slice:
         "is_ready",
         "lent",
         "recall",
+        "size_delivered",
+        "size_lent",
         "state",
     )
 
@@ -51,6 +56,8 @@ class Slice:
         self.state: int = APART
         self.granted: int = 0  # the limit that the partition was told last
         self.lent: int = 0  # how much of it may still be delivered
+        self.size_delivered: int = 0  # as the partition counts it
+        self.size_lent: int = 0
         self.is_out: bool = False  # whether a grant has still to come back
         self._is_drained: bool = False  # whether it comes back with what is being said now
         self.is_ready: bool = False  # whether the partition is believed to have something
@@ -61,6 +68,8 @@ class Slice:
         if isinstance(reply, Delivered):
             # A message that comes after the end is passed on too: its receiver knows what to do.
             self.lent = max(0, self.lent - len(reply.deliveries))
+            self.size_lent = max(0, self.size_lent - reply.size)
+            self.size_delivered += reply.size
             self._ledger.delivered(reply)
         elif isinstance(reply, Drained):
             self._is_drained = True
@@ -82,16 +91,14 @@ class Slice:
             if self.recall is None:
                 self.is_out = False
                 self.lent = 0
+                self.size_lent = 0
         self._ledger.go_on()
         self._ledger.origin.flush()
 
     def part(self) -> None:
         """The partition is gone, and with it what was lent."""
         self.state = APART
-        self.granted = 0
-        self.lent = 0
-        self.is_out = False
-        self._is_drained = False
+        self._forget()
         self.is_ready = False
         self.recall = None
 
@@ -99,13 +106,19 @@ class Slice:
         """What was lent is back, and the partition counts from 0 again."""
         if self.recall is recall:
             self.recall = None
-            self.granted = 0
-            self.lent = 0
-            self.is_out = False
-            self._is_drained = False
+            self._forget()
             self.is_ready = True
             self._ledger.go_on()
             self._ledger.origin.flush()
+
+    def _forget(self) -> None:
+        """The partition knows of no grant any more."""
+        self.granted = 0
+        self.lent = 0
+        self.size_delivered = 0
+        self.size_lent = 0
+        self.is_out = False
+        self._is_drained = False
 
 
 @final
@@ -139,6 +152,8 @@ class Ledger:
         "_limit",
         "_mode",
         "_reach",
+        "_size_delivered",
+        "_size_limit",
         "_slices",
         "_turn",
         "origin",
@@ -155,6 +170,8 @@ class Ledger:
         self._forget: Final[Callable[[Any], None]] = forget  # told when it is over by itself
         self._limit: int = 0
         self._delivered: int = 0
+        self._size_limit: int = 0
+        self._size_delivered: int = 0
         self._is_draining: bool = False
         self._is_closed: bool = False
         self._slices: list[Slice] = [Slice(self, index) for index in range(reach.count)]
@@ -177,14 +194,16 @@ class Ledger:
     def grant(self, command: Grant) -> None:
         """The receiver says how far it will take messages."""
         self._limit = command.limit
+        self._size_limit = command.size_limit
         if command.drain:
             self._is_draining = True
         lent = self._lent()
         if lent and self._delivered + lent > self._limit:
             self._recall()
-        if self._advance():
+        drained = self._advance()
+        if drained is not None:
             # Nothing is to be asked of anybody; the answer still does not come before its time.
-            self._reach.answer(Drained(self.origin))
+            self._reach.answer(drained)
 
     def close(self, broken: bool) -> None:
         """The receiver is gone, and its places with it."""
@@ -202,13 +221,15 @@ class Ledger:
             self._open(slice)
         slice.state = OPEN
         slice.is_ready = True
-        if self._advance():
-            self._reach.answer(Drained(self.origin))
+        drained = self._advance()
+        if drained is not None:
+            self._reach.answer(drained)
 
     def delivered(self, reply: Delivered) -> None:
         """Messages of one partition are passed on."""
         self._delivered += len(reply.deliveries)
-        self.origin.replied(Delivered(self.origin, reply.mode, reply.deliveries))
+        self._size_delivered += reply.size
+        self.origin.replied(Delivered(self.origin, reply.mode, reply.deliveries, reply.size))
 
     def go_on(self) -> None:
         """Something has changed: lend again, or end a drain."""
@@ -221,8 +242,9 @@ class Ledger:
                 self._end()
                 self.origin.replied(ReceiverClosed(self.origin, refusal))
                 return
-        if self._advance():
-            self.origin.replied(Drained(self.origin))
+        drained = self._advance()
+        if drained is not None:
+            self.origin.replied(drained)
 
     def _end(self) -> None:
         self._is_closed = True
@@ -261,43 +283,60 @@ class Ledger:
                 self._reach.ask(slice.index, self._opening(slice))
                 self._reach.ask(slice.index, Count(recall, 0, self._lane))
 
-    def _advance(self) -> bool:
-        """Lend what is left to those who are ready; answers whether a drain has come to its end."""
+    def _advance(self) -> Drained | None:
+        """Lend what is left to those who are ready; answers when a drain has come to its end."""
         left = self._limit - self._delivered - self._lent()
-        if left > 0:
-            self._lend(left)
+        size_left = self._size_limit - self._size_delivered - self._size_lent()
+        if left > 0 and size_left > 0:
+            self._lend(left, size_left)
         if not self._is_draining:
-            return False
+            return None
         is_exhausted = self._delivered >= self._limit
+        is_cut_short = not is_exhausted and self._size_delivered >= self._size_limit
+        has_more = False
         for slice in self._slices:
             if slice.is_out:
-                return False
-            if slice.state == OPENING and not is_exhausted:
+                return None
+            if slice.state == OPENING and not is_exhausted and not is_cut_short:
                 # It may have messages that were acknowledged before the drain was asked for. Who
                 # is open and ready has got a slice by now, or there is none left.
-                return False
+                return None
+            if is_cut_short and (slice.state == OPENING or _can_borrow(slice)):
+                has_more = True
         self._is_draining = False
         self._delivered = max(self._delivered, self._limit)
-        return True
+        return Drained(self.origin, has_more)
 
-    def _lend(self, left: int) -> None:
+    def _size_lent(self) -> int:
+        total = 0
+        for slice in self._slices:
+            total += slice.size_lent
+        return total
+
+    def _lend(self, left: int, size_left: int) -> None:
         """Slices for all who are ready, in turns, as even as the smallest run allows."""
         ready = [slice for slice in self._slices if _can_borrow(slice)]
         if not ready:
             return
         first = self._turn
         ready.sort(key=lambda slice: (slice.index - first) % len(self._slices))
-        share = max((left + len(ready) - 1) // len(ready), min(left, RUN_MIN))
+        parts = len(ready)
+        share = max((left + parts - 1) // parts, min(left, RUN_MIN))
+        size_share = max((size_left + parts - 1) // parts, min(size_left, RUN_SIZE_MIN))
         for slice in ready:
-            size = min(share, left)
-            left -= size
-            slice.granted += size
-            slice.lent = size
+            count = min(share, left)
+            size = min(size_share, size_left)
+            left -= count
+            size_left -= size
+            slice.granted += count
+            slice.lent = count
+            slice.size_lent = size
             slice.is_out = True
             slice.is_ready = False  # until it says that there is more
             self._turn = (slice.index + 1) % len(self._slices)
-            self._reach.ask(slice.index, Grant(slice, slice.granted, True, True))
-            if left == 0:
+            size_limit = slice.size_delivered + size
+            self._reach.ask(slice.index, Grant(slice, slice.granted, True, True, size_limit))
+            if left == 0 or size_left == 0:
                 return
 
 

@@ -89,7 +89,7 @@ class Seeker:
         """Credit for the session's messages; before there is a session nobody looks at it."""
         holder = self.holder
         if holder is not None:
-            grant = Grant(holder, command.limit, command.drain, command.watch)
+            grant = Grant(holder, command.limit, command.drain, command.watch, command.size_limit)
             self._reach.ask(holder.index, grant)
 
     def close(self, broken: bool) -> None:
@@ -116,9 +116,9 @@ class Seeker:
         if candidate is not self.holder:
             return None  # a session that was given back, and its partition is gone since
         if isinstance(reply, Delivered):
-            return Delivered(self.origin, reply.mode, reply.deliveries)
+            return Delivered(self.origin, reply.mode, reply.deliveries, reply.size)
         if isinstance(reply, Drained):
-            return Drained(self.origin)
+            return Drained(self.origin, reply.has_more)
         if isinstance(reply, Ready):
             return Ready(self.origin)
         if self._is_closed:

@@ -46,6 +46,7 @@ from peeklock.entity.commands import (
     ReceiveDeferred,
     RenewLocks,
     RenewSession,
+    Requeue,
     Reserve,
     Schedule,
     SendBatch,
@@ -140,6 +141,8 @@ class Spread:
     def _submit_other(self, command: Command) -> None:
         if isinstance(command, SettleAll):
             self._asking.settle_all(command)
+        elif isinstance(command, Requeue):
+            self._requeue(command)
         elif isinstance(command, RenewLocks):
             self._asking.renew(command)
         elif isinstance(command, CancelScheduled):
@@ -320,6 +323,14 @@ class Spread:
                     command.consumer,
                 )
                 self._pass(home, part)
+
+    def _requeue(self, command: Requeue) -> None:
+        """Each message back to its partition, which keeps it until it can be put back."""
+        homes: dict[int, list[Any]] = {}
+        for delivery in command.deliveries:
+            homes.setdefault(partition_of_sequence(delivery.sequence), []).append(delivery)
+        for home, deliveries in homes.items():
+            self._reach.ask(home, Requeue(command.lane, deliveries))
 
     def _accept(self, command: AcceptSession) -> None:
         seeker = Seeker(command, self._reach, self._forget)

@@ -355,6 +355,7 @@ class PartitionWorker:
         for command in self._mailbox.take_all():
             self.answering.refuse(command, refusal)
         self.answering.release()
+        self.answering.close()
 
     # Opening.
 
@@ -382,7 +383,8 @@ class PartitionWorker:
         self._epoch = opening.epoch
         self._partition = partition
         self._is_in_reach = True
-        self._mailbox.put_first([Tick()])  # what fell due while nobody looked
+        # What fell due while nobody looked, and what could not be put back before.
+        self._mailbox.put_first([Tick(), *self.answering.take_requeues()])
         _log.info(
             "partition-opened partition=%s epoch=%d messages=%d took_ms=%d",
             self.id.key,

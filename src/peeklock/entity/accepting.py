@@ -11,7 +11,7 @@ from peeklock.entity.commands import (
     RenewSession,
     SetSessionState,
 )
-from peeklock.entity.lane import Lane, Receiver
+from peeklock.entity.lane import Lane
 from peeklock.entity.message import NEVER
 from peeklock.entity.notes import (
     RECONFIGURED,
@@ -20,6 +20,7 @@ from peeklock.entity.notes import (
     SESSION_RENEWED,
     SESSION_TAKEN_BACK,
 )
+from peeklock.entity.receiver import Receiver
 from peeklock.entity.records import LOCK_EXPIRED, SessionStateSet
 from peeklock.entity.refusals import (
     NOT_ALLOWED,

@@ -56,6 +56,7 @@ __all__ = [
     "OpenReceiver",
     "Grant",
     "CloseReceiver",
+    "Requeue",
     "LockToken",
     "DeadLetterNote",
     "SettleMany",
@@ -195,13 +196,19 @@ class OpenReceiver:
         self.consumer = consumer
 
 
+# A grant that only its count bounds.
+ANY_SIZE: Final = 1 << 61
+
+
 @final
 @dataclass(slots=True, init=False)
 class Grant:
-    """Credit as an absolute limit: how many deliveries the receiver takes since it was opened.
+    """Credit as absolute limits: how many deliveries the receiver takes since it was opened, and
+    how many bytes of messages. Whichever ends first ends the grant; the last message may exceed
+    the bytes, so that one of any size can be delivered.
 
     An absolute number has no race with deliveries that are still on their way. With `drain` the
-    unused rest is given back at once: the reply `Drained` follows the deliveries.
+    unused rest of the count is given back at once: the reply `Drained` follows the deliveries.
 
     With `watch`, which goes together with `drain`, the receiver is told by `Ready` when there is
     something to grant for: at once if messages are left, else as soon as there are some. It is
@@ -212,12 +219,21 @@ class Grant:
     limit: Final[int]
     drain: Final[bool]
     watch: Final[bool]
+    size_limit: Final[int]
 
-    def __init__(self, origin: Any, limit: int, drain: bool, watch: bool = False) -> None:
+    def __init__(
+        self,
+        origin: Any,
+        limit: int,
+        drain: bool,
+        watch: bool = False,
+        size_limit: int = ANY_SIZE,
+    ) -> None:
         self.origin = origin
         self.limit = limit
         self.drain = drain
         self.watch = watch
+        self.size_limit = size_limit
 
 
 @final
@@ -232,6 +248,27 @@ class CloseReceiver:
     def __init__(self, origin: Any, broken: bool) -> None:
         self.origin = origin
         self.broken = broken
+
+
+@final
+@dataclass(slots=True, init=False)
+class Requeue:
+    """Messages that receive-and-delete removed from a lane and that were never sent go back: with
+    their numbers, places and counts. Nobody is answered. `is_repeat` is asked again after a
+    failure that left open whether they are back already.
+
+    The deliveries are `replies.Delivery` with their messages; this module cannot name them,
+    because a delivery is a token.
+    """
+
+    lane: Final[int]
+    deliveries: Final[list[Any]]
+    is_repeat: Final[bool]
+
+    def __init__(self, lane: int, deliveries: list[Any], is_repeat: bool = False) -> None:
+        self.lane = lane
+        self.deliveries = deliveries
+        self.is_repeat = is_repeat
 
 
 class LockToken:
@@ -495,6 +532,7 @@ Command: TypeAlias = (
     | OpenReceiver
     | AcceptSession
     | CloseReceiver
+    | Requeue
     | SettleAll
     | RenewLocks
     | RenewSession

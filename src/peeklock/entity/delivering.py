@@ -12,8 +12,9 @@ from peeklock.entity.commands import (
     Grant,
     OpenReceiver,
 )
-from peeklock.entity.lane import LOCKED, WITH_SESSION, Entry, Lane, Lock, Receiver
+from peeklock.entity.lane import LOCKED, WITH_SESSION, Entry, Lane, Lock
 from peeklock.entity.message import NEVER
+from peeklock.entity.receiver import Receiver
 from peeklock.entity.replies import (
     STATE_ACTIVE,
     STATE_DEFERRED,
@@ -49,6 +50,7 @@ class Delivering:
         if receiver is None:
             return
         receiver.limit = command.limit
+        receiver.size_limit = command.size_limit
         if receiver.watch or command.watch:
             # A new grant ends the watch of the one before; its own begins when it is drained.
             receiver.lane.forget_watcher(receiver)
@@ -56,7 +58,7 @@ class Delivering:
         if command.drain:
             receiver.drain = True
             self._draining.append(receiver)
-        if receiver.limit > receiver.delivered and not receiver.waiting:
+        if receiver.has_credit() and not receiver.waiting:
             receiver.waiting = True
             receiver.lane.waiting.append(receiver)
             self._state.touch(receiver.lane)
@@ -89,12 +91,23 @@ class Delivering:
             for receiver in self._draining:
                 if not receiver.closed:
                     receiver.drain = False
+                    has_more = self._is_cut_short(receiver)
                     receiver.delivered = max(receiver.limit, receiver.delivered)
-                    state.replies.append(Drained(receiver.origin))
+                    state.replies.append(Drained(receiver.origin, has_more))
             for receiver in self._draining:
                 if receiver.watch and not receiver.closed:
                     self._watch(receiver)
             self._draining.clear()
+
+    def _is_cut_short(self, receiver: Receiver) -> bool:
+        """Whether the bytes of a grant ended before its count and before the messages."""
+        line = receiver.lane
+        return (
+            receiver.size_limit <= receiver.size_delivered
+            and receiver.limit > receiver.delivered
+            and line.ready_count > 0
+            and self._state.is_open(line.number)
+        )
 
     def _watch(self, receiver: Receiver) -> None:
         """A receiver without credit is told when there is something for it, or right away."""
@@ -128,22 +141,25 @@ class Delivering:
 
     def _serve(self, lane: Lane, receiver: Receiver, share: int, now: int) -> None:
         """Give one receiver its turn; it goes to the end of the line if it has credit left."""
-        credit = receiver.limit - receiver.delivered
-        if receiver.closed or credit <= 0:
+        if receiver.closed or not receiver.has_credit():
             receiver.waiting = False
             return
-        deliveries = self._run(lane, receiver, min(credit, share), now)
+        count = min(receiver.limit - receiver.delivered, share)
+        before = receiver.size_delivered
+        deliveries = self._run(lane, receiver, count, now)
         if deliveries:
             receiver.delivered += len(deliveries)
+            size = receiver.size_delivered - before
             self._state.notes.delivered(lane.number, receiver.consumer, deliveries, now)
-            self._state.replies.append(Delivered(receiver.origin, receiver.mode, deliveries))
-        if receiver.limit > receiver.delivered:
+            self._state.replies.append(Delivered(receiver.origin, receiver.mode, deliveries, size))
+        if receiver.has_credit():
             lane.waiting.append(receiver)
         else:
             receiver.waiting = False
 
     def _run(self, line: Lane, receiver: Receiver, count: int, now: int) -> list[Delivery]:
-        """Up to so many messages for one receiver, locked or removed as it receives."""
+        """Up to so many messages for one receiver, locked or removed as it receives; the one by
+        which its bytes end is the last."""
         state = self._state
         deliveries: list[Delivery] = []
         locking = receiver.mode != RECEIVE_AND_DELETE
@@ -151,12 +167,13 @@ class Delivering:
         expires = not line.is_dead_letter
         expired: list[Entry] = []
         in_a_row = receiver.mode == PEEK_LOCK and line.parent is None
-        while len(deliveries) < count:
+        left = receiver.size_limit - receiver.size_delivered
+        while left > 0 and len(deliveries) < count:
             if in_a_row:
                 wanted = count - len(deliveries)
-                entries = line.take_ready(wanted, now if expires else NEVER)
+                entries = line.take_ready(wanted, left, now if expires else NEVER)
                 if entries:
-                    self._lock_run(line, entries, receiver.origin, until, deliveries)
+                    left -= self._lock_run(line, entries, receiver.origin, until, deliveries)
                     continue
             entry = line.take()
             if entry is None:
@@ -164,10 +181,12 @@ class Delivering:
             if expires and entry.expires_at and entry.expires_at <= now:
                 expired.append(entry)  # checked when the server sends (R-F4)
                 continue
+            left -= entry.size
             if locking:
                 deliveries.append(self.lock(line, entry, receiver.origin, until, False))
             else:
                 deliveries.append(self.remove(line, entry, STATE_ACTIVE))
+        receiver.size_delivered = receiver.size_limit - left
         if expired:
             state.expire(line, expired, now)
         return deliveries
@@ -179,8 +198,9 @@ class Delivering:
         origin: Any,
         until: int,
         deliveries: list[Delivery],
-    ) -> None:
-        """Lock messages of a lane without sessions, in one loop: what `lock` does for each."""
+    ) -> int:
+        """Lock messages of a lane without sessions, in one loop: what `lock` does for each. Answers
+        their bytes."""
         state = self._state
         chance = state.chance
         budget = state.budget
@@ -188,8 +208,10 @@ class Delivering:
         locked = lane.locked
         # One draw for the run: who knows one of its numbers holds all of them.
         number = chance()
+        size = 0
         for entry in entries:
             sequence = entry.sequence
+            size += entry.size
             number = lane_bits | ((number + 1 & CHANCE_MASK) or 1)
             lock = Lock(entry, lane, number, until, origin, False)
             if locked and lane.lock_deadline != NEVER:
@@ -216,6 +238,7 @@ class Delivering:
             if message is not None:
                 entry.message = None
                 budget.left += entry.size
+        return size
 
     def _lock_until(self, line: Lane, mode: int, now: int) -> int:
         if line.session is not None or mode == CARRY:

@@ -19,6 +19,7 @@ from peeklock.entity.replies import Details
 
 if TYPE_CHECKING:
     from peeklock.entity.claim import ClaimBook
+    from peeklock.entity.receiver import Receiver
     from peeklock.entity.session import MessageSession, SessionBook
 
 # Places beyond those that a record can name (records.READY, DEFERRED, SCHEDULED, CLAIMED).
@@ -73,6 +74,10 @@ class Entry:
         self.details: Details | None = None
         self.session_id: str | None = None
 
+    def __lt__(self, other: Entry) -> bool:
+        """Two of one number meet in a heap where one of them is gone: which is first is all one."""
+        return self.sequence < other.sequence
+
     def moved(self) -> Entry:
         """The same message under a new object, for another line; this one is gone.
 
@@ -116,36 +121,6 @@ class Lock:
         self.until: int = until
         self.origin: Any = origin
         self.deferred: bool = deferred  # locked out of deferral, and returns there
-
-
-@final
-class Receiver:
-    """Who waits for messages of a lane, and for how many more."""
-
-    __slots__ = (
-        "closed",
-        "consumer",
-        "delivered",
-        "drain",
-        "lane",
-        "limit",
-        "mode",
-        "origin",
-        "waiting",
-        "watch",
-    )
-
-    def __init__(self, origin: Any, lane: Lane, mode: int, consumer: str) -> None:
-        self.origin: Any = origin
-        self.consumer: str = consumer  # what the journal calls it
-        self.lane: Lane = lane
-        self.mode: int = mode
-        self.limit: int = 0
-        self.delivered: int = 0
-        self.drain: bool = False
-        self.watch: bool = False  # wants to be told when there is something to grant for
-        self.waiting: bool = False  # in the lane's line of receivers with credit
-        self.closed: bool = False
 
 
 @final
@@ -277,22 +252,24 @@ class Lane:
             del self.ready[: self.head]
             self.head = 0
 
-    def take_ready(self, count: int, now: int) -> list[Entry]:
+    def take_ready(self, count: int, size_max: int, now: int) -> list[Entry]:
         """Up to so many ready entries in the order of their numbers, taken out of the line in one
-        loop. It ends before the first that needs a closer look: one that came back, or whose life
-        may be over."""
+        loop; that by which the bytes end is the last. It ends before the first that needs a closer
+        look: one that came back, or whose life may be over."""
         taken: list[Entry] = []
         if self.returned:
             return taken
         ready = self.ready
         head = self.head
         end = len(ready)
-        while head < end and len(taken) < count:
+        left = size_max
+        while head < end and left > 0 and len(taken) < count:
             entry = ready[head]
             if entry.place == READY:
                 if entry.expires_at and entry.expires_at <= now:
                     break
                 taken.append(entry)
+                left -= entry.size
             head += 1
         self.head = head
         self.ready_count -= len(taken)

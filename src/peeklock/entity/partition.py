@@ -44,6 +44,7 @@ from peeklock.entity.commands import (
     ReceiveDeferred,
     RenewLocks,
     RenewSession,
+    Requeue,
     Reserve,
     Schedule,
     SendBatch,
@@ -63,6 +64,7 @@ from peeklock.entity.lane import Entry, Lane
 from peeklock.entity.message import BodyBudget, Message
 from peeklock.entity.records import READY, STAGED, Record
 from peeklock.entity.replies import Reply
+from peeklock.entity.requeueing import Requeueing
 from peeklock.entity.restore import Restoring
 from peeklock.entity.settling import Settling
 from peeklock.entity.staging import Staging
@@ -110,6 +112,7 @@ class Partition:
         "_delivering",
         "_entering",
         "_housekeeping",
+        "_requeueing",
         "_restoring",
         "_settling",
         "_skipped_ms",
@@ -127,6 +130,7 @@ class Partition:
         self._settling: Settling = Settling(state)
         self._accepting: Accepting = Accepting(state)
         self._delivering: Delivering = Delivering(state)
+        self._requeueing: Requeueing = Requeueing(state)
         self._browsing: Browsing = Browsing(state, self._delivering)
         self._claiming: Claiming = Claiming(state)
         self._staging: Staging = Staging(state, self._entering)
@@ -212,6 +216,8 @@ class Partition:
             self._accepting.accept(command, now)
         elif isinstance(command, CloseReceiver):
             self._close(command, now)
+        elif isinstance(command, Requeue):
+            self._requeueing.requeue(command, now)
         elif isinstance(command, SettleAll):
             self._settling.settle_all(command, now)
         elif isinstance(command, RenewLocks):

@@ -436,6 +436,25 @@ class Kept:
 
 @final
 @dataclass(slots=True, init=False)
+class Requeued:
+    """A message that receive-and-delete had removed was never sent and is back in its lane: all
+    that its entry knew, and its body again, because the first one may be gone. It lies at the
+    position of this record."""
+
+    at: Final[int]
+    lane: Final[int]
+    entry: Final[Kept]
+    message: Final[Message]
+
+    def __init__(self, at: int, lane: int, entry: Kept, message: Message) -> None:
+        self.at = at
+        self.lane = lane
+        self.entry = entry
+        self.message = message
+
+
+@final
+@dataclass(slots=True, init=False)
 class CheckpointSlice:
     """A part of the live state of one lane, as it is at this position."""
 
@@ -479,6 +498,7 @@ Record: TypeAlias = (
     | Unclaimed
     | OwnerHeard
     | Returned
+    | Requeued
     | Scheduled
     | Activated
     | Deferred

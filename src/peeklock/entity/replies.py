@@ -129,16 +129,18 @@ class Accepted:
 @final
 @dataclass(slots=True, init=False)
 class Delivered:
-    """Messages for a receiver, in order."""
+    """Messages for a receiver, in order; `size` is what they use up of the grant's bytes."""
 
     origin: Final[Any]
     mode: Final[int]
     deliveries: Final[list[Delivery]]
+    size: Final[int]
 
-    def __init__(self, origin: Any, mode: int, deliveries: list[Delivery]) -> None:
+    def __init__(self, origin: Any, mode: int, deliveries: list[Delivery], size: int) -> None:
         self.origin = origin
         self.mode = mode
         self.deliveries = deliveries
+        self.size = size
 
 
 @final
@@ -174,12 +176,18 @@ class Refused:
 @final
 @dataclass(slots=True, init=False)
 class Drained:
-    """The receiver's credit is used up: nothing more comes until it grants again."""
+    """The receiver's credit is used up: nothing more comes until it grants again.
+
+    `has_more` tells that the grant's bytes ended before its count and before the messages did: a
+    drain goes on with the next grant.
+    """
 
     origin: Final[Any]
+    has_more: Final[bool]
 
-    def __init__(self, origin: Any) -> None:
+    def __init__(self, origin: Any, has_more: bool = False) -> None:
         self.origin = origin
+        self.has_more = has_more
 
 
 @final

@@ -44,6 +44,7 @@ from peeklock.entity.records import (
     Record,
     Remembered,
     Removed,
+    Requeued,
     Reserved,
     Returned,
     Scheduled,
@@ -182,6 +183,9 @@ class Restoring:
         elif isinstance(record, CarriedCopies):
             for sequence in record.sequences:
                 self._carried(sequence, position)
+        elif isinstance(record, Requeued):
+            self._kept(record.entry, record.lane)
+            self._carried(record.entry.sequence, position)
         elif isinstance(record, (Staged, StagesPublished, StagesDropped, StageKept)):
             self._apply_to_stages(record, position)
         elif isinstance(record, LaneDropped):

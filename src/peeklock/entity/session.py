@@ -12,8 +12,9 @@ from collections import OrderedDict
 from typing import Any, Final, final
 
 from peeklock.entity.commands import AcceptSession
-from peeklock.entity.lane import Lane, Lock, Receiver
+from peeklock.entity.lane import Lane, Lock
 from peeklock.entity.message import NEVER
+from peeklock.entity.receiver import Receiver
 
 # So many waits that are over may lie in the heap of their deadlines before it is built anew.
 _STALE_WAITS_MAX: Final = 256

@@ -17,8 +17,9 @@ from peeklock.entity.commands import (
     SettleAll,
     SettleMany,
 )
-from peeklock.entity.lane import WITH_SESSION, Entry, Lane, Lock, Receiver
+from peeklock.entity.lane import WITH_SESSION, Entry, Lane, Lock
 from peeklock.entity.notes import RECEIVER_GONE, RECONFIGURED, RELEASED, RENEWAL
+from peeklock.entity.receiver import Receiver
 from peeklock.entity.records import ABANDONED, LOCK_EXPIRED
 from peeklock.entity.refusals import (
     LOCK_LOST,

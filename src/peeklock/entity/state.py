@@ -16,10 +16,11 @@ from peeklock.entity.bodies import LiveBodies
 from peeklock.entity.commands import MAIN, TRANSFER
 from peeklock.entity.definition import DISABLED, RECEIVE_DISABLED, SEND_DISABLED
 from peeklock.entity.duplicate import SeenIds, seen_as
-from peeklock.entity.lane import GONE, Entry, Lane, Lock, Receiver
+from peeklock.entity.lane import GONE, Entry, Lane, Lock
 from peeklock.entity.message import NEVER, BodyBudget, Message
 from peeklock.entity.notes import NOT_COUNTED, RAN_OUT
 from peeklock.entity.noting import Notebook
+from peeklock.entity.receiver import Receiver
 from peeklock.entity.records import (
     ABANDONED,
     COMPLETED,

@@ -230,6 +230,10 @@ class FactDecoder:
             numbers, about = [record.first_sequence], self._about([record.message])
             where = record.destination
             self._rows(at, position, "transfer", TRANSFER, numbers, **about, destination=where)
+        elif isinstance(record, kept.Requeued):
+            numbers, about = [record.entry.sequence], self._about([record.message])
+            counts = [record.entry.delivery_count]
+            self._rows(at, position, "requeue", record.lane, numbers, counts=counts, **about)
         elif isinstance(record, kept.DuplicatesDropped):
             unknown = (None,) * len(record.message_ids)
             self._rows(at, position, "duplicate", MAIN, unknown, message_ids=record.message_ids)

@@ -47,6 +47,9 @@ STAGES_PUBLISHED: Final = 34
 STAGES_DROPPED: Final = 35
 STAGE_KEPT: Final = 36
 
+# A message that is back, with all that was known of it.
+REQUEUED: Final = 53
+
 # What only the journal asks for.
 HANDED_TO: Final = 43
 LOCKS_RENEWED: Final = 44

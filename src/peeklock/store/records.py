@@ -9,7 +9,8 @@
              content
     address  bytes u32; of a published one its enqueue sequence u64, lanes and expirations, of a
              transferred one its destination, of one that copies share their sequences, of a
-             staged one its stage, which is empty where it goes on from the one before
+             staged one its stage, which is empty where it goes on from the one before, of one that
+             is back its lane u32 and its entry as in a checkpoint
 
 All numbers are little-endian. The header's crc covers header and table, a record's crc covers the
 record and is seeded with its position, so that bytes that lie at the wrong place do not fit either.
@@ -35,6 +36,7 @@ from peeklock.entity.records import (
     Published,
     Record,
     Removed,
+    Requeued,
     Scheduled,
     Transferring,
 )
@@ -46,15 +48,18 @@ from peeklock.store.kinds import (
     CARRIED_COPIES,
     ENQUEUED,
     PUBLISHED,
+    REQUEUED,
     SCHEDULED,
     STAGED,
     TRANSFERRING,
 )
 from peeklock.store.packing import (
+    pack_entries,
     pack_expirations,
     pack_lanes,
     pack_sequences,
     pack_text,
+    unpack_entries,
     unpack_expirations,
     unpack_lanes,
     unpack_sequences,
@@ -137,6 +142,10 @@ def encode_chunk(first_position: int, records: Sequence[Record]) -> bytes:
             numbers = pack_sequences(record.sequences)
             address = _word.pack(len(numbers)) + numbers
             chunk.add_message(CARRIED_COPIES, at, 0, record.message, address)
+        elif isinstance(record, Requeued):
+            entry = _word.pack(record.lane) + pack_entries([record.entry])
+            address = _word.pack(len(entry)) + entry
+            chunk.add_message(REQUEUED, at, record.entry.sequence, record.message, address)
         else:
             chunk.add(encode_fact(record))
     return chunk.finish(latest)
@@ -282,7 +291,7 @@ def decode_chunk(chunk: Buffer, bodies: bool) -> tuple[int, list[Record]]:
                 runs.add_message(kind, at, sequence, message)
             elif kind == STAGED:
                 _add_staged(runs, record, bodies)
-            elif kind in (PUBLISHED, TRANSFERRING, CARRIED_COPIES):
+            elif kind in (PUBLISHED, TRANSFERRING, CARRIED_COPIES, REQUEUED):
                 runs.add_other(_decode_addressed(record, kind, bodies))
             else:
                 runs.add_other(decode_fact(record, kind))
@@ -321,7 +330,7 @@ def decode_messages(chunk: Buffer, positions: Sequence[int]) -> list[Message]:
             kind, flags, _, _, id_bytes, envelope_bytes = _message.unpack_from(record)
             offset = _MESSAGE_BYTES
             if not ENQUEUED <= kind <= CARRIED:
-                if kind not in (PUBLISHED, TRANSFERRING, CARRIED_COPIES, STAGED):
+                if kind not in (PUBLISHED, TRANSFERRING, CARRIED_COPIES, STAGED, REQUEUED):
                     raise Corrupt(f"the record at position {position} is no message")
                 offset += 4 + cast(int, _word.unpack_from(record, offset)[0])
             message = _decode_message(record, offset, flags, id_bytes, envelope_bytes, True)
@@ -430,6 +439,12 @@ def _decode_addressed(record: memoryview, kind: int, bodies: bool) -> Record:
     if kind == CARRIED_COPIES:
         sequences, _ = unpack_sequences(record, _MESSAGE_BYTES + 4)
         return CarriedCopies(at, sequences, message)
+    if kind == REQUEUED:
+        lane: int = _word.unpack_from(record, _MESSAGE_BYTES + 4)[0]
+        entries, _ = unpack_entries(record, _MESSAGE_BYTES + 8)
+        if len(entries) != 1:
+            raise ValueError("a message has one entry")
+        return Requeued(at, lane, entries[0], message)
     enqueue_sequence: int = _number.unpack_from(record, _MESSAGE_BYTES + 4)[0]
     lanes, offset = unpack_lanes(record, _MESSAGE_BYTES + 12)
     expirations, _ = unpack_expirations(record, offset, len(lanes))

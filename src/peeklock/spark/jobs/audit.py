@@ -122,7 +122,16 @@ def identified(followed: DataFrame) -> DataFrame:
     """Facts with an id for every message, and the line that it is of."""
     # Nobody has to give ids; numbers are given once.
     number = fn.concat(fn.lit("#"), fn.col("sequence_number").cast("string"))
-    return followed.withColumns({"message_id": fn.coalesce("message_id", number), "line": _line()})
+    # What was handed out for good and never sent was not received.
+    following = fn.lead("op").over(Window.partitionBy(*MESSAGE).orderBy("position"))
+    is_unsent = (fn.col("op") == "receive_delete") & (following == "requeue")
+    return followed.withColumns(
+        {
+            "message_id": fn.coalesce("message_id", number),
+            "line": _line(),
+            "op": fn.when(is_unsent, "deliver").otherwise(fn.col("op")),
+        }
+    )
 
 
 def sent_by(followed: DataFrame) -> DataFrame:

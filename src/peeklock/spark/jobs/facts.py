@@ -13,7 +13,7 @@ SCHEMA: Final = (
 )
 
 # What brings a message into a lane, and what takes it away for good.
-ENTERING: Final = ("send", "publish", "activate", "transfer")
+ENTERING: Final = ("send", "publish", "activate", "transfer", "requeue")
 LEAVING: Final = ("complete", "receive_delete", "expire", "purge", "deadletter")
 # What ends a lock, and so a piece of work.
 SETTLING: Final = ("complete", "abandon", "defer", "deadletter", "lock_lost")
@@ -151,6 +151,7 @@ def unfinished(followed: DataFrame) -> DataFrame:
     # What tells of no lane (a change, a subscription that is gone) would never end.
     is_life = fn.col("sequence_number").isNotNull() & fn.col("sub_entity").isNotNull()
     lives = followed.where(is_life).groupBy(*LIFE)
+    place = fn.col("position")
     return (
         lives.agg(
             *(fn.max_by(name, "position").alias(name) for name in KEPT),
@@ -159,7 +160,11 @@ def unfinished(followed: DataFrame) -> DataFrame:
                 "_delivered"
             ),
             fn.max("handed_out").alias("_handed_out"),
-            fn.bool_or(is_one_of((*LEAVING, RENUMBERED))).alias("_is_gone"),
+            # What was removed and never sent is back.
+            (
+                fn.coalesce(fn.max(fn.when(is_one_of((*LEAVING, RENUMBERED)), place)), fn.lit(-1))
+                > fn.coalesce(fn.max(fn.when(is_one_of(("requeue",)), place)), fn.lit(-1))
+            ).alias("_is_gone"),
             fn.max("position").alias("position"),
         )
         .where(~fn.col("_is_gone"))
