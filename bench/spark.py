@@ -259,13 +259,10 @@ def _session() -> "SparkSession":
     # Workers must find the rows of this bench and the compiled form of the engine.
     os.environ["PYTHONPATH"] = os.pathsep.join([str(client.COMPILED), str(ROOT)])
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    return session(
-        "bench",
-        "local[2]",
-        **{
-            "spark.ui.enabled": "false",
-            "spark.ui.showConsoleProgress": "false",
-            "spark.driver.host": "127.0.0.1",
-            "spark.log.level": "ERROR",
-        },
-    )
+    settings: dict[str, Any] = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.log.level": "ERROR",
+    }
+    return session("bench", "local[2]", **settings)

@@ -349,6 +349,20 @@ def test_a_table_is_read_with_the_values_of_its_log(spark: "SparkSession", tmp_p
         FactSource("", None, None, str(tmp_path)).stream(spark)
 
 
+def test_files_that_a_filter_excludes_are_not_read(spark: "SparkSession", tmp_path: Path) -> None:
+    from peeklock.spark.jobs import frame
+
+    place = layout(tmp_path)
+    some = rows((1, DAY, "t/Subscriptions/s"), (2, NEXT, "q"))
+    commit_delta(place, together(contribution(place, some)))
+    [unread] = tmp_path.glob("*/date=2026-11-16/*/*.parquet")
+    unread.write_bytes(b"whoever reads this fails")
+    left = frame.read_table(spark, str(tmp_path)).where("date = date'2026-11-15' and hour = 10")
+    assert [(row.sequence_number, row.entity) for row in left.collect()] == [
+        (1, "t/Subscriptions/s")
+    ]
+
+
 def test_entities_that_look_like_numbers_keep_their_names(
     spark: "SparkSession", tmp_path: Path
 ) -> None:

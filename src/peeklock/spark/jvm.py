@@ -25,6 +25,7 @@ _VECTORS: Final = "jdk.incubator.vector"
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 _MODULES: Final = re.compile(r'^MODULES="(.*)"$', re.MULTILINE)
 _ASKED_WITHIN_S: Final = 30.0
+_LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties").as_uri()
 
 # A Java that was built without a module refuses to start when it is asked for it.
 _SHIM: Final = """#!/bin/sh
@@ -42,13 +43,19 @@ class NoJava(Exception):
 
 
 def session(
-    app_name: str, master: str | None = None, *, remote: str | None = None, **conf: Any
+    app_name: str,
+    master: str | None = None,
+    *,
+    remote: str | None = None,
+    is_quiet: bool = False,
+    **conf: Any,
 ) -> "SparkSession":
     """Give a session of Spark: the one that is there, or a new one with everything it needs.
 
     `master` is as `spark-submit` has it, and `sc://host:port` is a Spark Connect server, as is what
     `remote` says. Without either it is what `spark-submit` was told, and all cores of this machine
-    where nobody was told anything.
+    where nobody was told anything. `is_quiet` leaves only errors of Spark's log, where this starts
+    a Spark of its own; PEEKLOCK_SPARK_LOG=warn brings the rest back.
     """
     from pyspark.sql import SparkSession
 
@@ -64,9 +71,18 @@ def session(
         prepare(master or remote)
     if master is not None:
         builder = builder.master(master)
-    for key, value in (_defaults(master or remote) | conf).items():
+    defaults = _defaults(master or remote)
+    if is_quiet and _is_local(master) and "SPARK_CONF_DIR" not in os.environ:
+        defaults["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_LOG_SETTINGS}"
+    for key, value in (defaults | conf).items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    if remote is None:
+        # Spark asks the `python3` of the path for sources, which may be another one than ours.
+        from peeklock.spark.source import ServiceBusSource
+
+        spark.dataSource.register(ServiceBusSource)
+    return spark
 
 
 def prepare(master: str | None = None) -> None:

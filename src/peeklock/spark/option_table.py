@@ -165,7 +165,7 @@ OPTIONS: Final = (
     Option(
         "maxMessagesPerTrigger",
         NUMBER,
-        "1000",
+        "100000",
         READ,
         "Most messages of one batch. Not said, the journal has a million facts, within its bytes.",
         aliases=("maxEventsPerTrigger", "maxOffsetsPerTrigger"),

@@ -303,7 +303,11 @@ def audit(
     work = frame.Work("audit", master)
     source = FactSource(connection_string, http_port, entity, facts)
     uses_journal = journal or not (sent and received)
-    counts, wrong = _audit(work.spark, source if uses_journal else None, sent, received)
+    if uses_journal:
+        source.check()
+    spark = work.spark
+    with work.progress.step("comparing"):
+        counts, wrong = _audit(spark, source if uses_journal else None, sent, received)
     place = frame.Place(out, table_format)
     rows = [{"verdict": verdict, "messages": count} for verdict, count in counts.items()]
     place.write(work.spark.createDataFrame(rows, "verdict string, messages long"), "verdicts")

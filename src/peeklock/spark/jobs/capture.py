@@ -83,8 +83,9 @@ def capture(
 
     if dead_letters and mode == JOURNAL:
         raise frame.Impossible("the journal is the whole entity's, with its dead letters")
+    bus = frame.Bus(connection_string, http_port)
     options = {
-        **frame.Bus(connection_string, http_port).options,
+        **bus.options,
         **entity_at(entity).options,
         "mode": mode,
         "maxMessagesPerTrigger": str(max_messages),
@@ -96,6 +97,7 @@ def capture(
         options["subQueue"] = "deadLetter"
     if mode == JOURNAL:
         options["includeBody"] = "true" if include_body else "false"
+    bus.check()
     work = frame.Work("capture", master)
     trigger: dict[str, Any] = {"availableNow": True}
     if interval:

@@ -5,6 +5,7 @@ loss), with 2 when it could not be done.
 """
 
 import re
+import socket
 import sys
 import traceback
 from collections.abc import Sequence
@@ -12,8 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn, Type
 
 import typer
 
-from peeklock.client.connection_string import DEVELOPMENT
+from peeklock.client.config import AMQPS_PORT
+from peeklock.client.connection_string import DEVELOPMENT, parse_connection_string
 from peeklock.client.exceptions import ServiceBusError
+from peeklock.settings import AMQP_PORT
+from peeklock.spark.jobs.progress import Batches, Progress
 from peeklock.spark.jvm import NoJava
 
 if TYPE_CHECKING:
@@ -97,6 +101,7 @@ Master: TypeAlias = Annotated[
     ),
 ]
 
+_CONNECTED_WITHIN_S: Final = 5.0
 _SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _LOCAL_PARTITIONS: Final = 8
 _UNITS: Final = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -159,6 +164,7 @@ class Work:
         self._master = master
         self._settings = settings
         self._spark: SparkSession | None = None
+        self.progress: Final = Progress(name)
 
     @property
     def spark(self) -> "SparkSession":
@@ -166,32 +172,33 @@ class Work:
         if self._spark is None:
             from peeklock.spark.jvm import session
 
-            self._spark = session(f"peeklock {self._name}", self._master or None, **self._settings)
+            with self.progress.step("starting Spark"):
+                self._spark = session(
+                    f"peeklock {self._name}", self._master or None, is_quiet=True, **self._settings
+                )
             _fit(self._spark)
         return self._spark
 
     def tell(self, text: str) -> None:
-        """Say how far the job is; on standard error, so that output stays a table."""
-        typer.echo(f"{self._name}: {text}", err=True)
+        """Say what the job has done; on standard error, because output is for tables."""
+        self.progress.say(text)
 
     def await_query(self, query: "StreamingQuery") -> int:
-        """Wait until a stream ends, tell of its batches meanwhile, and count their rows."""
-        told: dict[int, int] = {}
+        """Wait until a stream ends, tell how far it is meanwhile, and count its rows."""
+        batches = Batches()
         try:
             while not query.awaitTermination(1):
-                self._tell_progress(query, told)
+                self._take(query, batches)
+                self.progress.show(batches.line())
         except KeyboardInterrupt:
             query.stop()
-        self._tell_progress(query, told)
-        return sum(told.values())
+        self._take(query, batches)
+        self.progress.say(batches.line())
+        return batches.rows
 
-    def _tell_progress(self, query: "StreamingQuery", told: dict[int, int]) -> None:
-        for progress in query.recentProgress:
-            batch, rows = progress["batchId"], progress["numInputRows"]
-            if rows and batch not in told:
-                told[batch] = rows
-                rate = progress["processedRowsPerSecond"] or 0
-                self.tell(f"batch {batch}: {rows:,} rows, {rate:,.0f}/s")
+    def _take(self, query: "StreamingQuery", batches: Batches) -> None:
+        for event in query.recentProgress:
+            batches.take(event)
 
 
 def _fit(spark: "SparkSession") -> None:
@@ -304,6 +311,18 @@ class Bus:
     def __init__(self, connection_string: str, http_port: int | None) -> None:
         self.connection_string = connection_string or DEVELOPMENT
         self.http_port = http_port
+
+    def check(self) -> None:
+        """Raise `Impossible` at once where nobody listens, instead of after minutes of retries."""
+        given = parse_connection_string(self.connection_string)
+        port = given.port or (AMQP_PORT if given.is_plain else AMQPS_PORT)
+        try:
+            socket.create_connection((given.address, port), _CONNECTED_WITHIN_S).close()
+        except OSError as error:
+            raise Impossible(
+                f"no broker answers at {given.address}:{port} ({error.strerror or error}): is it "
+                "running, and is the connection string right?"
+            ) from error
 
     @property
     def options(self) -> dict[str, str]:

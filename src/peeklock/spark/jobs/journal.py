@@ -27,6 +27,11 @@ class FactSource:
         self._paths = entities or []
         self._table = table
 
+    def check(self) -> None:
+        """Raise `Impossible` at once where the broker is needed and does not answer."""
+        if not self._table:
+            self.bus.check()
+
     def read(self, spark: "SparkSession") -> "DataFrame":
         """All facts that are there now."""
         if self._table:

@@ -267,7 +267,7 @@ class FromLake:
             count = self._replay.send(chosen, batch, run)
             done = work.spark.createDataFrame([(batch, count)], "batch long, messages long")
             done.write.mode("append").parquet(self._done)
-            work.tell(f"batch {batch}: {count:,} messages are sent")
+            work.progress.show(f"batch {batch} of {last}: {count:,} messages are sent")
 
     def _plan(self, spark: "SparkSession", rows: int) -> tuple[int, str]:
         """Give the size of the batches and the name of the run, as they were when it began.
@@ -383,6 +383,7 @@ def replay(
     again = Replay(replay_id, wish, bus, target, frame.Place(out), rate)
     # A batch appears all at once, so that a second's worth is the finest that a rate can be.
     size = batch_size or (min(rate, _BATCH) if rate else _BATCH)
+    bus.check()
     work = frame.Work("replay", master)
     messages = FromDeadLetters(again, source, size) if source else FromLake(again, lake, size)
     if dry_run:

@@ -173,6 +173,7 @@ def rollup(
     place = frame.Place(out, table_format)
     late = frame.spark_interval(watermark)
     source = FactSource(connection_string, http_port, entity, facts)
+    source.check()
     if stream or interval:
         following = Stream(place, late)
         query = (
@@ -186,9 +187,23 @@ def rollup(
             return
     else:
         tallies = tally_facts(source.read(work.spark)).persist()
-        write(tallies, place, late)
+        with work.progress.step("counting facts"):
+            write(tallies, place, late)
         tallies.unpersist()
+    hours = place.read(work.spark, "hours")
+    newest = fn.col("period") == hours.agg(fn.max("period")).collect()[0][0]
+    frame.print_rows("the last hour", frame.shown(_brief(hours.where(newest))))
     work.tell(f"{place.read(work.spark, 'minutes').count():,} minutes are in {out}")
+
+
+def _brief(hours: DataFrame) -> DataFrame:
+    """What people look at first; the partitions of a lane are added up."""
+    counts = ("sends", "deliveries", "completes", "abandons", "lock_losses", "dead_letters")
+    sums = [fn.sum(name).alias(name) for name in (*counts, "backlog")]
+    slowest = [fn.max(f"{name}_p99").alias(f"{name}_p99") for name in ("wait_ms", "work_ms")]
+    return (
+        hours.groupBy("entity", "sub_entity").agg(*sums, *slowest).orderBy("entity", "sub_entity")
+    )
 
 
 def main(arguments: Sequence[str] | None = None, program: str = "") -> NoReturn:

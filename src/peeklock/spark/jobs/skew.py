@@ -201,7 +201,10 @@ def skew(
     """Shares of partitions and session keys, Gini, hot minutes, and what if with N partitions."""
     work = frame.Work("skew", master)
     source = FactSource(connection_string, http_port, entity, facts)
+    source.check()
     rows = source.read(work.spark).persist()
+    with work.progress.step("reading facts"):
+        rows.count()
     messages = messages_in(rows, key).persist()
     keys = by_key(messages).persist()
     known = {} if facts else partition_counts(Namespace(source.bus).entities())

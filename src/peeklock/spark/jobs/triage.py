@@ -1,6 +1,6 @@
 """`triage`: the dead letters of all entities, grouped by what went wrong (R-D3)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Annotated, Final, Literal, NoReturn
 
@@ -14,6 +14,7 @@ from peeklock.spark.jobs.page import check_place, write_page
 from peeklock.spark.jobs.sections import triage_section
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 # What makes two descriptions of one problem differ, and what stands in its place. In this order:
@@ -34,6 +35,8 @@ _PYTHON_FRAMES: Final = r'File "(?:[^"]*[/\\])?([^"/\\]+)", line \d+, in ([\w<>]
 _OTHER_FRAME: Final = r"(?m)^\s*at ([\w.$<>`]+)\s*\("
 _DESCRIBED_MAX: Final = 300
 SAMPLES: Final = 3
+# Entities that are looked at side by side, each by a connection of its own.
+_TASKS_MAX: Final = 32
 COLUMNS: Final = (
     "entity string, sequence_number long, message_id string, session_id string, subject string, "
     "enqueued_time timestamp, delivery_count int, dead_letter_reason string, "
@@ -113,16 +116,34 @@ def dead_letters(spark: "SparkSession", bus: frame.Bus, entities: list[Entity]) 
     """What lies in the dead-letter queues, looked at and left where it is."""
     if not entities:
         return spark.createDataFrame([], COLUMNS)
-    found = [
-        spark.read.format("servicebus")
-        .schema(COLUMNS)
-        .options(**bus.options, **entity.options, mode="peek", subQueue="deadLetter")
-        .load()
-        # The path that people know, whatever the source calls it.
-        .withColumn("entity", fn.lit(entity.path))
+    wanted = [
+        (entity.path, {**bus.options, **entity.options, "mode": "peek", "subQueue": "deadLetter"})
         for entity in entities
     ]
-    return reduce(lambda one, other: one.unionByName(other), found)
+    # One query for all of them: a source for each is planned one after the other.
+    rows = spark.createDataFrame(wanted, "path string, options map<string, string>")
+    return rows.repartition(min(len(wanted), _TASKS_MAX)).mapInArrow(_looked_at, COLUMNS)
+
+
+def _looked_at(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+    """In a task: the dead letters of the entities that its rows name."""
+    import pyarrow as pa
+
+    from peeklock.spark.browse import PeekReader
+    from peeklock.spark.options import source_options
+    from peeklock.spark.schema import MESSAGE_COLUMNS, Columns, struct_of
+
+    names = [column.split()[0] for column in COLUMNS.split(", ")]
+    columns = Columns(struct_of({name: MESSAGE_COLUMNS[name] for name in names}), MESSAGE_COLUMNS)
+    for batch in batches:
+        for row in batch.to_pylist():
+            options = {name.lower(): value for name, value in row["options"]}
+            reader = PeekReader(source_options(options, streaming=False), columns)
+            for part in reader.partitions():
+                for found in reader.read(part):
+                    # The path that people know, whatever the source calls it.
+                    entity = pa.array([row["path"]] * found.num_rows, pa.string())
+                    yield found.set_column(names.index("entity"), "entity", entity)
 
 
 def with_dead_letters(bus: frame.Bus, paths: list[str] | None) -> list[Entity]:
@@ -182,6 +203,8 @@ def triage(
     check_place(target, "--page")
     work = frame.Work("triage", master)
     bus = frame.Bus(connection_string, http_port)
+    if not letters:
+        bus.check()
     if letters:
         found = frame.read_table(work.spark, letters)
     else:
@@ -189,8 +212,9 @@ def triage(
         work.tell(f"{len(entities):,} dead-letter queues have something in them")
         found = dead_letters(work.spark, bus, entities)
     told = fingerprinted(found).persist()
-    place.write(grouped(told), "groups")
-    place.write(trend_of(told, trend), "trend")
+    with work.progress.step("grouping dead letters"):
+        place.write(grouped(told), "groups")
+        place.write(trend_of(told, trend), "trend")
     groups = frame.shown(place.read(work.spark, "groups").orderBy(fn.desc("messages")), 10_000)
     trends = frame.shown(place.read(work.spark, "trend").orderBy("period"), 50_000)
     frame.print_rows("dead letters", [_short(group) for group in groups[:20]])

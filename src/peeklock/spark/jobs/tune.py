@@ -172,7 +172,10 @@ def tune(
     """Advise on prefetch, flush interval, lock duration and partitions, and show the arithmetic."""
     work = frame.Work("tune", master)
     source = FactSource(connection_string, http_port, entity, facts)
+    source.check()
     followed = follow(source.read(work.spark).drop("body")).persist()
+    with work.progress.step("reading facts"):
+        followed.count()
     entities = [] if facts else Namespace(source.bus).entities()
     described = {entity.path.lower(): entity for entity in entities}
     lines = [_line(row.asDict(), described, lock_duration) for row in _sorted(followed)]
