@@ -20,6 +20,7 @@ RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
 NODE := $(JAVASCRIPT)/node_modules/.stamp
 COMPILED := build/compiled/.stamp
+WHEELS := dist/.stamp
 
 # One source, two forms: the compiled copy is found before the plain, editable one. PEEKLOCK_EXPECT
 # lets the tests notice when they run the wrong one.
@@ -29,9 +30,9 @@ PYTEST := $(BIN)/python -m pytest
 # A file is not divided, because its tests may wait together.
 WIRE := -m "not torture" --numprocesses=3 --dist=loadfile
 # On all cores: none of them has a port or a file that another one knows.
-UNIT := tests --ignore=tests/wire --ignore=tests/crash --ignore=tests/pressure --ignore=tests/spark -m "not torture" --numprocesses=auto --dist=worksteal
+UNIT := tests --ignore=tests/wire --ignore=tests/crash --ignore=tests/pressure --ignore=tests/spark --ignore=tests/packages -m "not torture" --numprocesses=auto --dist=worksteal
 
-.PHONY: help setup run format check unit unit-compiled wire wire-partitioned wire-plain pressure spark test torture bench demo compile clean
+.PHONY: help setup run format check unit unit-compiled wire wire-partitioned wire-plain pressure spark packages test torture bench demo compile wheels clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,7 +75,10 @@ pressure: $(DEV) $(COMPILED) ## abuse of a listening broker, and what its other 
 spark: $(DEV) $(COMPILED) ## the pipeline, in a real Spark against a real broker
 	$(FAST) $(PYTEST) tests/spark -m "not torture" --numprocesses=2 --dist=loadfile
 
-test: check unit unit-compiled wire wire-partitioned wire-plain pressure spark ## everything that must pass on each change
+packages: $(DEV) $(WHEELS) ## source, wheels and clone, installed into fresh environments
+	$(PLAIN) $(PYTEST) tests/packages -m "not torture" --numprocesses=2 --dist=worksteal
+
+test: check unit unit-compiled wire wire-partitioned wire-plain pressure spark packages ## everything that must pass on each change
 
 torture: $(DEV) $(NODE) $(COMPILED) ## the long crash runs
 	$(FAST) $(PYTEST) tests -m torture --timeout 0
@@ -87,8 +91,10 @@ demo: $(DEV) $(COMPILED) ## a shop with failing workers, the pipeline beside it,
 
 compile: $(COMPILED) ## build the compiled copy in build/compiled
 
+wheels: $(WHEELS) ## build dist/: the source, the plain wheel, and the compiled one where a C compiler is there
+
 clean: ## remove everything that make made, but no data
-	rm -rf $(VENV) build $(JAVASCRIPT)/node_modules .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis src/*.egg-info
+	rm -rf $(VENV) build dist $(JAVASCRIPT)/node_modules .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis src/*.egg-info
 
 $(RUNTIME): $(PACKAGING)
 	$(PYTHON) tools/environment.py compile $@
@@ -101,3 +107,6 @@ $(NODE): $(JAVASCRIPT)/package-lock.json $(JAVASCRIPT)/package.json | $(DEV)
 
 $(COMPILED): $(SOURCES) setup.py tools/compile.py | $(RUNTIME)
 	$(BIN)/python -m tools.compile && touch $@
+
+$(WHEELS): $(SOURCES) setup.py pyproject.toml MANIFEST.in README.md tools/compile.py tools/wheels.py | $(RUNTIME)
+	$(BIN)/python -m tools.wheels && touch $@

@@ -9,7 +9,6 @@ from setup import ROOT, compiler_problem, hot_modules
 
 SOURCE = ROOT / "src"
 COPY = ROOT / "build" / "compiled"
-OBJECTS = ROOT / "build" / "objects"
 
 
 def main() -> None:
@@ -32,8 +31,8 @@ def build() -> None:
         flush=True,
     )
     command = [sys.executable, "setup.py", "--quiet", "build"]
-    places = ["--build-lib", str(COPY), "--build-temp", str(OBJECTS)]
-    done = subprocess.run([*command, *places], cwd=ROOT, check=False)
+    # Objects stay where setuptools puts them: `pip install .` finds what has not changed.
+    done = subprocess.run([*command, "--build-lib", str(COPY)], cwd=ROOT, check=False)
     if done.returncode == 0:
         # What stays Python is read quickly even where the environment forbids writing bytecode.
         compileall.compile_dir(COPY, quiet=1)

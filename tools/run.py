@@ -13,7 +13,10 @@ def main() -> None:
     environment = dict(os.environ)
     problem = compiler_problem()
     if problem is None:
-        subprocess.run(["make", "--silent", "compile"], cwd=ROOT, check=True)
+        done = subprocess.run(["make", "--silent", "compile"], cwd=ROOT, check=False)
+        if done.returncode != 0:
+            problem = "compiling failed, see above"
+    if problem is None:
         environment["PYTHONPATH"] = str(ROOT / "build" / "compiled")
     else:
         print(f"Running as plain Python: {problem}.", flush=True)

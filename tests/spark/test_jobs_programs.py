@@ -87,7 +87,7 @@ def test_help_does_not_wait_for_spark() -> None:
         check=False,
     )
     assert missing.returncode == 2
-    assert "pip install 'peeklock[pipeline]'" in missing.stderr.replace("\n", "")
+    assert "pip install '.[pipeline]'" in missing.stderr.replace("\n", "")
 
 
 @pytest.mark.parametrize(

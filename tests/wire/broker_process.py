@@ -45,13 +45,20 @@ class BrokerProcess:
     """One `peeklock serve` with its data, its configuration, its ports and its log."""
 
     def __init__(
-        self, *, data: Path, config: Path, log: Path, options: tuple[str, ...] = ()
+        self,
+        *,
+        data: Path,
+        config: Path,
+        log: Path,
+        options: tuple[str, ...] = (),
+        program: tuple[str, ...] | None = None,
     ) -> None:
         self.data = data
         self.config = config
         self.log = log
         # What it is started with besides its places and ports.
         self.options = options
+        self._program = program or (broker_python(), "-m", "peeklock")
         self.amqp_port = free_port()
         self.http_port = free_port()
         while self.http_port == self.amqp_port:  # the first one was free again already
@@ -87,7 +94,7 @@ class BrokerProcess:
 
     def command(self) -> list[str]:
         return [
-            *(broker_python(), "-m", "peeklock", "serve"),
+            *(*self._program, "serve"),
             *("--data", str(self.data)),
             *("--config", str(self.config)),
             *("--host", "127.0.0.1"),

@@ -18,7 +18,7 @@ JOBS: Final = {
 }
 # What jobs are made of, and what brings it.
 _NEEDED: Final = ("pyspark", "pyarrow", "deltalake", "jinja2", "matplotlib")
-_INSTALL: Final = "pip install 'peeklock[pipeline]'"
+_INSTALL: Final = "pip install '.[pipeline]' in a clone of Peeklock brings it"
 # 1 is what a job ends with that found something.
 _IMPOSSIBLE: Final = 2
 

