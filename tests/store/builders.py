@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
 from hypothesis import strategies as st
@@ -367,3 +368,13 @@ def told(record_list: list[Record], bodies: bool = True) -> list[Any]:
         else:
             result.append(record)
     return result
+
+
+def first_form(chunk: bytes) -> bytes:
+    """The same records as version 1 of the format wrote them: its table has no crc of heads."""
+    count = int.from_bytes(chunk[4:8], "little")
+    end = 28 + 12 * count
+    table = b"".join(chunk[at : at + 4] + chunk[at + 8 : at + 12] for at in range(28, end, 12))
+    header = b"\x01" + chunk[1:24]
+    crc = zlib.crc32(table, zlib.crc32(header))
+    return header + crc.to_bytes(4, "little") + table + chunk[end:]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import subprocess
 import sys
@@ -12,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from peeklock.store.embedded import EmbeddedStore
-from peeklock.store.store import Corrupt
+from peeklock.store.records import encode_chunk
+from peeklock.store.store import Corrupt, Damaged, PartitionId
 from tests.store.builders import enqueued, message_of, shown
 from tests.store.homes import BILLS, ORDERS, replayed
 
@@ -29,18 +31,39 @@ async def fill(store: EmbeddedStore) -> None:
 
 
 def test_a_flipped_bit_in_a_body_is_found(tmp_path: Path) -> None:
-    """The message is refused, its neighbours and other partitions are not touched."""
+    """The message is refused; replay, its neighbours and other partitions are not touched."""
     asyncio.run(fill(EmbeddedStore(tmp_path)))
     damage(tmp_path, message_of(123, 700).content)
 
     async def scenario(store: EmbeddedStore) -> None:
-        with pytest.raises(Corrupt, match="position 123"):
-            await replayed(store, ORDERS)
-        with pytest.raises(Corrupt, match="position 123"):
+        await replayed(store, ORDERS)
+        with pytest.raises(Damaged, match="position 123") as caught:
             await store.payloads(ORDERS, [122, 123])
+        assert caught.value.positions == {123}
         around = [122, 124, 400]
         found = await store.payloads(ORDERS, around)
         assert [shown(m) for m in found] == [shown(message_of(p, 700)) for p in around]
+        await store.close()
+
+    asyncio.run(scenario(EmbeddedStore(tmp_path)))
+
+
+def test_a_flipped_bit_in_a_table_costs_no_body_that_fits_its_own_checksum(tmp_path: Path) -> None:
+    """Replay cannot do without the table; whoever has been replayed before can."""
+    asyncio.run(fill(EmbeddedStore(tmp_path)))
+    data = tmp_path / "data.mdb"
+    raw = bytearray(data.read_bytes())
+    head = encode_chunk(121, [enqueued(5, 121, 40, 700)])[:60]
+    assert raw.count(head) == 1
+    raw[raw.find(head) + 28 + 4] ^= 1  # the checksum of the first message's head
+    data.write_bytes(raw)
+
+    async def scenario(store: EmbeddedStore) -> None:
+        with pytest.raises(Corrupt, match="position 121"):
+            await replayed(store, ORDERS)
+        found = await store.payloads(ORDERS, [121, 160])
+        assert [shown(m) for m in found] == [shown(message_of(p, 700)) for p in (121, 160)]
+        await replayed(store, BILLS)
         await store.close()
 
     asyncio.run(scenario(EmbeddedStore(tmp_path)))
@@ -55,6 +78,62 @@ def damage(directory: Path, content: bytes) -> None:
         raw[at + 500] ^= 0x10
         at = raw.find(content, at + 1)
     data.write_bytes(raw)
+
+
+def test_a_damaged_name_closes_what_may_be_meant_and_nothing_else(tmp_path: Path) -> None:
+    asyncio.run(fill(EmbeddedStore(tmp_path)))
+    data = tmp_path / "data.mdb"
+    raw = data.read_bytes()
+    assert ORDERS.key.encode() in raw
+    data.write_bytes(raw.replace(ORDERS.key.encode(), ORDERS.key.encode().replace(b"d", b"e")))
+
+    async def scenario(store: EmbeddedStore) -> None:
+        for partition in (ORDERS, PartitionId("default", "new")):
+            with pytest.raises(Corrupt, match="is not found, and what is known of partition 1"):
+                await store.open(partition)
+        await replayed(store, BILLS)
+        await store.append(BILLS, 2, 101, [enqueued(5, 101, 1, 700)])
+        await store.close()
+
+    asyncio.run(scenario(EmbeddedStore(tmp_path)))
+
+
+@pytest.mark.parametrize("left", [0.99, 0.5, 0.03])
+def test_a_file_that_is_too_short_is_refused_with_a_sentence(tmp_path: Path, left: float) -> None:
+    """The engine would end the process."""
+    asyncio.run(fill(EmbeddedStore(tmp_path)))
+    data = tmp_path / "data.mdb"
+    os.truncate(data, int(data.stat().st_size * left))
+    with pytest.raises(Corrupt, match=r"bytes shorter than it was: page .* `peeklock store check`"):
+        EmbeddedStore(tmp_path)
+    with pytest.raises(Corrupt, match="bytes shorter than it was"):
+        EmbeddedStore(tmp_path, make=False)
+
+
+def test_a_file_of_which_nothing_is_left_is_no_new_store(tmp_path: Path) -> None:
+    asyncio.run(fill(EmbeddedStore(tmp_path)))
+    for size in (8191, 100, 0):
+        os.truncate(tmp_path / "data.mdb", size)
+        with pytest.raises(Corrupt, match=r"shorter|no store that can be read|is empty"):
+            EmbeddedStore(tmp_path, make=False)
+
+
+def test_pages_that_were_never_needed_may_be_missing(tmp_path: Path) -> None:
+    """The engine counts pages that it gave back before it had written them."""
+    asyncio.run(fill(EmbeddedStore(tmp_path)))
+    data = tmp_path / "data.mdb"
+    raw = bytearray(data.read_bytes())
+    for meta in (0, 4096):
+        at = meta + 16 + 24 + 96  # its last page
+        raw[at : at + 8] = (int.from_bytes(raw[at : at + 8], "little") + 2).to_bytes(8, "little")
+    data.write_bytes(raw)
+
+    async def scenario(store: EmbeddedStore) -> None:
+        await replayed(store, ORDERS)
+        await store.append(ORDERS, 2, 401, [enqueued(5, 401, 100, 700)])
+        await store.close()
+
+    asyncio.run(scenario(EmbeddedStore(tmp_path)))
 
 
 # Each flip gets a process of its own: the engine may give up on a damaged tree by ending it.

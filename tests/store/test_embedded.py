@@ -458,7 +458,7 @@ def test_a_damaged_entry_is_noticed(tmp_path: Path) -> None:
             assert entry is not None
             transaction.put(key, entry[:-1] + b"?")
     with pytest.raises(Corrupt, match="checksum"):
-        EmbeddedStore(tmp_path)
+        run(EmbeddedStore(tmp_path), fill)
 
 
 # ---- figures

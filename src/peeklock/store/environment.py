@@ -12,10 +12,10 @@ from typing import Final, final
 
 import lmdb
 
+from peeklock.store.pages import DATA, why_too_short
 from peeklock.store.store import Corrupt, StoreError, Unavailable
 
 OWNER: Final = "owner.lock"
-_DATA: Final = "data.mdb"
 _FORMAT_KEY: Final = b"format"
 
 _GIB: Final = 1 << 30
@@ -33,7 +33,7 @@ class Environment:
         self, directory: Path, form: str, map_size: int | None = None, *, make: bool = True
     ) -> None:
         self.directory = directory
-        self._data = directory / _DATA
+        self._data = directory / DATA
         if not make:
             _check_there(self._data)
         self._owner = _own(directory)
@@ -109,6 +109,9 @@ def _check_there(data: Path) -> None:
     with translated(f"find the store in {data.parent}"):
         if not data.exists():
             raise Unavailable(f"there is no store in {data.parent}, and there was one before")
+        if data.stat().st_size == 0:
+            # The engine would take it for a new one.
+            raise Corrupt(f"{data} is empty, and there was something in it before")
 
 
 def _place(data: Path) -> tuple[int, int]:
@@ -134,6 +137,10 @@ def _own(directory: Path) -> int:
 
 
 def _open(directory: Path, map_size: int | None) -> lmdb.Environment:
+    data = directory / DATA
+    problem = why_too_short(data) if data.exists() else None
+    if problem is not None:
+        raise Corrupt(problem)
     size = map_size or (_MAP_SIZE if sys.maxsize > 2**32 else _MAP_SIZE_32_BIT)
     while True:
         try:

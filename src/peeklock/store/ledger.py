@@ -86,7 +86,7 @@ class Partition:
 
     def decode(self, raw: memoryview) -> None:
         """Take what an entry says."""
-        if len(raw) < _crc.size or crc32(raw[4:]) != _crc.unpack_from(raw)[0]:
+        if len(raw) < _crc.size + _entry.size or crc32(raw[4:]) != _crc.unpack_from(raw)[0]:
             raise Corrupt(f"what is known of partition {self.number} does not fit its checksum")
         extent = self.extent
         self.epoch, self.replay_from, extent.first, extent.size, self.end = _entry.unpack_from(
@@ -115,6 +115,8 @@ class Ledger:
         self.partitions: dict[str, Partition] = {}
         # Those that were dropped and may still have chunks, by their numbers.
         self.dropped: dict[int, Partition] = {}
+        # Those whose names cannot be read, by their numbers, and why.
+        self.damaged: dict[int, str] = {}
         # No epoch up to this one is given again: partitions that are gone had them.
         self.spent = 0
         self._top = b""
@@ -126,12 +128,15 @@ class Ledger:
             found = cursor.set_range(_PARTITION)
             while found and bytes(cursor.key()[:1]) == _PARTITION:
                 partition = Partition(_number.unpack(cursor.key()[1:])[0], "")
-                partition.decode(cursor.value())
-                self.partitions[partition.name] = partition
+                try:
+                    partition.decode(cursor.value())
+                    self.partitions[partition.name] = partition
+                except Corrupt as error:
+                    self.damaged[partition.number] = str(error)
                 found = cursor.next()
             self._read_dropped(cursor)
         numbers = [partition.number for partition in self.partitions.values()]
-        self._number = max([*numbers, *self.dropped], default=0)
+        self._number = max([*numbers, *self.dropped, *self.damaged], default=0)
 
     def _read_dropped(self, cursor: Cursor) -> None:
         if cursor.set_key(_EPOCHS):
@@ -146,6 +151,9 @@ class Ledger:
         """Find a partition or give it a number; nothing rests before it is opened."""
         partition = self.partitions.get(name)
         if partition is None:
+            for problem in self.damaged.values():
+                # It may be the one whose name cannot be read: an empty one must not take its place.
+                raise Corrupt(f"{name} is not found, and {problem}")
             # Never one that was given before: somebody may still have that partition in hand.
             self._number += 1
             partition = self.partitions[name] = Partition(self._number, name)

@@ -18,6 +18,7 @@ from peeklock.store.replay import records_from
 from peeklock.store.retention import Chunk, Extent, Retention, Trim
 from peeklock.store.store import (
     Corrupt,
+    Damaged,
     Fenced,
     JournalPage,
     Opening,
@@ -85,7 +86,16 @@ class MemoryStore:
         kept = self._partitions.get(partition.key)
         if kept is None:
             raise Corrupt(f"{partition.key} is not known here")
-        return [decode_message(kept.holding(position), position) for position in positions]
+        messages: list[Message] = []
+        damaged: list[int] = []
+        for position in positions:
+            try:
+                messages.append(decode_message(kept.holding(position), position))
+            except Corrupt:
+                damaged.append(position)
+        if damaged:
+            raise Damaged(f"bodies of {partition.key} are damaged", damaged)
+        return messages
 
     async def journal(self, partition: PartitionId, after: int, limit_bytes: int) -> JournalPage:
         """Give raw chunks from position `after` on, at least one if there is any."""

@@ -14,7 +14,7 @@ from peeklock.store.environment import translated
 from peeklock.store.ledger import Cursor, Ledger, Partition
 from peeklock.store.records import decode_chunk, decode_messages
 from peeklock.store.replay import records_from
-from peeklock.store.store import Corrupt, JournalPage, Replay
+from peeklock.store.store import Corrupt, Damaged, JournalPage, Replay
 
 # How much of a replay is read in one transaction, without the event loop getting a turn.
 _PAGE_BYTES: Final = 1 << 20
@@ -32,6 +32,12 @@ class Reader:
 
     def payloads(self, partition: Partition, positions: Sequence[int]) -> list[Message]:
         """Read the messages at these positions; neighbours cost less than strangers."""
+        try:
+            return self._payloads(partition, positions)
+        except Corrupt as error:
+            return self._singly(partition, positions, error)
+
+    def _payloads(self, partition: Partition, positions: Sequence[int]) -> list[Message]:
         messages: list[Message] = []
         with (
             translated(f"read bodies of {partition.name}"),
@@ -51,6 +57,28 @@ class Reader:
                     taken += 1
                 messages += decode_messages(cursor.value(), positions[index:taken])
                 index = taken
+        return messages
+
+    def _singly(
+        self, partition: Partition, positions: Sequence[int], error: Corrupt
+    ) -> list[Message]:
+        """Read each message by itself: what fits its own checksum is whole, whatever else of its
+        chunk is damaged."""
+        messages: list[Message] = []
+        damaged: list[int] = []
+        with (
+            translated(f"read bodies of {partition.name}"),
+            self._lmdb.begin(buffers=True) as transaction,
+            transaction.cursor(self._values) as cursor,
+        ):
+            for position in positions:
+                try:
+                    _seek(cursor, partition, position)
+                    messages += decode_messages(cursor.value(), [position])
+                except Corrupt:
+                    damaged.append(position)
+        if damaged:
+            raise Damaged(f"bodies of {partition.name} are damaged: {error}", damaged) from error
         return messages
 
     def journal(self, partition: Partition, after: int, limit_bytes: int) -> JournalPage:

@@ -2,7 +2,8 @@
 
     chunk    header, table, records
     header   version u8, 3 zero bytes, positions u32, first position u64, instant i64, crc u32
-    table    per position: end of its record (counted from the end of the table) u32, crc u32
+    table    per position: end of its record (counted from the end of the table) u32, crc of its
+             head u32, crc u32
     record   kind u8 and what the kind needs; a message is a record of its own
     message  kind u8, flags u8, instant i64, sequence u64, bytes of the id u32, bytes of the
              envelope u32, the address (of some kinds only), what the flags tell of, id, envelope,
@@ -14,10 +15,13 @@
 
 All numbers are little-endian. The header's crc covers header and table, a record's crc covers the
 record and is seeded with its position, so that bytes that lie at the wrong place do not fit either.
+The head of a message is what replay needs, all before its envelope; any other record is its own
+head. So a body can be damaged by itself, and everything else goes on without it.
 A position finds its body through the table without the rest of the chunk being read.
 
 The version is the chunk's first byte. A later version adds its own reader and turns what it reads
-into today's records; nothing that rests is ever rewritten for a new version.
+into today's records; nothing that rests is ever rewritten for a new version. In version 1 the table
+had no crc of heads.
 """
 
 from __future__ import annotations
@@ -70,7 +74,10 @@ from peeklock.store.traits import pack_traits, unpack_traits
 
 Buffer: TypeAlias = bytes | memoryview
 
-VERSION: Final = 1
+VERSION: Final = 2
+
+# Messages that tell where they belong.
+_ADDRESSED: Final = (PUBLISHED, TRANSFERRING, CARRIED_COPIES, STAGED, REQUEUED)
 
 # The address of a staged message that goes on from the one before: a text of no bytes.
 _SAME_STAGE: Final = bytes(4)
@@ -84,8 +91,8 @@ _word: Final = struct.Struct("<I")
 # kind, flags, instant, sequence, bytes of the id, bytes of the envelope; the content is the rest
 _message: Final = struct.Struct("<BBqQII")
 _number: Final = struct.Struct("<Q")
-# the entry before a record's in the table, and its own
-_span: Final = struct.Struct("<IIII")
+# By version: how many words of the table a position has.
+_WIDTHS: Final = {1: 2, 2: 3}
 
 _HEADER_BYTES: Final = 28
 _MESSAGE_BYTES: Final = 26
@@ -184,8 +191,10 @@ class _Chunk:
                 parts.append(content)
                 position = self.position
                 end = self.end + _MESSAGE_BYTES + len(content)
+                head_crc = _crc32(head, position & _WORD)
                 table.append(end)
-                table.append(_crc32(content, _crc32(head, position & _WORD)))
+                table.append(head_crc)
+                table.append(_crc32(content, head_crc))
                 self.end = end
                 self.position = position + 1
             else:
@@ -211,24 +220,33 @@ class _Chunk:
         envelope = message.envelope
         content = message.content
         head: bytes = _message.pack(kind, flags, at, sequence, len(message_id), len(envelope))
-        head = head + extras + message_id + envelope if extras else head + message_id + envelope
-        parts = self.parts
-        parts.append(head)
-        parts.append(content)
-        end = self.end + len(head) + len(content)
-        self.end = end
+        head = head + extras + message_id if extras else head + message_id
         position = self.position
         self.position = position + 1
+        head_crc = _crc32(head, position & _WORD)
+        parts = self.parts
+        parts.append(head)
+        end = self.end + len(head) + len(content)
         table = self.table
+        # The pieces are summed where they lie: joining them first would copy the content.
+        crc = head_crc
+        if envelope:
+            parts.append(envelope)
+            end += len(envelope)
+            crc = _crc32(envelope, crc)
+        parts.append(content)
+        self.end = end
         table.append(end)
-        # The two pieces are summed where they lie: joining them first would copy the content.
-        table.append(_crc32(content, _crc32(head, position & _WORD)))
+        table.append(head_crc)
+        table.append(_crc32(content, crc))
 
     def add(self, record: bytes) -> None:
         self.parts.append(record)
         self.end += len(record)
+        crc = _crc32(record, self.position & _WORD)
         self.table.append(self.end)
-        self.table.append(_crc32(record, self.position & _WORD))
+        self.table.append(crc)
+        self.table.append(crc)
         self.position += 1
 
     def finish(self, at: int) -> bytes:
@@ -250,36 +268,48 @@ def chunk_header(chunk: Buffer) -> ChunkHeader:
     view = memoryview(chunk)
     try:
         version, count, first, at = _header.unpack_from(view)
-        if version != VERSION:
-            raise Corrupt(f"records of format version {version} are not known here")
-        base = _HEADER_BYTES + 8 * cast(int, count)
+        entry = 4 * _width(version)
+        base = _HEADER_BYTES + entry * cast(int, count)
         crc = _crc32(view[_HEADER_BYTES:base], _crc32(view[: _header.size]))
         if crc != _word.unpack_from(view, _header.size)[0]:
             raise Corrupt(f"the head of the chunk at position {first} does not fit its checksum")
-        if base + _word.unpack_from(view, base - 8)[0] != len(view):
+        if base + _word.unpack_from(view, base - entry)[0] != len(view):
             raise Corrupt(f"the chunk at position {first} is not as long as its table says")
     except struct.error as error:
         raise Corrupt(f"a chunk of {len(view)} bytes is cut off") from error
     return ChunkHeader(first, first + count, at)
 
 
+def _width(version: int) -> int:
+    width = _WIDTHS.get(version)
+    if width is None:
+        raise Corrupt(f"records of format version {version} are not known here")
+    return width
+
+
 def decode_chunk(chunk: Buffer, bodies: bool) -> tuple[int, list[Record]]:
     """Read all records and check each; runs come back as runs.
 
-    Without bodies the messages have neither envelope nor content, but their size is right.
+    Without bodies the messages have neither envelope nor content, but their size is right; whether
+    a body is whole does not matter then.
     """
     header = chunk_header(chunk)
     view = memoryview(chunk)
     first = header.first
     count = header.end - first
-    table: Sequence[int] = struct.unpack_from(f"<{2 * count}I", view, _HEADER_BYTES)
-    base = _HEADER_BYTES + 8 * count
+    width = _width(view[0])
+    table: Sequence[int] = struct.unpack_from(f"<{width * count}I", view, _HEADER_BYTES)
+    base = _HEADER_BYTES + 4 * width * count
     start = base
     runs = _Runs()
     for index in range(count):
-        end = base + table[2 * index]
+        at_table = width * index
+        end = base + table[at_table]
         record = view[start:end]
-        if _crc32(record, (first + index) & _WORD) != table[2 * index + 1]:
+        seed = (first + index) & _WORD
+        if _crc32(record, seed) != table[at_table + width - 1] and (
+            bodies or width < 3 or not _has_whole_head(record, seed, table[at_table + 1])
+        ):
             raise Corrupt(f"the record at position {first + index} does not fit its checksum")
         try:
             kind: int = record[0]
@@ -315,22 +345,23 @@ def decode_messages(chunk: Buffer, positions: Sequence[int]) -> list[Message]:
     messages: list[Message] = []
     try:
         version, count, first, _ = _header.unpack_from(view)
-        if version != VERSION:
-            raise Corrupt(f"records of format version {version} are not known here")
-        base = _HEADER_BYTES + 8 * cast(int, count)
+        entry = 4 * _width(version)
+        base = _HEADER_BYTES + entry * cast(int, count)
         for position in positions:
             index = position - cast(int, first)
             if not 0 <= index < count:
                 raise Corrupt(f"the chunk at position {first} does not reach {position}")
             # A record begins where the one before it ends; nothing lies before the first one.
-            start, _, end, crc = _span.unpack_from(view, _HEADER_BYTES + 8 * index - 8)
-            record = view[base + start if index else base : base + end]
-            if _crc32(record, position & _WORD) != crc:
+            at = _HEADER_BYTES + entry * index
+            start: int = _word.unpack_from(view, at - entry)[0] if index else 0
+            end: int = _word.unpack_from(view, at)[0]
+            record = view[base + start : base + end]
+            if _crc32(record, position & _WORD) != _word.unpack_from(view, at + entry - 4)[0]:
                 raise Corrupt(f"the record at position {position} does not fit its checksum")
             kind, flags, _, _, id_bytes, envelope_bytes = _message.unpack_from(record)
             offset = _MESSAGE_BYTES
             if not ENQUEUED <= kind <= CARRIED:
-                if kind not in (PUBLISHED, TRANSFERRING, CARRIED_COPIES, STAGED, REQUEUED):
+                if kind not in _ADDRESSED:
                     raise Corrupt(f"the record at position {position} is no message")
                 offset += 4 + cast(int, _word.unpack_from(record, offset)[0])
             message = _decode_message(record, offset, flags, id_bytes, envelope_bytes, True)
@@ -338,6 +369,22 @@ def decode_messages(chunk: Buffer, positions: Sequence[int]) -> list[Message]:
     except (struct.error, ValueError, IndexError) as error:
         raise Corrupt(f"a chunk of {len(view)} bytes makes no sense") from error
     return messages
+
+
+def _has_whole_head(record: memoryview, seed: int, crc: int) -> bool:
+    """Tell whether only the body of a message is damaged, so that replay can go on without it."""
+    try:
+        kind, flags, _, _, id_bytes, _ = _message.unpack_from(record)
+        offset = _MESSAGE_BYTES
+        if not ENQUEUED <= kind <= CARRIED:
+            if kind not in _ADDRESSED:
+                return False
+            offset += 4 + cast(int, _word.unpack_from(record, offset)[0])
+        if flags:
+            offset = unpack_traits(record, flags, offset, Traits())
+    except (struct.error, ValueError, IndexError):
+        return False
+    return _crc32(record[: offset + cast(int, id_bytes)], seed) == crc
 
 
 @final

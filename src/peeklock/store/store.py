@@ -6,6 +6,7 @@ StoreError
 |   +-- Away      there is no engine; nothing was begun
 |   +-- Broken    it will go on failing until the store is opened anew
 +-- Corrupt       a checksum or a format does not fit
+    +-- Damaged   only bodies, which nobody but their own readers needs
 """
 
 from __future__ import annotations
@@ -43,6 +44,14 @@ class Broken(Unavailable):
 
 class Corrupt(StoreError):
     """What was read is not what was written."""
+
+
+class Damaged(Corrupt):
+    """The bodies at some positions cannot be read; all else can."""
+
+    def __init__(self, text: str, positions: Sequence[int]) -> None:
+        super().__init__(text)
+        self.positions: Final = frozenset(positions)
 
 
 @final
@@ -140,7 +149,10 @@ class Store(Protocol):
         ...
 
     async def payloads(self, partition: PartitionId, positions: Sequence[int]) -> list[Message]:
-        """The messages at these positions, with their bodies, in the order asked."""
+        """The messages at these positions, with their bodies, in the order asked.
+
+        Damaged names those that cannot be read; without them the others can.
+        """
         ...
 
     async def journal(self, partition: PartitionId, after: int, limit_bytes: int) -> JournalPage:
