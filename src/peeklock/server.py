@@ -37,12 +37,14 @@ from peeklock.gateway.http.admin.node import AdminNode
 from peeklock.gateway.http.figures import Overview
 from peeklock.gateway.http.guard import Guard
 from peeklock.gateway.http.health import READY, ReadyNode
+from peeklock.gateway.http.hosts import Hosts
 from peeklock.gateway.http.journal import JournalNode
 from peeklock.gateway.http.messages.node import MessagesNode
 from peeklock.gateway.http.metrics import METRICS, MetricsNode
 from peeklock.gateway.http.namespaces import Bounding, BoundsPerNamespace, PerNamespace
 from peeklock.gateway.http.router import ENTITIES, JOURNALS, MESSAGES, Node
 from peeklock.gateway.http.stores import StoresNode
+from peeklock.gateway.http.visitors import Visitors
 from peeklock.gateway.identifiers import hex_digits
 from peeklock.gateway.listener import Listener
 from peeklock.gateway.refusals import RefusalDesk
@@ -124,13 +126,15 @@ async def _serve(settings: Settings, configuration: Configuration, watchdog: Wat
         _doors(settings, broker, clock, chance, desks),
         connections_max=settings.connections_max * len(namespaces.all()) + _UNPLACED_MAX,
     )
-    http = _http(settings, overview, broker, stores, amqp, clock, chance, desks)
+    visitors = Visitors(budgets, connections_max=settings.http_connections_max)
+    http = _http(settings, overview, broker, stores, amqp, clock, chance, desks, visitors)
     overview.connections.update(amqp=lambda: amqp.count, http=lambda: http.count)
     listener = Listener(
         amqp.protocol,
         http.protocol,
         tls,
         budgets=budgets,
+        make_room=visitors.make_room,
         write_s_max=settings.write_timeout_ms / 1000,
     )
     try:
@@ -214,6 +218,7 @@ def _http(
     clock: Clock,
     chance: Callable[[], int],
     desks: Callable[[Namespace], RefusalDesk],
+    visitors: Visitors,
 ) -> HttpConnections:
     """Make what HTTP connections come to: nodes for each namespace, one for the stores, pages."""
 
@@ -226,11 +231,17 @@ def _http(
 
     def admin_node(namespace: Namespace) -> AdminNode:
         told = desks(namespace)
-        return AdminNode(broker, namespace.keys, told, clock, chance, namespace.name)
+        return AdminNode(broker, namespace.keys, told, clock, chance, namespace.name, hosts)
 
     def journal_node(namespace: Namespace) -> JournalNode:
         return JournalNode(broker, guard(namespace), namespace.name)
 
+    hosts = Hosts(
+        broker.namespaces,
+        names=(*settings.allowed_hosts, *settings.tls_names, settings.host),
+        origins=settings.allowed_origins,
+        is_loopback=settings.is_loopback(),
+    )
     messages = PerNamespace(broker.namespaces, message_node)
     nodes: dict[str, Node] = {
         # The stores are everybody's; who manages the first namespace looks after them.
@@ -246,8 +257,15 @@ def _http(
             overview.gather, None if settings.is_loopback() else guard(broker.namespaces.first)
         ),
     }
-    bounds = BoundsPerNamespace(messages)
-    return HttpConnections(overview.health, nodes, amqp=amqp, bounds=bounds, pages=pages)
+    return HttpConnections(
+        overview.health,
+        nodes,
+        amqp=amqp,
+        bounds=BoundsPerNamespace(messages),
+        pages=pages,
+        hosts=hosts,
+        visitors=visitors,
+    )
 
 
 def _tls(settings: Settings, configuration: Configuration, clock: Clock) -> Tls | None:

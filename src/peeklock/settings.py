@@ -23,6 +23,7 @@ STORES_MAX: Final = 64
 ENTITIES_MAX: Final = 10_000
 PARTITIONED_ENTITIES_MAX: Final = 100
 CONNECTIONS_MAX: Final = 5_000
+HTTP_CONNECTIONS_MAX: Final = 1_000
 # Python's blocking client reads only while somebody asks it for messages: an honest one may leave
 # bytes unread for as long as a message is worked on.
 WRITE_TIMEOUT_MS: Final = 120_000
@@ -55,6 +56,11 @@ class Settings:
     partitioned_entities_max: Final[int]
     # Of each namespace.
     connections_max: Final[int]
+    http_connections_max: Final[int]
+    # Names by which clients may call a broker on loopback, and sites whose pages may use it, beside
+    # those that are known.
+    allowed_hosts: Final[tuple[str, ...]]
+    allowed_origins: Final[tuple[str, ...]]
     # How long a client may leave unread what is written to it.
     write_timeout_ms: Final[int]
     # For benchmarks: what a slower disk would take for each commit, on top of what this one takes.
@@ -84,6 +90,9 @@ class Settings:
         entities_max: int = ENTITIES_MAX,
         partitioned_entities_max: int = PARTITIONED_ENTITIES_MAX,
         connections_max: int = CONNECTIONS_MAX,
+        http_connections_max: int = HTTP_CONNECTIONS_MAX,
+        allowed_hosts: tuple[str, ...] = (),
+        allowed_origins: tuple[str, ...] = (),
         write_timeout_ms: int = WRITE_TIMEOUT_MS,
         commit_delay_ms: int = 0,
         allow_development_key: bool = False,
@@ -108,6 +117,9 @@ class Settings:
         self.entities_max = entities_max
         self.partitioned_entities_max = partitioned_entities_max
         self.connections_max = connections_max
+        self.http_connections_max = http_connections_max
+        self.allowed_hosts = allowed_hosts
+        self.allowed_origins = allowed_origins
         self.write_timeout_ms = write_timeout_ms
         self.commit_delay_ms = commit_delay_ms
         self.allow_development_key = allow_development_key

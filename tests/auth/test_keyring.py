@@ -191,8 +191,16 @@ def test_what_a_token_means_with_a_host_it_does_not_mean_alone() -> None:
     keys = ring()
     shown = token("localhost")
     for _ in range(2):
-        assert isinstance(keys.verify(shown, "orders", NOW, "localhost"), Grant)
+        assert isinstance(keys.verify(shown, "orders", NOW, {"localhost"}.__contains__), Grant)
         assert reason(keys.verify(shown, "orders", NOW)) == INVALID_AUDIENCE
+
+
+@pytest.mark.parametrize("resource", ["localhost:5300", "peeklock:443/", "[::1]:5300"])
+def test_a_host_with_a_port_is_never_an_entity(resource: str) -> None:
+    """No name has a colon: whoever signed this meant the namespace."""
+    assert isinstance(ring().verify(token(resource), "orders", NOW), Grant)
+    below = ring().verify(token(f"{resource.rstrip('/')}/invoices"), "orders", NOW)
+    assert reason(below) == INVALID_AUDIENCE
 
 
 def test_any_number_of_tokens_is_taken_and_few_are_remembered() -> None:

@@ -119,3 +119,68 @@ def test_who_never_reads_is_let_go(house: MakeHouse) -> None:
     assert broker.log().count("cut-off") == len(peers)
     for peer in (*peers, idle):
         peer.close()
+
+
+def test_slow_heads_keep_nobody_out(house: MakeHouse) -> None:
+    """A byte every 6.5 seconds held a connection for ever, and there was no limit of them."""
+    broker = house(options=("--http-connections-max", "50"))
+    with broker.pressed(), crowd(broker, 200, b"GET /health HTTP/1.1\r\nHo") as peers:
+        for peer in peers[-40:]:
+            with contextlib.suppress(OSError):
+                peer.socket.sendall(b"s")
+        for _ in range(5):
+            assert broker.get("/health")[0] == 200
+        wait_until(lambda: broker.get("/metrics")[1].count("http_connections"))
+    with broker.raw() as peer:
+        peer.send(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert peer.receive().startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.torture
+def test_a_head_and_a_body_have_a_time_in_all(house: MakeHouse) -> None:
+    broker = house()
+    post = b"POST /ping/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n\r\n"
+    with (
+        crowd(broker, 5, b"GET /health HTTP/1.1\r\nX: ") as heads,
+        crowd(broker, 5, post) as bodies,
+    ):
+        begun = time.monotonic()
+        while time.monotonic() - begun < 45.0:
+            for peer in (*heads, *bodies):
+                with contextlib.suppress(OSError):
+                    peer.socket.sendall(b"x")
+            time.sleep(5.0)
+        assert all(peer.is_ended_within(0.1) for peer in (*heads, *bodies))
+
+
+UPGRADE = (
+    b"GET /$servicebus/websocket HTTP/1.1\r\nHost: %s\r\n%sUpgrade: websocket\r\n"
+    b"Connection: Upgrade\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: AMQPWSB10\r\n\r\n"
+)
+
+
+def answered(broker: House, request: bytes) -> int:
+    with broker.raw() as peer:
+        peer.send(request)
+        return int(peer.receive().split()[1])
+
+
+@pytest.mark.parametrize("is_open", [False, True], ids=["loopback", "everywhere"])
+def test_no_web_page_can_use_a_broker_that_is_not_its_own(house: MakeHouse, is_open: bool) -> None:
+    """Any page could, by a WebSocket or by a name that was made to mean this machine."""
+    # The last of two options counts.
+    everywhere = ("--host", "0.0.0.0", "--allow-development-key")
+    broker = house(options=everywhere if is_open else ("--allowed-host", "broker.test"))
+    for request in (UPGRADE, b"GET /health HTTP/1.1\r\nHost: %s\r\n%s\r\n"):
+        good = 101 if request is UPGRADE else 200
+        assert answered(broker, request % (b"localhost", b"")) == good
+        assert (
+            answered(broker, request % (b"localhost:1", b"Origin: http://localhost:1\r\n")) == good
+        )
+        assert answered(broker, request % (b"localhost", b"Origin: https://evil.test\r\n")) == 403
+        assert answered(broker, request % (b"localhost", b"Origin: null\r\n")) == 403
+        # A page of a name that now means this machine, and a service of compose.
+        for host in (b"evil.test", b"peeklock"):
+            assert answered(broker, request % (host, b"")) == (good if is_open else 421)
+        assert answered(broker, request % (b"broker.test:5300", b"")) == good

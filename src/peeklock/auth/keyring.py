@@ -8,7 +8,15 @@ from typing import Final, final
 from peeklock.auth import refusal
 from peeklock.auth.refusal import AuthRefusal
 from peeklock.auth.rights import NO_RIGHTS, AuthorizationRule, Rights
-from peeklock.auth.sas import SasToken, covers, is_jwt, parse_sas, prefixes, resource_path
+from peeklock.auth.sas import (
+    SasToken,
+    covers,
+    is_jwt,
+    parse_sas,
+    prefixes,
+    resource_path,
+    signed_path,
+)
 from peeklock.clock import Instant
 
 # When a grant ends that has no end: an instant that no clock will reach.
@@ -138,14 +146,19 @@ class KeyRing:
         return NO_RIGHTS
 
     def verify(
-        self, token: str, audience: str, now: Instant, host: str = ""
+        self,
+        token: str,
+        audience: str,
+        now: Instant,
+        is_host: Callable[[str], bool] | None = None,
     ) -> Grant | AuthRefusal:
         """Check a token for an audience, which may be a URI or a bare path; the grant is for it.
 
-        Some clients name the namespace by its host alone in some tokens; where a host is given,
-        such a token is taken for what it means.
+        Some clients name the namespace by its host alone in some tokens, without a port too. Then
+        it looks like a path, and `is_host` tells which of them mean the namespace: it must know
+        that by itself, and never from the request.
         """
-        good = self._good(token, host)
+        good = self._good(token, is_host)
         if isinstance(good, AuthRefusal):
             return good
         # What follows is told only to somebody who holds the key.
@@ -156,9 +169,9 @@ class KeyRing:
             return refusal.invalid_audience(good.resource, path)
         return Grant(path, good.rights, good.expires_at, good.proof.rule_name, good.proof)
 
-    def _good(self, token: str, host: str) -> _Good | AuthRefusal:
+    def _good(self, token: str, is_host: Callable[[str], bool] | None) -> _Good | AuthRefusal:
         """Check who signed a token; one that was found good is good until the rules change."""
-        remembered = None if host else self._remembered.get(token)
+        remembered = None if is_host else self._remembered.get(token)
         if remembered is not None:
             return remembered
         if is_jwt(token):
@@ -166,8 +179,8 @@ class KeyRing:
         parsed = parse_sas(token)
         if isinstance(parsed, AuthRefusal):
             return parsed
-        resource = resource_path(parsed.resource)
-        if host and resource == host.lower():
+        resource = signed_path(parsed.resource)
+        if is_host is not None and is_host(resource):
             resource = ""
         found = self._signer(parsed, resource)
         if found is None:
@@ -175,7 +188,7 @@ class KeyRing:
         rule, proof = found
         good = _Good(resource, parsed.expires_at, rule.rights, proof)
         # What a token means together with a host it does not mean alone.
-        if not host and len(token) <= _REMEMBERED_LENGTH_MAX:
+        if is_host is None and len(token) <= _REMEMBERED_LENGTH_MAX:
             if len(self._remembered) >= _REMEMBERED_MAX:
                 del self._remembered[next(iter(self._remembered))]
             self._remembered[token] = good
@@ -183,7 +196,7 @@ class KeyRing:
 
     def has_signed(self, token: SasToken) -> bool:
         """Tell whether a rule of these made the token; it may have expired since."""
-        return self._signer(token, resource_path(token.resource)) is not None
+        return self._signer(token, signed_path(token.resource)) is not None
 
     def verify_plain(self, rule_name: str, key: str) -> list[Grant] | AuthRefusal:
         """Check a rule's name and key; the grants are for the places whose rule it is."""

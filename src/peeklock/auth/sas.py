@@ -14,6 +14,8 @@ from peeklock.clock import Instant
 _PREFIX: Final = "sharedaccesssignature "
 _REQUIRED: Final = ("sr", "sig", "se", "skn")
 _SCHEME_AND_HOST: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/]*")
+# No entity's name has a colon, so that this is never a path.
+_HOST_AND_PORT: Final = re.compile(r"([^/:]+|\[[^/\]]+\]):[0-9]{1,5}(/|$)")
 
 # The longest entity path, percent-encoded twice, with all other parts fits into a quarter of this.
 TOKEN_LENGTH_MAX: Final = 16_384
@@ -118,6 +120,12 @@ def resource_path(resource: str) -> str:
     if scheme is not None:
         text = text[scheme.end() :]
     return "/".join(segment for segment in text.split("/") if segment)
+
+
+def signed_path(resource: str) -> str:
+    """Reduce what a token was signed for to its path; some clients leave the scheme away."""
+    path = resource_path(resource)
+    return path.partition("/")[2] if _HOST_AND_PORT.match(path) else path
 
 
 def covers(prefix: str, path: str) -> bool:

@@ -12,6 +12,24 @@ from peeklock.settings import STORES_MAX
 _TLS_NAME: Final = re.compile(r"(\*\.)?[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]+")
 
 
+# Where a page is from, as browsers say it; some pages have no such place.
+_ORIGIN: Final = re.compile(r"https?://[^/?#\s]+/?|null|\*", re.IGNORECASE)
+
+
+def _check_hosts(names: list[str] | None) -> list[str] | None:
+    for name in names or ():
+        if name != "*" and _TLS_NAME.fullmatch(name) is None:
+            raise typer.BadParameter(f"'{name}' is not a host name without a port")
+    return names
+
+
+def _check_origins(origins: list[str] | None) -> list[str] | None:
+    for origin in origins or ():
+        if _ORIGIN.fullmatch(origin) is None:
+            raise typer.BadParameter(f"'{origin}' is no origin such as https://app.example:8443")
+    return origins
+
+
 def _check_tls_names(names: list[str] | None) -> list[str] | None:
     for name in names or ():
         if _TLS_NAME.fullmatch(name) is None:
@@ -160,6 +178,32 @@ ConnectionsMax: TypeAlias = Annotated[
         envvar="PEEKLOCK_CONNECTIONS_MAX",
         min=1,
         help="How many AMQP connections a namespace may have.",
+    ),
+]
+HttpConnectionsMax: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        envvar="PEEKLOCK_HTTP_CONNECTIONS_MAX",
+        min=1,
+        help="How many HTTP connections there may be.",
+    ),
+]
+AllowedHost: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        envvar="PEEKLOCK_ALLOWED_HOST",
+        callback=_check_hosts,
+        show_default="none",
+        help="Another name by which HTTP clients may call a broker on loopback; may be repeated.",
+    ),
+]
+AllowedOrigin: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        envvar="PEEKLOCK_ALLOWED_ORIGIN",
+        callback=_check_origins,
+        show_default="none",
+        help="Another site whose web pages may use the broker; may be repeated.",
     ),
 ]
 WriteTimeoutMs: TypeAlias = Annotated[

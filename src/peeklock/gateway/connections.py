@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Final, final
 from peeklock.gateway.amqp.door import Doors
 from peeklock.gateway.amqp.protocol import AmqpProtocol
 from peeklock.gateway.http.health import Health
+from peeklock.gateway.http.hosts import Hosts
 from peeklock.gateway.http.router import Node, Router
+from peeklock.gateway.http.visitors import Visitors
 
 if TYPE_CHECKING:
     from peeklock.gateway.http.protocol import Bounds, HttpProtocol
@@ -106,12 +108,15 @@ class HttpConnections:
         amqp: AmqpConnections | None = None,
         bounds: "Bounds | None" = None,
         pages: dict[str, Node] | None = None,
+        hosts: Hosts | None = None,
+        visitors: Visitors | None = None,
     ) -> None:
         """Beside health there are nodes, each under the first part of the path, and pages."""
         self._router = Router(health, nodes, pages)
         self._amqp = amqp
         self._bounds = bounds
-        self._connections: set[HttpProtocol] = set()
+        self._hosts = hosts
+        self.visitors = visitors or Visitors()
 
     def protocol(self) -> "HttpProtocol":
         """Make the protocol class of one connection."""
@@ -120,15 +125,19 @@ class HttpConnections:
 
         tunnelled = None if self._amqp is None else self._amqp.protocol
         return HttpProtocol(
-            self._router.route, self._connections, bounds=self._bounds, tunnelled=tunnelled
+            self._router.route,
+            self.visitors,
+            bounds=self._bounds,
+            hosts=self._hosts,
+            tunnelled=tunnelled,
         )
 
     @property
     def count(self) -> int:
         """How many connections there are."""
-        return len(self._connections)
+        return len(self.visitors)
 
     def stop(self) -> None:
         """Close what there is, and what is worked on when it is answered."""
-        for connection in list(self._connections):
-            connection.shut_down()
+        for visitor in self.visitors:
+            visitor.shut_down()

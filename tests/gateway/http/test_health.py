@@ -12,6 +12,7 @@ import pytest
 from peeklock.gateway.connections import HttpConnections
 from peeklock.gateway.http.health import Health
 from peeklock.gateway.http.protocol import HttpProtocol
+from peeklock.gateway.http.visitors import Visitors
 from tests.gateway.sockets import connected
 
 
@@ -74,7 +75,7 @@ def test_health_is_told_as_the_emulator_does(serving: bool, status: int, said: A
         (get("http://x"), 404),
         (b"nonsense\r\n\r\n", 400),
         (b"GET /health HTTP/1.1\r\nContent-Length: -4\r\n\r\n", 400),
-        (b"GET / HTTP/1.1\r\n" + b"x: " + b"y" * 70_000, 400),
+        (b"GET / HTTP/1.1\r\n" + b"x: " + b"y" * 70_000, 431),
     ],
 )
 def test_everything_else_is_answered_clearly(request_bytes: bytes, status: int) -> None:
@@ -96,7 +97,7 @@ def test_one_connection_serves_many_requests() -> None:
     async def talk() -> None:
         health = Health()
         health.is_serving = True
-        connections: set[HttpProtocol] = set()
+        connections = Visitors()
         reader, writer = await connected(
             lambda: HttpProtocol(lambda _request: health.answer(), connections)
         )

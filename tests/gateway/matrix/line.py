@@ -7,6 +7,7 @@ import json
 from xml.etree.ElementTree import fromstring
 
 from peeklock.gateway.http.protocol import HttpProtocol
+from peeklock.gateway.http.visitors import Visitors
 from tests.gateway.matrix.house import House
 from tests.gateway.sockets import connected
 
@@ -45,7 +46,7 @@ class Line:
 
     @classmethod
     async def to(cls, house: House) -> Line:
-        connections: set[HttpProtocol] = set()
+        connections = Visitors()
 
         def protocol() -> HttpProtocol:
             return HttpProtocol(house.router.route, connections, bounds=house.messages)

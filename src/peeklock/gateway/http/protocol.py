@@ -9,21 +9,35 @@ from typing import Any, Final, Protocol, TypeAlias, final
 
 import h11
 
+from peeklock.gateway import logbook
 from peeklock.gateway.http.answer import Answer, bad_request, refused
 from peeklock.gateway.http.caller import Caller
+from peeklock.gateway.http.heads import HEAD_BYTES_MAX, problem_of_bytes, problem_of_framing
+from peeklock.gateway.http.hosts import Hosts
 from peeklock.gateway.http.request import Request
+from peeklock.gateway.http.visitors import Visitors
 
 # A client that is silent for longer is cut off: before its first request or within one, and between
 # two, where clients that keep connections expect the service's patience.
 _SILENCE_S_MAX: Final = 15.0
 _IDLE_S_MAX: Final = 120.0
+# And whoever is not silent has a time for all of a head, and for a body by its size: a byte now and
+# then holds a place no longer than that.
+HEAD_S_MAX: Final = 30.0
+BODY_S_MAX: Final = 30.0
+_BODY_BYTES_PER_S: Final = 16 * 1024
+# How long a client has to read why its request is not read to the end.
+_REFUSED_S_MAX: Final = 5.0
 _NO_CONTENT: Final = 204
 # Most requests are small: whoever takes more says so, and only then is it read.
 BODY_BYTES_MAX: Final = 64 * 1024
-# The service takes 64 KB of properties in the head of a message; the rest is for everything else.
-_HEAD_BYTES_MAX: Final = 68 * 1024
 # What a client may send ahead while an answer is worked on; more stays with the system.
 _AHEAD_BYTES_MAX: Final = 64 * 1024
+# What is taken up at a time, because what was not read yet is looked at with each head.
+_PIECE_BYTES_MAX: Final = 32 * 1024
+# Requests that are answered before others have their turn.
+_ANSWERS_IN_A_ROW_MAX: Final = 16
+_LATER: Final = (("retry-after", "1"),)
 # Where AMQP over WebSockets is asked for; some clients add a slash.
 _WEBSOCKETS: Final = b"/$servicebus/websocket"
 
@@ -34,6 +48,7 @@ Tunnelled: TypeAlias = Callable[[], asyncio.Protocol]
 """Makes the protocol class for what is inside a WebSocket."""
 
 _LOG: Final = logging.getLogger("peeklock.http")
+_SPARING: Final = logbook.Sparing(_LOG)
 
 
 class Bounds(Protocol):
@@ -55,18 +70,22 @@ class HttpProtocol(asyncio.Protocol):
     def __init__(
         self,
         route: Route,
-        connections: set["HttpProtocol"],
+        visitors: Visitors,
         *,
         bounds: Bounds | None = None,
+        hosts: Hosts | None = None,
         tunnelled: Tunnelled | None = None,
     ) -> None:
         """Without what is `tunnelled` in them there are no WebSockets."""
         self._route = route
-        self._connections = connections
+        self._visitors = visitors
         self._bounds = bounds
+        self._hosts = hosts
         self._tunnelled = tunnelled
         self._loop = asyncio.get_running_loop()
-        self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=_HEAD_BYTES_MAX)
+        self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
+        # What has come and was not taken up.
+        self._ahead = bytearray()
         self._request: h11.Request | None = None
         self._body = bytearray()
         self._body_bytes_max = BODY_BYTES_MAX
@@ -77,12 +96,16 @@ class HttpProtocol(asyncio.Protocol):
         # one for many requests, because each moves the instant.
         self._silent_at = inf
         self._timer: asyncio.TimerHandle | None = None
+        # When all of the head, or of the body, must be there.
+        self._whole_by = inf
+        self._begun_at = 0.0
         # The answer that somebody is working on, and who waits for it; no other request is taken
         # up meanwhile.
         self._task: asyncio.Task[None] | None = None
         self._caller: Caller | None = None
-        self._bytes_ahead = 0
         self._is_ended = False
+        # Others have their turn before more is answered.
+        self._is_resting = False
         self._is_refusing = False
         # The client does not read; nothing more is answered until it does.
         self._is_choked = False
@@ -97,12 +120,20 @@ class HttpProtocol(asyncio.Protocol):
             self._peer = f"{peer[0]}:{peer[1]}"
         if transport.get_extra_info("sslcontext") is not None:
             self._scheme = "https"
-        self._connections.add(self)
-        self._wait()
+        if self._visitors.joined(self):
+            self._whole_by = self._loop.time() + HEAD_S_MAX
+            self._wait()
+        else:
+            text = "There are as many connections by HTTP as there may be. Try again later."
+            _SPARING.write(logging.WARNING, "http-refused", peer=self._peer, text=text)
+            self._is_refusing = True
+            headers = (*_LATER, ("connection", "close"))
+            self._send(Answer(503, {"error": text}, headers), "GET")
+            self.close()
 
     def connection_lost(self, _exc: Exception | None) -> None:
         """The connection is gone; what it asked for is still carried out."""
-        self._connections.discard(self)
+        self._visitors.left(self)
         self._transport = None
         if self._timer is not None:
             self._timer.cancel()
@@ -113,15 +144,19 @@ class HttpProtocol(asyncio.Protocol):
         """Bytes came; whole requests among them are answered."""
         if self._is_refusing:
             return
-        self._h11.receive_data(data)
-        if self._task is None and not self._is_choked:
-            self._wait()
+        self._ahead += data
+        if not self._is_occupied:
             self._read()
-            return
-        # Reading goes on, because it tells when the client hangs up, but nobody fills our memory.
-        self._bytes_ahead += len(data)
-        if self._bytes_ahead > _AHEAD_BYTES_MAX and self._transport is not None:
+            self._pace()
+        elif len(self._ahead) > _AHEAD_BYTES_MAX and self._transport is not None:
+            # Reading goes on, because it tells when the client hangs up, but nobody fills our
+            # memory.
             self._transport.pause_reading()
+
+    @property
+    def _is_occupied(self) -> bool:
+        """Whether nothing more is taken up for now."""
+        return self._task is not None or self._is_choked or self._is_resting
 
     def eof_received(self) -> bool:
         """The client has said all; it may still wait for an answer."""
@@ -129,7 +164,7 @@ class HttpProtocol(asyncio.Protocol):
         if self._caller is not None:
             self._caller.left()
         # With TLS there is no half of a connection: it is closed whatever is said here.
-        return self._scheme == "http" and (self._task is not None or self._is_choked)
+        return self._scheme == "http" and self._is_occupied
 
     def pause_writing(self) -> None:
         """The client does not read what it has asked for."""
@@ -138,7 +173,8 @@ class HttpProtocol(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The client reads again; what it has asked meanwhile is answered."""
         self._is_choked = False
-        if self._task is None and not self._is_refusing:
+        self._visitors.read(self)
+        if not self._is_occupied and not self._is_refusing:
             self._go_on()
 
     def shut_down(self) -> None:
@@ -154,6 +190,11 @@ class HttpProtocol(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    def abort(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
     def _read(self) -> None:
         try:
             self._read_events()
@@ -161,28 +202,51 @@ class HttpProtocol(asyncio.Protocol):
             self._refuse(bad_request(f"The request cannot be read: {error}."))
 
     def _read_events(self) -> None:
-        while self._task is None and not (self._is_refusing or self._is_choked):
+        count = 0
+        while not (self._is_occupied or self._is_refusing):
+            if self._h11.their_state is h11.IDLE:
+                problem = problem_of_bytes(self._h11.trailing_data[0])
+                if problem is not None:
+                    self._refuse(problem)
+                    return
             event = self._h11.next_event()
             if isinstance(event, h11.Request):
                 self._begin(event)
             elif isinstance(event, h11.Data):
-                self._body += event.data
-                self._check_size(len(self._body))
+                self._take_body(event.data)
             elif isinstance(event, h11.EndOfMessage):
                 if self._is_for_websockets():
                     self._upgrade()
                     return
                 self._answer()
+                count += 1
+                if count == _ANSWERS_IN_A_ROW_MAX and not self._is_occupied:
+                    self._is_resting = True
+                    self._loop.call_soon(self._rested)
+            elif event is h11.NEED_DATA and self._ahead:
+                self._h11.receive_data(bytes(self._ahead[:_PIECE_BYTES_MAX]))
+                del self._ahead[:_PIECE_BYTES_MAX]
             else:
                 # NEED_DATA, PAUSED or a closed connection: nothing more to read for now.
                 if isinstance(event, h11.ConnectionClosed):
                     self.close()
                 return
 
+    def _rested(self) -> None:
+        self._is_resting = False
+        if not self._is_occupied and not self._is_refusing:
+            self._go_on()
+
     def _begin(self, head: h11.Request) -> None:
         self._request = head
         self._body.clear()
         self._body_bytes_max = BODY_BYTES_MAX
+        self._begun_at = self._loop.time()
+        self._whole_by = self._begun_at + BODY_S_MAX
+        problem = problem_of_framing(head) or self._problem_of_host(head)
+        if problem is not None:
+            self._refuse(problem)
+            return
         for name, value in head.headers:
             if name == b"content-length":
                 self._check_size(int(value))
@@ -190,6 +254,33 @@ class HttpProtocol(asyncio.Protocol):
             assert self._transport is not None
             go_on = h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue")
             self._transport.write(self._h11.send(go_on) or b"")
+
+    def _problem_of_host(self, head: h11.Request) -> Answer | None:
+        if self._hosts is None:
+            return None
+        host = origin = ""
+        for name, value in head.headers:
+            if name == b"host":
+                host = value.decode("latin-1")
+            elif name == b"origin":
+                origin = value.decode("latin-1")
+        problem = self._hosts.refusal(host, origin)
+        if problem is not None:
+            text = str(problem.document["error"])
+            _SPARING.write(logging.WARNING, "http-refused", peer=self._peer, text=text)
+        return problem
+
+    def _take_body(self, data: bytes) -> None:
+        self._body += data
+        size = len(self._body)
+        self._check_size(size)
+        if self._is_refusing:
+            return
+        self._whole_by = self._begun_at + BODY_S_MAX + size / _BODY_BYTES_PER_S
+        if size > BODY_BYTES_MAX and not self._visitors.takes_body(self, len(data)):
+            text = "Too much is sent by HTTP just now. Try again later."
+            _SPARING.write(logging.WARNING, "http-refused", peer=self._peer, text=text)
+            self._refuse(Answer(503, {"error": text}, _LATER))
 
     def _check_size(self, size: int) -> None:
         if size <= self._body_bytes_max:
@@ -241,20 +332,23 @@ class HttpProtocol(asyncio.Protocol):
             return
         transport, self._transport = self._transport, None
         self._silent_at = inf
-        self._connections.discard(self)
+        self._visitors.left(self)
         transport.set_protocol(found)
         found.connection_made(transport)
-        rest = self._h11.trailing_data[0]
+        rest = self._h11.trailing_data[0] + bytes(self._ahead)
+        self._ahead.clear()
         if rest and not transport.is_closing():
             found.data_received(rest)
 
     def _answer(self) -> None:
+        self._whole_by = inf
         request = self._request_with(bytes(self._body))
         answer = self._route(request)
         if isinstance(answer, Answer):
             self._finish(answer, request.method)
         else:
             self._silent_at = inf
+            self._visitors.busy(self)
             self._task = self._loop.create_task(self._answer_later(answer, request))
 
     async def _answer_later(self, coming: Coroutine[Any, Any, Answer], request: Request) -> None:
@@ -277,19 +371,32 @@ class HttpProtocol(asyncio.Protocol):
         """Take up what the client has asked meanwhile, or wait for it to ask."""
         if self._transport is None or self._transport.is_closing():
             return
-        if self._bytes_ahead > _AHEAD_BYTES_MAX:
+        if len(self._ahead) > _AHEAD_BYTES_MAX:
             self._transport.resume_reading()
-        self._bytes_ahead = 0
         self._read()
-        if self._task is not None or self._is_choked:
-            return
-        if self._is_ended:
+        if self._is_ended and not self._is_occupied:
             self.close()
         else:
-            is_idle = not self._h11.trailing_data[0]
-            self._wait(_IDLE_S_MAX if is_idle else _SILENCE_S_MAX)
+            self._pace()
+
+    def _pace(self) -> None:
+        """Set until when the client must have said more."""
+        if self._transport is None or self._is_occupied:
+            self._silent_at = inf
+        elif self._is_refusing:
+            self._wait(_REFUSED_S_MAX)
+        elif self._h11.their_state is h11.IDLE and not self._h11.trailing_data[0]:
+            self._whole_by = inf
+            self._wait(_IDLE_S_MAX)
+        else:
+            if self._whole_by == inf:
+                self._whole_by = self._loop.time() + HEAD_S_MAX
+            self._wait()
 
     def _finish(self, answer: Answer, method: str) -> None:
+        self._body.clear()
+        self._visitors.gave_body(self)
+        self._visitors.answered(self)
         self._send(answer, method)
         if self._h11.our_state is h11.MUST_CLOSE:
             self.close()
@@ -299,6 +406,10 @@ class HttpProtocol(asyncio.Protocol):
     def _refuse(self, answer: Answer) -> None:
         """Answer what is not read to its end, and then nothing more."""
         self._is_refusing = True
+        self._whole_by = inf
+        self._body.clear()
+        self._ahead.clear()
+        self._visitors.gave_body(self)
         if self._h11.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             self.close()
             return
@@ -329,11 +440,14 @@ class HttpProtocol(asyncio.Protocol):
         if body and method != "HEAD":
             parts.append(self._h11.send(h11.Data(data=body)))
         parts.append(self._h11.send(h11.EndOfMessage()))
-        assert self._transport is not None
-        self._transport.write(b"".join(part for part in parts if part))
+        transport = self._transport
+        assert transport is not None
+        transport.write(b"".join(part for part in parts if part))
+        if self._is_choked:
+            self._visitors.leaves_unread(self, len(body))
 
     def _wait(self, seconds: float = _SILENCE_S_MAX) -> None:
-        self._silent_at = self._loop.time() + seconds
+        self._silent_at = min(self._loop.time() + seconds, self._whole_by)
         timer = self._timer
         if timer is not None and timer.when() > self._silent_at:
             timer.cancel()
@@ -343,10 +457,15 @@ class HttpProtocol(asyncio.Protocol):
 
     def _look_for_silence(self) -> None:
         self._timer = None
-        if self._silent_at <= self._loop.time():
+        if self._silent_at > self._loop.time():
+            if self._silent_at != inf:
+                self._timer = self._loop.call_at(self._silent_at, self._look_for_silence)
+        elif self._is_refusing or self._whole_by == inf:
             self.close()
-        elif self._silent_at != inf:
-            self._timer = self._loop.call_at(self._silent_at, self._look_for_silence)
+        else:
+            # Something was begun and not ended.
+            self._refuse(refused(408, "The request did not come in the time allowed for it."))
+            self._wait(_REFUSED_S_MAX)
 
 
 def _target(head: h11.Request) -> bytes:

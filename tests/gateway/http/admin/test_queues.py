@@ -20,6 +20,7 @@ from peeklock.entity.commands import (
 from peeklock.store.memory import MemoryCatalog, MemoryStore
 from tests.broker.bench import Recorder, settle_down, token
 from tests.gateway.http.admin.office import (
+    HOST,
     UPDATE,
     Office,
     counts,
@@ -478,13 +479,46 @@ def test_who_manages_one_entity_may_not_thereby_send_to_another() -> None:
     run(scenario)
 
 
-def test_a_host_alone_is_the_namespace_in_the_second_token() -> None:
+@pytest.mark.parametrize("host", ["localhost:5300", "localhost", "ns.servicebus.windows.net"])
+def test_a_host_alone_is_the_namespace_in_the_second_token(host: str) -> None:
     """As the client for JavaScript signs it."""
 
     async def scenario(office: Office) -> None:
         await office.put("target", queue())
-        headers = {"servicebussupplementaryauthorization": office.token("localhost:5300")}
+        headers = {"servicebussupplementaryauthorization": office.token(host)}
         body = entry(queue("<ForwardTo>target</ForwardTo>"))
         assert (await office.ask("PUT", "orders", body, headers)).status == 201
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("host", ["mine", "gone", "a/b", "mine:5300"])
+def test_a_host_that_the_request_chose_widens_no_token(host: str) -> None:
+    """A token for one entity was one for all, where `Host` said the entity's name."""
+
+    async def scenario(office: Office) -> None:
+        for path in ("target", "mine"):
+            await office.put(path, queue())
+        headers = {
+            "host": host,
+            "authorization": office.token(f"https://{HOST}/orders"),
+            "servicebussupplementaryauthorization": office.token(host.partition(":")[0]),
+        }
+        body = entry(queue("<ForwardTo>target</ForwardTo>"))
+        status, _ = await office.refusal("PUT", "orders", body, headers=headers)
+        assert status == 401
+        assert office.broker.find("ns", "orders") is None
+
+    run(scenario)
+
+
+def test_an_entity_with_a_name_of_ours_is_an_entity() -> None:
+    async def scenario(office: Office) -> None:
+        for path in ("target", "localhost"):
+            await office.put(path, queue())
+        headers = {"servicebussupplementaryauthorization": office.token("localhost")}
+        body = entry(queue("<ForwardTo>target</ForwardTo>"))
+        status, _ = await office.refusal("PUT", "orders", body, headers=headers)
+        assert status == 401
 
     run(scenario)

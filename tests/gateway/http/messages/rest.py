@@ -19,6 +19,7 @@ from peeklock.gateway.http.health import Health
 from peeklock.gateway.http.messages.node import MessagesNode
 from peeklock.gateway.http.protocol import HttpProtocol
 from peeklock.gateway.http.router import MESSAGES, Router
+from peeklock.gateway.http.visitors import Visitors
 from tests.broker.bench import Recorder, until
 from tests.gateway.amqp.bus import Bus
 from tests.gateway.sockets import connected
@@ -114,7 +115,7 @@ class Rest:
         chance = SeededChance(5).number
         self.node = MessagesNode(self.broker, guard, self.bus.door.desk, self.clock, chance, "ns")
         self.router = Router(Health(), {MESSAGES: self.node})
-        self.connections: set[HttpProtocol] = set()
+        self.visitors = Visitors()
 
     def token(
         self,
@@ -126,9 +127,14 @@ class Rest:
         resource = f"https://broker.example/{path}"
         return generate_sas(resource, rule, key, self.clock.now() + life_ms)
 
+    @property
+    def connections(self) -> list[HttpProtocol]:
+        """The broker's side of those that are connected."""
+        return [each for each in self.visitors if isinstance(each, HttpProtocol)]
+
     async def connect(self) -> Caller:
         reader, writer = await connected(
-            lambda: HttpProtocol(self.router.route, self.connections, bounds=self.node)
+            lambda: HttpProtocol(self.router.route, self.visitors, bounds=self.node)
         )
         return Caller(self, reader, writer)
 

@@ -309,7 +309,7 @@ def test_a_head_that_does_not_end_is_refused() -> None:
     async def scenario(rest: Rest) -> None:
         caller = await rest.connect()
         caller.writer.write(b"POST /q/messages HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 80_000)
-        assert (await caller.answer()).status == 400
+        assert (await caller.answer()).status == 431
         assert await caller.reader.read() == b""
         await caller.close()
 

@@ -14,10 +14,11 @@ from peeklock.gateway.http.request import Request
 class Admission:
     """Checks tokens as `$cbs` does."""
 
-    def __init__(self, keys: KeyRing, clock: Clock, is_entity: Callable[[str], bool]) -> None:
+    def __init__(self, keys: KeyRing, clock: Clock, is_host: Callable[[str], bool]) -> None:
+        """`is_host` tells whether a name means the namespace, and no entity of it."""
         self._keys = keys
         self._clock = clock
-        self._is_entity = is_entity
+        self._is_host = is_host
 
     def check(self, request: Request) -> None:
         """Let in who manages the entity in the path, or the namespace.
@@ -32,13 +33,18 @@ class Admission:
     def check_destination(self, request: Request, header: str, path: str) -> None:
         """Let forward who may send to the destination: by a token for it, or by the request's."""
         token = request.headers.get(header) or request.headers.get("authorization") or ""
-        # The client for JavaScript signs the host alone here; but a host may look like a name, and
-        # a token for an entity of that name is not one for the namespace.
-        host = request.headers.get("host", "")
-        self._check(token, path, SEND, "" if self._is_entity(host) else host)
+        # The client for JavaScript signs the host alone here, which may look like a path. What the
+        # request calls its host says nothing: then a token for any entity would be one for all.
+        self._check(token, path, SEND, self._is_host)
 
-    def _check(self, token: str, audience: str, wanted: Rights, host: str = "") -> None:
-        found = self._keys.verify(token, audience, self._clock.wall(), host)
+    def _check(
+        self,
+        token: str,
+        audience: str,
+        wanted: Rights,
+        is_host: Callable[[str], bool] | None = None,
+    ) -> None:
+        found = self._keys.verify(token, audience, self._clock.wall(), is_host)
         if not isinstance(found, Grant):
             raise unauthorized(found.text)
         if not allows(found.rights, wanted):

@@ -33,6 +33,7 @@ from peeklock.gateway.http.admin.rules import rule_entry
 from peeklock.gateway.http.admin.subscriptions import subscription_entry
 from peeklock.gateway.http.admin.topics import topic_entry
 from peeklock.gateway.http.answer import Answer
+from peeklock.gateway.http.hosts import Hosts
 from peeklock.gateway.http.request import Request
 from peeklock.gateway.identifiers import Chance
 from peeklock.gateway.refusals import RefusalDesk
@@ -56,12 +57,14 @@ class AdminNode:
         clock: Clock,
         chance: Chance,
         namespace: str,
+        hosts: Hosts | None = None,
     ) -> None:
         self._broker = broker
+        self._hosts = hosts or Hosts(broker.namespaces)
         self._namespace = namespace
         self._clock = clock
         self._started_at = clock.now()
-        self._admission = Admission(keys, clock, self._is_entity)
+        self._admission = Admission(keys, clock, self._is_host)
         self._desk = Desk(desk, self._namespace)
         self._putting = Putting(broker, self._admission, chance, self._namespace)
 
@@ -190,8 +193,9 @@ class AdminNode:
     def _homes(self) -> list[Queue | Topic]:
         return self._broker.homes(self._namespace)
 
-    def _is_entity(self, path: str) -> bool:
-        return self._broker.find(self._namespace, path) is not None
+    def _is_host(self, name: str) -> bool:
+        """A name that is ours and an entity's means the entity."""
+        return self._hosts.is_own(name) and self._broker.find(self._namespace, name) is None
 
     def _kind(self, place: Place | None) -> str:
         entity = None if place is None else self._broker.find(self._namespace, place.path)
