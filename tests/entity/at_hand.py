@@ -22,6 +22,7 @@ from peeklock.entity.message import NEVER, NO_DURATION, NO_TRAITS, BodyBudget, M
 from peeklock.entity.partition import Decision, Partition
 from peeklock.entity.records import Record
 from peeklock.entity.replies import Delivery, Reply
+from peeklock.entity.stint import Stint
 from tests.entity.journal import Journal
 from tests.entity.living import living, retold
 
@@ -37,9 +38,13 @@ class AtHand:
         index: int = 0,
         memory: int = 1_000_000,
         is_retold: bool = False,
+        stint: Stint | None = None,
         **properties: Any,
     ) -> None:
         self.now = MANUAL_START
+        # With a stint of its own it goes on, as the worker does, until nothing is left over.
+        self.stint = stint
+        self.decisions = 0  # how many the last question took
         self.index = index
         self.properties = properties
         # Whether every step is followed by a replay of all that was written down.
@@ -58,7 +63,7 @@ class AtHand:
         return queue_blueprint(QueueDefinition("orders", **self.properties))
 
     def opened(self) -> Partition:
-        partition = Partition(self.described(), self.index, self.budget, self.chance)
+        partition = Partition(self.described(), self.index, self.budget, self.chance, self.stint)
         for position, records in self.journal.replay(self.journal.replay_from):
             partition.restore(position, records)
         partition.opened()
@@ -81,7 +86,25 @@ class AtHand:
     # Asking.
 
     def ask(self, *commands: Command) -> list[Reply]:
-        return self.keep(self.partition.decide(commands, self.now))
+        replies = self.keep(self.partition.decide(commands, self.now))
+        self.decisions = 1
+        leftovers = self.leftovers()
+        while leftovers:
+            self.bring_bodies()
+            replies = replies + self.keep(self.partition.decide(leftovers, self.now))
+            self.decisions += 1
+            leftovers = self.leftovers()
+        self.replies = replies
+        return replies
+
+    def leftovers(self) -> list[Command]:
+        return [] if self.stint is None else self.partition.take_leftovers()
+
+    def bring_bodies(self) -> None:
+        """What the rules of a topic will read."""
+        entries = self.partition.bodies_wanted(self.now)
+        bodies = [self.journal.body(entry.position) for entry in entries]
+        self.partition.bring_bodies(entries, bodies)
 
     def keep(self, decision: Decision) -> list[Reply]:
         self.partition.check()
@@ -328,9 +351,7 @@ class TopicAtHand(AtHand):
     def ring(self, duration_ms: int = 0) -> list[Reply]:
         """Let time pass and the alarm knock, with the bodies brought that rules must read."""
         self.now += duration_ms
-        entries = self.partition.bodies_wanted(self.now)
-        bodies = [self.journal.body(entry.position) for entry in entries]
-        self.partition.bring_bodies(entries, bodies)
+        self.bring_bodies()
         return self.ask(ask.Tick())
 
 

@@ -26,6 +26,7 @@ from peeklock.entity.commands import DEAD, MAIN, PEEK_LOCK, RECEIVE_AND_DELETE, 
 from peeklock.entity.definition import ACTIVE, FOREVER_MS, STATUSES, QueueDefinition
 from peeklock.entity.message import NEVER, NO_DURATION, Message, traits_of
 from peeklock.entity.replies import STATE_CLAIMED, STATE_DEFERRED, STATE_SCHEDULED
+from peeklock.entity.stint import STINT_STEPS
 from tests.entity.pair import EVERYTHING, Pair
 
 SENDER: Final = "sender"
@@ -93,6 +94,7 @@ class PartitionBesideModel(RuleBasedStateMachine):
         index=st.sampled_from([0, 0, 3, 32_767]),
         memory=st.sampled_from([0, 60, 1_000_000]),
         before_block=st.integers(2, 30),
+        steps_max=st.sampled_from([1, 2, 3, STINT_STEPS, STINT_STEPS]),
         drafts=drafts,
         credit=st.integers(0, 8),
     )
@@ -102,12 +104,13 @@ class PartitionBesideModel(RuleBasedStateMachine):
         index: int,
         memory: int,
         before_block: int,
+        steps_max: int,
         drafts: list[Draft],
         credit: int,
     ) -> None:
         # Shortly before the end of a block of positions, so that there is soon one to carry from.
         first = BLOCK - before_block
-        self.pair = Pair(definition, index=index, memory=memory, first=first)
+        self.pair = Pair(definition, index=index, memory=memory, first=first, steps_max=steps_max)
         self.held: list[Command] = []
         self.hold_left = 0
         self.count = 0

@@ -249,6 +249,7 @@ class PartitionWorker:
                 leftovers = partition.take_leftovers()
                 if leftovers:
                     self._mailbox.put_first(leftovers)
+                    await asyncio.sleep(0)  # the others on this loop have their turn before
             else:
                 self.answering.release()  # nobody waits for chores
                 if self._partition is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any, final
 
 from peeklock.entity.commands import (
@@ -46,6 +47,10 @@ NO_SESSIONS_TEXT = (
     "message receiver."
 )
 
+BEING_TAKEN_BACK_TEXT = (
+    "The requested session cannot be accepted yet: what its last receiver had is being returned."
+)
+
 
 @final
 class Accepting:
@@ -81,8 +86,10 @@ class Accepting:
                 refusal = Refusal(SESSION_CANNOT_BE_LOCKED, text)
                 self._refuse(command.origin, command.tag, refusal)
                 return
-            if session.holder is not None:
-                self._lose(book, session, now)
+            if session.holder is not None and not self._lose(book, session, now):
+                refusal = Refusal(SESSION_CANNOT_BE_LOCKED, BEING_TAKEN_BACK_TEXT)
+                self._refuse(command.origin, command.tag, refusal)
+                return
         self._give(book, session, command, now)
 
     def serve_waiting(self, lane: Lane, now: int) -> None:
@@ -138,13 +145,19 @@ class Accepting:
                 lane.book.waiting.pop(origin, None)
 
     def tick(self, lane: Lane, now: int) -> None:
-        """Locks that are over are lost, waits that are over are refused."""
+        """Locks that are over are lost, waits that are over are refused, a stint of them."""
         book = lane.book
         if book is None:
             return
-        for session in book.expired(now):
+        stint = self._state.stint
+        while not stint.is_over:
+            session = book.next_expired(now)
+            if session is None:
+                break
             self._lose(book, session, now)
-        for waiting in book.timed_out(now):
+        late = book.timed_out(now, stint.steps_left)
+        stint.spend(len(late))
+        for waiting in late:
             text = (
                 "The operation did not complete within the allotted timeout. "
                 "No session was available."
@@ -213,17 +226,28 @@ class Accepting:
         self._state.watch(book.lane)
         self._state.replies.append(SessionAccepted(command.origin, command.tag, session.id, until))
 
-    def _lose(self, book: SessionBook, session: MessageSession, now: int) -> None:
-        """The session's lock is over: the deliveries count, the holder is told."""
-        locks = list(session.locks.values())
-        session.locks.clear()
+    def _lose(self, book: SessionBook, session: MessageSession, now: int) -> bool:
+        """The session's lock is over: the deliveries count, the holder is told. What it had goes
+        back in stints, and until all of it is back nobody gets the session; tells whether it is
+        free."""
+        stint = self._state.stint
+        locks = list(islice(session.locks.values(), max(1, stint.steps_left)))
+        stint.spend(1 + len(locks))
         for lock in locks:
+            del session.locks[lock.entry.sequence]
             del book.lane.locked[lock.entry.sequence]
         if locks:
             self._state.give_back(book.lane, locks, LOCK_EXPIRED, now)
-        self._note(book, session, SESSION_LOST, now)
-        self._dismiss(session)
+        holder = session.holder
+        if holder is not None and not holder.closed:
+            self._note(book, session, SESSION_LOST, now)
+            self._dismiss(session)
+        if session.locks:
+            book.renew(session, session.until)
+            self._state.watch(book.lane)
+            return False
         self._free(book, session)
+        return True
 
     def _note(self, book: SessionBook, session: MessageSession, why: int, now: int) -> None:
         """For the journal: what became of the lock of a session."""

@@ -4,6 +4,7 @@ claims whose owner was silent for too long."""
 from __future__ import annotations
 
 import heapq
+from itertools import islice
 from typing import Final, final
 
 from peeklock.entity.claim import CLAIM_GRACE_MS, ClaimBook, Owner
@@ -402,16 +403,21 @@ class Claiming:
                 lane.claims.look_again()
 
     def tick(self, lane: Lane, now: int) -> None:
-        """Owners that were silent for too long lose what they have, and are forgotten later."""
+        """Owners that were silent for too long lose what they have, a stint of it at a time, and
+        are forgotten later."""
         claims = lane.claims
         if claims is None or not claims.next_deadline() or claims.next_deadline() > now:
             return
+        stint = self._state.stint
         for owner in claims.silent(now):
+            if stint.is_over:
+                break
             if owner.held:
-                entries = self._let_go(owner, list(owner.held))
+                entries = self._let_go(owner, list(islice(owner.held, stint.steps_left)))
+                stint.spend(len(entries))
                 self._return(lane, UNCLAIMED_TIMED_OUT, owner, entries, now)
                 self._free_sessions(lane, owner, entries)
-            if owner.deadline <= now:
+            if not owner.held and owner.deadline <= now:
                 del claims.owners[owner.name]
         claims.look_again()
 

@@ -20,7 +20,7 @@ from peeklock.entity.commands import (
     TakeOver,
 )
 from peeklock.entity.definition import FOREVER_MS
-from peeklock.entity.lane import Entry
+from peeklock.entity.lane import Entry, Lane
 from peeklock.entity.message import NEVER, NO_DURATION, Message
 from peeklock.entity.records import (
     CANCELLED,
@@ -418,19 +418,25 @@ class Entering:
     # Schedules that fall due.
 
     def activate(self, now: int) -> None:
-        """Scheduled messages whose instant has come enter the line under new numbers."""
+        """Scheduled messages whose instant has come enter the line under new numbers, a stint of
+        them."""
         state = self._state
         lane = state.lane(MAIN)
-        due = lane.due(now)
-        if not due:
-            return
         if state.blueprint.router is not None:
-            self._publish_due(due, now)
+            self._publish_due(lane, now)
             return
         first_sequence = state.next_sequence
-        olds = [entry.sequence for entry in due]
-        for entry in due:
-            del lane.scheduled[entry.sequence]
+        stint = state.stint
+        due: list[Entry] = []
+        olds: list[int] = []
+        while not stint.is_over:
+            entry = lane.next_due(now)
+            if entry is None:
+                break
+            lane.take_due()
+            stint.spend(1)
+            due.append(entry)
+            olds.append(entry.sequence)
             entry.sequence = state.next_sequence
             state.next_sequence += 1
             details = entry.detailed()
@@ -439,22 +445,29 @@ class Entering:
             life_ms = shorter(details.time_to_live_ms, state.blueprint.time_to_live_ms)
             entry.expires_at = end_of_life(details.scheduled_at, life_ms)
             state.put(state.line(lane, entry.session_id), entry)
-        expirations = [entry.expires_at for entry in due]
-        state.records.append(Activated(now, first_sequence, olds, expirations))
+        if due:
+            expirations = [entry.expires_at for entry in due]
+            state.records.append(Activated(now, first_sequence, olds, expirations))
 
-    def _publish_due(self, due: list[Entry], now: int) -> None:
-        """A topic's rules look at a message when it falls due; its body was fetched before."""
+    def _publish_due(self, lane: Lane, now: int) -> None:
+        """A topic's rules look at a message when it falls due; its body was fetched before, or the
+        message waits for the next stint."""
         state = self._state
-        lane = state.lane(MAIN)
-        for entry in due:
-            del lane.scheduled[entry.sequence]
-            message = entry.message
-            assert message is not None, "the bodies of what is due are fetched before the tick"
-            scheduled_at = entry.detailed().scheduled_at
-            self.publish(message, now, scheduled_at)
+        stint = state.stint
+        numbers: list[int] = []
+        while not stint.is_over:
+            entry = lane.next_due(now)
+            message = None if entry is None else entry.message
+            if entry is None or message is None:
+                break
+            lane.take_due()
+            first = state.next_sequence
+            self.publish(message, now, entry.detailed().scheduled_at)
+            stint.spend(1 + state.next_sequence - first, entry.size)
+            numbers.append(entry.sequence)
             state.forget(entry)
-        numbers = [entry.sequence for entry in due]
-        state.records.append(Removed(now, MAIN, DUE, numbers))
+        if numbers:
+            state.records.append(Removed(now, MAIN, DUE, numbers))
 
     # Refusing.
 

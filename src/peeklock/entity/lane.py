@@ -326,14 +326,14 @@ class Lane:
         if self.claims is not None:
             self.claims.lengthen(duration_ms)
 
-    def expired_locks(self, now: int) -> list[Lock]:
-        """The locks that are over, taken out; sets the next deadline."""
+    def expired_locks(self, now: int, count_max: int) -> list[Lock]:
+        """Locks that are over, so many at most, taken out; sets the next deadline."""
         expired: list[Lock] = []
         self.lock_deadline = NEVER
         for lock in self.locked.values():
             if lock.until == WITH_SESSION:
                 continue
-            if lock.until > now:
+            if lock.until > now or len(expired) >= count_max:
                 self.lock_deadline = lock.until
                 break
             expired.append(lock)
@@ -350,27 +350,44 @@ class Lane:
             self.schedules = [pair for pair in self.schedules if pair[1] in self.scheduled]
             heapq.heapify(self.schedules)
 
-    def due(self, now: int) -> list[Entry]:
-        """Scheduled entries whose instant has come, in its order; they stay scheduled."""
-        found: list[Entry] = []
-        while self.schedules and self.schedules[0][0] <= now:
-            entry = self.scheduled.get(heapq.heappop(self.schedules)[1])
+    def next_due(self, now: int) -> Entry | None:
+        """The scheduled entry whose instant has come before all others; it stays scheduled."""
+        schedules = self.schedules
+        while schedules and schedules[0][0] <= now:
+            entry = self.scheduled.get(schedules[0][1])
             if entry is not None:
-                found.append(entry)
-        return found
+                return entry
+            heapq.heappop(schedules)  # cancelled meanwhile
+        return None
 
-    def falling_due(self, now: int) -> list[Entry]:
-        """Scheduled entries whose instant has come, in no order; only those are looked at."""
+    def take_due(self) -> None:
+        """Take out what `next_due` has found."""
+        del self.scheduled[heapq.heappop(self.schedules)[1]]
+
+    def falling_due(self, now: int, count_max: int, bytes_max: int) -> list[Entry]:
+        """The first scheduled entries whose instant has come, in its order; they stay where they
+        are, and only they are looked at: so many, or so many bytes, and at least one."""
         found: list[Entry] = []
         schedules = self.schedules
-        branches = [0]
-        while branches:
-            at = branches.pop()
-            if at < len(schedules) and schedules[at][0] <= now:
-                entry = self.scheduled.get(schedules[at][1])
-                if entry is not None:
-                    found.append(entry)
-                branches += [2 * at + 1, 2 * at + 2]  # a heap's later ones are below these
+        size = 0
+        looked = 0
+        branches: list[tuple[int, int, int]] = []  # heap of (due, sequence, place)
+        if schedules:
+            branches.append((schedules[0][0], schedules[0][1], 0))
+        while branches and looked < count_max:
+            due, sequence, at = heapq.heappop(branches)
+            if due > now:
+                break
+            looked += 1
+            entry = self.scheduled.get(sequence)
+            if entry is not None:
+                size += entry.size
+                if found and size > bytes_max:
+                    break
+                found.append(entry)
+            for below in (2 * at + 1, 2 * at + 2):  # a heap's later ones are below these
+                if below < len(schedules):
+                    heapq.heappush(branches, (schedules[below][0], schedules[below][1], below))
         return found
 
     def scheduled_of(self, session_id: str, from_sequence: int) -> list[Entry]:

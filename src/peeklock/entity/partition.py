@@ -69,6 +69,7 @@ from peeklock.entity.restore import Restoring
 from peeklock.entity.settling import Settling
 from peeklock.entity.staging import Staging
 from peeklock.entity.state import State
+from peeklock.entity.stint import Stint
 from peeklock.entity.transaction import Committing
 
 NO_REPLAY: Final = -1
@@ -112,6 +113,7 @@ class Partition:
         "_delivering",
         "_entering",
         "_housekeeping",
+        "_is_more_due",
         "_requeueing",
         "_restoring",
         "_settling",
@@ -122,9 +124,14 @@ class Partition:
     )
 
     def __init__(
-        self, blueprint: Blueprint, index: int, budget: BodyBudget, chance: Callable[[], int]
+        self,
+        blueprint: Blueprint,
+        index: int,
+        budget: BodyBudget,
+        chance: Callable[[], int],
+        stint: Stint | None = None,
     ) -> None:
-        state = State(blueprint, index, budget, chance)
+        state = State(blueprint, index, budget, chance, stint or Stint())
         self._state: State = state
         self._entering: Entering = Entering(state)
         self._settling: Settling = Settling(state)
@@ -139,6 +146,7 @@ class Partition:
         self._restoring: Restoring | None = Restoring(state)
         self._strays: list[int] = []  # lanes whose end was not written down yet
         self._skipped_ms: int = 0
+        self._is_more_due: bool = False  # than the last tick had a stint for
 
     # Opening.
 
@@ -178,6 +186,7 @@ class Partition:
         """Carry out commands, in order, then hand messages to whoever waits for them."""
         state = self._state
         first_position = state.next_position
+        state.stint.begin()
         if state.seen.window_ms:
             state.seen.prune(now)
         for command in commands:
@@ -292,18 +301,24 @@ class Partition:
     def take_leftovers(self) -> list[Command]:
         """What the partition wants to be asked before all else, once its last decision rests: what
         was too much for one."""
-        return self._staging.take_leftovers()
+        leftovers = self._staging.take_leftovers()
+        if self._is_more_due:
+            self._is_more_due = False
+            leftovers.append(Tick())
+        return leftovers
 
     def next_deadline(self) -> int:
         """When to knock with a Tick; 0 while nothing is due ever."""
         return self._state.next_deadline()
 
     def bodies_wanted(self, now: int) -> list[Entry]:
-        """Scheduled messages of a topic that fall due now: rules must read them, so that their
-        bodies must be in memory before the Tick."""
-        if self._state.blueprint.router is None:
+        """Scheduled messages of a topic that fall due now, a stint of them: rules must read them,
+        so that their bodies must be in memory before the Tick."""
+        state = self._state
+        if state.blueprint.router is None:
             return []
-        due = self._state.lane(MAIN).falling_due(now)
+        stint = state.stint
+        due = state.lane(MAIN).falling_due(now, stint.steps_max, stint.bytes_max)
         return [entry for entry in due if entry.message is None]
 
     def bodies_to_publish(self, command: PublishStages) -> list[Entry]:
@@ -430,11 +445,14 @@ class Partition:
         assert live == state.bodies.count, "every live body is counted"
         assert size == state.bodies.size, "every live byte is counted"
         assert sorted(blocks) == state.bodies.blocks(), "every live block is kept"
-        assert state.budget.left >= 0, "the budget for bodies is kept"
+        scheduled = state.lane(MAIN).scheduled.values()
+        brought = sum(entry.size for entry in scheduled if entry.message is not None)
+        assert state.budget.left + brought >= 0, "the budget for bodies is kept"
 
     # Time and change.
 
     def _tick(self, now: int) -> None:
+        """Serve what is due, a stint of it."""
         if self._strays:
             self._state.write_off(self._strays, now)
             self._strays = []
@@ -443,22 +461,33 @@ class Partition:
         self._staging.tick(now)
         # What a topic published late may be at the end of its life in lanes that were not due.
         self._tick_lanes(now)
+        self._is_more_due = self._state.is_any_lane_due(now)
 
     def _tick_lanes(self, now: int) -> None:
         state = self._state
-        for lane in state.due_lanes(now):
+        stint = state.stint
+        served: list[Lane] = []
+        while not stint.is_over:
+            lane = state.next_due_lane(now)
+            if lane is None:
+                break
             self._settling.expire(lane, now)
             self._accepting.tick(lane, now)
             self._claiming.tick(lane, now)
             if lane.number == MAIN:
                 self._entering.activate(now)
             self._expire_lives(lane, now)
+            served.append(lane)
+            stint.spend(1)
+        for lane in served:
             state.watch(lane)
 
     def _expire_lives(self, lane: Lane, now: int) -> None:
+        stint = self._state.stint
         expired: list[Entry] = []
-        while lane.expirations and lane.expirations[0][0] <= now:
+        while lane.expirations and lane.expirations[0][0] <= now and not stint.is_over:
             _, _, entry, line = heapq.heappop(lane.expirations)
+            stint.spend(1)
             if entry.place == READY:
                 expired.append(line.drop_ready(entry))
                 if line.session is not None and lane.book is not None:

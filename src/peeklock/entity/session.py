@@ -155,15 +155,14 @@ class SessionBook:
         self._deadlines = [(until + duration_ms, id) for until, id in self._deadlines]
         self._waits = [(until + duration_ms, at, wait) for until, at, wait in self._waits]
 
-    def expired(self, now: int) -> list[MessageSession]:
-        """Sessions whose lock is over."""
-        found: list[MessageSession] = []
+    def next_expired(self, now: int) -> MessageSession | None:
+        """A session whose lock is over; who does not end it now must `renew` it to its instant."""
         while self._deadlines and self._deadlines[0][0] <= now:
             _, id = heapq.heappop(self._deadlines)
             session = self.sessions.get(id)
             if session is not None and session.holder is not None and session.until <= now:
-                found.append(session)
-        return found
+                return session
+        return None
 
     def wait(self, command: AcceptSession) -> None:
         """Somebody waits for the next session that is free."""
@@ -174,10 +173,10 @@ class SessionBook:
             self._waits = [wait for wait in self._waits if self._is_waiting(wait[2])]
             heapq.heapify(self._waits)
 
-    def timed_out(self, now: int) -> list[AcceptSession]:
-        """Those who waited long enough, taken out of the line, in the order in which they came."""
+    def timed_out(self, now: int, count_max: int) -> list[AcceptSession]:
+        """Some who waited long enough, taken out of the line, in the order in which they came."""
         late: list[tuple[int, AcceptSession]] = []
-        while self._waits and self._waits[0][0] <= now:
+        while self._waits and self._waits[0][0] <= now and len(late) < count_max:
             _, number, command = heapq.heappop(self._waits)
             if self._is_waiting(command):
                 del self.waiting[command.origin]

@@ -192,9 +192,11 @@ class Settling:
         self._state.replies.append(Numbered(command.origin, command.tag, untils))
 
     def expire(self, lane: Lane, now: int) -> None:
-        """Locks of a lane whose time is over return their messages (R-L3)."""
+        """Locks of a lane whose time is over return their messages (R-L3), a stint of them."""
         if lane.book is None and lane.locked and lane.lock_deadline <= now:
-            expired = lane.expired_locks(now)
+            stint = self._state.stint
+            expired = lane.expired_locks(now, stint.steps_left)
+            stint.spend(len(expired))
             if expired:
                 self._state.give_back(lane, expired, LOCK_EXPIRED, now)
 
@@ -208,7 +210,7 @@ class Settling:
     def release_all(self, receiver: Receiver, now: int) -> None:
         """A receiver is gone and the queue wants its locks back at once, uncounted."""
         notes = self._state.notes
-        for lane in self._state.lanes.values():
+        for lane in list(self._state.lanes.values()):  # an end of life may bring one more
             locks = [lock for lock in lane.locked.values() if lock.origin is receiver.origin]
             if locks:
                 sequences = [lock.entry.sequence for lock in locks]

@@ -45,6 +45,7 @@ from peeklock.entity.replies import ReceiverClosed, Refused, Reply
 from peeklock.entity.routing import PARTITION_BITS
 from peeklock.entity.session import SessionBook
 from peeklock.entity.stages import StageBook
+from peeklock.entity.stint import Stint
 
 MAX_DELIVERY_COUNT_EXCEEDED: Final = "MaxDeliveryCountExceeded"
 TTL_EXPIRED: Final = "TTLExpiredException"
@@ -80,14 +81,21 @@ class State:
         "runs",
         "seen",
         "stages",
+        "stint",
         "taken",
         "touched",
     )
 
     def __init__(
-        self, blueprint: Blueprint, index: int, budget: BodyBudget, chance: Callable[[], int]
+        self,
+        blueprint: Blueprint,
+        index: int,
+        budget: BodyBudget,
+        chance: Callable[[], int],
+        stint: Stint,
     ) -> None:
         self.blueprint: Blueprint = blueprint
+        self.stint: Stint = stint
         self.index: int = index
         self.budget: BodyBudget = budget
         self.chance: Callable[[], int] = chance
@@ -214,16 +222,20 @@ class State:
                 heapq.heappop(self._watched)
         return NEVER
 
-    def due_lanes(self, now: int) -> list[Lane]:
-        """Lanes whose deadline has come; each must be watched again afterwards."""
-        due: list[Lane] = []
+    def next_due_lane(self, now: int) -> Lane | None:
+        """A lane whose deadline has come; it must be watched again afterwards."""
         while self._watched and self._watched[0][0] <= now:
             deadline, number = heapq.heappop(self._watched)
             lane = self.lanes.get(number)
             if lane is not None and lane.alarm_at == deadline:
                 lane.alarm_at = NEVER
-                due.append(lane)
-        return due
+                return lane
+        return None
+
+    def is_any_lane_due(self, now: int) -> bool:
+        """Whether a deadline has come that was not served yet."""
+        deadline = self._next_of_lanes()
+        return deadline != NEVER and deadline <= now
 
     def lengthen_locks(self, duration_ms: int) -> None:
         """The clock was set forward: whatever lasts for a duration ends so much later."""

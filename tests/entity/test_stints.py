@@ -1,0 +1,153 @@
+"""What falls due together is done in stints: each decision does a bounded part, says that more is
+left, and a restart in between loses nothing."""
+
+from collections.abc import Callable
+
+import pytest
+
+from peeklock.entity import commands as ask
+from peeklock.entity.commands import DEAD, MAIN, Tick
+from peeklock.entity.message import NEVER
+from peeklock.entity.records import (
+    Activated,
+    DeadLettered,
+    Published,
+    Removed,
+    Returned,
+)
+from peeklock.entity.stint import STINT_STEPS, Stint
+from tests.entity.at_hand import AtHand, TopicAtHand, message, sequences
+
+MANY = 2 * STINT_STEPS + 100
+MOVES = (Removed, Returned, DeadLettered, Activated)
+
+
+def moved(hand: AtHand) -> int:
+    """How many messages the last decision moved."""
+    return sum(len(each.sequences) for each in hand.records if isinstance(each, MOVES))
+
+
+def fill(queue: AtHand, count: int, *, life_ms: int = -1, due: int = NEVER) -> None:
+    messages = [message("m", life_ms=life_ms, due=due) for _ in range(count)]
+    queue.ask(ask.SendMany("sender", list(range(count)), messages))
+
+
+def lock_all(queue: AtHand) -> None:
+    assert len(queue.receive(MANY)) == MANY
+
+
+def locks_end(queue: AtHand) -> None:
+    fill(queue, MANY)
+    lock_all(queue)
+    queue.now += 60_000
+
+
+def lives_end(queue: AtHand) -> None:
+    fill(queue, MANY, life_ms=1_000)
+    queue.now += 1_000
+
+
+def schedules_come(queue: AtHand) -> None:
+    fill(queue, MANY, due=queue.now + 1_000)
+    queue.now += 1_000
+
+
+def an_owner_falls_silent(queue: AtHand) -> None:
+    fill(queue, MANY)
+    queue.ask(ask.ClaimMessages("owner", 1, MAIN, "one", 1, MANY, timeout_ms=1_000))
+    queue.now += 1_000
+
+
+@pytest.mark.parametrize("prepare", [locks_end, lives_end, schedules_come])
+def test_what_falls_due_together_is_moved_in_stints(prepare: Callable[[AtHand], None]) -> None:
+    queue = AtHand(dead_letter_on_expiration=True)
+    prepare(queue)
+    total = 0
+    while queue.partition.next_deadline() and queue.partition.next_deadline() <= queue.now:
+        queue.ask(Tick())
+        assert 0 < moved(queue) <= STINT_STEPS
+        total += moved(queue)
+        leftovers = queue.partition.take_leftovers()
+        assert leftovers == ([Tick()] if total < MANY else [])
+        queue.retell()
+    assert total == MANY
+
+
+def test_somebody_else_has_a_turn_between_two_stints() -> None:
+    queue = AtHand()
+    schedules_come(queue)
+    queue.ask(Tick())
+    (late,) = queue.send("late")
+    queue.ask(*queue.partition.take_leftovers())
+    assert len(queue.receive(2 * STINT_STEPS + 1)) == 2 * STINT_STEPS + 1
+    assert late == MANY + STINT_STEPS + 1, "it did not wait for the second stint"
+
+
+def test_a_restart_between_two_stints_loses_nothing() -> None:
+    queue = AtHand(dead_letter_on_expiration=True)
+    lives_end(queue)
+    queue.ask(Tick())
+    queue.restart()
+    queue.stint = Stint()
+    queue.tick()
+    assert queue.decisions == 2
+    assert len(queue.numbers(DEAD)) == MANY
+
+
+def test_what_a_silent_owner_has_comes_back_in_stints() -> None:
+    queue = AtHand(stint=Stint())
+    an_owner_falls_silent(queue)
+    queue.ask(Tick())
+    assert queue.decisions == 3
+    assert len(queue.receive(MANY)) == MANY
+    queue.retell()
+
+
+def test_a_lost_session_is_free_when_all_that_its_holder_had_is_back() -> None:
+    queue = AtHand(requires_session=True, lock_duration_ms=5_000)
+    queue.ask(
+        ask.SendMany("s", list(range(MANY)), [message("m", session="a") for _ in range(MANY)])
+    )
+    assert queue.accept("a") == "a"
+    assert len(queue.take(MANY)) == MANY
+    queue.tick(5_000)
+    assert queue.lost() == [("holder", "session-lock-lost")], "the holder is told at once"
+    assert moved(queue) == STINT_STEPS
+    assert queue.accept("a", "other") == "session-cannot-be-locked", "a second stint was done"
+    queue.ask(*queue.partition.take_leftovers())
+    assert queue.lost() == []
+    assert queue.accept("a", "third") == "a"
+    assert len(queue.take(MANY, "third")) == MANY
+
+
+def test_many_sessions_are_lost_in_stints() -> None:
+    queue = AtHand(requires_session=True, lock_duration_ms=5_000, stint=Stint(10))
+    for name in range(40):
+        queue.send("m", session=str(name))
+        queue.accept(str(name), f"holder {name}")
+        queue.take(1, f"holder {name}")
+    queue.tick(5_000)
+    assert queue.decisions >= 8
+    assert len(queue.lost()) == 40
+
+
+def test_the_bodies_of_what_a_topic_publishes_late_are_bounded() -> None:
+    topic = TopicAtHand("one", is_retold=False, stint=Stint(bytes_max=1_000))
+    topic.send(*["x" * 300] * 10, due=topic.now + 1_000)
+    topic.send("y" * 5_000, due=topic.now + 1_000)
+    topic.now += 1_000
+    wanted = topic.partition.bodies_wanted(topic.now)
+    assert sum(entry.size for entry in wanted) == 900
+    topic.ring()
+    assert topic.decisions == 5, "a stint ends with the message that reaches its measure"
+    assert len(topic.seen_by("one")) == 11
+    topic.retell()
+
+
+def test_the_copies_of_what_a_topic_publishes_late_are_counted() -> None:
+    topic = TopicAtHand("one", "two", "three", is_retold=False, stint=Stint(5))
+    topic.send(*"abcdef", due=topic.now + 1_000)
+    topic.ring(1_000)
+    assert topic.decisions == 3
+    assert [len([r for r in topic.records if isinstance(r, Published)])] == [2]
+    assert sequences(topic.peek(topic.lanes["one"])) == [7, 10, 13, 16, 19, 22]
