@@ -59,10 +59,10 @@ class FaultyStore:
         first_position: int,
         records: Sequence[Record],
         replay_from: int | None = None,
-    ) -> None:
+    ) -> int:
         self._check()
         self.appends += 1
-        await self._store.append(partition, epoch, first_position, records, replay_from)
+        return await self._store.append(partition, epoch, first_position, records, replay_from)
 
     async def payloads(self, partition: PartitionId, positions: Sequence[int]) -> list[Message]:
         self._check()

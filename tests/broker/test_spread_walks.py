@@ -106,10 +106,11 @@ class DoubtfulStore(FaultyStore):
         first_position: int,
         records: Sequence[Record],
         replay_from: int | None = None,
-    ) -> None:
-        await self._store.append(partition, epoch, first_position, records, replay_from)
+    ) -> int:
+        size = await self._store.append(partition, epoch, first_position, records, replay_from)
         if self.is_down:
             raise Unavailable("the answer was lost")
+        return size
 
 
 class Walk:

@@ -266,7 +266,7 @@ def test_many_messages_leave_a_short_journal() -> None:
         await settle_down()
         origin.take()
         for _ in range(60):
-            queue.submit(SendMany(origin, list(range(1000)), [message("x")] * 1000))
+            queue.submit(SendMany(origin, list(range(1000)), [message("x" * 200)] * 1000))
             await settle_down()
             done = origin.deliveries()
             origin.take()
@@ -356,13 +356,13 @@ class SlowStore:
         first_position: int,
         records: Sequence[Record],
         replay_from: int | None = None,
-    ) -> None:
+    ) -> int:
         sends = [len(record.messages) for record in records if isinstance(record, Enqueued)]
         self.sizes.append(sum(sends))
         done = asyncio.get_running_loop().create_future()
         asyncio.get_running_loop().call_later(0.010, done.set_result, None)
         await done
-        await self._store.append(partition, epoch, first_position, records, replay_from)
+        return await self._store.append(partition, epoch, first_position, records, replay_from)
 
 
 class LoneSender(Recorder):

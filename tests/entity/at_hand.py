@@ -39,6 +39,7 @@ class AtHand:
         memory: int = 1_000_000,
         is_retold: bool = False,
         stint: Stint | None = None,
+        step_bytes: int = 0,
         **properties: Any,
     ) -> None:
         self.now = MANUAL_START
@@ -49,6 +50,8 @@ class AtHand:
         self.properties = properties
         # Whether every step is followed by a replay of all that was written down.
         self.is_retold = is_retold
+        # How much a step of a checkpoint tells of; 0: as much as in life.
+        self.step_bytes = step_bytes
         self.budget = BodyBudget(memory)
         self.journal = Journal()
         self.chances = 0
@@ -64,6 +67,9 @@ class AtHand:
 
     def opened(self) -> Partition:
         partition = Partition(self.described(), self.index, self.budget, self.chance, self.stint)
+        if self.step_bytes:
+            partition._checkpoints.step_bytes = self.step_bytes
+            partition._checkpoints.step_entries = 2
         for position, records in self.journal.replay(self.journal.replay_from):
             partition.restore(position, records)
         partition.opened()
@@ -108,7 +114,7 @@ class AtHand:
 
     def keep(self, decision: Decision) -> list[Reply]:
         self.partition.check()
-        self.journal.add(decision)
+        self.partition.rests(self.journal.add(decision))
         self.records = decision.records
         self.replies = decision.replies
         if self.is_retold:

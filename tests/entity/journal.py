@@ -19,14 +19,15 @@ class Journal:
         self.replay_from = first_position
         self.next_position = first_position
 
-    def add(self, decision: Decision) -> None:
-        """Store a decision's records; positions must join without a gap."""
+    def add(self, decision: Decision) -> int:
+        """Store a decision's records; positions must join without a gap. Answers the bytes."""
         assert decision.first_position == self.next_position, "positions leave no gap"
         if decision.records:
             self.chunks.append(encode_chunk(decision.first_position, decision.records))
             self.next_position += sum(width(record) for record in decision.records)
         if decision.replay_from != NO_REPLAY:
             self.replay_from = decision.replay_from
+        return len(self.chunks[-1]) if decision.records else 0
 
     def body(self, position: int) -> Message:
         """The message at a position, if it was not trimmed away."""

@@ -6,6 +6,7 @@ from typing import Any
 from peeklock.entity.blueprint import Blueprint
 from peeklock.entity.claim import OWNER_KEPT_MS
 from peeklock.entity.commands import MAIN
+from peeklock.entity.duplicate import ID_BYTES, SHARDS
 from peeklock.entity.lane import LOCKED, Entry, Lane
 from peeklock.entity.message import BodyBudget
 from peeklock.entity.partition import Partition
@@ -17,8 +18,13 @@ from peeklock.entity.stages import StageLine, Writer
 def living(partition: Partition, now: int) -> dict[str, Any]:
     """All that has to outlive the process."""
     state = partition._state
-    ids, instants = state.seen.all()
-    assert instants == sorted(instants), "ids are remembered in the order in which they were seen"
+    seen: dict[str, int] = {}
+    for number in range(SHARDS):
+        ids, instants = state.seen.shard(number)
+        assert instants == sorted(instants), "ids rest in the order in which they were seen"
+        seen.update(zip(ids, instants, strict=True))
+    assert len(seen) == len(state.seen), "all ids are counted"
+    assert state.seen.size == sum(len(each) + ID_BYTES for each in seen), "and their bytes"
     window_ms = state.seen.window_ms
     return {
         "messages": _messages(state.lanes.values()),
@@ -26,7 +32,7 @@ def living(partition: Partition, now: int) -> dict[str, Any]:
         "owners": _owners(state.lanes.values(), now),
         "stages": sorted(_stage(state.lane(MAIN), line) for line in state.stages.lines.values()),
         "writers": [_writer(each) for each in state.stages.writers.values()],
-        "seen": {id: at for id, at in zip(ids, instants, strict=True) if at + window_ms > now},
+        "seen": {id: at for id, at in seen.items() if at + window_ms > now},
         "taken": {source: set(numbers) for source, numbers in state.taken.items()},
         "sequence": state.next_sequence,
         "position": state.next_position,

@@ -8,6 +8,7 @@ from peeklock.clock import MANUAL_START
 from peeklock.entity import commands as ask
 from peeklock.entity import replies as told
 from peeklock.entity.blueprint import queue_blueprint
+from peeklock.entity.checkpoint import STEP_BYTES
 from peeklock.entity.claim_commands import NO_EPOCH
 from peeklock.entity.commands import DEAD, MAIN, PEEK_LOCK, RECEIVE_AND_DELETE, Command, LockToken
 from peeklock.entity.definition import ACTIVE, QueueDefinition
@@ -42,6 +43,8 @@ class Pair:
         self.steps_max = steps_max
         self.index = index
         self.memory = memory
+        # Half of them write checkpoints in the smallest steps that there are.
+        self.step_bytes = 50 if first % 2 else STEP_BYTES
         self.random = random.Random(first)
         self.model = Model(definition, index)
         self.tokens: list[LockToken] = []
@@ -60,6 +63,7 @@ class Pair:
         """A new partition with what the journal tells from a position on."""
         stint = Stint(self.steps_max)
         partition = Partition(queue_blueprint(definition), self.index, budget, self.chance, stint)
+        partition._checkpoints.step_bytes = self.step_bytes
         for position, records in self.journal.replay(first):
             partition.restore(position, records)
         partition.opened()

@@ -5,7 +5,7 @@ import pytest
 from peeklock.entity import commands as ask
 from peeklock.entity import records
 from peeklock.entity import replies as told
-from peeklock.entity.duplicate import CUTS_PER_WINDOW, SeenIds
+from peeklock.entity.duplicate import CUT_MAX, CUTS_PER_WINDOW, SHARDS, SeenIds
 from tests.entity.at_hand import AtHand, TopicAtHand, message, routed
 
 WINDOW_MS = 20_000
@@ -172,9 +172,24 @@ def test_old_ids_are_cut_off_a_few_times_in_a_window() -> None:
     cuts = 0
     step = WINDOW_MS // 1_000
     for now in range(0, 3 * WINDOW_MS, step):
-        before = seen._ids
+        before = list(seen._shards)
         seen.prune(now)
-        cuts += seen._ids is not before
+        cuts += sum(old is not new for old, new in zip(before, seen._shards, strict=False))
         assert seen.is_new(f"id-{now}", now)
         assert len(seen) <= 1_000 + 1_000 // CUTS_PER_WINDOW + 1
-    assert cuts <= 2 * CUTS_PER_WINDOW + 1
+    assert cuts <= (2 * CUTS_PER_WINDOW + 1) * SHARDS
+
+
+def test_many_old_ids_are_cut_off_over_many_calls() -> None:
+    """A million ids that end together end in steps (R-S9)."""
+    seen = SeenIds(WINDOW_MS)
+    for number in range(200_000):
+        seen.remember(f"id-{number}", 1)
+    calls = 0
+    while len(seen):
+        before = len(seen)
+        seen.prune(WINDOW_MS + 10)
+        assert before - len(seen) <= CUT_MAX + 2_000
+        calls += 1
+    assert calls > 10
+    assert seen.size == 0

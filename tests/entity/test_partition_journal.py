@@ -189,19 +189,6 @@ def test_a_checkpoint_that_a_crash_cut_off_does_no_harm() -> None:
     assert pair.journal.replay_from > 3
 
 
-def test_a_checkpoint_is_due_when_the_tail_is_long_against_what_is_alive() -> None:
-    queue = AtHand()
-    assert not queue.partition.housekeeping_due
-    for _ in range(10):
-        queue.send(*(["x"] * 1_000))
-        queue.settle(COMPLETE, *queue.receive(1_000))
-    assert not queue.partition.housekeeping_due
-    for _ in range(12):
-        queue.send(*(["x"] * 1_000))
-        queue.settle(COMPLETE, *queue.receive(1_000))
-    assert queue.partition.housekeeping_due
-
-
 def test_old_messages_are_carried_forward_so_that_their_blocks_can_go() -> None:
     # Two positions are taken by the empty checkpoint at the beginning.
     pair = Pair(QueueDefinition("orders"), first=BLOCK - 12)

@@ -255,6 +255,7 @@ def test_a_lane_that_is_used_again_does_not_bring_back_what_was_deleted(topic: T
 
 
 def test_a_subscription_dropped_while_a_checkpoint_is_under_way(topic: TopicAtHand) -> None:
+    topic.partition._checkpoints.step_bytes = 50
     topic.send("a")
     for dropped_after in range(5):
         name = f"extra-{dropped_after}"

@@ -254,6 +254,7 @@ def test_a_queue_with_sessions_keeps_its_laws(seed: int) -> None:
         dead_letter_on_expiration=seed % 2 == 0,
         memory=seed % 3 * 100,
         is_retold=True,
+        step_bytes=seed % 3 * 40,
     )
     walk = Walk(seed, hand, [MAIN])
     for _ in range(STEPS):
@@ -263,7 +264,10 @@ def test_a_queue_with_sessions_keeps_its_laws(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_topic_keeps_its_laws(seed: int) -> None:
-    hand = TopicAtHand(duplicate_window_ms=20_000 * (seed % 2), memory=seed % 3 * 100)
+    window_ms = 20_000 * (seed % 2)
+    hand = TopicAtHand(
+        duplicate_window_ms=window_ms, memory=seed % 3 * 100, step_bytes=seed % 4 * 40
+    )
     lanes = [
         hand.add("plain", delivery_count_max=2),
         hand.add("sessions", requires_session=True, time_to_live_ms=5_000),

@@ -390,6 +390,7 @@ def test_a_queue_with_sessions_and_its_model_agree(seed: int, steps_max: int | N
         dead_letter_on_expiration=seed % 3 == 0,
         memory=seed % 2 * 100,
         stint=None if steps_max is None else Stint(steps_max),
+        step_bytes=seed % 4 * 40,
     )
     rules = {MAIN: Rules(has_sessions=True, buries_expired=seed % 3 == 0, count_max=3)}
     Both(seed, hand, WideModel(rules, WINDOW_MS, partitions > 1)).walk()
@@ -436,6 +437,7 @@ def test_a_topic_and_its_model_agree(seed: int, steps_max: int | None) -> None:
         duplicate_window_ms=window_ms,
         memory=seed % 3 * 100,
         stint=None if steps_max is None else Stint(steps_max, bytes_max=2),
+        step_bytes=seed % 4 * 40,
     )
     hand.router = route
     hand.add("plain", delivery_count_max=2)

@@ -30,7 +30,7 @@ class FailingStore:
         first_position: int,
         records: Sequence[Record],
         replay_from: int | None = None,
-    ) -> Awaitable[object]:
+    ) -> Awaitable[int]:
         return self._working().append(partition, epoch, first_position, records, replay_from)
 
     async def payloads(self, partition: PartitionId, positions: Sequence[int]) -> list[Message]:

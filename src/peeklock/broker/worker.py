@@ -241,7 +241,7 @@ class PartitionWorker:
                 partition.skip(self._clock.skipped_ms)
                 await bring_bodies(self._store, self.id, partition, commands, now)
                 decision = self._decide(partition, commands, now)
-                await self._store_decision(decision)
+                await self._store_decision(partition, decision)
                 is_stored = True
                 await fetch_bodies(self._store, self.id, decision.replies)
                 self.answering.pending = decision.replies
@@ -288,7 +288,7 @@ class PartitionWorker:
         assert self._loop is not None
         return self._loop.time()
 
-    async def _store_decision(self, decision: Decision) -> None:
+    async def _store_decision(self, partition: Partition, decision: Decision) -> None:
         if not decision.records:
             # Nothing to wait for, but the replies before these must leave before them.
             self.answering.release()
@@ -301,17 +301,18 @@ class PartitionWorker:
         self.answering.release()
         self._chores.has_written = True
         begun = time.perf_counter()
-        await stored
+        size = await stored
         self._company.stored(time.perf_counter() - begun)
+        partition.rests(size)
 
     async def _do_chores(self, partition: Partition) -> None:
         decision = await self._chores.step(self._store, partition, self._clock.now())
         if decision is not None:
-            await self._store_decision(decision)
+            await self._store_decision(partition, decision)
 
     async def _say_last_words(self, partition: Partition) -> None:
         try:
-            await self._store_decision(partition.last_words(self._clock.now()))
+            await self._store_decision(partition, partition.last_words(self._clock.now()))
         except StoreError as error:
             # Nothing rests on them.
             _log.warning("notes-lost partition=%s error=%r", self.id.key, str(error))
@@ -369,6 +370,7 @@ class PartitionWorker:
             async for replay in opening.replays:
                 STEP.work = "opening"
                 partition.restore(replay.first_position, replay.records)
+                partition.rests(replay.size)
             # The clock may have been set back while nobody was here.
             self._clock.not_before(partition.latest_at)
             partition.opened(self._clock.skipped_ms)

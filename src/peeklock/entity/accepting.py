@@ -198,8 +198,9 @@ class Accepting:
         if held is None:
             self._refuse_lost(command.origin, command.tag)
             return
-        held.state = command.state
-        held.state_set_at = NEVER if command.state is None else now
+        book = held.line.whole().book
+        assert book is not None, "a session is in a book"
+        book.set_state(held, command.state, now)
         self._state.records.append(
             SessionStateSet(now, command.lane, command.session_id, command.state)
         )

@@ -1,25 +1,24 @@
-"""Keeping the journal short: checkpoints, so that opening costs what is alive and not what was
-ever written, and carrying, so that one old message does not pin the chunk it was written in.
-
-Both walk over all live messages in small steps while the partition goes on. A walk starts from a
-list of references taken at once (a memory copy), so that nothing that was alive at its beginning
-is missed; a message that changes lanes meanwhile gets a new entry and is added to the walk.
+"""Checkpoints, so that opening costs what is alive and not what was ever written.
 
 A checkpoint lies in the journal itself: CheckpointBegun, slices, CheckpointEnded, with other
 records in between. Each slice tells the state at its own position, so replaying everything from
 CheckpointBegun on, in order, gives the state at the end: what the records in between say of
 messages not yet introduced is ignored, because a later slice introduces them as they then are.
+
+All that it holds is told in slices of bounded bytes, one with each step. It is begun when at least
+as much was written since the last one as it will write itself: checkpoints at most double what is
+written, and the tail that an opening replays is bounded by what is alive.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, final
 
-from peeklock.entity.bodies import BLOCK_BITS
 from peeklock.entity.claim_records import OwnerHeard
-from peeklock.entity.commands import MAIN
+from peeklock.entity.duplicate import SHARDS
 from peeklock.entity.lane import GONE, LOCKED, Entry, Lane
-from peeklock.entity.message import Message
+from peeklock.entity.live import Part, live_parts
 from peeklock.entity.records import (
     CLAIMED,
     DEFERRED,
@@ -32,239 +31,298 @@ from peeklock.entity.records import (
     SessionStateSet,
     TakenOver,
 )
+from peeklock.entity.session import MessageSession
 from peeklock.entity.stage_records import StageKept, StagesPublished
 from peeklock.entity.state import State
 
-# A checkpoint is due when this many positions were written since the last one, or twice as many
-# as there are live messages: it then writes at most half of what was written anyway.
-TAIL_MIN: Final = 20_000
+# A tail shorter than this is not worth a checkpoint: it is read in some tens of milliseconds.
+TAIL_BYTES_MIN: Final = 4 << 20
 
-# Live messages looked at in one step: a fraction of a millisecond.
-SLICE: Final = 512
-CARRY_SCAN: Final = 4096
-IDS_PER_RECORD: Final = 4096
+# To tell of a message costs more time than its bytes say. Where messages are small, a checkpoint
+# waits until two were written for each that lives; where they are large, for so many times its own
+# bytes.
+POSITIONS_PER_ENTRY: Final = 2
+JOURNAL_PER_BYTE: Final = 32
+
+# What one step tells of, at most, beside one item's own size: a fraction of a millisecond.
+STEP_BYTES: Final = 256 << 10
+STEP_ENTRIES: Final = 512
+NUMBERS_PER_RECORD: Final = 4096
+
+# What things take where they are written down, beside their texts.
+KEPT_BYTES: Final = 48
+RECORD_BYTES: Final = 40
 
 NOT_BEGUN: Final = -1
 
 
 @final
-class Walk:
-    """A walk over the live messages of all lanes and stages, a few at a time."""
-
-    __slots__ = ("_at", "_lists", "stage")
-
-    def __init__(self, state: State) -> None:
-        self._lists: list[tuple[int, str, list[Entry]]] = [
-            (number, "", references(lane)) for number, lane in state.lanes.items()
-        ]
-        for line in state.stages.lines.values():
-            self._lists.append((MAIN, line.name, list(line.entries)))
-        self._at: int = 0
-        self.stage: str = ""  # whose messages were taken last; nothing where they were in a lane
-
-    def take(self, count: int) -> tuple[int, list[Entry]]:
-        """The next references of one lane and its number; an empty list at the end."""
-        while self._lists:
-            number, self.stage, entries = self._lists[0]
-            if self._at < len(entries):
-                part = entries[self._at : self._at + count]
-                self._at += len(part)
-                return number, part
-            self._lists.pop(0)
-            self._at = 0
-        self.stage = ""
-        return 0, []
-
-
-@final
-class Housekeeping:
-    """Decides when a checkpoint or a carry is worth it, and does both step by step."""
+class Checkpoints:
+    """Decides when a checkpoint is worth it, and writes it step by step."""
 
     __slots__ = (
         "_begun",
-        "_carry_blocks",
-        "_carry_walk",
-        "_chosen",
-        "_found",
+        "_extra",
+        "_journal",
+        "_look_at",
+        "_now",
+        "_own",
         "_state",
-        "_to_carry",
-        "_walk",
+        "_steps",
+        "_weight",
         "replay_from",
+        "step_bytes",
+        "step_entries",
     )
 
     def __init__(self, state: State) -> None:
         self._state: State = state
         self._begun: int = NOT_BEGUN
-        self._walk: Walk | None = None
-        self._carry_walk: Walk | None = None
-        self._carry_blocks: set[int] = set()
-        # Live entries by the position of the body that they share: while the walk finds them,
-        # then in the order in which they wait, then while their bodies are being fetched.
-        self._found: dict[int, list[Entry]] = {}
-        self._to_carry: list[list[Entry]] = []
-        self._chosen: dict[int, list[Entry]] = {}
+        self._steps: Iterator[bool] | None = None
+        self._now: int = 0
+        self._weight: int = 0  # of what the step under way, or not stored yet, tells of
+        self._own: int = 0  # of the whole checkpoint
+        self._extra: int = 0  # by how much the last one was larger than its messages alone
+        self._journal: int = 0  # bytes since the last one began, its own aside
+        self._look_at: int = TAIL_BYTES_MIN  # how many bytes make it worth to look closer
         self.replay_from: int = 0
+        self.step_bytes: int = STEP_BYTES
+        self.step_entries: int = STEP_ENTRIES
 
     def opened(self, replay_from: int) -> None:
         """The partition was opened by replaying from this position on."""
         self.replay_from = replay_from
+        # A part of what was replayed was the checkpoint's own.
+        self._journal = max(self._journal - self._cost(), 0)
+
+    def rests(self, size: int) -> None:
+        """So many bytes were stored, or read at opening."""
+        self._journal += max(size - self._weight, 0)
+        self._weight = 0
 
     @property
     def is_due(self) -> bool:
         """Whether a checkpoint is under way or worth beginning."""
         if self._begun != NOT_BEGUN:
             return True
-        tail = self._state.next_position - self.replay_from
-        return tail >= TAIL_MIN and tail >= 2 * self._state.bodies.count
+        return self._journal >= self._look_at and self._is_worth_it()
+
+    def _is_worth_it(self) -> bool:
+        cost = self._cost() + self._extra
+        journal = self._journal
+        if journal >= cost:
+            written = self._state.next_position - self.replay_from
+            if written >= POSITIONS_PER_ENTRY * self._state.bodies.count:
+                return True
+            if journal >= JOURNAL_PER_BYTE * cost:
+                return True
+        self._look_at = max(cost, journal + TAIL_BYTES_MIN // 4)
+        return False
+
+    def _cost(self) -> int:
+        """What a checkpoint would write now, about."""
+        state = self._state
+        cost = state.bodies.count * KEPT_BYTES + state.seen.size
+        for lane in state.lanes.values():
+            if lane.book is not None:
+                cost += lane.book.state_bytes
+        return cost
 
     def step(self, now: int) -> int:
         """One step of a checkpoint; answers the new position to replay from when it is
         complete, else -1."""
         state = self._state
-        walk = self._walk
-        if walk is None:
+        self._now = now
+        self._weight = 0
+        if self._steps is None:
             self._begun = state.next_position
-            self._walk = Walk(state)
+            self._journal = 0
+            self._own = 0
             state.moved = []
             state.records.append(CheckpointBegun(now, state.next_sequence))
-            self._keep_the_rest(now)
+            self._steps = self._tell()
+        for _ in self._steps:
+            self._own += self._weight
             return -1
-        lane_number, entries = walk.take(SLICE)
-        if not entries and state.moved:
-            lane_number = state.moved[0][0]
-            entries = [entry for number, entry in state.moved if number == lane_number]
-            state.moved = [pair for pair in state.moved if pair[0] != lane_number]
-        if entries:
-            lane = state.lane(MAIN) if walk.stage else state.lanes.get(lane_number)
-            alive = [] if lane is None else [e for e in entries if e.place != GONE]
-            if alive and lane is not None:
-                kept = [keep(lane, entry) for entry in alive]
-                if walk.stage:
-                    self._keep_stage(walk.stage, alive, kept, now)
-                else:
-                    state.records.append(CheckpointSlice(now, lane_number, kept))
-            return -1
+        self._own += self._weight
         state.records.append(CheckpointEnded(now, self._begun))
         self.replay_from = self._begun
         self._begun = NOT_BEGUN
-        self._walk = None
+        self._steps = None
         state.moved = None
+        self._extra = max(self._own - self._cost(), 0)
+        self._look_at = TAIL_BYTES_MIN
         return self.replay_from
 
-    def _keep_stage(self, name: str, entries: list[Entry], kept: list[Kept], now: int) -> None:
+    # Telling: each `yield` ends a step.
+
+    def _tell(self) -> Iterator[bool]:
+        yield from self._tell_ids()
+        yield from self._tell_writers()
+        yield from self._tell_numbers()
+        yield from self._tell_owners()
+        yield True
+        yield from self._tell_lanes()
+        yield from self._tell_moved()
+
+    @property
+    def _is_full(self) -> bool:
+        return self._weight >= self.step_bytes
+
+    def _tell_ids(self) -> Iterator[bool]:
+        seen = self._state.seen
+        for number in range(SHARDS):
+            ids, instants = seen.shard(number)
+            begin = 0
+            for end in _cuts(ids, self.step_bytes):
+                self._weight += RECORD_BYTES + sum([len(each) + 12 for each in ids[begin:end]])
+                record = Remembered(self._now, ids[begin:end], instants[begin:end])
+                self._state.records.append(record)
+                begin = end
+                if self._is_full:
+                    yield True
+
+    def _tell_writers(self) -> Iterator[bool]:
+        writers = self._state.stages.writers
+        for writer in list(writers.values()):
+            if writers.get(writer.name) is not writer:
+                continue  # it has published since then, which tells more
+            memory = (writer.published_at, writer.name, writer.batch, writer.stages, writer.is_done)
+            self._state.records.append(StagesPublished(*memory, 0, [], [], []))
+            self._weight += RECORD_BYTES + len(writer.name) + _length(writer.stages)
+            if self._is_full:
+                yield True
+
+    def _tell_numbers(self) -> Iterator[bool]:
+        """Numbers from elsewhere."""
+        for source, numbers in list(self._state.taken.items()):
+            all_numbers = list(numbers)
+            for at in range(0, len(all_numbers), NUMBERS_PER_RECORD):
+                taken = self._state.taken.get(source, {})
+                part = [each for each in all_numbers[at : at + NUMBERS_PER_RECORD] if each in taken]
+                if part:
+                    self._state.records.append(TakenOver(self._now, source, part, []))
+                    self._weight += RECORD_BYTES + len(source) + 8 * len(part)
+                    if self._is_full:
+                        yield True
+
+    def _tell_owners(self) -> Iterator[bool]:
+        for lane in list(self._state.lanes.values()):
+            if lane.claims is None:
+                continue
+            owners = lane.claims.owners
+            for owner in list(owners.values()):
+                if owners.get(owner.name) is not owner or not self._is_there(lane):
+                    continue
+                at = owner.told_at = owner.heard_at
+                self._state.records.append(
+                    OwnerHeard(at, lane.number, owner.name, owner.epoch, owner.timeout_ms)
+                )
+                self._weight += RECORD_BYTES + len(owner.name)
+                if self._is_full:
+                    yield True
+
+    def _tell_lanes(self) -> Iterator[bool]:
+        """Messages in lanes and stages, and the states of sessions."""
+        looked = 0
+        for part in live_parts(self._state, self.step_entries):
+            begin = 0
+            while begin < len(part.entries):
+                count = self._keep(part, begin)
+                begin += count
+                looked += count
+                if looked >= self.step_entries or self._is_full:
+                    looked = 0
+                    yield True
+            for session in part.sessions:
+                looked += self._keep_state(part.lane, session)
+                if self._is_full:
+                    looked = 0
+                    yield True
+        if looked:
+            yield True
+
+    def _keep(self, part: Part, begin: int) -> int:
+        """Tell of some messages of a part, until the step is full; answers how many of them."""
+        kept: list[Kept] = []
+        entries: list[Entry] = []
+        looked = 0
+        is_there = self._is_there(part.lane)
+        for entry in part.entries[begin:]:
+            looked += 1
+            if is_there and entry.place != GONE:
+                entries.append(entry)
+                kept.append(keep(part.lane, entry))
+                self._weight += weight(kept[-1])
+                if self._is_full:
+                    break
+        if kept:
+            self._weight += RECORD_BYTES
+            if part.stage:
+                self._keep_stage(part.stage, entries, kept)
+            else:
+                self._state.records.append(CheckpointSlice(self._now, part.lane.number, kept))
+        return looked
+
+    def _keep_stage(self, name: str, entries: list[Entry], kept: list[Kept]) -> None:
         """A part of a stage that has not been published since the walk began."""
         seen = ["" if entry.details is None else entry.details.seen for entry in entries]
         touched_at = self._state.stages.lines[name].touched_at
         ids = seen if any(seen) else []
-        self._state.records.append(StageKept(now, name, touched_at, kept, ids))
+        self._weight += len(name) + _length(ids)
+        self._state.records.append(StageKept(self._now, name, touched_at, kept, ids))
 
-    def _keep_the_rest(self, now: int) -> None:
-        """What is not a message: remembered ids, owners of claims, states of sessions, numbers from
-        elsewhere."""
+    def _keep_state(self, lane: Lane, session: MessageSession) -> int:
+        book = lane.book
+        if not self._is_there(lane) or book is None or book.sessions.get(session.id) is not session:
+            return 0
+        if session.state is None:
+            return 0
+        at = session.state_set_at
+        self._state.records.append(SessionStateSet(at, lane.number, session.id, session.state))
+        self._weight += RECORD_BYTES + len(session.id) + len(session.state)
+        return 1
+
+    def _tell_moved(self) -> Iterator[bool]:
+        """What changed lanes since the walk began; there may be more of it after each step."""
         state = self._state
-        ids, instants = state.seen.all()
-        for at in range(0, len(ids), IDS_PER_RECORD):
-            part = slice(at, at + IDS_PER_RECORD)
-            state.records.append(Remembered(now, ids[part], instants[part]))
-        for writer in state.stages.writers.values():
-            told_at, name, batch = writer.published_at, writer.name, writer.batch
-            memory = (told_at, name, batch, writer.stages, writer.is_done)
-            state.records.append(StagesPublished(*memory, 0, [], [], []))
-        for source, numbers in state.taken.items():
-            state.records.append(TakenOver(now, source, list(numbers), []))
-        for lane in state.lanes.values():
-            if lane.claims is not None:
-                for owner in lane.claims.owners.values():
-                    owner.told_at = owner.heard_at
-                    state.records.append(
-                        OwnerHeard(
-                            owner.heard_at, lane.number, owner.name, owner.epoch, owner.timeout_ms
-                        )
-                    )
-            if lane.book is not None:
-                for session in lane.book.sessions.values():
-                    if session.state is not None:
-                        at = session.state_set_at
-                        record = SessionStateSet(at, lane.number, session.id, session.state)
-                        state.records.append(record)
+        while state.moved:
+            by_lane: dict[int, list[Entry]] = {}
+            for number, entry in state.moved:
+                by_lane.setdefault(number, []).append(entry)
+            state.moved = []
+            for number, entries in by_lane.items():
+                lane = state.lanes.get(number)
+                begin = 0 if lane is not None else len(entries)
+                while lane is not None and begin < len(entries):
+                    begin += self._keep(Part(lane, "", entries, []), begin)
+                    if self._is_full:
+                        yield True
 
-    def next_to_carry(self, below: int, count_max: int) -> list[Entry]:
-        """Live messages in sparse blocks below a position, one for each body.
-
-        Starts a walk when enough would be freed by it; while that looks for the copies that share
-        a body there is nothing to carry yet.
-        """
-        if not self.is_carrying:
-            blocks = self._state.bodies.sparse_blocks(below)
-            if not blocks:
-                return []
-            self._carry_blocks = set(blocks)
-            self._carry_walk = Walk(self._state)
-        if self._carry_walk is not None and not self._walk_on(self._carry_walk):
-            return []
-        chosen: list[Entry] = []
-        self._chosen = {}
-        while self._to_carry and len(chosen) < count_max:
-            alive = [entry for entry in self._to_carry.pop() if entry.place != GONE]
-            if alive:
-                chosen.append(alive[0])
-                self._chosen[alive[0].position] = alive
-        return chosen
-
-    def _walk_on(self, walk: Walk) -> bool:
-        """One step of the walk; tells whether it has found all there is."""
-        scanned = 0
-        while scanned < CARRY_SCAN:
-            _, entries = walk.take(SLICE)
-            if not entries:
-                self._carry_walk = None
-                self._to_carry = [
-                    self._found[position] for position in sorted(self._found, reverse=True)
-                ]
-                self._found = {}
-                return True
-            scanned += len(entries)
-            for entry in entries:
-                position = entry.position
-                if entry.place != GONE and position >> BLOCK_BITS in self._carry_blocks:
-                    self._found.setdefault(position, []).append(entry)
-        return False
-
-    @property
-    def is_carrying(self) -> bool:
-        """Whether a walk for carrying is under way, or what it found waits to be carried."""
-        return self._carry_walk is not None or len(self._to_carry) > 0
-
-    def carry(self, entries: list[Entry], messages: list[Message], now: int) -> None:
-        """Write the bodies of those that are still alive again at the tail, each once for all that
-        share it."""
-        bodies: list[list[Entry]] = []
-        carried: list[Message] = []
-        for entry, message in zip(entries, messages, strict=True):
-            sharing = self._chosen.pop(entry.position, None)
-            if sharing is None:
-                sharing = [entry]
-            alive = [each for each in sharing if each.place != GONE]
-            if alive:
-                bodies.append(alive)
-                carried.append(message)
-        if bodies:
-            self._state.carry(bodies, carried, now)
+    def _is_there(self, lane: Lane) -> bool:
+        """Whether a lane was not dropped meanwhile."""
+        return self._state.lanes.get(lane.number) is lane
 
 
-def references(lane: Lane) -> list[Entry]:
-    """Every live entry of a lane, and some that are gone."""
-    entries = lane.ready[lane.head :]
-    entries += [pair[1] for pair in lane.returned]
-    entries += [lock.entry for lock in lane.locked.values()]
-    entries += lane.deferred.values()
-    entries += lane.scheduled.values()
-    if lane.claims is not None:
-        entries += lane.claims.entries()
-    if lane.book is not None:
-        for session in lane.book.sessions.values():
-            entries += references(session.line)
-    return entries
+def _cuts(ids: list[str], step_bytes: int) -> list[int]:
+    """Where to cut a list of ids, so that each part is a step's worth at most."""
+    cuts: list[int] = []
+    size = 0
+    for at, message_id in enumerate(ids):
+        if size >= step_bytes:
+            cuts.append(at)
+            size = 0
+        size += len(message_id) + 12
+    if ids:
+        cuts.append(len(ids))
+    return cuts
+
+
+def _length(texts: list[str]) -> int:
+    length = 0
+    for text in texts:
+        length += len(text) + 4
+    return length
 
 
 def keep(lane: Lane, entry: Entry) -> Kept:
@@ -294,3 +352,18 @@ def keep(lane: Lane, entry: Entry) -> Kept:
         kept.destination = details.destination
         kept.source = details.source
     return kept
+
+
+def weight(kept: Kept) -> int:
+    """How many bytes an entry takes where it is written down, about."""
+    size = KEPT_BYTES
+    if kept.session_id is not None:
+        size += len(kept.session_id) + 4
+    if kept.reason is not None:
+        size += len(kept.reason) + 4
+    if kept.description is not None:
+        size += len(kept.description) + 4
+    if kept.changes is not None:
+        for name, value in kept.changes.items():
+            size += len(name) + len(value) + 8
+    return size + len(kept.destination) + len(kept.source) + len(kept.owner)

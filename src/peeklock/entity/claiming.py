@@ -150,6 +150,8 @@ class Claiming:
             for entry in entries:
                 entry.place = CLAIMED
                 held[entry.sequence] = entry
+            if state.moved is not None:
+                state.moved += [(lane.number, entry) for entry in entries]
             state.records.append(Claimed(now, lane.number, owner.name, sequences))
             owner.told_at = now
             self._expect(lane, owner)

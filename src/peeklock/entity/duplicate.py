@@ -6,9 +6,19 @@ from typing import Final, final
 
 from peeklock.entity.message import Message
 
-# The old ids are cut off so many times within a window: each cut copies all that stay, so that to
-# cut with every message would cost the whole window each time.
+# A window's ids lie in so many dictionaries, so that none of them is large: to grow, to cut off or
+# to write down one of them is a small step however many ids there are.
+SHARDS: Final = 256
+
+# The old ids of each are cut off so many times within a window: each cut copies all that stay, so
+# that to cut with every message would cost the whole window each time.
 CUTS_PER_WINDOW: Final = 32
+
+# What one call cuts at most, counted in ids that go or are copied; the rest waits for the next.
+CUT_MAX: Final = 8192
+
+# What an id takes where it is written down, beside its characters.
+ID_BYTES: Final = 12
 
 
 def seen_as(message: Message, is_partitioned: bool) -> str:
@@ -33,51 +43,97 @@ def id_of(seen: str, is_partitioned: bool) -> str:
 class SeenIds:
     """Ids in the order in which they were seen; the window cuts the old ones off."""
 
-    __slots__ = ("_ids", "_prune_at", "window_ms")
+    __slots__ = ("_count", "_cut_at", "_next", "_owed", "_shards", "size", "window_ms")
 
     def __init__(self, window_ms: int) -> None:
         self.window_ms: int = window_ms  # 0: nothing is remembered
-        self._ids: dict[str, int] = {}
-        self._prune_at: int = 0
+        self.size: int = 0  # what all of them take where they are written down, about
+        self._shards: list[dict[str, int]] = []  # made with the first id
+        self._count: int = 0
+        self._cut_at: int = 0  # when the shards that are owed a cut were last counted
+        self._owed: int = 0
+        self._next: int = 0  # the shard that is cut next
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return self._count
 
     def is_new(self, message_id: str, now: int) -> bool:
         """Whether the id was not seen within the window; it is remembered then."""
-        seen_at = self._ids.get(message_id)
-        if seen_at is not None:
-            if seen_at + self.window_ms > now:
-                return False
-            del self._ids[message_id]  # it enters again at the end
-        self._ids[message_id] = now
+        ids = self._shard_of(message_id)
+        seen_at = ids.get(message_id)
+        if seen_at is None:
+            self._count += 1
+            self.size += len(message_id) + ID_BYTES
+        elif seen_at + self.window_ms > now:
+            return False
+        else:
+            del ids[message_id]  # it enters again at the end
+        ids[message_id] = now
         return True
 
     def remember(self, message_id: str, seen_at: int) -> None:
         """Take in what was written down."""
-        self._ids.pop(message_id, None)
-        self._ids[message_id] = seen_at
+        ids = self._shard_of(message_id)
+        if ids.pop(message_id, None) is None:
+            self._count += 1
+            self.size += len(message_id) + ID_BYTES
+        ids[message_id] = seen_at
+
+    def remembered(self) -> None:
+        """All that was written down is in: put it into its order, in which it did not come where
+        a checkpoint was taken in slices."""
+        for number, ids in enumerate(self._shards):
+            last = 0
+            for seen_at in ids.values():
+                if seen_at < last:
+                    self._shards[number] = dict(sorted(ids.items(), key=_seen_at))
+                    break
+                last = seen_at
 
     def prune(self, now: int) -> None:
         """Forget what is older than the window, now and then: nobody finds it by then."""
-        ids = self._ids
-        if not ids or now < self._prune_at:
+        if not self._count:
             return
-        self._prune_at = now + self.window_ms // CUTS_PER_WINDOW
-        horizon = now - self.window_ms
-        if next(iter(ids.values())) > horizon:
-            return
+        owed = (now - self._cut_at) * (CUTS_PER_WINDOW * SHARDS) // self.window_ms
+        if owed > 0:
+            self._cut_at = now
+            self._owed = min(self._owed + owed, SHARDS)
+        left = CUT_MAX
+        while self._owed and left > 0:
+            self._owed -= 1
+            left -= self._cut(self._next, now - self.window_ms)
+            self._next = (self._next + 1) % SHARDS
+
+    def _cut(self, number: int, horizon: int) -> int:
+        """Forget the old ids of one shard; answers how many ids were touched."""
+        ids = self._shards[number]
         old: list[str] = []
         for message_id, seen_at in ids.items():
             if seen_at > horizon:
                 break
             old.append(message_id)
+        if not old:
+            return 1
         for message_id in old:
             del ids[message_id]
-        if old:
-            # A dictionary that loses from its front keeps the holes; a copy does not.
-            self._ids = dict(ids)
+            self.size -= len(message_id) + ID_BYTES
+        self._count -= len(old)
+        # A dictionary that loses from its front keeps the holes; a copy does not.
+        self._shards[number] = dict(ids)
+        return len(old) + len(ids)
 
-    def all(self) -> tuple[list[str], list[int]]:
-        """Every id and when it was seen, oldest first."""
-        return list(self._ids), list(self._ids.values())
+    def shard(self, number: int) -> tuple[list[str], list[int]]:
+        """The ids of one shard and when they were seen, oldest first."""
+        if not self._shards:
+            return [], []
+        ids = self._shards[number]
+        return list(ids), list(ids.values())
+
+    def _shard_of(self, message_id: str) -> dict[str, int]:
+        if not self._shards:
+            self._shards = [{} for _ in range(SHARDS)]
+        return self._shards[hash(message_id) % SHARDS]
+
+
+def _seen_at(pair: tuple[str, int]) -> int:
+    return pair[1]

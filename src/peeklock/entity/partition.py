@@ -16,7 +16,8 @@ from peeklock.entity.accepting import Accepting
 from peeklock.entity.blueprint import Blueprint
 from peeklock.entity.bodies import BLOCK_BITS
 from peeklock.entity.browsing import Browsing
-from peeklock.entity.checkpoint import Housekeeping
+from peeklock.entity.carrying import Carrying
+from peeklock.entity.checkpoint import Checkpoints
 from peeklock.entity.claiming import Claiming
 from peeklock.entity.commands import (
     MAIN,
@@ -108,11 +109,12 @@ class Partition:
     __slots__ = (
         "_accepting",
         "_browsing",
+        "_carrying",
+        "_checkpoints",
         "_claiming",
         "_committing",
         "_delivering",
         "_entering",
-        "_housekeeping",
         "_is_more_due",
         "_requeueing",
         "_restoring",
@@ -142,7 +144,8 @@ class Partition:
         self._claiming: Claiming = Claiming(state)
         self._staging: Staging = Staging(state, self._entering)
         self._committing: Committing = Committing(state, self._entering, self._settling)
-        self._housekeeping: Housekeeping = Housekeeping(state)
+        self._checkpoints: Checkpoints = Checkpoints(state)
+        self._carrying: Carrying = Carrying(state)
         self._restoring: Restoring | None = Restoring(state)
         self._strays: list[int] = []  # lanes whose end was not written down yet
         self._skipped_ms: int = 0
@@ -163,7 +166,7 @@ class Partition:
         assert self._restoring is not None, "a partition is opened once"
         self._skipped_ms = skipped_ms
         self._restoring.finish()
-        self._housekeeping.opened(self._restoring.replayed)
+        self._checkpoints.opened(self._restoring.replayed)
         self._strays = self._restoring.strays
         self._restoring = None
 
@@ -339,14 +342,18 @@ class Partition:
     @property
     def housekeeping_due(self) -> bool:
         """Whether a step of housekeeping would do something now."""
-        return self._housekeeping.is_due
+        return self._checkpoints.is_due
 
     def keep_house(self, now: int) -> Decision:
         """One small step: a slice of a checkpoint, or its beginning or end."""
         first_position = self._state.next_position
-        replay_from = self._housekeeping.step(now)
+        replay_from = self._checkpoints.step(now)
         records = self._state.take_records(now)
         return Decision(first_position, records, self._state.take_replies(), replay_from)
+
+    def rests(self, size: int) -> None:
+        """So many bytes were stored with the last decision, or read at opening."""
+        self._checkpoints.rests(size)
 
     def last_words(self, now: int) -> Decision:
         """What waits for a good moment to be written, when there will be none any more."""
@@ -362,23 +369,23 @@ class Partition:
 
     def replay_from(self) -> int:
         """The position from which the next opening starts."""
-        return self._housekeeping.replay_from
+        return self._checkpoints.replay_from
 
     @property
     def is_carrying(self) -> bool:
         """Whether a walk for messages to carry is under way."""
-        return self._housekeeping.is_carrying
+        return self._carrying.is_under_way
 
     def next_to_carry(self, below: int, count_max: int) -> list[Entry]:
         """Some live messages whose bodies lie in sparse blocks below a position: one for each
         body, however many copies share it."""
-        return self._housekeeping.next_to_carry(below, count_max)
+        return self._carrying.next(below, count_max)
 
     def carry(self, entries: list[Entry], messages: list[Message], now: int) -> Decision:
         """Write their bodies again at the tail, for all copies that are still alive."""
         state = self._state
         first_position = state.next_position
-        self._housekeeping.carry(entries, messages, now)
+        self._carrying.carry(entries, messages, now)
         records = state.take_records(now)
         return Decision(first_position, records, state.take_replies(), NO_REPLAY)
 

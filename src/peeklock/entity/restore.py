@@ -412,9 +412,7 @@ class Restoring:
         for (number, session_id), (stored, at) in self._session_states.items():
             book = state.lane(number).book if self._exists(number) else None
             if book is not None:
-                session = book.session(session_id)
-                session.state = stored
-                session.state_set_at = at
+                book.set_state(book.session(session_id), stored, at)
         for number in self._claims.lanes():
             if self._exists(number):
                 self._claims.bring_owners(state.lane(number))
@@ -423,6 +421,7 @@ class Restoring:
             if self._exists(number):
                 self._place(sequence, self._entries[sequence], state.lane(number))
         self._stages.finish()
+        state.seen.remembered()
         for lane in state.lanes.values():
             heapq.heapify(lane.schedules)
             heapq.heapify(lane.expirations)

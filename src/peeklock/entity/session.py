@@ -78,12 +78,14 @@ class SessionBook:
         "_waits",
         "lane",
         "sessions",
+        "state_bytes",
         "waiting",
     )
 
     def __init__(self, lane: Lane) -> None:
         self.lane: Lane = lane
         self.sessions: dict[str, MessageSession] = {}
+        self.state_bytes: int = 0  # of all of them
         # By origin, who waits longest first.
         self.waiting: OrderedDict[Any, AcceptSession] = OrderedDict()
         # Heaps whose entries may be out of date; each is checked when its turn comes.
@@ -99,6 +101,13 @@ class SessionBook:
             session = MessageSession(id, self.lane)
             self.sessions[id] = session
         return session
+
+    def set_state(self, session: MessageSession, state: bytes | None, at: int) -> None:
+        """Keep some bytes with a session, or none any more."""
+        before = session.state
+        self.state_bytes += (len(state) if state else 0) - (len(before) if before else 0)
+        session.state = state
+        session.state_set_at = NEVER if state is None else at
 
     def forget_if_empty(self, session: MessageSession) -> None:
         """A session without messages, state and holder does not exist."""

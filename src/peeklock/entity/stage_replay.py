@@ -46,7 +46,7 @@ class StagesReplayed:
 
     def published(self, record: StagesPublished) -> None:
         """A writer published something."""
-        self._state.stages.remember(
+        self._state.stages.recall(
             Writer(record.writer, record.batch, record.stages, record.is_done, record.at)
         )
 
@@ -62,6 +62,7 @@ class StagesReplayed:
     def finish(self) -> None:
         """Put the stages into the order in which messages last came to them."""
         stages = self._state.stages
+        stages.recalled()
         for line in sorted(stages.lines.values(), key=_touched_at):
             stages.touch(line.name, line.touched_at)
         self._names = {}

@@ -80,14 +80,24 @@ class StageBook:
 
     def remember(self, writer: Writer) -> None:
         """A writer published something."""
+        self.recall(writer)
+        if len(self.writers) > WRITERS_MAX:
+            del self.writers[next(iter(self.writers))]
+
+    def recall(self, writer: Writer) -> None:
+        """Take in what was written down of a writer, perhaps before others that came earlier."""
         writers = self.writers
         writers.pop(writer.name, None)
         writers[writer.name] = writer
         self._unfinished.pop(writer.name, None)
         if not writer.is_done:
             self._unfinished[writer.name] = writer
-        if len(writers) > WRITERS_MAX:
-            del writers[next(iter(writers))]
+
+    def recalled(self) -> None:
+        """All that was written down is in: put the writers into the order in which they published;
+        the oldest that are too many were forgotten before."""
+        writers = sorted(self.writers.values(), key=_published_at)
+        self.writers = {writer.name: writer for writer in writers[-WRITERS_MAX:]}
 
     def unfinished(self) -> list[Writer]:
         """The writers whose batch is published in part."""
@@ -117,6 +127,10 @@ class StageBook:
     def entries(self) -> list[Entry]:
         """All staged messages."""
         return [entry for line in self.lines.values() for entry in line.entries]
+
+
+def _published_at(writer: Writer) -> int:
+    return writer.published_at
 
 
 def staged_entry(sequence: int, position: int, at: int, message: Message, seen: str) -> Entry:

@@ -114,7 +114,8 @@ class State:
         self.replies: list[Reply] = []
         self.duplicates: list[str] = []
         self.remembered: list[str] = []
-        # While a checkpoint walks over the live messages: those that changed lanes meanwhile.
+        # While a checkpoint walks over the live messages: those that changed lanes meanwhile, or
+        # were claimed out of a session.
         self.moved: list[tuple[int, Entry]] | None = None
         # The runs that the next message may join.
         self.open_enqueued: Enqueued | None = None

@@ -340,7 +340,7 @@ class Append:
         self.replay_from: int | None = replay_from
 
     def apply(self, ledger: Ledger, transaction: Transaction) -> int:
-        """Answers the position after the last one."""
+        """Answers how many bytes the chunk has."""
         partition = self.partition
         ledger.load(transaction, partition)
         if self.epoch != partition.epoch or self.epoch < 1:
@@ -362,7 +362,7 @@ class Append:
             partition.replay_from = self.replay_from
         if begins or self.replay_from is not None:
             ledger.save(transaction, partition)
-        return self.end
+        return len(self.chunk)
 
 
 @final

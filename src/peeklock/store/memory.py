@@ -63,7 +63,7 @@ class MemoryStore:
         first_position: int,
         records: Sequence[Record],
         replay_from: int | None = None,
-    ) -> None:
+    ) -> int:
         """Keep the records, all or none."""
         self._check_open()
         kept = self._partitions.get(partition.key)
@@ -79,6 +79,7 @@ class MemoryStore:
         if replay_from is not None:
             kept.replay_from = replay_from
         self.after_commit()
+        return len(chunk)
 
     async def payloads(self, partition: PartitionId, positions: Sequence[int]) -> list[Message]:
         """Give the messages at these positions, in the order asked."""
@@ -217,7 +218,7 @@ async def _replay(kept: _Partition, epoch: int) -> AsyncIterator[Replay]:
         first, records = decode_chunk(chunk, bodies=False)
         first, records = records_from(kept.replay_from, first, records)
         if records:
-            yield Replay(first, records)
+            yield Replay(first, records, len(chunk))
 
 
 def _nothing() -> None:

@@ -138,7 +138,7 @@ class Reader:
                 if size >= _PAGE_BYTES or count >= _PAGE_CHUNKS:
                     break
                 found = cursor.next()
-        return (Replay(replay_first, records) if records else None), position
+        return (Replay(replay_first, records, size) if records else None), position
 
 
 def _seek(cursor: Cursor, partition: Partition, position: int) -> None:

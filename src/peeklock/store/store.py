@@ -78,14 +78,16 @@ class PartitionId:
 @dataclass(slots=True, init=False)
 class Replay:
     """Records in order; the first one has position `first_position`. Messages in them have no
-    bodies (their sizes and instants are there)."""
+    bodies (their sizes and instants are there). `size` is what they take where they rest."""
 
     first_position: Final[int]
     records: Final[Sequence[Record]]
+    size: Final[int]
 
-    def __init__(self, first_position: int, records: Sequence[Record]) -> None:
+    def __init__(self, first_position: int, records: Sequence[Record], size: int) -> None:
         self.first_position = first_position
         self.records = records
+        self.size = size
 
 
 @final
@@ -143,9 +145,10 @@ class Store(Protocol):
         first_position: int,
         records: Sequence[Record],
         replay_from: int | None = None,
-    ) -> Awaitable[object]:
+    ) -> Awaitable[int]:
         """Atomic and durable once awaited; a store that can begins at the call, so that the caller
-        has its hands free meanwhile. `replay_from` moves the place where replay starts."""
+        has its hands free meanwhile. Answers how many bytes that took. `replay_from` moves the
+        place where replay starts."""
         ...
 
     async def payloads(self, partition: PartitionId, positions: Sequence[int]) -> list[Message]:

@@ -314,7 +314,7 @@ class SwitchedStore:
         first_position: int,
         records: Sequence[Record],
         replay_from: int | None = None,
-    ) -> Awaitable[object]:
+    ) -> Awaitable[int]:
         """Append to the engine that is there."""
         engine = self._engine_of(partition)
         return engine.append(partition, epoch, first_position, records, replay_from)
