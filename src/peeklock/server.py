@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import importlib
 import logging
 import resource
 import signal
@@ -26,6 +27,7 @@ from peeklock.configuration.content import (
     ConfiguredNamespace,
 )
 from peeklock.configuration.start import configuration_for, refuse_exposure
+from peeklock.entity.rules.filter import SqlFilter
 from peeklock.gateway import logbook
 from peeklock.gateway.amqp.door import Door, DoorLimits, Doors
 from peeklock.gateway.amqp.wording import AmqpWording
@@ -119,6 +121,7 @@ async def _serve(settings: Settings, configuration: Configuration, watchdog: Wat
             partitioned_max=settings.partitioned_entities_max,
         ),
     )
+    overview.homes = broker.homes
     for state in stores.states():
         stores.get(state.name).on_switched = partial(broker.store_switched, state.name)
     desks = partial(_desk, clock, chance, overview)
@@ -143,6 +146,7 @@ async def _serve(settings: Settings, configuration: Configuration, watchdog: Wat
         watchdog.begin()
         _say_ready(settings, configuration, ports)
         broker.awaken()
+        loop.run_in_executor(None, _import_the_rest)
         await stop.wait()
         _LOG.info("%s", logbook.line("stopping", connections=amqp.count))
     finally:
@@ -169,6 +173,14 @@ async def _start(
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
     return ports
+
+
+def _import_the_rest() -> None:
+    """Import what the first request by HTTP, the first WebSocket and the first SQL filter need,
+    beside the loop: it must neither make the start longer nor be a long step of the loop later."""
+    for name in ("peeklock.gateway.http.protocol", "peeklock.gateway.websocket"):
+        importlib.import_module(name)
+    SqlFilter("1 = 1")  # makes the parser of the rule language
 
 
 def _desk(

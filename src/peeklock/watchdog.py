@@ -220,7 +220,9 @@ def cause_of(handle: Any) -> str:
     callback = getattr(handle, "_callback", None)
     owner = getattr(callback, "__self__", None)
     if isinstance(owner, asyncio.Task):
-        words = f"task {owner.get_name()}"
+        routine = owner.get_coro()
+        kind = getattr(routine, "__qualname__", type(routine).__name__)
+        words = f"task {owner.get_name()} ({kind})"
     elif isinstance(owner, asyncio.BaseTransport):
         protocol = type(owner.get_protocol()).__name__
         peer = owner.get_extra_info("peername")

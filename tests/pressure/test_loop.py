@@ -54,3 +54,14 @@ def test_looking_opens_nothing(house: MakeHouse) -> None:
     assert (status, "ready" in text) == (200, True)
     broker.metrics()
     assert "partition-opened" not in broker.log()[len(before) :]
+    home = ("namespace", "sbemulatorns")
+    found = broker.metrics()
+    assert found["peeklock_partitions", (home, ("state", "closed"))] == 51
+    assert found["peeklock_messages", (home,)] == 0
+
+    run_with(broker.connection_string, lambda client: send(client, "queue-7", "x", "y"))
+    found = broker.metrics()
+    assert found["peeklock_partitions", (home, ("state", "closed"))] == 50
+    assert found["peeklock_partitions", (home, ("state", "open"))] == 1
+    assert found["peeklock_messages", (home,)] == 2
+    assert found["peeklock_message_memory_bytes", (home,)] > 0

@@ -140,6 +140,16 @@ class PartitionWorker:
         return self._partition is not None
 
     @property
+    def live_count(self) -> int:
+        """How many messages live here, of a partition that is open; nothing is opened for this."""
+        return 0 if self._partition is None else self._partition.live_count
+
+    @property
+    def memory_bytes(self) -> int:
+        """What they take in memory beside their bodies, about."""
+        return 0 if self._partition is None else self._partition.memory_bytes
+
+    @property
     def has_written(self) -> bool:
         """Whether anything was stored since the journal was last looked after."""
         return self._chores.has_written

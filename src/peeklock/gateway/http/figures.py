@@ -1,9 +1,12 @@
 """What `/metrics` tells, as plain values: gathered on the loop, written down elsewhere."""
 
+import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, final
 
+from peeklock.broker.entities import Queue, Topic
 from peeklock.budgets import Budget
 from peeklock.gateway.http.health import Health
 from peeklock.histogram import Histogram
@@ -15,6 +18,11 @@ from peeklock.watchdog import Watchdog
 GAUGE: Final = "gauge"
 COUNTER: Final = "counter"
 HISTOGRAM: Final = "histogram"
+
+_OPEN: Final = "open"
+_CLOSED: Final = "closed"
+_UNAVAILABLE: Final = "unavailable"
+_HOMES_AT_ONCE: Final = 500
 
 
 @final
@@ -85,16 +93,63 @@ class Overview:
         # How many connections there are, by protocol.
         self.connections: Final[dict[str, Callable[[], int]]] = {}
         self.store_states: Callable[[], Iterable[StoreState]] = tuple
+        # All queues and topics, each with its partitions.
+        self.homes: Callable[[], Iterable[Queue | Topic]] = tuple
 
-    def gather(self) -> list[Figure]:
-        """Read them all; nothing is opened, asked or waited for."""
+    async def gather(self) -> list[Figure]:
+        """Read them all; nothing is opened, and no partition or store is asked."""
+        holding = Holding()
+        for number, home in enumerate(self.homes(), 1):
+            holding.add(home)
+            if number % _HOMES_AT_ONCE == 0:
+                await asyncio.sleep(0)  # there may be very many: others have their turn
         return [
             *of_the_process(self.health),
             *of_budgets(self.budgets),
             *of_connections({name: count() for name, count in self.connections.items()}),
             *of_refusals(self.refusals),
+            *holding.figures(),
             *of_stores(self.store_states(), self.stores),
             *of_loop(self.watchdog),
+        ]
+
+
+@final
+class Holding:
+    """What the partitions of each namespace hold: those that are open, others are not asked."""
+
+    __slots__ = ("_memory", "_messages", "_partitions")
+
+    def __init__(self) -> None:
+        self._messages: Final[Counter[str]] = Counter()
+        self._memory: Final[Counter[str]] = Counter()
+        # By namespace and state.
+        self._partitions: Final[Counter[tuple[str, str]]] = Counter()
+
+    def add(self, home: Queue | Topic) -> None:
+        """Count the partitions of a queue or topic, and what is in them."""
+        namespace = home.namespace
+        for worker in home.partitions.workers:
+            self._messages[namespace] += worker.live_count
+            self._memory[namespace] += worker.memory_bytes
+            state = _CLOSED if worker.is_available else _UNAVAILABLE
+            self._partitions[namespace, _OPEN if worker.is_open else state] += 1
+
+    def figures(self) -> list[Figure]:
+        """Tell it."""
+        label = ("namespace",)
+        messages = [((name,), count) for name, count in self._messages.items()]
+        memory = [((name,), count) for name, count in self._memory.items()]
+        return [
+            Figure("partitions", GAUGE, "Partitions", (*label, "state"), self._partitions.items()),
+            Figure("messages", GAUGE, "Messages in open partitions", label, messages),
+            Figure(
+                "message_memory_bytes",
+                GAUGE,
+                "What the messages of open partitions take in memory beside their bodies, about",
+                label,
+                memory,
+            ),
         ]
 
 

@@ -1,7 +1,7 @@
 """The page `/metrics`: figures that are kept anyway, in the form that Prometheus reads."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 from peeklock.auth.rights import MANAGE
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 METRICS: Final = "/metrics"
 
-Gather: TypeAlias = Callable[[], Iterable[Figure]]
+Gather: TypeAlias = Callable[[], Awaitable[Iterable[Figure]]]
 
 
 @final
@@ -33,7 +33,7 @@ class MetricsNode:
             refusal = self._guard.check(request, "", MANAGE)
             if refusal is not None:
                 return refusal
-        figures = list(self._gather())
+        figures = await self._gather()
         accept = request.headers.get("accept", "")
         content, content_type = await asyncio.to_thread(written, figures, accept)
         return Answer(200, {}, content=content, content_type=content_type)

@@ -16,6 +16,7 @@ from peeklock.gateway.http.heads import HEAD_BYTES_MAX, problem_of_bytes, proble
 from peeklock.gateway.http.hosts import Hosts
 from peeklock.gateway.http.request import Request
 from peeklock.gateway.http.visitors import Visitors
+from peeklock.step import STEP
 
 # A client that is silent for longer is cut off: before its first request or within one, and between
 # two, where clients that keep connections expect the service's patience.
@@ -343,6 +344,7 @@ class HttpProtocol(asyncio.Protocol):
     def _answer(self) -> None:
         self._whole_by = inf
         request = self._request_with(bytes(self._body))
+        STEP.work = f"{request.method} {request.path}"
         answer = self._route(request)
         if isinstance(answer, Answer):
             self._finish(answer, request.method)
@@ -352,6 +354,7 @@ class HttpProtocol(asyncio.Protocol):
             self._task = self._loop.create_task(self._answer_later(answer, request))
 
     async def _answer_later(self, coming: Coroutine[Any, Any, Answer], request: Request) -> None:
+        STEP.work = f"{request.method} {request.path}"
         try:
             answer = await coming
         except Exception:  # noqa: BLE001 - a client gets an answer whatever happens
