@@ -35,8 +35,9 @@ class Peeklock:
         properties: dict[str, Any] | None = None,
         topics: list[dict[str, Any]] | None = None,
         queues: list[str] | None = None,
+        build: Path | None = None,
     ) -> None:
-        """Queues are further ones beside the two of the bench."""
+        """Queues are further ones beside the two of the bench; a build may be another one."""
         self.name = f"Peeklock {form}"
         self.data = directory / "data"
         self._form = form
@@ -50,7 +51,7 @@ class Peeklock:
         self._environment = {
             **os.environ,
             **names,
-            "PYTHONPATH": str(FORMS[form]),
+            "PYTHONPATH": str(FORMS[form] if build is None else build),
             "PYTHONUNBUFFERED": "1",
         }
         self._process: subprocess.Popen[bytes] | None = None

@@ -12,3 +12,5 @@ class Plan:
     quick: bool
     rounds: int
     with_rabbitmq: bool
+    # Another build to compare with, for the question that needs one.
+    before: Path | None = None

@@ -3,11 +3,12 @@
 import dataclasses
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from bench import client
+from bench import client, fairness
 from bench.client import COMPILED, PLAIN
 from bench.ends import Receiver
 from bench.loads import Flood, Trickle
@@ -71,6 +72,21 @@ def test_a_trickle_keeps_its_timetable_and_notes_each_arrival(server: Peeklock) 
     assert result.messages == COUNT
     assert result.seconds >= 1.0
     assert 0 < result.p50_ms <= result.p99_ms <= result.max_ms
+
+
+def test_the_quiet_are_heard_beside_the_loud(tmp_path: Path) -> None:
+    names = [fairness.name(number) for number in range(fairness.QUIET)]
+    with (
+        Peeklock(tmp_path, FORM, topics=[fairness.topic()], queues=names) as server,
+        ThreadPoolExecutor() as pool,
+    ):
+        place = server.endpoint
+        # Longer than nothing: it begins before the others and outlives them by itself.
+        loud = (fairness.TOPIC, fairness.READ, fairness.STUCK, -2.0)
+        rate = pool.submit(fairness.shout, place, *loud)
+        found = pool.submit(fairness.listen, place, 0.5).result()
+        assert 0 < found.p50_ms <= found.p99_ms <= found.max_ms
+        assert rate.result() > 0
 
 
 def test_what_the_server_refuses_ends_the_client(server: Peeklock) -> None:
