@@ -103,31 +103,16 @@ async def _serve(settings: Settings, configuration: Configuration, watchdog: Wat
     budgets = Budgets()
     chance = SystemChance().number
     tls = _tls(settings, configuration, clock)
-    namespaces = Namespaces([Namespace(each.name, each.rules) for each in configuration.namespaces])
     figures = {name: StoreFigures() for name in store_names(settings.stores)}
     overview = Overview(watchdog, budgets, figures)
     stores, catalog = await _open_stores(settings, figures)
     overview.store_states = stores.states
-    broker = Broker(
-        namespaces,
-        stores,
-        catalog,
-        clock,
-        LoopAlarms(clock, loop),
-        chance,
-        AmqpWording(chance),
-        Limits(
-            entities_max=settings.entities_max,
-            partitioned_max=settings.partitioned_entities_max,
-        ),
-    )
+    broker = _broker(settings, configuration, stores, catalog, clock, chance)
     overview.homes = broker.homes
-    for state in stores.states():
-        stores.get(state.name).on_switched = partial(broker.store_switched, state.name)
     desks = partial(_desk, clock, chance, overview)
     amqp = AmqpConnections(
         _doors(settings, broker, clock, chance, desks),
-        connections_max=settings.connections_max * len(namespaces.all()) + _UNPLACED_MAX,
+        connections_max=settings.connections_max * len(broker.namespaces.all()) + _UNPLACED_MAX,
     )
     visitors = Visitors(budgets, connections_max=settings.http_connections_max)
     http = _http(settings, overview, broker, stores, amqp, clock, chance, desks, visitors)
@@ -157,6 +142,33 @@ async def _serve(settings: Settings, configuration: Configuration, watchdog: Wat
         http.stop()
         await broker.close()
     _LOG.info("stopped")
+
+
+def _broker(
+    settings: Settings,
+    configuration: Configuration,
+    stores: Storehouse,
+    catalog: Catalog,
+    clock: Clock,
+    chance: Callable[[], int],
+) -> Broker:
+    """Make what owns the entities, and hears when a store comes or goes."""
+    broker = Broker(
+        Namespaces([Namespace(each.name, each.rules) for each in configuration.namespaces]),
+        stores,
+        catalog,
+        clock,
+        LoopAlarms(clock, asyncio.get_running_loop()),
+        chance,
+        AmqpWording(chance),
+        Limits(
+            entities_max=settings.entities_max,
+            partitioned_max=settings.partitioned_entities_max,
+        ),
+    )
+    for state in stores.states():
+        stores.get(state.name).on_switched = partial(broker.store_switched, state.name)
+    return broker
 
 
 async def _start(
