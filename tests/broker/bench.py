@@ -80,6 +80,9 @@ class NoWording:
     def changed(self, message: Message, changes: Changes) -> Message:
         raise AssertionError("no rule has an action here")
 
+    def lost(self) -> bytes:
+        return b"lost"
+
     def keyed(self, message: Message) -> Message:
         return message
 

@@ -47,6 +47,7 @@ class LabelWording:
         self._none = NoWording()
         self.keyed = self._none.keyed
         self.forwarded = self._none.forwarded
+        self.lost = self._none.lost
 
     def reader(self, message: Message, now: int) -> PropertyReader:
         return PropertyBag({}, {"Label": message.content.decode()}, chance=int)

@@ -57,6 +57,9 @@ class PlainWording:
     def changed(self, message: Message, changes: Changes) -> Message:
         raise AssertionError("actions are not carried out here")
 
+    def lost(self) -> bytes:
+        return b"lost"
+
     def keyed(self, message: Message) -> Message:
         return message
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from peeklock.entity.commands import Command, PublishStages, Tick
+from peeklock.entity.lane import Entry
 from peeklock.entity.partition import Partition
 from peeklock.entity.replies import ClaimsFetched, Delivered, Delivery, Found, Reply
-from peeklock.store.store import PartitionId, Store
+from peeklock.store.store import Damaged, PartitionId, Store
 
 
 async def fetch_bodies(store: Store, partition: PartitionId, replies: list[Reply]) -> None:
-    """Give every delivery in these replies its body."""
+    """Give every delivery in these replies its body; Damaged where one cannot be read."""
     cold: list[Delivery] = []
     for reply in replies:
         if isinstance(reply, (Delivered, Found, ClaimsFetched)):
@@ -25,11 +26,13 @@ async def fetch_bodies(store: Store, partition: PartitionId, replies: list[Reply
 
 async def bring_bodies(
     store: Store, where: PartitionId, partition: Partition, commands: list[Command], now: int
-) -> None:
-    """Bodies that the rules of a topic will read are in memory before it decides.
+) -> list[Entry]:
+    """Bodies that the rules of a topic will read are in memory before it decides; answers whose
+    bodies are damaged.
 
     The decision must be taken at the same instant: a later one could need more of them.
     """
+    damaged: list[Entry] = []
     for command in commands:
         if isinstance(command, Tick):
             entries = partition.bodies_wanted(now)
@@ -38,5 +41,19 @@ async def bring_bodies(
         else:
             continue
         if entries:
-            positions = [entry.position for entry in entries]
-            partition.bring_bodies(entries, await store.payloads(where, positions))
+            damaged += await _bring(store, where, partition, entries)
+    return damaged
+
+
+async def _bring(
+    store: Store, where: PartitionId, partition: Partition, entries: list[Entry]
+) -> list[Entry]:
+    damaged: list[Entry] = []
+    try:
+        messages = await store.payloads(where, [entry.position for entry in entries])
+    except Damaged as error:
+        damaged = [entry for entry in entries if entry.position in error.positions]
+        entries = [entry for entry in entries if entry.position not in error.positions]
+        messages = await store.payloads(where, [entry.position for entry in entries])
+    partition.bring_bodies(entries, messages)
+    return damaged

@@ -94,6 +94,7 @@ class Housing:
                 self._alarms,
                 self._budget,
                 self._chance,
+                lost_content=self._wording.lost(),
             )
             for index, name in enumerate(place.stores)
         ]

@@ -9,7 +9,7 @@ from typing import Any, Final, final
 
 from peeklock.broker.worker import PartitionWorker
 from peeklock.entity.commands import Command
-from peeklock.entity.refusals import UNAVAILABLE, Refusal
+from peeklock.entity.refusals import INTERNAL, UNAVAILABLE, Refusal
 from peeklock.entity.replies import Refused, Reply
 
 NOWHERE: Final = -1
@@ -85,6 +85,9 @@ class Reach:
 
     def out_of_reach(self, indexes: list[int]) -> Refusal:
         """A refusal that names the partitions that are missing."""
+        for index in indexes:
+            if self.workers[index].damage:
+                return Refusal(INTERNAL, self.workers[index].damage)
         names = ", ".join(str(index) for index in sorted(indexes))
         noun, verb = ("Partition", "is") if len(indexes) == 1 else ("Partitions", "are")
         text = f"{noun} {names} of {len(self.workers)} {verb} out of reach. Try again later."

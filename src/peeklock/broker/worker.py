@@ -34,8 +34,17 @@ from peeklock.entity.commands import (
 from peeklock.entity.message import BodyBudget
 from peeklock.entity.partition import NO_REPLAY, Decision, Partition
 from peeklock.entity.refusals import BUSY, INTERNAL, UNAVAILABLE, Refusal
+from peeklock.entity.replies import Reply
 from peeklock.step import STEP
-from peeklock.store.store import Away, JournalPage, PartitionId, Store, StoreError
+from peeklock.store.store import (
+    Away,
+    Corrupt,
+    Damaged,
+    JournalPage,
+    PartitionId,
+    Store,
+    StoreError,
+)
 
 # Commands taken into one round: one store write must stay small beside a lock's duration.
 ROUND_MAX: Final = 1024
@@ -67,11 +76,13 @@ class PartitionWorker:
         "_is_lost",
         "_is_store_back",
         "_loop",
+        "_lost_content",
         "_mailbox",
         "_partition",
         "_store",
         "_task",
         "answering",
+        "damage",
         "id",
         "on_opened",
     )
@@ -85,8 +96,11 @@ class PartitionWorker:
         alarms: Alarms,
         budget: BodyBudget,
         chance: Callable[[], int],
+        lost_content: bytes = b"",
     ) -> None:
         self.id: PartitionId = partition_id
+        # What clients are told while what is on disk keeps the partition closed.
+        self.damage: str = ""
         # Told each time that the partition has opened.
         self.on_opened: Callable[[PartitionWorker], None] | None = None
         self.answering: Final[Answering] = Answering(partition_id.key)
@@ -96,6 +110,7 @@ class PartitionWorker:
         self._alarms: Alarms = alarms
         self._budget: BodyBudget = budget
         self._chance: Callable[[], int] = chance
+        self._lost_content: bytes = lost_content
         self._loop: asyncio.AbstractEventLoop | None = None
         self._partition: Partition | None = None
         self._epoch: int = 0
@@ -106,7 +121,7 @@ class PartitionWorker:
         self._is_lost: bool = False  # somebody has said that the store is gone
         self._is_store_back: bool = False  # somebody has said that it is back
         self._company: Company = Company()
-        self._chores: Chores = Chores(partition_id)
+        self._chores: Chores = Chores(partition_id, lost_content)
         self._alarm: Alarm | None = None
         self._alarm_at: int = 0
 
@@ -219,6 +234,8 @@ class PartitionWorker:
                     return
                 if await self._open():
                     backoff_ms = BACKOFF_MS_MIN
+                elif self.damage:
+                    await self._stay_closed()
                 else:
                     await self._back_off(backoff_ms)
                     backoff_ms = min(2 * backoff_ms, BACKOFF_MS_MAX)
@@ -249,11 +266,15 @@ class PartitionWorker:
                 partition = self._partition
                 assert partition is not None
                 partition.skip(self._clock.skipped_ms)
-                await bring_bodies(self._store, self.id, partition, commands, now)
+                damaged = await bring_bodies(self._store, self.id, partition, commands, now)
+                if damaged:
+                    await self._carry_out(
+                        partition, partition.quarantine(damaged, self._lost_content, now), now
+                    )
                 decision = self._decide(partition, commands, now)
                 await self._store_decision(partition, decision)
                 is_stored = True
-                await fetch_bodies(self._store, self.id, decision.replies)
+                await self._fetch_bodies(partition, decision.replies, now)
                 self.answering.pending = decision.replies
                 # Not before that: where it fails, who asked is told, and must not be told again.
                 leftovers = partition.take_leftovers()
@@ -316,9 +337,29 @@ class PartitionWorker:
         partition.rests(size)
 
     async def _do_chores(self, partition: Partition) -> None:
-        decision = await self._chores.step(self._store, partition, self._clock.now())
+        now = self._clock.now()
+        decision = await self._chores.step(self._store, partition, now)
         if decision is not None:
-            await self._store_decision(partition, decision)
+            await self._carry_out(partition, decision, now)
+
+    async def _carry_out(self, partition: Partition, decision: Decision, now: int) -> None:
+        """Store what nobody asked for; somebody may get messages by it."""
+        await self._store_decision(partition, decision)
+        await self._fetch_bodies(partition, decision.replies, now)
+        self.answering.pending += decision.replies
+
+    async def _fetch_bodies(self, partition: Partition, replies: list[Reply], now: int) -> None:
+        """Give deliveries their bodies; where one is damaged, its message is set apart, and
+        somebody may get another one instead."""
+        while True:
+            try:
+                await fetch_bodies(self._store, self.id, replies)
+                return
+            except Damaged as error:
+                _log.error("body-damaged partition=%s error=%r", self.id.key, str(error))
+                step = partition.undeliver(replies, error.positions, self._lost_content, now)
+                await self._store_decision(partition, step)
+                replies += step.replies
 
     async def _say_last_words(self, partition: Partition) -> None:
         try:
@@ -384,15 +425,19 @@ class PartitionWorker:
             # The clock may have been set back while nobody was here.
             self._clock.not_before(partition.latest_at)
             partition.opened(self._clock.skipped_ms)
+        except Corrupt as error:
+            self._found_damaged(str(error))
+            return False
         except StoreError as error:
             if self._is_in_reach:  # said once, however often it is tried
                 _log.error("open-failed partition=%s error=%r", self.id.key, str(error))
             self._is_in_reach = False
             return False
-        except Exception:  # noqa: BLE001 - one bad journal must not stop the broker
+        except Exception as error:  # noqa: BLE001 - one bad journal must not stop the broker
             _log.exception("open-failed partition=%s", self.id.key)
-            self._is_in_reach = False
+            self._found_damaged(f"its journal makes no sense: {error}")
             return False
+        self.damage = ""
         self._epoch = opening.epoch
         self._partition = partition
         self._is_in_reach = True
@@ -408,6 +453,23 @@ class PartitionWorker:
         if self.on_opened is not None:
             self.on_opened(self)
         return True
+
+    def _found_damaged(self, text: str) -> None:
+        """What replay needs is damaged: the partition stays closed, and says so."""
+        self._is_in_reach = False
+        self.damage = (
+            f"Partition {self.id.index} of '{self._blueprint.path}' is damaged on disk and stays "
+            f"closed: {text}. 'peeklock store check' tells what is lost, 'peeklock store repair' "
+            "opens it without that."
+        )
+        _log.error("partition-damaged partition=%s error=%r", self.id.key, text)
+
+    async def _stay_closed(self) -> None:
+        """Refuse everything until somebody has put other files in place."""
+        while not self._closing and not self._is_store_back:
+            self._refuse_mailbox(Refusal(INTERNAL, self.damage))
+            await self._mailbox.sleep()
+        self._is_store_back = False
 
     async def _back_off(self, backoff_ms: int) -> None:
         """Wait before the next try; whoever asks meanwhile is told at once."""

@@ -389,6 +389,16 @@ class Claiming:
                     book.offer(session)
                     self._state.touch(session.line)
 
+    def take_out(self, lane: Lane, sequences: list[int]) -> list[Entry]:
+        """Take messages out of the hands of whoever has them; the caller writes down why."""
+        entries: list[Entry] = []
+        if lane.claims is not None:
+            for owner in lane.claims.owners.values():
+                held = self._let_go(owner, sequences)
+                self._free_sessions(lane, owner, held)
+                entries += held
+        return entries
+
     # Time.
 
     def begin(self, now: int) -> None:

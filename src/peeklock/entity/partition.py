@@ -63,6 +63,7 @@ from peeklock.entity.delivering import Delivering
 from peeklock.entity.entering import Entering
 from peeklock.entity.lane import Entry, Lane
 from peeklock.entity.message import BodyBudget, Message
+from peeklock.entity.quarantining import Quarantining
 from peeklock.entity.records import READY, STAGED, Record
 from peeklock.entity.replies import Reply
 from peeklock.entity.requeueing import Requeueing
@@ -116,6 +117,7 @@ class Partition:
         "_delivering",
         "_entering",
         "_is_more_due",
+        "_quarantining",
         "_requeueing",
         "_restoring",
         "_settling",
@@ -142,6 +144,7 @@ class Partition:
         self._requeueing: Requeueing = Requeueing(state)
         self._browsing: Browsing = Browsing(state, self._delivering)
         self._claiming: Claiming = Claiming(state)
+        self._quarantining: Quarantining = Quarantining(state, self._claiming, self._requeueing)
         self._staging: Staging = Staging(state, self._entering)
         self._committing: Committing = Committing(state, self._entering, self._settling)
         self._checkpoints: Checkpoints = Checkpoints(state)
@@ -336,6 +339,29 @@ class Partition:
         for entry, message in zip(entries, messages, strict=True):
             entry.message = message
             self._state.budget.left -= entry.size
+
+    # Damage.
+
+    def undeliver(
+        self, replies: list[Reply], positions: frozenset[int], content: bytes, now: int
+    ) -> Decision:
+        """Bodies at these positions cannot be read: their deliveries are taken out of the replies,
+        which nobody has seen yet, and their messages go to the dead letters with that content."""
+        first_position = self._state.next_position
+        self._quarantining.undeliver(replies, positions, content, now)
+        return self._set_apart(first_position, now)
+
+    def quarantine(self, entries: list[Entry], content: bytes, now: int) -> Decision:
+        """The bodies of these messages cannot be read: they go to the dead letters."""
+        first_position = self._state.next_position
+        self._quarantining.quarantine([entry.sequence for entry in entries], content, now)
+        return self._set_apart(first_position, now)
+
+    def _set_apart(self, first_position: int, now: int) -> Decision:
+        self._serve_sessions(now)
+        self._delivering.deliver(now)
+        records = self._state.take_records(now)
+        return Decision(first_position, records, self._state.take_replies(), NO_REPLAY)
 
     # Looking after the journal.
 

@@ -29,6 +29,10 @@ class Wording(Protocol):
         """Give the message with the keys that its bytes hold: message id, session, partition."""
         ...
 
+    def lost(self) -> bytes:
+        """Write the content of a message that has lost its own: an empty body."""
+        ...
+
     def forwarded(self, delivery: Delivery, source: str) -> Message:
         """Write a message as it goes on to another entity, one hop older.
 

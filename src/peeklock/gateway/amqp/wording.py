@@ -13,15 +13,18 @@ from peeklock.amqp import properties as place
 from peeklock.amqp.codec import decode, encode
 from peeklock.amqp.errors import DecodeError
 from peeklock.amqp.message import (
+    DATA_BODY,
     LazyProperties,
     Sections,
     application_pairs,
+    encode_message,
     id_text,
     read_properties,
     split,
     with_application_pairs,
     with_fields,
 )
+from peeklock.amqp.message import Message as WholeMessage
 from peeklock.amqp.types import Encoded, Symbol, Timestamp
 from peeklock.entity.message import NEVER, NO_DURATION, Message, Traits
 from peeklock.entity.replies import STATE_ACTIVE, Delivery, Details
@@ -102,6 +105,10 @@ class AmqpWording:
             raise FilterError(f"a value cannot be written into a message: {wrong}") from wrong
         copy.size = len(copy.envelope) + len(copy.content)
         return copy
+
+    def lost(self) -> bytes:
+        """Write the content of a message that has lost its own: an empty body of data."""
+        return encode_message(WholeMessage(body_kind=DATA_BODY, body=[b""]))
 
     def keyed(self, message: Message) -> Message:
         """Give the message with the keys that its bytes hold: message id, session, partition."""
