@@ -383,6 +383,7 @@ async def _open_stores(
             make=may_make,
             retention=retention,
             reserve_bytes=settings.free_bytes_min,
+            off_loop=settings.stores > 1,
             commit_delay_s=settings.commit_delay_ms / 1000,
             figures=figures[name],
         )

@@ -8,7 +8,14 @@ from typing import Any, cast
 
 import pytest
 
-from peeklock.store.committers import COMMITTERS, INLINE_S_MAX, Adaptive, Answer, Waiting
+from peeklock.store.committers import (
+    COMMITTERS,
+    INLINE_BYTES_MAX,
+    INLINE_S_MAX,
+    Adaptive,
+    Answer,
+    Waiting,
+)
 from peeklock.store.ledger import Request
 from peeklock.store.store import StoreError, Unavailable
 
@@ -32,8 +39,15 @@ class Disk:
         return self.now
 
 
-def request() -> tuple[Request, Answer]:
-    return cast(Request, None), asyncio.get_running_loop().create_future()
+class Sized:
+    """A request of which a committer sees the size alone."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+
+def request(size: int = 100) -> tuple[Request, Answer]:
+    return cast(Request, Sized(size)), asyncio.get_running_loop().create_future()
 
 
 def test_short_commits_move_to_the_loop_and_long_ones_back() -> None:
@@ -72,6 +86,36 @@ def test_the_loop_waits_until_the_thread_has_answered() -> None:
         assert set(disk.threads) == {"commit-disk"}
         places.append(committer.is_inline)
         assert places == [False, True]
+        await committer.finish()
+
+    asyncio.run(scenario())
+
+
+def test_a_large_commit_leaves_the_loop_and_takes_along_what_waits_there() -> None:
+    """A mean says nothing of the next one; and nobody is overtaken."""
+
+    async def scenario() -> None:
+        disk = Disk(INLINE_S_MAX / 10)
+        committer = Adaptive(disk.commit, "disk", disk.clock)
+        committer.mean_s = 0.0
+        small, large, after = request(), request(INLINE_BYTES_MAX + 1), request()
+        committer.submit(small)
+        committer.submit(large)
+        committer.submit(after)
+        await asyncio.gather(small[1], large[1], after[1])
+        assert set(disk.threads) == {"commit-disk"}
+        assert sum(disk.sizes) == 3
+        again = request()
+        committer.submit(again)
+        await again[1]
+        assert disk.threads[-1] == "MainThread"
+        # Many small ones are large together.
+        many = [request(INLINE_BYTES_MAX // 4) for _ in range(8)]
+        before = len(disk.threads)
+        for each in many:
+            committer.submit(each)
+        await asyncio.gather(*(answer for _, answer in many))
+        assert "MainThread" not in disk.threads[before:]
         await committer.finish()
 
     asyncio.run(scenario())

@@ -209,6 +209,7 @@ class Failing:
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
+        self.size = 0
 
     def apply(self, ledger: Ledger, transaction: Transaction) -> int:
         raise ZeroDivisionError("what nobody thought of")

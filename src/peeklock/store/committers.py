@@ -4,7 +4,9 @@ cheaper at the moment.
 On the thread, requests gather while a commit waits for the disk, and the following commit takes
 them all; each commit wakes the event loop once. On the loop, one commit takes all requests of one
 turn of the loop: no thread has to be woken, but everything waits for the disk. Which is better
-depends on the disk and on the load, so the adaptive committer looks at what commits take.
+depends on the disk and on the load, so the adaptive committer looks at what commits took and how
+large this one is. Where there are several disks, nobody commits on the loop: one that hangs must
+not stop the others.
 """
 
 from __future__ import annotations
@@ -26,6 +28,10 @@ Commit: TypeAlias = Callable[[list[Waiting]], list[int | StoreError]]
 # Waking a thread and being woken by it costs about 0.1 ms of CPU, and a commit on the loop delays
 # everybody by as long as it takes. Up to this the delay is the smaller evil (bench/latency.py).
 INLINE_S_MAX: Final = 0.001
+
+# Up to here a commit's bytes cost less than the fixed price; a large one leaves the loop at once,
+# whatever commits took so far.
+INLINE_BYTES_MAX: Final = 128 << 10
 
 # How much one commit counts in the mean: the last eight or so decide.
 _WEIGHT: Final = 0.125
@@ -110,6 +116,7 @@ class Inline:
     def __init__(self, commit: Commit, _name: str) -> None:
         self._commit = commit
         self.waiting: list[Waiting] = []
+        self.size = 0  # bytes of those that wait
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def submit(self, waiting: Waiting) -> None:
@@ -120,6 +127,13 @@ class Inline:
             self._loop = loop
             loop.call_soon(self._run)
         self.waiting.append(waiting)
+        self.size += waiting[0].size
+
+    def take(self) -> list[Waiting]:
+        """Give away all that waits."""
+        batch, self.waiting = self.waiting, []
+        self.size = 0
+        return batch
 
     async def finish(self) -> None:
         """Commit what is left."""
@@ -127,14 +141,14 @@ class Inline:
             self._run()
 
     def _run(self) -> None:
-        batch, self.waiting = self.waiting, []
+        batch = self.take()
         if batch:
             _resolve(batch[-1][1].get_loop(), batch, self._commit(batch))
 
 
 @final
 class Adaptive:
-    """Commits on the loop while commits are short, and on the thread while they are not."""
+    """Commits on the loop what is small while commits are short, and on the thread all else."""
 
     def __init__(
         self, commit: Commit, name: str, clock: Callable[[], float] = time.perf_counter
@@ -156,10 +170,14 @@ class Adaptive:
 
     def submit(self, waiting: Waiting) -> None:
         """Commit soon, in the place that is better now."""
-        if self.is_inline:
-            self._inline.submit(waiting)
-        else:
-            self._threaded.submit(waiting)
+        inline = self._inline
+        if self.is_inline and inline.size + waiting[0].size <= INLINE_BYTES_MAX:
+            inline.submit(waiting)
+            return
+        # What waits for the loop goes along, before it: nobody may be overtaken.
+        for earlier in inline.take():
+            self._threaded.submit(earlier)
+        self._threaded.submit(waiting)
 
     async def finish(self) -> None:
         """Commit all that was handed over, in either place."""

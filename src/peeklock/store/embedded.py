@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal, final
 
@@ -28,6 +29,7 @@ from peeklock.store.ledger import (
     TrimRound,
 )
 from peeklock.store.reader import Reader
+from peeklock.store.reading import Reading, timed
 from peeklock.store.records import encode_chunk
 from peeklock.store.retention import Retention, Trim
 from peeklock.store.space import Space, free_space
@@ -46,6 +48,9 @@ from peeklock.store.store import (
 FORMAT: Final = "peeklock store 1"
 RESERVE_BYTES: Final = 64 << 20
 
+# A tail of so many positions is read where it is asked for: most partitions have no more.
+SHORT: Final = 64
+
 
 @final
 class EmbeddedStore:
@@ -58,6 +63,7 @@ class EmbeddedStore:
         make: bool = True,
         retention: Retention | None = None,
         commit: Literal["adaptive", "thread", "inline"] = "adaptive",
+        off_loop: bool = False,
         reserve_bytes: int = RESERVE_BYTES,
         commit_delay_s: float = 0.0,
         figures: StoreFigures | None = None,
@@ -65,7 +71,10 @@ class EmbeddedStore:
         free_space: Callable[[Path], int] = free_space,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Without `make` a directory that holds no store is an error: its disk may be missing."""
+        """Without `make` a directory that holds no store is an error: its disk may be missing.
+
+        With `off_loop` nothing on the event loop ever waits for this disk: it is one of several.
+        """
         self._environment = Environment(directory, FORMAT, map_size, make=make)
         try:
             self._ledger = Ledger(self._environment, retention or Retention())
@@ -77,14 +86,23 @@ class EmbeddedStore:
         self._figures = StoreFigures() if figures is None else figures
         self._figures.reserve_bytes = reserve_bytes
         self._space = Space(reserve_bytes, self._left, clock)
+        self._look: asyncio.Task[bool] | None = None
         self._closed = False
         self._commit_delay_s = commit_delay_s
-        self._committer: Committer = COMMITTERS[commit](self._commit, directory.name)
+        self._off_loop = off_loop
+        self._reading = Reading(directory.name, off_loop=off_loop)
+        where = "thread" if off_loop else commit
+        self._committer: Committer = COMMITTERS[where](self._commit, directory.name)
 
     @property
     def full(self) -> bool:
         """Whether sends are to be refused, so that settlements and trim keep room."""
-        is_full = self._space.full
+        if self._off_loop:
+            is_full = self._space.last
+            if self._space.is_due:
+                self._look_soon()
+        else:
+            is_full = self._space.full
         self._figures.free_bytes = self._space.left_bytes
         return is_full
 
@@ -119,10 +137,17 @@ class EmbeddedStore:
         kept = self._ledger.partitions.get(partition.key)
         if kept is None:
             raise Corrupt(f"{partition.key} is not known here")
-        begun = time.perf_counter()
-        found = self._reader.payloads(kept, positions)
-        self._figures.reads.note(time.perf_counter() - begun)
-        STEP.works_on(sum([len(message.content) for message in found]), len(found))
+        if not positions:
+            return []
+        reading = self._reading
+        read = partial(timed, partial(self._reader.payloads, kept, positions))
+        is_inline = reading.is_inline(len(positions))
+        found, took_s = read() if is_inline else await reading.run(read)
+        self._figures.reads.note(took_s)
+        size = sum([message.size for message in found])
+        reading.found(len(found), size, took_s)
+        if is_inline:
+            STEP.works_on(size, len(found))
         return found
 
     async def journal(self, partition: PartitionId, after: int, limit_bytes: int) -> JournalPage:
@@ -131,7 +156,7 @@ class EmbeddedStore:
         kept = self._ledger.partitions.get(partition.key)
         if kept is None:
             return JournalPage(0, 0, [])
-        return self._reader.journal(kept, after, limit_bytes)
+        return await self._reading.run(partial(self._reader.journal, kept, after, limit_bytes))
 
     async def trim(
         self, partition: PartitionId, upto: int, keep_blocks: Collection[int], now: int
@@ -164,6 +189,7 @@ class EmbeddedStore:
         if not self._closed:
             self._closed = True
             await self._committer.finish()
+            await self._reading.finish()
             self._environment.close()
 
     async def _sweep(self) -> None:
@@ -172,6 +198,12 @@ class EmbeddedStore:
             while await self._submit(SweepRound(gone)):
                 pass
             self._ledger.dropped.pop(gone.number, None)
+
+    def _look_soon(self) -> None:
+        """Look for the room that is left beside the loop: even that can hang with a disk."""
+        if self._look is None or self._look.done():
+            look = self._reading.run(lambda: self._space.full)
+            self._look = asyncio.get_running_loop().create_task(look)
 
     def _submit(self, request: Request) -> Answer:
         self._check_open()
@@ -201,7 +233,9 @@ class EmbeddedStore:
             self._check_open()
             if partition.epoch != epoch:
                 raise Fenced(f"epoch {epoch} of {partition.name} ended during its replay")
-            replay, position = self._reader.replay(partition, position)
+            read = partial(self._reader.replay, partition, position)
+            is_short = end - position <= SHORT and not self._off_loop
+            replay, position = read() if is_short else await self._reading.run(read)
             if replay is not None:
                 yield replay
             await asyncio.sleep(0)

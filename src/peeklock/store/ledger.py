@@ -30,6 +30,9 @@ from peeklock.store.store import Broken, Corrupt, Fenced, StoreError, Unavailabl
 Transaction: TypeAlias = "lmdb.Transaction[memoryview]"
 Cursor: TypeAlias = "lmdb.Cursor[memoryview]"
 
+# The size of what is no small write, whatever it writes.
+BULKY: Final = 1 << 30
+
 # How many chunks one transaction looks at for a trim or a drop, at most: commits wait that long.
 TRIM_STEPS: Final = 256
 
@@ -99,6 +102,8 @@ class Request(Protocol):
     """Something to be done in a transaction."""
 
     partition: Partition
+    # The bytes that it writes, about; as large as can be where it has other work to do.
+    size: int
 
     def apply(self, ledger: Ledger, transaction: Transaction) -> int:
         """Do it; a StoreError refuses this request alone, any other error the transaction."""
@@ -296,11 +301,12 @@ def _is_lasting(error: Exception) -> bool:
 class Open:
     """Put an epoch in force."""
 
-    __slots__ = ("epoch", "partition")
+    __slots__ = ("epoch", "partition", "size")
 
     def __init__(self, partition: Partition, epoch: int | None) -> None:
         self.partition: Partition = partition
         self.epoch: int | None = epoch
+        self.size: int = BULKY
 
     def apply(self, ledger: Ledger, transaction: Transaction) -> int:
         """Answers the epoch in force."""
@@ -321,7 +327,7 @@ class Open:
 class Append:
     """Add one chunk."""
 
-    __slots__ = ("chunk", "end", "epoch", "first", "partition", "replay_from")
+    __slots__ = ("chunk", "end", "epoch", "first", "partition", "replay_from", "size")
 
     def __init__(
         self,
@@ -337,6 +343,7 @@ class Append:
         self.first: int = first
         self.end: int = end
         self.chunk: bytes = chunk
+        self.size: int = len(chunk)
         self.replay_from: int | None = replay_from
 
     def apply(self, ledger: Ledger, transaction: Transaction) -> int:
@@ -369,11 +376,12 @@ class Append:
 class TrimRound:
     """Do a bounded part of a trim; answers 1 when there may be more to do."""
 
-    __slots__ = ("partition", "trim")
+    __slots__ = ("partition", "size", "trim")
 
     def __init__(self, partition: Partition, trim: Trim) -> None:
         self.partition: Partition = partition
         self.trim: Trim = trim
+        self.size: int = BULKY
 
     def apply(self, ledger: Ledger, transaction: Transaction) -> int:
         """Drop chunks; the journal's new first position is written down with it."""
@@ -395,10 +403,11 @@ class TrimRound:
 class Drop:
     """Take a partition away from everybody; what it leaves is swept afterwards."""
 
-    __slots__ = ("partition",)
+    __slots__ = ("partition", "size")
 
     def __init__(self, partition: Partition) -> None:
         self.partition: Partition = partition
+        self.size: int = BULKY
 
     def apply(self, ledger: Ledger, transaction: Transaction) -> int:
         """Answers 1 when there was something to take away."""
@@ -417,10 +426,11 @@ class Drop:
 class SweepRound:
     """Delete a bounded part of what a dropped partition left; answers 1 when there is more."""
 
-    __slots__ = ("partition",)
+    __slots__ = ("partition", "size")
 
     def __init__(self, partition: Partition) -> None:
         self.partition: Partition = partition
+        self.size: int = BULKY
 
     def apply(self, ledger: Ledger, transaction: Transaction) -> int:
         """Delete chunks, and the last trace with the last of them."""

@@ -40,6 +40,16 @@ class Space:
             self._due = 0.0
 
     @property
+    def is_due(self) -> bool:
+        """Whether it is time for another look."""
+        return self._clock() >= self._due
+
+    @property
+    def last(self) -> bool:
+        """Whether it was full at the last look."""
+        return self._full
+
+    @property
     def full(self) -> bool:
         """Whether less than the reserve is left."""
         now = self._clock()
