@@ -17,14 +17,10 @@ from peeklock.auth.rights import DEVELOPMENT_KEY, AuthorizationRule
 from peeklock.broker.alarm import LoopAlarms
 from peeklock.broker.broker import Broker, Limits
 from peeklock.broker.chance import SystemChance
-from peeklock.broker.changes import EntityError
-from peeklock.broker.destinations import Forwarding
 from peeklock.budgets import Budgets
 from peeklock.clock import Clock, SystemClock
 from peeklock.configuration.content import (
     Configuration,
-    ConfigurationError,
-    ConfiguredNamespace,
 )
 from peeklock.configuration.start import configuration_for, refuse_exposure
 from peeklock.entity.rules.filter import SqlFilter
@@ -34,6 +30,7 @@ from peeklock.gateway.amqp.wording import AmqpWording
 from peeklock.gateway.attendance import Attendance
 from peeklock.gateway.certificates import server_names
 from peeklock.gateway.connections import AmqpConnections, HttpConnections
+from peeklock.gateway.http import reload as reload_door
 from peeklock.gateway.http import stores as stores_door
 from peeklock.gateway.http.admin.node import AdminNode
 from peeklock.gateway.http.figures import Overview
@@ -44,6 +41,7 @@ from peeklock.gateway.http.journal import JournalNode
 from peeklock.gateway.http.messages.node import MessagesNode
 from peeklock.gateway.http.metrics import METRICS, MetricsNode
 from peeklock.gateway.http.namespaces import Bounding, BoundsPerNamespace, PerNamespace
+from peeklock.gateway.http.reload import ReloadNode
 from peeklock.gateway.http.router import ENTITIES, JOURNALS, MESSAGES, Node
 from peeklock.gateway.http.stores import StoresNode
 from peeklock.gateway.http.visitors import Visitors
@@ -51,6 +49,8 @@ from peeklock.gateway.identifiers import hex_digits
 from peeklock.gateway.listener import Listener
 from peeklock.gateway.refusals import RefusalDesk
 from peeklock.gateway.tls import Tls
+from peeklock.hangup import Hangup
+from peeklock.provisioning import Reload, put_entities
 from peeklock.settings import AMQP_PORT, MEMORY, Settings
 from peeklock.store.figures import StoreFigures
 from peeklock.store.memory import MemoryCatalog, MemoryStores
@@ -99,6 +99,7 @@ async def _serve(settings: Settings, configuration: Configuration, watchdog: Wat
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    hangup = Hangup(stop)
     clock = SystemClock()
     budgets = Budgets()
     chance = SystemChance().number
@@ -115,16 +116,10 @@ async def _serve(settings: Settings, configuration: Configuration, watchdog: Wat
         connections_max=settings.connections_max * len(broker.namespaces.all()) + _UNPLACED_MAX,
     )
     visitors = Visitors(budgets, connections_max=settings.http_connections_max)
-    http = _http(settings, overview, broker, stores, amqp, clock, chance, desks, visitors)
+    reload = Reload(settings, broker, tls)
+    http = _http(settings, overview, broker, stores, amqp, clock, chance, desks, visitors, reload)
     overview.connections.update(amqp=lambda: amqp.count, http=lambda: http.count)
-    listener = Listener(
-        amqp.protocol,
-        http.protocol,
-        tls,
-        budgets=budgets,
-        make_room=visitors.make_room,
-        write_s_max=settings.write_timeout_ms / 1000,
-    )
+    listener = _listener(settings, amqp, http, tls, budgets)
     try:
         ports = await _start(settings, configuration, broker, listener)
         overview.health.is_serving = True
@@ -132,6 +127,7 @@ async def _serve(settings: Settings, configuration: Configuration, watchdog: Wat
         _say_ready(settings, configuration, ports)
         broker.awaken()
         loop.run_in_executor(None, _import_the_rest)
+        hangup.reload = reload
         await stop.wait()
         _LOG.info("%s", logbook.line("stopping", connections=amqp.count))
     finally:
@@ -171,13 +167,30 @@ def _broker(
     return broker
 
 
+def _listener(
+    settings: Settings,
+    amqp: AmqpConnections,
+    http: HttpConnections,
+    tls: Tls | None,
+    budgets: Budgets,
+) -> Listener:
+    return Listener(
+        amqp.protocol,
+        http.protocol,
+        tls,
+        budgets=budgets,
+        make_room=http.visitors.make_room,
+        write_s_max=settings.write_timeout_ms / 1000,
+    )
+
+
 async def _start(
     settings: Settings, configuration: Configuration, broker: Broker, listener: Listener
 ) -> dict[str, int]:
     """Find what is kept, add what is configured, and listen; answers the ports."""
     await broker.start()
     _say_what_is_kept(broker)
-    await _put_entities(broker, settings, configuration)
+    await put_entities(broker, settings, configuration)
     # Entities that were kept from earlier bring rules that the file does not show.
     refuse_exposure(settings, (rule for home in broker.homes() for rule in home.keys))
     ports = await _listen(listener, settings)
@@ -243,6 +256,7 @@ def _http(
     chance: Callable[[], int],
     desks: Callable[[Namespace], RefusalDesk],
     visitors: Visitors,
+    reload: Reload,
 ) -> HttpConnections:
     """Make what HTTP connections come to: nodes for each namespace, one for the stores, pages."""
 
@@ -270,6 +284,7 @@ def _http(
     nodes: dict[str, Node] = {
         # The stores are everybody's; who manages the first namespace looks after them.
         stores_door.NODE: StoresNode(stores, guard(broker.namespaces.first)),
+        reload_door.NODE: ReloadNode(reload, guard(broker.namespaces.first)),
         MESSAGES: messages,
         JOURNALS: PerNamespace(broker.namespaces, journal_node),
         ENTITIES: PerNamespace(broker.namespaces, admin_node),
@@ -330,42 +345,6 @@ def _say_what_is_kept(broker: Broker) -> None:
             _LOG.warning("%s", line)
 
 
-async def _put_entities(broker: Broker, settings: Settings, configuration: Configuration) -> None:
-    """Create or change what the file asks for; whatever else there is stays."""
-    problems: list[str] = []
-    for namespace in configuration.namespaces:
-        try:
-            await _put_namespace(broker, namespace)
-        except EntityError as error:
-            raise ConfigurationError(str(settings.config), [str(error)]) from error
-        # Checked last: entities may forward to each other.
-        forwarding: list[Forwarding] = [queue.definition for queue in namespace.queues]
-        for topic in namespace.topics:
-            forwarding += [each.definition for each in topic.subscriptions]
-        problems += [
-            f"'{definition.path}' forwards to '{missing}', which is not there"
-            for definition in forwarding
-            if (missing := broker.missing_destination(definition, namespace.name))
-        ]
-    if problems:
-        raise ConfigurationError(str(settings.config), problems)
-
-
-async def _put_namespace(broker: Broker, namespace: ConfiguredNamespace) -> None:
-    await broker.put_queues(
-        [(queue.definition, queue.rules) for queue in namespace.queues], namespace.name
-    )
-    for topic in namespace.topics:
-        await broker.put_topic(topic.definition, topic.rules, namespace.name)
-        await broker.put_subscriptions(
-            [
-                (each.definition, each.rules if each.gives_rules else None)
-                for each in topic.subscriptions
-            ],
-            namespace.name,
-        )
-
-
 async def _open_stores(
     settings: Settings, figures: dict[str, StoreFigures]
 ) -> tuple[Storehouse, Catalog]:
@@ -388,6 +367,8 @@ async def _open_stores(
             figures=figures[name],
         )
 
+    # Messages and keys are in clear text there.
+    settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     catalog = EmbeddedCatalog(settings.data / "catalog")
     try:
         return await Storehouse.open(open_store, names, catalog), catalog

@@ -105,6 +105,11 @@ class KeyRing:
         """Call back after each change of rules: what was granted may be good no more."""
         self._watchers.append(changed)
 
+    @property
+    def namespace_rules(self) -> tuple[AuthorizationRule, ...]:
+        """The rules of the namespace itself."""
+        return self._rules.get("", ())
+
     def set_namespace_rules(self, rules: Sequence[AuthorizationRule]) -> None:
         """Replace the rules of the namespace itself."""
         self._change("", rules)

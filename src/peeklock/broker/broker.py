@@ -19,6 +19,7 @@ from peeklock.broker.changes import (
     check_problems,
     check_queue_change,
     check_topic_change,
+    taken,
 )
 from peeklock.broker.descriptions import (
     Placement,
@@ -47,7 +48,6 @@ from peeklock.entity.definition import (
 )
 from peeklock.entity.message import BodyBudget
 from peeklock.entity.refusals import (
-    ENTITY_EXISTS,
     QUOTA_EXCEEDED,
     Refusal,
 )
@@ -307,7 +307,7 @@ class Broker:
         check_problems(definition.problems())
         known = self.find(owner, definition.path)
         if known is not None and not isinstance(known, Queue):
-            raise _taken(known)
+            raise taken(known.path, known.kind)
         check_expected(expect, definition.path, is_known=known is not None)
         if expect != EITHER:
             check_destinations(definition, partial(self.find, owner))
@@ -329,7 +329,7 @@ class Broker:
         async with self._changing:
             known = self.find(owner, definition.path)
             if known is not None and not isinstance(known, Topic):
-                raise _taken(known)
+                raise taken(known.path, known.kind)
             check_expected(expect, definition.path, is_known=known is not None)
             if known is None:
                 place = self._place(self._homes.room(owner), definition.partitions)
@@ -560,8 +560,3 @@ def _is_as_wanted(
 ) -> bool:
     """Whether nothing is to be written: what a file says again at each start changes nothing."""
     return expect == EITHER and known.definition == definition and known.keys == tuple(keys)
-
-
-def _taken(known: Entity) -> EntityError:
-    text = f"The name '{known.path}' is taken by a {known.kind}."
-    return EntityError(Refusal(ENTITY_EXISTS, text))

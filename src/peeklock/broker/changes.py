@@ -45,6 +45,11 @@ def check_expected(expect: str, path: str, *, is_known: bool) -> None:
         raise EntityError(Refusal(ENTITY_NOT_FOUND, text))
 
 
+def taken(path: str, kind: str) -> EntityError:
+    """Say that something else has a name."""
+    return EntityError(Refusal(ENTITY_EXISTS, f"The name '{path}' is taken by a {kind}."))
+
+
 def check_problems(problems: Problems) -> None:
     """Decline a description that cannot be."""
     if problems:

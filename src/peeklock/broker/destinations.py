@@ -20,11 +20,17 @@ class DestinationMissing(EntityError):
 
 def missing_destination(definition: Forwarding, find: Find) -> str:
     """A destination of this description that is not there; the empty text where all are."""
+    return next(iter(missing_destinations(definition, find)), "")
+
+
+def missing_destinations(definition: Forwarding, find: Find) -> list[str]:
+    """All destinations of this description that are not there."""
+    found: list[str] = []
     for path in _destinations(definition):
         target = find(path)
         if target is None or isinstance(target, Subscription):
-            return path
-    return ""
+            found.append(path)
+    return found
 
 
 def check_destinations(definition: Forwarding, find: Find) -> None:

@@ -12,6 +12,7 @@ from peeklock.cli import (
     messages,
     options,
     pipeline,
+    reload,
     rule_commands,
     store,
     transfer,
@@ -32,6 +33,7 @@ app.add_typer(rule_commands.app, name="rule")
 app.add_typer(store.app, name="store")
 app.add_typer(pipeline.app, name="pipeline")
 app.command("certificate")(certificate.show)
+app.command("reload")(reload.reload)
 messages.add_to(app)
 transfer.add_to(app)
 

@@ -70,9 +70,9 @@ def ensure_authority(data: Path, now: Instant) -> Path:
     if folder.exists():
         # Whoever trusts the old one must be told to trust the new one; it is kept for reference.
         folder.rename(folder.with_name(f"{FOLDER}-until-{now}"))
-    data.mkdir(parents=True, exist_ok=True)
+    data.mkdir(mode=0o700, parents=True, exist_ok=True)
     making = data / f".{FOLDER}-{os.getpid()}"
-    making.mkdir()
+    making.mkdir(mode=0o700)
     try:
         _make_authority(making, now)
         making.rename(folder)

@@ -121,7 +121,7 @@ def _place(data: Path) -> tuple[int, int]:
 
 def _own(directory: Path) -> int:
     """Take the directory for this process; the lock ends with the process, however it ends."""
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     owner = os.open(directory / OWNER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)

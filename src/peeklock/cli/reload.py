@@ -1,0 +1,28 @@
+"""`peeklock reload`: a running broker reads its configuration file and certificate again."""
+
+import typer
+
+from peeklock.cli.output import Output, fail, print_json
+from peeklock.cli.reach import Reach, reaching
+
+
+@reaching
+def reload(
+    reach: Reach,
+    *,
+    output: Output = "table",
+) -> None:
+    """Let a running broker read its configuration file and its certificate again."""
+    document = reach.ask("POST", "/$reload")
+    try:
+        changed = [str(change) for change in document["changed"]]
+        restart = [str(change) for change in document["restart"]]
+    except (KeyError, TypeError):
+        fail("the broker's answer cannot be read: is it of another version?")
+    if output == "json":
+        print_json(document)
+        return
+    for change in changed or ["nothing has changed"]:
+        typer.echo(change)
+    for change in restart:
+        typer.echo(f"needs a restart: {change}")
