@@ -29,6 +29,8 @@ _SHORT_S: Final = 0.001
 _LOG_EVERY_S: Final = 1.0
 _NOTHING: Final = "nothing yet"
 
+# Found once: it is called in every turn of the loop.
+_SELECT: Final = selectors.DefaultSelector.select
 _LOG: Final = logging.getLogger("peeklock.loop")
 
 
@@ -41,7 +43,7 @@ class Watchdog:
         wall: Callable[[], float] = perf_counter,
         cpu: Callable[[], float] = thread_time,
     ) -> None:
-        self._wall: Final = wall
+        self.wall: Final = wall
         self._cpu: Final = cpu
         # CPU seconds of steps; those below a millisecond are one count.
         self.steps: Final = Histogram(STEP_SECONDS)
@@ -57,14 +59,15 @@ class Watchdog:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: int = 0
         self._unwatched: Callable[[Any], None] | None = None
+        self.is_on: bool = False
         # Wall time at the last boundary of a step, and until when what ends is short.
         self.since: float = 0.0
         self.short_until: float = 0.0
-        self._turn_begun: float = 0.0
+        self.turn_begun: float = 0.0
         # What the CPU clock said last; work since then: in turns before, and in this one since.
         self._read: float = 0.0
-        self._unread: float = 0.0
-        self._mark: float = 0.0
+        self.unread: float = 0.0
+        self.mark: float = 0.0
         self._begun: float = 0.0
         self._collecting_since: float = -1.0
         self._collected: float = 0.0
@@ -84,8 +87,9 @@ class Watchdog:
         assert self._unwatched is None
         self._thread = threading.get_ident()
         self._begun = self._cpu()
-        self._read_clocks(self._wall())
-        self._turn_begun = self.since = self._mark
+        self.read_clocks(self.wall())
+        self.turn_begun = self.since = self.mark
+        self.is_on = True
         self._unwatched = events.Handle._run
         events.Handle._run = self._watched(self._unwatched)  # type: ignore[method-assign, assignment] # asyncio has no hook for a step
         gc.callbacks.append(self._collects)
@@ -95,6 +99,7 @@ class Watchdog:
         if self._unwatched is not None:
             events.Handle._run = self._unwatched  # type: ignore[method-assign, assignment] # as it was
             self._unwatched = None
+            self.is_on = False
             gc.callbacks.remove(self._collects)
 
     # --- what the loop calls
@@ -102,14 +107,12 @@ class Watchdog:
     def _watched(self, run: Callable[[Any], None]) -> Callable[[Any], None]:
         """Make what runs a callback and looks at the clock behind it."""
         counts = self.steps.counts
-        wall = self._wall
+        wall = self.wall
         step = STEP
         watch = self
 
         def _run(handle: Any) -> None:
             run(handle)
-            if handle._loop is not watch._loop:
-                return
             now = wall()
             if now < watch.short_until:
                 counts[0] += 1
@@ -117,42 +120,21 @@ class Watchdog:
                 watch.passed(handle, now)
             watch.since = now
             step.work = ""
-            step.is_large = False
 
         return _run
 
-    def turn_ends(self) -> None:
-        """The loop has run all that was ready and looks for news."""
-        if self._unwatched is None:
-            return
-        now = self._wall()
-        taken = now - self._turn_begun
-        if taken < _SHORT_S:
-            self.turns.counts[0] += 1
-            self.turns.sum += taken
-        else:
-            self.turns.note(taken)
-        self._unread += now - self._mark
-        if self._unread > _SHORT_S:
-            self._read_clocks(now)
-
-    def turn_begins(self) -> None:
-        """There is news: a turn begins."""
-        now = self._wall()
-        self._turn_begun = now
-        self._mark = now
-        self.since = now
-        self.short_until = now + _SHORT_S - self._unread
-
     def passed(self, handle: Any, now: float) -> None:
         """A step ended, and a millisecond of work has passed since the CPU clock was read."""
+        if handle._loop is not self._loop:
+            return  # another loop of this process, on its own thread
         wall_s = now - self.since
         before = self._read
-        self._read_clocks(now)
+        self.read_clocks(now)
         collected, self._collected = self._collected, 0.0
         # What was short before it in the same millisecond cannot be told from it.
         cpu_s = min(wall_s, max(0.0, self._read - before - collected))
         if STEP.is_large:
+            STEP.is_large = False
             self.large.note(cpu_s)
             return
         self.steps.note(cpu_s)
@@ -164,12 +146,13 @@ class Watchdog:
         if cpu_s > STEP_S_MAX:
             self._tell(handle, cpu_s, wall_s, now)
 
-    def _read_clocks(self, now: float) -> None:
+    def read_clocks(self, now: float) -> None:
+        """Read the CPU clock: what is done from now on is told from it."""
         self._read = self._cpu()
         # All that the loop's thread did: short steps are not summed up one by one.
         self.steps.sum = self._read - self._begun
-        self._unread = 0.0
-        self._mark = now
+        self.unread = 0.0
+        self.mark = now
         self.short_until = now + _SHORT_S
 
     def _tell(self, handle: Any, cpu_s: float, wall_s: float, now: float) -> None:
@@ -188,6 +171,8 @@ class Watchdog:
 
     def _collects(self, phase: str, told: dict[str, int]) -> None:
         """The collector begins or ends; only the oldest generation is everybody's wait."""
+        if told["generation"] == 1 and phase == "start":
+            STEP.work = "looking for garbage"
         if told["generation"] < 2 or threading.get_ident() != self._thread:
             return
         if phase == "start":
@@ -201,7 +186,10 @@ class Watchdog:
 
 @final
 class _WatchedSelector(selectors.DefaultSelector):
-    """Says when the loop begins to wait and when it has done so."""
+    """Notes when the loop begins to wait for news, and when there is some: a turn of it is between.
+
+    It is written in one piece, because it runs in every turn.
+    """
 
     def __init__(self, watchdog: Watchdog) -> None:
         super().__init__()
@@ -209,9 +197,24 @@ class _WatchedSelector(selectors.DefaultSelector):
 
     def select(self, timeout: float | None = None) -> Any:
         """Wait for news."""
-        self._watchdog.turn_ends()
-        found = super().select(timeout)
-        self._watchdog.turn_begins()
+        watch = self._watchdog
+        now = watch.wall()
+        if watch.is_on:
+            taken = now - watch.turn_begun
+            turns = watch.turns
+            if taken < _SHORT_S:
+                turns.counts[0] += 1
+                turns.sum += taken
+            else:
+                turns.note(taken)
+            watch.unread += now - watch.mark
+            if watch.unread > _SHORT_S:
+                watch.read_clocks(now)
+        found = _SELECT(self, timeout)
+        STEP.is_large = False
+        now = watch.wall()
+        watch.turn_begun = watch.mark = watch.since = now
+        watch.short_until = now + _SHORT_S - watch.unread
         return found
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from peeklock.amqp.delivery import IncomingDelivery, OutgoingDelivery
 from peeklock.amqp.errors import (
-    DETACH_FORCED,
     ILLEGAL_STATE,
     INVALID_FIELD,
     MESSAGE_SIZE_EXCEEDED,
@@ -21,7 +20,6 @@ from peeklock.amqp.errors import (
 )
 from peeklock.amqp.fast import TAG_SIZE_MAX, ParsedFlow, ParsedTransfer, transfer_run
 from peeklock.amqp.frames import SERIAL_MASK, TRANSFER, serial_distance
-from peeklock.amqp.held import PIECE_BYTES
 from peeklock.amqp.moves import (
     ATTACH_SENT,
     ATTACHED,
@@ -54,7 +52,6 @@ class Link:
         "answered",
         "arrived",
         "assembly",
-        "attach_size",
         "context",
         "credit",
         "credit_floor",
@@ -133,8 +130,6 @@ class Link:
         self.outstanding: dict[int, OutgoingDelivery] = {}
         self.kept: dict[int, OutgoingDelivery] = {}
         self.assembly: Assembly | None = None
-        # What is held for the attach.
-        self.attach_size = 0
         # What this pass has gathered; the connection resets it when the pass ends.
         self.touched = False
         self.arrived: list[IncomingDelivery] | None = None
@@ -196,7 +191,6 @@ class Link:
             self.session.write_attach(self, source=NULL, target=NULL, properties=None)
         lost = self.session.forget(self)
         self.state = DETACHING
-        self.drop_assembly()
         self.session.write_detach(self, error, closed)
         return lost.unsettled
 
@@ -447,7 +441,7 @@ class Link:
             self._fault(INVALID_FIELD, f"delivery {assembly.id} is not complete")
             return
         if transfer.aborted:
-            self.drop_assembly()
+            self.assembly = None
             self.credit -= 1
             self.delivery_count += 1
             return
@@ -457,25 +451,13 @@ class Link:
             self._too_large(assembly.id, assembly.size)
             return
         if end > start:
-            held = end - start + PIECE_BYTES
-            if not self.session.connection.held.take(held):
-                text = "The unfinished messages of this connection hold too much; send it again."
-                self._fault(DETACH_FORCED, text)
-                return
-            assembly.held += held
             assembly.parts.append(data[start:end])
         assembly.settled = assembly.settled or transfer.settled is True
         if transfer.state is not None:
             assembly.state = transfer.state
         if not transfer.more:
-            self.drop_assembly()
-            self._arrive(assembly.delivery())
-
-    def drop_assembly(self) -> None:
-        """Holds no unfinished message any more."""
-        if self.assembly is not None:
-            self.session.connection.held.give_back(self.assembly.held)
             self.assembly = None
+            self._arrive(assembly.delivery())
 
     def _too_large(self, delivery_id: int, size: int) -> None:
         self._fault(
@@ -501,7 +483,7 @@ class Link:
         if self.state == REQUESTED:
             self.session.write_attach(self, source=NULL, target=NULL, properties=None)
         self.state = DETACHING
-        self.drop_assembly()
+        self.assembly = None
         self.session.write_detach(self, error, True)
         self.session.connection.gathering.detached(self, True, error, lost)
 
@@ -510,7 +492,7 @@ class Link:
 class Assembly:
     """A message of several frames that is not complete yet."""
 
-    __slots__ = ("held", "id", "message_format", "parts", "settled", "size", "state", "tag")
+    __slots__ = ("id", "message_format", "parts", "settled", "size", "state", "tag")
 
     def __init__(self, id: int, tag: bytes, message_format: int) -> None:
         self.id = id
@@ -518,7 +500,6 @@ class Assembly:
         self.message_format = message_format
         self.parts: list[bytes] = []
         self.size = 0
-        self.held = 0
         self.settled = False
         self.state: bytes | None = None
 

@@ -40,7 +40,6 @@ from peeklock.amqp.frames import (
     FLOW,
     SERIAL_MASK,
 )
-from peeklock.amqp.held import PIECE_BYTES
 from peeklock.amqp.link import NULL, RECEIVER, SENDER, Link
 from peeklock.amqp.moves import (
     ATTACH_SENT,
@@ -371,23 +370,16 @@ class Session:
                 if not link.refused:
                     self.connection.gathering.answered(link)
             return
-        connection = self.connection
-        if connection.roster.count >= connection.links_max:
+        if self.connection.roster.count >= self.connection.limits.links_max:
             self.fail(RESOURCE_LIMIT_EXCEEDED, "too many links on this connection")
             return
-        # The link keeps what its attach says.
-        size = end - position + PIECE_BYTES
-        if not connection.held.take(size):
-            self.fail(RESOURCE_LIMIT_EXCEEDED, "the links of this connection hold too much")
-            return
-        rival = connection.roster.find(role, attach.name)
+        rival = self.connection.roster.find(role, attach.name)
         if rival is not None:
             rival.end(AmqpError(LINK_STOLEN, f"link {attach.name} was attached anew"))
         link = self._new_link(attach.name, role, self._free_handle(handle), REQUESTED)
-        link.attach_size = size
         self.incoming[handle] = link
         link.on_attach(attach, source_raw, target_raw)
-        connection.gathering.requested(link)
+        self.connection.gathering.requested(link)
 
     def on_detach(self, detach: Detach) -> None:
         """Takes the end of a link, and answers it unless it is an answer itself."""
@@ -402,11 +394,10 @@ class Session:
             self.write_detach(link, None, detach.closed)
             self.connection.gathering.detached(link, detach.closed, detach.error, lost)
         link.state = DETACHED
-        link.drop_assembly()
+        link.assembly = None
         if self.incoming.pop(detach.handle, None) is not None:
             del self.local[link.handle]
             self.connection.roster.count -= 1
-            self.connection.held.give_back(link.attach_size)
 
     def on_end(self, error: AmqpError | None) -> None:
         """Takes the end of the session, and answers it unless it is an answer itself."""
@@ -455,20 +446,6 @@ class Session:
         self._close_links()
         self.state = ENDED
 
-    def come_apart(self) -> None:
-        """Lets go of what it had, because nobody will ask for it any more."""
-        unsettled = self.outgoing.unsettled
-        for delivery in unsettled.values():
-            delivery.link.outstanding.clear()
-        unsettled.clear()
-        for delivery in self.settling.kept.values():
-            delivery.link.kept.clear()
-        self.outgoing.queue.clear()
-        self.settling.clear()
-        # Both point back here. What has ended asks them for nothing.
-        del self.outgoing.session
-        del self.settling.session
-
     def _close_links(self) -> list[Link]:
         """Marks all links as gone and returns those that were alive."""
         alive = self.links
@@ -476,8 +453,7 @@ class Session:
         for link in self.local.values():
             self.connection.roster.free_name(link)
             link.state = DETACHED
-            link.drop_assembly()
-            self.connection.held.give_back(link.attach_size)
+            link.assembly = None
         self.local.clear()
         self.incoming.clear()
         self.asked.clear()

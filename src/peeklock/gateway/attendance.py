@@ -1,34 +1,27 @@
-"""How many connections with a token a namespace has, and whether it takes another (R-F7)."""
+"""How many connections a namespace has, and whether it takes another (R-F7)."""
 
 from typing import Final, final
 
-from peeklock.budgets import Budget
 from peeklock.settings import CONNECTIONS_MAX
 
 
 @final
 class Attendance:
-    """Counts the connections of one namespace; a place is taken by showing a token or a key."""
+    """Counts the connections of one namespace."""
 
-    __slots__ = ("_places",)
+    __slots__ = ("connections_max", "count")
 
-    def __init__(self, places: Budget | None = None) -> None:
-        self._places: Final = places or Budget("amqp_connections", CONNECTIONS_MAX)
-
-    @property
-    def connections_max(self) -> int:
-        """How many there may be."""
-        return self._places.limit
-
-    @property
-    def count(self) -> int:
-        """How many there are."""
-        return self._places.used
+    def __init__(self, connections_max: int = CONNECTIONS_MAX) -> None:
+        self.connections_max: Final = connections_max
+        self.count = 0
 
     def join(self) -> bool:
         """Count one more, if there is room for it; answers whether there was."""
-        return self._places.take(1)
+        if self.count >= self.connections_max:
+            return False
+        self.count += 1
+        return True
 
     def leave(self) -> None:
         """Count one less."""
-        self._places.give_back(1)
+        self.count -= 1

@@ -24,8 +24,6 @@ _SUBSCRIPTIONS: Final = "/subscriptions/"
 # answer fits into a frame of the client and a line of the log can be read.
 _TEXT_LENGTH_MAX: Final = 4_096
 _NAME_LENGTH_MAX: Final = 512
-# Lines of one namespace in five seconds about those who have shown no right.
-_STRANGERS_LINES_MAX: Final = 50
 
 MESSAGE_LOCK_LOST: Final = "com.microsoft:message-lock-lost"
 MESSAGE_NOT_FOUND: Final = "com.microsoft:message-not-found"
@@ -119,7 +117,7 @@ class Declined:
 class RefusalDesk:
     """Words refusals, gives each its tracking id and writes it down once."""
 
-    __slots__ = ("_chance", "_clock", "_counts", "_namespace", "_strangers")
+    __slots__ = ("_chance", "_clock", "_counts", "_namespace")
 
     def __init__(
         self,
@@ -134,8 +132,6 @@ class RefusalDesk:
         self._clock = clock
         self._chance = chance
         self._namespace = namespace
-        # Who shows no right is told so as often as it likes, but does not fill the log.
-        self._strangers = logbook.Sparing(_LOG, lines_max=_STRANGERS_LINES_MAX)
 
     def decline(
         self,
@@ -159,23 +155,23 @@ class RefusalDesk:
             f"{said} TrackingId:{tracking_id}, SystemTracker:{where}, "
             f"Timestamp:{_seconds(self._clock.now())}"
         )
-        facts: dict[str, str | int | None] = {
-            "operation": _cut(operation, _NAME_LENGTH_MAX),
-            "kind": refusal.kind,
-            "condition": form.condition,
-            "status": form.status,
-            "namespace": self._namespace,
-            "entity": entity or None,
-            "count": count,
-            "peer": peer,
-            "tracking": tracking_id,
-            "text": said,
-        }
-        if refusal.kind == kinds.UNAUTHORIZED:
-            self._strangers.write(logging.INFO, "refused", **facts)
-        else:
-            level = logging.WARNING if refusal.kind in _OURS else logging.INFO
-            _LOG.log(level, "%s", logbook.line("refused", **facts))
+        _LOG.log(
+            logging.WARNING if refusal.kind in _OURS else logging.INFO,
+            "%s",
+            logbook.line(
+                "refused",
+                operation=_cut(operation, _NAME_LENGTH_MAX),
+                kind=refusal.kind,
+                condition=form.condition,
+                status=form.status,
+                namespace=self._namespace,
+                entity=entity or None,
+                count=count,
+                peer=peer,
+                tracking=tracking_id,
+                text=said,
+            ),
+        )
         return Declined(form.condition, form.detaching, form.status, text, tracking_id)
 
 

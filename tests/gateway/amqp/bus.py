@@ -29,13 +29,11 @@ from peeklock.auth.rights import DEVELOPMENT_KEY, ROOT_RULE_NAME, AuthorizationR
 from peeklock.auth.sas import generate_sas
 from peeklock.broker.chance import SeededChance
 from peeklock.broker.entities import Queue
-from peeklock.budgets import Budget
 from peeklock.entity.definition import QueueDefinition
 from peeklock.gateway.amqp.door import Door, DoorLimits, Doors
 from peeklock.gateway.amqp.peer import Peer
 from peeklock.gateway.amqp.wording import AmqpWording
 from peeklock.gateway.attendance import Attendance
-from peeklock.gateway.lobby import Lobby
 from peeklock.gateway.refusals import RefusalDesk
 from peeklock.store.memory import MemoryStore
 from tests.broker.bench import Bench, settle_down
@@ -73,7 +71,7 @@ class Bus:
                 container_id="the-broker",
                 engine_limits=engine_limits or Limits(),
                 limits=limits or DoorLimits(),
-                attendance=Attendance(Budget("connections", connections_max)),
+                attendance=Attendance(connections_max),
             )
 
         self.doors = Doors(self.bench.broker.namespaces, door)
@@ -111,7 +109,6 @@ class Pipe:
         self.written: list[bytes] = []
         self.is_closed = False
         self.is_reading_held = False
-        self.unread_bytes = 0
 
     def write(self, data: bytes) -> None:
         self.written.append(data)
@@ -125,12 +122,6 @@ class Pipe:
     def resume_reading(self) -> None:
         self.is_reading_held = False
 
-    def unread(self) -> int:
-        return self.unread_bytes
-
-    def abort(self) -> None:
-        self.is_closed = True
-
 
 class Client:
     """A connection in the client's role; `events` are those that nobody has taken yet."""
@@ -140,13 +131,13 @@ class Client:
         bus: Bus,
         credential: Credential | None,
         *,
+        turned_away: bool = False,
         host: str | None = HOST,
-        lobby: Lobby | None = None,
     ) -> None:
         now = bus.clock.now()
         self.bus = bus
         self.pipe = Pipe()
-        self.peer = Peer(bus.doors, self.pipe, "test:1", now, host="test", lobby=lobby)
+        self.peer = Peer(bus.doors, self.pipe, "test:1", now, is_turned_away=turned_away)
         self.connection = Connection(
             role=CLIENT,
             container_id="the-client",

@@ -299,7 +299,6 @@ class Attaching:
             node.gone(unsent, is_broken=is_broken)
         elif isinstance(node, ResponseNode):
             self._responses.remove(node)
-            node.gone()
         elif isinstance(node, CoordinatorNode):
             node.gone()
         if guest is not None and guest.entity is not None:

@@ -5,7 +5,6 @@ from typing import Final, Protocol, final
 
 from peeklock.gateway.amqp.door import Doors
 from peeklock.gateway.amqp.peer import Peer
-from peeklock.gateway.lobby import Lobby
 
 # Less than this is never waited: a deadline in the past is looked at in the next turn of the loop.
 _WAIT_S_MIN: Final = 0.001
@@ -15,10 +14,9 @@ class Connections(Protocol):
     """Who counts the connections of a listener."""
 
     output_bytes_max: int
-    lobby: Lobby
 
-    def joined(self, connection: "AmqpProtocol") -> None:
-        """Take a connection in."""
+    def joined(self, connection: "AmqpProtocol") -> bool:
+        """Take a connection in; answers whether there was room for it."""
         ...
 
     def left(self, connection: "AmqpProtocol") -> None:
@@ -47,14 +45,12 @@ class AmqpProtocol(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         address = transport.get_extra_info("peername") or ("unknown", 0)
-        self._connections.joined(self)
         self._peer = Peer(
             self._doors,
             self,
             f"{address[0]}:{address[1]}",
             self._now(),
-            host=address[0],
-            lobby=self._connections.lobby,
+            is_turned_away=not self._connections.joined(self),
         )
         self._tick()
 
@@ -82,11 +78,8 @@ class AmqpProtocol(asyncio.Protocol):
         """The connection is gone, whoever ended it."""
         if self._timer is not None:
             self._timer.cancel()
-        peer = self._peer
-        # Each holds the other: what is gone should not wait in memory for a rare collection.
-        self._peer = self._transport = None
-        if peer is not None:
-            peer.lost()
+        if self._peer is not None:
+            self._peer.lost()
         self._connections.left(self)
 
     # --- what the peer calls
@@ -114,15 +107,6 @@ class AmqpProtocol(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
-    def unread(self) -> int:
-        """How many bytes wait for the client to read."""
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
-
-    def abort(self) -> None:
-        """Close at once."""
-        if self._transport is not None:
-            self._transport.abort()
-
     # --- what the listener calls
 
     def shut_down(self) -> None:
@@ -136,6 +120,11 @@ class AmqpProtocol(asyncio.Protocol):
         if self._peer is not None:
             self._peer.rights_changed()
             self._set_timer(self._peer.deadline)
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()
 
     # --- the one timer
 
