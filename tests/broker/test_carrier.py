@@ -10,6 +10,7 @@ import pytest
 
 from peeklock.broker.haul import HOPS_EXCEEDED, HOPS_EXCEEDED_TEXT
 from peeklock.entity.commands import DEAD, MAIN, TRANSFER, TRANSFER_DEAD
+from peeklock.entity.copying import SESSION_MISSING, SESSION_MISSING_TEXT
 from peeklock.entity.definition import (
     DISABLED,
     RECEIVE_DISABLED,
@@ -17,7 +18,6 @@ from peeklock.entity.definition import (
     QueueDefinition,
     SubscriptionDefinition,
 )
-from peeklock.entity.entering import SESSION_MISSING, SESSION_MISSING_TEXT
 from peeklock.entity.refusals import BUSY, Refusal
 from peeklock.entity.replies import Refused
 from tests.broker.bench import contents, settle_down

@@ -22,6 +22,9 @@ from peeklock.entity.message import NEVER, NO_DURATION, NO_TRAITS, BodyBudget, M
 from peeklock.entity.partition import Decision, Partition
 from peeklock.entity.records import Record
 from peeklock.entity.replies import Delivery, Reply
+from peeklock.entity.rules.filter import FalseFilter
+from peeklock.entity.rules.rule import Rule, RuleSet
+from peeklock.entity.rules.topic import TopicRules
 from peeklock.entity.stint import Stint
 from tests.entity.journal import Journal
 from tests.entity.living import living, retold
@@ -95,11 +98,15 @@ class AtHand:
         replies = self.keep(self.partition.decide(commands, self.now))
         self.decisions = 1
         leftovers = self.leftovers()
-        while leftovers:
+        while leftovers or self.partition.is_unfinished:
             self.bring_bodies()
             replies = replies + self.keep(self.partition.decide(leftovers, self.now))
             self.decisions += 1
             leftovers = self.leftovers()
+            if not leftovers and ask.Tick() in commands:
+                # What was published late may be over already: the alarm knocks at once.
+                deadline = self.partition.next_deadline()
+                leftovers = [ask.Tick()] if 0 < deadline <= self.now else []
         self.replies = replies
         return replies
 
@@ -321,6 +328,8 @@ class TopicAtHand(AtHand):
         self.lanes: dict[str, int] = {}
         self.subscriptions: dict[str, SubscriptionDefinition] = {}
         self.router: Router = self.to_all
+        self.rules = TopicRules()
+        self.rules.put(0, RuleSet([Rule("r", FalseFilter())]))
         for name in names:
             self.add(name)
         super().__init__(is_retold=is_retold, **properties)
@@ -341,6 +350,8 @@ class TopicAtHand(AtHand):
         blueprint = topic_blueprint(definition, lambda message, now: self.router(message, now))
         for name, subscription in self.subscriptions.items():
             blueprint.lanes[self.lanes[name]] = subscription_policy(subscription)
+        if self.stint is not None:
+            blueprint.rules = self.rules  # not asked, but they make a message worth a step
         return blueprint
 
     def configure(self) -> list[Reply]:

@@ -26,8 +26,12 @@ def living(partition: Partition, now: int) -> dict[str, Any]:
     assert len(seen) == len(state.seen), "all ids are counted"
     assert state.seen.size == sum(len(each) + ID_BYTES for each in seen), "and their bytes"
     window_ms = state.seen.window_ms
+    made_later = {
+        entry.sequence: _told(Lane(number), entry)
+        for number, entry in partition._copying.outstanding()
+    }
     return {
-        "messages": _messages(state.lanes.values()),
+        "messages": _messages(state.lanes.values()) | made_later,
         "states": _states(state.lanes.values()),
         "owners": _owners(state.lanes.values(), now),
         "stages": sorted(_stage(state.lane(MAIN), line) for line in state.stages.lines.values()),

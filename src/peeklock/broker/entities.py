@@ -283,6 +283,7 @@ class Topic:
         }
         router = Publishing(self.rules, lanes, self._wording)
         blueprint = topic_blueprint(self.definition, router.route)
+        blueprint.rules = self.rules
         blueprint.lanes.update(lanes)
         return blueprint
 

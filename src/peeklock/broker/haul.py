@@ -30,7 +30,7 @@ from peeklock.entity.commands import (
     OpenReceiver,
     SettleMany,
 )
-from peeklock.entity.entering import SESSION_MISSING, SESSION_MISSING_TEXT
+from peeklock.entity.copying import SESSION_MISSING, SESSION_MISSING_TEXT
 from peeklock.entity.refusals import (
     ENTITY_DISABLED,
     ENTITY_NOT_FOUND,

@@ -240,7 +240,8 @@ class PartitionWorker:
                     await self._back_off(backoff_ms)
                     backoff_ms = min(2 * backoff_ms, BACKOFF_MS_MAX)
                 continue
-            if mailbox.commands or self._chores.is_due(self._partition):
+            is_unfinished = self._partition.is_unfinished and not self._closing
+            if mailbox.commands or is_unfinished or self._chores.is_due(self._partition):
                 if self._blueprint.definition.batched_store_access:
                     if answering.pending:
                         await mailbox.wait_for_company(self._company, answering)
@@ -261,10 +262,10 @@ class PartitionWorker:
         commands = self._take_commands()
         is_stored = False
         try:
-            if commands:
+            partition = self._partition
+            assert partition is not None
+            if commands or partition.is_unfinished:
                 now = self._clock.now()
-                partition = self._partition
-                assert partition is not None
                 partition.skip(self._clock.skipped_ms)
                 damaged = await bring_bodies(self._store, self.id, partition, commands, now)
                 if damaged:
@@ -280,11 +281,11 @@ class PartitionWorker:
                 leftovers = partition.take_leftovers()
                 if leftovers:
                     self._mailbox.put_first(leftovers)
+                if leftovers or partition.is_unfinished:
                     await asyncio.sleep(0)  # the others on this loop have their turn before
             else:
                 self.answering.release()  # nobody waits for chores
-                if self._partition is not None:
-                    await self._do_chores(self._partition)
+                await self._do_chores(partition)
             self._set_alarm()
         except StoreError as error:
             _log.error("store-failed partition=%s error=%r", self.id.key, str(error))

@@ -17,6 +17,7 @@ from peeklock.entity.definition import (
     TopicDefinition,
 )
 from peeklock.entity.message import Message
+from peeklock.entity.rules.topic import TopicRules
 
 FIRST_SUBSCRIPTION_LANE: Final = 4
 """Lanes below are the entity's own: main, dead letters, transfers, dead transfers."""
@@ -102,6 +103,7 @@ class Blueprint:
         "path",
         "requires_session",
         "router",
+        "rules",
         "size_max",
         "status",
         "time_to_live_ms",
@@ -121,6 +123,7 @@ class Blueprint:
         # Whether a message of an allowed size can be taken without a further look at the entity.
         self.is_plain: bool = False
         self.router: Router | None = None  # a topic has one, a queue has not
+        self.rules: TopicRules | None = None  # what the router asks, where it asks rules
         self.lanes: dict[int, LanePolicy] = {}
 
     def policy(self, lane: int) -> LanePolicy:

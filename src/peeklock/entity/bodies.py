@@ -44,6 +44,13 @@ class LiveBodies:
             first += here
             count -= here
 
+    def add_copies(self, position: int, size: int, count: int) -> None:
+        """So many copies share the body at this position; each counts as one."""
+        block = position >> BLOCK_BITS
+        self._blocks[block] = self._blocks.get(block, 0) + count
+        self.count += count
+        self.size += size * count
+
     def remove(self, position: int, size: int) -> None:
         """Nobody needs the body at this position any more."""
         block = position >> BLOCK_BITS

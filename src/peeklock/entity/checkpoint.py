@@ -101,6 +101,16 @@ class Checkpoints:
         self._weight = 0
 
     @property
+    def is_under_way(self) -> bool:
+        """Whether a checkpoint has begun and not ended."""
+        return self._begun != NOT_BEGUN
+
+    @property
+    def wants_to_begin(self) -> bool:
+        """Whether a checkpoint is due that has not begun."""
+        return self._begun == NOT_BEGUN and self.is_due
+
+    @property
     def is_due(self) -> bool:
         """Whether a checkpoint is under way or worth beginning."""
         if self._begun != NOT_BEGUN:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any, Final, final
 
-from peeklock.entity.blueprint import Copy
 from peeklock.entity.commands import (
     MAIN,
     TRANSFER,
@@ -19,15 +18,15 @@ from peeklock.entity.commands import (
     SendMany,
     TakeOver,
 )
-from peeklock.entity.definition import FOREVER_MS
+from peeklock.entity.copying import Copying
 from peeklock.entity.lane import Entry, Lane
-from peeklock.entity.message import NEVER, NO_DURATION, Message
+from peeklock.entity.lives import end_of_life, shorter
+from peeklock.entity.message import NEVER, Message
 from peeklock.entity.records import (
     CANCELLED,
     DUE,
     Activated,
     Enqueued,
-    Published,
     Removed,
     Reserved,
     Scheduled,
@@ -50,25 +49,17 @@ SESSION_REQUIRED_TEXT: Final = (
     "have session support enabled can only receive messages that have the SessionId set to a "
     "valid value."
 )
-SESSION_MISSING: Final = "Session id is null."
-SESSION_MISSING_TEXT: Final = (
-    "Session enabled entity doesn't allow a message whose session identifier is null."
-)
-FILTER_FAILED: Final = "FilterException"
-
-# The service's longest duration. A sender may name an end of life so late that the instant would
-# not fit into a record's 64 bits.
-ENDLESS_MS: Final = 922_337_203_685_477
 
 
 @final
 class Entering:
     """Takes messages into the state of a partition."""
 
-    __slots__ = ("_state",)
+    __slots__ = ("_copying", "_state")
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, copying: Copying) -> None:
         self._state: State = state
+        self._copying: Copying = copying
 
     # Commands.
 
@@ -204,8 +195,7 @@ class Entering:
         refusal = self.why_no_room(before + message.size)
         if refusal is not None:
             return refusal
-        router = blueprint.router if blueprint.filter_before_publishing else None
-        if router is not None and not router(message, now):
+        if blueprint.filter_before_publishing and not self._copying.takes(message, now):
             text = f"No subscription of '{blueprint.path}' would take this message."
             return Refusal(NO_MATCHING_SUBSCRIPTION, text)
         return None
@@ -233,7 +223,7 @@ class Entering:
                 # An action may change the id and nobody may want the message: its copies do not
                 # tell for sure that it was here.
                 state.remembered.append(seen)
-            return self.publish(message, now)
+            return self._copying.publish(message, now)
         return self._enqueue(message, now)
 
     def _enqueue_run(self, messages: list[Message], now: int) -> int:
@@ -347,74 +337,6 @@ class Entering:
         entry.detailed().destination = destination
         state.put(state.lane(TRANSFER), entry)
 
-    # Topics.
-
-    def publish(self, message: Message, now: int, scheduled_at: int = NEVER) -> int:
-        """Give a copy to each lane that wants one; the body is written once for all of them.
-
-        Answers the first number, or 0 where nobody wants it.
-        """
-        state = self._state
-        router = state.blueprint.router
-        assert router is not None
-        first = state.next_sequence
-        copies = router(message, now)
-        # The number at the first enqueue stays what it was elsewhere.
-        number = message.enqueue_sequence or first
-        shared = [copy for copy in copies if copy.message is None]
-        if shared:
-            self._copy(message, shared, number, now, scheduled_at)
-        for copy in copies:
-            changed = copy.message
-            if changed is not None:
-                changed.inherit(message)
-                self._copy(changed, [copy], number, now, scheduled_at)
-        return first if copies else 0
-
-    def _copy(
-        self, message: Message, copies: list[Copy], number: int, now: int, scheduled_at: int
-    ) -> None:
-        state = self._state
-        at = scheduled_at or now
-        sequence = state.next_sequence
-        position = state.next_position
-        state.next_position = position + 1
-        state.open_enqueued = None
-        state.open_scheduled = None
-        topic_ms = state.blueprint.time_to_live_ms
-        lanes: list[int] = []
-        expirations: list[int] = []
-        entries: list[Entry] = []
-        for copy in copies:
-            life_ms = shorter(message.time_to_live_ms, topic_ms)
-            life_ms = shorter(life_ms, state.policy(copy.lane).time_to_live_ms)
-            expires_at = end_of_life(at, life_ms)
-            entry = Entry(state.next_sequence, position, at, expires_at, message.size, None)
-            state.next_sequence += 1
-            entry.session_id = message.session_id
-            details = entry.detailed()
-            details.remember(message)
-            details.enqueue_sequence = number
-            details.scheduled_at = at if at == message.scheduled_at else NEVER
-            state.bodies.add(position, message.size)
-            lanes.append(copy.lane)
-            expirations.append(expires_at)
-            entries.append(entry)
-        state.runs.append(Published(at, sequence, message, lanes, expirations, number))
-        for copy, entry in zip(copies, entries, strict=True):
-            self._place_copy(copy, entry, message, now)
-
-    def _place_copy(self, copy: Copy, entry: Entry, message: Message, now: int) -> None:
-        state = self._state
-        lane = state.lane(copy.lane)
-        if copy.failure:
-            state.dead_letter(lane, [entry], FILTER_FAILED, copy.failure, now)
-        elif lane.book is not None and message.session_id is None:
-            state.dead_letter(lane, [entry], SESSION_MISSING, SESSION_MISSING_TEXT, now)
-        else:
-            state.keep_body(entry, message)
-            state.put(state.line(lane, message.session_id), entry)
-
     # Schedules that fall due.
 
     def activate(self, now: int) -> None:
@@ -458,12 +380,11 @@ class Entering:
         while not stint.is_over:
             entry = lane.next_due(now)
             message = None if entry is None else entry.message
-            if entry is None or message is None:
+            if entry is None or message is None or self._copying.is_full:
                 break
             lane.take_due()
-            first = state.next_sequence
-            self.publish(message, now, entry.detailed().scheduled_at)
-            stint.spend(1 + state.next_sequence - first, entry.size)
+            stint.spend(1, entry.size)
+            self._copying.publish(message, now, entry.detailed().scheduled_at)
             numbers.append(entry.sequence)
             state.forget(entry)
         if numbers:
@@ -491,17 +412,3 @@ def _needs_a_look(message: Message, now: int) -> bool:
         or message.session_id is not None
         or message.has_past
     )
-
-
-def end_of_life(born_at: int, life_ms: int) -> int:
-    """When a life is over; a life without end, or beyond all durations, never is."""
-    return born_at + life_ms if 0 <= life_ms < ENDLESS_MS else NEVER
-
-
-def shorter(first_ms: int, second_ms: int) -> int:
-    """The shorter of two lives, either of which may be without end; -1 when both are."""
-    if first_ms in (NO_DURATION, FOREVER_MS):
-        return second_ms
-    if second_ms == FOREVER_MS:
-        return first_ms
-    return min(first_ms, second_ms)

@@ -14,7 +14,6 @@ from typing import Final, final
 
 from peeklock.entity.accepting import Accepting
 from peeklock.entity.blueprint import Blueprint
-from peeklock.entity.bodies import BLOCK_BITS
 from peeklock.entity.browsing import Browsing
 from peeklock.entity.carrying import Carrying
 from peeklock.entity.checkpoint import Checkpoints
@@ -59,12 +58,14 @@ from peeklock.entity.commands import (
     TellStages,
     Tick,
 )
+from peeklock.entity.copying import Copying, messages_of
 from peeklock.entity.delivering import Delivering
 from peeklock.entity.entering import Entering
 from peeklock.entity.lane import Entry, Lane
+from peeklock.entity.laws import check_laws
 from peeklock.entity.message import BodyBudget, Message
 from peeklock.entity.quarantining import Quarantining
-from peeklock.entity.records import READY, STAGED, Record
+from peeklock.entity.records import READY, Record
 from peeklock.entity.replies import Reply
 from peeklock.entity.requeueing import Requeueing
 from peeklock.entity.restore import Restoring
@@ -114,8 +115,10 @@ class Partition:
         "_checkpoints",
         "_claiming",
         "_committing",
+        "_copying",
         "_delivering",
         "_entering",
+        "_held",
         "_is_more_due",
         "_quarantining",
         "_requeueing",
@@ -137,7 +140,8 @@ class Partition:
     ) -> None:
         state = State(blueprint, index, budget, chance, stint or Stint())
         self._state: State = state
-        self._entering: Entering = Entering(state)
+        self._copying: Copying = Copying(state)
+        self._entering: Entering = Entering(state, self._copying)
         self._settling: Settling = Settling(state)
         self._accepting: Accepting = Accepting(state)
         self._delivering: Delivering = Delivering(state)
@@ -145,7 +149,7 @@ class Partition:
         self._browsing: Browsing = Browsing(state, self._delivering)
         self._claiming: Claiming = Claiming(state)
         self._quarantining: Quarantining = Quarantining(state, self._claiming, self._requeueing)
-        self._staging: Staging = Staging(state, self._entering)
+        self._staging: Staging = Staging(state, self._entering, self._copying)
         self._committing: Committing = Committing(state, self._entering, self._settling)
         self._checkpoints: Checkpoints = Checkpoints(state)
         self._carrying: Carrying = Carrying(state)
@@ -153,6 +157,7 @@ class Partition:
         self._strays: list[int] = []  # lanes whose end was not written down yet
         self._skipped_ms: int = 0
         self._is_more_due: bool = False  # than the last tick had a stint for
+        self._held: list[Command] = []  # what a topic takes when earlier work is done, in order
 
     # Opening.
 
@@ -195,8 +200,13 @@ class Partition:
         state.stint.begin()
         if state.seen.window_ms:
             state.seen.prune(now)
+        is_topic = state.blueprint.router is not None
+        if is_topic and self._copying.left:
+            self._copying.go_on()
         for command in commands:
-            if isinstance(command, SendMany):
+            if is_topic and self._must_wait(command, now):
+                self._held.append(command)
+            elif isinstance(command, SendMany):
                 self._entering.send_many(command, now)
             elif isinstance(command, SettleMany):
                 self._settling.settle_many(command, now)
@@ -208,6 +218,20 @@ class Partition:
         self._delivering.deliver(now)
         records = state.take_records(now)
         return Decision(first_position, records, state.take_replies(), NO_REPLAY)
+
+    def _must_wait(self, command: Command, now: int) -> bool:
+        """Whether a topic takes a command later. What brings messages and what changes the lanes
+        keep their order; they wait while many copies are still to be made, while rules are asked,
+        and where a change or a checkpoint needs all copies to be in their lanes."""
+        copying = self._copying
+        if isinstance(command, Configure):
+            return len(self._held) > 0 or copying.left > 0
+        messages = messages_of(command)
+        if messages is None:
+            return False
+        if self._held or copying.is_full or (copying.left and self._checkpoints.wants_to_begin):
+            return True
+        return not copying.prepare(messages, now)
 
     def _serve_sessions(self, now: int) -> None:
         """Sessions that got messages or became free are offered to those who wait for one."""
@@ -308,10 +332,18 @@ class Partition:
         """What the partition wants to be asked before all else, once its last decision rests: what
         was too much for one."""
         leftovers = self._staging.take_leftovers()
+        if self._held:
+            leftovers += self._held
+            self._held = []
         if self._is_more_due:
             self._is_more_due = False
             leftovers.append(Tick())
         return leftovers
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether another decision would go on with something, although nobody asks."""
+        return self._copying.left > 0
 
     def next_deadline(self) -> int:
         """When to knock with a Tick; 0 while nothing is due ever."""
@@ -368,14 +400,21 @@ class Partition:
     @property
     def housekeeping_due(self) -> bool:
         """Whether a step of housekeeping would do something now."""
-        return self._checkpoints.is_due
+        return self._checkpoints.is_due and not self._must_copy_first()
 
     def keep_house(self, now: int) -> Decision:
         """One small step: a slice of a checkpoint, or its beginning or end."""
         first_position = self._state.next_position
+        if self._must_copy_first():
+            return Decision(first_position, [], [], NO_REPLAY)
         replay_from = self._checkpoints.step(now)
         records = self._state.take_records(now)
         return Decision(first_position, records, self._state.take_replies(), replay_from)
+
+    def _must_copy_first(self) -> bool:
+        """Whether a checkpoint cannot begin yet: it would not find the copies of records before
+        it."""
+        return self._copying.left > 0 and not self._checkpoints.is_under_way
 
     def rests(self, size: int) -> None:
         """So many bytes were stored with the last decision, or read at opening."""
@@ -455,37 +494,13 @@ class Partition:
 
     def check(self) -> None:
         """The laws of a partition; breaks when one does not hold."""
-        state = self._state
-        live = 0
-        size = 0
-        blocks: set[int] = set()
-        numbers: set[int] = set()
-        entries = state.stages.entries()
-        assert all(line.entries for line in state.stages.lines.values()), "a stage has messages"
-        for entry in entries:
-            assert entry.place == STAGED, "what is staged is marked so"
-        for lane in state.lanes.values():
-            lane.check()
-            entries += lane.entries()
-        for entry in entries:
-            live += 1
-            size += entry.size
-            numbers.add(entry.sequence)
-            blocks.add(entry.position >> BLOCK_BITS)
-            assert entry.sequence < state.next_sequence, "numbers come from the counter"
-            assert entry.position < state.next_position, "positions come from the counter"
-        assert len(numbers) == live, "a message is in one lane, never in two"
-        assert live == state.bodies.count, "every live body is counted"
-        assert size == state.bodies.size, "every live byte is counted"
-        assert sorted(blocks) == state.bodies.blocks(), "every live block is kept"
-        scheduled = state.lane(MAIN).scheduled.values()
-        brought = sum(entry.size for entry in scheduled if entry.message is not None)
-        assert state.budget.left + brought >= 0, "the budget for bodies is kept"
+        check_laws(self._state, self._copying)
 
     # Time and change.
 
     def _tick(self, now: int) -> None:
-        """Serve what is due, a stint of it."""
+        """Serve what is due, a stint of it, whatever the commands before it have used."""
+        self._state.stint.begin()
         if self._strays:
             self._state.write_off(self._strays, now)
             self._strays = []

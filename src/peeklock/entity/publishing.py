@@ -20,7 +20,7 @@ class Publishing:
     does not have yet, or no longer has, takes nothing.
     """
 
-    __slots__ = ("_lanes", "_plain", "_rules", "_wording")
+    __slots__ = ("_everybody", "_lanes", "_plain", "_rules", "_version", "_wording")
 
     def __init__(self, rules: TopicRules, lanes: dict[int, LanePolicy], wording: Wording) -> None:
         self._rules: TopicRules = rules
@@ -28,9 +28,22 @@ class Publishing:
         self._wording: Wording = wording
         # A copy that shares the published body says nothing but its lane: one object for all.
         self._plain: dict[int, Copy] = {lane: Copy(lane) for lane in lanes}
+        # What every message gets, where no rule looks at it; known for one version of the rules.
+        self._everybody: list[Copy] | None = None
+        self._version: int = -1
 
     def route(self, message: Message, now: int) -> list[Copy]:
-        """Say what each lane gets, in the order of the lanes."""
+        """Say what each lane gets, in the order of the lanes. The answer is not to be changed: it
+        may be the same list for all messages."""
+        if self._version != self._rules.version:
+            self._version = self._rules.version
+            always = self._rules.always
+            plain_copies = self._plain
+            self._everybody = None
+            if always is not None:
+                self._everybody = [plain_copies[key] for key in always if key in plain_copies]
+        if self._everybody is not None:
+            return self._everybody
         copies: list[Copy] = []
         plain = self._plain
         last = -1

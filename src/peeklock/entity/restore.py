@@ -11,6 +11,7 @@ from peeklock.entity.blueprint import FIRST_SUBSCRIPTION_LANE
 from peeklock.entity.claim_records import Claimed, OwnerHeard, Unclaimed
 from peeklock.entity.claim_replay import ClaimsReplayed
 from peeklock.entity.commands import MAIN, TRANSFER
+from peeklock.entity.copying import copy_details
 from peeklock.entity.lane import Entry, Lane
 from peeklock.entity.message import NEVER, Message
 from peeklock.entity.notes import (
@@ -278,13 +279,11 @@ class Restoring:
         message = record.message
         at = record.at
         sequence = record.first_sequence
+        details = copy_details(message, at, record.enqueue_sequence)
         for lane, expires_at in zip(record.lanes, record.expirations, strict=True):
             entry = Entry(sequence, position, at, expires_at, message.size, None)
             entry.session_id = message.session_id
-            details = entry.detailed()
-            details.remember(message)
-            details.enqueue_sequence = record.enqueue_sequence
-            details.scheduled_at = at if at == message.scheduled_at else NEVER
+            entry.details = details
             self._entries[sequence] = entry
             self._lanes[sequence] = lane
             sequence += 1

@@ -23,9 +23,11 @@ from peeklock.entity.commands import (
     Stage,
     TellStages,
 )
+from peeklock.entity.copying import Copying
 from peeklock.entity.duplicate import id_of
-from peeklock.entity.entering import Entering, end_of_life, shorter
+from peeklock.entity.entering import Entering
 from peeklock.entity.lane import Entry
+from peeklock.entity.lives import end_of_life, shorter
 from peeklock.entity.message import NEVER, NO_DURATION, Message
 from peeklock.entity.refusals import NOT_ALLOWED, Refusal
 from peeklock.entity.replies import (
@@ -82,10 +84,11 @@ class Batch:
 class Staging:
     """Stages, publishes and drops on the state of a partition."""
 
-    __slots__ = ("_entering", "_leftovers", "_state", "bytes_max", "count_max")
+    __slots__ = ("_copying", "_entering", "_leftovers", "_state", "bytes_max", "count_max")
 
-    def __init__(self, state: State, entering: Entering) -> None:
+    def __init__(self, state: State, entering: Entering, copying: Copying) -> None:
         self._state: State = state
+        self._copying: Copying = copying
         self._entering: Entering = entering
         self.count_max: int = STEP_COUNT_MAX
         self.bytes_max: int = STEP_BYTES_MAX
@@ -167,6 +170,9 @@ class Staging:
         parts = self._next_step(batch)
         if state.blueprint.router is not None and _without_body(parts):
             self._leftovers.append(command)  # its bodies are fetched before that
+            return
+        if state.blueprint.router is not None and not self._copying.prepare(_bodies(parts), now):
+            self._leftovers.append(command)  # the rules have not seen all of them yet
             return
         count = self._carry_out(batch, parts, now)
         if batch.number != command.batch:
@@ -252,7 +258,7 @@ class Staging:
             for entry in fresh:
                 message = entry.message
                 if message is not None:  # those that are scheduled have left theirs
-                    self._entering.publish(message, now)
+                    self._copying.publish(message, now)
                     gone.append(entry.sequence)
                     state.forget(entry)
         is_done = not self._is_left(batch)
@@ -412,6 +418,11 @@ class Staging:
 
 def _scheduled_at(entry: Entry) -> int:
     return NEVER if entry.details is None else entry.details.scheduled_at
+
+
+def _bodies(parts: list[tuple[StageLine, int]]) -> list[Message]:
+    entries = [entry for line, count in parts for entry in line.entries[:count]]
+    return [entry.message for entry in entries if entry.message is not None]
 
 
 def _without_body(parts: list[tuple[StageLine, int]]) -> list[Entry]:

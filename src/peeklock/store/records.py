@@ -135,7 +135,7 @@ def encode_chunk(first_position: int, records: Sequence[Record]) -> bytes:
                 chunk.add_message(SCHEDULED, at, sequence, message, b"")
                 sequence += 1
         elif isinstance(record, Published):
-            address = _address_of(record)
+            address = chunk.address_of(record)
             chunk.add_message(PUBLISHED, at, record.first_sequence, record.message, address)
         elif isinstance(record, Transferring):
             address = pack_text(record.destination)
@@ -158,19 +158,27 @@ def encode_chunk(first_position: int, records: Sequence[Record]) -> bytes:
     return chunk.finish(latest)
 
 
-def _address_of(record: Published) -> bytes:
-    lanes = pack_lanes(record.lanes)
-    where = _number.pack(record.enqueue_sequence) + lanes + pack_expirations(record.expirations)
-    return _word.pack(len(where)) + where
-
-
 @final
 class _Chunk:
     """A chunk being written."""
 
-    __slots__ = ("end", "first", "parts", "position", "table")
+    __slots__ = (
+        "end",
+        "expirations",
+        "first",
+        "lanes",
+        "packed",
+        "parts",
+        "position",
+        "table",
+    )
 
     def __init__(self, first: int) -> None:
+        # The lanes and expirations of the message before: those of a batch are often the same
+        # lists, and a big topic's are packed once.
+        self.lanes: list[int] | None = None
+        self.expirations: list[int] | None = None
+        self.packed: bytes = b""
         self.first: int = first
         self.position: int = first
         self.end: int = 0
@@ -200,6 +208,15 @@ class _Chunk:
             else:
                 self.add_message(ENQUEUED, at, sequence, message, b"")
             sequence += 1
+
+    def address_of(self, record: Published) -> bytes:
+        """Where the copies of a message go, packed."""
+        if record.lanes is not self.lanes or record.expirations is not self.expirations:
+            self.lanes = record.lanes
+            self.expirations = record.expirations
+            self.packed = pack_lanes(record.lanes) + pack_expirations(record.expirations)
+        where = _number.pack(record.enqueue_sequence) + self.packed
+        return _word.pack(len(where)) + where
 
     def add_staged(self, record: Staged) -> None:
         """Write a run; only its first message names the stage."""

@@ -39,9 +39,11 @@ class TopicRules:
         "_shared",
         "_sqls",
         "_unconditional",
+        "version",
     )
 
     def __init__(self) -> None:
+        self.version: int = 0  # another one after each change
         self._plans: dict[int, _Plan] = {}
         # Who gets the plain copy of everything and nothing else; listed when first asked for.
         self._always: dict[int, Taken] = {}
@@ -71,8 +73,23 @@ class TopicRules:
         """How many correlation filters there are."""
         return self._correlations
 
+    @property
+    def cost(self) -> int:
+        """What each message costs at least, in filters that are evaluated; nothing where all
+        messages get the same."""
+        if len(self._plans) == len(self._always):
+            return 0
+        evaluated = len(self._scanned) + len(self._plain_and_more) + len(self._unconditional)
+        return 1 + evaluated + len(self._always) // 8
+
+    @property
+    def always(self) -> list[int] | None:
+        """The subscriptions, in order, where each gets the plain copy of everything, else None."""
+        return sorted(self._always) if len(self._plans) == len(self._always) else None
+
     def put(self, subscription: int, rules: RuleSet) -> None:
         """Let a subscription have these rules, instead of those it may have had."""
+        self.version += 1
         before = self._plans.get(subscription)
         plan = _Plan(subscription, rules)
         sqls = self._sqls + plan.sqls - (0 if before is None else before.sqls)
@@ -97,6 +114,7 @@ class TopicRules:
 
     def remove(self, subscription: int) -> None:
         """Forget the rules of a subscription."""
+        self.version += 1
         plan = self._plans.pop(subscription)
         self._sqls -= plan.sqls
         self._correlations -= plan.correlations
