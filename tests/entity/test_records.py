@@ -53,6 +53,7 @@ def others() -> list[Record]:
         records.Remembered(1, ["a", "b"], [1, 1]),
         records.TakenOver(1, "elsewhere", [1, 2], [3]),
         records.Reserved(1, 3),
+        records.Lost(1, 3),
         records.LaneDropped(1, 4),
         records.CheckpointBegun(1, 3),
         records.CheckpointSlice(1, 0, [Kept(), Kept()]),

@@ -36,6 +36,7 @@ from peeklock.entity.records import (
     HandedOut,
     Kept,
     LaneDropped,
+    Lost,
     Published,
     Record,
     Remembered,
@@ -205,7 +206,7 @@ def later_records(draw: st.DrawFn, at: int, build: int) -> Record:
     if build == 18:
         return TakenOver(at, draw(texts), draw(numbers()), draw(numbers()))
     if build == 19:
-        return Reserved(at, draw(sequences))
+        return Reserved(at, draw(sequences)) if draw(st.booleans()) else Lost(at, draw(sequences))
     if build == 20:
         return CarriedCopies(at, draw(numbers()), draw(messages()))
     if build == 27:

@@ -1,14 +1,20 @@
-"""`peeklock store`: the stores of a running broker, seen and switched."""
+"""`peeklock store`: the stores of a running broker, seen and switched; of a stopped one, examined
+and repaired."""
 
+from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 from urllib.parse import quote
 
 import typer
 
+from peeklock.cli import options
 from peeklock.cli.output import Output, fail, print_json, print_table
 from peeklock.cli.reach import Reach, reaching
 
-app = typer.Typer(help="The stores of a running broker.", no_args_is_help=True)
+app = typer.Typer(
+    help="The stores of a running broker; of a stopped one, what is damaged in them.",
+    no_args_is_help=True,
+)
 
 Name: TypeAlias = Annotated[str, typer.Argument(help="The name of a store, such as store-2.")]
 
@@ -54,6 +60,28 @@ def online(
     """Bring a store back."""
     path = f"/$stores/{quote(name, safe='')}/online"
     _ask(reach, output, "POST", f"{path}?make=true" if make else path)
+
+
+@app.command()
+def check(*, data: options.Data = Path("data"), output: Output = "table") -> None:
+    """Tell what is damaged in the data of a stopped broker, and what that means.
+
+    Nothing is changed. Ends with 3 where something is damaged.
+    """
+    from peeklock.cli import damage
+
+    damage.check(data, output)
+
+
+@app.command()
+def repair(*, data: options.Data = Path("data"), output: Output = "table") -> None:
+    """Make damaged data of a stopped broker fit for use, without what is lost.
+
+    What is damaged is copied first. A list tells every number that may come again or be missing.
+    """
+    from peeklock.cli import damage
+
+    damage.repair(data, output)
 
 
 def _ask(reach: Reach, output: str, method: str, path: str) -> None:

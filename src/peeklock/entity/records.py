@@ -318,6 +318,20 @@ class Reserved:
 
 @final
 @dataclass(slots=True, init=False)
+class Lost:
+    """What stood here was damaged and was given up by hand (`peeklock store repair`): later records
+    may tell of messages that nobody knows. Numbers below this one may be given away."""
+
+    at: Final[int]
+    next_sequence: Final[int]
+
+    def __init__(self, at: int, next_sequence: int) -> None:
+        self.at = at
+        self.next_sequence = next_sequence
+
+
+@final
+@dataclass(slots=True, init=False)
 class LaneDropped:
     """A subscription is gone, with all its messages, dead letters and sessions."""
 
@@ -493,6 +507,7 @@ Record: TypeAlias = (
     | Remembered
     | TakenOver
     | Reserved
+    | Lost
     | LaneDropped
     | Claimed
     | Unclaimed

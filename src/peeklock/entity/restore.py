@@ -41,6 +41,7 @@ from peeklock.entity.records import (
     HandedOut,
     Kept,
     LaneDropped,
+    Lost,
     Published,
     Record,
     Remembered,
@@ -67,6 +68,7 @@ class Restoring:
         "_claims",
         "_complete",
         "_entries",
+        "_has_lost",
         "_lanes",
         "_next_sequence",
         "_session_states",
@@ -85,6 +87,7 @@ class Restoring:
         self._stages: StagesReplayed = StagesReplayed(state)
         self._next_sequence: int = state.next_sequence
         self._complete: bool = True  # whether every live message is known at this point
+        self._has_lost: bool = False  # whether records were given up
         self.replayed: int = -1  # the position where the replay began
         # Lanes that the journal still tells of although their subscriptions are gone.
         self.strays: list[int] = []
@@ -178,6 +181,9 @@ class Restoring:
             if not taken:
                 del state.taken[record.source]
         elif isinstance(record, Reserved):
+            self._next_sequence = max(self._next_sequence, record.next_sequence)
+        elif isinstance(record, Lost):
+            self._has_lost = True
             self._next_sequence = max(self._next_sequence, record.next_sequence)
         elif isinstance(record, Transferring):
             self._transferring(record, position)
@@ -396,11 +402,28 @@ class Restoring:
             self._lanes.pop(kept.sequence, None)
 
     def _unknown(self, sequence: int) -> None:
-        assert not self._complete, f"the journal tells of message {sequence}, which is not there"
+        assert not self._complete or self._has_lost, (
+            f"the journal tells of message {sequence}, which is not there"
+        )
+
+    def numbers(self) -> list[int]:
+        """The numbers of all that live after the records so far."""
+        return sorted(self._entries)
+
+    def positions(self) -> dict[int, int]:
+        """Where the bodies of all that live rest, by number."""
+        return {number: entry.position for number, entry in self._entries.items()}
+
+    @property
+    def next_sequence(self) -> int:
+        """The number that the next message gets, as far as the records so far tell."""
+        return self._next_sequence
 
     def finish(self) -> None:
         """Put every entry into its line."""
-        assert self._complete, "the journal begins inside a checkpoint that never ended"
+        assert self._complete or self._has_lost, (
+            "the journal begins inside a checkpoint that never ended"
+        )
         state = self._state
         state.next_sequence = self._next_sequence
         self.replayed = max(self.replayed, 0)

@@ -101,6 +101,7 @@ _NO_FACTS: Final = (
     kept.CheckpointEnded,
     kept.Remembered,
     kept.Reserved,
+    kept.Lost,
     claims.OwnerHeard,
     stages.StageKept,
 )

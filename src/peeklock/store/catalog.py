@@ -35,7 +35,7 @@ class EmbeddedCatalog:
             environment.lmdb.begin(db=environment.values) as transaction,
         ):
             for key, value in transaction.cursor():
-                texts.append(_decode(key, value))
+                texts.append(decode_description(key, value))
         return sorted(texts, key=lambda text: (text[0].lower(), text[1], text[2].lower()))
 
     async def save(self, namespace: str, kind: str, path: str, text: str) -> None:
@@ -102,10 +102,13 @@ def _encode(namespace: str, kind: str, path: str, text: str) -> bytes:
     return crc32(raw).to_bytes(4, "big") + raw
 
 
-def _decode(key: bytes, value: bytes) -> tuple[str, str, str, str]:
+def decode_description(key: bytes, value: bytes) -> tuple[str, str, str, str]:
+    """Read one entry: namespace, kind, path, JSON."""
     raw = value[4:]
     if crc32(raw) != int.from_bytes(value[:4], "big"):
-        raise Corrupt("a description does not fit its checksum")
+        raise Corrupt(
+            "a description in the catalog does not fit its checksum: see `peeklock store check`"
+        )
     namespace, kind, path, text = json.loads(raw)
     if _key(namespace, kind, path) != key:
         raise Corrupt(f"the description of {path} lies at another place")

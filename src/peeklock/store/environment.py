@@ -119,6 +119,16 @@ def _place(data: Path) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
+@contextlib.contextmanager
+def owned(directory: Path) -> Iterator[None]:
+    """Have a directory for oneself meanwhile, as a broker would."""
+    owner = _own(directory)
+    try:
+        yield
+    finally:
+        os.close(owner)
+
+
 def _own(directory: Path) -> int:
     """Take the directory for this process; the lock ends with the process, however it ends."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)

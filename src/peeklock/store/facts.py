@@ -30,6 +30,7 @@ from peeklock.entity.records import (
     DuplicatesDropped,
     HandedOut,
     LaneDropped,
+    Lost,
     Record,
     Remembered,
     Removed,
@@ -53,6 +54,7 @@ from peeklock.store.kinds import (
     HANDED_OUT,
     HANDED_TO,
     LANE_DROPPED,
+    LOST,
     OWNER_HEARD,
     REMEMBERED,
     REMOVED,
@@ -144,6 +146,8 @@ def _encode_rare(record: Record) -> bytes:
     if isinstance(record, TakenOver):
         head = _mark.pack(TAKEN_OVER, at, 0) + pack_text(record.source)
         return head + pack_sequences(record.numbers) + pack_sequences(record.forget)
+    if isinstance(record, Lost):
+        return _mark.pack(LOST, record.at, record.next_sequence)
     if isinstance(record, Reserved):
         return _mark.pack(RESERVED, at, record.next_sequence)
     if isinstance(record, (Claimed, Unclaimed, OwnerHeard)):
@@ -235,4 +239,6 @@ def _decode_mark(record: memoryview, kind: int) -> Record:
         return TakenOver(at, source, numbers, forget)
     if kind == RESERVED:
         return Reserved(at, number)
+    if kind == LOST:
+        return Lost(at, number)
     raise ValueError(f"kind {kind} is not known")

@@ -50,6 +50,9 @@ STAGE_KEPT: Final = 36
 # A message that is back, with all that was known of it.
 REQUEUED: Final = 53
 
+# What was given up because it was damaged.
+LOST: Final = 54
+
 # What only the journal asks for.
 HANDED_TO: Final = 43
 LOCKS_RENEWED: Final = 44

@@ -36,14 +36,15 @@ BULKY: Final = 1 << 30
 # How many chunks one transaction looks at for a trim or a drop, at most: commits wait that long.
 TRIM_STEPS: Final = 256
 
-_key: Final = struct.Struct(">IQ")
-_number: Final = struct.Struct(">I")
+# The key of a chunk, and of what is known of a partition, behind its first letter.
+CHUNK_KEY: Final = struct.Struct(">IQ")
+ENTRY_KEY: Final = struct.Struct(">I")
 # epoch, start of replay, first position of the journal, its bytes, end at the time of writing
 _entry: Final = struct.Struct(">QQQQQ")
 _crc: Final = struct.Struct(">I")
 _epoch: Final = struct.Struct(">Q")
-_PARTITION: Final = b"p"
-_DROPPED: Final = b"d"
+PARTITION: Final = b"p"
+DROPPED: Final = b"d"
 _EPOCHS: Final = b"epochs"
 
 
@@ -67,11 +68,11 @@ class Partition:
 
     def key(self, position: int) -> bytes:
         """The key of a chunk that begins there."""
-        return _key.pack(self.number, position)
+        return CHUNK_KEY.pack(self.number, position)
 
     def owns(self, key: memoryview) -> bool:
         """Whether the key names a chunk of this partition."""
-        return bool(_number.unpack_from(key)[0] == self.number)
+        return bool(ENTRY_KEY.unpack_from(key)[0] == self.number)
 
     def header_at(self, cursor: Cursor) -> ChunkHeader:
         """Read the header of the chunk under the cursor, which must lie where it says."""
@@ -130,9 +131,9 @@ class Ledger:
             environment.lmdb.begin(db=environment.meta, buffers=True) as transaction,
             transaction.cursor() as cursor,
         ):
-            found = cursor.set_range(_PARTITION)
-            while found and bytes(cursor.key()[:1]) == _PARTITION:
-                partition = Partition(_number.unpack(cursor.key()[1:])[0], "")
+            found = cursor.set_range(PARTITION)
+            while found and bytes(cursor.key()[:1]) == PARTITION:
+                partition = Partition(ENTRY_KEY.unpack(cursor.key()[1:])[0], "")
                 try:
                     partition.decode(cursor.value())
                     self.partitions[partition.name] = partition
@@ -146,9 +147,9 @@ class Ledger:
     def _read_dropped(self, cursor: Cursor) -> None:
         if cursor.set_key(_EPOCHS):
             self.spent = _epoch.unpack(cursor.value())[0]
-        found = cursor.set_range(_DROPPED)
-        while found and bytes(cursor.key()[:1]) == _DROPPED:
-            number = _number.unpack(cursor.key()[1:])[0]
+        found = cursor.set_range(DROPPED)
+        while found and bytes(cursor.key()[:1]) == DROPPED:
+            number = ENTRY_KEY.unpack(cursor.key()[1:])[0]
             self.dropped[number] = Partition(number, str(cursor.value(), "utf-8"))
             found = cursor.next()
 
@@ -213,12 +214,12 @@ class Ledger:
 
     def save(self, transaction: Transaction, partition: Partition) -> None:
         """Write down what is known of a partition."""
-        key = _PARTITION + _number.pack(partition.number)
+        key = PARTITION + ENTRY_KEY.pack(partition.number)
         transaction.put(key, partition.encoded(), db=self.environment.meta)
 
     def entry(self, transaction: Transaction, partition: Partition) -> Partition | None:
         """Read what rests of a partition."""
-        key = _PARTITION + _number.pack(partition.number)
+        key = PARTITION + ENTRY_KEY.pack(partition.number)
         raw = transaction.get(key, db=self.environment.meta)
         if raw is None:
             return None
@@ -266,11 +267,11 @@ class Ledger:
     def strike(self, transaction: Transaction, partition: Partition) -> None:
         """Write down that a partition is gone, with all its epochs."""
         meta = self.environment.meta
-        number = _number.pack(partition.number)
+        number = ENTRY_KEY.pack(partition.number)
         self.spent = max(self.spent, partition.epoch)
         transaction.put(_EPOCHS, _epoch.pack(self.spent), db=meta)
-        transaction.put(_DROPPED + number, partition.name.encode(), db=meta)
-        transaction.delete(_PARTITION + number, db=meta)
+        transaction.put(DROPPED + number, partition.name.encode(), db=meta)
+        transaction.delete(PARTITION + number, db=meta)
 
     def sweep(self, transaction: Transaction, partition: Partition, steps: int) -> bool:
         """Delete chunks of a partition that is gone; answers whether there may be more of them."""
@@ -280,7 +281,7 @@ class Ledger:
                     return True
                 cursor.delete()
                 steps -= 1
-        transaction.delete(_DROPPED + _number.pack(partition.number), db=self.environment.meta)
+        transaction.delete(DROPPED + ENTRY_KEY.pack(partition.number), db=self.environment.meta)
         return False
 
     def excess(self) -> int:

@@ -86,7 +86,7 @@ _WORD: Final = 0xFFFFFFFF
 
 # Bound once: compiled code then calls them without looking their names up.
 _crc32: Final = checksum.crc32
-_header: Final = struct.Struct("<B3xIQq")
+HEADER: Final = struct.Struct("<B3xIQq")
 _word: Final = struct.Struct("<I")
 # kind, flags, instant, sequence, bytes of the id, bytes of the envelope; the content is the rest
 _message: Final = struct.Struct("<BBqQII")
@@ -94,7 +94,7 @@ _number: Final = struct.Struct("<Q")
 # By version: how many words of the table a position has.
 _WIDTHS: Final = {1: 2, 2: 3}
 
-_HEADER_BYTES: Final = 28
+HEADER_BYTES: Final = 28
 _MESSAGE_BYTES: Final = 26
 
 
@@ -271,7 +271,7 @@ class _Chunk:
             raise ValueError("a chunk needs at least one record")
         if self.end > _WORD:
             raise ValueError(f"a chunk of {self.end} bytes is too big: 4 GiB is the limit")
-        header = _header.pack(VERSION, self.position - self.first, self.first, at)
+        header = HEADER.pack(VERSION, self.position - self.first, self.first, at)
         table = struct.pack(f"<{len(self.table)}I", *self.table)
         crc = _word.pack(_crc32(table, _crc32(header)))
         return b"".join([header, crc, table, *self.parts])
@@ -284,11 +284,11 @@ def chunk_header(chunk: Buffer) -> ChunkHeader:
     """Read what the chunk says about itself; header and table are checked, no record is."""
     view = memoryview(chunk)
     try:
-        version, count, first, at = _header.unpack_from(view)
-        entry = 4 * _width(version)
-        base = _HEADER_BYTES + entry * cast(int, count)
-        crc = _crc32(view[_HEADER_BYTES:base], _crc32(view[: _header.size]))
-        if crc != _word.unpack_from(view, _header.size)[0]:
+        version, count, first, at = HEADER.unpack_from(view)
+        entry = 4 * table_width(version)
+        base = HEADER_BYTES + entry * cast(int, count)
+        crc = _crc32(view[HEADER_BYTES:base], _crc32(view[: HEADER.size]))
+        if crc != _word.unpack_from(view, HEADER.size)[0]:
             raise Corrupt(f"the head of the chunk at position {first} does not fit its checksum")
         if base + _word.unpack_from(view, base - entry)[0] != len(view):
             raise Corrupt(f"the chunk at position {first} is not as long as its table says")
@@ -297,7 +297,8 @@ def chunk_header(chunk: Buffer) -> ChunkHeader:
     return ChunkHeader(first, first + count, at)
 
 
-def _width(version: int) -> int:
+def table_width(version: int) -> int:
+    """How many words of the table a position has."""
     width = _WIDTHS.get(version)
     if width is None:
         raise Corrupt(f"records of format version {version} are not known here")
@@ -314,9 +315,9 @@ def decode_chunk(chunk: Buffer, bodies: bool) -> tuple[int, list[Record]]:
     view = memoryview(chunk)
     first = header.first
     count = header.end - first
-    width = _width(view[0])
-    table: Sequence[int] = struct.unpack_from(f"<{width * count}I", view, _HEADER_BYTES)
-    base = _HEADER_BYTES + 4 * width * count
+    width = table_width(view[0])
+    table: Sequence[int] = struct.unpack_from(f"<{width * count}I", view, HEADER_BYTES)
+    base = HEADER_BYTES + 4 * width * count
     start = base
     runs = _Runs()
     for index in range(count):
@@ -361,15 +362,15 @@ def decode_messages(chunk: Buffer, positions: Sequence[int]) -> list[Message]:
     view = memoryview(chunk)
     messages: list[Message] = []
     try:
-        version, count, first, _ = _header.unpack_from(view)
-        entry = 4 * _width(version)
-        base = _HEADER_BYTES + entry * cast(int, count)
+        version, count, first, _ = HEADER.unpack_from(view)
+        entry = 4 * table_width(version)
+        base = HEADER_BYTES + entry * cast(int, count)
         for position in positions:
             index = position - cast(int, first)
             if not 0 <= index < count:
                 raise Corrupt(f"the chunk at position {first} does not reach {position}")
             # A record begins where the one before it ends; nothing lies before the first one.
-            at = _HEADER_BYTES + entry * index
+            at = HEADER_BYTES + entry * index
             start: int = _word.unpack_from(view, at - entry)[0] if index else 0
             end: int = _word.unpack_from(view, at)[0]
             record = view[base + start : base + end]
@@ -390,18 +391,24 @@ def decode_messages(chunk: Buffer, positions: Sequence[int]) -> list[Message]:
 
 def _has_whole_head(record: memoryview, seed: int, crc: int) -> bool:
     """Tell whether only the body of a message is damaged, so that replay can go on without it."""
+    size = head_size(record)
+    return size < len(record) and _crc32(record[:size], seed) == crc
+
+
+def head_size(record: memoryview) -> int:
+    """Count the bytes of a record that replay needs; all of them where it is no message."""
     try:
         kind, flags, _, _, id_bytes, _ = _message.unpack_from(record)
         offset = _MESSAGE_BYTES
         if not ENQUEUED <= kind <= CARRIED:
             if kind not in _ADDRESSED:
-                return False
+                return len(record)
             offset += 4 + cast(int, _word.unpack_from(record, offset)[0])
         if flags:
             offset = unpack_traits(record, flags, offset, Traits())
     except (struct.error, ValueError, IndexError):
-        return False
-    return _crc32(record[: offset + cast(int, id_bytes)], seed) == crc
+        return len(record)
+    return offset + cast(int, id_bytes)
 
 
 @final
