@@ -67,6 +67,35 @@ def test_a_flood_that_ends_is_counted_too(caplog: pytest.LogCaptureFixture) -> N
     ]
 
 
+def test_kinds_are_counted_by_themselves(caplog: pytest.LogCaptureFixture) -> None:
+    def flood(log: Sparing, now: list[float]) -> None:
+        for _ in range(3):
+            log.write(logging.INFO, "refused", kind="busy")
+        log.write(logging.INFO, "refused", kind="unauthorized")
+        now[0] += 5.0
+        log.write(logging.INFO, "refused", kind="busy")
+
+    assert run(caplog, flood) == [
+        "refused kind=busy",
+        "refused kind=busy",
+        "refused kind=unauthorized",
+        "refused kind=busy more=1",
+        "refused kind=busy",
+    ]
+
+
+def test_without_a_loop_the_next_line_tells_the_count(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, NAME)
+    now = [0.0]
+    log = Sparing(logging.getLogger(NAME), lines_max=1, interval_s=5.0, now=lambda: now[0])
+    for _ in range(3):
+        log.write(logging.INFO, "refused")
+    now[0] = 6.0
+    log.write(logging.INFO, "refused")
+    said = [record.getMessage() for record in caplog.records]
+    assert said == ["refused", "refused more=2", "refused"]
+
+
 def test_what_is_not_logged_is_not_counted(caplog: pytest.LogCaptureFixture) -> None:
     def flood(log: Sparing, _now: list[float]) -> None:
         for _ in range(10):

@@ -108,6 +108,15 @@ def test_a_refusal_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> N
     assert "count=3" in line
 
 
+def test_a_flood_of_one_kind_is_a_hundred_lines(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "peeklock.refusals")
+    told = desk()
+    for kind in (BUSY, UNAUTHORIZED):
+        for _ in range(300):
+            told.decline(Refusal(kind, "No."), entity="q", operation="send", peer="p:1")
+    assert len(caplog.records) == 200
+
+
 def test_our_own_trouble_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     desk().decline(Refusal(BUSY, "Busy."), entity="q", operation="send", peer="p:1")
     assert [record.levelname for record in caplog.records] == ["WARNING"]

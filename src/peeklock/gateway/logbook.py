@@ -3,6 +3,7 @@
 # Looked up by name when a text is escaped for the first time, which opens a file; there may be no
 # descriptor left then.
 import asyncio
+import contextlib
 import encodings.unicode_escape  # noqa: F401
 import logging
 import time
@@ -32,8 +33,8 @@ def line(event: str, /, **facts: str | int | None) -> str:
 class Sparing:
     """A log for what strangers can cause as often as they like.
 
-    Of each event a few lines are written in each interval. Those held back are counted, and a line
-    at the interval's end says how many they were.
+    Of each event, and of each of its kinds where facts name one, a few lines are written in each
+    interval. Those held back are counted, and a line at the interval's end says how many they were.
     """
 
     __slots__ = ("_events", "_interval_s", "_lines_max", "_log", "_now")
@@ -50,16 +51,17 @@ class Sparing:
         self._lines_max = lines_max
         self._interval_s = interval_s
         self._now = now
-        self._events: dict[str, _Event] = {}
+        self._events: dict[tuple[str, str | int | None], _Event] = {}
 
     def write(self, level: int, event: str, /, **facts: str | int | None) -> None:
-        """Write a line, or count it; to be called while a loop runs."""
+        """Write a line, or count it; without a loop the count is told with the next line."""
         if not self._log.isEnabledFor(level):
             return
-        known = self._events.setdefault(event, _Event())
+        key = (event, facts.get("kind"))
+        known = self._events.setdefault(key, _Event())
         now = self._now()
         if now >= known.over_at:
-            self._tell(event, level)
+            self._tell(key, level)
             known.over_at = now + self._interval_s
             known.written = 0
         if known.written < self._lines_max:
@@ -68,14 +70,16 @@ class Sparing:
             return
         known.held_back += 1
         if known.held_back == 1:
-            wait_s = known.over_at - now
-            asyncio.get_running_loop().call_later(wait_s, self._tell, event, level)
+            with contextlib.suppress(RuntimeError):
+                loop = asyncio.get_running_loop()
+                loop.call_later(known.over_at - now, self._tell, key, level)
 
-    def _tell(self, event: str, level: int) -> None:
-        known = self._events[event]
+    def _tell(self, key: tuple[str, str | int | None], level: int) -> None:
+        known = self._events[key]
         count, known.held_back = known.held_back, 0
         if count:
-            self._log.log(level, "%s", line(event, more=count))
+            event, kind = key
+            self._log.log(level, "%s", line(event, kind=kind, more=count))
 
 
 @final

@@ -17,6 +17,9 @@ from peeklock.gateway import logbook
 from peeklock.gateway.identifiers import Chance, guid
 
 _LOG: Final = logging.getLogger("peeklock.refusals")
+# Clients can be refused as often as they like; whoever looks for a tracking id finds it unless
+# there was a flood of its kind.
+_LINES_MAX: Final = 100
 
 _SUBSCRIPTIONS: Final = "/subscriptions/"
 
@@ -117,7 +120,7 @@ class Declined:
 class RefusalDesk:
     """Words refusals, gives each its tracking id and writes it down once."""
 
-    __slots__ = ("_chance", "_clock", "_counts", "_namespace")
+    __slots__ = ("_chance", "_clock", "_counts", "_log", "_namespace")
 
     def __init__(
         self,
@@ -132,6 +135,7 @@ class RefusalDesk:
         self._clock = clock
         self._chance = chance
         self._namespace = namespace
+        self._log = logbook.Sparing(_LOG, lines_max=_LINES_MAX)
 
     def decline(
         self,
@@ -155,22 +159,19 @@ class RefusalDesk:
             f"{said} TrackingId:{tracking_id}, SystemTracker:{where}, "
             f"Timestamp:{_seconds(self._clock.now())}"
         )
-        _LOG.log(
+        self._log.write(
             logging.WARNING if refusal.kind in _OURS else logging.INFO,
-            "%s",
-            logbook.line(
-                "refused",
-                operation=_cut(operation, _NAME_LENGTH_MAX),
-                kind=refusal.kind,
-                condition=form.condition,
-                status=form.status,
-                namespace=self._namespace,
-                entity=entity or None,
-                count=count,
-                peer=peer,
-                tracking=tracking_id,
-                text=said,
-            ),
+            "refused",
+            operation=_cut(operation, _NAME_LENGTH_MAX),
+            kind=refusal.kind,
+            condition=form.condition,
+            status=form.status,
+            namespace=self._namespace,
+            entity=entity or None,
+            count=count,
+            peer=peer,
+            tracking=tracking_id,
+            text=said,
         )
         return Declined(form.condition, form.detaching, form.status, text, tracking_id)
 
