@@ -65,13 +65,14 @@ def test_looking_opens_nothing(house: MakeHouse) -> None:
     home = ("namespace", "sbemulatorns")
     found = broker.metrics()
     assert found["peeklock_partitions", (home, ("state", "closed"))] == 51
-    assert found["peeklock_messages", (home,)] == 0
+    assert ("peeklock_messages", (home, ("state", "ready"))) not in found
 
     run_with(broker.connection_string, lambda client: send(client, "queue-7", "x", "y"))
     found = broker.metrics()
     assert found["peeklock_partitions", (home, ("state", "closed"))] == 50
     assert found["peeklock_partitions", (home, ("state", "open"))] == 1
-    assert found["peeklock_messages", (home,)] == 2
+    assert found["peeklock_messages", (home, ("state", "ready"))] == 2
+    assert found["peeklock_messages", (home, ("state", "locked"))] == 0
     assert found["peeklock_message_memory_bytes", (home,)] > 0
 
 

@@ -154,10 +154,10 @@ class PartitionWorker:
         """Whether the partition lives in memory."""
         return self._partition is not None
 
-    @property
-    def live_count(self) -> int:
-        """How many messages live here, of a partition that is open; nothing is opened for this."""
-        return 0 if self._partition is None else self._partition.live_count
+    def depths(self) -> list[int]:
+        """How many messages are in which state; none where nothing is open, and nothing is opened
+        for this."""
+        return [] if self._partition is None else self._partition.depths()
 
     @property
     def memory_bytes(self) -> int:

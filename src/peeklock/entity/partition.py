@@ -60,6 +60,7 @@ from peeklock.entity.commands import (
 )
 from peeklock.entity.copying import Copying, messages_of
 from peeklock.entity.delivering import Delivering
+from peeklock.entity.depth import depths_of
 from peeklock.entity.entering import Entering
 from peeklock.entity.lane import Entry, Lane
 from peeklock.entity.laws import check_laws
@@ -478,6 +479,10 @@ class Partition:
     def live_count(self) -> int:
         """How many messages live here, in all states."""
         return self._state.bodies.count
+
+    def depths(self) -> list[int]:
+        """How many messages are in which state, by `depth.STATES`."""
+        return depths_of(self._state.lanes)
 
     @property
     def memory_bytes(self) -> int:

@@ -8,6 +8,7 @@ from typing import Final, final
 
 from peeklock.broker.entities import Queue, Topic
 from peeklock.budgets import Budget
+from peeklock.entity.depth import STATES
 from peeklock.gateway.http.health import Health
 from peeklock.histogram import Histogram
 from peeklock.store.figures import StoreFigures
@@ -121,28 +122,34 @@ class Holding:
     __slots__ = ("_memory", "_messages", "_partitions")
 
     def __init__(self) -> None:
-        self._messages: Final[Counter[str]] = Counter()
         self._memory: Final[Counter[str]] = Counter()
         # By namespace and state.
+        self._messages: Final[Counter[tuple[str, str]]] = Counter()
         self._partitions: Final[Counter[tuple[str, str]]] = Counter()
 
     def add(self, home: Queue | Topic) -> None:
         """Count the partitions of a queue or topic, and what is in them."""
         namespace = home.namespace
         for worker in home.partitions.workers:
-            self._messages[namespace] += worker.live_count
+            for state, count in zip(STATES, worker.depths(), strict=False):
+                self._messages[namespace, state] += count
             self._memory[namespace] += worker.memory_bytes
-            state = _CLOSED if worker.is_available else _UNAVAILABLE
-            self._partitions[namespace, _OPEN if worker.is_open else state] += 1
+            unopened = _CLOSED if worker.is_available else _UNAVAILABLE
+            self._partitions[namespace, _OPEN if worker.is_open else unopened] += 1
 
     def figures(self) -> list[Figure]:
         """Tell it."""
         label = ("namespace",)
-        messages = [((name,), count) for name, count in self._messages.items()]
         memory = [((name,), count) for name, count in self._memory.items()]
         return [
             Figure("partitions", GAUGE, "Partitions", (*label, "state"), self._partitions.items()),
-            Figure("messages", GAUGE, "Messages in open partitions", label, messages),
+            Figure(
+                "messages",
+                GAUGE,
+                "Messages in open partitions; of a topic, each subscription's copies",
+                (*label, "state"),
+                self._messages.items(),
+            ),
             Figure(
                 "message_memory_bytes",
                 GAUGE,
