@@ -1,16 +1,29 @@
-"""What a partition's worker does for nobody in particular: checkpoints, trimming, carrying."""
+"""What a partition's worker does for nobody in particular: checkpoints, trimming, carrying.
+
+Steps of a checkpoint ride with what has to be stored anyway. A trim runs beside the rounds, in
+small commits that others share. Bodies are carried in rounds without commands; where there is no
+such round in time, because somebody always waits, one round now and then belongs to them.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Callable
 from typing import Final, final
 
 from peeklock.entity.lane import Entry
 from peeklock.entity.partition import Decision, Partition
-from peeklock.store.store import Corrupt, Damaged, PartitionId, Store
+from peeklock.store.store import Damaged, PartitionId, Store, StoreError
 
-# Bodies rewritten in one step of carrying: about a frame's worth of small messages.
-CARRY_MAX: Final = 64
+# Bodies rewritten in one step of carrying, at most; their bytes are bounded as well.
+CARRY_MAX: Final = 512
+
+# The journal is looked after when this was written, even if its turn has not come.
+TRIM_BYTES: Final = 8 << 20
+
+# How long carrying waits for a round without commands, before each step.
+LATE_S: Final = 0.05
 
 _log: Final = logging.getLogger("peeklock.broker")
 
@@ -19,40 +32,107 @@ _log: Final = logging.getLogger("peeklock.broker")
 class Chores:
     """Which chores are due in one partition, and one step of them at a time."""
 
-    __slots__ = ("_id", "_lost_content", "has_written", "journal_first", "trim_due")
+    __slots__ = (
+        "_awake",
+        "_has_carried",
+        "_id",
+        "_is_carry_due",
+        "_late_at",
+        "_lost_content",
+        "_trimming",
+        "_written",
+        "has_written",
+        "journal_first",
+        "trim_due",
+    )
 
-    def __init__(self, partition_id: PartitionId, lost_content: bytes = b"") -> None:
+    def __init__(
+        self, partition_id: PartitionId, awake: Callable[[], None], lost_content: bytes = b""
+    ) -> None:
         self._id: Final[PartitionId] = partition_id
+        self._awake: Final[Callable[[], None]] = awake  # calls the worker
         self._lost_content: Final[bytes] = lost_content  # of a message whose body is damaged
         self.journal_first: int = 0
-        # Whether anything was stored since the journal was last looked after.
+        # Whether anything was stored since the journal was last looked after, and how much.
         self.has_written: bool = False
+        self._written: int = 0
         self.trim_due: bool = False
+        self._trimming: asyncio.Task[None] | None = None
+        self._is_carry_due: bool = False
+        self._late_at: float = 0.0  # by the loop's clock: when a step of carrying is late
+        self._has_carried: bool = False
+
+    def wrote(self, size: int) -> None:
+        """So many bytes were stored."""
+        self.has_written = True
+        self._written += size
+        if self._written >= TRIM_BYTES:
+            self.trim_due = True
 
     def is_due(self, partition: Partition) -> bool:
-        """Whether there is anything to do."""
-        return self.trim_due or partition.housekeeping_due
+        """Whether there is a step to do."""
+        return self._is_carry_due or partition.housekeeping_due
 
-    async def step(self, store: Store, partition: Partition, now: int) -> Decision | None:
-        """One small step; answers what is to be stored of it."""
-        if partition.housekeeping_due:
-            return partition.keep_house(now)
-        if not self.trim_due:
-            return None
+    def is_late(self, loop_s: float) -> bool:
+        """Whether a step must be done although commands wait."""
+        return self._is_carry_due and loop_s >= self._late_at
+
+    # Trimming.
+
+    def begin(self, store: Store, partition: Partition, now: int) -> None:
+        """Trim beside the rounds if it is due. All that was decided must rest at this moment: what
+        is not alive any more only in memory is still needed."""
+        if not self.trim_due or self._trimming is not None:
+            return
         self.trim_due = False
         self.has_written = False
+        self._written = 0
+        trim = self._trim(store, partition.replay_from(), partition.live_blocks(), now)
+        self._trimming = asyncio.get_running_loop().create_task(trim)
+
+    async def _trim(self, store: Store, upto: int, keep_blocks: list[int], now: int) -> None:
         try:
-            self.journal_first = await store.trim(
-                self._id, partition.replay_from(), partition.live_blocks(), now
-            )
-        except Corrupt as error:
-            # The journal grows; nobody needs the damaged part of it for anything else.
+            self.journal_first = await store.trim(self._id, upto, keep_blocks, now)
+            self._is_carry_due = True
+            self._late_at = asyncio.get_running_loop().time() + LATE_S
+        except StoreError as error:
+            # The journal grows; whoever stores something hears of it as well.
             _log.error("trim-failed partition=%s error=%r", self._id.key, str(error))
+        except Exception:  # noqa: BLE001 - nobody waits for this task
+            _log.exception("trim-failed partition=%s", self._id.key)
+        finally:
+            self._trimming = None
+            self._awake()
+
+    async def finish(self) -> None:
+        """Wait for the trim that is under way; nothing is begun any more."""
+        self.trim_due = False
+        if self._trimming is not None:
+            await self._trimming
+
+    def forget(self) -> None:
+        """The partition was thrown away, and what was to be carried with it."""
+        self._is_carry_due = False
+
+    # Steps.
+
+    async def step(
+        self, store: Store, partition: Partition, now: int, loop_s: float
+    ) -> Decision | None:
+        """One small step; answers what is to be stored of it."""
+        if not self._is_carry_due:
+            return partition.keep_house(now) if partition.housekeeping_due else None
+        self._late_at = loop_s + LATE_S
         entries = partition.next_to_carry(self.journal_first, CARRY_MAX)
         decision: Decision | None = None
         if entries:
+            self._has_carried = True
             decision = await self._carry(store, partition, entries, now)
-        self.trim_due = partition.is_carrying
+        if not partition.is_carrying:
+            self._is_carry_due = False
+            # What the carried bodies lay in can go now.
+            self.trim_due = self.trim_due or self._has_carried
+            self._has_carried = False
         return decision
 
     async def _carry(

@@ -12,7 +12,17 @@ from typing import Final, final
 
 from peeklock.broker.answering import Answering
 from peeklock.broker.company import STORE_S_MIN, Company
-from peeklock.entity.commands import COMPLETE, Command, SettleMany
+from peeklock.entity.commands import (
+    COMPLETE,
+    Command,
+    Schedule,
+    SendBatch,
+    SendMany,
+    SetSessionState,
+    SettleMany,
+    Stage,
+    TakeOver,
+)
 
 # A completion may wait this long for a send to share its write (R-F3 would allow 20 ms), and only
 # while the last send is not older than that. Measured by `python -m bench latency`.
@@ -49,12 +59,20 @@ class Mailbox:
         """Take commands in that go before all else."""
         self.commands = commands + self.commands
 
-    def take(self, count_max: int) -> list[Command]:
-        """The first commands, so many at most."""
+    def take(self, count_max: int, bytes_max: int) -> list[Command]:
+        """The first commands, so many at most, and no more once their messages have so many
+        bytes."""
         commands = self.commands
-        if len(commands) > count_max:
-            self.commands = commands[count_max:]
-            return commands[:count_max]
+        left = bytes_max
+        for count, command in enumerate(commands):
+            if count == count_max or left <= 0:
+                self.commands = commands[count:]
+                return commands[:count]
+            if isinstance(command, (SendMany, SendBatch, Schedule, Stage, TakeOver)):
+                for message in command.messages:
+                    left -= message.size
+            elif isinstance(command, SetSessionState) and command.state is not None:
+                left -= len(command.state)
         self.commands = []
         return commands
 

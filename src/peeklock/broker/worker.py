@@ -48,6 +48,8 @@ from peeklock.store.store import (
 
 # Commands taken into one round: one store write must stay small beside a lock's duration.
 ROUND_MAX: Final = 1024
+# And the bytes of their messages, beside one command's own.
+ROUND_BYTES: Final = 1 << 20
 
 # How long a partition that could not be opened waits before it tries again.
 BACKOFF_MS_MIN: Final = 100
@@ -121,7 +123,7 @@ class PartitionWorker:
         self._is_lost: bool = False  # somebody has said that the store is gone
         self._is_store_back: bool = False  # somebody has said that it is back
         self._company: Company = Company()
-        self._chores: Chores = Chores(partition_id, lost_content)
+        self._chores: Chores = Chores(partition_id, self._mailbox.awake, lost_content)
         self._alarm: Alarm | None = None
         self._alarm_at: int = 0
 
@@ -214,6 +216,7 @@ class PartitionWorker:
             self._mailbox.awake()
             await self._task
             self._task = None
+        await self._chores.finish()
         self._call_off_alarm()
 
     # The one coroutine.
@@ -240,6 +243,7 @@ class PartitionWorker:
                     await self._back_off(backoff_ms)
                     backoff_ms = min(2 * backoff_ms, BACKOFF_MS_MAX)
                 continue
+            self._chores.begin(self._store, self._partition, self._clock.now())
             is_unfinished = self._partition.is_unfinished and not self._closing
             if mailbox.commands or is_unfinished or self._chores.is_due(self._partition):
                 if self._blueprint.definition.batched_store_access:
@@ -259,12 +263,13 @@ class PartitionWorker:
 
     async def _round(self) -> None:
         """Decide on what has come in, store it, keep its replies for the next opportunity."""
-        commands = self._take_commands()
+        is_late = self._chores.is_late(self._loop_time())
+        commands = [] if is_late else self._take_commands()
         is_stored = False
         try:
             partition = self._partition
             assert partition is not None
-            if commands or partition.is_unfinished:
+            if not is_late and (commands or partition.is_unfinished):
                 now = self._clock.now()
                 partition.skip(self._clock.skipped_ms)
                 damaged = await bring_bodies(self._store, self.id, partition, commands, now)
@@ -296,7 +301,7 @@ class PartitionWorker:
             self._fail(commands, Refusal(INTERNAL, "The partition failed and is opened anew."))
 
     def _take_commands(self) -> list[Command]:
-        commands = self._mailbox.take(ROUND_MAX)
+        commands = self._mailbox.take(ROUND_MAX, ROUND_BYTES)
         if self._store.full:
             commands = self._refuse_sends(commands)
         return commands
@@ -331,15 +336,15 @@ class PartitionWorker:
         )
         # The store is at work now: a good moment to write out what rests already.
         self.answering.release()
-        self._chores.has_written = True
         begun = time.perf_counter()
         size = await stored
         self._company.stored(time.perf_counter() - begun)
+        self._chores.wrote(size)
         partition.rests(size)
 
     async def _do_chores(self, partition: Partition) -> None:
         now = self._clock.now()
-        decision = await self._chores.step(self._store, partition, now)
+        decision = await self._chores.step(self._store, partition, now, self._loop_time())
         if decision is not None:
             await self._carry_out(partition, decision, now)
 
@@ -377,6 +382,7 @@ class PartitionWorker:
         if self._partition is not None:
             self._partition.discard()
         self._partition = None
+        self._chores.forget()
         self._is_in_reach = False
         self._call_off_alarm()
         for command in commands:

@@ -1,0 +1,155 @@
+"""What a worker does for nobody in particular, while somebody always waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, cast
+
+from peeklock.broker.chores import TRIM_BYTES
+from peeklock.broker.entities import Queue
+from peeklock.broker.mailbox import Mailbox
+from peeklock.entity.blueprint import FIRST_SUBSCRIPTION_LANE
+from peeklock.entity.commands import (
+    DEFER,
+    MAIN,
+    PEEK_LOCK,
+    RECEIVE_AND_DELETE,
+    Grant,
+    OpenReceiver,
+    ReceiveDeferred,
+    SendMany,
+    SettleMany,
+)
+from peeklock.entity.definition import QueueDefinition
+from peeklock.entity.records import Record
+from peeklock.store.memory import MemoryStore
+from peeklock.store.retention import Retention
+from peeklock.store.store import PartitionId, Store
+from tests.broker.bench import Bench, Recorder, message, token, until
+
+MB = 1 << 20
+BODY = 40_000
+
+
+class BusyStore:
+    """A store whose commits take a turn of the loop; remembers the largest chunk, and how much was
+    kept at most."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.store = MemoryStore(Retention(age_ms=10**9, bytes_max=bytes_max))
+        self.full = False
+        self.written = 0
+        self.kept = 0
+        self.largest = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    async def append(
+        self,
+        partition: PartitionId,
+        epoch: int,
+        first_position: int,
+        records: Sequence[Record],
+        replay_from: int | None = None,
+    ) -> int:
+        await asyncio.sleep(0)
+        size = await self.store.append(partition, epoch, first_position, records, replay_from)
+        self.written += size
+        self.largest = max(self.largest, size)
+        chunks = sum(
+            len(chunk) for kept in self.store._partitions.values() for chunk in kept.chunks
+        )
+        self.kept = max(self.kept, chunks)
+        return size
+
+
+class Waiting(Recorder):
+    """Sends its next message as soon as it was answered, without end."""
+
+    def __init__(self, queue: Queue, size: int) -> None:
+        super().__init__()
+        self.queue = queue
+        self.size = size
+        self.sent = 0
+        self.goes_on = True
+
+    def replied(self, reply: Any) -> None:
+        if self.goes_on:
+            self.send()
+
+    def send(self) -> None:
+        self.sent += 1
+        self.queue.submit(SendMany(self, [self.sent], [message("x" * self.size)]))
+
+
+def test_the_journal_is_trimmed_although_there_is_always_somebody_who_waits() -> None:
+    """R-T2: 0 trims in 300 rounds, until the disk was nearly full."""
+
+    async def whole() -> None:
+        store = BusyStore(1 * MB)
+        bench = Bench(cast(Store, store))
+        await bench.broker.start()
+        queue = await bench.broker.put_queue(QueueDefinition("q", batched_store_access=False))
+        reader = Recorder()
+        queue.submit(OpenReceiver(reader, MAIN, RECEIVE_AND_DELETE))
+        queue.submit(Grant(reader, 10**9, False))
+        senders = [Waiting(queue, BODY) for _ in range(20)]
+        for sender in senders:
+            sender.send()
+        await until(lambda: store.written > 100 * MB)
+        # Retention, what is written between two looks, what a checkpoint waits for.
+        assert store.kept < 1 * MB + TRIM_BYTES + 8 * MB
+        assert store.largest < 4 * MB
+        for sender in senders:
+            sender.goes_on = False
+        await bench.broker.close()
+
+    asyncio.run(whole())
+
+
+def test_old_bodies_are_carried_although_there_is_always_somebody_who_waits() -> None:
+    """R-T2: one message that is set aside does not pin the block that it lies in."""
+
+    async def whole() -> None:
+        store = BusyStore(64 << 10)
+        bench = Bench(cast(Store, store))
+        await bench.broker.start()
+        queue = await bench.broker.put_queue(QueueDefinition("q", batched_store_access=False))
+        origin = Recorder()
+        queue.submit(OpenReceiver(origin, MAIN, PEEK_LOCK))
+        queue.submit(Grant(origin, 1, False))
+        queue.submit(SendMany(origin, [1], [message("old")]))
+        await until(origin.deliveries)
+        [old] = origin.deliveries()
+        queue.submit(SettleMany(origin, [1], DEFER, [token(old)]))
+        reader = Recorder()
+        queue.submit(OpenReceiver(reader, MAIN, RECEIVE_AND_DELETE))
+        queue.submit(Grant(reader, 10**9, False))
+        senders = [Waiting(queue, 4_000) for _ in range(20)]
+        for sender in senders:
+            sender.send()
+        worker = queue.partitions.workers[0]
+        partition = worker._partition
+        assert partition is not None
+        await until(lambda: 0 not in partition.live_blocks())
+        origin.take()
+        queue.submit(ReceiveDeferred(origin, 7, MAIN, [old.sequence], 0))
+        await until(origin.deliveries)
+        for sender in senders:
+            sender.goes_on = False
+        await bench.broker.close()
+
+    asyncio.run(whole())
+
+
+def test_a_round_takes_commands_until_their_messages_are_large_together() -> None:
+    """No commit above 4 MB beside one message's own size."""
+    mailbox = Mailbox()
+    origin = Recorder()
+    for number in range(10):
+        mailbox.put(SendMany(origin, [number], [message("x" * 300_000)]))
+    mailbox.put(Grant(origin, FIRST_SUBSCRIPTION_LANE, False))
+    assert [len(mailbox.take(1024, MB)) for _ in range(3)] == [4, 4, 3]
+    assert mailbox.commands == []

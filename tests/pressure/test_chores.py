@@ -1,0 +1,79 @@
+"""What the broker does for nobody in particular, while everybody wants something of it."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from peeklock.client import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode
+from peeklock.client.receiver import ServiceBusReceiver
+from tests.pressure.conftest import MakeHouse
+from tests.pressure.house import House
+
+MB = 1 << 20
+
+
+def file_bytes(broker: House, store: str = "store") -> int:
+    return (Path(broker.process.data) / store / "data.mdb").stat().st_size
+
+
+def journal_bytes(broker: House) -> int:
+    """All that was ever committed, as the broker counts it."""
+    return int(broker.metrics()["peeklock_store_commit_bytes_sum", (("store", "store"),)])
+
+
+async def steady_load(
+    client: ServiceBusClient, queue: str, senders: int, size: int, until_s: float
+) -> int:
+    """Senders that each wait for their answer, and a reader who takes all; answers the count."""
+    sent = 0
+
+    async def send(number: int) -> None:
+        nonlocal sent
+        async with client.get_queue_sender(queue) as sender:
+            while time.monotonic() < until_s:
+                one = ServiceBusMessage(b"x" * size, message_id=f"{number}-{sent}-{time.time_ns()}")
+                await sender.send_messages(one)
+                sent += 1
+
+    reading = asyncio.create_task(_read(client, queue))
+    await asyncio.gather(*(send(number) for number in range(senders)))
+    reading.cancel()
+    return sent
+
+
+async def _read(client: ServiceBusClient, queue: str) -> None:
+    mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
+    receiver: ServiceBusReceiver
+    async with client.get_queue_receiver(queue, receive_mode=mode, prefetch_count=500) as receiver:
+        while True:
+            await receiver.receive_messages(max_message_count=500, max_wait_time=1)
+
+
+def run(broker: House, work: Callable[[ServiceBusClient], Awaitable[int]]) -> int:
+    async def whole() -> int:
+        async with ServiceBusClient.from_connection_string(broker.connection_string) as client:
+            return await work(client)
+
+    return asyncio.run(whole())
+
+
+def test_the_disk_in_use_is_bounded_under_steady_load(house: MakeHouse) -> None:
+    """Sixty clients waiting on a slow disk left no round for a trim: the file grew without end."""
+    options = ("--journal-retention-bytes", str(4 * MB), "--commit-delay-ms", "5")
+    broker = house(queues={"q": {}}, options=options)
+    sizes: list[int] = []
+
+    async def work(client: ServiceBusClient) -> int:
+        sent = 0
+        for _ in range(3):
+            until_s = time.monotonic() + 2
+            sent += await steady_load(client, "q", 60, 60_000, until_s)
+            sizes.append(file_bytes(broker))
+        return sent
+
+    sent = run(broker, work)
+    written = sent * 60_000
+    assert written > 60 * MB, "not enough was sent to say anything"
+    # Retention, 8 MB between two trims, the tail that a checkpoint waits for, pages to be reused.
+    assert sizes[-1] < 48 * MB, (sizes, written)
