@@ -35,6 +35,7 @@ from peeklock.entity.replies import (
     Numbered,
     Refused,
 )
+from peeklock.entity.session import SessionBook
 from peeklock.entity.state import State
 
 
@@ -68,7 +69,7 @@ class Browsing:
             return line.browse(first, command.count_max)
         # A session that has nothing but scheduled messages does not exist yet.
         lane = self._state.lane(command.lane)
-        scheduled = lane.scheduled_of(command.session_id or "", first)
+        scheduled = lane.scheduled_of(command.session_id or "", first, command.count_max)
         return heapq.nsmallest(command.count_max, scheduled, key=_sequence)
 
     def receive_deferred(self, command: ReceiveDeferred, now: int) -> None:
@@ -113,28 +114,43 @@ class Browsing:
             return
         state = self._state
         line = self._line(command.lane, command.session_id)
-        lines = [] if line is None else [line]
+        old: list[Entry] = []
         if line is not None and line.book is not None:
-            lines = [session.line for session in line.book.sessions.values()]
-        old = [
-            entry
-            for each in lines
-            for entry in each.oldest(command.enqueued_before, command.count_max)
-        ]
-        if len(lines) > 1:
-            old = heapq.nsmallest(command.count_max, old, key=_sequence)
-        for entry in old:
-            each = lines[0] if len(lines) == 1 else self._line_of(command.lane, entry)
-            state.forget(each.drop_ready(entry))
-        for each in lines:
-            self._tidy(each)
+            old = self._oldest_of(line.book, command)
+        elif line is not None:
+            old = line.oldest(command.enqueued_before, command.count_max)
+            for entry in old:
+                state.forget(line.drop_ready(entry))
+            self._tidy(line)
         if old:
             deleted = [entry.sequence for entry in old]
             state.records.append(Removed(now, command.lane, PURGED, deleted))
         state.replies.append(Numbered(command.origin, command.tag, [len(old)]))
 
-    def _line_of(self, lane_number: int, entry: Entry) -> Lane:
-        return self._state.line(self._state.lane(lane_number), entry.session_id)
+    def _oldest_of(self, book: SessionBook, command: DeleteMany) -> list[Entry]:
+        """Delete the oldest of all sessions: the first of each is looked at, and then the next one
+        of those that lost theirs."""
+        before = command.enqueued_before
+        firsts: list[tuple[int, Entry, Lane]] = []
+        for session in book.sessions.values():
+            line = session.line
+            if line.ready_count:
+                firsts += [(each.sequence, each, line) for each in line.oldest(before, 1)]
+        heapq.heapify(firsts)
+        deleted: list[Entry] = []
+        while firsts and len(deleted) < command.count_max:
+            _, entry, line = heapq.heappop(firsts)
+            self._state.forget(line.drop_ready(entry))
+            deleted.append(entry)
+            line.skip_gone()
+            following = line.oldest(before, 1)
+            if following:
+                heapq.heappush(firsts, (following[0].sequence, following[0], line))
+            else:
+                self._tidy(line)
+        for _, _, line in firsts:
+            self._tidy(line)
+        return deleted
 
     def _tidy(self, line: Lane) -> None:
         """After some of a line were deleted: leave nothing behind that nobody needs."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, final
 
 from peeklock.entity.message import NEVER
+from peeklock.entity.numbers import Numbers
 
 if TYPE_CHECKING:
     from peeklock.entity.lane import Entry
@@ -27,6 +28,8 @@ OWNER_KEPT_MS: Final = 7 * 86_400_000
 # longest and have nothing claimed make room for new ones.
 OWNERS_MAX: Final = 1_000
 
+EVERYTHING: Final = 1 << 62
+
 
 @final
 class Owner:
@@ -39,6 +42,7 @@ class Owner:
         "held",
         "is_replayed",
         "name",
+        "numbers",
         "sessions",
         "timeout_ms",
         "told_at",
@@ -52,8 +56,21 @@ class Owner:
         self.told_at: int = NEVER  # when it was heard of, as far as the journal knows
         self.is_replayed: bool = False  # known from the journal since the partition opened
         self.held: dict[int, Entry] = {}
+        self.numbers: Numbers = Numbers()  # of what it has, in order
         self.attempts: dict[int, int] = {}  # how often each was fetched; in memory only
         self.sessions: dict[str, int] = {}  # where the lane has them: how many it has of each
+
+    def hold(self, entry: Entry) -> None:
+        """Give it a message."""
+        self.held[entry.sequence] = entry
+        self.numbers.add(entry.sequence)
+
+    def let_go(self, sequence: int) -> Entry | None:
+        """Take a message from it, if it has that."""
+        entry = self.held.pop(sequence, None)
+        if entry is not None:
+            self.numbers.remove(sequence)
+        return entry
 
     @property
     def deadline(self) -> int:
@@ -101,13 +118,15 @@ class ClaimBook:
             count += len(owner.held)
         return count
 
-    def entries(self, from_sequence: int = 0) -> list[Entry]:
-        """All that is claimed, from one number on, in no order."""
+    def entries(self, from_sequence: int = 0, count_max: int = EVERYTHING) -> list[Entry]:
+        """What is claimed, in no order: of each owner the first so many from one number on."""
         found: list[Entry] = []
         for owner in self.owners.values():
-            for sequence, entry in owner.held.items():
-                if sequence >= from_sequence:
-                    found.append(entry)
+            if from_sequence == 0 and count_max == EVERYTHING:
+                found += owner.held.values()
+            else:
+                numbers = owner.numbers.first(from_sequence, count_max)
+                found += [owner.held[number] for number in numbers]
         return found
 
     def entries_of(self, session_id: str, from_sequence: int) -> list[Entry]:

@@ -61,7 +61,7 @@ class ClaimsReplayed:
         if lane.claims is None:
             lane.claims = ClaimBook()
         owner = lane.claims.owner(self._owner_of[entry.sequence])
-        owner.held[entry.sequence] = entry
+        owner.hold(entry)
         book = lane.book
         name = entry.session_id
         if book is not None and name is not None:

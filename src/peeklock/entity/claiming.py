@@ -146,10 +146,9 @@ class Claiming:
         entries = draft.entries
         sequences = [entry.sequence for entry in entries]
         if entries:
-            held = owner.held
             for entry in entries:
                 entry.place = CLAIMED
-                held[entry.sequence] = entry
+                owner.hold(entry)
             if state.moved is not None:
                 state.moved += [(lane.number, entry) for entry in entries]
             state.records.append(Claimed(now, lane.number, owner.name, sequences))
@@ -238,9 +237,7 @@ class Claiming:
         entries: list[Entry] = []
         attempts: list[int] = []
         if owner is not None:
-            first = command.from_sequence
-            numbers = sorted([number for number in owner.held if number >= first])
-            for number in numbers[: command.count_max]:
+            for number in owner.numbers.first(command.from_sequence, command.count_max):
                 entries.append(owner.held[number])
                 attempts.append(owner.attempts.get(number, 0))
         state.replies.append(
@@ -313,11 +310,10 @@ class Claiming:
 
     def _let_go(self, owner: Owner, sequences: list[int]) -> list[Entry]:
         """Take messages out of the owner's hands; what becomes of them is the caller's matter."""
-        held = owner.held
         attempts = owner.attempts
         entries: list[Entry] = []
         for sequence in sequences:
-            entry = held.pop(sequence, None)
+            entry = owner.let_go(sequence)
             if entry is not None:
                 entries.append(entry)
         if attempts:

@@ -147,7 +147,9 @@ class Entering:
         if numbers:
             lane = self._state.lane(MAIN)
             for sequence in numbers:
-                self._state.forget(lane.scheduled.pop(sequence))
+                entry = lane.unschedule(sequence)
+                assert entry is not None, "whoever cancels has asked why not"
+                self._state.forget(entry)
             self._state.records.append(Removed(now, MAIN, CANCELLED, numbers))
 
     def take_over(self, command: TakeOver, now: int) -> None:

@@ -14,7 +14,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, final
 
 from peeklock.entity.message import NEVER, Message
-from peeklock.entity.records import CLAIMED, DEFERRED, READY, SCHEDULED
+from peeklock.entity.numbers import Numbers
+from peeklock.entity.records import DEFERRED, READY, SCHEDULED
 from peeklock.entity.replies import Details
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ HEAD_MAX: Final = 4096
 
 # Heaps of deadlines keep entries that have moved on; they are cleaned when they have doubled.
 STALE_MIN: Final = 1024
+
+# What most lanes have of some kinds of numbers; never written to.
+NO_NUMBERS: Final = Numbers()
 
 
 @final
@@ -148,8 +152,10 @@ class Lane:
         "ready_count",
         "returned",
         "scheduled",
+        "scheduled_numbers",
         "schedules",
         "session",
+        "session_schedules",
         "waiting",
         "watchers",
     )
@@ -165,6 +171,9 @@ class Lane:
         self.lock_deadline: int = NEVER
         self.deferred: dict[int, Entry] = {}
         self.scheduled: dict[int, Entry] = {}
+        # Their numbers in order, and those of each session where the lane has sessions.
+        self.scheduled_numbers: Numbers = NO_NUMBERS
+        self.session_schedules: dict[str | None, Numbers] = {}
         self.schedules: list[tuple[int, int]] = []  # heap of (due, sequence)
         # Heap of (instant, sequence, entry, its line); entries may have moved on.
         self.expirations: list[tuple[int, int, Entry, Lane]] = []
@@ -343,12 +352,38 @@ class Lane:
 
     def schedule(self, entry: Entry, due: int) -> None:
         """Set an entry aside until its instant."""
-        entry.place = SCHEDULED
-        self.scheduled[entry.sequence] = entry
+        self.set_aside(entry)
         heapq.heappush(self.schedules, (due, entry.sequence))
         if len(self.schedules) > 2 * len(self.scheduled) + STALE_MIN:
             self.schedules = [pair for pair in self.schedules if pair[1] in self.scheduled]
             heapq.heapify(self.schedules)
+
+    def set_aside(self, entry: Entry) -> None:
+        """Keep an entry among the scheduled ones."""
+        sequence = entry.sequence
+        entry.place = SCHEDULED
+        self.scheduled[sequence] = entry
+        if self.scheduled_numbers is NO_NUMBERS:
+            self.scheduled_numbers = Numbers()
+        self.scheduled_numbers.add(sequence)
+        if self.book is not None:
+            numbers = self.session_schedules.get(entry.session_id)
+            if numbers is None:
+                numbers = self.session_schedules[entry.session_id] = Numbers()
+            numbers.add(sequence)
+
+    def unschedule(self, sequence: int) -> Entry | None:
+        """Take an entry out of the scheduled ones, if it is there."""
+        entry = self.scheduled.pop(sequence, None)
+        if entry is None:
+            return None
+        self.scheduled_numbers.remove(sequence)
+        numbers = self.session_schedules.get(entry.session_id)
+        if numbers is not None:
+            numbers.remove(sequence)
+            if numbers.is_empty:
+                del self.session_schedules[entry.session_id]
+        return entry
 
     def next_due(self, now: int) -> Entry | None:
         """The scheduled entry whose instant has come before all others; it stays scheduled."""
@@ -362,36 +397,13 @@ class Lane:
 
     def take_due(self) -> None:
         """Take out what `next_due` has found."""
-        del self.scheduled[heapq.heappop(self.schedules)[1]]
+        self.unschedule(heapq.heappop(self.schedules)[1])
 
-    def falling_due(self, now: int, count_max: int, bytes_max: int) -> list[Entry]:
-        """The first scheduled entries whose instant has come, in its order; they stay where they
-        are, and only they are looked at: so many, or so many bytes, and at least one."""
-        found: list[Entry] = []
-        schedules = self.schedules
-        size = 0
-        looked = 0
-        branches: list[tuple[int, int, int]] = []  # heap of (due, sequence, place)
-        if schedules:
-            branches.append((schedules[0][0], schedules[0][1], 0))
-        while branches and looked < count_max:
-            due, sequence, at = heapq.heappop(branches)
-            if due > now:
-                break
-            looked += 1
-            entry = self.scheduled.get(sequence)
-            if entry is not None:
-                size += entry.size
-                if found and size > bytes_max:
-                    break
-                found.append(entry)
-            for below in (2 * at + 1, 2 * at + 2):  # a heap's later ones are below these
-                if below < len(schedules):
-                    heapq.heappush(branches, (schedules[below][0], schedules[below][1], below))
-        return found
-
-    def scheduled_of(self, session_id: str, from_sequence: int) -> list[Entry]:
-        """The scheduled entries of one session, from one number on, in no order."""
+    def scheduled_of(self, session_id: str, from_sequence: int, count_max: int) -> list[Entry]:
+        """The first scheduled entries of one session, from one number on."""
+        if self.book is not None:
+            numbers = self.session_schedules.get(session_id, NO_NUMBERS)
+            return [self.scheduled[each] for each in numbers.first(from_sequence, count_max)]
         scheduled = _at_least(self.scheduled, from_sequence)
         return [entry for entry in scheduled if entry.session_id == session_id]
 
@@ -433,7 +445,7 @@ class Lane:
             others += [
                 lock.entry for sequence, lock in session.locks.items() if sequence >= from_sequence
             ]
-            others += self.whole().scheduled_of(session.id, from_sequence)
+            others += self.whole().scheduled_of(session.id, from_sequence, count_max)
             claims = self.whole().claims
             if claims is not None:
                 others += claims.entries_of(session.id, from_sequence)
@@ -441,9 +453,10 @@ class Lane:
             others += [
                 lock.entry for sequence, lock in self.locked.items() if sequence >= from_sequence
             ]
-            others += _at_least(self.scheduled, from_sequence)
+            numbers = self.scheduled_numbers.first(from_sequence, count_max)
+            others += [self.scheduled[number] for number in numbers]
             if self.claims is not None:
-                others += self.claims.entries(from_sequence)
+                others += self.claims.entries(from_sequence, count_max)
         if self.book is not None:
             for each in self.book.sessions.values():
                 each.line._browse_line(from_sequence, count_max, others, others)
@@ -550,35 +563,6 @@ class Lane:
         if lowest and self.returned and self.returned[0][0] == lowest:
             return self.returned[0][1].enqueued_at
         return self.ready[self.head].enqueued_at if lowest else NEVER
-
-    def check(self) -> None:
-        """The laws of a lane; breaks when one does not hold."""
-        live = self.entries()
-        numbers = {entry.sequence for entry in live}
-        assert len(numbers) == len(live), "a message is in one place, never in two"
-        places = [entry.place for entry in live]
-        assert places.count(READY) == self.total_ready(), "the ready are counted rightly"
-        assert places.count(LOCKED) == len(self.locked), "what is locked is marked so"
-        assert places.count(DEFERRED) == self.total_deferred(), "what is deferred is marked so"
-        assert places.count(SCHEDULED) == len(self.scheduled), "what is scheduled is marked so"
-        assert places.count(CLAIMED) == self.total_claimed(), "what is claimed is marked so"
-        self._check_line()
-        if self.book is None:
-            deadlines = [lock.until for lock in self.locked.values() if lock.until != WITH_SESSION]
-            assert deadlines == sorted(deadlines), "locks are in the order of their deadlines"
-            assert not deadlines or 0 < self.lock_deadline <= deadlines[0], "no lock is forgotten"
-            return
-        held = 0
-        for session in self.book.sessions.values():
-            session.line._check_line()
-            held += len(session.locks)
-            assert session.holder is not None or not session.locks, "a lock has a holder"
-            assert not session.is_empty, "a session that nobody would miss is forgotten"
-        assert held == len(self.locked), "every lock belongs to a session"
-
-    def _check_line(self) -> None:
-        line = [entry.sequence for entry in self.ready[self.head :]]
-        assert line == sorted(line), "the ready line is in order"
 
 
 def _sequence(entry: Entry) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from peeklock.entity.bodies import BLOCK_BITS
 from peeklock.entity.commands import MAIN
 from peeklock.entity.copying import Copying
-from peeklock.entity.records import STAGED
+from peeklock.entity.lane import LOCKED, WITH_SESSION, Lane
+from peeklock.entity.records import CLAIMED, DEFERRED, READY, SCHEDULED, STAGED
 from peeklock.entity.state import State
 
 
@@ -20,7 +21,7 @@ def check_laws(state: State, copying: Copying) -> None:
     for entry in entries:
         assert entry.place == STAGED, "what is staged is marked so"
     for lane in state.lanes.values():
-        lane.check()
+        check_lane(lane)
         entries += lane.entries()
     outstanding = [entry for _, entry in copying.outstanding()]
     assert len(outstanding) == copying.left, "every copy that is to be made is counted"
@@ -39,3 +40,40 @@ def check_laws(state: State, copying: Copying) -> None:
     scheduled = state.lane(MAIN).scheduled.values()
     brought = sum(entry.size for entry in scheduled if entry.message is not None)
     assert state.budget.left + brought >= 0, "the budget for bodies is kept"
+
+
+def check_lane(lane: Lane) -> None:
+    """The laws of one lane."""
+    live = lane.entries()
+    numbers = {entry.sequence for entry in live}
+    assert len(numbers) == len(live), "a message is in one place, never in two"
+    places = [entry.place for entry in live]
+    assert places.count(READY) == lane.total_ready(), "the ready are counted rightly"
+    assert places.count(LOCKED) == len(lane.locked), "what is locked is marked so"
+    assert places.count(DEFERRED) == lane.total_deferred(), "what is deferred is marked so"
+    assert places.count(SCHEDULED) == len(lane.scheduled), "what is scheduled is marked so"
+    assert places.count(CLAIMED) == lane.total_claimed(), "what is claimed is marked so"
+    scheduled = lane.scheduled_numbers.first(0, len(lane.scheduled) + 1)
+    assert scheduled == sorted(lane.scheduled), "what is scheduled is found by its number"
+    if lane.claims is not None:
+        for owner in lane.claims.owners.values():
+            held = owner.numbers.first(0, len(owner.held) + 1)
+            assert held == sorted(owner.held), "what is claimed is found by its number"
+    _check_line(lane)
+    if lane.book is None:
+        deadlines = [lock.until for lock in lane.locked.values() if lock.until != WITH_SESSION]
+        assert deadlines == sorted(deadlines), "locks are in the order of their deadlines"
+        assert not deadlines or 0 < lane.lock_deadline <= deadlines[0], "no lock is forgotten"
+        return
+    of_sessions = 0
+    for session in lane.book.sessions.values():
+        _check_line(session.line)
+        of_sessions += len(session.locks)
+        assert session.holder is not None or not session.locks, "a lock has a holder"
+        assert not session.is_empty, "a session that nobody would miss is forgotten"
+    assert of_sessions == len(lane.locked), "every lock belongs to a session"
+
+
+def _check_line(line: Lane) -> None:
+    ready = [entry.sequence for entry in line.ready[line.head :]]
+    assert ready == sorted(ready), "the ready line is in order"

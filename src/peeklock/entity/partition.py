@@ -70,6 +70,7 @@ from peeklock.entity.records import READY, Record
 from peeklock.entity.replies import Reply
 from peeklock.entity.requeueing import Requeueing
 from peeklock.entity.restore import Restoring
+from peeklock.entity.schedule import falling_due
 from peeklock.entity.settling import Settling
 from peeklock.entity.staging import Staging
 from peeklock.entity.state import State
@@ -357,7 +358,7 @@ class Partition:
         if state.blueprint.router is None:
             return []
         stint = state.stint
-        due = state.lane(MAIN).falling_due(now, stint.steps_max, stint.bytes_max)
+        due = falling_due(state.lane(MAIN), now, stint.steps_max, stint.bytes_max)
         return [entry for entry in due if entry.message is None]
 
     def bodies_to_publish(self, command: PublishStages) -> list[Entry]:

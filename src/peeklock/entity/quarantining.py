@@ -144,7 +144,7 @@ class Quarantining:
         if lane.book is not None:
             lines += [session.line for session in lane.book.sessions.values()]
         for sequence in sorted(wanted):
-            entry = lane.scheduled.pop(sequence, None)
+            entry = lane.unschedule(sequence)
             for line in lines:
                 if entry is None:
                     entry = line.deferred.pop(sequence, None) or _drop_ready(line, sequence)

@@ -467,7 +467,7 @@ class Restoring:
             self._stages.place(entry)
             return
         if entry.place == SCHEDULED:
-            lane.scheduled[sequence] = entry
+            lane.set_aside(entry)
             lane.schedules.append((entry.detailed().scheduled_at, sequence))
             return
         if entry.place == CLAIMED:

@@ -46,8 +46,12 @@ class StagesReplayed:
 
     def published(self, record: StagesPublished) -> None:
         """A writer published something."""
+        stages = record.stages
+        known = self._state.stages.writers.get(record.writer)
+        if not stages and not record.is_done and known is not None and known.batch == record.batch:
+            stages = known.stages  # a step that goes on does not name them again
         self._state.stages.recall(
-            Writer(record.writer, record.batch, record.stages, record.is_done, record.at)
+            Writer(record.writer, record.batch, stages, record.is_done, record.at)
         )
 
     def place(self, entry: Entry) -> None:

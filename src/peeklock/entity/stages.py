@@ -99,6 +99,11 @@ class StageBook:
         writers = sorted(self.writers.values(), key=_published_at)
         self.writers = {writer.name: writer for writer in writers[-WRITERS_MAX:]}
 
+    def is_under_way(self, name: str, batch: int) -> bool:
+        """Whether a part of that batch was published, and its stages are known."""
+        writer = self._unfinished.get(name)
+        return writer is not None and writer.batch == batch and len(writer.stages) > 0
+
     def unfinished(self) -> list[Writer]:
         """The writers whose batch is published in part."""
         return list(self._unfinished.values())

@@ -57,10 +57,10 @@ from peeklock.entity.stages import (
 )
 from peeklock.entity.state import State
 
-STEP_COUNT_MAX: Final = 100_000
+STEP_COUNT_MAX: Final = 1_000
 """So many messages are published in one write, at most."""
 
-STEP_BYTES_MAX: Final = 256 * 1024 * 1024
+STEP_BYTES_MAX: Final = 4 * 1024 * 1024
 """So many bytes of a topic's messages are: its rules read them, and they are written again."""
 
 RESUME_EVERY_MS: Final = 60_000
@@ -264,11 +264,21 @@ class Staging:
         is_done = not self._is_left(batch)
         # Of a partitioned entity, one partition knows for all of them which stages they are.
         stages = batch.stages if not is_done or state.blueprint.is_partitioned else []
+        # The names are written with the first step and the last: a step in between goes on.
+        goes_on = not is_done and state.stages.is_under_way(batch.writer, batch.number)
         state.stages.remember(Writer(batch.writer, batch.number, stages, is_done, now))
         state.stages.resume_at = now + RESUME_EVERY_MS
         state.records.append(
             StagesPublished(
-                now, batch.writer, batch.number, stages, is_done, first, olds, expirations, gone
+                now,
+                batch.writer,
+                batch.number,
+                [] if goes_on else stages,
+                is_done,
+                first,
+                olds,
+                expirations,
+                gone,
             )
         )
         return len(entries)

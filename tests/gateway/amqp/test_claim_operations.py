@@ -311,14 +311,14 @@ def test_claims_need_the_right_to_listen() -> None:
 
 
 def test_the_largest_claims_fit_into_one_answer() -> None:
-    """R-D1: 100,000 numbers go both ways, in as many frames as they need."""
+    """R-D1: 10,000 numbers go both ways, in as many frames as they need."""
 
     async def talk(bus: Bus) -> None:
         desk = await OwnerDesk.open(bus)
         sender = await desk.client.sender()
         await desk.client.send(sender, *(plain(str(count)) for count in range(1_000)))
-        strange = list(range(1 << 40, (1 << 40) + 99_000))
-        _, body = await desk.claim(100_000)
+        strange = list(range(1 << 40, (1 << 40) + 9_000))
+        _, body = await desk.claim(10_000)
         numbers = body["sequence-numbers"].items
         assert len(numbers) == 1_000
         status, body = await desk.settle("completed", *strange, *numbers)

@@ -29,7 +29,7 @@ from peeklock.gateway.amqp.translate import whole
 
 OWNER_LENGTH_MAX: Final = 128
 # How many messages one claim, one list or one settlement may be about.
-CLAIM_COUNT_MAX: Final = 100_000
+CLAIM_COUNT_MAX: Final = 10_000
 SESSION_COUNT_DEFAULT: Final = 100
 # The limits of one fetch; whoever wants more goes on from where it ended.
 FETCH_COUNT_MAX: Final = 10_000
