@@ -432,7 +432,7 @@ def test_half_a_message_is_aborted_when_its_link_goes() -> None:
     # The window is shut: nothing can be said about it.
     (gone,) = machine.receive(frame(Detach(handle=3, closed=True)), 0)
     assert isinstance(gone, LinkDetached)
-    assert [d.context for d in gone.unsettled] == ["half"]
+    assert [d.context for d in gone.unsent] == ["half"]
     assert kinds(machine.take_output()) == ["detach"]
 
 

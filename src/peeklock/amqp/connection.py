@@ -125,6 +125,7 @@ class Connection:
         "roster",
         "running",
         "sessions",
+        "waiting",
     )
 
     def __init__(
@@ -157,6 +158,8 @@ class Connection:
         self.output = Output(released=role == SERVER)
         # Sessions that have something to write before the next output.
         self.dirty: list[Session] = []
+        # Sessions that have transfers to write as soon as the output has room, in turns.
+        self.waiting: dict[Session, bool] = {}
         self.peer_frame_max = 0xFFFFFFFF
         # Sessions by the peer's channel and by ours.
         self.sessions: dict[int, Session] = {}
@@ -241,6 +244,38 @@ class Connection:
         if output:
             self.pulse.sent_at = self.pulse.now
         return output
+
+    def bound_output(self, size: int) -> None:
+        """Lets transfers of so many bytes, or one, join each output; the rest waits its turn."""
+        self.output.room = size
+        self.output.room_max = size
+
+    def hold_output(self) -> None:
+        """Lets no transfer join the output: the peer does not take what is written."""
+        self.output.room = 0
+
+    def let_out(self) -> None:
+        """Makes room for more transfers: what was taken is on its way."""
+        self.output.room = self.output.room_max
+        if self.waiting:
+            for session in list(self.waiting):
+                del self.waiting[session]
+                session.outgoing.pump()
+                if session in self.waiting:
+                    break  # it has more, and has gone to the end: the next turn is another's
+
+    def wait_for_output(self, session: Session) -> None:
+        """Notes that a session has more transfers than the output has room for."""
+        self.waiting[session] = True
+
+    def excuse(self, now: int) -> None:
+        """Counts the peer as heard: its owner has not listened."""
+        self.pulse.heard_at = now
+
+    def lost(self) -> None:
+        """Ends without a word, because the way to the peer is gone; links have what was unsent."""
+        if self.phase != CLOSED:
+            self._finish(self.error)
 
     def tick(self, now: int) -> int | None:
         """Sends a heartbeat when due, gives up on a silent peer, and tells when to look again."""
@@ -547,3 +582,4 @@ class Connection:
         for session in list(self.local.values()):
             session.drop()
         self.dirty = []
+        self.waiting = {}

@@ -69,6 +69,7 @@ class Link:
         "peer_max_message_size",
         "properties",
         "queued",
+        "queued_size",
         "rcv_settle_mode",
         "refused",
         "remote_handle",
@@ -85,6 +86,7 @@ class Link:
         "target",
         "target_raw",
         "touched",
+        "unsent",
     )
 
     def __init__(
@@ -123,8 +125,11 @@ class Link:
         self.initial_delivery_count = 0
         # Sender: the peer asked to use up the credit, and was not answered. Receiver: we asked.
         self.drain = False
-        # Messages that are sent for the owner but wait for the session's window.
+        # Messages that are sent for the owner but wait for the session's window or the output.
         self.queued = 0
+        self.queued_size = 0
+        # Of a link that is gone: what it never sent. Half a message is none.
+        self.unsent: list[OutgoingDelivery] = []
         # What was sent on this link and is not settled, or settled for the time being only; the
         # session has it too, with that of its other links.
         self.outstanding: dict[int, OutgoingDelivery] = {}

@@ -1,8 +1,9 @@
 """The sending half of a session: what was sent, what waits for the peer's window, the ids [2.5.6].
 
-A message goes out at once while the peer's window is open. Otherwise it joins one queue for all
-links of the session, because delivery ids must follow each other without gaps: rhea ends the
-connection at the first gap.
+A message goes out at once while the peer's window is open and the output has room. Otherwise it
+joins one queue for all links of the session, because delivery ids must follow each other without
+gaps: rhea ends the connection at the first gap. What is in the queue when its link ends was never
+sent, and its owner gets it back.
 """
 
 from __future__ import annotations
@@ -118,16 +119,20 @@ class Outgoing:
                 )
                 size = HEAD_SIZE + len(performative) + len(head) + len(body)
                 start = frame_head(size, self.session.channel) + performative
-            if size <= connection.peer_frame_max:
+            output = connection.output
+            if size <= connection.peer_frame_max and output.takes(size):
+                output.use(size)
                 self.next_outgoing_id = (self.next_outgoing_id + 1) & SERIAL_MASK
                 self.window -= 1
-                connection.output.parts += (start, head, body)
+                output.parts += (start, head, body)
                 return delivery_id
         delivery = self.unsettled.get(delivery_id) if not settled else None
         if delivery is None:
             delivery = OutgoingDelivery(delivery_id, tag, link, context)
-        self.queue.append(Waiting(link, delivery, head + body, settled, message_format))
+        waiting = Waiting(link, delivery, head, body, settled, message_format)
+        self.queue.append(waiting)
         link.queued += 1
+        link.queued_size += waiting.size
         self.pump()
         return delivery_id
 
@@ -154,7 +159,9 @@ class Outgoing:
         session = self.session
         channel = session.channel
         frame_max = session.connection.peer_frame_max
-        parts = session.connection.output.parts
+        output = session.connection.output
+        parts = output.parts
+        room = output.room
         unsettled = self.unsettled
         outstanding = link.outstanding
         before, after = transfer_frame(link.handle, settled)
@@ -172,6 +179,9 @@ class Outgoing:
                     break
                 start = HEAD_PACK(size, 2, 0, channel) + before
                 size_before = size
+            if size > room and room != output.room_max:
+                break
+            room -= size
             delivery_id = first + sent
             tag = tags[sent]
             if not settled:
@@ -183,6 +193,7 @@ class Outgoing:
             parts.append(body)
         else:
             sent = count
+        output.room = max(0, room)
         self.next_delivery_id = (first + sent) & SERIAL_MASK
         self.next_outgoing_id = (self.next_outgoing_id + sent) & SERIAL_MASK
         self.window -= sent
@@ -190,10 +201,18 @@ class Outgoing:
 
     def queue_drained(self, link: Link) -> None:
         """Answers a drain behind the messages of the link that still wait."""
-        self.queue.append(Waiting(link, None, b"", True, 0))
+        self.queue.append(Waiting(link, None, b"", b"", True, 0))
 
     def pump(self) -> None:
-        """Writes what waits, as far as the peer's window goes."""
+        """Writes what waits, as far as the peer's window and the output's room go."""
+        if not self.queue:
+            return
+        self._pump()
+        output = self.session.connection.output
+        if self.queue and output.room < output.room_max:
+            self.session.connection.wait_for_output(self.session)
+
+    def _pump(self) -> None:
         queue = self.queue
         while queue:
             waiting = queue[0]
@@ -206,11 +225,13 @@ class Outgoing:
                 if not self._write_frames(waiting, delivery):
                     return
                 waiting.link.queued -= 1
+                waiting.link.queued_size -= waiting.size
             queue.popleft()
 
     def _write_frames(self, waiting: Waiting, delivery: OutgoingDelivery) -> bool:
-        """Writes frames of one message while the window lasts; tells whether all of it is out."""
-        payload = waiting.payload
+        """Writes frames of one message while the window and the room last; tells whether all of it
+        is out."""
+        size = waiting.size
         connection = self.session.connection
         while self.window > 0:
             first = waiting.position == 0
@@ -224,9 +245,9 @@ class Outgoing:
             )
             room = connection.peer_frame_max - HEAD_SIZE - len(performative)
             end = waiting.position + room
-            last = end >= len(payload)
+            last = end >= size
             if last:
-                end = len(payload)
+                end = size
                 performative = build_transfer(
                     waiting.link.handle,
                     delivery.id,
@@ -235,7 +256,9 @@ class Outgoing:
                     waiting.settled,
                     False,
                 )
-            self._write_frame(performative, payload[waiting.position : end])
+            if not connection.output.takes(len(performative) + end - waiting.position):
+                return False
+            self._write_frame(performative, waiting.piece(end))
             waiting.position = end
             if last:
                 return True
@@ -245,9 +268,10 @@ class Outgoing:
         self.next_outgoing_id = (self.next_outgoing_id + 1) & SERIAL_MASK
         self.window -= 1
         size = HEAD_SIZE + len(performative) + len(payload)
-        parts = self.session.connection.output.parts
-        parts.append(frame_head(size, self.session.channel) + performative)
-        parts.append(payload)
+        output = self.session.connection.output
+        output.use(size)
+        output.parts.append(frame_head(size, self.session.channel) + performative)
+        output.parts.append(payload)
 
     def _has_room(self, first: int, last: int) -> bool:
         """Whether new deliveries fit the peer's window and its memory of unsettled ones."""
@@ -274,6 +298,8 @@ class Outgoing:
             never_left = {delivery.id for delivery in unsent}
             unsettled = [d for d in unsettled if d.id not in never_left]
             link.queued = 0
+            link.queued_size = 0
+            link.unsent = unsent
         if self.queue:
             self.pump()
         return Lost(unsettled, unsent)
@@ -282,19 +308,19 @@ class Outgoing:
         """Takes a link's messages out of the queue and closes the gap in the ids."""
         started = self.queue[0]
         kept: deque[Waiting] = deque()
+        unsent: list[OutgoingDelivery] = []
         if started.position > 0:
             self.queue.popleft()
             if started.link is not link:
                 kept.append(started)
-            elif started.delivery is not None and self.window > 0:
-                # Half a message is out: the peer must not wait for the rest [2.7.5].
-                self._write_frame(
-                    build_transfer(
+            elif started.delivery is not None:
+                unsent.append(started.delivery)
+                if self.window > 0:
+                    # Half a message is out: the peer must not wait for the rest [2.7.5].
+                    aborted = build_transfer(
                         link.handle, started.delivery.id, None, -1, True, False, aborted=True
-                    ),
-                    b"",
-                )
-        unsent: list[OutgoingDelivery] = []
+                    )
+                    self._write_frame(aborted, b"")
         moved: list[OutgoingDelivery] = []
         next_id = -1
         for waiting in self.queue:
@@ -321,27 +347,61 @@ class Outgoing:
         self.queue = kept
         return unsent
 
+    def drop(self) -> None:
+        """Ends with its session: each link learns what was never sent on it."""
+        for waiting in self.queue:
+            link = waiting.link
+            if waiting.delivery is not None:
+                link.unsent.append(waiting.delivery)
+            link.queued = 0
+            link.queued_size = 0
+        self.queue.clear()
+        self.session.connection.waiting.pop(self.session, None)
+
 
 @final
 class Waiting:
-    """A message that waits for the window, or (without a delivery) the answer to a drain."""
+    """A message that waits for the window or the output, or (without a delivery) the answer to a
+    drain. Head and body are apart, because joining them would copy the body."""
 
-    __slots__ = ("delivery", "link", "message_format", "payload", "position", "settled")
+    __slots__ = (
+        "body",
+        "delivery",
+        "head",
+        "link",
+        "message_format",
+        "position",
+        "settled",
+        "size",
+    )
 
     def __init__(
         self,
         link: Link,
         delivery: OutgoingDelivery | None,
-        payload: bytes,
+        head: bytes,
+        body: bytes,
         settled: bool,
         message_format: int,
     ) -> None:
         self.link = link
         self.delivery = delivery
-        self.payload = payload
+        self.head = head
+        self.body = body
+        self.size = len(head) + len(body)
         self.position = 0
         self.settled = settled
         self.message_format = message_format
+
+    def piece(self, end: int) -> bytes:
+        """What is still to be written, up to a place in head and body together."""
+        start = self.position
+        middle = len(self.head)
+        if start >= middle:
+            return self.body[start - middle : end - middle]
+        if end <= middle:
+            return self.head[start:end]
+        return self.head[start:] + self.body[: end - middle]
 
 
 @final

@@ -1,17 +1,26 @@
 """What a connection is about to write: the parts of one pass, joined once."""
 
-from typing import final
+from typing import Final, final
 
 from peeklock.amqp.frames import HEAD_SIZE, frame_head
+
+# Transfers are written as they come, where the owner does not say how many bytes it takes.
+NO_BOUND: Final = 1 << 61
 
 
 @final
 class Output:
-    """Parts in order; `early` ones are a client's SASL frames, behind which the others wait."""
+    """Parts in order; `early` ones are a client's SASL frames, behind which the others wait.
 
-    __slots__ = ("early", "last", "parts", "released")
+    `room` is how many bytes of transfers may still join; `room_max` is what it is when the owner
+    has taken all. Other frames are small and always join.
+    """
+
+    __slots__ = ("early", "last", "parts", "released", "room", "room_max")
 
     def __init__(self, *, released: bool) -> None:
+        self.room = NO_BOUND
+        self.room_max = NO_BOUND
         self.early: list[bytes] = []
         self.parts: list[bytes] = []
         self.released = released
@@ -21,6 +30,14 @@ class Output:
     def write(self, channel: int, performative: bytes) -> None:
         """Adds one frame."""
         self.parts.append(frame_head(HEAD_SIZE + len(performative), channel) + performative)
+
+    def takes(self, size: int) -> bool:
+        """Whether a transfer of this size may join: where there is room, or as the only one."""
+        return size <= self.room or self.room == self.room_max
+
+    def use(self, size: int) -> None:
+        """Counts a transfer that has joined."""
+        self.room = max(0, self.room - size)
 
     def pending(self) -> bool:
         """Whether there is anything to take."""

@@ -457,7 +457,7 @@ class Session:
         self.local.clear()
         self.incoming.clear()
         self.asked.clear()
-        self.outgoing.queue.clear()
+        self.outgoing.drop()
         self.settling.clear()
         return alive
 

@@ -59,7 +59,7 @@ class AmqpConnections:
             self._empty = asyncio.get_running_loop().create_future()
             await asyncio.wait([self._empty], timeout=_FAREWELL_S_MAX)
         for connection in list(self._connections):
-            connection.abort()
+            connection.abort("The client has not answered that the broker stops.")
 
     @property
     def count(self) -> int:
@@ -71,7 +71,7 @@ class AmqpConnections:
         count = len(self._connections)
         self._connections.add(connection)
         if count >= self._connections_max + _TURNED_AWAY_MAX:
-            connection.abort()
+            connection.abort("There are more connections than can be turned away politely.")
         return count < self._connections_max
 
     def _keys_changed(self) -> None:

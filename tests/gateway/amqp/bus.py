@@ -107,11 +107,14 @@ class Pipe:
 
     def __init__(self) -> None:
         self.written: list[bytes] = []
+        self.on_written: Callable[[], None] | None = None
         self.is_closed = False
         self.is_reading_held = False
 
     def write(self, data: bytes) -> None:
         self.written.append(data)
+        if self.on_written is not None:
+            self.on_written()
 
     def close(self) -> None:
         self.is_closed = True

@@ -4,7 +4,6 @@ from bisect import bisect_left, insort
 from typing import Any, Final, final
 
 from peeklock.amqp.composites import Coordinator
-from peeklock.amqp.delivery import OutgoingDelivery
 from peeklock.amqp.link import RECEIVER, Link
 from peeklock.auth.claims import Claims
 from peeklock.auth.rights import LISTEN, NO_RIGHTS, SEND, Rights
@@ -281,14 +280,14 @@ class Attaching:
         if link.attached:
             self._wire.transactions.link_ended()
         link.detach(amqp_error(declined))
-        self.gone(link, [], is_broken=False)
+        self.gone(link, is_broken=False)
 
     def show_out_at_once(self, guest: "LinkGuest", refusal: Refusal) -> None:
         """The same, for somebody who does not know that a connection has to be flushed."""
         self.show_out(guest, refusal)
         self._wire.flush()
 
-    def gone(self, link: Link, unsent: list[OutgoingDelivery], *, is_broken: bool) -> None:
+    def gone(self, link: Link, *, is_broken: bool) -> None:
         """A link is no more: its node leaves the entity."""
         node = link.context
         link.context = None
@@ -296,7 +295,7 @@ class Attaching:
         if guest is not None:
             self._forget_paths(guest)
         if isinstance(node, ReceivingNode):
-            node.gone(unsent, is_broken=is_broken)
+            node.gone(is_broken=is_broken)
         elif isinstance(node, ResponseNode):
             self._responses.remove(node)
         elif isinstance(node, CoordinatorNode):

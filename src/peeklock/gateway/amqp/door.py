@@ -126,6 +126,9 @@ class DoorLimits:
     token_timeout_ms: Final[int]
     bytes_in_flight_max: Final[int]
     delivery_bytes_max: Final[int]
+    delivery_bytes_min: Final[int]
+    deliveries_max: Final[int]
+    handed_bytes_max: Final[int]
     responses_waiting_max: Final[int]
     transactions_max: Final[int]
     transaction_bytes_max: Final[int]
@@ -138,8 +141,14 @@ class DoorLimits:
         # Sends that wait for the store: beyond this nothing more is read from the connection. It
         # holds 64 of the largest standard messages, or 16,000 of 1 KB.
         bytes_in_flight_max: int = 16 * 1024 * 1024,
-        # Deliveries asked of a queue ahead of a receiver that may read slowly.
+        # Deliveries asked of queues ahead of a client that may read slowly: of all its links, and
+        # what each of these has at least, however many there are.
         delivery_bytes_max: int = 8 * 1024 * 1024,
+        delivery_bytes_min: int = 64 * 1024,
+        # The same in messages, of one link: small ones cost more than their bytes.
+        deliveries_max: int = 2_048,
+        # Deliveries handed to the transport beyond its high-water mark, unless one is larger.
+        handed_bytes_max: int = 1024 * 1024,
         # Answers of a request node that wait for the client's credit.
         responses_waiting_max: int = 1_000,
         # Transactions of a connection that are declared and not discharged.
@@ -151,6 +160,9 @@ class DoorLimits:
         self.token_timeout_ms = token_timeout_ms
         self.bytes_in_flight_max = bytes_in_flight_max
         self.delivery_bytes_max = delivery_bytes_max
+        self.delivery_bytes_min = delivery_bytes_min
+        self.deliveries_max = deliveries_max
+        self.handed_bytes_max = handed_bytes_max
         self.responses_waiting_max = responses_waiting_max
         self.transactions_max = transactions_max
         self.transaction_bytes_max = transaction_bytes_max

@@ -147,6 +147,9 @@ class Peer:
         if expired:
             self._claims_changed()
         self.wire.transactions.expire(clock.now())
+        if self.wire.is_reading_held:
+            # It may have said much; that we do not listen is not its silence.
+            self._connection.excuse(at)
         deadline = self._connection.tick(at) or NO_DEADLINE
         if self._connection.closed:
             self._ended(self._connection.error, is_broken=True)
@@ -178,15 +181,12 @@ class Peer:
     def resume_writing(self) -> None:
         """The client takes again: its receivers may be served again."""
         self.wire.resume_writing()
-        for link in self._connection.links():
-            node = link.context
-            if isinstance(node, ReceivingNode):
-                node.flowed()
         self.wire.flush()
 
     def lost(self) -> None:
         """The connection broke, or was closed for good."""
         self.wire.is_lost = True
+        self._connection.lost()
         self._ended(None, is_broken=True)
 
     def shut_down(self) -> None:
@@ -267,12 +267,12 @@ class Peer:
                     text=event.error.description,
                 ),
             )
-        self._attaching.gone(event.link, event.unsent, is_broken=False)
+        self._attaching.gone(event.link, is_broken=False)
 
     def _handle_rare(self, event: Event, now: int) -> None:
         if isinstance(event, SessionEnded):
             for link in event.links:
-                self._attaching.gone(link, [], is_broken=False)
+                self._attaching.gone(link, is_broken=False)
         elif isinstance(event, SaslInitReceived):
             self._authenticate(event, now)
         elif isinstance(event, Opened):
@@ -364,7 +364,7 @@ class Peer:
         links = self._connection.links()
         self._connection.close(AmqpError(condition, text))
         for link in links:
-            self._attaching.gone(link, [], is_broken=False)
+            self._attaching.gone(link, is_broken=False)
 
     def _ended(self, error: AmqpError | None, *, is_broken: bool) -> None:
         if self._is_over:
@@ -381,4 +381,4 @@ class Peer:
             ),
         )
         for link in self._attaching.links():
-            self._attaching.gone(link, [], is_broken=is_broken)
+            self._attaching.gone(link, is_broken=is_broken)

@@ -1,13 +1,17 @@
 """The thin skin between asyncio and a peer: bytes in, bytes out, one timer."""
 
 import asyncio
+import logging
 from typing import Final, Protocol, final
 
+from peeklock.gateway import logbook
 from peeklock.gateway.amqp.door import Doors
 from peeklock.gateway.amqp.peer import Peer
 
 # Less than this is never waited: a deadline in the past is looked at in the next turn of the loop.
 _WAIT_S_MIN: Final = 0.001
+
+_LOG: Final = logbook.Sparing(logging.getLogger("peeklock.connections"))
 
 
 class Connections(Protocol):
@@ -85,12 +89,12 @@ class AmqpProtocol(asyncio.Protocol):
     # --- what the peer calls
 
     def write(self, data: bytes) -> None:
-        """Send bytes; a client that lets too much pile up is cut off."""
+        """Send bytes; a client that lets too many answers pile up is cut off."""
         transport = self._transport
         assert transport is not None
         transport.write(data)
         if self._is_held and transport.get_write_buffer_size() > self._connections.output_bytes_max:
-            transport.abort()
+            self.abort("The client reads too few of the answers that it asks for.")
 
     def close(self) -> None:
         """Close when everything written is sent."""
@@ -121,10 +125,16 @@ class AmqpProtocol(asyncio.Protocol):
             self._peer.rights_changed()
             self._set_timer(self._peer.deadline)
 
-    def abort(self) -> None:
-        """Close at once."""
-        if self._transport is not None:
-            self._transport.abort()
+    def abort(self, text: str = "The connection was ended at once.") -> None:
+        """Close at once, and say why in the log."""
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            address = transport.get_extra_info("peername") or ("unknown", 0)
+            unread = transport.get_write_buffer_size()
+            peer = f"{address[0]}:{address[1]}"
+            _LOG.write(logging.INFO, "cut-off", peer=peer, unread=unread, text=text)
+        if transport is not None:
+            transport.abort()
 
     # --- the one timer
 

@@ -1,8 +1,9 @@
 """The node behind a link on which a client receives: credit becomes grants, deliveries transfers.
 
-The partition counts what it hands out and takes an absolute limit, so that nothing races with what
-is under way. The node asks for no more than a slow reader should hold (a number of bytes, reckoned
-by the mean size of what was seen), and for nothing while the connection cannot be written to.
+The partition counts what it hands out and takes absolute limits, so that nothing races with what
+is under way. The node asks for no more bytes than its link may have ahead of a slow reader, what
+waits in the machine included, and for nothing while the connection cannot be written to. What its
+link has not sent when it ends goes back to the queue.
 
 A receiver of a message session is the same node: its link is attached when the session is its own,
 and everything after that goes the same way.
@@ -21,6 +22,7 @@ from peeklock.entity.commands import (
     Grant,
     LockToken,
     OpenReceiver,
+    Requeue,
     SettleMany,
 )
 from peeklock.entity.message import NEVER
@@ -28,6 +30,7 @@ from peeklock.entity.refusals import Refusal
 from peeklock.entity.replies import (
     STATE_ACTIVE,
     Delivered,
+    Delivery,
     Drained,
     Nobody,
     ReceiverClosed,
@@ -44,9 +47,6 @@ from peeklock.gateway.amqp.translate import outgoing
 from peeklock.gateway.amqp.wire import Wire
 from peeklock.step import STEP
 
-# Before anything was seen, messages count as this large: it lets 256 come in the first round.
-_MEAN_SIZE_AT_FIRST: Final = 32 * 1024
-
 
 @final
 class ReceivingNode:
@@ -56,14 +56,16 @@ class ReceivingNode:
         "_consumer",
         "_granted",
         "_guest",
+        "_is_counted",
         "_is_draining",
         "_is_gone",
         "_is_waiting",
         "_lane",
-        "_mean_size",
         "_mode",
         "_outcomes",
         "_silent",
+        "_size_granted",
+        "_size_taken",
         "_taken",
         "entity",
         "link",
@@ -96,9 +98,12 @@ class ReceivingNode:
         # Both as the partition counts: what it has handed out, and how far it may go.
         self._taken = 0
         self._granted = 0
+        self._size_taken = 0
+        self._size_granted = 0
         # A drain is under way: until it has come back the partition's count cannot be known.
         self._is_draining = False
-        self._mean_size = _MEAN_SIZE_AT_FIRST
+        # Among the links that share what the connection may have ahead.
+        self._is_counted = False
         self._is_gone = False
         # A session was asked for and neither given nor refused: the attach is not answered.
         self._is_waiting = False
@@ -108,6 +113,7 @@ class ReceivingNode:
     def open(self) -> None:
         """Attach, and take a place at the queue."""
         self.link.accept()
+        self._count()
         self.entity.submit(OpenReceiver(self, self._lane, self._mode, self._consumer))
         # Credit may have come with the attach.
         self.flowed()
@@ -124,22 +130,32 @@ class ReceivingNode:
 
     def flowed(self) -> None:
         """The client's credit changed, or the way out is free again: ask accordingly."""
-        if self._is_draining or self._is_gone or self._is_waiting or self.wire.is_writing_held:
+        if self._is_draining or self._is_gone or self._is_waiting:
             return
         link = self.link
         wanted = self._taken + link.credit
-        room = max(1, self.wire.door.limits.delivery_bytes_max // self._mean_size)
+        share = self.wire.share
+        free = 0 if self.wire.is_writing_held else share - link.queued_size
+        if free <= 0:
+            # What waits to be written is enough; it goes on when some of that has left.
+            if link.credit or link.drain:
+                self.wire.wanting[self] = True
+            if wanted >= self._granted:
+                return
+        count = self.wire.door.limits.deliveries_max
         # What was granted stays granted, unless the client wants less now.
-        reach = max(min(wanted, self._taken + room), min(wanted, self._granted))
-        if link.drain:
+        limit = max(min(wanted, self._taken + count), min(wanted, self._granted))
+        size_limit = max(self._size_granted, self._size_taken + free)
+        if link.drain and free > 0:
             self._is_draining = True
-        elif reach == self._granted or (
+        elif (
             # Only part of the credit is asked for: go on when half of that part is used up.
-            reach < wanted and self._granted - self._taken > room // 2
-        ):
+            limit == self._granted or (limit < wanted and self._granted - self._taken > count // 2)
+        ) and (limit <= self._taken or self._size_granted - self._size_taken > share // 2):
             return
-        self._granted = reach
-        self.entity.submit(Grant(self, reach, self._is_draining))
+        self._granted = limit
+        self._size_granted = size_limit
+        self.entity.submit(Grant(self, limit, self._is_draining, False, size_limit))
 
     def settlements(self, state: bytes, settled: bool, deliveries: list[OutgoingDelivery]) -> None:
         """Carry out what the client says became of messages; it waits for an answer unless it has
@@ -200,7 +216,7 @@ class ReceivingNode:
             else:
                 self._refuse(reply.tags, reply.refusal)
         elif isinstance(reply, Drained):
-            self._drained()
+            self._drained(reply.has_more)
         elif isinstance(reply, SessionAccepted):
             self._accepted(reply)
         elif isinstance(reply, ReceiverClosed):
@@ -212,14 +228,23 @@ class ReceivingNode:
         """Let the deliveries and answers go."""
         self.wire.flush()
 
-    def gone(self, unsent: list[OutgoingDelivery], *, is_broken: bool) -> None:
-        """The link is no more: leave the queue, and give back what never left the house."""
-        if self._is_gone:
-            return
-        self._is_gone = True
-        if self._mode == PEEK_LOCK:
-            self._release([delivery.context for delivery in unsent])
-        self.entity.submit(CloseReceiver(self, is_broken))
+    def gone(self, *, is_broken: bool) -> None:
+        """The link is no more: return what it has not sent, and leave the queue."""
+        unsent = self.link.unsent
+        if unsent:
+            self.link.unsent = []
+            self._give_back([delivery.context for delivery in unsent])
+        if self._is_counted:
+            self._is_counted = False
+            self.wire.receivers -= 1
+        self.wire.wanting.pop(self, None)
+        if not self._is_gone:
+            self._is_gone = True
+            self.entity.submit(CloseReceiver(self, is_broken))
+
+    def _count(self) -> None:
+        self._is_counted = True
+        self.wire.receivers += 1
 
     def _accepted(self, reply: SessionAccepted) -> None:
         """The session is ours: attach the link that has waited for it."""
@@ -233,16 +258,18 @@ class ReceivingNode:
             properties=granted_properties(reply.locked_until),
         )
         if is_attached:
+            self._count()
             # Credit may have come while the session was waited for.
             self.flowed()
         else:
-            self.gone([], is_broken=False)
+            self.gone(is_broken=False)
 
     def _deliver(self, reply: Delivered) -> None:
         link = self.link
         locking = reply.mode == PEEK_LOCK
         deliveries = reply.deliveries
         self._taken += len(deliveries)
+        self._size_taken += reply.size
         tags: list[bytes] = []
         heads: list[bytes] = []
         bodies: list[bytes] = []
@@ -281,26 +308,43 @@ class ReceivingNode:
             tags.append(lock_tag(sequence, delivery.number))
             heads.append(head)
             bodies.append(body)
-            # It stays with the link as its token until it is settled, and needs no body for that.
-            delivery.message = None
+            if locking:
+                # It stays with the link as its token until it is settled, and needs no body for
+                # that. What is removed already keeps it until it is sent.
+                delivery.message = None
         STEP.works_on(size, len(deliveries))
-        self._mean_size = max(1, (self._mean_size + size // max(1, len(deliveries))) // 2)
-        sent = link.send_run(tags, heads, bodies, not locking, deliveries)
-        unwanted: list[LockToken] = []
-        for at in range(sent, len(tags)):
-            if link.credit <= 0 and not locking:
-                # It is removed already: too much for the client is better than lost.
-                link.credit = 1
-            token = deliveries[at]
-            if link.send(tags[at], heads[at], bodies[at], not locking, token) < 0 and locking:
-                unwanted.append(token)
-        self._release(unwanted)
-        if self._granted - self._taken < link.credit:
+        self._send(tags, heads, bodies, deliveries, locking)
+        if link.credit and (
+            self._granted - self._taken < link.credit
+            or self._size_granted - self._size_taken <= self.wire.share // 2
+        ):
             self.flowed()
 
-    def _drained(self) -> None:
+    def _send(
+        self,
+        tags: list[bytes],
+        heads: list[bytes],
+        bodies: list[bytes],
+        deliveries: list[Delivery],
+        locking: bool,
+    ) -> None:
+        """Hand messages to the link; those that it does not take go back."""
+        link = self.link
+        sent = link.send_run(tags, heads, bodies, not locking, deliveries)
+        while sent < len(tags) and self.wire.push():
+            # The output may have been full, and the transport has taken it.
+            rest = (tags[sent:], heads[sent:], bodies[sent:])
+            sent += link.send_run(*rest, not locking, deliveries[sent:])
+        unwanted: list[Delivery] = []
+        for at in range(sent, len(tags)):
+            delivery = deliveries[at]
+            if link.send(tags[at], heads[at], bodies[at], not locking, delivery) < 0:
+                unwanted.append(delivery)
+        self._give_back(unwanted)
+
+    def _drained(self, has_more: bool) -> None:
         self._is_draining = False
-        is_empty = self._taken < self._granted
+        is_empty = self._taken < self._granted and not has_more
         self._taken = max(self._taken, self._granted)
         if is_empty or self.link.credit == 0:
             self.link.drained()
@@ -323,8 +367,12 @@ class ReceivingNode:
         )
         self.link.settle(tags, rejected(declined))
 
-    def _release(self, tokens: list[LockToken]) -> None:
-        """Give messages back that the client never saw; no delivery is counted."""
-        if tokens:
-            tags = [0] * len(tokens)
-            self.entity.submit(SettleMany(self._silent, tags, RELEASE, tokens))
+    def _give_back(self, deliveries: list[Delivery]) -> None:
+        """Return messages that were never sent; no delivery is counted."""
+        if not deliveries:
+            return
+        if self._mode == PEEK_LOCK:
+            tokens: list[LockToken] = list(deliveries)
+            self.entity.submit(SettleMany(self._silent, [0] * len(tokens), RELEASE, tokens))
+        else:
+            self.entity.submit(Requeue(self._lane, deliveries))

@@ -1,6 +1,6 @@
 """One connection's way out, and how much of what came in is still under way."""
 
-from typing import Final, final
+from typing import Final, Protocol, final
 
 from peeklock.amqp.connection import Connection
 from peeklock.gateway.amqp.door import Door, Outlet
@@ -10,9 +10,20 @@ from peeklock.gateway.amqp.transactions import Transactions
 _CONSUMER_MAX: Final = 128
 
 
+class Receiver(Protocol):
+    """A node that may ask for more when deliveries have left."""
+
+    def flowed(self) -> None:
+        """Ask accordingly."""
+        ...
+
+
 @final
 class Wire:
     """Shared by the nodes of a connection: they fill the machine, this empties it.
+
+    Deliveries are handed to the transport in pieces, and none while it says that the peer does not
+    take them: what waits in the machine was never sent, and goes back when its link ends.
 
     Sends that wait for the store are counted in bytes. Clients exist that ignore credit, so that
     reading itself stops when too much waits; the estimate of what a finished send gives back is
@@ -31,7 +42,9 @@ class Wire:
         "messages_in_flight",
         "outlet",
         "peer_name",
+        "receivers",
         "transactions",
+        "wanting",
     )
 
     def __init__(self, door: Door, connection: Connection, outlet: Outlet, peer_name: str) -> None:
@@ -51,17 +64,45 @@ class Wire:
         # The peer does not take what we write: nobody should produce more for it.
         self.is_writing_held = False
         self.is_lost = False
+        # How many links receive here: they share what a connection may have ahead.
+        self.receivers = 0
+        # Those of them that want more as soon as deliveries have left.
+        self.wanting: dict[Receiver, bool] = {}
+        connection.bound_output(door.limits.handed_bytes_max)
 
     def flush(self) -> None:
-        """Write what the machine has gathered, in one piece."""
+        """Write what the machine has gathered; who has waited for that may ask for more."""
         if self.is_lost:
             return
-        connection = self.connection
-        if connection.has_output:
-            self.outlet.write(connection.take_output())
-        if connection.closed:
+        self.push()
+        if self.connection.closed:
             self.is_lost = True
             self.outlet.close()
+        elif self.wanting and not self.is_writing_held:
+            wanting = self.wanting
+            self.wanting = {}
+            for receiver in wanting:
+                receiver.flowed()
+
+    def push(self) -> bool:
+        """Write what the machine has, while the transport takes it; tells whether it has taken
+        something and would take more."""
+        connection = self.connection
+        is_taken = False
+        while connection.has_output:
+            self.outlet.write(connection.take_output())
+            if self.is_writing_held:
+                return False
+            connection.let_out()
+            is_taken = True
+        return is_taken
+
+    @property
+    def share(self) -> int:
+        """How many bytes of deliveries one link may have ahead of its reader."""
+        limits = self.door.limits
+        share = limits.delivery_bytes_max // max(1, self.receivers)
+        return max(limits.delivery_bytes_min, share)
 
     def consumer(self, link_name: str) -> str:
         """Name a link for the journal."""
@@ -92,13 +133,15 @@ class Wire:
     def hold_writing(self) -> None:
         """The peer is slow to read: take nothing more from it either, its answers would pile up."""
         self.is_writing_held = True
+        self.connection.hold_output()
         if not self.is_reading_held:
             self.is_reading_held = True
             self.outlet.hold_reading()
 
     def resume_writing(self) -> None:
-        """The peer reads again."""
+        """The peer reads again: what waits may leave."""
         self.is_writing_held = False
+        self.connection.let_out()
         if self.is_reading_held and self._is_light:
             self.is_reading_held = False
             self.outlet.resume_reading()
