@@ -36,6 +36,11 @@ _WORDS: Final = 4
 _DIFFERENT_MAX: Final = 256
 _SINGLY: Final = 0xFFFF
 
+# A run of messages takes few bytes however long it is. No decision ever listed so many, nor had a
+# topic so many subscriptions: a record that says so is damaged, and must not fill memory.
+LISTED_MAX: Final = 1 << 24
+LANES_MAX: Final = 1 << 14
+
 # Bound once: compiled code then calls them without looking their names up.
 _word: Final = struct.Struct("<I")
 _pair: Final = struct.Struct("<II")
@@ -289,17 +294,19 @@ def unpack_sequences(record: memoryview, offset: int) -> tuple[list[int], int]:
     """Read what `pack_sequences` wrote."""
     count, runs = cast(tuple[int, int], _pair.unpack_from(record, offset))
     offset += 8
+    if count > LISTED_MAX:
+        raise ValueError("no record lists so many messages")
     if runs == 0:
         return unpack_numbers(record, offset, count, "Q")
     firsts, offset = unpack_numbers(record, offset, runs, "Q")
     if runs == 1:
         return list(range(firsts[0], firsts[0] + count)), offset
     lengths, offset = unpack_numbers(record, offset, runs, "I")
+    if sum(lengths) != count:
+        raise ValueError("the runs do not add up")
     numbers: list[int] = []
     for index in range(runs):
         numbers.extend(range(firsts[index], firsts[index] + lengths[index]))
-    if len(numbers) != count:
-        raise ValueError("the runs do not add up")
     return numbers, offset
 
 
@@ -322,6 +329,8 @@ def unpack_lanes(record: memoryview, offset: int) -> tuple[list[int], int]:
     """Read what `pack_lanes` wrote."""
     count, form = cast(tuple[int, int], _lanes.unpack_from(record, offset))
     offset += 5
+    if count > LANES_MAX:
+        raise ValueError("no message has so many lanes")
     lanes: list[int] = []
     if count == 0:
         return lanes, offset
