@@ -22,13 +22,13 @@ def main(extra: str, stamp: str) -> None:
     # The environment has setuptools, so the build needs no isolated one; editable means plain.
     install("--no-build-isolation", "--editable", requirement)
     if extra == "dev":
-        install_more_clients()
+        install_more()
     Path(stamp).touch()
 
 
-def install_more_clients() -> None:
-    """Install the clients of some wire tests that cannot be had everywhere; their tests are skipped
-    where that fails."""
+def install_more() -> None:
+    """Install what only some tests need and what cannot be had everywhere: clients of wire tests,
+    and the fuzzer; their tests are skipped where that fails."""
     # Built from source, in isolation because it needs more than we do.
     install_if_possible(
         "python-qpid-proton", otherwise="it needs a C compiler and Python's headers"
@@ -38,6 +38,10 @@ def install_more_clients() -> None:
     install_if_possible(
         "uamqp", "--only-binary=:all:", otherwise="there is no wheel of it for this Python"
     )
+    # Looks for inputs that surprise, in `make torture`; it brings a libFuzzer of its own.
+    install_if_possible(
+        "atheris", "--only-binary=:all:", otherwise="there is no wheel of it for this Python"
+    )
 
 
 def install_if_possible(package: str, *options: str, otherwise: str) -> None:
@@ -45,7 +49,7 @@ def install_if_possible(package: str, *options: str, otherwise: str) -> None:
     try:
         install(*options, package)
     except subprocess.CalledProcessError:
-        print(f"{package} could not be installed ({otherwise}); its wire tests are skipped")
+        print(f"{package} could not be installed ({otherwise}); the tests that need it are skipped")
 
 
 def make_venv() -> None:
