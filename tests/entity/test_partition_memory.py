@@ -1,6 +1,6 @@
 """What a partition says that it takes in memory: a count, kept as it goes."""
 
-from peeklock.entity.partition import COPY_BYTES, ENTRY_BYTES, LOCK_BYTES, SEEN_BYTES
+from peeklock.entity.memory import COPY_BYTES, ENTRY_BYTES, LOCK_BYTES, SEEN_BYTES
 from tests.entity.at_hand import AtHand, TopicAtHand
 
 

@@ -51,6 +51,9 @@ ROUND_MAX: Final = 1024
 # And the bytes of their messages, beside one command's own.
 ROUND_BYTES: Final = 1 << 20
 
+# Records replayed at an opening before the others on the loop have a turn.
+OPENED_AT_ONCE: Final = 1024
+
 # How long a partition that could not be opened waits before it tries again.
 BACKOFF_MS_MIN: Final = 100
 BACKOFF_MS_MAX: Final = 5_000
@@ -313,7 +316,7 @@ class PartitionWorker:
             elif not isinstance(command, (SettleMany, Grant)):
                 self.answering.attached.asked(command)
         # A word for the watchdog, should it be long: of many, the first says what kind they are.
-        STEP.work = type(commands[0]).__name__
+        STEP.work = type(commands[0]).__name__ if commands else "copies"
         decision = partition.decide(commands, now)
         if decision.records and partition.housekeeping_due:
             step = partition.keep_house(now)
@@ -424,11 +427,18 @@ class PartitionWorker:
         started_at = self._clock.now()
         try:
             opening = await self._store.open(self.id)
+            turn_at = 0
             partition = Partition(self._blueprint, self.id.index, self._budget, self._chance)
             async for replay in opening.replays:
                 STEP.work = "opening"
                 partition.restore(replay.first_position, replay.records)
                 partition.rests(replay.size)
+                if partition.next_position >= turn_at:
+                    turn_at = partition.next_position + OPENED_AT_ONCE
+                    await asyncio.sleep(0)  # others on this loop have their turn
+            while not partition.place_some():
+                await asyncio.sleep(0)
+                STEP.work = "opening"
             # The clock may have been set back while nobody was here.
             self._clock.not_before(partition.latest_at)
             partition.opened(self._clock.skipped_ms)

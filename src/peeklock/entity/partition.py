@@ -64,6 +64,7 @@ from peeklock.entity.depth import depths_of
 from peeklock.entity.entering import Entering
 from peeklock.entity.lane import Entry, Lane
 from peeklock.entity.laws import check_laws
+from peeklock.entity.memory import memory_of
 from peeklock.entity.message import BodyBudget, Message
 from peeklock.entity.quarantining import Quarantining
 from peeklock.entity.records import READY, Record
@@ -79,12 +80,8 @@ from peeklock.entity.transaction import Committing
 
 NO_REPLAY: Final = -1
 
-# What one message takes in memory beside its body, measured in the compiled form: in a queue, its
-# lock, as a copy in a subscription (locked or not), as an id that is remembered.
-ENTRY_BYTES: Final = 140
-LOCK_BYTES: Final = 180
-COPY_BYTES: Final = 320
-SEEN_BYTES: Final = 180
+# Messages that an opening puts into their lanes in one step.
+PLACED_AT_ONCE: Final = 2048
 
 
 @final
@@ -167,6 +164,12 @@ class Partition:
         """Take in records that were stored earlier, in order."""
         assert self._restoring is not None, "a partition is restored before it decides"
         self._restoring.apply(first_position, records)
+
+    def place_some(self) -> bool:
+        """All records are in: put some of the messages into their lanes; tells whether all are
+        there. Whoever is in no hurry calls it again and again before `opened`."""
+        assert self._restoring is not None, "a partition is opened once"
+        return self._restoring.place(PLACED_AT_ONCE)
 
     def opened(self, skipped_ms: int = 0) -> None:
         """All records are in: the partition lives from here on.
@@ -489,14 +492,7 @@ class Partition:
     def memory_bytes(self) -> int:
         """What the messages here take in memory beside their bodies, about: each entry, each copy
         of a topic's message, each id that is remembered. Counted, never measured."""
-        state = self._state
-        remembered = len(state.seen) * SEEN_BYTES
-        if state.blueprint.router is not None:
-            return state.bodies.count * COPY_BYTES + remembered
-        locks = 0
-        for lane in state.lanes.values():  # a queue has four at most
-            locks += len(lane.locked)
-        return state.bodies.count * ENTRY_BYTES + locks * LOCK_BYTES + remembered
+        return memory_of(self._state)
 
     def check(self) -> None:
         """The laws of a partition; breaks when one does not hold."""

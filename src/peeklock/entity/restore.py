@@ -71,6 +71,8 @@ class Restoring:
         "_has_lost",
         "_lanes",
         "_next_sequence",
+        "_numbers",
+        "_placed",
         "_session_states",
         "_stages",
         "_state",
@@ -81,6 +83,9 @@ class Restoring:
     def __init__(self, state: State) -> None:
         self._state: State = state
         self._entries: dict[int, Entry] = {}
+        # While they are put into their lines: their numbers in order, and how many are there.
+        self._numbers: list[int] | None = None
+        self._placed: int = 0
         self._lanes: dict[int, int] = {}  # of those that are not in the main lane
         self._session_states: dict[tuple[int, str], tuple[bytes, int]] = {}
         self._claims: ClaimsReplayed = ClaimsReplayed()
@@ -420,17 +425,52 @@ class Restoring:
         return self._next_sequence
 
     def finish(self) -> None:
-        """Put every entry into its line."""
+        """Put every entry into its line that is not there yet, and be done."""
+        self.place(len(self._entries))
+        state = self._state
+        self.strays.sort()
+        self._stages.finish()
+        state.seen.remembered()
+        for lane in state.lanes.values():
+            if lane.claims is not None:
+                lane.claims.look_again()
+            state.watch(lane)
+            if lane.book is not None:
+                for session in lane.book.sessions.values():
+                    lane.book.offer(session)
+        self._numbers = None
+
+    def place(self, count_max: int) -> bool:
+        """All records are in: put so many entries into their lines, in the order of their numbers;
+        tells whether all are there."""
+        numbers = self._numbers
+        if numbers is None:
+            self._begin_placing()
+            numbers = self._numbers = sorted(self._entries)
+        state = self._state
+        end = min(len(numbers), self._placed + count_max)
+        for at in range(self._placed, end):
+            sequence = numbers[at]
+            number = self._lanes.pop(sequence, MAIN)
+            entry = self._entries.pop(sequence)
+            if self._exists(number):
+                self._place(sequence, entry, state.lane(number))
+            elif number & ~1 not in self.strays:
+                self.strays.append(number & ~1)
+        self._placed = end
+        return end == len(numbers)
+
+    def _begin_placing(self) -> None:
+        """What there is beside messages."""
         assert self._complete or self._has_lost, (
             "the journal begins inside a checkpoint that never ended"
         )
         state = self._state
         state.next_sequence = self._next_sequence
         self.replayed = max(self.replayed, 0)
-        numbers = {number & ~1 for number in self._lanes.values()}
-        numbers.update(number for number, _ in self._session_states)
+        numbers = {number for number, _ in self._session_states}
         numbers.update(number & ~1 for number in self._claims.lanes())
-        self.strays = sorted(number for number in numbers if not self._exists(number))
+        self.strays = [number for number in numbers if not self._exists(number)]
         for (number, session_id), (stored, at) in self._session_states.items():
             book = state.lane(number).book if self._exists(number) else None
             if book is not None:
@@ -438,23 +478,6 @@ class Restoring:
         for number in self._claims.lanes():
             if self._exists(number):
                 self._claims.bring_owners(state.lane(number))
-        for sequence in sorted(self._entries):
-            number = self._lanes.get(sequence, MAIN)
-            if self._exists(number):
-                self._place(sequence, self._entries[sequence], state.lane(number))
-        self._stages.finish()
-        state.seen.remembered()
-        for lane in state.lanes.values():
-            heapq.heapify(lane.schedules)
-            heapq.heapify(lane.expirations)
-            if lane.claims is not None:
-                lane.claims.look_again()
-            state.watch(lane)
-            if lane.book is not None:
-                for session in lane.book.sessions.values():
-                    lane.book.offer(session)
-        self._entries = {}
-        self._lanes = {}
 
     def _exists(self, number: int) -> bool:
         """Whether a subscription was not deleted while nobody was here to drop its lane."""
@@ -468,7 +491,7 @@ class Restoring:
             return
         if entry.place == SCHEDULED:
             lane.set_aside(entry)
-            lane.schedules.append((entry.detailed().scheduled_at, sequence))
+            heapq.heappush(lane.schedules, (entry.detailed().scheduled_at, sequence))
             return
         if entry.place == CLAIMED:
             self._claims.place(lane, entry)
@@ -480,4 +503,4 @@ class Restoring:
         line.ready.append(entry)
         line.ready_count += 1
         if entry.expires_at and not lane.is_dead_letter:
-            lane.expirations.append((entry.expires_at, sequence, entry, line))
+            heapq.heappush(lane.expirations, (entry.expires_at, sequence, entry, line))

@@ -1,0 +1,25 @@
+"""What the messages of a partition take in memory beside their bodies: counted, not measured."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from peeklock.entity.state import State
+
+# What one message takes in memory beside its body, measured in the compiled form: in a queue, its
+# lock, as a copy in a subscription (locked or not), as an id that is remembered.
+ENTRY_BYTES: Final = 140
+LOCK_BYTES: Final = 180
+COPY_BYTES: Final = 320
+SEEN_BYTES: Final = 180
+
+
+def memory_of(state: State) -> int:
+    """Each entry, each lock, each copy of a topic's message, each id that is remembered."""
+    remembered = len(state.seen) * SEEN_BYTES
+    if state.blueprint.router is not None:
+        return state.bodies.count * COPY_BYTES + remembered
+    locks = 0
+    for lane in state.lanes.values():  # a queue has four at most
+        locks += len(lane.locked)
+    return state.bodies.count * ENTRY_BYTES + locks * LOCK_BYTES + remembered

@@ -1,0 +1,124 @@
+"""Decisions in stints: what falls due together and what is published to many keeps nobody else
+waiting, and takes the memory of what is there, not of what is done at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from peeklock.client import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode
+from tests.pressure.conftest import MakeHouse
+from tests.pressure.house import House
+from tests.wire.own_client import take
+
+MB = 1 << 20
+
+
+def run(broker: House, work: Callable[[ServiceBusClient], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        async with ServiceBusClient.from_connection_string(broker.connection_string) as client:
+            await work(client)
+
+    asyncio.run(whole())
+
+
+def topic(name: str, subscriptions: int) -> dict[str, Any]:
+    names = [{"Name": f"s{number}", "Properties": {}} for number in range(subscriptions)]
+    return {"Name": name, "Properties": {}, "Subscriptions": names}
+
+
+async def send_batches(client: ServiceBusClient, name: str, count: int, **options: Any) -> None:
+    """Small messages, a thousand in each batch."""
+    async with client.get_queue_sender(name) as sender:
+        for first in range(0, count, 1000):
+            batch = await sender.create_message_batch()
+            for _ in range(min(1000, count - first)):
+                batch.add_message(ServiceBusMessage(b"x", **options))
+            await sender.send_messages(batch)
+
+
+async def active(client: ServiceBusClient, path: str, expected: int) -> None:
+    """Wait until the last of so many dead letters can be seen."""
+    async with client.get_queue_receiver(path, sub_queue="deadletter") as receiver:
+        while True:
+            seen = await receiver.peek_messages(1, sequence_number=expected)
+            if seen:
+                return
+            await asyncio.sleep(0.05)
+
+
+def due_together(broker: House, count: int, size: int, **bounds: Any) -> None:
+    due = datetime.now(UTC) + timedelta(seconds=8)
+
+    async def schedule(client: ServiceBusClient) -> None:
+        async with client.get_topic_sender("topic") as sender:
+            for _ in range(count):
+                one = ServiceBusMessage(b"x" * size, scheduled_enqueue_time_utc=due)
+                await sender.send_messages(one)
+
+    async def read(client: ServiceBusClient) -> None:
+        mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
+        async with client.get_subscription_receiver("topic", "s0", receive_mode=mode) as receiver:
+            await take(receiver, count)
+
+    run(broker, schedule)
+    assert datetime.now(UTC) < due, "all of them are scheduled before the first is due"
+    with broker.pressed(**bounds):
+        run(broker, read)
+
+
+def test_large_messages_of_a_topic_that_fall_due_together(house: MakeHouse) -> None:
+    """They were one decision: all bodies in memory, and everybody waited for all of them."""
+    broker = house(topics=[topic("topic", 1)])
+    due_together(broker, 150, 200_000, grows_at_most=64 * MB, at_least_s=3.0)
+
+
+def publish_to_many(broker: House, count: int, subscriptions: int, **bounds: Any) -> None:
+    async def publish(client: ServiceBusClient) -> None:
+        async with client.get_topic_sender("topic") as sender:
+            batch = await sender.create_message_batch()
+            for number in range(count):
+                batch.add_message(ServiceBusMessage(str(number)))
+            await sender.send_messages(batch)
+        last = f"s{subscriptions - 1}"
+        async with client.get_subscription_receiver("topic", last) as receiver:
+            found = await take(receiver, count)
+        assert [str(each) for each in found] == [str(number) for number in range(count)]
+
+    with broker.pressed(**bounds):
+        run(broker, publish)
+
+
+def test_a_batch_for_many_subscriptions(house: MakeHouse) -> None:
+    """It was one decision of all copies."""
+    broker = house(topics=[topic("topic", 300)])
+    publish_to_many(broker, 1000, 300, grows_at_most=160 * MB)
+
+
+@pytest.mark.torture
+def test_a_batch_for_as_many_subscriptions_as_there_can_be(house: MakeHouse) -> None:
+    broker = house(topics=[topic("topic", 2000)])
+    publish_to_many(broker, 1000, 2000, grows_at_most=800 * MB)
+
+
+def expire_together(broker: House, count: int, **bounds: Any) -> None:
+    life = timedelta(seconds=6)
+    run(broker, lambda client: send_batches(client, "q", count, time_to_live=life))
+    with broker.pressed(**bounds):
+        run(broker, lambda client: active(client, "q", count))
+
+
+def test_messages_that_expire_together(house: MakeHouse) -> None:
+    """They were one decision, and so were their dead letters."""
+    broker = house(queues={"q": {"DeadLetteringOnMessageExpiration": True}})
+    expire_together(broker, 60_000, grows_at_most=128 * MB, at_least_s=5.0)
+
+
+@pytest.mark.torture
+def test_a_million_messages_that_expire_together(house: MakeHouse) -> None:
+    broker = house(queues={"q": {"DeadLetteringOnMessageExpiration": True}})
+    expire_together(broker, 1_000_000, grows_at_most=800 * MB, at_least_s=20.0)
