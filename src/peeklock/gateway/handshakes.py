@@ -5,14 +5,17 @@ who dawdle while others wait are cut off, the longest first.
 """
 
 import asyncio
-from typing import Protocol, final
+from itertools import islice
+from typing import Final, Protocol, final
 
 from peeklock.budgets import Budget
 
 # About 90 KB each.
-HANDSHAKES_MAX = 500
+HANDSHAKES_MAX: Final = 500
 # What a handshake may take while others wait; longer than any honest one on a busy machine.
-_DAWDLE_S = 2.0
+_DAWDLE_S: Final = 2.0
+# How many are cut off before others have their turn.
+_CUT_OFF_AT_ONCE_MAX: Final = 32
 
 
 class Shaking(Protocol):
@@ -71,8 +74,9 @@ class Handshakes:
     def _look(self) -> None:
         self._timer = None
         now = asyncio.get_running_loop().time()
-        late = [shaking for shaking, due in self._begun.items() if due <= now]
-        for shaking in late[: len(self._waiting)]:
+        count = min(len(self._waiting), _CUT_OFF_AT_ONCE_MAX)
+        oldest = list(islice(self._begun.items(), count))
+        for shaking in [shaking for shaking, due in oldest if due <= now]:
             self._budget.refused += 1
             shaking.abort()
         if self._waiting:

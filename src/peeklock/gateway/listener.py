@@ -19,7 +19,7 @@ _LOG: Final = logging.getLogger("peeklock.listeners")
 
 _BACKLOG: Final = 1_024
 # How many are accepted before those that are served get their turn again.
-_ACCEPTED_AT_ONCE_MAX: Final = 64
+_ACCEPTED_AT_ONCE_MAX: Final = 16
 # Connections that have not said what they speak. When there are more, the one that has waited
 # longest is cut off: those who mean it are decided soon, and silence keeps nobody out.
 UNDECIDED_MAX: Final = 5_000
