@@ -47,6 +47,7 @@ from peeklock.gateway.http.stores import StoresNode
 from peeklock.gateway.http.visitors import Visitors
 from peeklock.gateway.identifiers import hex_digits
 from peeklock.gateway.listener import Listener
+from peeklock.gateway.lobby import Lobby
 from peeklock.gateway.refusals import RefusalDesk
 from peeklock.gateway.tls import Tls
 from peeklock.hangup import Hangup
@@ -69,8 +70,6 @@ _LOG: Final = logging.getLogger("peeklock.server")
 _GC_THRESHOLDS: Final = (4_000, 5, 4_000)
 # Enough for all connections of several namespaces, and for the stores.
 _DESCRIPTORS: Final = 65_536
-# Connections that have not said yet which namespace they belong to; each soon does or is closed.
-_UNPLACED_MAX: Final = 1_000
 
 
 def serve(settings: Settings) -> None:
@@ -113,10 +112,9 @@ async def _serve(settings: Settings, configuration: Configuration, watchdog: Wat
     broker = _broker(settings, configuration, stores, catalog, clock, chance)
     overview.homes = broker.homes
     desks = partial(_desk, clock, chance, overview)
-    amqp = AmqpConnections(
-        _doors(settings, broker, clock, chance, desks),
-        connections_max=settings.connections_max * len(broker.namespaces.all()) + _UNPLACED_MAX,
-    )
+    lobby = Lobby(budgets, strangers_max=settings.connections_max)
+    doors = _doors(settings, broker, clock, chance, desks, budgets)
+    amqp = AmqpConnections(doors, lobby=lobby)
     visitors = Visitors(budgets, connections_max=settings.http_connections_max)
     reload = Reload(settings, broker, tls)
     http = _http(settings, overview, broker, stores, amqp, clock, chance, desks, visitors, reload)
@@ -181,7 +179,7 @@ def _listener(
         http.protocol,
         tls,
         budgets=budgets,
-        make_room=http.visitors.make_room,
+        make_room=lambda: http.visitors.make_room() or amqp.lobby.strangers.let_one_go(),
         write_s_max=settings.write_timeout_ms / 1000,
     )
 
@@ -225,6 +223,7 @@ def _doors(
     clock: Clock,
     chance: Callable[[], int],
     desks: Callable[[Namespace], RefusalDesk],
+    budgets: Budgets,
 ) -> Doors:
     """Make what AMQP connections come to: a door for each namespace."""
     container_id = hex_digits(chance)
@@ -242,7 +241,9 @@ def _doors(
             container_id=container_id,
             engine_limits=engine_limits,
             limits=limits,
-            attendance=Attendance(settings.connections_max),
+            attendance=Attendance(
+                budgets.register(f"amqp_connections_{namespace.name}", settings.connections_max)
+            ),
         )
 
     return Doors(broker.namespaces, door)

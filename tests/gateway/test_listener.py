@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from peeklock.amqp.events import Opened
+from peeklock.gateway.lobby import Lobby
 from tests.broker.bench import until
 from tests.gateway.callers import Caller, WebSocket, dial
 from tests.gateway.entrance import Entrance, development, enter
@@ -204,8 +205,8 @@ def test_only_so_many_may_be_undecided() -> None:
     enter(talk, undecided_max=1)
 
 
-def test_a_connection_too_many_is_cut_off_before_it_is_read() -> None:
-    """R-F7: far beyond the limit nobody is told why."""
+def test_a_stranger_too_many_takes_the_place_of_another() -> None:
+    """R-F7."""
 
     async def talk(entrance: Entrance) -> None:
         writers = []
@@ -217,7 +218,7 @@ def test_a_connection_too_many_is_cut_off_before_it_is_read() -> None:
         for writer in writers:
             writer.transport.abort()
 
-    enter(talk, amqp={"connections_max": 0})
+    enter(talk, amqp={"lobby": Lobby(strangers_max=100)})
 
 
 def test_a_stop_ends_what_has_not_begun() -> None:

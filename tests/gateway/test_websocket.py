@@ -152,8 +152,8 @@ def test_large_messages_pass(is_tls: bool) -> None:
         session = caller.machine.begin_session()
         await caller.until(Opened)
         link = session.attach_sender("l" * 50_000, Target(address="$cbs"))
-        for count in range(200):
-            session.attach_sender(f"{count}" * 1_000, Target(address="$cbs"))
+        for _ in range(10_000):
+            session.write_flow()
         assert (await caller.until(AttachAnswered)).link is link
         made.close()
 

@@ -11,6 +11,7 @@ whole one is never copied, and of a frame that the network cut only that frame i
 
 from typing import Any, Final, final
 
+from peeklock.amqp.codec import ELEMENTS_FREE, Budget
 from peeklock.amqp.composites import (
     Attach,
     Begin,
@@ -52,6 +53,7 @@ from peeklock.amqp.frames import (
     TRANSFER,
 )
 from peeklock.amqp.gathering import Gathering
+from peeklock.amqp.held import HeldBytes
 from peeklock.amqp.limits import Limits
 from peeklock.amqp.link import Link
 from peeklock.amqp.moves import (
@@ -60,6 +62,7 @@ from peeklock.amqp.moves import (
     CLOSING,
     DROP,
     ENDED,
+    ENDING,
     FRAME_MOVES,
     HEADER_MOVES,
     HEADER_PHASES,
@@ -96,6 +99,10 @@ SERVER_FIRST_ID: Final = 100_000
 CLIENT_FIRST_ID: Final = 0
 # What a peer may send ahead while the owner checks its credential.
 HELD_MAX: Final = 65_536
+# What one performative may have in its lists and maps: the official clients use some dozens.
+PERFORMATIVE_ELEMENTS_MAX: Final = 2_048
+# What a connection may hold whose owner has set no limit.
+NO_LIMIT: Final = 1 << 62
 
 
 @final
@@ -110,8 +117,10 @@ class Connection:
         "dirty",
         "error",
         "gathering",
+        "held",
         "hostname",
         "limits",
+        "links_max",
         "local",
         "mechanisms",
         "open_sent",
@@ -125,6 +134,7 @@ class Connection:
         "roster",
         "running",
         "sessions",
+        "sessions_max",
         "waiting",
     )
 
@@ -139,10 +149,16 @@ class Connection:
         hostname: str | None = None,
         credential: Credential | None = None,
         properties: dict[Any, Any] | None = None,
+        held: HeldBytes | None = None,
     ) -> None:
         self.role = role
         self.container_id = container_id
         self.limits = limits
+        # How many of them there may be at a time; the owner may change these as it goes.
+        self.links_max = limits.links_max
+        self.sessions_max = limits.channel_max + 1
+        # What the peer makes us keep.
+        self.held = HeldBytes(NO_LIMIT) if held is None else held
         self.hostname = hostname
         self.properties = properties
         # A server offers mechanisms, a client presents a credential; neither means no SASL.
@@ -235,6 +251,28 @@ class Connection:
             self.pulse.closing_at = self.pulse.now
         else:
             self._abort(error)
+
+    def drop_unfinished(self, error: AmqpError) -> list[Event]:
+        """Ends the links on which messages were begun and not finished, because of what these
+        hold; returns what the owner should know."""
+        for link in self.links():
+            if link.assembly is not None:
+                link.end(error)
+        return self.gathering.take()
+
+    def come_apart(self) -> None:
+        """Lets go of everything, because nobody will use the connection any more: what is tied in
+        circles would stay in memory until a rare collection."""
+        self._finish(self.error)
+        for session in self.local.values():
+            session.come_apart()
+        self.local.clear()
+        self.sessions.clear()
+        self.gathering.take()
+        self.running = None
+        self.remote_open = None
+        self.output.last = b""
+        self.held.give_back(self.held.used)
 
     def take_output(self) -> bytes:
         """Hands over everything that is to be written."""
@@ -412,7 +450,8 @@ class Connection:
         if FLOW <= code <= DISPOSITION:
             self._session_for(channel, code)  # it drops what the table drops, and refuses the rest
             return
-        value, after = decode_composite(data, body, end)
+        elements = min(end - body + ELEMENTS_FREE, PERFORMATIVE_ELEMENTS_MAX)
+        value, after = decode_composite(data, body, end, Budget(elements))
         if after != end:
             raise DecodeError("a frame that goes on behind its performative")
         if isinstance(value, Attach):
@@ -428,9 +467,12 @@ class Connection:
         elif isinstance(value, End):
             session = self._session_for(channel, code)
             if session is not None:
+                was_told = session.state == ENDING
                 session.on_end(value.error)
                 del self.sessions[channel]
                 del self.local[session.channel]
+                if was_told and self.role == SERVER:
+                    session.come_apart()
         elif isinstance(value, Close):
             self._on_close(value.error)
         elif isinstance(value, Open):
@@ -489,6 +531,8 @@ class Connection:
         if channel in self.sessions:
             raise ProtocolError(ILLEGAL_STATE, f"channel {channel} has a session already")
         if begin.remote_channel is None:
+            if len(self.local) >= self.sessions_max:
+                raise ProtocolError(RESOURCE_LIMIT_EXCEEDED, "too many sessions")
             own = channel
             while own in self.local:
                 own += 1

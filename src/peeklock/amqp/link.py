@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from peeklock.amqp.delivery import IncomingDelivery, OutgoingDelivery
 from peeklock.amqp.errors import (
+    DETACH_FORCED,
     ILLEGAL_STATE,
     INVALID_FIELD,
     MESSAGE_SIZE_EXCEEDED,
@@ -20,6 +21,7 @@ from peeklock.amqp.errors import (
 )
 from peeklock.amqp.fast import TAG_SIZE_MAX, ParsedFlow, ParsedTransfer, transfer_run
 from peeklock.amqp.frames import SERIAL_MASK, TRANSFER, serial_distance
+from peeklock.amqp.held import PIECE_BYTES
 from peeklock.amqp.moves import (
     ATTACH_SENT,
     ATTACHED,
@@ -52,6 +54,7 @@ class Link:
         "answered",
         "arrived",
         "assembly",
+        "attach_size",
         "context",
         "credit",
         "credit_floor",
@@ -135,6 +138,8 @@ class Link:
         self.outstanding: dict[int, OutgoingDelivery] = {}
         self.kept: dict[int, OutgoingDelivery] = {}
         self.assembly: Assembly | None = None
+        # What is held for the attach.
+        self.attach_size = 0
         # What this pass has gathered; the connection resets it when the pass ends.
         self.touched = False
         self.arrived: list[IncomingDelivery] | None = None
@@ -196,6 +201,7 @@ class Link:
             self.session.write_attach(self, source=NULL, target=NULL, properties=None)
         lost = self.session.forget(self)
         self.state = DETACHING
+        self.drop_assembly()
         self.session.write_detach(self, error, closed)
         return lost.unsettled
 
@@ -446,7 +452,7 @@ class Link:
             self._fault(INVALID_FIELD, f"delivery {assembly.id} is not complete")
             return
         if transfer.aborted:
-            self.assembly = None
+            self.drop_assembly()
             self.credit -= 1
             self.delivery_count += 1
             return
@@ -456,13 +462,25 @@ class Link:
             self._too_large(assembly.id, assembly.size)
             return
         if end > start:
+            held = end - start + PIECE_BYTES
+            if not self.session.connection.held.take(held):
+                text = "The unfinished messages of this connection hold too much; send it again."
+                self._fault(DETACH_FORCED, text)
+                return
+            assembly.held += held
             assembly.parts.append(data[start:end])
         assembly.settled = assembly.settled or transfer.settled is True
         if transfer.state is not None:
             assembly.state = transfer.state
         if not transfer.more:
-            self.assembly = None
+            self.drop_assembly()
             self._arrive(assembly.delivery())
+
+    def drop_assembly(self) -> None:
+        """Holds no unfinished message any more."""
+        if self.assembly is not None:
+            self.session.connection.held.give_back(self.assembly.held)
+            self.assembly = None
 
     def _too_large(self, delivery_id: int, size: int) -> None:
         self._fault(
@@ -488,7 +506,7 @@ class Link:
         if self.state == REQUESTED:
             self.session.write_attach(self, source=NULL, target=NULL, properties=None)
         self.state = DETACHING
-        self.assembly = None
+        self.drop_assembly()
         self.session.write_detach(self, error, True)
         self.session.connection.gathering.detached(self, True, error, lost)
 
@@ -497,7 +515,7 @@ class Link:
 class Assembly:
     """A message of several frames that is not complete yet."""
 
-    __slots__ = ("id", "message_format", "parts", "settled", "size", "state", "tag")
+    __slots__ = ("held", "id", "message_format", "parts", "settled", "size", "state", "tag")
 
     def __init__(self, id: int, tag: bytes, message_format: int) -> None:
         self.id = id
@@ -505,6 +523,7 @@ class Assembly:
         self.message_format = message_format
         self.parts: list[bytes] = []
         self.size = 0
+        self.held = 0
         self.settled = False
         self.state: bytes | None = None
 

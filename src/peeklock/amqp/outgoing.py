@@ -51,6 +51,7 @@ def transfer_frame(handle: int, settled: bool) -> tuple[bytes, bytes]:
 class Outgoing:
     """Deliveries from us to the peer on one session."""
 
+    __deletable__ = ("session",)
     __slots__ = (
         "first_id",
         "next_delivery_id",

@@ -40,6 +40,7 @@ from peeklock.amqp.frames import (
     FLOW,
     SERIAL_MASK,
 )
+from peeklock.amqp.held import PIECE_BYTES
 from peeklock.amqp.link import NULL, RECEIVER, SENDER, Link
 from peeklock.amqp.moves import (
     ATTACH_SENT,
@@ -370,16 +371,23 @@ class Session:
                 if not link.refused:
                     self.connection.gathering.answered(link)
             return
-        if self.connection.roster.count >= self.connection.limits.links_max:
+        connection = self.connection
+        if connection.roster.count >= connection.links_max:
             self.fail(RESOURCE_LIMIT_EXCEEDED, "too many links on this connection")
             return
-        rival = self.connection.roster.find(role, attach.name)
+        # The link keeps what its attach says.
+        size = end - position + PIECE_BYTES
+        if not connection.held.take(size):
+            self.fail(RESOURCE_LIMIT_EXCEEDED, "the links of this connection hold too much")
+            return
+        rival = connection.roster.find(role, attach.name)
         if rival is not None:
             rival.end(AmqpError(LINK_STOLEN, f"link {attach.name} was attached anew"))
         link = self._new_link(attach.name, role, self._free_handle(handle), REQUESTED)
+        link.attach_size = size
         self.incoming[handle] = link
         link.on_attach(attach, source_raw, target_raw)
-        self.connection.gathering.requested(link)
+        connection.gathering.requested(link)
 
     def on_detach(self, detach: Detach) -> None:
         """Takes the end of a link, and answers it unless it is an answer itself."""
@@ -394,10 +402,11 @@ class Session:
             self.write_detach(link, None, detach.closed)
             self.connection.gathering.detached(link, detach.closed, detach.error, lost)
         link.state = DETACHED
-        link.assembly = None
+        link.drop_assembly()
         if self.incoming.pop(detach.handle, None) is not None:
             del self.local[link.handle]
             self.connection.roster.count -= 1
+            self.connection.held.give_back(link.attach_size)
 
     def on_end(self, error: AmqpError | None) -> None:
         """Takes the end of the session, and answers it unless it is an answer itself."""
@@ -446,6 +455,20 @@ class Session:
         self._close_links()
         self.state = ENDED
 
+    def come_apart(self) -> None:
+        """Lets go of what it had, because nobody will ask for it any more."""
+        unsettled = self.outgoing.unsettled
+        for delivery in unsettled.values():
+            delivery.link.outstanding.clear()
+        unsettled.clear()
+        for delivery in self.settling.kept.values():
+            delivery.link.kept.clear()
+        self.outgoing.queue.clear()
+        self.settling.clear()
+        # Both point back here. What has ended asks them for nothing.
+        del self.outgoing.session
+        del self.settling.session
+
     def _close_links(self) -> list[Link]:
         """Marks all links as gone and returns those that were alive."""
         alive = self.links
@@ -453,7 +476,8 @@ class Session:
         for link in self.local.values():
             self.connection.roster.free_name(link)
             link.state = DETACHED
-            link.assembly = None
+            link.drop_assembly()
+            self.connection.held.give_back(link.attach_size)
         self.local.clear()
         self.incoming.clear()
         self.asked.clear()

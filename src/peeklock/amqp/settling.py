@@ -29,6 +29,7 @@ RECEIVED: Final = (
 class Settling:
     """What was told and what is to be told about the deliveries of one session [2.6.12]."""
 
+    __deletable__ = ("session",)
     __slots__ = ("awaited", "kept", "session", "told", "unsettled", "wide")
 
     def __init__(self, session: Session) -> None:

@@ -1,27 +1,34 @@
-"""How many connections a namespace has, and whether it takes another (R-F7)."""
+"""How many connections with a token a namespace has, and whether it takes another (R-F7)."""
 
 from typing import Final, final
 
+from peeklock.budgets import Budget
 from peeklock.settings import CONNECTIONS_MAX
 
 
 @final
 class Attendance:
-    """Counts the connections of one namespace."""
+    """Counts the connections of one namespace; a place is taken by showing a token or a key."""
 
-    __slots__ = ("connections_max", "count")
+    __slots__ = ("_places",)
 
-    def __init__(self, connections_max: int = CONNECTIONS_MAX) -> None:
-        self.connections_max: Final = connections_max
-        self.count = 0
+    def __init__(self, places: Budget | None = None) -> None:
+        self._places: Final = places or Budget("amqp_connections", CONNECTIONS_MAX)
+
+    @property
+    def connections_max(self) -> int:
+        """How many there may be."""
+        return self._places.limit
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return self._places.used
 
     def join(self) -> bool:
         """Count one more, if there is room for it; answers whether there was."""
-        if self.count >= self.connections_max:
-            return False
-        self.count += 1
-        return True
+        return self._places.take(1)
 
     def leave(self) -> None:
         """Count one less."""
-        self.count -= 1
+        self._places.give_back(1)

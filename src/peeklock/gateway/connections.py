@@ -9,15 +9,11 @@ from peeklock.gateway.http.health import Health
 from peeklock.gateway.http.hosts import Hosts
 from peeklock.gateway.http.router import Node, Router
 from peeklock.gateway.http.visitors import Visitors
+from peeklock.gateway.lobby import Lobby
 
 if TYPE_CHECKING:
     from peeklock.gateway.http.protocol import Bounds, HttpProtocol
 
-# Of all namespaces together, and of those that have not said which they mean: a guard behind the
-# limit that each namespace has.
-CONNECTIONS_MAX: Final = 50_000
-# Connections beyond the limit are told so politely, up to this many; the rest is cut off.
-_TURNED_AWAY_MAX: Final = 100
 # What may wait in memory for one client that does not read. Deliveries stop long before; this is
 # for answers to a client that asks and asks.
 OUTPUT_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -35,12 +31,12 @@ class AmqpConnections:
         self,
         doors: Doors,
         *,
-        connections_max: int = CONNECTIONS_MAX,
+        lobby: Lobby | None = None,
         output_bytes_max: int = OUTPUT_BYTES_MAX,
     ) -> None:
         self.output_bytes_max = output_bytes_max
+        self.lobby = lobby or Lobby()
         self._doors = doors
-        self._connections_max = connections_max
         self._connections: set[AmqpProtocol] = set()
         self._empty: asyncio.Future[None] | None = None
         # Who is still to be asked whether its rights have changed.
@@ -66,13 +62,10 @@ class AmqpConnections:
         """How many connections there are."""
         return len(self._connections)
 
-    def joined(self, connection: AmqpProtocol) -> bool:
-        """Take a connection in; answers whether there was room for it."""
-        count = len(self._connections)
+    def joined(self, connection: AmqpProtocol) -> None:
+        """Take a connection in; places are the lobby's, and each namespace's for those with
+        a token."""
         self._connections.add(connection)
-        if count >= self._connections_max + _TURNED_AWAY_MAX:
-            connection.abort("There are more connections than can be turned away politely.")
-        return count < self._connections_max
 
     def _keys_changed(self) -> None:
         """Ask every connection, some at a time, whether its rights are still what they were."""

@@ -29,11 +29,13 @@ from peeklock.auth.rights import DEVELOPMENT_KEY, ROOT_RULE_NAME, AuthorizationR
 from peeklock.auth.sas import generate_sas
 from peeklock.broker.chance import SeededChance
 from peeklock.broker.entities import Queue
+from peeklock.budgets import Budget
 from peeklock.entity.definition import QueueDefinition
 from peeklock.gateway.amqp.door import Door, DoorLimits, Doors
 from peeklock.gateway.amqp.peer import Peer
 from peeklock.gateway.amqp.wording import AmqpWording
 from peeklock.gateway.attendance import Attendance
+from peeklock.gateway.lobby import Lobby
 from peeklock.gateway.refusals import RefusalDesk
 from peeklock.store.memory import MemoryStore
 from tests.broker.bench import Bench, settle_down
@@ -71,7 +73,7 @@ class Bus:
                 container_id="the-broker",
                 engine_limits=engine_limits or Limits(),
                 limits=limits or DoorLimits(),
-                attendance=Attendance(connections_max),
+                attendance=Attendance(Budget("connections", connections_max)),
             )
 
         self.doors = Doors(self.bench.broker.namespaces, door)
@@ -110,6 +112,7 @@ class Pipe:
         self.on_written: Callable[[], None] | None = None
         self.is_closed = False
         self.is_reading_held = False
+        self.unread_bytes = 0
 
     def write(self, data: bytes) -> None:
         self.written.append(data)
@@ -125,6 +128,12 @@ class Pipe:
     def resume_reading(self) -> None:
         self.is_reading_held = False
 
+    def unread(self) -> int:
+        return self.unread_bytes
+
+    def abort(self) -> None:
+        self.is_closed = True
+
 
 class Client:
     """A connection in the client's role; `events` are those that nobody has taken yet."""
@@ -134,13 +143,13 @@ class Client:
         bus: Bus,
         credential: Credential | None,
         *,
-        turned_away: bool = False,
         host: str | None = HOST,
+        lobby: Lobby | None = None,
     ) -> None:
         now = bus.clock.now()
         self.bus = bus
         self.pipe = Pipe()
-        self.peer = Peer(bus.doors, self.pipe, "test:1", now, is_turned_away=turned_away)
+        self.peer = Peer(bus.doors, self.pipe, "test:1", now, host="test", lobby=lobby)
         self.connection = Connection(
             role=CLIENT,
             container_id="the-client",

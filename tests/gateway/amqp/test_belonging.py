@@ -223,12 +223,17 @@ def test_a_key_by_sasl_is_refused_at_open_if_the_host_comes_only_then() -> None:
 # --- how many
 
 
-def test_one_too_many_is_told_so_at_open_where_the_host_says_which() -> None:
+def test_one_too_many_is_told_so_and_who_only_opened_takes_no_place() -> None:
     """R-F7."""
 
     async def talk(bus: Bus) -> None:
+        for _ in range(3):
+            await bus.connect(host="two.localhost")
         first = await bus.connect(host="two.localhost")
+        assert status(await first.put_token("q", **TWO)) == 202
         second = await bus.connect(host="two.localhost")
+        with pytest.raises(AssertionError):
+            await second.put_token("q", **TWO)  # no answer: the connection is closed
         error = await closed(second)
         assert error.condition == FULL
         assert str(error.description).startswith(
@@ -240,10 +245,11 @@ def test_one_too_many_is_told_so_at_open_where_the_host_says_which() -> None:
         assert status(await other.put_token("q", **ONE)) == 202
         # Who was turned away leaves no room behind, who was in does.
         second.peer.lost()
-        assert (await closed(await bus.connect(host="two.localhost"))).condition == FULL
         first.peer.lost()
-        again = await bus.connect(host="two.localhost")
-        assert status(await again.put_token("q", **TWO)) == 202
+        again = await bus.connect(plain_credential("root", "key-2"), host="two.localhost")
+        await again.sender()
+        more = await bus.connect(plain_credential("root", "key-2"), host="two.localhost")
+        assert (await closed(more)).condition == FULL
 
     run(talk, connections_max=1)
 
@@ -269,7 +275,8 @@ def test_who_is_turned_away_gets_no_rights_by_what_it_sent_along() -> None:
     """Clients write ahead: token and links come before they have read that there is no room."""
 
     async def talk(bus: Bus) -> None:
-        await bus.connect(host="two.localhost")
+        first = await bus.connect(host="two.localhost")
+        assert status(await first.put_token("q", **TWO)) == 202
         late = await bus.connect()
         requests, _ = await late.request_links("$cbs")
         token = generate_sas("sb://localhost/q", "root", "key-2", bus.clock.now() + HOUR_MS)
@@ -280,16 +287,6 @@ def test_who_is_turned_away_gets_no_rights_by_what_it_sent_along() -> None:
         assert late.take(AttachAnswered) == []
 
     run(talk, connections_max=1)
-
-
-def test_where_there_is_one_namespace_open_decides() -> None:
-    """R-F7."""
-
-    async def talk(bus: Bus) -> None:
-        await bus.connect()
-        assert (await closed(await bus.connect())).condition == FULL
-
-    serve(talk, connections_max=1)
 
 
 def test_the_log_names_the_namespace(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,6 +9,7 @@ import pytest
 from peeklock.amqp.composites import Source, Target
 from peeklock.amqp.events import Closed, SessionEnded
 from peeklock.amqp.limits import Limits
+from peeklock.gateway.lobby import Lobby
 from tests.gateway.amqp.bus import Bus, bodies, plain, serve
 
 
@@ -144,15 +145,22 @@ def test_a_broker_that_stops_says_so() -> None:
     serve(talk)
 
 
-def test_a_connection_too_many_is_told_so() -> None:
+def test_who_only_opened_makes_room_and_who_has_a_token_stays() -> None:
     """R-F7: the refusal is clear."""
 
     async def talk(bus: Bus) -> None:
-        client = await bus.connect(turned_away=True)
-        (closed,) = client.take(Closed)
+        lobby = Lobby(strangers_max=1)
+        known = await bus.authorized(lobby=lobby)
+        idle = await bus.connect(lobby=lobby)
+        await bus.authorized(lobby=lobby)
+        await idle.talk()
+        (closed,) = idle.take(Closed)
         assert closed.error is not None
-        assert closed.error.condition == "amqp:resource-limit-exceeded"
-        assert "connections" in str(closed.error.description)
+        assert closed.error.condition == "amqp:connection:forced"
+        assert "token" in str(closed.error.description)
+        assert idle.pipe.is_closed
+        assert not known.pipe.is_closed
+        assert lobby.strangers.count == 0
 
     serve(talk)
 

@@ -298,6 +298,7 @@ class Attaching:
             node.gone(is_broken=is_broken)
         elif isinstance(node, ResponseNode):
             self._responses.remove(node)
+            node.gone()
         elif isinstance(node, CoordinatorNode):
             node.gone()
         if guest is not None and guest.entity is not None:

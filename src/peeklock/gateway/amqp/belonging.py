@@ -16,14 +16,16 @@ from peeklock.gateway.amqp.wire import Wire
 class Belonging:
     """Leads one connection through the door of its namespace, and counts it there."""
 
-    __slots__ = ("_doors", "_is_counted", "_key", "_wire", "is_inside", "is_turned_away")
+    __slots__ = ("_doors", "_key", "_wire", "has_place", "is_inside", "is_turned_away")
 
     def __init__(self, doors: Doors, wire: Wire) -> None:
         self._doors: Final = doors
         self._wire: Final = wire
         # The rule and the key that SASL has brought; open says where they are to be good.
         self._key: tuple[str, str] | None = None
-        self._is_counted = False
+        # It is one of the connections that the namespace may have: its first token was good.
+        self.has_place = False
+        # Its namespace is known.
         self.is_inside = False
         # There are as many connections as there may be: this one gets no rights any more, whatever
         # it has sent along.
@@ -46,14 +48,15 @@ class Belonging:
         self._key = None
         if key is None:
             if door is not None:
-                self._go_in(door)
+                self._stand_before(door)
+                self.is_inside = True
             return []
         if door is None:
             door = self._doors.of_key(key[0], key[1])
         self._stand_before(door)
         grants = door.keys.verify_plain(key[0], key[1])
         if not isinstance(grants, AuthRefusal):
-            self._go_in(door)
+            self._take_place(door)
         return grants
 
     def verify(self, token: str, audience: str) -> Grant | AuthRefusal:
@@ -62,27 +65,22 @@ class Belonging:
             self._stand_before(self._doors.of_token(token))
         door = self._wire.door
         found = door.keys.verify(token, audience, door.clock.wall())
-        if isinstance(found, Grant) and not self.is_inside:
-            self._go_in(door)
+        if isinstance(found, Grant) and not self.has_place:
+            self._take_place(door)
         return found
-
-    def turn_away(self) -> None:
-        """Let the connection in nowhere."""
-        self.is_inside = True
-        self.is_turned_away = True
 
     def leave(self) -> None:
         """The connection is no more."""
-        if self._is_counted:
-            self._is_counted = False
+        if self.has_place:
+            self.has_place = False
             self._wire.door.attendance.leave()
 
     def _stand_before(self, door: Door) -> None:
         """Ask at a door: what is refused there is refused in the name of that namespace."""
         self._wire.door = door
 
-    def _go_in(self, door: Door) -> None:
+    def _take_place(self, door: Door) -> None:
         self._wire.door = door
         self.is_inside = True
-        self._is_counted = door.attendance.join()
-        self.is_turned_away = not self._is_counted
+        self.has_place = door.attendance.join()
+        self.is_turned_away = not self.has_place

@@ -7,7 +7,7 @@ from peeklock.amqp.link import Link
 from peeklock.amqp.types import Int
 from peeklock.auth.claims import Claims
 from peeklock.auth.keyring import Grant
-from peeklock.auth.refusal import MALFORMED_TOKEN
+from peeklock.auth.refusal import INVALID_SIGNATURE, MALFORMED_TOKEN
 from peeklock.entity.refusals import (
     ENTITY_NOT_FOUND,
     INVALID_ARGUMENT,
@@ -25,6 +25,9 @@ from peeklock.gateway.amqp.wire import Wire
 # What the service grants on its request nodes.
 CREDIT: Final = 100
 
+# The longest token four times over.
+_REQUEST_SIZE_MAX: Final = 65_536
+
 _PUT_TOKEN: Final = "put-token"
 _ACCEPTED: Final = 202
 
@@ -33,7 +36,7 @@ _ACCEPTED: Final = 202
 class TokenNode:
     """Checks tokens and keeps what they grant in the claims of the connection."""
 
-    __slots__ = ("_belonging", "_claims", "_responses", "lessened", "link", "wire")
+    __slots__ = ("_belonging", "_claims", "_responses", "lessened", "link", "wire", "wrong")
 
     def __init__(
         self,
@@ -50,10 +53,12 @@ class TokenNode:
         self._claims: Final = claims
         # Paths on which a newer token grants less than the one before; its links are looked at.
         self.lessened: list[str] = []
+        # How many tokens came that no key has signed.
+        self.wrong = 0
 
     def open(self) -> None:
         """Attach, and take requests at once."""
-        self.link.accept()
+        self.link.accept(max_message_size=_REQUEST_SIZE_MAX)
         self.link.grant(CREDIT)
 
     def transfers(self, deliveries: list[IncomingDelivery]) -> None:
@@ -97,6 +102,7 @@ class TokenNode:
             return Refusal(INVALID_ARGUMENT, "The body must be the token, a string.")
         found = self._belonging.verify(token, audience)
         if not isinstance(found, Grant):
+            self.wrong += found.reason == INVALID_SIGNATURE
             kind = INVALID_ARGUMENT if found.reason == MALFORMED_TOKEN else UNAUTHORIZED
             return Refusal(kind, found.text)
         if self._belonging.is_turned_away:

@@ -117,6 +117,14 @@ class Outlet(Protocol):
         """Take from the peer again."""
         ...
 
+    def unread(self) -> int:
+        """How many bytes wait for the peer to read."""
+        ...
+
+    def abort(self) -> None:
+        """Close the connection at once, whatever is not sent."""
+        ...
+
 
 @final
 @dataclass(slots=True, init=False)
@@ -124,6 +132,11 @@ class DoorLimits:
     """Bounds of one connection that are the gateway's, not the protocol's."""
 
     token_timeout_ms: Final[int]
+    sessions_without_token_max: Final[int]
+    links_without_token_max: Final[int]
+    held_without_token_max: Final[int]
+    held_bytes_max: Final[int]
+    wrong_tokens_max: Final[int]
     bytes_in_flight_max: Final[int]
     delivery_bytes_max: Final[int]
     delivery_bytes_min: Final[int]
@@ -138,6 +151,18 @@ class DoorLimits:
         *,
         # The service drops a connection that shows no token within about 20 seconds.
         token_timeout_ms: int = 20_000,
+        # Before a token there is one pair of links to `$cbs`; Java's client also has a coordinator,
+        # and begins a session for each entity ahead.
+        sessions_without_token_max: int = 64,
+        links_without_token_max: int = 16,
+        # Attaches, begun requests and unread answers of a connection without a token. A token has
+        # at most 16 KB.
+        held_without_token_max: int = 64 * 1024,
+        # Attaches, begun messages and unread answers of one connection; beside it the largest
+        # message that its links take.
+        held_bytes_max: int = 64 * 1024 * 1024,
+        # Tokens with a wrong signature before the first good one.
+        wrong_tokens_max: int = 20,
         # Sends that wait for the store: beyond this nothing more is read from the connection. It
         # holds 64 of the largest standard messages, or 16,000 of 1 KB.
         bytes_in_flight_max: int = 16 * 1024 * 1024,
@@ -158,6 +183,11 @@ class DoorLimits:
         transaction_bytes_max: int = 64 * 1024 * 1024,
     ) -> None:
         self.token_timeout_ms = token_timeout_ms
+        self.sessions_without_token_max = sessions_without_token_max
+        self.links_without_token_max = links_without_token_max
+        self.held_without_token_max = held_without_token_max
+        self.held_bytes_max = held_bytes_max
+        self.wrong_tokens_max = wrong_tokens_max
         self.bytes_in_flight_max = bytes_in_flight_max
         self.delivery_bytes_max = delivery_bytes_max
         self.delivery_bytes_min = delivery_bytes_min

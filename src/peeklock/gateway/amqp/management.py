@@ -84,6 +84,7 @@ class ManagementNode:
         """Attach, and take requests at once."""
         size_max = max(self._entity.message_size_max, STATE_SIZE_MAX) + _ARGUMENTS_SIZE_MAX
         self.link.accept(max_message_size=size_max)
+        self.wire.connection.held.allow_message(2 * size_max)
         self.link.grant(CREDIT)
 
     def transfers(self, deliveries: list[IncomingDelivery], now: int) -> None:

@@ -11,6 +11,7 @@ from typing import Final, final
 from peeklock.amqp.connection import SERVER, Connection
 from peeklock.amqp.errors import (
     CONNECTION_FORCED,
+    DETACH_FORCED,
     RESOURCE_LIMIT_EXCEEDED,
     UNAUTHORIZED_ACCESS,
     AmqpError,
@@ -29,11 +30,11 @@ from peeklock.amqp.events import (
     StrayReceived,
     TransfersReceived,
 )
+from peeklock.amqp.held import HeldBytes
 from peeklock.amqp.link import Link
-from peeklock.amqp.moves import DETACHING
+from peeklock.amqp.moves import DETACHING, ENDED
 from peeklock.amqp.sasl import ANONYMOUS, MSSBCBS, PLAIN, read_plain
 from peeklock.auth.claims import Claims
-from peeklock.auth.keyring import Grant
 from peeklock.auth.refusal import AuthRefusal
 from peeklock.entity.refusals import QUOTA_EXCEEDED, UNAUTHORIZED, Refusal
 from peeklock.gateway import logbook
@@ -47,12 +48,22 @@ from peeklock.gateway.amqp.receiving import ReceivingNode
 from peeklock.gateway.amqp.responses import ResponseLinks, ResponseNode
 from peeklock.gateway.amqp.sending import SendingNode
 from peeklock.gateway.amqp.wire import Wire
+from peeklock.gateway.lobby import Lobby
 from peeklock.gateway.refusals import Declined
 
 MECHANISMS: Final = (MSSBCBS, PLAIN, ANONYMOUS)
 
 NO_DEADLINE: Final = 1 << 62
 
+# The steps to a token.
+_AUTHENTICATED: Final = 1
+_OPENED: Final = 2
+_ATTACHED: Final = 3
+_ASKED: Final = 4
+_ADMITTED: Final = 5
+
+_TOO_MANY_KEYS: Final = "Too many wrong keys came from this address; try again later."
+_TOO_MANY_TOKENS: Final = "Too many tokens came that no key has signed."
 _EXPIRED: Final = "ExpiredToken: The token that gave access to this link is expired."
 _REVOKED: Final = (
     "InvalidSignature: The key that gave access to this link was removed or grants less now."
@@ -62,6 +73,8 @@ AT_ONCE: Final = 0
 LOOK_MS: Final = 30_000
 
 _LOG: Final = logging.getLogger("peeklock.connections")
+# Strangers come and go as often as they like.
+_CONNECTIONS: Final = logbook.Sparing(_LOG, lines_max=500)
 
 
 @final
@@ -69,6 +82,7 @@ class Peer:
     """A client at the AMQP door."""
 
     __slots__ = (
+        "_address",
         "_at",
         "_attaching",
         "_belonging",
@@ -76,24 +90,44 @@ class Peer:
         "_connection",
         "_coordinating",
         "_is_over",
-        "_is_turned_away",
+        "_lobby",
         "_responses",
+        "_sasl_due",
+        "_step",
         "_token_due",
+        "_unread",
+        "_waiting_sasl",
+        "_wrong_tokens",
         "deadline",
+        "held",
         "wire",
     )
 
     def __init__(
-        self, doors: Doors, outlet: Outlet, name: str, at: int, *, is_turned_away: bool = False
+        self,
+        doors: Doors,
+        outlet: Outlet,
+        name: str,
+        at: int,
+        *,
+        host: str = "",
+        lobby: Lobby | None = None,
     ) -> None:
+        """The name is for the log; the host is the address that it counts for."""
         door = doors.first
+        lobby = lobby or Lobby()
+        self.held: Final = HeldBytes(door.limits.held_without_token_max, lobby.stranger_bytes)
+        self.held.make_room = self._make_room_for_stranger
         self._connection: Final = Connection(
             role=SERVER,
             container_id=door.container_id,
             limits=door.engine_limits,
             now=at,
             sasl_mechanisms=list(MECHANISMS),
+            held=self.held,
         )
+        self._connection.links_max = door.limits.links_without_token_max
+        self._connection.sessions_max = door.limits.sessions_without_token_max
         self.wire: Final = Wire(door, self._connection, outlet, name)
         self._claims: Final = Claims()
         self._responses: Final = ResponseLinks()
@@ -103,9 +137,17 @@ class Peer:
         )
         # What the coordinators were told in this pass: discharges come after all that they end.
         self._coordinating: Final[list[TransfersReceived]] = []
-        # One connection too many: it is told so as soon as it can be.
-        self._is_turned_away: Final = is_turned_away
         self._is_over = False
+        self._lobby: Final = lobby
+        self._address: Final = lobby.strangers.came(self, host)
+        # How far it has come on its way to a token.
+        self._step = 0
+        # What it leaves unread, as long as it has no token, and how many wrong ones it has put.
+        self._unread = 0
+        self._wrong_tokens = 0
+        # A key that waits for its turn, because its address has shown many wrong ones.
+        self._waiting_sasl: SaslInitReceived | None = None
+        self._sasl_due = NO_DEADLINE
         # The loop's time when something last happened here.
         self._at = at
         # When a connection without any token is closed; it starts to run at open.
@@ -130,6 +172,8 @@ class Peer:
         if transactions_due < NO_DEADLINE:
             self.deadline = min(self.deadline, at + max(0, transactions_due - now))
         self.wire.flush()
+        if not self._belonging.has_place:
+            self._count_unread()
 
     def tick(self, at: int) -> None:
         """Act on what is due: heartbeats, silence, tokens that end; sets the next deadline."""
@@ -141,6 +185,8 @@ class Peer:
         if at >= self._token_due:
             self._token_due = NO_DEADLINE
             self._close(CONNECTION_FORCED, "No token was put on $cbs in the time allowed for it.")
+        if at >= self._sasl_due:
+            self._take_turn()
         expired = self._claims.expire(clock.wall())
         for grant in expired:
             self._attaching.review(grant.path, _EXPIRED)
@@ -153,7 +199,7 @@ class Peer:
         deadline = self._connection.tick(at) or NO_DEADLINE
         if self._connection.closed:
             self._ended(self._connection.error, is_broken=True)
-        deadline = min(deadline, self._token_due)
+        deadline = min(deadline, self._token_due, self._sasl_due)
         transactions_due = self.wire.transactions.deadline
         if transactions_due < NO_DEADLINE:
             deadline = min(deadline, at + max(0, transactions_due - clock.now()))
@@ -184,15 +230,42 @@ class Peer:
         self.wire.flush()
 
     def lost(self) -> None:
-        """The connection broke, or was closed for good."""
+        """The connection broke, or was closed for good; nothing of it stays in memory."""
         self.wire.is_lost = True
         self._connection.lost()
         self._ended(None, is_broken=True)
+        self._connection.come_apart()
+        self._coordinating.clear()
+        self.held.make_room = None
 
     def shut_down(self) -> None:
         """Close politely, because the broker stops."""
         self._close(CONNECTION_FORCED, "The broker is shutting down.")
         self.wire.flush()
+
+    # --- what others need its room for
+
+    def make_room(self) -> None:
+        """Close, because it has no token and its place is needed."""
+        self._close(CONNECTION_FORCED, "The place of this connection without a token is needed.")
+        self.wire.flush()
+        if self.wire.outlet.unread():
+            self.wire.outlet.abort()
+        else:
+            self.wire.outlet.close()
+
+    def drop_unfinished(self) -> None:
+        """Give up the messages that it has begun, because the broker needs the memory."""
+        text = "The broker needs the memory of unfinished messages; send it again."
+        events = self._connection.drop_unfinished(AmqpError(DETACH_FORCED, text))
+        self._handle(events, self.wire.door.clock.now())
+        self.wire.flush()
+
+    def _make_room_for_stranger(self) -> bool:
+        return self._lobby.make_room_for_stranger(self)
+
+    def _make_room_for_holder(self) -> bool:
+        return self._lobby.make_room(self)
 
     # --- events
 
@@ -211,6 +284,7 @@ class Peer:
             elif isinstance(event, FlowReceived):
                 self._flowed(event.link)
             elif isinstance(event, AttachRequested):
+                self._progressed(_ATTACHED)
                 self._attaching.attach(event.link, now)
             elif isinstance(event, StrayReceived):
                 self.wire.transactions.missed(event.outcome)
@@ -232,14 +306,12 @@ class Peer:
         if isinstance(node, (SendingNode, ManagementNode)):
             node.transfers(event.deliveries, now)
         elif isinstance(node, TokenNode):
-            was_inside = self._belonging.is_inside
+            self._progressed(_ASKED)
+            was_turned_away = self._belonging.is_turned_away
             node.transfers(event.deliveries)
-            if self._belonging.is_turned_away and not was_inside:
+            if self._belonging.is_turned_away and not was_turned_away:
                 self._turn_away()
-            for path in node.lessened:
-                self._attaching.review(path, _EXPIRED)
-            node.lessened.clear()
-            self._claims_changed()
+            self._tokens_put(node)
         elif isinstance(node, CoordinatorNode):
             self._coordinating.append(event)
 
@@ -273,6 +345,8 @@ class Peer:
         if isinstance(event, SessionEnded):
             for link in event.links:
                 self._attaching.gone(link, is_broken=False)
+            if event.session.state == ENDED:
+                event.session.come_apart()
         elif isinstance(event, SaslInitReceived):
             self._authenticate(event, now)
         elif isinstance(event, Opened):
@@ -285,12 +359,40 @@ class Peer:
     # --- who may stay
 
     def _authenticate(self, event: SaslInitReceived, now: int) -> None:
-        refusal: AuthRefusal | None = None
-        if event.mechanism == PLAIN:
+        if event.mechanism != PLAIN:
+            refusal = None
+            if event.mechanism not in MECHANISMS:
+                text = f"No mechanism {event.mechanism} is offered."
+                refusal = AuthRefusal("UnknownMechanism", text)
+            self._authenticated(refusal, now)
+            return
+        wait_ms = self._lobby.guesses.wait_ms(self._address, self._at)
+        if wait_ms < 0:
+            self._authenticated(AuthRefusal("TooManyKeys", _TOO_MANY_KEYS), now)
+        elif wait_ms:
+            self._waiting_sasl = event
+            self._sasl_due = self._at + wait_ms
+            self.deadline = min(self.deadline, self._sasl_due)
+        else:
             refusal = self._take_plain(event.initial_response, event.hostname or "")
-        elif event.mechanism not in MECHANISMS:
-            refusal = AuthRefusal("UnknownMechanism", f"No mechanism {event.mechanism} is offered.")
+            if refusal is not None:
+                self._lobby.guesses.missed(self._address, self._at)
+            self._authenticated(refusal, now)
+
+    def _take_turn(self) -> None:
+        """Look at a key that has waited for its turn."""
+        event = self._waiting_sasl
+        self._waiting_sasl = None
+        self._sasl_due = NO_DEADLINE
+        if event is not None:
+            self._lobby.guesses.waited()
+            if not self.wire.is_lost:
+                refusal = self._take_plain(event.initial_response, event.hostname or "")
+                self._authenticated(refusal, self.wire.door.clock.now())
+
+    def _authenticated(self, refusal: AuthRefusal | None, now: int) -> None:
         if refusal is None:
+            self._progressed(_AUTHENTICATED)
             self._handle(self._connection.accept_sasl(), now)
             return
         self._decline(Refusal(UNAUTHORIZED, refusal.text), "sasl")
@@ -307,26 +409,16 @@ class Peer:
         # Over WebSockets Python's client appends its path to the host (protocol 1.2).
         self.wire.host = (opened.hostname or "localhost").partition("/")[0]
         self.wire.container = opened.container_id
-        grants: list[Grant] | AuthRefusal = []
-        if self._is_turned_away:
-            self._belonging.turn_away()
-        else:
-            grants = self._belonging.open(self.wire.host)
-        _LOG.info(
-            "%s",
-            logbook.line(
-                "connection-opened",
-                peer=self.wire.peer_name,
-                container=opened.container_id,
-                namespace=self.wire.door.namespace if self._belonging.is_inside else None,
-                turned_away=int(self._is_turned_away) or None,
-            ),
+        self._progressed(_OPENED)
+        grants = self._belonging.open(self.wire.host)
+        _CONNECTIONS.write(
+            logging.INFO,
+            "connection-opened",
+            peer=self.wire.peer_name,
+            container=opened.container_id,
+            namespace=self.wire.door.namespace if self._belonging.is_inside else None,
         )
-        if self._is_turned_away:
-            self._close(
-                RESOURCE_LIMIT_EXCEEDED, "The broker has as many connections as it may have."
-            )
-        elif self._belonging.is_turned_away:
+        if self._belonging.is_turned_away:
             self._turn_away()
         elif isinstance(grants, AuthRefusal):
             # The key is good, but not in the namespace that the host name says.
@@ -336,6 +428,50 @@ class Peer:
             for grant in grants:
                 self._claims.put(grant)
         self._claims_changed()
+
+    def _tokens_put(self, node: TokenNode) -> None:
+        """Look at what tokens have changed: whose links may stay, and whether it may."""
+        for path in node.lessened:
+            self._attaching.review(path, _EXPIRED)
+        node.lessened.clear()
+        self._wrong_tokens += node.wrong
+        node.wrong = 0
+        limits = self.wire.door.limits
+        if self._wrong_tokens > limits.wrong_tokens_max and not self._belonging.has_place:
+            declined = self._decline(Refusal(UNAUTHORIZED, _TOO_MANY_TOKENS), "put-token")
+            self._close(UNAUTHORIZED_ACCESS, declined.text)
+        self._claims_changed()
+
+    def _progressed(self, step: int) -> None:
+        """Note a step on the way to a token; each counts once."""
+        if step > self._step and not self._belonging.has_place:
+            self._step = step
+            self._lobby.strangers.progressed(self, self._address)
+
+    def _admit(self) -> None:
+        """Let it have what a connection with a token may have."""
+        self._step = _ADMITTED
+        self._lobby.strangers.left(self, self._address)
+        self._lobby.enter(self)
+        self.held.give_back(self._unread)
+        self._unread = 0
+        door = self.wire.door
+        self.held.move(door.limits.held_bytes_max, self._lobby.held_bytes)
+        self.held.make_room = self._make_room_for_holder
+        self._connection.links_max = door.engine_limits.links_max
+        self._connection.sessions_max = door.engine_limits.channel_max + 1
+        self.wire.transactions.living_max = door.limits.transactions_max
+
+    def _count_unread(self) -> None:
+        """Count what a stranger leaves unread; whoever leaves too much is cut off."""
+        unread = self.wire.outlet.unread()
+        more = unread - self._unread
+        if more > 0 and not self.held.take(more):
+            self.wire.outlet.abort()
+            return
+        if more < 0:
+            self.held.give_back(-more)
+        self._unread = unread
 
     def _turn_away(self) -> None:
         """Close, because the namespace has no room for the connection."""
@@ -352,6 +488,8 @@ class Peer:
 
     def _claims_changed(self) -> None:
         """Start or stop the time for a token."""
+        if self._belonging.has_place and self._step < _ADMITTED:
+            self._admit()
         if not self._claims.is_empty:
             self._token_due = NO_DEADLINE
         elif self._token_due == NO_DEADLINE:
@@ -370,15 +508,16 @@ class Peer:
         if self._is_over:
             return
         self._is_over = True
+        self._lobby.strangers.left(self, self._address)
+        self._lobby.leave(self)
+        self._take_turn()
         self._belonging.leave()
-        _LOG.info(
-            "%s",
-            logbook.line(
-                "connection-closed",
-                peer=self.wire.peer_name,
-                condition=None if error is None else error.condition,
-                text=None if error is None else error.description,
-            ),
+        _CONNECTIONS.write(
+            logging.INFO,
+            "connection-closed",
+            peer=self.wire.peer_name,
+            condition=None if error is None else error.condition,
+            text=None if error is None else error.description,
         )
         for link in self._attaching.links():
             self._attaching.gone(link, is_broken=is_broken)

@@ -7,6 +7,7 @@ from typing import Final, Protocol, final
 from peeklock.gateway import logbook
 from peeklock.gateway.amqp.door import Doors
 from peeklock.gateway.amqp.peer import Peer
+from peeklock.gateway.lobby import Lobby
 
 # Less than this is never waited: a deadline in the past is looked at in the next turn of the loop.
 _WAIT_S_MIN: Final = 0.001
@@ -18,9 +19,10 @@ class Connections(Protocol):
     """Who counts the connections of a listener."""
 
     output_bytes_max: int
+    lobby: Lobby
 
-    def joined(self, connection: "AmqpProtocol") -> bool:
-        """Take a connection in; answers whether there was room for it."""
+    def joined(self, connection: "AmqpProtocol") -> None:
+        """Take a connection in."""
         ...
 
     def left(self, connection: "AmqpProtocol") -> None:
@@ -49,12 +51,14 @@ class AmqpProtocol(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         address = transport.get_extra_info("peername") or ("unknown", 0)
+        self._connections.joined(self)
         self._peer = Peer(
             self._doors,
             self,
             f"{address[0]}:{address[1]}",
             self._now(),
-            is_turned_away=not self._connections.joined(self),
+            host=address[0],
+            lobby=self._connections.lobby,
         )
         self._tick()
 
@@ -82,8 +86,11 @@ class AmqpProtocol(asyncio.Protocol):
         """The connection is gone, whoever ended it."""
         if self._timer is not None:
             self._timer.cancel()
-        if self._peer is not None:
-            self._peer.lost()
+        peer = self._peer
+        # Each holds the other: what is gone should not wait in memory for a rare collection.
+        self._peer = self._transport = None
+        if peer is not None:
+            peer.lost()
         self._connections.left(self)
 
     # --- what the peer calls
@@ -110,6 +117,10 @@ class AmqpProtocol(asyncio.Protocol):
         """Take from the client again."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
+
+    def unread(self) -> int:
+        """How many bytes wait for the client to read."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     # --- what the listener calls
 

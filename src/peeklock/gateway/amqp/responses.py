@@ -3,6 +3,7 @@
 from collections import deque
 from typing import Final, final
 
+from peeklock.amqp.held import PIECE_BYTES
 from peeklock.amqp.link import Link
 from peeklock.amqp.session import Session
 from peeklock.entity.refusals import QUOTA_EXCEEDED, Refusal
@@ -14,7 +15,7 @@ from peeklock.gateway.amqp.wire import Wire
 class ResponseNode:
     """Sends answers, settled, as far as the client's credit goes; the rest waits for more."""
 
-    __slots__ = ("_guest", "_sent", "_waiting", "key", "link", "wire")
+    __slots__ = ("_guest", "_queued", "_sent", "_waiting", "key", "link", "wire")
 
     def __init__(self, wire: Wire, link: Link, guest: Guest, key: str) -> None:
         self.wire: Final = wire
@@ -22,6 +23,8 @@ class ResponseNode:
         self.key: Final = key
         self._guest: Final = guest
         self._waiting: Final[deque[bytes]] = deque()
+        # Sizes of those for which there was credit but no window: the session still has them.
+        self._queued: Final[deque[int]] = deque()
         self._sent = 0
 
     def open(self) -> None:
@@ -30,27 +33,58 @@ class ResponseNode:
 
     def respond(self, payload: bytes) -> None:
         """Send one answer, or keep it until the client grants credit."""
+        if not self.link.attached:
+            return  # who asked is gone
+        self._count_queued()
         if self._waiting or self.link.credit <= 0:
-            self._waiting.append(payload)
-            if len(self._waiting) > self.wire.door.limits.responses_waiting_max:
-                self._waiting.clear()
-                text = "Too many answers wait for link credit."
-                self._guest.dismiss(Refusal(QUOTA_EXCEEDED, text))
+            waiting_max = self.wire.door.limits.responses_waiting_max
+            if len(self._waiting) < waiting_max and self._hold(payload):
+                self._waiting.append(payload)
+            else:
+                self._give_up("Too many answers wait for link credit.")
             return
         self._send(payload)
 
     def flowed(self) -> None:
         """Credit came: send what waits."""
+        self._count_queued()
         waiting = self._waiting
         while waiting and self.link.credit > 0:
-            self._send(waiting.popleft())
+            payload = waiting.popleft()
+            self.wire.connection.held.give_back(len(payload) + PIECE_BYTES)
+            self._send(payload)
         if not waiting and self.link.drain:
             self.link.drained()
+
+    def gone(self) -> None:
+        """The link is no more, and nobody will take what waits."""
+        held = sum(self._queued) + sum(map(len, self._waiting)) + PIECE_BYTES * len(self._waiting)
+        self.wire.connection.held.give_back(held)
+        self._queued.clear()
+        self._waiting.clear()
 
     def _send(self, payload: bytes) -> None:
         self._sent += 1
         tag = self._sent.to_bytes(8, "big")
+        queued = self.link.queued
         self.link.send(tag, payload, b"", True, None)
+        if self.link.queued > queued:
+            # There is credit and no window: the session keeps it.
+            if self._hold(payload):
+                self._queued.append(len(payload) + PIECE_BYTES)
+            else:
+                self._give_up("Too many answers wait for the window of the session.")
+
+    def _hold(self, payload: bytes) -> bool:
+        return self.wire.connection.held.take(len(payload) + PIECE_BYTES)
+
+    def _count_queued(self) -> None:
+        """Give back what the session has sent meanwhile: it keeps the order."""
+        while len(self._queued) > self.link.queued:
+            self.wire.connection.held.give_back(self._queued.popleft())
+
+    def _give_up(self, text: str) -> None:
+        self._guest.dismiss(Refusal(QUOTA_EXCEEDED, text))
 
 
 @final

@@ -43,7 +43,6 @@ class SendingNode:
         "_ids",
         "_in_flight",
         "_stage",
-        "_unanswered",
         "link",
         "path",
         "wire",
@@ -67,7 +66,6 @@ class SendingNode:
         # The stage in which the messages rest until it is published; nothing for most.
         self._stage: Final = stage
         self._ids: Final = wire.door.message_ids
-        self._unanswered: Final = Unanswered(self)
         self._in_flight = 0
 
     def open(self) -> None:
@@ -75,6 +73,7 @@ class SendingNode:
         size_max = self._size_max()
         self.link.accept(max_message_size=size_max, properties={_BATCH_SIZE_MAX: Ulong(size_max)})
         self.link.max_message_size = size_max + _GATHERED_BEYOND_MAX
+        self.wire.connection.held.allow_message(2 * self.link.max_message_size)
         self.link.takes_runs = self._destination is None
         self.link.grant(CREDIT)
 
@@ -177,7 +176,7 @@ class SendingNode:
         self._in_flight += len(tags)
         STEP.works_on(size, len(tags))
         self.wire.took(len(tags), size)
-        origin = self._unanswered if settled else self
+        origin = Unanswered(self) if settled else self
         if self._stage:
             self._entity.submit(Stage(origin, tags, messages, self._stage))
         else:
@@ -194,7 +193,7 @@ class SendingNode:
             return
         self._in_flight += 1
         self.wire.took(1, len(delivery.payload))
-        origin = self._unanswered if delivery.settled else self
+        origin = Unanswered(self) if delivery.settled else self
         if self._stage:
             self._entity.submit(Stage(origin, [delivery.id], messages, self._stage, True))
         else:
@@ -271,7 +270,7 @@ class SendingNode:
         assert destination is not None, "everything else goes the short way"
         self._in_flight += 1
         self.wire.took(1, len(delivery.payload))
-        origin = self._unanswered if delivery.settled else self
+        origin = Unanswered(self) if delivery.settled else self
         work = transfers(destination, messages, ways)
         self._entity.submit(Commit(origin, delivery.id, work))
 

@@ -40,6 +40,8 @@ from peeklock.gateway.identifiers import Chance
 MESSAGES_MAX: Final = 100
 DURATION_MS: Final = 120_000
 
+# Transactions of a connection that has shown no token.
+_WITHOUT_TOKEN_MAX: Final = 10
 NO_DEADLINE: Final = 1 << 62
 
 # How many transactions that ran out of time are told from those that never were, and after how
@@ -224,7 +226,16 @@ def _via(works: list[Work]) -> Entity:
 class Transactions:
     """All transactions of a connection; another connection does not know their ids."""
 
-    __slots__ = ("_chance", "_limits", "_living", "_size", "_timed_out", "_undone", "deadline")
+    __slots__ = (
+        "_chance",
+        "_limits",
+        "_living",
+        "_size",
+        "_timed_out",
+        "_undone",
+        "deadline",
+        "living_max",
+    )
 
     def __init__(self, limits: DoorLimits, chance: Chance) -> None:
         self._limits: Final = limits
@@ -236,12 +247,14 @@ class Transactions:
         self._size = 0
         # When `expire` must be called at the latest.
         self.deadline = NO_DEADLINE
+        # Before a token one is enough, and Java's client does declare one.
+        self.living_max = _WITHOUT_TOKEN_MAX
 
     # --- while they live
 
     def declare(self, owner: Coordinator) -> Transaction | Refusal:
         """Begin one; its time runs from its first operation on."""
-        most = self._limits.transactions_max
+        most = self.living_max
         if len(self._living) >= most:
             return Refusal(QUOTA_EXCEEDED, f"The connection has {most} open transactions.")
         id = ((self._chance() << 64) | self._chance()).to_bytes(16, "big")

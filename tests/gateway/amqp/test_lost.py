@@ -1,0 +1,174 @@
+"""Connections that are gone: nothing of them waits in memory for a collection."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+
+from peeklock.amqp.composites import ACCEPTED
+from peeklock.amqp.events import Closed
+from peeklock.amqp.sasl import plain as plain_credential
+from peeklock.auth.rights import DEVELOPMENT_KEY, ROOT_RULE_NAME
+from peeklock.budgets import Budgets
+from peeklock.gateway.guesses import FREE_MAX
+from peeklock.gateway.lobby import Lobby
+from tests.gateway.amqp.bus import Bus, Client, plain, request, serve
+
+
+async def busy(bus: Bus, lobby: Lobby) -> Client:
+    """A connection that uses everything there is."""
+    client = await bus.authorized(lobby=lobby)
+    sender = await client.sender()
+    await client.send(sender, *[plain("x" * 1_000)] * 20)
+    client.post(sender, plain("settled"), settled=True)
+    await client.receiver(credit=5)
+    receiver = await client.receiver(credit=5)
+    ids = [delivery.id for delivery in client.arrived(receiver)]
+    await client.settle(receiver, ids[:2], ACCEPTED)
+    requests, responses = await client.request_links("q/$management")
+    responses.grant(0)
+    client.post(requests, request({"operation": "com.microsoft:peek-message"}, {}, "id"))
+    other = client.connection.begin_session()
+    other.attach_sender("other", sender.target)
+    await client.talk()
+    other.end()
+    await client.talk()
+    other.come_apart()  # the client's half
+    refused = client.ask_sender("nothing-there")
+    assert (await client.refused(refused)).condition == "amqp:unauthorized-access"
+    return client
+
+
+def test_a_lost_connection_leaves_nothing_to_collect() -> None:
+    async def talk(bus: Bus) -> None:
+        budgets = Budgets()
+        lobby = Lobby(budgets)
+        await (await busy(bus, lobby)).talk()  # what is kept once is not counted
+        gc.collect()
+        gc.disable()
+        try:
+            client: Any = await busy(bus, lobby)
+            client.peer.lost()
+            await client.talk()
+            await bus.bench.advance(1_000)
+            client.connection.come_apart()
+            del client
+            assert gc.collect() == 0
+        finally:
+            gc.enable()
+        used = {budget.name: budget.used for budget in budgets}
+        assert used["amqp_connections_without_token"] == 0
+        assert used["amqp_bytes_held_without_token"] == 0
+
+    serve(talk)
+
+
+def test_what_strangers_hold_is_given_back() -> None:
+    async def talk(bus: Bus) -> None:
+        lobby = Lobby()
+        client = await bus.connect(lobby=lobby)
+        client._cbs = await client.request_links("$cbs")
+        client.pipe.unread_bytes = 5_000
+        client.session.write_flow()
+        await client.talk()
+        assert lobby.strangers.count == 1
+        assert lobby.stranger_bytes.used > 5_000
+        await client.put_token("q")
+        assert lobby.strangers.count == 0
+        assert lobby.stranger_bytes.used == 0
+        assert 0 < lobby.held_bytes.used < 2_000
+        client.peer.lost()
+        assert lobby.held_bytes.used == 0
+
+    serve(talk)
+
+
+def test_a_stranger_that_leaves_answers_unread_is_cut_off() -> None:
+    async def talk(bus: Bus) -> None:
+        client = await bus.connect()
+        client.pipe.unread_bytes = 100_000
+        client.session.write_flow()
+        await client.talk()
+        assert client.pipe.is_closed
+
+    serve(talk)
+
+
+def test_strangers_make_room_for_what_others_hold() -> None:
+    async def talk(bus: Bus) -> None:
+        lobby = Lobby(stranger_bytes_max=60_000)
+        first = await bus.connect(lobby=lobby)
+        await first.sender("$cbs", properties={"x": "y" * 40_000})
+        second = await bus.connect(lobby=lobby)
+        await second.sender("$cbs", properties={"x": "y" * 40_000})
+        assert first.pipe.is_closed
+        assert not second.pipe.is_closed
+
+    serve(talk)
+
+
+def test_unfinished_messages_of_all_connections_have_a_budget() -> None:
+    async def talk(bus: Bus) -> None:
+        lobby = Lobby(held_bytes_max=300_000)
+        greedy = await bus.authorized(lobby=lobby)
+        for _ in range(2):
+            link = await greedy.sender()
+            unfinished(greedy, link, 150_000)
+        await greedy.talk()
+        assert lobby.held_bytes.used > 260_000
+        modest = await bus.authorized(lobby=lobby)
+        link = await modest.sender()
+        unfinished(modest, link, 70_000)
+        await modest.talk()
+        await greedy.talk()
+        assert lobby.held_bytes.used < 130_000
+        assert modest.connection.links()
+        assert await modest.send(await modest.sender(), plain("x"))
+
+    serve(talk)
+
+
+def unfinished(client: Client, link: Any, size: int) -> None:
+    """Send all frames of a message but the last one."""
+    output = client.connection.output.parts
+    before = len(output)
+    client.post(link, plain("x" * size))
+    del output[max(before, len(output) - 2) :]
+
+
+@pytest.mark.parametrize("is_right", [False, True])
+def test_keys_wait_for_their_turn_where_many_were_wrong(is_right: bool) -> None:
+    async def talk(bus: Bus) -> None:
+        lobby = Lobby()
+        for _ in range(FREE_MAX + 1):
+            wrong = await bus.connect(plain_credential(ROOT_RULE_NAME, "wrong"), lobby=lobby)
+            assert wrong.pipe.is_closed
+            wrong.peer.lost()
+        key = DEVELOPMENT_KEY if is_right else "wrong"
+        client = await bus.connect(plain_credential(ROOT_RULE_NAME, key), lobby=lobby)
+        assert not client.pipe.is_closed
+        assert not client.connection.authenticated
+        gone = await bus.connect(plain_credential(ROOT_RULE_NAME, key), lobby=lobby)
+        gone.peer.lost()
+        await bus.advance(client, 1_000)
+        assert client.connection.authenticated is is_right
+        assert client.pipe.is_closed is not is_right
+
+    serve(talk)
+
+
+def test_wrong_tokens_end_a_connection() -> None:
+    async def talk(bus: Bus) -> None:
+        client = await bus.connect()
+        for _ in range(20):
+            await client.put_token("q", key="wrong")
+        assert not client.take(Closed)
+        await client.put_token("q", key="wrong")
+        assert client.take(Closed)
+        known = await bus.authorized()
+        for _ in range(30):
+            await known.put_token("q", key="wrong")
+
+    serve(talk)
