@@ -18,6 +18,7 @@ from peeklock.amqp.composites import (
 )
 from peeklock.amqp.fast import build_disposition
 from peeklock.amqp.frames import SASL_HEADER
+from peeklock.client import ServiceBusClient, ServiceBusMessage
 from tests.pressure.conftest import MakeHouse
 from tests.pressure.raw import RECEIVER, SENDER, frame
 from tests.wire.own_client import run_with, send
@@ -161,3 +162,27 @@ def test_lost_connections_leave_nothing(house: MakeHouse) -> None:
     with broker.pressed(grows_at_most=48 << 20):
         for _ in range(60):
             come_and_go()
+
+
+def test_rules_with_long_patterns_hold_up_nobody(house: MakeHouse) -> None:
+    """60 rules of 20 patterns on a value of 32 KB took seconds for one message."""
+    filters = [
+        " OR ".join(f"v LIKE '%a_{rule}{each}b%'" for each in range(20)) for rule in range(60)
+    ]
+    rules = [
+        {
+            "Name": f"r{number}",
+            "Properties": {"FilterType": "Sql", "SqlFilter": {"SqlExpression": text}},
+        }
+        for number, text in enumerate(filters)
+    ]
+    broker = house(topics=[{"Name": "t", "Subscriptions": [{"Name": "s", "Rules": rules}]}])
+
+    async def publish(client: ServiceBusClient) -> None:
+        async with client.get_topic_sender("t") as sender:
+            for _ in range(20):
+                message = ServiceBusMessage("x", application_properties={"v": "a" * 32_000})
+                await sender.send_messages(message)
+
+    with broker.pressed():
+        run_with(broker.connection_string, publish)

@@ -130,6 +130,9 @@ class Counting:
     def new_id(self) -> Any:
         return self.reader.new_id()
 
+    def spend(self, steps: int) -> None:
+        self.reader.spend(steps)
+
 
 @pytest.mark.parametrize(
     ("make", "asked_max"),

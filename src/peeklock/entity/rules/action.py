@@ -195,6 +195,10 @@ class _Draft:
         """Make an id."""
         return self._reader.new_id()
 
+    def spend(self, steps: int) -> None:
+        """Pay for work that grows with the values."""
+        self._reader.spend(steps)
+
     def set_user(self, name: str, value: Value) -> None:
         """Note a new value; unknown is written as null."""
         self._user[self._names.setdefault(fold(name), name)] = value

@@ -11,6 +11,7 @@ import re
 from typing import Final, final
 
 from peeklock.entity.rules.errors import FilterError
+from peeklock.entity.rules.values import PLAIN_PER_STEP, PropertyReader
 
 # A millisecond's work. A topic may have two thousand filters, and all wait for one message.
 STEPS_MAX: Final = 1 << 20
@@ -65,8 +66,8 @@ class Pattern:
         self._middle: list[Piece] = [piece for piece in pieces[1:-1] if piece.length]
         self._steps: int = max((piece.steps for piece in self._middle), default=0)
 
-    def matches(self, text: str) -> bool:
-        """Tell whether the whole text is as the pattern says."""
+    def matches(self, text: str, reader: PropertyReader) -> bool:
+        """Tell whether the whole text is as the pattern says; the reader counts the steps."""
         length = len(text)
         if length < self._length_min or not self._first.is_at(text, 0):
             return False
@@ -78,6 +79,7 @@ class Pattern:
             return False
         if length * self._steps > STEPS_MAX:
             raise FilterError(f"{length:,} characters are too many for this pattern of LIKE")
+        reader.spend(length * self._steps if self._steps > 1 else length // PLAIN_PER_STEP)
         position = self._first.length
         for piece in self._middle:
             position = piece.end_after(text, position, end)

@@ -11,7 +11,7 @@ from typing import Final, final
 
 from peeklock.entity.rules.errors import FilterError
 from peeklock.entity.rules.operators import calculate, kind_of, signed
-from peeklock.entity.rules.values import MISSING, Missing, PropertyReader, Value
+from peeklock.entity.rules.values import MISSING, PLAIN_PER_STEP, Missing, PropertyReader, Value
 
 # Where a property is looked for.
 USER: Final = 0
@@ -118,4 +118,9 @@ class Arithmetic(Operand):
         if left is None:
             return None
         right = self._right.value(reader)
-        return None if right is None else calculate(self._operator, left, right)
+        if right is None:
+            return None
+        result = calculate(self._operator, left, right)
+        if isinstance(result, str):
+            reader.spend(len(result) // PLAIN_PER_STEP)
+        return result

@@ -16,6 +16,7 @@ from peeklock.entity.rules.values import UNKNOWN, Missing, PropertyReader, Truth
 
 # As long as a filter can be. A pattern may also come out of a message, and reading it takes time.
 PATTERN_LENGTH_MAX: Final = 1_024
+STEPS_TO_READ: Final = 1_024
 
 
 class Predicate:
@@ -160,12 +161,15 @@ class Like(Predicate):
                 return UNKNOWN
         if not isinstance(value, str):
             raise FilterError(f"LIKE compares texts, not {kind_of(value)}")
-        return pattern.matches(value)
+        return pattern.matches(value, reader)
 
     def _read(self, reader: PropertyReader) -> Pattern | None:
         pattern = self._pattern.value(reader)
         if pattern is None:
             return None
+        if isinstance(pattern, str):
+            # To read a pattern costs about so much more than to try it.
+            reader.spend(len(pattern) * STEPS_TO_READ)
         if self._escape is None:
             return pattern_of(pattern)
         escape = self._escape.value(reader)

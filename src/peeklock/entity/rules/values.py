@@ -136,6 +136,40 @@ class PropertyReader(Protocol):
         """Make an id that was never there before."""
         ...
 
+    def spend(self, steps: int) -> None:
+        """Pay for work that grows with the values; a FilterError where too much was done."""
+        ...
+
+
+# What the rules of a topic may do with the values of one message, all together: some milliseconds.
+# Short work has a budget of its own, so that one rule on a long text does not make others fail.
+STEPS_MAX: Final = 1 << 22
+SHORT_STEPS_MAX: Final = 4_096
+# Plain text is copied and searched so much faster than a character is looked at by itself.
+PLAIN_PER_STEP: Final = 16
+
+
+@final
+class StepBudget:
+    """The steps that are left for one message."""
+
+    __slots__ = ("_long", "_short")
+
+    def __init__(self) -> None:
+        self._long: int = STEPS_MAX
+        self._short: int = STEPS_MAX
+
+    def spend(self, steps: int) -> None:
+        """Take steps, or say that there are none left."""
+        if steps <= SHORT_STEPS_MAX:
+            self._short -= steps
+            is_left = self._short >= 0
+        else:
+            self._long -= steps
+            is_left = self._long >= 0
+        if not is_left:
+            raise FilterError("the rules of the topic take too many steps for this message")
+
 
 @final
 class PropertyBag:
@@ -144,7 +178,7 @@ class PropertyBag:
     The exact name wins; another spelling is found when no exact one is there.
     """
 
-    __slots__ = ("_chance", "_folded", "_system", "_user")
+    __slots__ = ("_chance", "_folded", "_steps", "_system", "_user")
 
     def __init__(
         self,
@@ -156,6 +190,7 @@ class PropertyBag:
         self._system = system
         self._chance = chance
         self._folded: dict[str, Value] | None = None
+        self._steps: StepBudget = StepBudget()
 
     def user(self, name: str) -> Value | Missing:
         """Give an application property, or MISSING."""
@@ -187,6 +222,10 @@ class PropertyBag:
     def new_id(self) -> UUID:
         """Make an id out of chance."""
         return id_by(self._chance)
+
+    def spend(self, steps: int) -> None:
+        """Pay for work that grows with the values."""
+        self._steps.spend(steps)
 
 
 def id_by(chance: Callable[[], int]) -> UUID:

@@ -53,6 +53,7 @@ from peeklock.entity.rules.values import (
     DurationValue,
     InstantValue,
     Missing,
+    StepBudget,
     Value,
     fold,
     id_by,
@@ -198,6 +199,7 @@ class MessageReader:
         "_now",
         "_properties",
         "_sections",
+        "_steps",
         "_system",
         "_user",
     )
@@ -208,6 +210,8 @@ class MessageReader:
         self._chance: Chance = chance
         self._sections: Sections | None = None
         self._properties: LazyProperties | None = None
+        # Most messages meet no rule that needs it.
+        self._steps: StepBudget | None = None
         # The encoded values of all user properties, once one was asked for.
         self._by_name: dict[str, bytes] | None = None
         self._by_folded_name: dict[str, bytes] | None = None
@@ -235,6 +239,12 @@ class MessageReader:
     def user_names(self) -> set[str]:
         """Give the names of all application properties, folded."""
         return set(self._all_folded(self._all_named()))
+
+    def spend(self, steps: int) -> None:
+        """Pay for work that grows with the values, from what all rules may do with a message."""
+        if self._steps is None:
+            self._steps = StepBudget()
+        self._steps.spend(steps)
 
     def new_id(self) -> UUID:
         """Make an id out of chance."""
