@@ -13,6 +13,7 @@ from peeklock.amqp.events import AttachRequested, LinkDetached, SessionEnded
 from peeklock.amqp.frames import AMQP_HEADER
 from peeklock.amqp.held import PIECE_BYTES, HeldBytes
 from peeklock.amqp.link import Link
+from peeklock.amqp.parting import come_apart, drop_unfinished
 from peeklock.budgets import Budget
 from tests.amqp.wiring import events_of, frame, is_closed, server
 
@@ -84,7 +85,7 @@ def test_what_is_held_is_given_back(end: str) -> None:
     elif end == "close":
         machine.close()
     else:
-        machine.come_apart()
+        come_apart(machine)
     assert shared.used == machine.held.used
     assert shared.used == (attached if end in ("last", "aborted", "detach") else 0)
 
@@ -148,7 +149,7 @@ def test_what_is_unfinished_can_be_dropped() -> None:
     attach(machine, 1)
     machine.receive(part(0, 1_000), 0)
     before = machine.held.used
-    events = machine.drop_unfinished(AmqpError("x", "memory"))
+    events = drop_unfinished(machine, AmqpError("x", "memory"))
     assert [event.link.name for event in events_of(events, LinkDetached)] == ["l0"]
     assert machine.held.used == before - 1_000 - PIECE_BYTES
 

@@ -76,7 +76,7 @@ from peeklock.amqp.moves import (
     WAIT_SASL_HEADER,
 )
 from peeklock.amqp.output import Output
-from peeklock.amqp.pulse import PEER_IDLE_MS_MIN, Pulse
+from peeklock.amqp.pulse import Pulse, check_idle
 from peeklock.amqp.roster import Roster
 from peeklock.amqp.sasl import (
     OUTCOME_AUTH,
@@ -101,8 +101,6 @@ CLIENT_FIRST_ID: Final = 0
 HELD_MAX: Final = 65_536
 # What one performative may have in its lists and maps: the official clients use some dozens.
 PERFORMATIVE_ELEMENTS_MAX: Final = 2_048
-# What a connection may hold whose owner has set no limit.
-NO_LIMIT: Final = 1 << 62
 
 
 @final
@@ -154,11 +152,10 @@ class Connection:
         self.role = role
         self.container_id = container_id
         self.limits = limits
-        # How many of them there may be at a time; the owner may change these as it goes.
+        # How many there may be, as the owner says, and what the peer makes us keep.
         self.links_max = limits.links_max
         self.sessions_max = limits.channel_max + 1
-        # What the peer makes us keep.
-        self.held = HeldBytes(NO_LIMIT) if held is None else held
+        self.held = HeldBytes() if held is None else held
         self.hostname = hostname
         self.properties = properties
         # A server offers mechanisms, a client presents a credential; neither means no SASL.
@@ -251,28 +248,6 @@ class Connection:
             self.pulse.closing_at = self.pulse.now
         else:
             self._abort(error)
-
-    def drop_unfinished(self, error: AmqpError) -> list[Event]:
-        """Ends the links on which messages were begun and not finished, because of what these
-        hold; returns what the owner should know."""
-        for link in self.links():
-            if link.assembly is not None:
-                link.end(error)
-        return self.gathering.take()
-
-    def come_apart(self) -> None:
-        """Lets go of everything, because nobody will use the connection any more: what is tied in
-        circles would stay in memory until a rare collection."""
-        self._finish(self.error)
-        for session in self.local.values():
-            session.come_apart()
-        self.local.clear()
-        self.sessions.clear()
-        self.gathering.take()
-        self.running = None
-        self.remote_open = None
-        self.output.last = b""
-        self.held.give_back(self.held.used)
 
     def take_output(self) -> bytes:
         """Hands over everything that is to be written."""
@@ -450,8 +425,8 @@ class Connection:
         if FLOW <= code <= DISPOSITION:
             self._session_for(channel, code)  # it drops what the table drops, and refuses the rest
             return
-        elements = min(end - body + ELEMENTS_FREE, PERFORMATIVE_ELEMENTS_MAX)
-        value, after = decode_composite(data, body, end, Budget(elements))
+        elements = Budget(min(end - body + ELEMENTS_FREE, PERFORMATIVE_ELEMENTS_MAX))
+        value, after = decode_composite(data, body, end, elements)
         if after != end:
             raise DecodeError("a frame that goes on behind its performative")
         if isinstance(value, Attach):
@@ -511,12 +486,7 @@ class Connection:
     def _on_open(self, open: Open) -> None:
         if open.max_frame_size < FRAME_SIZE_MIN:
             raise ProtocolError(INVALID_FIELD, f"a max-frame-size below {FRAME_SIZE_MIN}")
-        idle_ms = open.idle_time_out
-        if idle_ms and idle_ms < PEER_IDLE_MS_MIN and self.role == SERVER:
-            # Who cannot keep an idle time-out closes and says so [2.4.5].
-            raise ProtocolError(
-                NOT_ALLOWED, f"an idle-time-out below {PEER_IDLE_MS_MIN} ms is not supported"
-            )
+        check_idle(open.idle_time_out, self.role == SERVER)
         self.remote_open = open
         self.peer_frame_max = open.max_frame_size
         self.pulse.peer_idle_ms = open.idle_time_out or 0

@@ -9,6 +9,8 @@ from peeklock.budgets import Budget
 
 # What a kept piece takes beside its bytes: an object, and its place in a list.
 PIECE_BYTES: Final = 64
+# What a connection may hold whose owner has set no limit.
+NO_LIMIT: Final = 1 << 62
 
 
 @final
@@ -20,7 +22,7 @@ class HeldBytes:
 
     __slots__ = ("base", "limit", "make_room", "shared", "used")
 
-    def __init__(self, limit: int, shared: Budget | None = None) -> None:
+    def __init__(self, limit: int = NO_LIMIT, shared: Budget | None = None) -> None:
         self.base = limit
         self.limit = limit
         self.shared = shared

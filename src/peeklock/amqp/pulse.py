@@ -2,6 +2,7 @@
 
 from typing import Final, final
 
+from peeklock.amqp.errors import NOT_ALLOWED, ProtocolError
 from peeklock.amqp.limits import Limits
 
 # A server says no to who wants to hear from it more often than this: heartbeats for thousands of
@@ -44,3 +45,10 @@ class Pulse:
         if not self.peer_idle_ms:
             return None
         return self.sent_at + max(1, self.peer_idle_ms // 2)
+
+
+def check_idle(idle_ms: int | None, is_server: bool) -> None:
+    """Refuses an idle time-out that cannot be kept: the peer is told so with a close [2.4.5]."""
+    if is_server and idle_ms and idle_ms < PEER_IDLE_MS_MIN:
+        text = f"an idle-time-out below {PEER_IDLE_MS_MIN} ms is not supported"
+        raise ProtocolError(NOT_ALLOWED, text)

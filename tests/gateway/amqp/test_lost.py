@@ -9,6 +9,7 @@ import pytest
 
 from peeklock.amqp.composites import ACCEPTED
 from peeklock.amqp.events import Closed
+from peeklock.amqp.parting import come_apart
 from peeklock.amqp.sasl import plain as plain_credential
 from peeklock.auth.rights import DEVELOPMENT_KEY, ROOT_RULE_NAME
 from peeklock.budgets import Budgets
@@ -53,7 +54,7 @@ def test_a_lost_connection_leaves_nothing_to_collect() -> None:
             client.peer.lost()
             await client.talk()
             await bus.bench.advance(1_000)
-            client.connection.come_apart()
+            come_apart(client.connection)
             del client
             assert gc.collect() == 0
         finally:

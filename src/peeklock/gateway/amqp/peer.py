@@ -33,6 +33,7 @@ from peeklock.amqp.events import (
 from peeklock.amqp.held import HeldBytes
 from peeklock.amqp.link import Link
 from peeklock.amqp.moves import DETACHING, ENDED
+from peeklock.amqp.parting import come_apart, drop_unfinished
 from peeklock.amqp.sasl import ANONYMOUS, MSSBCBS, PLAIN, read_plain
 from peeklock.auth.claims import Claims
 from peeklock.auth.refusal import AuthRefusal
@@ -234,7 +235,7 @@ class Peer:
         self.wire.is_lost = True
         self._connection.lost()
         self._ended(None, is_broken=True)
-        self._connection.come_apart()
+        come_apart(self._connection)
         self._coordinating.clear()
         self.held.make_room = None
 
@@ -257,7 +258,7 @@ class Peer:
     def drop_unfinished(self) -> None:
         """Give up the messages that it has begun, because the broker needs the memory."""
         text = "The broker needs the memory of unfinished messages; send it again."
-        events = self._connection.drop_unfinished(AmqpError(DETACH_FORCED, text))
+        events = drop_unfinished(self._connection, AmqpError(DETACH_FORCED, text))
         self._handle(events, self.wire.door.clock.now())
         self.wire.flush()
 
