@@ -15,6 +15,7 @@ from peeklock.broker.company import STORE_S_MIN, Company
 from peeklock.entity.commands import (
     COMPLETE,
     Command,
+    Requeue,
     Schedule,
     SendBatch,
     SendMany,
@@ -71,6 +72,8 @@ class Mailbox:
             if isinstance(command, (SendMany, SendBatch, Schedule, Stage, TakeOver)):
                 for message in command.messages:
                     left -= message.size
+            elif isinstance(command, Requeue):
+                left -= command.size
             elif isinstance(command, SetSessionState) and command.state is not None:
                 left -= len(command.state)
         self.commands = []

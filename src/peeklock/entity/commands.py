@@ -270,6 +270,14 @@ class Requeue:
         self.deliveries = deliveries
         self.is_repeat = is_repeat
 
+    @property
+    def size(self) -> int:
+        """The bytes of all its messages."""
+        total = 0
+        for delivery in self.deliveries:
+            total += delivery.message.size
+        return total
+
 
 class LockToken:
     """The right to settle one message, as the holder presents it. What was delivered under a lock

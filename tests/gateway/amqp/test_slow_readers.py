@@ -304,6 +304,38 @@ def test_a_session_keeps_its_order_when_its_receiver_is_lost() -> None:
     serve(talk, definition, limits=LIMITS)
 
 
+@pytest.mark.parametrize("session", [None, "s"])
+def test_much_goes_back_in_pieces_and_in_order(session: str | None) -> None:
+    async def talk(bus: Bus) -> None:
+        client = await bus.authorized()
+        sender = await client.sender()
+        large = [plain(f"{number:04}" + "x" * 200_000, group_id=session) for number in range(20)]
+        for payload in large:
+            await client.send(sender, payload)
+        source = Source(address="q")
+        if session is None:
+            link = await client.receiver(source=source, snd_settle_mode=RECEIVE_AND_DELETE)
+        else:
+            link = await client.session_receiver(session, snd_settle_mode=RECEIVE_AND_DELETE)
+        slow = Slow(client, 1)
+        link.grant(100)
+        await slow.say()
+        got = slow.handed()
+        assert slow.served(link).queued_size > 2 << 20
+        waiting = await bus.authorized()
+        other = waiting.ask_session(None) if session else waiting.ask_receiver(source)
+        other.grant(100)
+        await waiting.talk()
+        client.peer.lost()
+        await waiting.talk()
+        assert got + numbers(waiting) == list(range(20))
+
+    limits = DoorLimits(delivery_bytes_max=5 << 20, handed_bytes_max=250_000)
+    needs = session is not None
+    definition = QueueDefinition("q", requires_session=needs, batched_store_access=False)
+    serve(talk, definition, limits=limits)
+
+
 def test_a_partitioned_queue_shares_the_bytes_of_one_link() -> None:
     async def talk(bus: Bus) -> None:
         client = await bus.authorized()

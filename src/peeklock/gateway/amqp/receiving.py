@@ -47,6 +47,9 @@ from peeklock.gateway.amqp.translate import outgoing
 from peeklock.gateway.amqp.wire import Wire
 from peeklock.step import STEP
 
+# What one command puts back at most, beside one message's own size.
+_REQUEUE_BYTES: Final = 1024 * 1024
+
 
 @final
 class ReceivingNode:
@@ -374,5 +377,21 @@ class ReceivingNode:
         if self._mode == PEEK_LOCK:
             tokens: list[LockToken] = list(deliveries)
             self.entity.submit(SettleMany(self._silent, [0] * len(tokens), RELEASE, tokens))
-        else:
-            self.entity.submit(Requeue(self._lane, deliveries))
+            return
+        # In pieces, so that nobody waits long for one large write; nothing comes in between.
+        if self._granted:
+            self._granted = 0
+            self.entity.submit(Grant(self, 0, False, False, 0))
+        part: list[Delivery] = []
+        size = 0
+        for delivery in deliveries:
+            message = delivery.message
+            assert message is not None, "what is removed keeps its body until it is sent"
+            part.append(delivery)
+            size += message.size
+            if size >= _REQUEUE_BYTES:
+                self.entity.submit(Requeue(self._lane, part))
+                part = []
+                size = 0
+        if part:
+            self.entity.submit(Requeue(self._lane, part))
