@@ -14,6 +14,7 @@ from peeklock.entity.records import (
     Removed,
     Returned,
 )
+from peeklock.entity.settling import SETTLED_AT_ONCE
 from peeklock.entity.stint import STINT_STEPS, Stint
 from tests.entity.at_hand import AtHand, TopicAtHand, message, sequences
 
@@ -150,3 +151,14 @@ def test_the_copies_of_what_a_topic_publishes_late_are_counted() -> None:
     topic.ring(1_000)
     assert topic.decisions >= 4, "each message is a step, and so is each copy"
     assert sequences(topic.peek(topic.lanes["one"])) == [7, 10, 13, 16, 19, 22]
+
+
+def test_very_many_settlements_are_carried_out_in_parts() -> None:
+    queue = AtHand(stint=Stint())
+    count = SETTLED_AT_ONCE + 100
+    fill(queue, count)
+    held = queue.receive(count)
+    assert queue.settle(ask.COMPLETE, *held) == ["settled"] * count
+    assert queue.decisions == 2
+    assert queue.partition.live_count == 0
+    queue.retell()

@@ -7,10 +7,10 @@ from typing import Final
 from peeklock.entity.state import State
 
 # What one message takes in memory beside its body, measured in the compiled form: in a queue, its
-# lock, as a copy in a subscription (locked or not), as an id that is remembered.
+# lock, as a copy in a subscription (a few of them locked), as an id that is remembered.
 ENTRY_BYTES: Final = 140
 LOCK_BYTES: Final = 180
-COPY_BYTES: Final = 320
+COPY_BYTES: Final = 160
 SEEN_BYTES: Final = 180
 
 

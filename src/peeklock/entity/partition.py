@@ -72,7 +72,7 @@ from peeklock.entity.replies import Reply
 from peeklock.entity.requeueing import Requeueing
 from peeklock.entity.restore import Restoring
 from peeklock.entity.schedule import falling_due
-from peeklock.entity.settling import Settling
+from peeklock.entity.settling import SETTLED_AT_ONCE, Settling, divided
 from peeklock.entity.staging import Staging
 from peeklock.entity.state import State
 from peeklock.entity.stint import Stint
@@ -156,7 +156,7 @@ class Partition:
         self._strays: list[int] = []  # lanes whose end was not written down yet
         self._skipped_ms: int = 0
         self._is_more_due: bool = False  # than the last tick had a stint for
-        self._held: list[Command] = []  # what a topic takes when earlier work is done, in order
+        self._held: list[Command] = []  # what is carried out later, in order
 
     # Opening.
 
@@ -214,6 +214,9 @@ class Partition:
             elif isinstance(command, SendMany):
                 self._entering.send_many(command, now)
             elif isinstance(command, SettleMany):
+                if len(command.tokens) > SETTLED_AT_ONCE:
+                    command, rest = divided(command)
+                    self._held.append(rest)
                 self._settling.settle_many(command, now)
             elif isinstance(command, Grant):
                 self._delivering.grant(command)

@@ -51,6 +51,9 @@ DEAD_LETTER_TWICE: Final = (
     "A message of a dead-letter queue cannot be dead-lettered again; complete it or send it on."
 )
 
+SETTLED_AT_ONCE: Final = 8192
+"""Settlements of one command that are carried out in one decision."""
+
 
 @final
 class Settling:
@@ -394,6 +397,15 @@ class Settling:
         if tokens and self._state.has_sessions(tokens[0].number >> LANE_BITS):
             return Refusal(SESSION_LOCK_LOST, SESSION_LOCK_LOST_TEXT)
         return Refusal(LOCK_LOST, LOCK_LOST_TEXT)
+
+
+def divided(command: SettleMany) -> tuple[SettleMany, SettleMany]:
+    """A part that one decision carries out, and the rest: each settlement stands for itself."""
+    at = SETTLED_AT_ONCE
+    common = (command.changes, command.note, command.consumer)
+    tags, tokens, outcome = command.tags, command.tokens, command.outcome
+    first = SettleMany(command.origin, tags[:at], outcome, tokens[:at], *common)
+    return first, SettleMany(command.origin, tags[at:], outcome, tokens[at:], *common)
 
 
 def _is_held(lock: Lock, now: int) -> bool:
