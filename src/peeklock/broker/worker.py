@@ -450,6 +450,10 @@ class PartitionWorker:
                 _log.error("open-failed partition=%s error=%r", self.id.key, str(error))
             self._is_in_reach = False
             return False
+        except MemoryError:
+            _log.exception("open-failed partition=%s", self.id.key)
+            self._is_in_reach = False
+            return False  # there may be more of it later
         except Exception as error:  # noqa: BLE001 - one bad journal must not stop the broker
             _log.exception("open-failed partition=%s", self.id.key)
             self._found_damaged(f"its journal makes no sense: {error}")
