@@ -47,6 +47,7 @@ HOT = (
     "broker/haul.py",
     "broker/ledger.py",
     "broker/mailbox.py",
+    "broker/memory.py",
     "broker/reach.py",
     "broker/rerouting.py",
     "broker/route.py",

@@ -17,6 +17,8 @@ from peeklock.auth.rights import DEVELOPMENT_KEY, AuthorizationRule
 from peeklock.broker.alarm import LoopAlarms
 from peeklock.broker.broker import Broker, Limits
 from peeklock.broker.chance import SystemChance
+from peeklock.broker.memory import NAME as MEMORY_MARK
+from peeklock.broker.memory import MemoryMark, default_mark
 from peeklock.budgets import Budgets
 from peeklock.clock import Clock, SystemClock
 from peeklock.configuration.content import (
@@ -109,7 +111,7 @@ async def _serve(settings: Settings, configuration: Configuration, watchdog: Wat
     overview = Overview(watchdog, budgets, figures)
     stores, catalog = await _open_stores(settings, figures)
     overview.store_states = stores.states
-    broker = _broker(settings, configuration, stores, catalog, clock, chance)
+    broker = _broker(settings, configuration, stores, catalog, clock, chance, budgets)
     overview.homes = broker.homes
     desks = partial(_desk, clock, chance, overview)
     lobby = Lobby(budgets, strangers_max=settings.connections_max)
@@ -147,6 +149,7 @@ def _broker(
     catalog: Catalog,
     clock: Clock,
     chance: Callable[[], int],
+    budgets: Budgets,
 ) -> Broker:
     """Make what owns the entities, and hears when a store comes or goes."""
     broker = Broker(
@@ -161,6 +164,7 @@ def _broker(
             entities_max=settings.entities_max,
             partitioned_max=settings.partitioned_entities_max,
         ),
+        memory=MemoryMark(budgets.register(MEMORY_MARK, settings.memory_max or default_mark())),
     )
     for state in stores.states():
         stores.get(state.name).on_switched = partial(broker.store_switched, state.name)

@@ -52,6 +52,8 @@ class Settings:
     journal_retention_ms: Final[int]
     journal_retention_bytes: Final[int]
     free_bytes_min: Final[int]
+    # What backlogs may take in memory; 0: a share of what there is.
+    memory_max: Final[int]
     entities_max: Final[int]
     partitioned_entities_max: Final[int]
     # Of each namespace.
@@ -87,6 +89,7 @@ class Settings:
         journal_retention_ms: int = JOURNAL_RETENTION_MS,
         journal_retention_bytes: int = JOURNAL_RETENTION_BYTES,
         free_bytes_min: int = FREE_BYTES_MIN,
+        memory_max: int = 0,
         entities_max: int = ENTITIES_MAX,
         partitioned_entities_max: int = PARTITIONED_ENTITIES_MAX,
         connections_max: int = CONNECTIONS_MAX,
@@ -114,6 +117,7 @@ class Settings:
         self.journal_retention_ms = journal_retention_ms
         self.journal_retention_bytes = journal_retention_bytes
         self.free_bytes_min = free_bytes_min
+        self.memory_max = memory_max
         self.entities_max = entities_max
         self.partitioned_entities_max = partitioned_entities_max
         self.connections_max = connections_max

@@ -11,6 +11,7 @@ from peeklock.auth.rights import development_rule
 from peeklock.broker.alarm import ManualAlarms
 from peeklock.broker.broker import Broker, Limits
 from peeklock.broker.chance import SeededChance
+from peeklock.broker.memory import MemoryMark
 from peeklock.clock import ManualClock
 from peeklock.entity.commands import LockToken
 from peeklock.entity.message import Message, Traits
@@ -102,6 +103,7 @@ class Bench:
         wording: Wording | None = None,
         limits: Limits | None = None,
         namespaces: Namespaces | None = None,
+        memory: MemoryMark | None = None,
     ) -> None:
         self.clock = ManualClock()
         self.alarms = ManualAlarms(self.clock)
@@ -116,6 +118,7 @@ class Bench:
             SeededChance(7).number,
             wording or NoWording(),
             limits,
+            memory=memory,
         )
 
     async def advance(self, duration_ms: int) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from peeklock.client import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode
+from peeklock.client.exceptions import ServiceBusServerBusyError
 from peeklock.client.receiver import ServiceBusReceiver
 from tests.pressure.conftest import MakeHouse
 from tests.pressure.house import House
@@ -50,9 +51,16 @@ async def _read(client: ServiceBusClient, queue: str) -> None:
             await receiver.receive_messages(max_message_count=500, max_wait_time=1)
 
 
+def budget(broker: House, figure: str) -> float:
+    """What the broker tells of the mark for memory."""
+    return broker.metrics()[f"peeklock_budget_{figure}", (("budget", "backlog_memory_bytes"),)]
+
+
 def run(broker: House, work: Callable[[ServiceBusClient], Awaitable[int]]) -> int:
     async def whole() -> int:
-        async with ServiceBusClient.from_connection_string(broker.connection_string) as client:
+        async with ServiceBusClient.from_connection_string(
+            broker.connection_string, retry_total=0
+        ) as client:
             return await work(client)
 
     return asyncio.run(whole())
@@ -77,3 +85,41 @@ def test_the_disk_in_use_is_bounded_under_steady_load(house: MakeHouse) -> None:
     assert written > 60 * MB, "not enough was sent to say anything"
     # Retention, 8 MB between two trims, the tail that a checkpoint waits for, pages to be reused.
     assert sizes[-1] < 48 * MB, (sizes, written)
+
+
+def test_a_backlog_is_refused_at_the_mark_for_memory_and_goes_on_when_there_is_room(
+    house: MakeHouse,
+) -> None:
+    """Memory had no limit: a backlog that killed the process killed it again at each opening."""
+    broker = house(queues={"q": {}}, options=("--memory-max", str(MB // 2)))
+
+    async def work(client: ServiceBusClient) -> int:
+        sent = await until_busy(client, "q")
+        assert budget(broker, "used") <= 1.5 * budget(broker, "limit")
+        received = 0
+        async with client.get_queue_receiver("q", prefetch_count=1_000) as receiver:
+            while received < sent:
+                messages = await receiver.receive_messages(1_000, max_wait_time=5)
+                await asyncio.gather(*(receiver.complete_message(each) for each in messages))
+                received += len(messages)
+        async with client.get_queue_sender("q") as sender:
+            await sender.send_messages(ServiceBusMessage(b"again"))
+        return sent
+
+    sent = run(broker, work)
+    assert 3_000 <= sent <= 5_000, "140 bytes each"
+    assert budget(broker, "refused_total") >= 1
+
+
+async def until_busy(client: ServiceBusClient, queue: str) -> int:
+    """Send until the broker is busy; answers how many messages it took."""
+    sent = 0
+    async with client.get_queue_sender(queue) as sender:
+        while sent < 30_000:
+            batch = [ServiceBusMessage(b"x") for _ in range(500)]
+            try:
+                await sender.send_messages(batch)
+            except ServiceBusServerBusyError:
+                break
+            sent += 500
+    return sent

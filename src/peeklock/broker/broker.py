@@ -34,6 +34,7 @@ from peeklock.broker.entities import Entity, Queue, Subscription, Topic, changed
 from peeklock.broker.homes import Homes, Room
 from peeklock.broker.housing import Housing, Stores
 from peeklock.broker.journal import EntityJournal
+from peeklock.broker.memory import MemoryMark
 from peeklock.broker.subscribing import Subscribing
 from peeklock.clock import Clock
 from peeklock.entity.blueprint import queue_blueprint
@@ -123,6 +124,7 @@ class Broker:
         wording: Wording,
         limits: Limits | None = None,
         body_budget: int = BODY_BUDGET,
+        memory: MemoryMark | None = None,
     ) -> None:
         self.namespaces = namespaces
         # The one that is meant where none is named.
@@ -133,7 +135,8 @@ class Broker:
         self._wording = wording
         self._limits = limits or Limits()
         budget = BodyBudget(body_budget)
-        self._housing = Housing(stores, clock, alarms, budget, chance, wording, self.find)
+        mark = memory or MemoryMark()
+        self._housing = Housing(stores, clock, alarms, budget, chance, wording, self.find, mark)
         self._homes = Homes()
         # Descriptions change one after the other: each change looks at what the last one left.
         self._changing = asyncio.Lock()

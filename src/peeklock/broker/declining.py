@@ -27,6 +27,10 @@ from peeklock.entity.refusals import Refusal
 from peeklock.entity.replies import ReceiverClosed, Refused, Reply
 
 GONE: Final = "The store was taken away."
+SHORT_OF_SPACE: Final = "The store is short of space and takes no messages. Try later."
+SHORT_OF_MEMORY: Final = (
+    "The broker is short of memory and takes no messages until some are received. Try later."
+)
 DOUBT: Final = "The store failed; whether this was stored is in doubt. Try again."
 
 

@@ -10,6 +10,7 @@ from typing import Final, Protocol, final
 from peeklock.broker.alarm import Alarms
 from peeklock.broker.carrier import Carrier, Destination
 from peeklock.broker.descriptions import Placement
+from peeklock.broker.memory import MemoryMark
 from peeklock.broker.partitions import Partitions
 from peeklock.broker.worker import PartitionWorker
 from peeklock.clock import Clock
@@ -48,6 +49,7 @@ class Housing:
         "_clock",
         "_find",
         "_last_incarnation",
+        "_memory",
         "_stores",
         "_wording",
     )
@@ -61,6 +63,7 @@ class Housing:
         chance: Callable[[], int],
         wording: Wording,
         find: Callable[[str, str], Destination | None],
+        memory: MemoryMark,
     ) -> None:
         self._stores = stores
         self._clock = clock
@@ -70,6 +73,7 @@ class Housing:
         self._wording = wording
         # By namespace and path: where messages are carried to.
         self._find = find
+        self._memory = memory
         self._last_incarnation = 0
 
     def place(self, partitions: int, used: dict[str, int]) -> Placement:
@@ -95,6 +99,7 @@ class Housing:
                 self._budget,
                 self._chance,
                 lost_content=self._wording.lost(),
+                memory=self._memory,
             )
             for index, name in enumerate(place.stores)
         ]

@@ -19,8 +19,9 @@ from peeklock.broker.answering import Answering
 from peeklock.broker.bodies import bring_bodies, fetch_bodies
 from peeklock.broker.chores import Chores
 from peeklock.broker.company import Company
-from peeklock.broker.declining import DOUBT, GONE, brings_messages
+from peeklock.broker.declining import DOUBT, GONE, SHORT_OF_MEMORY, SHORT_OF_SPACE, brings_messages
 from peeklock.broker.mailbox import Mailbox
+from peeklock.broker.memory import MemoryMark
 from peeklock.clock import Clock
 from peeklock.entity.blueprint import Blueprint
 from peeklock.entity.commands import (
@@ -83,6 +84,8 @@ class PartitionWorker:
         "_loop",
         "_lost_content",
         "_mailbox",
+        "_memory",
+        "_memory_bytes",
         "_partition",
         "_store",
         "_task",
@@ -102,6 +105,7 @@ class PartitionWorker:
         budget: BodyBudget,
         chance: Callable[[], int],
         lost_content: bytes = b"",
+        memory: MemoryMark | None = None,
     ) -> None:
         self.id: PartitionId = partition_id
         # What clients are told while what is on disk keeps the partition closed.
@@ -116,6 +120,8 @@ class PartitionWorker:
         self._budget: BodyBudget = budget
         self._chance: Callable[[], int] = chance
         self._lost_content: bytes = lost_content
+        self._memory: MemoryMark = memory or MemoryMark()
+        self._memory_bytes: int = 0  # what this partition is counted for
         self._loop: asyncio.AbstractEventLoop | None = None
         self._partition: Partition | None = None
         self._epoch: int = 0
@@ -220,6 +226,7 @@ class PartitionWorker:
             await self._task
             self._task = None
         await self._chores.finish()
+        self._memory_bytes = self._memory.weigh(self._memory_bytes, 0)
         self._call_off_alarm()
 
     # The one coroutine.
@@ -306,7 +313,11 @@ class PartitionWorker:
     def _take_commands(self) -> list[Command]:
         commands = self._mailbox.take(ROUND_MAX, ROUND_BYTES)
         if self._store.full:
-            commands = self._refuse_sends(commands)
+            commands = self._refuse_sends(commands, SHORT_OF_SPACE)
+        if self._memory.is_short:
+            commands = self._refuse_sends(commands, SHORT_OF_MEMORY)
+        elif self._blueprint.router is not None:
+            commands = self._refuse_large(commands)
         return commands
 
     def _decide(self, partition: Partition, commands: list[Command], now: int) -> Decision:
@@ -318,6 +329,7 @@ class PartitionWorker:
         # A word for the watchdog, should it be long: of many, the first says what kind they are.
         STEP.work = type(commands[0]).__name__ if commands else "copies"
         decision = partition.decide(commands, now)
+        self._memory_bytes = self._memory.weigh(self._memory_bytes, partition.memory_bytes)
         if decision.records and partition.housekeeping_due:
             step = partition.keep_house(now)
             decision.records += step.records
@@ -385,6 +397,7 @@ class PartitionWorker:
         if self._partition is not None:
             self._partition.discard()
         self._partition = None
+        self._memory_bytes = self._memory.weigh(self._memory_bytes, 0)
         self._chores.forget()
         self._is_in_reach = False
         self._call_off_alarm()
@@ -395,15 +408,34 @@ class PartitionWorker:
                 self.answering.refuse(command, refusal)
         self.answering.let_everybody_go(refusal)
 
-    def _refuse_sends(self, commands: list[Command]) -> list[Command]:
-        """The disk is nearly full: what is left of it belongs to settlements (R-T2)."""
-        refusal = Refusal(BUSY, "The store is short of space and takes no messages. Try later.")
+    def _refuse_sends(self, commands: list[Command], text: str) -> list[Command]:
+        """Disk or memory is nearly full: what is left of it belongs to settlements (R-T2)."""
+        refusal = Refusal(BUSY, text)
         kept: list[Command] = []
         for command in commands:
             if brings_messages(command):
+                if text == SHORT_OF_MEMORY:
+                    self._memory.refused()
                 self.answering.refuse_unsent(command, refusal)
             else:
                 kept.append(command)
+        if not kept:
+            self.answering.release()
+        return kept
+
+    def _refuse_large(self, commands: list[Command]) -> list[Command]:
+        """A topic refuses beforehand what would have too many copies for the memory there is."""
+        partition = self._partition
+        if partition is None:
+            return commands
+        now = self._clock.now()
+        kept: list[Command] = []
+        for command in commands:
+            if self._memory.takes(partition, command, now):
+                kept.append(command)
+            else:
+                self._memory.refused()
+                self.answering.refuse_unsent(command, Refusal(BUSY, SHORT_OF_MEMORY))
         if not kept:
             self.answering.release()
         return kept

@@ -158,6 +158,16 @@ FreeBytesMin: TypeAlias = Annotated[
         help="Free space on disk below which sends are refused; settling goes on.",
     ),
 ]
+MemoryMax: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        envvar="PEEKLOCK_MEMORY_MAX",
+        min=0,
+        help="Bytes of memory that waiting messages may take, beside their bodies; beyond it sends "
+        "are refused, and receiving and settling go on. 0: 40 % of what the machine or its cgroup "
+        "has.",
+    ),
+]
 EntitiesMax: TypeAlias = Annotated[
     int,
     typer.Option(

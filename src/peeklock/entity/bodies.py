@@ -18,12 +18,13 @@ SPARSE_MAX: Final = BLOCK // 8
 class LiveBodies:
     """How many live bodies each block of positions holds."""
 
-    __slots__ = ("_blocks", "count", "size")
+    __slots__ = ("_blocks", "count", "size", "state_bytes")
 
     def __init__(self) -> None:
         self._blocks: dict[int, int] = {}
         self.count: int = 0
         self.size: int = 0
+        self.state_bytes: int = 0  # of the states of all sessions, which lie in memory as a whole
 
     def add(self, position: int, size: int) -> None:
         """A body rests at this position."""

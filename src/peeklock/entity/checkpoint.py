@@ -131,12 +131,8 @@ class Checkpoints:
 
     def _cost(self) -> int:
         """What a checkpoint would write now, about."""
-        state = self._state
-        cost = state.bodies.count * KEPT_BYTES + state.seen.size
-        for lane in state.lanes.values():
-            if lane.book is not None:
-                cost += lane.book.state_bytes
-        return cost
+        bodies = self._state.bodies
+        return bodies.count * KEPT_BYTES + self._state.seen.size + bodies.state_bytes
 
     def step(self, now: int) -> int:
         """One step of a checkpoint; answers the new position to replay from when it is

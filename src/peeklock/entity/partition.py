@@ -64,7 +64,7 @@ from peeklock.entity.depth import depths_of
 from peeklock.entity.entering import Entering
 from peeklock.entity.lane import Entry, Lane
 from peeklock.entity.laws import check_laws
-from peeklock.entity.memory import memory_of
+from peeklock.entity.memory import copies_of, memory_of
 from peeklock.entity.message import BodyBudget, Message
 from peeklock.entity.quarantining import Quarantining
 from peeklock.entity.records import READY, Record
@@ -494,8 +494,19 @@ class Partition:
     @property
     def memory_bytes(self) -> int:
         """What the messages here take in memory beside their bodies, about: each entry, each copy
-        of a topic's message, each id that is remembered. Counted, never measured."""
+        of a topic's message, each id that is remembered, each session's state. Counted, never
+        measured."""
         return memory_of(self._state)
+
+    @property
+    def lane_count(self) -> int:
+        """How many lanes may take a copy of what is published; 0 in a queue."""
+        blueprint = self._state.blueprint
+        return 0 if blueprint.router is None else len(blueprint.lanes)
+
+    def copies_of(self, messages: list[Message], now: int) -> int:
+        """How many copies the rules make of these messages."""
+        return copies_of(self._state, messages, now)
 
     def check(self) -> None:
         """The laws of a partition; breaks when one does not hold."""

@@ -11,6 +11,7 @@ import heapq
 from collections import OrderedDict
 from typing import Any, Final, final
 
+from peeklock.entity.bodies import LiveBodies
 from peeklock.entity.commands import AcceptSession
 from peeklock.entity.lane import Lane, Lock
 from peeklock.entity.message import NEVER
@@ -73,6 +74,7 @@ class SessionBook:
 
     __slots__ = (
         "_available",
+        "_bodies",
         "_deadlines",
         "_wait_number",
         "_waits",
@@ -82,8 +84,9 @@ class SessionBook:
         "waiting",
     )
 
-    def __init__(self, lane: Lane) -> None:
+    def __init__(self, lane: Lane, bodies: LiveBodies) -> None:
         self.lane: Lane = lane
+        self._bodies: LiveBodies = bodies
         self.sessions: dict[str, MessageSession] = {}
         self.state_bytes: int = 0  # of all of them
         # By origin, who waits longest first.
@@ -105,7 +108,9 @@ class SessionBook:
     def set_state(self, session: MessageSession, state: bytes | None, at: int) -> None:
         """Keep some bytes with a session, or none any more."""
         before = session.state
-        self.state_bytes += (len(state) if state else 0) - (len(before) if before else 0)
+        grown = (len(state) if state else 0) - (len(before) if before else 0)
+        self.state_bytes += grown
+        self._bodies.state_bytes += grown
         session.state = state
         session.state_set_at = NEVER if state is None else at
 

@@ -136,7 +136,7 @@ class State:
             lane = Lane(number)
             self.lanes[number] = lane
             if self.has_sessions(number):
-                lane.book = SessionBook(lane)
+                lane.book = SessionBook(lane, self.bodies)
         return lane
 
     def has_sessions(self, number: int) -> bool:
@@ -250,6 +250,8 @@ class State:
         for each in (number, number | 1):
             lane = self.lanes.pop(each, None)
             if lane is not None:
+                if lane.book is not None:
+                    self.bodies.state_bytes -= lane.book.state_bytes
                 for entry in lane.entries():
                     self.forget(entry)
             # What was settled a moment ago must be told before the lane is gone.
