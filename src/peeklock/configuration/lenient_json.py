@@ -5,10 +5,11 @@ import re
 from typing import Any, Final, NoReturn
 
 # One alternative per thing that must be seen whole. A string comes first, so that what looks like
-# a comment inside it stays what it is.
+# a comment inside it stays what it is. One without an end is taken as well, and refused later:
+# otherwise each of its quotes would be tried again to the end of the text.
 _TOKENS: Final = re.compile(
     r"""
-    (?P<string>"(?:[^"\\\n]|\\.)*")
+    (?P<string>"(?:[^"\\\n]|\\.)*"?)
     | (?P<comment>//[^\n]*|/\*.*?\*/)
     | (?P<open_comment>/\*)
     """,
@@ -17,7 +18,7 @@ _TOKENS: Final = re.compile(
 # A comma between a value and a closing bracket; strings are stepped over as above.
 _TRAILING_COMMA: Final = re.compile(
     r"""
-    (?P<string>"(?:[^"\\\n]|\\.)*")
+    (?P<string>"(?:[^"\\\n]|\\.)*"?)
     | (?<=[^\s\[{,:])(?P<space>\s*),(?=\s*[}\]])
     """,
     re.VERBOSE,
