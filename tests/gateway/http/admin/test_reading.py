@@ -99,3 +99,10 @@ def test_a_wrong_value_is_malformed(reader: str, given: str) -> None:
     content = read_content(entry(queue(f"<A>{given}</A>")).encode())
     with pytest.raises(Malformed, match="A"):
         getattr(content, reader)("A")
+
+
+def test_of_several_with_a_name_the_first_counts() -> None:
+    content = read_content(entry(queue("<Status>a</Status><x/><Status>b</Status>")).encode())
+    assert content.text("Status") == "a"
+    nil = '<Status i:nil="true"/><Status>b</Status>'
+    assert read_content(entry(queue(nil)).encode()).text("Status") is None

@@ -42,10 +42,12 @@ def read_content(body: bytes) -> "Content":
 class Content:
     """An element with children; reading a wrong value is Malformed, a missing one is None."""
 
-    __slots__ = ("_element",)
+    __slots__ = ("_element", "_first")
 
     def __init__(self, element: Element) -> None:
         self._element = element
+        # The first element of each name, found when one is asked for: who asks, asks for many.
+        self._first: dict[str, Element] | None = None
 
     @property
     def name(self) -> str:
@@ -74,8 +76,12 @@ class Content:
 
     def child(self, name: str) -> "Content | None":
         """The first element of a name; one that says that it is nil is not there."""
-        found = self.children(name)
-        return found[0] if found and not found[0].is_nil else None
+        if self._first is None:
+            # From the last one on, so that the first of a name stays.
+            self._first = {_local(each.tag): each for each in reversed(self._element)}
+        element = self._first.get(name)
+        found = None if element is None else Content(element)
+        return None if found is None or found.is_nil else found
 
     def text(self, name: str) -> str | None:
         """A text, to the character."""
