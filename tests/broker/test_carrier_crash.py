@@ -88,6 +88,14 @@ async def check(town: Town) -> None:
     assert arrived == NAMES
 
 
+def check_forgotten(town: Town) -> None:
+    """What was taken over before a crash is forgotten after it. Destinations of transfers hear of
+    it with the next one, because only that names them."""
+    for house in town.houses.values():
+        kept = [each for each in house.remembered if not each.endswith(f"|{TRANSFER}")]
+        assert kept == [], house.path
+
+
 class Cut:
     """Lets a number of writes pass; the next one fails, and those after it if the power is off."""
 
@@ -162,6 +170,7 @@ def test_every_write_can_be_cut(caplog: pytest.LogCaptureFixture) -> None:
                 town = carrying(store)
                 await town.rest()
                 await check(town)
+                check_forgotten(town)
                 await town.close()
 
     asyncio.run(whole())
@@ -183,6 +192,7 @@ def test_the_power_may_go_off_again_and_again(caplog: pytest.LogCaptureFixture) 
             town = carrying(store)
             await town.rest()
             await check(town)
+            check_forgotten(town)
             await town.close()
 
     asyncio.run(whole())
@@ -214,5 +224,63 @@ def test_a_write_may_fail_while_all_goes_on(
                 assert town[path].remembered == {}, (at, path)
             assert town["self"].remembered == {}, at
             await town.close()
+
+    asyncio.run(whole())
+
+
+def test_a_transfer_tells_its_destination_what_was_taken_before_a_crash() -> None:
+    """R-T3: the memory of what was taken over has a bound."""
+
+    async def whole() -> None:
+        store = MemoryStore()
+        town = Town(QueueDefinition("a"), QueueDefinition("b"), store=store)
+        town.open()
+        for number in range(4):
+            await town.transfer("a", "b", f"t{number}")
+            assert sum(len(taken) for taken in town["b"].remembered.values()) >= 1
+            # The process ends before anybody was told to forget.
+            town = Town(QueueDefinition("a"), QueueDefinition("b"), store=store)
+            town.open()
+            await settle_down()
+        await town.transfer("a", "b", "last")
+        assert [len(taken) for taken in town["b"].remembered.values()] == [1]
+        await town.rest()
+        assert town["b"].remembered == {}
+        assert await town.texts("b") == ["t0", "t1", "t2", "t3", "last"]
+        await town.close()
+
+    asyncio.run(whole())
+
+
+def test_a_destination_may_change_while_a_run_is_in_doubt(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """R-T3: the first destination has stored it and could not say so, the second one is named, and
+    the source is opened anew: there is one message, and it is not lost."""
+    caplog.set_level(logging.CRITICAL)
+
+    async def whole() -> None:
+        store = MemoryStore()
+        plain = QueueDefinition("a", batched_store_access=False)
+        town = Town(plain, QueueDefinition("b"), QueueDefinition("c"), store=store)
+        town.open()
+        await town.send("a", "x", "y")
+        Cut(store, 1, is_after=True, is_for_good=False)
+        town.configure(QueueDefinition("a", forward_to="b", batched_store_access=False))
+        await settle_down()
+        assert town["b"].taken_over == [[1, 2]]
+        town.configure(QueueDefinition("a", forward_to="c", batched_store_access=False))
+        town["a"].worker.store_lost()
+        await settle_down()
+        town["a"].worker.store_back()
+        restore_power(store)
+        await town.rest()
+        assert await town.texts("b") == ["x", "y"]
+        assert await town.texts("c") == []
+        assert await town.texts("a") == []
+        await town.send("a", "z")
+        await town.rest()
+        assert await town.texts("c") == ["z"]
+        await town.close()
 
     asyncio.run(whole())

@@ -1,9 +1,14 @@
 """What the broker does for nobody in particular, while everybody wants something of it."""
 
 import asyncio
+import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+
+import pytest
 
 from peeklock.client import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode
 from peeklock.client.exceptions import ServiceBusServerBusyError
@@ -123,3 +128,50 @@ async def until_busy(client: ServiceBusClient, queue: str) -> int:
                 break
             sent += 500
     return sent
+
+
+class Hang:
+    """Which files hang: their syncs wait while a part of their path is named here."""
+
+    def __init__(self, named: Path) -> None:
+        self._named = named
+        self.set("")
+
+    def set(self, text: str) -> None:
+        self._named.write_text(text)
+
+
+@pytest.fixture
+def hang(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Hang:
+    compiler = shutil.which("cc")
+    if sys.platform != "linux" or compiler is None:
+        pytest.skip("needs LD_PRELOAD and a C compiler")
+    library = tmp_path_factory.mktemp("layer") / "hang.so"
+    source = Path(__file__).with_name("hang.c")
+    command = [compiler, "-O1", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"]
+    subprocess.run(command, check=True)
+    monkeypatch.setenv("HANG", str(tmp_path / "hang"))
+    monkeypatch.setenv("LD_PRELOAD", str(library))
+    return Hang(tmp_path / "hang")
+
+
+def test_a_disk_that_hangs_stops_only_its_own_store(house: MakeHouse, hang: Hang) -> None:
+    """A commit on the loop stopped everybody as long as its disk hung."""
+    broker = house(queues={"q": {}}, options=("--stores", "2"))
+
+    async def work(client: ServiceBusClient) -> int:
+        async with client.get_queue_sender("q") as sender:
+            for _ in range(50):  # commits are quick
+                await sender.send_messages(ServiceBusMessage(b"x"))
+            hang.set("/store-2/")
+            waits = asyncio.create_task(sender.send_messages(ServiceBusMessage(b"late")))
+            await asyncio.sleep(2)
+            is_waiting = not waits.done()
+            hang.set("")
+            await waits
+            return is_waiting
+
+    with broker.pressed():
+        assert run(broker, work), "its own store hangs"

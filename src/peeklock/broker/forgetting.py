@@ -4,6 +4,10 @@ A destination remembers each number that it took over, so that a repeat after a 
 nothing. It may forget one only after the message is gone here for good, that is after the record
 of its completion rests. Numbers are told in runs, or after a while, so that the memory of every
 destination stays as small as what is on its way to it.
+
+What was not told before a crash is told when the lane is opened again: all numbers below the lowest
+one that still lives there will not come again. That is said once, before anything is sent, and is
+never repeated: a number that was sent afterwards must not be forgotten by it.
 """
 
 from __future__ import annotations
@@ -51,6 +55,7 @@ class Forgetting:
         "_closed",
         "_doubtful",
         "_find",
+        "_may_have",
         "_numbers",
         "_tag",
         "_told",
@@ -65,6 +70,8 @@ class Forgetting:
         self._numbers: dict[str, list[int]] = {}  # by destination
         # Completions whose fate is not known: number and destination.
         self._doubtful: dict[int, str] = {}
+        # What was sent to a destination that did not say whether it has it: number and destination.
+        self._may_have: dict[int, str] = {}
         self._told: dict[int, tuple[str, list[int]]] = {}  # by tag, while there is no answer
         self._tag: int = 0
         self._alarm: Alarm | None = None
@@ -82,6 +89,23 @@ class Forgetting:
     def doubt(self, path: str, number: int) -> None:
         """The destination has this message; whether it is gone here is not known."""
         self._doubtful[number] = path
+
+    def none_below(self, path: str, number: int) -> None:
+        """Nothing that was sent to this destination before lives below this number."""
+        destination = self._find(path)
+        if destination is not None and not self._closed:
+            self._tag += 1
+            destination.submit(TakeOver(self, self._tag, self.source, [], [], [], number))
+
+    def sent(self, path: str, numbers: list[int]) -> None:
+        """The destination may have these, and its answer will not be heard any more."""
+        for number in numbers:
+            self._may_have[number] = path
+
+    def way_of(self, number: int, path: str) -> str:
+        """Where a message goes: to the destination that may have it already, else to this one. A
+        change of the destination meanwhile would double it otherwise."""
+        return self._may_have.pop(number, path) if self._may_have else path
 
     def seen(self, numbers: list[int]) -> None:
         """The lane handed these out, in order: what is in doubt and lower is gone by now."""

@@ -28,6 +28,7 @@ from peeklock.entity.commands import (
     Grant,
     LockToken,
     OpenReceiver,
+    Peek,
     SettleMany,
 )
 from peeklock.entity.copying import SESSION_MISSING, SESSION_MISSING_TEXT
@@ -45,6 +46,7 @@ from peeklock.entity.refusals import (
 from peeklock.entity.replies import (
     Delivered,
     Delivery,
+    Found,
     ReceiverClosed,
     Refused,
     Reply,
@@ -63,6 +65,10 @@ WAITING_BYTES_MAX: Final = 8 << 20
 # Dead letters that cannot go on are set aside without their bodies, and tried again a few at once.
 STUCK_MAX: Final = 4096
 RETRY_MAX: Final = 64
+
+# Above every number; and the tag of what is asked besides settlements, which have numbers as tags.
+BEYOND: Final = 1 << 62
+NO_TAG: Final = 0
 
 HOPS_MAX: Final = 4
 # A dead letter may be there because its hops are used up: it has as many of its own, and no more,
@@ -120,6 +126,7 @@ class Haul:
         "_held",
         "_is_recovered",
         "_limit",
+        "_lowest",
         "_on_lost",
         "_owner",
         "_path",
@@ -162,6 +169,8 @@ class Haul:
         self._alarms: Alarms = alarms
         self._on_lost: Callable[[Haul], None] = on_lost
         self._routes: dict[str, Route] = {}
+        # The lowest number that lived in the lane when this began; 0 while that is not known.
+        self._lowest: int = 0
         self._held: dict[int, Held] = {}  # everything that is locked for this, by number
         self._active: int = 0  # of these, what is not stuck
         self._active_size: int = 0
@@ -187,7 +196,8 @@ class Haul:
     # From outside.
 
     def start(self) -> None:
-        """Take a place among the lane's receivers."""
+        """Take a place among the lane's receivers; before that, ask for what lives there."""
+        self._owner.submit(Peek(self, NO_TAG, self.lane, 0, 1, 1))
         self._owner.submit(OpenReceiver(self, self.lane, CARRY, CONSUMER))
         self._grant()
 
@@ -241,6 +251,8 @@ class Haul:
             self._settled(reply)
         elif isinstance(reply, Refused):
             self._not_settled(reply)
+        elif isinstance(reply, Found):
+            self._know_lowest(reply)
         elif isinstance(reply, ReceiverClosed):
             self._lose()
 
@@ -308,6 +320,11 @@ class Haul:
     def _is_dead_letter(self) -> bool:
         return self.lane & 1 == 1
 
+    def _know_lowest(self, reply: Found) -> None:
+        self._lowest = reply.deliveries[0].sequence if reply.deliveries else BEYOND
+        if self.destination and not self._retired:
+            self._route(self.destination)
+
     def _take(self, deliveries: list[Delivery]) -> None:
         self._delivered += len(deliveries)
         self._forgetting.seen([delivery.sequence for delivery in deliveries])
@@ -325,6 +342,7 @@ class Haul:
         path = self.destination
         if not path and details is not None:
             path = details.destination
+        path = self._forgetting.way_of(delivery.sequence, path)
         held = Held(delivery.sequence, delivery.number, path)
         self._held[held.sequence] = held
         self._active += 1
@@ -405,6 +423,8 @@ class Haul:
                 path, self._forgetting.source, self, self._find, self._clock, self._alarms
             )
             self._routes[path] = route
+            if self._lowest:
+                self._forgetting.none_below(path, self._lowest)
         return route
 
     # Settling.
@@ -518,6 +538,8 @@ class Haul:
         for held in self._held.values():
             if held.outcome == COMPLETE:
                 self._forgetting.doubt(held.path, held.sequence)
+        for route in self._routes.values():
+            self._forgetting.sent(route.path, route.in_doubt())
         self._close()
         self._on_lost(self)
 

@@ -37,6 +37,8 @@ class Taking:
         Where a partition is out of reach the others take theirs all the same and the whole is
         refused: the source repeats it, and what was taken before is ignored then.
         """
+        if command.forget_below:
+            self._forget_below(command.source, command.forget_below)
         groups: dict[int, tuple[list[int], list[Message]]] = {}
         for number, message in zip(command.numbers, command.messages, strict=True):
             index = self._home(command.source, number, message, by_message_id)
@@ -66,6 +68,16 @@ class Taking:
             for source, numbers in self._late.pop(index).items():
                 origin = _Forgetting(self, index, source, numbers)
                 self._reach.ask(index, TakeOver(origin, 0, source, [], [], numbers))
+
+    def _forget_below(self, source: str, below: int) -> None:
+        """Tell all partitions that can be asked; the others are told at the next opportunity."""
+        went = self._went.get(source, {})
+        for number in [number for number in went if number < below]:
+            del went[number]
+        for index in range(self._reach.count):
+            if self._reach.can_ask(index):
+                origin = _Forgetting(self, index, source, [])
+                self._reach.ask(index, TakeOver(origin, 0, source, [], [], [], below))
 
     def forget_later(self, index: int, source: str, numbers: list[int]) -> None:
         """A partition could not forget now."""
@@ -127,7 +139,7 @@ class _Forgetting:
 
     def replied(self, reply: Any) -> None:
         """Repeat what was refused when there is an opportunity."""
-        if isinstance(reply, Refused):
+        if isinstance(reply, Refused) and self._numbers:
             self._taking.forget_later(self._index, self._source, self._numbers)
 
     def flush(self) -> None:

@@ -166,7 +166,11 @@ class Entering:
                 messages.append(message)
         if self.refuse_any(command.origin, [command.tag], messages, now):
             return
-        for number in command.forget:
+        forget = command.forget
+        if command.forget_below:
+            assert not command.numbers, "a repeat must find what was taken before"
+            forget = forget + [number for number in taken if number < command.forget_below]
+        for number in forget:
             taken.pop(number, None)
         for number in fresh:
             taken[number] = True
@@ -176,8 +180,8 @@ class Entering:
             state.taken.pop(command.source, None)
         for message in messages:
             self.enter(message, now)
-        if fresh or command.forget:
-            state.records.append(TakenOver(now, command.source, fresh, command.forget))
+        if fresh or forget:
+            state.records.append(TakenOver(now, command.source, fresh, forget))
         state.replies.append(Accepted(command.origin, [command.tag]))
 
     # One message.

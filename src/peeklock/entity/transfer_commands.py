@@ -38,7 +38,8 @@ class TakeOver:
     """Messages that another partition forwards, with the numbers they had there.
 
     A number that was taken over from that source before is ignored, so that a crash between the
-    two neither loses nor doubles. `forget` are numbers that the source will not send again.
+    two neither loses nor doubles. `forget` are numbers that the source will not send again; below
+    `forget_below` it will send none that it sent before.
     """
 
     origin: Final[Any]
@@ -47,6 +48,7 @@ class TakeOver:
     numbers: Final[list[int]]
     messages: Final[list[Message]]
     forget: Final[list[int]]
+    forget_below: Final[int]
 
     def __init__(
         self,
@@ -56,6 +58,7 @@ class TakeOver:
         numbers: list[int],
         messages: list[Message],
         forget: list[int],
+        forget_below: int = 0,
     ) -> None:
         self.origin = origin
         self.tag = tag
@@ -63,6 +66,7 @@ class TakeOver:
         self.numbers = numbers
         self.messages = messages
         self.forget = forget
+        self.forget_below = forget_below
 
 
 @final
