@@ -72,11 +72,18 @@ class Raw:
 
     # --- AMQP
 
-    def open(self, *, has_key: bool = True, container: str = "raw", **fields: Any) -> None:
-        """Come as far as an open connection, with the root key by PLAIN or as nobody yet."""
+    def open(
+        self,
+        *,
+        has_key: bool = True,
+        key: tuple[str, str] = (ROOT_RULE, ROOT_KEY),
+        container: str = "raw",
+        **fields: Any,
+    ) -> None:
+        """Come as far as an open connection, with a key by PLAIN or as nobody yet."""
         mechanism, response = "ANONYMOUS", b""
         if has_key:
-            mechanism, response = "PLAIN", f"\0{ROOT_RULE}\0{ROOT_KEY}".encode()
+            mechanism, response = "PLAIN", f"\0{key[0]}\0{key[1]}".encode()
         init = SaslInit(mechanism=mechanism, initial_response=response, hostname="localhost")
         greeting = Open(container_id=container, hostname="localhost", **fields)
         self.send(SASL_HEADER + frame(init, kind=1))
