@@ -134,7 +134,8 @@ class Outgoing:
         self.queue.append(waiting)
         link.queued += 1
         link.queued_size += waiting.size
-        self.pump()
+        if len(self.queue) == 1:
+            self.pump()  # else it stands behind one that waits already
         return delivery_id
 
     def send_run(
@@ -234,6 +235,20 @@ class Outgoing:
         is out."""
         size = waiting.size
         connection = self.session.connection
+        if waiting.position == 0 and waiting.is_plain:
+            before, after = transfer_frame(waiting.link.handle, waiting.settled)
+            whole = len(before) + len(after) + FIXED_SIZE + size
+            if whole <= connection.peer_frame_max:
+                output = connection.output
+                if self.window <= 0 or not output.takes(whole):
+                    return False
+                output.use(whole)
+                self.next_outgoing_id = (self.next_outgoing_id + 1) & SERIAL_MASK
+                self.window -= 1
+                start = HEAD_PACK(whole, 2, 0, self.session.channel) + before
+                start += ID_AND_TAG(delivery.id, 0xA010, delivery.tag) + after
+                output.parts += (start, waiting.head, waiting.body)
+                return True
         while self.window > 0:
             first = waiting.position == 0
             performative = build_transfer(
@@ -393,6 +408,17 @@ class Waiting:
         self.position = 0
         self.settled = settled
         self.message_format = message_format
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its frame is like that of most deliveries, if it is a single one."""
+        delivery = self.delivery
+        return (
+            delivery is not None
+            and len(delivery.tag) == TAG_SIZE
+            and self.message_format == 0
+            and delivery.id > 255
+        )
 
     def piece(self, end: int) -> bytes:
         """What is still to be written, up to a place in head and body together."""
