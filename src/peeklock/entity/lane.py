@@ -213,10 +213,9 @@ class Lane:
         self.ready += entries
 
     def put_back(self, entry: Entry) -> None:
-        """Make an entry ready again that had been taken: it goes ahead of what came later."""
-        entry.place = READY
-        self.ready_count += 1
-        heapq.heappush(self.returned, (entry.sequence, entry))
+        """Make an entry ready again that had been taken: it goes ahead of what came later. Where
+        all were taken and come back in order, they are a line again, and not a heap."""
+        self.put(entry)
 
     def first_sequence(self) -> int:
         """The lowest ready number; 0 when nothing is ready."""
