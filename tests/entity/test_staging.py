@@ -516,7 +516,9 @@ def test_bodies_of_staged_messages_are_carried() -> None:
     writer.stage("s", "a", "b")
     for number in queue.send(*["x" * 10] * 9000):
         del number
-    queue.settle(COMPLETE, *queue.receive(9000))
+    locked = queue.receive(9000)
+    for at in range(0, len(locked), 1_000):
+        queue.settle(COMPLETE, *locked[at : at + 1_000])
     queue.checkpoint()
     entries = queue.partition.next_to_carry(8192, 64)
     assert len(entries) == 2
