@@ -25,7 +25,7 @@ from peeklock.amqp.composites import (
     decode_composite,
     encode_composite,
 )
-from peeklock.amqp.cutter import Cutter
+from peeklock.amqp.cutter import PERFORMATIVE_FRAMES, Cutter
 from peeklock.amqp.errors import (
     FRAME_SIZE_TOO_SMALL,
     FRAMING_ERROR,
@@ -99,7 +99,7 @@ SERVER_FIRST_ID: Final = 100_000
 CLIENT_FIRST_ID: Final = 0
 # What a peer may send ahead while the owner checks its credential.
 HELD_MAX: Final = 65_536
-# What one performative may have in its lists and maps: the official clients use some dozens.
+# What one performative may have in its lists and maps: official clients use some dozens.
 PERFORMATIVE_ELEMENTS_MAX: Final = 2_048
 
 
@@ -325,10 +325,12 @@ class Connection:
     def receive(self, data: bytes, now: int) -> list[Event]:
         """Takes what the peer sent, in any cut, and returns what the owner should know.
 
-        Empty data is allowed; it asks for the events of a `tick` that closed the connection.
+        Empty data asks for the events of a `tick` that closed the connection, and for those of
+        frames that were left for another pass, as long as there is a `cutter.rest`.
         """
         self.pulse.now = now
         self.pulse.heard_at = now
+        data = self.cutter.begin_pass(data)
         if self.phase != CLOSED:
             try:
                 if self.cutter.partial:
@@ -354,6 +356,8 @@ class Connection:
             end = position + self.cutter.size_at(data, position)
             if end > length:
                 break
+            if self.cutter.ends_pass(data, position):
+                return
             self._on_frame(data, position, end)
             position = self._run_on(data, end, length)
         if position < length:
@@ -405,7 +409,9 @@ class Connection:
             if session is not None and session.state == MAPPED:
                 if code == TRANSFER:
                     session.on_transfer(data, body, end)
-                elif code == DISPOSITION:
+                    return
+                self.cutter.frames_left -= 1
+                if code == DISPOSITION:
                     session.settling.on_disposition(data, body, end)
                 else:
                     session.on_flow(data, body, end)
@@ -413,6 +419,7 @@ class Connection:
         self._on_performative(data, position, body, end, code)
 
     def _on_performative(self, data: bytes, position: int, body: int, end: int, code: int) -> None:
+        self.cutter.frames_left -= PERFORMATIVE_FRAMES
         kind = data[position + 5]
         move = FRAME_MOVES.get((self.phase, kind, code))
         if move is None:
@@ -469,12 +476,8 @@ class Connection:
 
     def _on_sasl(self, frame: Any) -> None:
         if isinstance(frame, SaslInit):
-            response = frame.initial_response
-            self.gathering.add(
-                SaslInitReceived(
-                    frame.mechanism, b"" if response is None else response, frame.hostname
-                )
-            )
+            response = frame.initial_response or b""
+            self.gathering.add(SaslInitReceived(frame.mechanism, response, frame.hostname))
         elif isinstance(frame, SaslMechanisms) and self.credential is not None:
             check_offer(self.credential, frame)
             self.output.early.append(write_init(self.credential, self.hostname))
@@ -533,11 +536,8 @@ class Connection:
         """Writes one frame that cannot be split."""
         size = HEAD_SIZE + len(performative)
         if size > self.peer_frame_max:
-            self._abort(
-                AmqpError(
-                    FRAME_SIZE_TOO_SMALL, f"a frame of {size} bytes is too large for the peer"
-                )
-            )
+            text = f"a frame of {size} bytes is too large for the peer"
+            self._abort(AmqpError(FRAME_SIZE_TOO_SMALL, text))
             return
         self.output.write(channel, performative)
 
@@ -590,7 +590,7 @@ class Connection:
         self._drop_sessions()
         self.error = error
         self.phase = CLOSED
-        self.cutter.partial.clear()
+        self.cutter.clear()
 
     def _drop_sessions(self) -> None:
         for session in list(self.local.values()):

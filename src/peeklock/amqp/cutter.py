@@ -1,9 +1,15 @@
 """Frames out of bytes that come in any cut, without copying what is whole already."""
 
-from typing import final
+from typing import Final, final
 
 from peeklock.amqp.errors import FRAMING_ERROR, ProtocolError
 from peeklock.amqp.frames import HEAD_SIZE, frame_size
+
+# Frames handled in one pass, so that a read full of tiny ones is several short steps of the owner.
+# Transfers do not count, because they cost their bytes; frames that begin or end something count as
+# many.
+FRAMES_MAX: Final = 1_000
+PERFORMATIVE_FRAMES: Final = 16
 
 
 @final
@@ -14,11 +20,35 @@ class Cutter:
     size, and nothing is set aside for a size that is only claimed.
     """
 
-    __slots__ = ("frame_max", "partial")
+    __slots__ = ("frame_max", "frames_left", "partial", "rest")
 
     def __init__(self, frame_max: int) -> None:
         self.frame_max = frame_max
         self.partial = bytearray()
+        # What is left for the next pass, and how many frames this one may still handle.
+        self.rest: bytes = b""
+        self.frames_left: int = FRAMES_MAX
+
+    def begin_pass(self, data: bytes) -> bytes:
+        """Gives what is to be read now: what the pass before left, and then the data."""
+        self.frames_left = FRAMES_MAX
+        if not self.rest:
+            return data
+        rest = self.rest
+        self.rest = b""
+        return rest + data if data else rest
+
+    def ends_pass(self, data: bytes, position: int) -> bool:
+        """Tells whether the pass has handled enough; the rest is then kept for the next one."""
+        if self.frames_left > 0:
+            return False
+        self.rest = data[position:]
+        return True
+
+    def clear(self) -> None:
+        """Forgets all that was kept."""
+        self.partial.clear()
+        self.rest = b""
 
     def size_at(self, data: bytes, position: int) -> int:
         """Reads the size of the frame at this position and refuses one that cannot be."""

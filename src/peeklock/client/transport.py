@@ -204,6 +204,8 @@ class Transport(asyncio.Protocol):
                 self._end(ServiceBusConnectionError(str(error)))
                 return
         self._take(self.connection.receive(data, self._now()))
+        while self.connection.cutter.rest:
+            self._take(self.connection.receive(b"", self._now()))
         self.wake()
 
     def pause_writing(self) -> None:

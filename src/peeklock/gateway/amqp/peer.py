@@ -176,6 +176,11 @@ class Peer:
         if not self._belonging.has_place:
             self._count_unread()
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether frames that have come are left for another pass."""
+        return len(self._connection.cutter.rest) > 0
+
     def tick(self, at: int) -> None:
         """Act on what is due: heartbeats, silence, tokens that end; sets the next deadline."""
         if self.wire.is_lost:

@@ -43,6 +43,8 @@ class AmqpProtocol(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0
         self._is_held = False
+        # Whether frames that have come wait for another turn of the loop.
+        self._is_behind = False
 
     # --- what asyncio calls
 
@@ -69,6 +71,19 @@ class AmqpProtocol(asyncio.Protocol):
         peer.receive(data, self._now())
         if peer.deadline < self._timer_due:
             self._set_timer(peer.deadline)
+        if peer.is_behind:
+            # Many tiny frames: others have their turn between the passes, and no more is read.
+            self._is_behind = True
+            self.hold_reading()
+            self._loop.call_soon(self._go_on)
+        elif self._is_behind:
+            self._is_behind = False
+            if not peer.wire.is_reading_held:
+                self.resume_reading()
+
+    def _go_on(self) -> None:
+        if self._peer is not None:
+            self.data_received(b"")
 
     def pause_writing(self) -> None:
         """The client reads more slowly than it is written to."""
@@ -115,6 +130,8 @@ class AmqpProtocol(asyncio.Protocol):
 
     def resume_reading(self) -> None:
         """Take from the client again."""
+        if self._is_behind:
+            return
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
