@@ -40,6 +40,10 @@ class Counting(dict[int, OutgoingDelivery]):
             self.steps += 1
             yield key
 
+    def items(self) -> Any:
+        self.steps += len(self)
+        return super().items()
+
     def values(self) -> Any:
         self.steps += len(self)
         return super().values()
@@ -168,3 +172,62 @@ def test_a_detach_touches_its_own_deliveries_only() -> None:
         pair.exchange()
     assert unsettled.steps < COUNT
     assert len(sender.unsettled()) == COUNT
+
+
+def kept(pair: Pair, sender: Link, ids: list[int]) -> Counting:
+    """Lets a link settle for the time being what it sent; gives what is kept, steps counted."""
+    settling = sender.session.settling
+    counting = settling.kept = Counting()
+    settling.wide_kept = WideRanges(counting, in_order=False)
+    sender.settle_for_now(ids, ACCEPTED)
+    pair.exchange()
+    counting.steps = 0
+    return counting
+
+
+def test_what_transactions_keep_is_not_walked_for_others() -> None:
+    pair, sender, _, ids = full()
+    keeping = kept(pair, sender, ids[:-100])
+    for delivery_id in ids[-100:]:
+        assert told(pair, delivery_id, delivery_id, ACCEPTED) != []
+    assert keeping.steps <= 100
+    for _ in range(100):
+        told(pair, ids[-1] + 1, ids[-1] + FAR, ACCEPTED)
+    assert keeping.steps <= 100 + len(keeping) + 100 * 3
+
+
+def test_wide_ranges_find_what_is_kept_in_any_order() -> None:
+    pair, sender, _, ids = full()
+    kept(pair, sender, ids[2_000:3_000])
+    assert told(pair, ids[2_000], ids[2_099], RELEASED) == list(range(2_000, 2_100))
+    sender.settle_for_now(ids[1_000:1_100], ACCEPTED)
+    sender.settle_for_now(ids[2_000:2_100], ACCEPTED)  # what was said went to a transaction
+    sender.forget(ids[2_100:2_200])
+    pair.exchange()
+    expected = [*range(1_000, 1_100), *range(2_000, 2_100), *range(2_200, 2_300)]
+    found = told(pair, ids[1_000], ids[2_299], RELEASED, settled=True)
+    assert sorted(found) == sorted({*range(1_000, 2_000), *expected})
+    assert told(pair, ids[1_000], ids[2_299], RELEASED, settled=True) == []
+    assert sorted(sender.session.settling.kept) == ids[2_300:3_000]
+
+
+def test_a_detach_leaves_alone_what_other_links_await() -> None:
+    pair = Pair()
+    session = pair.client.begin_session()
+    receiver, sender = pair.receiving(session)
+    receiver.grant(1_000)
+    pair.exchange()
+    ids = [sender.send(b"%016d" % n, b"h", b"b", False, n) for n in range(1_000)]
+    pair.exchange()
+    awaited: Any = Counting()
+    session.settling.awaited = awaited
+    receiver.settle(ids, ACCEPTED, settled=False)
+    pair.exchange()
+    for number in range(10):
+        other, _ = pair.receiving(session, f"other{number}")
+        other.detach()
+        pair.exchange()
+    assert awaited.steps < 1_000
+    assert len(awaited) == 1_000
+    receiver.detach()
+    assert len(awaited) == 0

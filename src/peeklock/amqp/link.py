@@ -55,6 +55,7 @@ class Link:
         "arrived",
         "assembly",
         "attach_size",
+        "awaited",
         "context",
         "credit",
         "credit_floor",
@@ -137,6 +138,8 @@ class Link:
         # session has it too, with that of its other links.
         self.outstanding: dict[int, OutgoingDelivery] = {}
         self.kept: dict[int, OutgoingDelivery] = {}
+        # What we received here and told the outcome of, while the sender has not settled it.
+        self.awaited: set[int] = set()
         self.assembly: Assembly | None = None
         # What is held for the attach.
         self.attach_size = 0

@@ -30,7 +30,7 @@ class Settling:
     """What was told and what is to be told about the deliveries of one session [2.6.12]."""
 
     __deletable__ = ("session",)
-    __slots__ = ("awaited", "kept", "session", "told", "unsettled", "wide")
+    __slots__ = ("awaited", "kept", "session", "told", "unsettled", "wide", "wide_kept")
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -42,6 +42,7 @@ class Settling:
         self.awaited: dict[int, Link] = {}
         # What we sent and told to be settled, although the owner may have to settle it anew.
         self.kept: dict[int, OutgoingDelivery] = {}
+        self.wide_kept = WideRanges(self.kept, in_order=False)
 
     def settle(self, link: Link, delivery_ids: list[int], state: bytes, settled: bool) -> None:
         """Gathers outcomes for the next output and forgets what is settled."""
@@ -56,6 +57,7 @@ class Settling:
             if not settled:
                 for delivery_id in delivery_ids:
                     self.awaited[delivery_id] = link
+                link.awaited.update(delivery_ids)
             return
         unsettled = self.unsettled
         for delivery_id in delivery_ids:
@@ -81,7 +83,10 @@ class Settling:
     def keep(self, deliveries: list[OutgoingDelivery]) -> None:
         """Holds deliveries ready for another outcome; the peer's window does not count them."""
         for delivery in deliveries:
+            # What was said of it was answered: it is open for what is said next.
+            delivery.told = False
             self.kept[delivery.id] = delivery
+            self.wide_kept.moved(delivery.id)
             delivery.link.kept[delivery.id] = delivery
 
     def release(self, delivery_ids: list[int]) -> None:
@@ -116,8 +121,9 @@ class Settling:
 
     def forget(self, link: Link) -> None:
         """Drops what is awaited on a link that goes away."""
-        if self.awaited:
-            self.awaited = {i: other for i, other in self.awaited.items() if other is not link}
+        for delivery_id in link.awaited:
+            self.awaited.pop(delivery_id, None)
+        link.awaited.clear()
         for delivery_id in link.kept:
             del self.kept[delivery_id]
         link.kept.clear()
@@ -144,8 +150,8 @@ class Settling:
         if not settled and (not outcome or outcome.startswith(RECEIVED)):
             return  # nothing is decided: it will be said again
         known = self._spread(first, count, outcome, settled)
-        for delivery in list(self.kept.values()) if self.kept else ():
-            if (delivery.id - first) & SERIAL_MASK < count:
+        if self.kept:
+            for delivery in self._kept_within(first, count):
                 known += 1
                 self._tell(delivery, outcome, settled)
         if known < count and outcome and not _is_plain(outcome):
@@ -187,6 +193,12 @@ class Settling:
                 self._tell(delivery, outcome, settled)
         return known
 
+    def _kept_within(self, first: int, count: int) -> list[OutgoingDelivery]:
+        if count > MISSED_MAX:
+            return self.wide_kept.within(first, count)
+        kept = [self.kept.get((first + ahead) & SERIAL_MASK) for ahead in range(count)]
+        return [delivery for delivery in kept if delivery is not None]
+
     def _tell(
         self, delivery: OutgoingDelivery, outcome: bytes, settled: bool
     ) -> list[OutgoingDelivery]:
@@ -219,6 +231,7 @@ class Settling:
                     ids.append(delivery_id)
         for delivery_id in ids:
             link = awaited.pop(delivery_id)
+            link.awaited.discard(delivery_id)
             answered = link.answered
             if answered is None or answered.state != state:
                 answered = self.session.connection.gathering.answers(link, state)

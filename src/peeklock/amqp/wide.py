@@ -1,4 +1,4 @@
-"""Which of a session's unsettled deliveries a wide range names, found without walking the others.
+"""Which of a session's deliveries a wide range names, found without walking the others.
 
 A disposition names a range in thirty bytes. As long as most of its numbers are unsettled they are
 looked up one by one, and this is not needed. A peer that names a range of thousands in which there
@@ -20,12 +20,16 @@ DEAD_MAX: Final = 1_024
 
 @final
 class WideRanges:
-    """The ids of unsettled deliveries in order; made when the first wide range comes."""
+    """The ids of deliveries in order; made when the first wide range comes.
 
-    __slots__ = ("_ids", "_is_made", "_newest", "_unsettled")
+    `in_order`: each new delivery has a higher id than all before it, and is found without being
+    told of; otherwise `moved` tells.
+    """
 
-    def __init__(self, unsettled: dict[int, OutgoingDelivery]) -> None:
-        # New ids are always behind the others in it.
+    __slots__ = ("_ids", "_in_order", "_is_made", "_newest", "_unsettled")
+
+    def __init__(self, unsettled: dict[int, OutgoingDelivery], *, in_order: bool = True) -> None:
+        self._in_order: Final = in_order
         self._unsettled: Final = unsettled
         self._ids: list[int] = []
         self._newest = 0
@@ -40,7 +44,7 @@ class WideRanges:
         return self._between(first, SERIAL_MASK) + self._between(0, last & SERIAL_MASK)
 
     def moved(self, delivery_id: int) -> None:
-        """Notes an id that a delivery got later than at its sending."""
+        """Notes an id that is not behind all others."""
         ids = self._ids
         if self._is_made:
             at = bisect_left(ids, delivery_id)
@@ -68,7 +72,7 @@ class WideRanges:
         if not self._is_made or len(self._ids) > 2 * len(unsettled) + DEAD_MAX:
             self._ids = sorted(unsettled)
             self._is_made = True
-        else:
+        elif self._in_order:
             for delivery_id in reversed(unsettled):
                 if serial_distance(delivery_id, self._newest) <= 0:
                     break
