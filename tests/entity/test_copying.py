@@ -4,6 +4,7 @@ all of them waits."""
 from peeklock.entity import commands as ask
 from peeklock.entity import replies as told
 from peeklock.entity.blueprint import Copy
+from peeklock.entity.commands import MAIN
 from peeklock.entity.copying import COPIES_MAX
 from peeklock.entity.message import Message
 from peeklock.entity.records import LaneDropped, Published
@@ -12,6 +13,7 @@ from peeklock.entity.rules.filter import FalseFilter
 from peeklock.entity.rules.rule import Rule, RuleSet
 from peeklock.entity.stint import Stint
 from tests.entity.at_hand import TopicAtHand, message, routed, sequences
+from tests.entity.stager import WriterAtHand
 
 NAMES = ("one", "two", "three", "four")
 
@@ -162,6 +164,65 @@ def test_a_command_that_is_given_up_leaves_nothing_behind() -> None:
     topic.partition.take_leftovers()  # and nobody asks again
     topic.ask(batch("x"))
     assert topic.seen_by("one") == ["x"]
+
+
+def rounds(topic: TopicAtHand, *commands: ask.Command) -> list[Reply]:
+    """Go on as a worker does, but not for ever."""
+    replies: list[Reply] = []
+    for _ in range(40):
+        replies += decide(topic, *commands)
+        commands = tuple(topic.partition.take_leftovers())
+        if not commands and not topic.partition.is_unfinished:
+            return replies
+    raise AssertionError("it comes to no end")
+
+
+def test_a_send_waits_while_the_rules_are_asked_about_a_batch_that_is_published() -> None:
+    topic = topic_of(2, has_rules=True)
+    writer = WriterAtHand(topic)
+    writer.stage("s", *"abcde")
+    replies = rounds(topic, writer.publishing(0, "s"), batch(*"xyz"))
+    assert [type(reply) for reply in replies] == [told.BatchPublished, told.Accepted]
+    assert topic.seen_by("one") == list("abcdexyz")
+
+
+def test_writers_who_publish_at_the_same_time_come_to_an_end() -> None:
+    topic = topic_of(2, has_rules=True)
+    first, second = WriterAtHand(topic, "first"), WriterAtHand(topic, "second")
+    first.stage("s", *"abcde")
+    second.stage("t", *"vwxyz")
+    topic.partition._staging.count_max = 3
+    replies = rounds(topic, first.publishing(0, "s"), second.publishing(0, "t"))
+    assert replies == [
+        told.BatchPublished(first, 7, 5, ["s"]),
+        told.BatchPublished(second, 7, 5, ["t"]),
+    ]
+    assert topic.seen_by("one") == list("abcvwxdeyz"), "they take turns"
+
+
+def test_a_send_comes_between_the_steps_of_a_batch() -> None:
+    topic = topic_of(2, has_rules=True)
+    writer = WriterAtHand(topic)
+    writer.stage("s", *"abcdef")
+    topic.partition._staging.count_max = 3
+    rounds(topic, writer.publishing(0, "s"), batch(*"xyz"))
+    assert topic.seen_by("one") == list("abcxyzdef")
+
+
+def test_sent_messages_and_those_that_fall_due_take_turns() -> None:
+    topic = TopicAtHand(*NAMES, is_retold=False, stint=Stint(COPIES_MAX // 4))
+    topic.rules.remove(0)
+    decide(topic, ask.Schedule("sender", 1, [message("due", due=topic.now + 1)]))
+    topic.now += 1
+    tags = list(range(COPIES_MAX // 2))
+    sends = [ask.SendMany("sender", tags, [message("sent")] * len(tags)) for _ in range(3)]
+    commands: list[ask.Command] = [*sends, ask.Tick()]
+    scheduled = topic.partition._state.lane(MAIN).scheduled
+    while scheduled:
+        topic.bring_bodies()
+        decide(topic, *commands)
+        commands = topic.partition.take_leftovers()
+    assert sends[1] in commands, "it has waited for what was there before it, and for no more"
 
 
 def test_a_transaction_is_prepared_as_a_whole() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from peeklock.entity import commands as ask
+from peeklock.entity import replies as told
 from peeklock.entity.commands import DEAD, MAIN, Tick
 from peeklock.entity.message import NEVER
 from peeklock.entity.records import (
@@ -16,7 +17,7 @@ from peeklock.entity.records import (
 )
 from peeklock.entity.settling import SETTLED_AT_ONCE
 from peeklock.entity.stint import STINT_STEPS, Stint
-from tests.entity.at_hand import AtHand, TopicAtHand, message, sequences
+from tests.entity.at_hand import AtHand, TopicAtHand, message, sequences, token
 
 MANY = 2 * STINT_STEPS + 100
 MOVES = (Removed, Returned, DeadLettered, Activated)
@@ -162,3 +163,16 @@ def test_very_many_settlements_are_carried_out_in_parts() -> None:
     assert queue.decisions == 2
     assert queue.partition.live_count == 0
     queue.retell()
+
+
+def test_what_follows_very_many_settlements_comes_after_all_of_them() -> None:
+    queue = AtHand(stint=Stint(), requires_session=True)
+    count = SETTLED_AT_ONCE + 100
+    queue.send(*["m"] * count, session="s")
+    queue.accept("s")
+    held = [token(each) for each in queue.take(count)]
+    tags = list(range(count))
+    settle = ask.SettleMany("settler", tags, ask.COMPLETE, held, None, None)
+    replies = queue.ask(settle, ask.CloseReceiver("holder", False))
+    assert [type(each) for each in replies] == [told.Settled] * 2
+    assert queue.partition.live_count == 0

@@ -116,6 +116,7 @@ class Copying:
         "_pending",
         "_state",
         "_version",
+        "_was_due",
         "left",
     )
 
@@ -123,6 +124,7 @@ class Copying:
         self._state: State = state
         self._pending: deque[Copies] = deque()
         self.left: int = 0  # how many copies are still to be made
+        self._was_due: bool = False  # whether the last message was one that fell due
         # The messages of one command that the rules were asked about: the first of them, how many
         # there are, what was said (by id), and by which rules.
         self._first: Message | None = None
@@ -138,11 +140,20 @@ class Copying:
         """Whether messages that come now have to wait."""
         return self.left >= COPIES_MAX
 
+    @property
+    def owes_due(self) -> bool:
+        """Whether scheduled messages come before sent ones as soon as there is room for either:
+        they take turns, so that neither keeps the other out."""
+        return self.is_full and not self._was_due
+
     # Before the record.
 
     def prepare(self, messages: list[Message], now: int) -> bool:
         """Ask the rules about the messages of one command, a stint of them; tells whether all were
-        asked. A few are not asked here, because they can be when they are published."""
+        asked. A few are not asked here, because they can be when they are published.
+
+        Whoever is told that not all were asked comes again before anybody else does: what the
+        rules said is kept for one command only."""
         stint = self._state.stint
         rules = self._state.blueprint.rules
         if not messages:
@@ -242,6 +253,7 @@ class Copying:
         Answers the first number, or 0 where nobody wants it.
         """
         first = self._state.next_sequence
+        self._was_due = scheduled_at != NEVER
         draft = self._drafts.pop(id(message), None)
         if draft is None or draft.message is not message:
             draft = self._draft(message, scheduled_at or now)

@@ -208,7 +208,7 @@ class Partition:
         is_topic = state.blueprint.router is not None
         if is_topic and self._copying.left:
             self._copying.go_on()
-        for command in commands:
+        for at, command in enumerate(commands):
             if is_topic and self._must_wait(command, now):
                 self._held.append(command)
             elif isinstance(command, SendMany):
@@ -216,7 +216,10 @@ class Partition:
             elif isinstance(command, SettleMany):
                 if len(command.tokens) > SETTLED_AT_ONCE:
                     command, rest = divided(command)
-                    self._held.append(rest)
+                    self._settling.settle_many(command, now)
+                    # Whatever follows comes after all of it: it may close a session.
+                    self._held += [rest, *commands[at + 1 :]]
+                    break
                 self._settling.settle_many(command, now)
             elif isinstance(command, Grant):
                 self._delivering.grant(command)
@@ -328,7 +331,8 @@ class Partition:
         if isinstance(command, Stage):
             self._staging.stage(command, now)
         elif isinstance(command, PublishStages):
-            self._staging.publish(command, now)
+            if not self._staging.publish(command, now):
+                self._held.append(command)
         elif isinstance(command, DropStages):
             self._staging.drop(command, now)
         elif isinstance(command, FindPublished):
@@ -338,13 +342,14 @@ class Partition:
 
     def take_leftovers(self) -> list[Command]:
         """What the partition wants to be asked before all else, once its last decision rests: what
-        was too much for one."""
-        leftovers = self._staging.take_leftovers()
-        if self._held:
-            leftovers += self._held
-            self._held = []
+        was too much for one. Who waits comes before who has had a turn."""
+        leftovers = self._held
+        self._held = []
+        leftovers += self._staging.take_leftovers()
         if self._is_more_due:
             self._is_more_due = False
+            if self._copying.owes_due:
+                return [Tick(), *leftovers]
             leftovers.append(Tick())
         return leftovers
 
@@ -358,8 +363,7 @@ class Partition:
         return self._state.next_deadline()
 
     def bodies_wanted(self, now: int) -> list[Entry]:
-        """Scheduled messages of a topic that fall due now, a stint of them: rules must read them,
-        so that their bodies must be in memory before the Tick."""
+        """Scheduled messages of a topic that fall due now, a stint of them; rules read them."""
         state = self._state
         if state.blueprint.router is None:
             return []
@@ -368,8 +372,7 @@ class Partition:
         return [entry for entry in due if entry.message is None]
 
     def bodies_to_publish(self, command: PublishStages) -> list[Entry]:
-        """Staged messages of a topic that are to be published: their bodies must be in memory
-        before that, too."""
+        """Staged messages of a topic that are to be published; rules read them, too."""
         if self._state.blueprint.router is None:
             return []
         return self._staging.bodies_wanted(command)
@@ -420,8 +423,7 @@ class Partition:
         return Decision(first_position, records, self._state.take_replies(), replay_from)
 
     def _must_copy_first(self) -> bool:
-        """Whether a checkpoint cannot begin yet: it would not find the copies of records before
-        it."""
+        """Whether a checkpoint cannot begin yet: it would not find all copies."""
         return self._copying.left > 0 and not self._checkpoints.is_under_way
 
     def rests(self, size: int) -> None:
@@ -450,8 +452,7 @@ class Partition:
         return self._carrying.is_under_way
 
     def next_to_carry(self, below: int, count_max: int) -> list[Entry]:
-        """Some live messages whose bodies lie in sparse blocks below a position: one for each
-        body, however many copies share it."""
+        """Some live messages whose bodies lie in sparse blocks below a position, one a body."""
         return self._carrying.next(below, count_max)
 
     def carry(self, entries: list[Entry], messages: list[Message], now: int) -> Decision:
@@ -493,9 +494,7 @@ class Partition:
 
     @property
     def memory_bytes(self) -> int:
-        """What the messages here take in memory beside their bodies, about: each entry, each copy
-        of a topic's message, each id that is remembered, each session's state. Counted, never
-        measured."""
+        """What the messages here take in memory beside their bodies, about."""
         return memory_of(self._state)
 
     @property

@@ -92,7 +92,7 @@ class Staging:
         self._entering: Entering = entering
         self.count_max: int = STEP_COUNT_MAX
         self.bytes_max: int = STEP_BYTES_MAX
-        # What is to be asked again once the decision under way rests.
+        # Next steps, which others may come before.
         self._leftovers: list[PublishStages] = []
 
     # Staging.
@@ -147,13 +147,14 @@ class Staging:
 
     # Publishing.
 
-    def publish(self, command: PublishStages, now: int) -> None:
-        """Publish a batch, or the next step of it; answers when nothing is left."""
+    def publish(self, command: PublishStages, now: int) -> bool:
+        """Publish a batch, or the next step of it; answers when nothing is left. False where this
+        has to wait, and what comes after it has to wait for this."""
         state = self._state
         refusal = state.why_closed_to_senders()
         if refusal is not None:
             state.replies.append(Refused(command.origin, [command.tag], refusal))
-            return
+            return True
         writer = state.stages.writers.get(command.writer)
         batch = self._batch_of(command)
         if batch is None:
@@ -162,18 +163,18 @@ class Staging:
                 self._drop(command.stages, STAGE_REPEATED, now)
             own = writer.stages if writer is not None and writer.batch == command.batch else []
             self._answer(command, command.published, own)
-            return
+            return True
         if batch.number == command.batch and writer is not None and writer.batch == batch.number:
             own_names = set(batch.stages)
             others = [name for name in command.stages if name not in own_names]
             self._drop(others, STAGE_REPEATED, now)
         parts = self._next_step(batch)
-        if state.blueprint.router is not None and _without_body(parts):
-            self._leftovers.append(command)  # its bodies are fetched before that
-            return
-        if state.blueprint.router is not None and not self._copying.prepare(_bodies(parts), now):
-            self._leftovers.append(command)  # the rules have not seen all of them yet
-            return
+        # The bodies must be there, and the rules must have seen all of them.
+        if state.blueprint.router is not None and (
+            _without_body(parts) or not self._copying.prepare(_bodies(parts), now)
+        ):
+            state.stages.resume_at = now + RESUME_EVERY_MS
+            return False
         count = self._carry_out(batch, parts, now)
         if batch.number != command.batch:
             self._leftovers.append(command)  # an earlier batch had to be finished first
@@ -191,6 +192,7 @@ class Staging:
             )
         else:
             self._answer(command, command.published + count, batch.stages)
+        return True
 
     def _answer(self, command: PublishStages, count: int, stages: list[str]) -> None:
         reply = BatchPublished(command.origin, command.tag, count, stages)
@@ -418,7 +420,7 @@ class Staging:
         return _without_body(self._next_step(batch))
 
     def take_leftovers(self) -> list[Command]:
-        """What is to be asked again before all else, once the last decision rests."""
+        """The next steps of what is published in several."""
         leftovers: list[Command] = []
         if self._leftovers:
             leftovers += self._leftovers
