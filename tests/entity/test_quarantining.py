@@ -80,6 +80,30 @@ def test_who_was_drained_gets_nothing_instead(mode: int) -> None:
     assert [each.sequence for each in more] == [3]
 
 
+def test_who_was_drained_gets_the_bytes_of_a_damaged_message_back() -> None:
+    """Its owner counts what it was told; a deficit would make every later grant smaller."""
+    queue = cold()
+    queue.send("x" * 5_000, "b")
+    queue.ask(ask.OpenReceiver("r", MAIN, PEEK_LOCK))
+    replies = queue.ask(ask.Grant("r", 1, True, True, 1_000))
+    (bad,) = deliveries(replies, "r")
+    left = undeliver(queue, replies, bad.position)
+    (delivered,) = [reply for reply in left if isinstance(reply, told.Delivered)]
+    assert (delivered.deliveries, delivered.size) == ([], 0)
+    more = queue.ask(ask.Grant("r", 2, True, True, delivered.size + 1_000))
+    assert [each.sequence for each in deliveries(more, "r")] == [2]
+
+
+def test_who_came_again_since_has_no_more_credit_than_it_says() -> None:
+    queue = cold()
+    queue.send("a", "b", "c", "d")
+    replies = open_with(queue, "r", 1)
+    (bad,) = deliveries(replies, "r")
+    queue.ask(ask.CloseReceiver("r", False), ask.OpenReceiver("r", MAIN, PEEK_LOCK))
+    assert deliveries(undeliver(queue, replies, bad.position), "r") == []
+    assert len(deliveries(queue.ask(ask.Grant("r", 1, False)), "r")) == 1
+
+
 def test_a_session_goes_on_without_its_damaged_message() -> None:
     queue = cold(requires_session=True)
     queue.send("a", "b", session="s")

@@ -39,7 +39,8 @@ class Quarantining:
     ) -> list[int]:
         """Take deliveries out of replies that nobody has seen yet, and quarantine their messages.
 
-        Whoever was to get them gets its credit back, unless it was drained. Answers the numbers.
+        Whoever was to get them gets its bytes back, and its credit unless it was drained. Answers
+        the numbers.
         """
         drained = [reply.origin for reply in replies if isinstance(reply, Drained)]
         damaged: list[int] = []
@@ -127,10 +128,14 @@ class Quarantining:
         is_drained: bool,
     ) -> None:
         receiver = self._state.receivers.get(reply.origin)
-        if receiver is None or is_drained or not isinstance(reply, Delivered):
+        if receiver is None or not isinstance(reply, Delivered):
             return
-        receiver.delivered -= len(lost)
-        receiver.size_delivered -= size
+        # Its owner counts the bytes of what it was told, drained or not. Whoever was closed and
+        # opened again since counts from 0.
+        receiver.size_delivered = max(0, receiver.size_delivered - size)
+        if is_drained:
+            return  # by count its grant is used up
+        receiver.delivered = max(0, receiver.delivered - len(lost))
         if receiver.has_credit() and not receiver.waiting:
             receiver.waiting = True
             receiver.lane.waiting.append(receiver)
