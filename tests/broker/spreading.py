@@ -34,6 +34,8 @@ class FaultyStore:
         self.is_down = False
         # Whether it says so by itself: nothing is in doubt then.
         self.is_away = False
+        # How many appends fail, although it can be opened.
+        self.failing_appends = 0
         self.full = False
         # Whether bodies cannot be read, although all else goes on.
         self.is_unreadable = False
@@ -61,6 +63,9 @@ class FaultyStore:
         replay_from: int | None = None,
     ) -> int:
         self._check()
+        if self.failing_appends:
+            self.failing_appends -= 1
+            raise Unavailable("the store cannot be written to")
         self.appends += 1
         return await self._store.append(partition, epoch, first_position, records, replay_from)
 

@@ -119,6 +119,34 @@ def test_messages_that_nobody_else_has_wait_for_the_store(
     assert "requeue-lost partition=ns|q|0 messages=2" in caplog.text
 
 
+@pytest.mark.parametrize("failures", [2, 3, 5])
+def test_messages_that_nobody_else_has_survive_any_number_of_failures(
+    failures: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """R-S1: only a crash may lose them, however often the store opens and takes nothing."""
+
+    async def walk(bench: SpreadBench) -> None:
+        [worker], [store] = bench.workers, bench.stores
+        receiver = Recorder()
+        opening = OpenReceiver(receiver, MAIN, RECEIVE_AND_DELETE)
+        await do(worker, SendMany(Recorder(), [1, 2], [message("a"), message("b")]), opening)
+        await do(worker, Grant(receiver, 5, False))
+        unsent = receiver.deliveries()
+        store.failing_appends = failures
+        await do(worker, Requeue(MAIN, list(unsent)))
+        # From the second failure on there is a pause before each opening.
+        for left in range(failures - 2, -1, -1):
+            assert store.failing_appends == left
+            worker.store_back()
+            await calm()
+        other = Recorder()
+        await do(worker, OpenReceiver(other, MAIN, PEEK_LOCK), Grant(other, 5, False))
+        assert [each.sequence for each in other.deliveries()] == [1, 2]
+
+    run(walk, partitions=1)
+    assert "requeue-lost" not in caplog.text
+
+
 def test_a_store_that_is_taken_away_closes_its_receivers() -> None:
     """R-L4: as if an append had failed; a partition that nobody uses does nothing."""
 

@@ -9,7 +9,7 @@ from typing import Any, Final, final
 from peeklock.broker.attached import Attached
 from peeklock.broker.declining import declined
 from peeklock.entity.commands import Command, Requeue
-from peeklock.entity.refusals import Refusal
+from peeklock.entity.refusals import INTERNAL, Refusal
 from peeklock.entity.replies import Accepted, Delivered, Reply, Settled
 
 _log: Final = logging.getLogger("peeklock.broker")
@@ -19,13 +19,14 @@ _log: Final = logging.getLogger("peeklock.broker")
 class Answering:
     """Replies that wait for their records, and who is attached to hear them."""
 
-    __slots__ = ("_key", "_requeues", "attached", "on_unsent", "pending")
+    __slots__ = ("_is_failing_again", "_key", "_requeues", "attached", "on_unsent", "pending")
 
     def __init__(self, key: str) -> None:
         self._key: Final[str] = key  # of the partition, for the log
         self.pending: list[Reply] = []
         # Messages that nobody else has any more: they wait until the partition is open again.
         self._requeues: list[Command] = []
+        self._is_failing_again: bool = False
         self.attached: Attached = Attached()
         # Asked before a send is refused of which nothing was stored: whether it goes elsewhere.
         self.on_unsent: Callable[[Command], bool] | None = None
@@ -63,10 +64,14 @@ class Answering:
     def refuse(self, command: Command, refusal: Refusal) -> None:
         """Say that a command is not carried out."""
         if isinstance(command, Requeue):
-            if command.is_repeat:
-                self._lose(command)
-            else:
+            if not command.is_repeat:
                 self._requeues.append(Requeue(command.lane, command.deliveries, True))
+            elif refusal.kind == INTERNAL:
+                self._lose(command)  # it would keep the partition from ever being open again
+            else:
+                # It looks for what is back already: another repeat is as safe as this one.
+                self._requeues.append(command)
+                self._is_failing_again = True
             return
         self.attached.refused(command)
         reply = declined(command, refusal)
@@ -85,6 +90,12 @@ class Answering:
         requeues = self._requeues
         self._requeues = []
         return requeues
+
+    def has_failed_again(self) -> bool:
+        """Tell, once, whether the store did not take messages that were put back again."""
+        is_failing_again = self._is_failing_again
+        self._is_failing_again = False
+        return is_failing_again
 
     def close(self) -> None:
         """The partition will not be opened here again."""

@@ -245,13 +245,13 @@ class PartitionWorker:
                 if self._closing:
                     self._close_mailbox()
                     return
-                if await self._open():
-                    backoff_ms = BACKOFF_MS_MIN
-                elif self.damage:
-                    await self._stay_closed()
-                else:
-                    await self._back_off(backoff_ms)
-                    backoff_ms = min(2 * backoff_ms, BACKOFF_MS_MAX)
+                # A store that opens and takes nothing is not opened without a pause.
+                if answering.has_failed_again() or not await self._open():
+                    if self.damage:
+                        await self._stay_closed()
+                    else:
+                        await self._back_off(backoff_ms)
+                        backoff_ms = min(2 * backoff_ms, BACKOFF_MS_MAX)
                 continue
             self._chores.begin(self._store, self._partition, self._clock.now())
             is_unfinished = self._partition.is_unfinished and not self._closing
@@ -262,6 +262,8 @@ class PartitionWorker:
                     if mailbox.may_ride(self._loop_time()):
                         await mailbox.wait_for_send(answering)
                 await self._round()
+                if self._partition is not None:
+                    backoff_ms = BACKOFF_MS_MIN
                 continue
             if answering.pending:
                 answering.release()
