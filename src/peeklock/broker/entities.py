@@ -58,7 +58,7 @@ class Visits:
         # When somebody last came, went or asked for something; 0 while nobody ever did.
         self.accessed_at = 0
         self._guests: dict[Guest, None] = {}
-        self._idleness = Idleness(clock.now())
+        self._idleness = Idleness(self._passed())
 
     def __len__(self) -> int:
         return len(self._guests)
@@ -75,13 +75,17 @@ class Visits:
 
     def used(self) -> None:
         """The entity was asked for something."""
-        now = self._clock.now()
-        self.accessed_at = now
-        self._idleness.used(now)
+        self.accessed_at = self._clock.now()
+        self._idleness.used(self._passed())
 
     def is_idle(self, auto_delete_ms: int) -> bool:
         """Whether nobody has used the entity for so long."""
-        return self._idleness.is_idle(self._clock.now(), len(self._guests), auto_delete_ms)
+        return self._idleness.is_idle(self._passed(), len(self._guests), auto_delete_ms)
+
+    def _passed(self) -> int:
+        """The clock without what it skipped: being idle is a duration, and a clock that is set
+        forward deletes nothing."""
+        return self._clock.now() - self._clock.skipped_ms
 
     def dismiss(self, refusal: Refusal) -> None:
         """Tell all links that they must go."""
