@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from peeklock.entity.commands import DEAD, MAIN, TRANSFER, TRANSFER_DEAD
+from peeklock.entity.commands import DEAD, MAIN, TRANSFER, TRANSFER_DEAD, TakeOver
 from peeklock.entity.definition import QueueDefinition
 from peeklock.store.memory import MemoryStore
 from peeklock.store.store import Unavailable
-from tests.broker.bench import settle_down
+from tests.broker.bench import Recorder, message, settle_down
 from tests.broker.town import Town
 
 # So large that only a few are in hand at once: the walk has more steps.
@@ -281,6 +281,32 @@ def test_a_destination_may_change_while_a_run_is_in_doubt(
         await town.send("a", "z")
         await town.rest()
         assert await town.texts("c") == ["z"]
+        await town.close()
+
+    asyncio.run(whole())
+
+
+def test_a_damaged_message_does_not_let_those_behind_it_come_twice() -> None:
+    """Both arrived before a crash, and neither was completed; the first one's body is damaged."""
+
+    async def whole() -> None:
+        store = MemoryStore()
+        town = Town(QueueDefinition("a"), QueueDefinition("b"), store=store)
+        await town.send("a", "m1")
+        await town.send("a", "m2")
+        origin = Recorder()
+        source = f"{town['a'].worker.id.key}|{MAIN}"
+        texts = [message("m1"), message("m2")]
+        await town.ask("b", TakeOver(origin, 1, source, [1, 2], texts, []))
+        kept = store._partitions[town["a"].worker.id.key]
+        for at, chunk in enumerate(kept.chunks):
+            kept.chunks[at] = chunk.replace(b"m1", b"x1")
+        town = Town(QueueDefinition("a", forward_to="b"), QueueDefinition("b"), store=store)
+        town.open()
+        await town.rest()
+        assert await town.texts("b") == ["m1", "m2"]
+        assert await town.texts("a") == []
+        assert [each.sequence for each in await town.peek("a", DEAD)] == [1]
         await town.close()
 
     asyncio.run(whole())

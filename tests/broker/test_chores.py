@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, cast
 
-from peeklock.broker.chores import TRIM_BYTES
+from peeklock.broker.chores import TRIM_BYTES, Chores
 from peeklock.broker.entities import Queue
+from peeklock.broker.haul import BEYOND
 from peeklock.broker.mailbox import Mailbox
 from peeklock.entity.blueprint import FIRST_SUBSCRIPTION_LANE
 from peeklock.entity.commands import (
@@ -22,7 +23,7 @@ from peeklock.entity.commands import (
     SettleMany,
 )
 from peeklock.entity.definition import QueueDefinition
-from peeklock.entity.records import Record
+from peeklock.entity.records import Carried, Record
 from peeklock.store.memory import MemoryStore
 from peeklock.store.retention import Retention
 from peeklock.store.store import PartitionId, Store
@@ -153,3 +154,43 @@ def test_a_round_takes_commands_until_their_messages_are_large_together() -> Non
     mailbox.put(Grant(origin, FIRST_SUBSCRIPTION_LANE, False))
     assert [len(mailbox.take(1024, MB)) for _ in range(3)] == [4, 4, 3]
     assert mailbox.commands == []
+
+
+def test_a_damaged_body_under_a_lock_is_left_alone_until_the_next_trim() -> None:
+    """Whoever holds it has its body. The others are carried, and nobody walks without a pause."""
+
+    async def whole() -> None:
+        store = MemoryStore()
+        bench = Bench(store)
+        await bench.broker.start()
+        queue = await bench.broker.put_queue(QueueDefinition("q", batched_store_access=False))
+        origin = Recorder()
+        queue.submit(SendMany(origin, [1, 2], [message("held"), message("kept")]))
+        queue.submit(OpenReceiver(origin, MAIN, PEEK_LOCK))
+        queue.submit(Grant(origin, 2, False))
+        await until(origin.deliveries)
+        worker = queue.partitions.workers[0]
+        partition = worker._partition
+        assert partition is not None
+        kept = store._partitions[worker.id.key]
+        kept.chunks = [chunk.replace(b"held", b"hexd") for chunk in kept.chunks]
+        chores = Chores(worker.id, lambda: None)
+        chores.journal_first = BEYOND
+
+        async def walk() -> tuple[list[list[int]], bool]:
+            """Carry until a pause; gives the numbers that were written again, and whether a trim
+            follows at once."""
+            chores._is_carry_due, chores.trim_due = True, False
+            found: list[list[int]] = []
+            while chores._is_carry_due:
+                decision = await chores.step(store, partition, 0, 0.0)
+                for record in [] if decision is None else decision.records:
+                    assert isinstance(record, Carried)
+                    found.append(record.sequences)
+            return found, chores.trim_due
+
+        assert await walk() == ([[2]], True)
+        assert await walk() == ([], False)
+        await bench.broker.close()
+
+    asyncio.run(whole())

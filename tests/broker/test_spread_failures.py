@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from peeklock.broker.haul import BEYOND
 from peeklock.broker.reach import availability
 from peeklock.entity.commands import (
     COMPLETE,
@@ -448,6 +449,38 @@ def test_what_could_not_be_forgotten_is_forgotten_later() -> None:
         await bench.give_back(1)
         assert await bench.ask(taking([])) == Accepted(origin, [1])
         assert await peeked(bench) == ["x", "x", "x"]
+
+    run(walk)
+
+
+def test_who_was_away_when_all_below_a_number_is_forgotten_is_told_when_it_is_back() -> None:
+    """And keeps what was sent to it in the meantime: a repeat of that must find it."""
+
+    async def walk(bench: SpreadBench) -> None:
+        origin = Recorder()
+
+        def taking(number: int) -> TakeOver:
+            texts = [message(f"m{number}", partition_key=key_for(1))]
+            return TakeOver(origin, 1, "s", [number], texts, [])
+
+        def taken() -> list[int]:
+            partition = bench.workers[1]._partition
+            assert partition is not None
+            return sorted(partition._state.taken.get("s", {}))
+
+        for number in (1, 2):
+            assert await bench.ask(taking(number)) == Accepted(origin, [1])
+        await bench.take_away(1)
+        assert await bench.ask(TakeOver(origin, 1, "s", [], [], [], BEYOND)) == Accepted(
+            origin, [1]
+        )
+        assert isinstance(await bench.ask(taking(7)), Refused)
+        await bench.give_back(1)
+        assert taken() == []
+        assert await bench.ask(taking(7)) == Accepted(origin, [1])
+        await bench.take_away(1)
+        await bench.give_back(1)
+        assert taken() == [7]
 
     run(walk)
 

@@ -154,6 +154,22 @@ def test_deferred_claimed_and_dead_messages_are_set_apart_too() -> None:
     assert sum("It was dead-lettered before: Mine." in str(text) for text in texts) == 1
 
 
+def test_a_deferred_message_that_was_removed_comes_back_to_the_dead_letters() -> None:
+    """Who fetches it by receive-and-delete gets nothing, and it is not lost without a word."""
+    queue = cold()
+    queue.send("a", "b")
+    held = queue.receive(2)
+    for each in held:
+        queue.settle(DEFER, each)
+    replies = queue.ask(ask.ReceiveDeferred("manager", 7, MAIN, [1, 2], RECEIVE_AND_DELETE))
+    left = undeliver(queue, replies, found(replies)[0].position)
+    assert [each.sequence for each in found(left)] == [2]
+    assert dead_letters(queue) == [(1, DAMAGED_BODY, "lost")]
+    queue.restart()
+    assert dead_letters(queue) == [(1, DAMAGED_BODY, "lost")]
+    assert queue.numbers() == []
+
+
 def test_what_is_scheduled_at_a_topic_goes_to_the_dead_transfers() -> None:
     topic = TopicAtHand()
     topic.send("later", due=topic.now + 1_000)

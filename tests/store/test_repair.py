@@ -13,16 +13,31 @@ from typing import Any
 import pytest
 
 from peeklock.clock import MANUAL_START
-from peeklock.entity.commands import COMPLETE, DEAD_LETTER, DEFER
+from peeklock.entity.commands import (
+    COMPLETE,
+    DEAD_LETTER,
+    DEFER,
+    MAIN,
+    RECEIVE_AND_DELETE,
+    CloseReceiver,
+    Grant,
+    Requeue,
+)
 from peeklock.entity.message import BodyBudget
 from peeklock.entity.partition import NO_REPLAY, Decision, Partition
 from peeklock.entity.replies import Reply
 from peeklock.store.embedded import EmbeddedStore
-from peeklock.store.inspection import PartitionFindings, StoreFindings, inspect_store
+from peeklock.store.inspection import (
+    PartitionFindings,
+    StoreFindings,
+    _judge_missing,
+    inspect_store,
+)
+from peeklock.store.ledger import Partition as Entry
 from peeklock.store.pages import DATA, Pages, why_too_short
 from peeklock.store.repair import copy_aside, list_of, rewrite_store, write_list
 from peeklock.store.store import Corrupt, Damaged, PartitionId
-from tests.entity.at_hand import AtHand
+from tests.entity.at_hand import AtHand, deliveries
 
 QUEUE = PartitionId("ns", "q")
 OTHER = PartitionId("ns", "other")
@@ -250,3 +265,19 @@ def test_what_is_missing_at_the_end_of_a_file_is_given_up(
     rewrite_store(findings)
     for partition in (QUEUE, OTHER):
         assert asyncio.run(opened(tmp_path / "store", partition)) != "closed"
+
+
+def test_what_was_put_back_before_a_lost_checkpoint_may_be_missing() -> None:
+    """It was removed once and lived again; the checkpoint that tells of it is lost."""
+    queue = Written()
+    queue.send("a", "b", "c")
+    queue.open("r", mode=RECEIVE_AND_DELETE)
+    taken = deliveries(queue.ask(Grant("r", 2, False)), "r")
+    queue.ask(Requeue(MAIN, [taken[1]]), CloseReceiver("r", True))
+    history = [(each.first_position, each.records) for each in queue.stored if each.records]
+    begins = queue.partition.next_position
+    found = PartitionFindings(1, Entry(1, "ns|q|0"))
+    found.entry.replay_from = begins
+    found.holes = [(begins, begins + 1)]
+    _judge_missing(found, history)
+    assert found.may_be_missing == [(2, 2), (3, 3), (4, None)]

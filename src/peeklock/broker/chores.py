@@ -126,8 +126,9 @@ class Chores:
         entries = partition.next_to_carry(self.journal_first, CARRY_MAX)
         decision: Decision | None = None
         if entries:
-            self._has_carried = True
             decision = await self._carry(store, partition, entries, now)
+            if decision.records:
+                self._has_carried = True
         if not partition.is_carrying:
             self._is_carry_due = False
             # What the carried bodies lay in can go now.
@@ -143,5 +144,10 @@ class Chores:
         except Damaged as error:
             _log.error("body-damaged partition=%s error=%r", self._id.key, str(error))
             lost = [entry for entry in entries if entry.position in error.positions]
-            return partition.quarantine(lost, self._lost_content, now)
+            decision = partition.quarantine(lost, self._lost_content, now)
+            entries = [entry for entry in entries if entry.position not in error.positions]
+            if decision.records or not entries:
+                return decision  # the next walk finds the others
+            # Who holds them has their bodies: they stay where they are until they are settled.
+            messages = await store.payloads(self._id, [entry.position for entry in entries])
         return partition.carry(entries, messages, now)

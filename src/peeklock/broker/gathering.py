@@ -133,7 +133,12 @@ class Fetching:
         for answer in answers:
             for delivery in answer.deliveries:
                 by_sequence[delivery.sequence] = delivery
-        self._found = [by_sequence[sequence] for sequence in dict.fromkeys(command.sequences)]
+        # One whose body is damaged was found, and is set apart.
+        self._found = [
+            by_sequence[sequence]
+            for sequence in dict.fromkeys(command.sequences)
+            if sequence in by_sequence
+        ]
         if command.mode == PEEK_LOCK:
             return Found(command.origin, command.tag, self._found)
         self._gathering = Gathering(command.origin, command.tag, len(answers), self._deleted)

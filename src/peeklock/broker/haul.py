@@ -321,7 +321,9 @@ class Haul:
         return self.lane & 1 == 1
 
     def _know_lowest(self, reply: Found) -> None:
-        self._lowest = reply.deliveries[0].sequence if reply.deliveries else BEYOND
+        # One whose body is damaged lived there as well: those above it may be in doubt.
+        found = reply.deliveries[0].sequence if reply.deliveries else reply.first_lost
+        self._lowest = found or BEYOND
         if self.destination and not self._retired:
             self._route(self.destination)
 

@@ -21,7 +21,7 @@ from peeklock.entity.routing import key_of, partition_of_key
 class Taking:
     """Gives forwarded messages to their partitions, and remembers where they went."""
 
-    __slots__ = ("_late", "_reach", "_went")
+    __slots__ = ("_below", "_late", "_reach", "_went")
 
     def __init__(self, reach: Reach) -> None:
         self._reach: Final[Reach] = reach
@@ -30,6 +30,9 @@ class Taking:
         self._went: dict[str, dict[int, int]] = {}
         # What partitions are to forget that could not be asked: index, source, numbers.
         self._late: dict[int, dict[str, list[int]]] = {}
+        # Below which number a partition is to forget all of a source, until it has said that it
+        # did: index, source, number.
+        self._below: dict[int, dict[str, int]] = {}
 
     def take_over(self, command: TakeOver, by_message_id: bool) -> None:
         """Each message to its partition; answered when all have theirs.
@@ -39,6 +42,8 @@ class Taking:
         """
         if command.forget_below:
             self._forget_below(command.source, command.forget_below)
+        if command.numbers and self._below:
+            self._spare(command.source, min(command.numbers))
         groups: dict[int, tuple[list[int], list[Message]]] = {}
         for number, message in zip(command.numbers, command.messages, strict=True):
             index = self._home(command.source, number, message, by_message_id)
@@ -60,24 +65,48 @@ class Taking:
         if not asked:
             self._answer_alone(command, missing)
         for index in list(self._late):
-            self.opened(index)
+            self._tell_late(index)
 
     def opened(self, index: int) -> None:
         """A partition can be asked: it forgets what it has not been told to."""
+        for source in list(self._below.get(index, ())):
+            self._tell_below(index, source)
+        self._tell_late(index)
+
+    def _tell_late(self, index: int) -> None:
         if index in self._late and self._reach.can_ask(index):
             for source, numbers in self._late.pop(index).items():
                 origin = _Forgetting(self, index, source, numbers)
                 self._reach.ask(index, TakeOver(origin, 0, source, [], [], numbers))
 
     def _forget_below(self, source: str, below: int) -> None:
-        """Tell all partitions that can be asked; the others are told at the next opportunity."""
+        """Tell all partitions that can be asked; the others are told when they open."""
         went = self._went.get(source, {})
         for number in [number for number in went if number < below]:
             del went[number]
         for index in range(self._reach.count):
-            if self._reach.can_ask(index):
-                origin = _Forgetting(self, index, source, [])
-                self._reach.ask(index, TakeOver(origin, 0, source, [], [], [], below))
+            self._below.setdefault(index, {})[source] = below
+            self._tell_below(index, source)
+
+    def _tell_below(self, index: int, source: str) -> None:
+        if self._reach.can_ask(index):
+            below = self._below[index][source]
+            origin = _Forgetting(self, index, source, [])
+            self._reach.ask(index, TakeOver(origin, 0, source, [], [], [], below))
+
+    def _spare(self, source: str, number: int) -> None:
+        """Whoever is told late must not forget what was sent in the meantime."""
+        for sources in self._below.values():
+            if sources.get(source, 0) > number:
+                sources[source] = number
+
+    def forgot_below(self, index: int, source: str) -> None:
+        """A partition has done it, and need not be told again."""
+        sources = self._below.get(index)
+        if sources is not None:
+            sources.pop(source, None)
+            if not sources:
+                del self._below[index]
 
     def forget_later(self, index: int, source: str, numbers: list[int]) -> None:
         """A partition could not forget now."""
@@ -139,7 +168,10 @@ class _Forgetting:
 
     def replied(self, reply: Any) -> None:
         """Repeat what was refused when there is an opportunity."""
-        if isinstance(reply, Refused) and self._numbers:
+        if not self._numbers:
+            if not isinstance(reply, Refused):
+                self._taking.forgot_below(self._index, self._source)
+        elif isinstance(reply, Refused):
             self._taking.forget_later(self._index, self._source, self._numbers)
 
     def flush(self) -> None:

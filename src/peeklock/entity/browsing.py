@@ -25,6 +25,7 @@ from peeklock.entity.refusals import (
     Refusal,
 )
 from peeklock.entity.replies import (
+    NO_LANE,
     STATE_ACTIVE,
     STATE_CLAIMED,
     STATE_DEFERRED,
@@ -105,7 +106,8 @@ class Browsing:
                 else:
                     found.append(self._delivering.remove(line, entry, STATE_DEFERRED))
             state.notes.delivered(line.number, command.consumer, found, now)
-        state.replies.append(Found(command.origin, command.tag, found))
+        removed_from = NO_LANE if command.mode == PEEK_LOCK else command.lane
+        state.replies.append(Found(command.origin, command.tag, found, removed_from))
 
     def delete_many(self, command: DeleteMany, now: int) -> None:
         """The oldest ready messages that entered before an instant are deleted, of one session or

@@ -15,7 +15,15 @@ from peeklock.entity.commands import MAIN, RECEIVE_AND_DELETE, TRANSFER, Requeue
 from peeklock.entity.lane import Entry, Lane, Lock
 from peeklock.entity.message import Message, Traits
 from peeklock.entity.records import READY, STAGED
-from peeklock.entity.replies import ClaimsFetched, Delivered, Delivery, Drained, Found, Reply
+from peeklock.entity.replies import (
+    NO_LANE,
+    ClaimsFetched,
+    Delivered,
+    Delivery,
+    Drained,
+    Found,
+    Reply,
+)
 from peeklock.entity.requeueing import Requeueing
 from peeklock.entity.state import State
 
@@ -53,8 +61,9 @@ class Quarantining:
             whole = [each for each in reply.deliveries if not _is_lost(each, positions)]
             damaged += [each.sequence for each in lost]
             size = 0
-            if isinstance(reply, Delivered) and reply.mode == RECEIVE_AND_DELETE:
-                self._put_back(reply.origin, lost, content, now)
+            lane = self._removed_from(reply)
+            if lane != NO_LANE:
+                self._put_back(lane, lost, content, now)
             else:
                 for each in lost:
                     size += self._let_go(each, reply.origin)
@@ -62,7 +71,8 @@ class Quarantining:
             if isinstance(reply, Delivered):
                 replies[at] = Delivered(reply.origin, reply.mode, whole, reply.size - size)
             elif isinstance(reply, Found):
-                replies[at] = Found(reply.origin, reply.tag, whole)
+                first_lost = min([each.sequence for each in lost])
+                replies[at] = Found(reply.origin, reply.tag, whole, reply.removed_from, first_lost)
             else:
                 replies[at] = ClaimsFetched(reply.origin, reply.tag, whole, reply.looked_at)
         self.quarantine(damaged, content, now)
@@ -89,14 +99,21 @@ class Quarantining:
 
     # What was on its way out.
 
-    def _put_back(self, origin: Any, lost: list[Delivery], content: bytes, now: int) -> None:
+    def _removed_from(self, reply: Delivered | Found | ClaimsFetched) -> int:
+        """The lane that receive-and-delete has taken the messages of a reply out of; or NO_LANE."""
+        if isinstance(reply, Found):
+            return reply.removed_from
+        if isinstance(reply, Delivered) and reply.mode == RECEIVE_AND_DELETE:
+            receiver = self._state.receivers.get(reply.origin)
+            if receiver is not None:
+                return receiver.lane.number
+        return NO_LANE
+
+    def _put_back(self, lane: int, lost: list[Delivery], content: bytes, now: int) -> None:
         """Receive-and-delete has removed them: they come back with what is left of them."""
-        receiver = self._state.receivers.get(origin)
-        if receiver is None:
-            return
         for each in lost:
             each.message = _marker(content, None)
-        self._requeueing.requeue(Requeue(receiver.lane.number, list(lost)), now)
+        self._requeueing.requeue(Requeue(lane, list(lost)), now)
 
     def _let_go(self, delivery: Delivery, origin: Any) -> int:
         """End the lock that was to go out with a delivery; answers the bytes of its message."""

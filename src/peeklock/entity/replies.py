@@ -15,6 +15,9 @@ STATE_DEFERRED: Final = 1
 STATE_SCHEDULED: Final = 2
 STATE_CLAIMED: Final = 3
 
+# No lane has this number.
+NO_LANE: Final = -1
+
 
 @final
 class Details:
@@ -285,16 +288,31 @@ class Numbered:
 @final
 @dataclass(slots=True, init=False)
 class Found:
-    """Messages that were looked at (Peek) or fetched (ReceiveDeferred)."""
+    """Messages that were looked at (Peek) or fetched (ReceiveDeferred).
+
+    `removed_from` is the lane that they were taken out of for good, or NO_LANE. `first_lost` is the
+    lowest number that was found and left out, because its body is damaged; 0 for none.
+    """
 
     origin: Final[Any]
     tag: Final[int]
     deliveries: Final[list[Delivery]]
+    removed_from: Final[int]
+    first_lost: Final[int]
 
-    def __init__(self, origin: Any, tag: int, deliveries: list[Delivery]) -> None:
+    def __init__(
+        self,
+        origin: Any,
+        tag: int,
+        deliveries: list[Delivery],
+        removed_from: int = NO_LANE,
+        first_lost: int = 0,
+    ) -> None:
         self.origin = origin
         self.tag = tag
         self.deliveries = deliveries
+        self.removed_from = removed_from
+        self.first_lost = first_lost
 
 
 @final

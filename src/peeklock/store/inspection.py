@@ -20,6 +20,7 @@ from peeklock.entity.records import (
     Published,
     Record,
     Removed,
+    Requeued,
     Scheduled,
     Transferring,
     width,
@@ -321,6 +322,8 @@ def _replay(found: PartitionFindings) -> None:
 def _judge_missing(found: PartitionFindings, history: list[tuple[int, list[Record]]]) -> None:
     """Which numbers may have been in what is lost: those that nobody else tells of."""
     given: list[tuple[int, int, int]] = []  # position, and the numbers given there
+    # What came back after it was removed: no new numbers, but alive again.
+    returned: list[tuple[int, int, int]] = []
     removed: set[int] = set()
     checkpoint_end = 0
     for first, records in history:
@@ -331,6 +334,10 @@ def _judge_missing(found: PartitionFindings, history: list[tuple[int, list[Recor
                 given.append((position, *numbers))
             elif isinstance(record, Removed):
                 removed.update(record.sequences)
+            elif isinstance(record, Requeued):
+                number = record.entry.sequence
+                returned.append((position, number, number))
+                removed.discard(number)
             elif isinstance(record, CheckpointEnded) and not checkpoint_end:
                 is_ours = record.begun_position >= found.entry.replay_from
                 checkpoint_end = position if is_ours else 0
@@ -344,7 +351,7 @@ def _judge_missing(found: PartitionFindings, history: list[tuple[int, list[Recor
     if begins and (not checkpoint_end or found.holes[0][0] < checkpoint_end):
         # A part of the checkpoint may be lost: whoever came before it may have been in there.
         live = set(found.live)
-        for position, low, high in given:
+        for position, low, high in given + returned:
             if position < begins:
                 for number in range(low, high + 1):
                     if number not in live and number not in removed:
