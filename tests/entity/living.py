@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from peeklock.entity.blueprint import Blueprint
+from peeklock.entity.bodies import BLOCK_BITS
 from peeklock.entity.claim import OWNER_KEPT_MS
 from peeklock.entity.commands import MAIN
 from peeklock.entity.duplicate import ID_BYTES, SHARDS
@@ -40,8 +41,23 @@ def living(partition: Partition, now: int) -> dict[str, Any]:
         "taken": {source: set(numbers) for source, numbers in state.taken.items()},
         "sequence": state.next_sequence,
         "position": state.next_position,
-        "blocks": state.bodies.blocks(),
-        "size": (state.bodies.count, state.bodies.size),
+        **_bodies(partition),
+    }
+
+
+def _bodies(partition: Partition) -> dict[str, Any]:
+    """Where bodies lie and how many; those aside that were dropped and are not yet forgotten."""
+    state = partition._state
+    dropped = state.dropped.entries()
+    blocks = state.bodies.blocks()
+    if dropped:
+        kept = [entry for lane in state.lanes.values() for entry in lane.entries()]
+        kept += state.stages.entries() + [each for _, each in partition._copying.outstanding()]
+        blocks = sorted({entry.position >> BLOCK_BITS for entry in kept})
+    count = state.bodies.count - len(dropped)
+    return {
+        "blocks": blocks,
+        "size": (count, state.bodies.size - sum(entry.size for entry in dropped)),
     }
 
 

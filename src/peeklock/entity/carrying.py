@@ -25,7 +25,7 @@ STEP_COPIES: Final = 4096
 class Carrying:
     """Decides when carrying is worth it, and does it step by step."""
 
-    __slots__ = ("_blocks", "_chosen", "_found", "_state", "_to_carry", "_walk")
+    __slots__ = ("_blocks", "_chosen", "_dropped_times", "_found", "_state", "_to_carry", "_walk")
 
     def __init__(self, state: State) -> None:
         self._state: State = state
@@ -36,6 +36,7 @@ class Carrying:
         self._found: dict[int, dict[int, list[Entry]]] = {}
         self._to_carry: list[list[Entry]] = []
         self._chosen: dict[int, list[Entry]] = {}
+        self._dropped_times: int = 0  # how often lanes and stages were dropped before the walk
 
     @property
     def is_under_way(self) -> bool:
@@ -48,6 +49,8 @@ class Carrying:
         Starts a walk when enough would be freed by it; while that looks for the copies that share
         a body there is nothing to carry yet.
         """
+        if self._dropped_times != self._state.dropped.times:
+            self._begin_again()
         if not self.is_under_way:
             blocks = self._state.bodies.sparse_blocks(below)
             if not blocks:
@@ -72,6 +75,15 @@ class Carrying:
                 size += alive[0].size
                 copies += len(alive)
         return chosen
+
+    def _begin_again(self) -> None:
+        """Lanes or stages were dropped: nothing tells which of the messages found were theirs."""
+        self._dropped_times = self._state.dropped.times
+        self._walk = None
+        self._blocks = []
+        self._found = {}
+        self._to_carry = []
+        self._chosen = {}
 
     def _walk_on(self, walk: Iterator[Part]) -> bool:
         """One step of the walk; tells whether it has found all there is."""
@@ -101,6 +113,9 @@ class Carrying:
     def carry(self, entries: list[Entry], messages: list[Message], now: int) -> None:
         """Write the bodies of those that are still alive again at the tail, each once for all that
         share it."""
+        if self._dropped_times != self._state.dropped.times:
+            self._begin_again()
+            return
         bodies: list[list[Entry]] = []
         carried: list[Message] = []
         for entry, message in zip(entries, messages, strict=True):

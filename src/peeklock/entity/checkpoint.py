@@ -33,6 +33,7 @@ from peeklock.entity.records import (
 )
 from peeklock.entity.session import MessageSession
 from peeklock.entity.stage_records import StageKept, StagesPublished
+from peeklock.entity.stages import StageLine
 from peeklock.entity.state import State
 
 # A tail shorter than this is not worth a checkpoint: it is read in some tens of milliseconds.
@@ -254,6 +255,9 @@ class Checkpoints:
         entries: list[Entry] = []
         looked = 0
         is_there = self._is_there(part.lane)
+        stage = part.stage
+        if stage is not None:
+            is_there = self._state.stages.lines.get(stage.name) is stage
         for entry in part.entries[begin:]:
             looked += 1
             if is_there and entry.place != GONE:
@@ -264,19 +268,18 @@ class Checkpoints:
                     break
         if kept:
             self._weight += RECORD_BYTES
-            if part.stage:
-                self._keep_stage(part.stage, entries, kept)
+            if stage is not None:
+                self._keep_stage(stage, entries, kept)
             else:
                 self._state.records.append(CheckpointSlice(self._now, part.lane.number, kept))
         return looked
 
-    def _keep_stage(self, name: str, entries: list[Entry], kept: list[Kept]) -> None:
-        """A part of a stage that has not been published since the walk began."""
+    def _keep_stage(self, stage: StageLine, entries: list[Entry], kept: list[Kept]) -> None:
+        """A part of a stage that was neither published nor dropped since the walk began."""
         seen = ["" if entry.details is None else entry.details.seen for entry in entries]
-        touched_at = self._state.stages.lines[name].touched_at
         ids = seen if any(seen) else []
-        self._weight += len(name) + _length(ids)
-        self._state.records.append(StageKept(self._now, name, touched_at, kept, ids))
+        self._weight += len(stage.name) + _length(ids)
+        self._state.records.append(StageKept(self._now, stage.name, stage.touched_at, kept, ids))
 
     def _keep_state(self, lane: Lane, session: MessageSession) -> int:
         book = lane.book
@@ -301,7 +304,7 @@ class Checkpoints:
                 lane = state.lanes.get(number)
                 begin = 0 if lane is not None else len(entries)
                 while lane is not None and begin < len(entries):
-                    begin += self._keep(Part(lane, "", entries, []), begin)
+                    begin += self._keep(Part(lane, None, entries, []), begin)
                     if self._is_full:
                         yield True
 

@@ -26,6 +26,7 @@ def check_laws(state: State, copying: Copying) -> None:
     outstanding = [entry for _, entry in copying.outstanding()]
     assert len(outstanding) == copying.left, "every copy that is to be made is counted"
     entries += outstanding
+    entries += state.dropped.entries()
     for entry in entries:
         live += 1
         size += entry.size

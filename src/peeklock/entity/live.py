@@ -13,6 +13,7 @@ from typing import Final, final
 from peeklock.entity.commands import MAIN
 from peeklock.entity.lane import Entry, Lane
 from peeklock.entity.session import MessageSession, SessionBook
+from peeklock.entity.stages import StageLine
 from peeklock.entity.state import State
 
 # References handed over at once.
@@ -26,10 +27,14 @@ class Part:
     __slots__ = ("entries", "lane", "sessions", "stage")
 
     def __init__(
-        self, lane: Lane, stage: str, entries: list[Entry], sessions: list[MessageSession]
+        self,
+        lane: Lane,
+        stage: StageLine | None,
+        entries: list[Entry],
+        sessions: list[MessageSession],
     ) -> None:
         self.lane: Final[Lane] = lane
-        self.stage: Final[str] = stage  # nothing where they are in a line
+        self.stage: Final[StageLine | None] = stage  # None where they are in a line
         self.entries: Final[list[Entry]] = entries
         self.sessions: Final[list[MessageSession]] = sessions
 
@@ -43,7 +48,7 @@ def live_parts(state: State, sessions_max: int) -> Iterator[Part]:
     for line in list(state.stages.lines.values()):
         staged = line.entries[:]
         for at in range(0, len(staged), PART):
-            yield Part(state.lane(MAIN), line.name, staged[at : at + PART], [])
+            yield Part(state.lane(MAIN), line, staged[at : at + PART], [])
 
 
 def _lane_parts(lane: Lane, sessions_max: int) -> Iterator[Part]:
@@ -57,11 +62,11 @@ def _lane_parts(lane: Lane, sessions_max: int) -> Iterator[Part]:
     locks = list(lane.locked.values())
     sessions = [] if lane.book is None else list(lane.book.sessions.values())
     for at in range(0, len(plain), PART):
-        yield Part(lane, "", plain[at : at + PART], [])
+        yield Part(lane, None, plain[at : at + PART], [])
     for at in range(0, len(returned), PART):
-        yield Part(lane, "", [pair[1] for pair in returned[at : at + PART]], [])
+        yield Part(lane, None, [pair[1] for pair in returned[at : at + PART]], [])
     for at in range(0, len(locks), PART):
-        yield Part(lane, "", [lock.entry for lock in locks[at : at + PART]], [])
+        yield Part(lane, None, [lock.entry for lock in locks[at : at + PART]], [])
     if lane.book is not None:
         yield from _session_parts(lane, lane.book, sessions, sessions_max)
 
@@ -84,11 +89,11 @@ def _session_parts(
                 stateful.append(session)
         if len(entries) >= PART or looked >= sessions_max:
             for begin in range(0, len(entries), PART):
-                yield Part(lane, "", entries[begin : begin + PART], [])
-            yield Part(lane, "", [], stateful)
+                yield Part(lane, None, entries[begin : begin + PART], [])
+            yield Part(lane, None, [], stateful)
             entries = []
             stateful = []
             looked = 0
     for begin in range(0, len(entries), PART):
-        yield Part(lane, "", entries[begin : begin + PART], [])
-    yield Part(lane, "", [], stateful)
+        yield Part(lane, None, entries[begin : begin + PART], [])
+    yield Part(lane, None, [], stateful)

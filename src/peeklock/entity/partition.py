@@ -20,8 +20,6 @@ from peeklock.entity.checkpoint import Checkpoints
 from peeklock.entity.claiming import Claiming
 from peeklock.entity.commands import (
     MAIN,
-    TRANSFER,
-    TRANSFER_DEAD,
     AcceptSession,
     CancelScheduled,
     ClaimMessages,
@@ -58,6 +56,7 @@ from peeklock.entity.commands import (
     TellStages,
     Tick,
 )
+from peeklock.entity.configuring import Configuring
 from peeklock.entity.copying import Copying, messages_of
 from peeklock.entity.delivering import Delivering
 from peeklock.entity.depth import depths_of
@@ -114,6 +113,7 @@ class Partition:
         "_checkpoints",
         "_claiming",
         "_committing",
+        "_configuring",
         "_copying",
         "_delivering",
         "_entering",
@@ -150,6 +150,9 @@ class Partition:
         self._quarantining: Quarantining = Quarantining(state, self._claiming, self._requeueing)
         self._staging: Staging = Staging(state, self._entering, self._copying)
         self._committing: Committing = Committing(state, self._entering, self._settling)
+        self._configuring: Configuring = Configuring(
+            state, self._settling, self._accepting, self._staging
+        )
         self._checkpoints: Checkpoints = Checkpoints(state)
         self._carrying: Carrying = Carrying(state)
         self._restoring: Restoring | None = Restoring(state)
@@ -227,6 +230,8 @@ class Partition:
                 self._decide_other(command, now)
         self._serve_sessions(now)
         self._delivering.deliver(now)
+        if not state.dropped.is_empty:
+            state.forget_dropped()
         records = state.take_records(now)
         return Decision(first_position, records, state.take_replies(), NO_REPLAY)
 
@@ -309,7 +314,7 @@ class Partition:
         elif isinstance(command, (Stage, PublishStages, DropStages, FindPublished, TellStages)):
             self._decide_on_stages(command, now)
         elif isinstance(command, Configure):
-            self._configure(command, now)
+            self._configuring.configure(command, now)
         else:
             raise AssertionError(f"no partition knows the command {command!r}")
 
@@ -356,7 +361,7 @@ class Partition:
     @property
     def is_unfinished(self) -> bool:
         """Whether another decision would go on with something, although nobody asks."""
-        return self._copying.left > 0
+        return self._copying.left > 0 or not self._state.dropped.is_empty
 
     def next_deadline(self) -> int:
         """When to knock with a Tick; 0 while nothing is due ever."""
@@ -566,34 +571,3 @@ class Partition:
             self._accepting.close(receiver, now)
         elif command.broken and self._state.policy(receiver.lane.number).unlock_on_disconnect:
             self._settling.release_all(receiver, now)
-
-    def _configure(self, command: Configure, now: int) -> None:
-        """Locks of another duration would break the order of deadlines: they are dropped, as a
-        change of the entity may do (R-L4); no delivery is counted."""
-        state = self._state
-        before = state.blueprint
-        after: Blueprint = command.blueprint
-        state.blueprint = after
-        state.seen.window_ms = after.duplicate_window_ms
-        for number, policy in before.lanes.items():
-            current = after.lanes.get(number)
-            if current is None:
-                state.drop_lane(number, now)
-            elif current.lock_duration_ms != policy.lock_duration_ms:
-                lanes = [number, number | 1]
-                if number == MAIN:
-                    lanes += [TRANSFER, TRANSFER_DEAD]
-                for each in lanes:
-                    lane = state.lanes.get(each)
-                    if lane is None:
-                        continue
-                    if lane.book is None:
-                        self._settling.release_every_lock(lane, now)
-                    else:
-                        self._accepting.take_all_back(lane, now)
-        for lane in state.lanes.values():
-            state.touch(lane)
-            if lane.book is not None:
-                for session in lane.book.sessions.values():
-                    state.touch(session.line)
-        self._staging.resume(now)

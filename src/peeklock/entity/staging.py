@@ -363,9 +363,8 @@ class Staging:
                 continue
             line = state.stages.lines.pop(name, None)
             if line is not None:
-                for entry in line.entries:
-                    dropped.append(entry.sequence)
-                    state.forget(entry)
+                dropped += [entry.sequence for entry in line.entries]
+                state.dropped.add_stage(line)
         if dropped:
             state.records.append(StagesDropped(now, why, dropped))
         return len(dropped)

@@ -15,6 +15,7 @@ from peeklock.entity.blueprint import Blueprint, LanePolicy
 from peeklock.entity.bodies import LiveBodies
 from peeklock.entity.commands import MAIN, TRANSFER
 from peeklock.entity.definition import DISABLED, RECEIVE_DISABLED, SEND_DISABLED
+from peeklock.entity.dropped import Dropped
 from peeklock.entity.duplicate import SeenIds, seen_as
 from peeklock.entity.lane import GONE, Entry, Lane, Lock
 from peeklock.entity.message import NEVER, BodyBudget, Message
@@ -64,6 +65,7 @@ class State:
         "bodies",
         "budget",
         "chance",
+        "dropped",
         "duplicates",
         "index",
         "lanes",
@@ -107,6 +109,7 @@ class State:
         self.bodies: LiveBodies = LiveBodies()
         self.seen: SeenIds = SeenIds(blueprint.duplicate_window_ms)
         self.stages: StageBook = StageBook()
+        self.dropped: Dropped = Dropped()
         # Numbers that came from other partitions and may come again, by source.
         self.taken: dict[str, dict[int, bool]] = {}
         self.runs: list[Record] = []
@@ -246,14 +249,14 @@ class State:
         self.stages.lengthen(duration_ms)
 
     def drop_lane(self, number: int, now: int) -> None:
-        """A subscription is gone: its messages with it, and whoever waits for them is told."""
+        """A subscription is gone: its messages with it, which are forgotten in stints, and whoever
+        waits for them is told."""
         for each in (number, number | 1):
             lane = self.lanes.pop(each, None)
             if lane is not None:
                 if lane.book is not None:
                     self.bodies.state_bytes -= lane.book.state_bytes
-                for entry in lane.entries():
-                    self.forget(entry)
+                self.dropped.add_lane(lane)
             # What was settled a moment ago must be told before the lane is gone.
             completed = self._completed.pop(each, None)
             if completed is not None:
@@ -264,6 +267,13 @@ class State:
             if lane is not None:
                 self._turn_away(lane)
         self.records.append(LaneDropped(now, number))
+
+    def forget_dropped(self) -> None:
+        """Go on with what was in lanes and stages that are gone: with what the stint has left, and
+        with a quarter of one in any case, so that it ends while there is always something to do."""
+        stint = self.stint
+        for entry in self.dropped.take(max(1, stint.steps_left, stint.steps_max // 4)):
+            self.forget(entry)
 
     def write_off(self, numbers: list[int], now: int) -> None:
         """Subscriptions were deleted while nobody was here: their messages were not brought back,
