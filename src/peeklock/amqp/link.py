@@ -91,6 +91,7 @@ class Link:
         "target_raw",
         "touched",
         "unsent",
+        "wants_room",
     )
 
     def __init__(
@@ -132,6 +133,8 @@ class Link:
         # Messages that are sent for the owner but wait for the session's window or the output.
         self.queued = 0
         self.queued_size = 0
+        # The owner wants to know when some of them have left.
+        self.wants_room = False
         # Of a link that is gone: what it never sent. Half a message is none.
         self.unsent: list[OutgoingDelivery] = []
         # What was sent on this link and is not settled, or settled for the time being only; the

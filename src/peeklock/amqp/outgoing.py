@@ -134,6 +134,7 @@ class Outgoing:
         self.queue.append(waiting)
         link.queued += 1
         link.queued_size += waiting.size
+        self.session.connection.output.queued_size += waiting.size
         if len(self.queue) == 1:
             self.pump()  # else it stands behind one that waits already
         return delivery_id
@@ -216,6 +217,7 @@ class Outgoing:
 
     def _pump(self) -> None:
         queue = self.queue
+        output = self.session.connection.output
         while queue:
             waiting = queue[0]
             delivery = waiting.delivery
@@ -226,8 +228,13 @@ class Outgoing:
                     return
                 if not self._write_frames(waiting, delivery):
                     return
-                waiting.link.queued -= 1
-                waiting.link.queued_size -= waiting.size
+                link = waiting.link
+                link.queued -= 1
+                link.queued_size -= waiting.size
+                output.queued_size -= waiting.size
+                if link.wants_room:
+                    link.wants_room = False
+                    output.relieved.append(link)
             queue.popleft()
 
     def _write_frames(self, waiting: Waiting, delivery: OutgoingDelivery) -> bool:
@@ -314,6 +321,7 @@ class Outgoing:
             never_left = {delivery.id for delivery in unsent}
             unsettled = [d for d in unsettled if d.id not in never_left]
             link.queued = 0
+            self.session.connection.output.queued_size -= link.queued_size
             link.queued_size = 0
             link.unsent = unsent
         if self.queue:
@@ -370,6 +378,7 @@ class Outgoing:
             if waiting.delivery is not None:
                 link.unsent.append(waiting.delivery)
             link.queued = 0
+            self.session.connection.output.queued_size -= link.queued_size
             link.queued_size = 0
         self.queue.clear()
         self.session.connection.waiting.pop(self.session, None)

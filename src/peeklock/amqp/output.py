@@ -1,8 +1,13 @@
 """What a connection is about to write: the parts of one pass, joined once."""
 
-from typing import Final, final
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
 
 from peeklock.amqp.frames import HEAD_SIZE, frame_head
+
+if TYPE_CHECKING:
+    from peeklock.amqp.link import Link
 
 # Transfers are written as they come, where the owner does not say how many bytes it takes.
 NO_BOUND: Final = 1 << 61
@@ -16,11 +21,23 @@ class Output:
     has taken all. Other frames are small and always join.
     """
 
-    __slots__ = ("early", "last", "parts", "released", "room", "room_max")
+    __slots__ = (
+        "early",
+        "last",
+        "parts",
+        "queued_size",
+        "released",
+        "relieved",
+        "room",
+        "room_max",
+    )
 
     def __init__(self, *, released: bool) -> None:
         self.room = NO_BOUND
         self.room_max = NO_BOUND
+        # What waits on all links, and those of them that wanted room and have some now.
+        self.queued_size = 0
+        self.relieved: list[Link] = []
         self.early: list[bytes] = []
         self.parts: list[bytes] = []
         self.released = released

@@ -23,6 +23,7 @@ def come_apart(connection: Connection) -> None:
     connection.local.clear()
     connection.sessions.clear()
     connection.gathering.take()
+    connection.output.relieved.clear()
     connection.running = None
     connection.remote_open = None
     connection.output.last = b""

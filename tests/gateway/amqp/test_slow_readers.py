@@ -205,13 +205,13 @@ def test_what_waits_for_the_clients_window_goes_back_too(mode: int) -> None:
     serve(talk, limits=LIMITS)
 
 
-def _without_window(client: Client) -> bytes:
+def _without_window(client: Client, handle: int | None = None) -> bytes:
     """What the client says, with a window of one frame in its flow."""
     from peeklock.amqp.fast import build_flow
     from peeklock.amqp.frames import HEAD_SIZE, frame_head
 
     client.connection.take_output()
-    handle = max(client.session.local)
+    handle = max(client.session.local) if handle is None else handle
     flow = build_flow(
         next_incoming_id=client.session.next_incoming_id,
         incoming_window=1,
@@ -368,3 +368,38 @@ def test_a_reader_that_is_slow_is_not_silent() -> None:
         assert not slow.client.pipe.is_closed
 
     serve(talk, limits=LIMITS)
+
+
+def test_a_frame_that_leaves_costs_nothing_for_the_links_that_still_wait() -> None:
+    """A window of one frame for many links: only who has sent something is asked whether it wants
+    more, and all comes in the end."""
+    paths = [f"q{number}" for number in range(6)]
+
+    async def talk(bus: Bus) -> None:
+        client = await bus.authorized(paths[0])
+        for path in paths:
+            await filled(bus, path, 5)
+            await client.put_token(path)
+        for path in paths:
+            await client.receiver(path)
+        for handle in sorted(client.session.local)[-len(paths) :]:
+            client.peer.receive(_without_window(client, handle), bus.clock.now())
+        await settle_down()
+        wire = client.peer.wire
+        served = [link for link in wire.connection.links() if link.queued_size]
+        assert len(served) >= len(paths) - 1
+        assert wire.connection.output.queued_size == sum(link.queued_size for link in served)
+        wire.flush()
+        assert not wire.wanting, "a pass looks at none of them"
+        assert all(link.wants_room for link in served)
+        got: list[int] = []
+        while len(got) < 5 * len(paths):
+            await client.talk()
+            came = numbers(client)
+            got += came
+            client.peer.receive(_without_window(client, max(client.session.local)), bus.clock.now())
+            await settle_down()
+        assert wire.connection.output.queued_size == 0
+
+    definitions = [QueueDefinition(path, batched_store_access=False) for path in paths]
+    serve(talk, *definitions, limits=LIMITS)

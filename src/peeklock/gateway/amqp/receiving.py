@@ -142,7 +142,10 @@ class ReceivingNode:
         if free <= 0:
             # What waits to be written is enough; it goes on when some of that has left.
             if link.credit or link.drain:
-                self.wire.wanting[self] = True
+                if link.queued_size >= share:
+                    link.wants_room = True
+                else:
+                    self.wire.wanting[self] = True
             if wanted >= self._granted:
                 return
         count = self.wire.door.limits.deliveries_max

@@ -66,7 +66,7 @@ class Wire:
         self.is_lost = False
         # How many links receive here: they share what a connection may have ahead.
         self.receivers = 0
-        # Those of them that want more as soon as deliveries have left.
+        # Those of them that want more as soon as the peer reads again.
         self.wanting: dict[Receiver, bool] = {}
         connection.bound_output(door.limits.handed_bytes_max)
 
@@ -78,11 +78,22 @@ class Wire:
         if self.connection.closed:
             self.is_lost = True
             self.outlet.close()
-        elif self.wanting and not self.is_writing_held:
-            wanting = self.wanting
-            self.wanting = {}
-            for receiver in wanting:
-                receiver.flowed()
+        elif not self.is_writing_held:
+            if self.connection.output.relieved:
+                self._tell_relieved()
+            if self.wanting:
+                wanting = self.wanting
+                self.wanting = {}
+                for receiver in wanting:
+                    receiver.flowed()
+
+    def _tell_relieved(self) -> None:
+        """Of many links that wait, only those whose deliveries have left are looked at."""
+        relieved = self.connection.output.relieved
+        self.connection.output.relieved = []
+        for link in relieved:
+            receiver: Receiver = link.context
+            receiver.flowed()
 
     def push(self) -> bool:
         """Write what the machine has, while the transport takes it; tells whether it has taken
