@@ -29,6 +29,11 @@ class Cutter:
         self.rest: bytes = b""
         self.frames_left: int = FRAMES_MAX
 
+    @property
+    def size(self) -> int:
+        """How much is kept."""
+        return len(self.partial) + len(self.rest)
+
     def begin_pass(self, data: bytes) -> bytes:
         """Gives what is to be read now: what the pass before left, and then the data."""
         self.frames_left = FRAMES_MAX

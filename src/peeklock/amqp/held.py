@@ -9,6 +9,8 @@ from peeklock.budgets import Budget
 
 # What a kept piece takes beside its bytes: an object, and its place in a list.
 PIECE_BYTES: Final = 64
+# So many others are let go for one that needs room.
+ROUNDS_MAX: Final = 16
 # What a connection may hold whose owner has set no limit.
 NO_LIMIT: Final = 1 << 62
 
@@ -37,8 +39,10 @@ class HeldBytes:
                 shared.refused += 1
             return False
         if shared is not None:
+            rounds = 0
             while not shared.take(amount):
-                if self.make_room is None or not self.make_room():
+                rounds += 1
+                if rounds > ROUNDS_MAX or self.make_room is None or not self.make_room():
                     return False
         self.used += amount
         return True

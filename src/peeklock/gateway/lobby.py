@@ -6,37 +6,36 @@ bytes: what strangers make us hold, and what all others do.
 
 from typing import Final, Protocol, final
 
-from peeklock.amqp.held import HeldBytes
 from peeklock.budgets import Budgets
 from peeklock.gateway.guesses import Guesses
+from peeklock.gateway.holders import Holder, Holders
 from peeklock.gateway.strangers import Stranger, Strangers
 from peeklock.settings import CONNECTIONS_MAX
 
-# Attaches, begun requests and unread answers of all connections without a token.
+# Attaches, begun requests and frames, and unread answers of all connections without a token.
 STRANGER_BYTES_MAX: Final = 32 * 1024 * 1024
 # Attaches, begun messages and unread answers of all others.
 HELD_BYTES_MAX: Final = 512 * 1024 * 1024
 GUESSES_WAITING_MAX: Final = 1_000
 
 
-class Holder(Protocol):
-    """A connection with a token."""
-
-    @property
-    def held(self) -> HeldBytes:
-        """What it makes us keep."""
-        ...
-
-    def drop_unfinished(self) -> None:
-        """Give up the messages that it has begun: the memory is needed."""
-        ...
+class Newcomer(Holder, Stranger, Protocol):
+    """A connection: it comes without a token, and may hold something before and after it."""
 
 
 @final
 class Lobby:
     """The shared bounds of all connections."""
 
-    __slots__ = ("_holders", "guesses", "held_bytes", "stranger_bytes", "strangers")
+    __slots__ = (
+        "_is_making_room",
+        "_with_token",
+        "_without_token",
+        "guesses",
+        "held_bytes",
+        "stranger_bytes",
+        "strangers",
+    )
 
     def __init__(
         self,
@@ -57,29 +56,49 @@ class Lobby:
             "amqp_bytes_held_without_token", stranger_bytes_max
         )
         self.held_bytes: Final = budgets.register("amqp_bytes_held", held_bytes_max)
-        self._holders: Final[dict[Holder, None]] = {}
+        self._without_token: Final = Holders()
+        self._with_token: Final = Holders()
+        self._is_making_room = False
 
-    def enter(self, holder: Holder) -> None:
-        """Note a connection that has shown a token."""
-        self._holders[holder] = None
+    def came(self, newcomer: Newcomer, host: str) -> str:
+        """Give a connection without a token a place; answers which address it counts for."""
+        address = self.strangers.came(newcomer, host)
+        self._without_token.enter(newcomer)
+        return address
 
-    def leave(self, holder: Holder) -> None:
+    def admit(self, newcomer: Newcomer, address: str) -> None:
+        """Note that a connection has shown a token."""
+        self.left(newcomer, address)
+        self._with_token.enter(newcomer)
+
+    def left(self, newcomer: Newcomer, address: str) -> None:
         """Forget a connection."""
-        self._holders.pop(holder, None)
+        self.strangers.left(newcomer, address)
+        self._without_token.leave(newcomer)
+        self._with_token.leave(newcomer)
 
-    def make_room_for_stranger(self, asking: Stranger) -> bool:
-        """Let a stranger go, so that another may hold more; answers whether somebody went."""
-        return self.strangers.let_one_go(asking)
+    def make_room_for_stranger(self, asking: Holder) -> bool:
+        """Cut the stranger off that holds most, unless that is who asks; answers whether there is
+        more room."""
+        return self._free(self._without_token, asking)
 
     def make_room(self, asking: Holder) -> bool:
-        """Let the one that holds most give up what it has begun, unless that is who asks."""
-        largest = max(self._holders, key=_used, default=asking)
-        if largest is asking:
+        """Let the one that holds most give up what it has begun, or go where that frees nothing,
+        unless that is who asks; answers whether there is more room."""
+        return self._free(self._with_token, asking)
+
+    def _free(self, holders: Holders, asking: Holder) -> bool:
+        # Whoever goes may let others hold more by that: they wait until it is gone.
+        largest = None if self._is_making_room else holders.largest()
+        if largest is None or largest is asking:
             return False
-        before = largest.held.used
-        largest.drop_unfinished()
-        return largest.held.used < before
-
-
-def _used(holder: Holder) -> int:
-    return holder.held.used
+        self._is_making_room = True
+        try:
+            before = largest.held.used
+            if holders is self._with_token:
+                largest.drop_unfinished()
+            if largest.held.used >= before:
+                largest.cut_off()
+            return largest.held.used < before
+        finally:
+            self._is_making_room = False

@@ -68,15 +68,12 @@ class Strangers:
         if not strangers:
             del self._at[address]
 
-    def let_one_go(self, asking: Stranger | None = None) -> bool:
-        """Free the place of the one that is missed least, unless that is who asks; answers whether
-        somebody went."""
+    def let_one_go(self) -> bool:
+        """Free the place of the one that is missed least; answers whether somebody went."""
         if not self._most:
             return False
         address = next(iter(self._by_count[self._most]))
         stranger = next(iter(self._at[address]))
-        if stranger is asking:
-            return False
         self.left(stranger, address)
         stranger.make_room()
         return True

@@ -131,7 +131,7 @@ class Pipe:
     def unread(self) -> int:
         return self.unread_bytes
 
-    def abort(self) -> None:
+    def abort(self, text: str = "") -> None:
         self.is_closed = True
 
 

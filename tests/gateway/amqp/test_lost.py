@@ -110,6 +110,109 @@ def test_strangers_make_room_for_what_others_hold() -> None:
     serve(talk)
 
 
+def test_one_stranger_goes_where_that_is_enough() -> None:
+    """What it left unread counted until the system said that it is gone: all of them went."""
+
+    async def talk(bus: Bus) -> None:
+        lobby = Lobby(stranger_bytes_max=100_000)
+        crowd = [await bus.connect(lobby=lobby) for _ in range(8)]
+        for each in crowd:
+            each.pipe.unread_bytes = 12_000
+            each.session.write_flow()
+            await each.talk()
+        newcomer = await bus.connect(lobby=lobby)
+        await newcomer.sender("$cbs", properties={"x": "y" * 10_000})
+        assert sum(each.pipe.is_closed for each in crowd) == 1
+        assert not newcomer.pipe.is_closed
+        for each in [*crowd, newcomer]:
+            each.peer.lost()
+        assert lobby.stranger_bytes.used == 0
+        assert lobby.strangers.count == 0
+
+    serve(talk)
+
+
+def test_what_strangers_have_half_said_is_held() -> None:
+    async def talk(bus: Bus) -> None:
+        lobby = Lobby()
+        client = await bus.connect(lobby=lobby)
+        before = lobby.stranger_bytes.used
+        empty = (40_000).to_bytes(4, "big") + b"\x04\x00\x00\x00" + bytes(30_000)
+        client.peer.receive(empty[:20_000], 0)
+        assert lobby.stranger_bytes.used == before + 20_000
+        client.peer.receive(empty[20_000:], 0)
+        assert lobby.stranger_bytes.used == before + len(empty)
+        client.peer.lost()
+        assert lobby.stranger_bytes.used == 0
+
+    serve(talk)
+
+
+def test_frames_that_wait_for_another_pass_are_held() -> None:
+    async def talk(bus: Bus) -> None:
+        lobby = Lobby(stranger_bytes_max=200_000)
+        patient, greedy = [await bus.connect(lobby=lobby) for _ in range(2)]
+        heartbeat = b"\x00\x00\x00\x08\x02\x00\x00\x00"
+        before = lobby.stranger_bytes.used
+        patient.peer.receive(heartbeat * 2_000, 0)
+        assert lobby.stranger_bytes.used > before + 8_000
+        while patient.peer.is_behind:
+            patient.peer.receive(b"", 0)
+        assert lobby.stranger_bytes.used == before
+        assert not patient.pipe.is_closed
+        greedy.peer.receive(heartbeat * 30_000, 0)
+        assert greedy.pipe.is_closed
+
+    serve(talk)
+
+
+def test_who_holds_most_goes_where_nothing_else_frees_room(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Attaches cannot be given up: everybody else was refused."""
+
+    async def talk(bus: Bus) -> None:
+        lobby = Lobby(held_bytes_max=300_000)
+        greedy = await bus.authorized(lobby=lobby)
+        for _ in range(5):
+            await greedy.sender(properties={"x": "y" * 50_000})
+        assert lobby.held_bytes.used > 250_000
+        modest = await bus.authorized(lobby=lobby)
+        link = await modest.sender()
+        unfinished(modest, link, 130_000)
+        await modest.talk()
+        assert greedy.pipe.is_closed
+        await greedy.talk()
+        (closed,) = greedy.take(Closed)
+        assert closed.error is not None
+        assert closed.error.condition == "amqp:resource-limit-exceeded"
+        assert "cut-off" in caplog.text
+        assert link in modest.connection.links()
+        assert lobby.held_bytes.used < 150_000
+        greedy.peer.lost()
+        modest.peer.lost()
+        assert lobby.held_bytes.used == 0
+
+    serve(talk)
+
+
+def test_who_holds_most_is_refused_more_and_stays() -> None:
+    async def talk(bus: Bus) -> None:
+        lobby = Lobby(held_bytes_max=300_000)
+        modest = await bus.authorized(lobby=lobby)
+        greedy = await bus.authorized(lobby=lobby)
+        for _ in range(5):
+            await greedy.sender(properties={"x": "y" * 50_000})
+        link = await greedy.sender()
+        unfinished(greedy, link, 130_000)
+        await greedy.talk()
+        assert link not in greedy.connection.links()
+        assert not greedy.pipe.is_closed
+        assert not modest.pipe.is_closed
+
+    serve(talk)
+
+
 def test_unfinished_messages_of_all_connections_have_a_budget() -> None:
     async def talk(bus: Bus) -> None:
         lobby = Lobby(held_bytes_max=300_000)

@@ -121,8 +121,8 @@ class Outlet(Protocol):
         """How many bytes wait for the peer to read."""
         ...
 
-    def abort(self) -> None:
-        """Close the connection at once, whatever is not sent."""
+    def abort(self, text: str = "") -> None:
+        """Close the connection at once, whatever is not sent; the log has the text."""
         ...
 
 

@@ -30,7 +30,6 @@ from peeklock.amqp.events import (
     StrayReceived,
     TransfersReceived,
 )
-from peeklock.amqp.held import HeldBytes
 from peeklock.amqp.link import Link
 from peeklock.amqp.moves import DETACHING, ENDED
 from peeklock.amqp.parting import come_apart, drop_unfinished
@@ -48,6 +47,7 @@ from peeklock.gateway.amqp.management import ManagementNode
 from peeklock.gateway.amqp.receiving import ReceivingNode
 from peeklock.gateway.amqp.responses import ResponseLinks, ResponseNode
 from peeklock.gateway.amqp.sending import SendingNode
+from peeklock.gateway.amqp.standing import ASKED, ATTACHED, AUTHENTICATED, OPENED, Standing
 from peeklock.gateway.amqp.wire import Wire
 from peeklock.gateway.lobby import Lobby
 from peeklock.gateway.refusals import Declined
@@ -56,19 +56,15 @@ MECHANISMS: Final = (MSSBCBS, PLAIN, ANONYMOUS)
 
 NO_DEADLINE: Final = 1 << 62
 
-# The steps to a token.
-_AUTHENTICATED: Final = 1
-_OPENED: Final = 2
-_ATTACHED: Final = 3
-_ASKED: Final = 4
-_ADMITTED: Final = 5
-
 _TOO_MANY_KEYS: Final = "Too many wrong keys came from this address; try again later."
 _TOO_MANY_TOKENS: Final = "Too many tokens came that no key has signed."
 _EXPIRED: Final = "ExpiredToken: The token that gave access to this link is expired."
 _REVOKED: Final = (
     "InvalidSignature: The key that gave access to this link was removed or grants less now."
 )
+_PLACE_NEEDED: Final = "The place of this connection without a token is needed."
+_MEMORY_NEEDED: Final = "The broker needs the memory of what this connection makes it hold."
+_TOO_MUCH_KEPT: Final = "Too much is unread or half said for a connection without a token."
 AT_ONCE: Final = 0
 # Tokens end by the clock on the wall, which somebody may set: it is looked at so often.
 LOOK_MS: Final = 30_000
@@ -83,7 +79,6 @@ class Peer:
     """A client at the AMQP door."""
 
     __slots__ = (
-        "_address",
         "_at",
         "_attaching",
         "_belonging",
@@ -94,9 +89,8 @@ class Peer:
         "_lobby",
         "_responses",
         "_sasl_due",
-        "_step",
+        "_standing",
         "_token_due",
-        "_unread",
         "_waiting_sasl",
         "_wrong_tokens",
         "deadline",
@@ -117,8 +111,8 @@ class Peer:
         """The name is for the log; the host is the address that it counts for."""
         door = doors.first
         lobby = lobby or Lobby()
-        self.held: Final = HeldBytes(door.limits.held_without_token_max, lobby.stranger_bytes)
-        self.held.make_room = self._make_room_for_stranger
+        self._standing: Final = Standing(self, lobby, host, door.limits.held_without_token_max)
+        self.held: Final = self._standing.held
         self._connection: Final = Connection(
             role=SERVER,
             container_id=door.container_id,
@@ -140,11 +134,7 @@ class Peer:
         self._coordinating: Final[list[TransfersReceived]] = []
         self._is_over = False
         self._lobby: Final = lobby
-        self._address: Final = lobby.strangers.came(self, host)
-        # How far it has come on its way to a token.
-        self._step = 0
-        # What it leaves unread, as long as it has no token, and how many wrong ones it has put.
-        self._unread = 0
+        # How many wrong tokens it has put, as long as it has no good one.
         self._wrong_tokens = 0
         # A key that waits for its turn, because its address has shown many wrong ones.
         self._waiting_sasl: SaslInitReceived | None = None
@@ -174,7 +164,7 @@ class Peer:
             self.deadline = min(self.deadline, at + max(0, transactions_due - now))
         self.wire.flush()
         if not self._belonging.has_place:
-            self._count_unread()
+            self._count_kept()
 
     @property
     def is_behind(self) -> bool:
@@ -242,7 +232,7 @@ class Peer:
         self._ended(None, is_broken=True)
         come_apart(self._connection)
         self._coordinating.clear()
-        self.held.make_room = None
+        self._standing.part()
 
     def shut_down(self) -> None:
         """Close politely, because the broker stops."""
@@ -253,12 +243,28 @@ class Peer:
 
     def make_room(self) -> None:
         """Close, because it has no token and its place is needed."""
-        self._close(CONNECTION_FORCED, "The place of this connection without a token is needed.")
+        self._let_go(CONNECTION_FORCED, _PLACE_NEEDED)
+
+    def cut_off(self) -> None:
+        """Close, because of all connections it holds most and the memory is needed."""
+        _CONNECTIONS.write(
+            logging.WARNING,
+            "cut-off",
+            peer=self.wire.peer_name,
+            held=self.held.used,
+            text=_MEMORY_NEEDED,
+        )
+        self._let_go(RESOURCE_LIMIT_EXCEEDED, _MEMORY_NEEDED)
+
+    def _let_go(self, condition: str, text: str) -> None:
+        self._close(condition, text)
         self.wire.flush()
         if self.wire.outlet.unread():
-            self.wire.outlet.abort()
+            self.wire.outlet.abort(text)
         else:
             self.wire.outlet.close()
+        # Not only when the system says that it is gone: others wait for the room.
+        self._standing.let_go()
 
     def drop_unfinished(self) -> None:
         """Give up the messages that it has begun, because the broker needs the memory."""
@@ -266,12 +272,6 @@ class Peer:
         events = drop_unfinished(self._connection, AmqpError(DETACH_FORCED, text))
         self._handle(events, self.wire.door.clock.now())
         self.wire.flush()
-
-    def _make_room_for_stranger(self) -> bool:
-        return self._lobby.make_room_for_stranger(self)
-
-    def _make_room_for_holder(self) -> bool:
-        return self._lobby.make_room(self)
 
     # --- events
 
@@ -290,7 +290,7 @@ class Peer:
             elif isinstance(event, FlowReceived):
                 self._flowed(event.link)
             elif isinstance(event, AttachRequested):
-                self._progressed(_ATTACHED)
+                self._standing.progressed(ATTACHED)
                 self._attaching.attach(event.link, now)
             elif isinstance(event, StrayReceived):
                 self.wire.transactions.missed(event.outcome)
@@ -312,7 +312,7 @@ class Peer:
         if isinstance(node, (SendingNode, ManagementNode)):
             node.transfers(event.deliveries, now)
         elif isinstance(node, TokenNode):
-            self._progressed(_ASKED)
+            self._standing.progressed(ASKED)
             was_turned_away = self._belonging.is_turned_away
             node.transfers(event.deliveries)
             if self._belonging.is_turned_away and not was_turned_away:
@@ -372,7 +372,7 @@ class Peer:
                 refusal = AuthRefusal("UnknownMechanism", text)
             self._authenticated(refusal, now)
             return
-        wait_ms = self._lobby.guesses.wait_ms(self._address, self._at)
+        wait_ms = self._lobby.guesses.wait_ms(self._standing.address, self._at)
         if wait_ms < 0:
             self._authenticated(AuthRefusal("TooManyKeys", _TOO_MANY_KEYS), now)
         elif wait_ms:
@@ -382,7 +382,7 @@ class Peer:
         else:
             refusal = self._take_plain(event.initial_response, event.hostname or "")
             if refusal is not None:
-                self._lobby.guesses.missed(self._address, self._at)
+                self._lobby.guesses.missed(self._standing.address, self._at)
             self._authenticated(refusal, now)
 
     def _take_turn(self) -> None:
@@ -398,7 +398,7 @@ class Peer:
 
     def _authenticated(self, refusal: AuthRefusal | None, now: int) -> None:
         if refusal is None:
-            self._progressed(_AUTHENTICATED)
+            self._standing.progressed(AUTHENTICATED)
             self._handle(self._connection.accept_sasl(), now)
             return
         self._decline(Refusal(UNAUTHORIZED, refusal.text), "sasl")
@@ -415,7 +415,7 @@ class Peer:
         # Over WebSockets Python's client appends its path to the host (protocol 1.2).
         self.wire.host = (opened.hostname or "localhost").partition("/")[0]
         self.wire.container = opened.container_id
-        self._progressed(_OPENED)
+        self._standing.progressed(OPENED)
         grants = self._belonging.open(self.wire.host)
         _CONNECTIONS.write(
             logging.INFO,
@@ -448,36 +448,18 @@ class Peer:
             self._close(UNAUTHORIZED_ACCESS, declined.text)
         self._claims_changed()
 
-    def _progressed(self, step: int) -> None:
-        """Note a step on the way to a token; each counts once."""
-        if step > self._step and not self._belonging.has_place:
-            self._step = step
-            self._lobby.strangers.progressed(self, self._address)
-
     def _admit(self) -> None:
         """Let it have what a connection with a token may have."""
-        self._step = _ADMITTED
-        self._lobby.strangers.left(self, self._address)
-        self._lobby.enter(self)
-        self.held.give_back(self._unread)
-        self._unread = 0
         door = self.wire.door
-        self.held.move(door.limits.held_bytes_max, self._lobby.held_bytes)
-        self.held.make_room = self._make_room_for_holder
+        self._standing.admit(door.limits.held_bytes_max)
         self._connection.links_max = door.engine_limits.links_max
         self._connection.sessions_max = door.engine_limits.channel_max + 1
         self.wire.transactions.living_max = door.limits.transactions_max
 
-    def _count_unread(self) -> None:
-        """Count what a stranger leaves unread; whoever leaves too much is cut off."""
-        unread = self.wire.outlet.unread()
-        more = unread - self._unread
-        if more > 0 and not self.held.take(more):
-            self.wire.outlet.abort()
-            return
-        if more < 0:
-            self.held.give_back(-more)
-        self._unread = unread
+    def _count_kept(self) -> None:
+        """Count what a stranger leaves unread or half said; whoever leaves too much is cut off."""
+        if not self._standing.count(self.wire.outlet.unread(), self._connection.cutter.size):
+            self.wire.outlet.abort(_TOO_MUCH_KEPT)
 
     def _turn_away(self) -> None:
         """Close, because the namespace has no room for the connection."""
@@ -494,7 +476,7 @@ class Peer:
 
     def _claims_changed(self) -> None:
         """Start or stop the time for a token."""
-        if self._belonging.has_place and self._step < _ADMITTED:
+        if self._belonging.has_place and not self._standing.is_admitted:
             self._admit()
         if not self._claims.is_empty:
             self._token_due = NO_DEADLINE
@@ -514,8 +496,7 @@ class Peer:
         if self._is_over:
             return
         self._is_over = True
-        self._lobby.strangers.left(self, self._address)
-        self._lobby.leave(self)
+        self._standing.leave()
         self._take_turn()
         self._belonging.leave()
         _CONNECTIONS.write(
