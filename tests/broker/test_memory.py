@@ -4,21 +4,36 @@ from __future__ import annotations
 
 import asyncio
 
-from peeklock.broker.memory import NAME, MemoryMark, default_mark, memory_of_machine
+from peeklock.broker.memory import NAME, Forecast, MemoryMark, default_mark, memory_of_machine
 from peeklock.budgets import Budget
+from peeklock.entity.blueprint import (
+    FIRST_SUBSCRIPTION_LANE,
+    Blueprint,
+    Copy,
+    subscription_policy,
+    topic_blueprint,
+)
 from peeklock.entity.commands import (
     COMPLETE,
     MAIN,
     PEEK_LOCK,
+    Command,
     Grant,
     OpenReceiver,
+    PublishStages,
+    Schedule,
     SendMany,
     SettleMany,
+    Stage,
 )
 from peeklock.entity.definition import QueueDefinition, SubscriptionDefinition, TopicDefinition
 from peeklock.entity.memory import COPY_BYTES, ENTRY_BYTES
+from peeklock.entity.message import Message
 from peeklock.entity.refusals import BUSY
 from peeklock.entity.replies import Accepted, Refused
+from peeklock.entity.rules.filter import SqlFilter
+from peeklock.entity.rules.rule import Rule, RuleSet
+from peeklock.entity.rules.topic import TopicRules
 from tests.broker.bench import Bench, Recorder, message, settle_down, token
 
 
@@ -119,6 +134,92 @@ def test_a_publish_is_refused_beforehand_when_its_copies_would_pass_the_mark() -
         await bench.broker.close()
 
     asyncio.run(whole())
+
+
+def test_what_is_published_later_is_refused_like_what_is_published_now() -> None:
+    """What is scheduled cannot be refused any more when it falls due."""
+
+    async def whole() -> None:
+        mark = MemoryMark(Budget(NAME, 1_000 * COPY_BYTES))
+        bench = Bench(memory=mark)
+        await bench.broker.start()
+        topic = await bench.broker.put_topic(TopicDefinition("news"))
+        for number in range(20):
+            await bench.broker.put_subscription(SubscriptionDefinition("news", f"s{number}"))
+        sender = Recorder()
+        later = message("x", scheduled_at=bench.clock.now() + 60_000)
+        topic.submit(SendMany(sender, list(range(40)), [later] * 40))
+        await settle_down()
+        assert fates(sender) == ["accepted"] * 40
+        assert mark.budget.used == 840 * COPY_BYTES
+        topic.submit(SendMany(sender, list(range(40)), [later] * 40))
+        topic.submit(Schedule(sender, 40, [later] * 40))
+        topic.submit(Stage(sender, list(range(40)), [message("x")] * 40, "s"))
+        await settle_down()
+        assert fates(sender) == [BUSY] * 81
+        await bench.broker.close()
+        assert mark.budget.used == 0
+
+    asyncio.run(whole())
+
+
+def test_what_is_staged_can_be_published_although_its_copies_reach_the_mark() -> None:
+    mark = MemoryMark(Budget(NAME, 1_000))
+    used = mark.weigh(0, 1_000)
+    expected = mark.expect(0, 600)
+    publish = PublishStages(None, 1, "writer", 0, ["s"])
+    assert mark.is_short
+    assert not mark.must_wait(publish)
+    assert mark.must_wait(SendMany(None, [1], [message("x")]))
+    mark.weigh(used, 1_600)
+    mark.expect(expected, 0)
+    assert mark.must_wait(publish)
+
+
+def filtered(*copies: Copy, lanes: int, cost: int) -> tuple[Blueprint, list[Message]]:
+    """A topic that makes these copies of each message, and what its rules were asked about."""
+    asked: list[Message] = []
+
+    def route(message: Message, now: int) -> list[Copy]:
+        asked.append(message)
+        return list(copies)
+
+    blueprint = topic_blueprint(TopicDefinition("news"), route)
+    blueprint.rules = TopicRules()
+    for number in range(cost - 1):
+        blueprint.rules.put(number, RuleSet([Rule("r", SqlFilter(f"a + {number} > 1"))]))
+    assert blueprint.rules.cost == cost
+    for number in range(lanes):
+        lane = FIRST_SUBSCRIPTION_LANE + 2 * number
+        blueprint.lanes[lane] = subscription_policy(SubscriptionDefinition("news", str(lane)))
+    return blueprint, asked
+
+
+def test_rules_are_asked_in_stints_how_many_copies_there_will_be_and_once() -> None:
+    mark = MemoryMark(Budget(NAME, COPY_BYTES))
+    blueprint, asked = filtered(lanes=2, cost=100)
+    commands: list[Command] = [SendMany(None, [1] * 9, [message("x")] * 9) for _ in range(6)]
+    forecast = Forecast()
+    for count in (8, 16, 24):
+        forecast.begin(commands, 0)
+        for command in commands:
+            if forecast.is_over:
+                break
+            assert mark.takes(blueprint, command, forecast, 0)
+        assert len(asked) == count
+    forecast.begin(commands, 0)
+    assert all(mark.takes(blueprint, command, forecast, 0) for command in commands)
+    assert len(asked) == 24
+
+
+def test_the_copies_of_a_round_are_counted_together() -> None:
+    mark = MemoryMark(Budget(NAME, 100 * COPY_BYTES))
+    blueprint, _ = filtered(Copy(4), Copy(6), lanes=3, cost=2)
+    commands: list[Command] = [SendMany(None, [1] * 10, [message("x")] * 10) for _ in range(8)]
+    forecast = Forecast()
+    forecast.begin(commands, 2)
+    fates = [mark.takes(blueprint, command, forecast, 0) for command in commands]
+    assert fates == [True] * 5 + [False] * 3
 
 
 def test_the_mark_is_a_share_of_what_there_is() -> None:

@@ -1,7 +1,11 @@
 """What a partition says that it takes in memory: a count, kept as it goes."""
 
 from peeklock.entity.memory import COPY_BYTES, ENTRY_BYTES, LOCK_BYTES, SEEN_BYTES
+from peeklock.entity.rules.filter import TrueFilter
+from peeklock.entity.rules.rule import Rule, RuleSet
+from peeklock.entity.stint import Stint
 from tests.entity.at_hand import AtHand, TopicAtHand
+from tests.entity.stager import WriterAtHand
 
 
 def test_entries_and_locks_are_counted_until_they_are_gone() -> None:
@@ -27,3 +31,31 @@ def test_remembered_ids_are_counted() -> None:
     queue = AtHand(duplicate_window_ms=10_000)
     queue.send("a", id="1")
     assert queue.partition.memory_bytes == ENTRY_BYTES + SEEN_BYTES
+
+
+def test_copies_that_are_yet_to_come_are_counted_when_a_message_is_accepted() -> None:
+    topic = TopicAtHand("one", "two", "three", stint=Stint())
+    topic.send("a")  # from which is known how many copies there are
+    before = topic.partition.memory_bytes
+    topic.send("b", "c", due=topic.now + 1_000)
+    assert topic.partition.memory_expected == 6 * COPY_BYTES
+    assert topic.partition.memory_bytes == before + (2 + 6) * COPY_BYTES
+    writer = WriterAtHand(topic)
+    writer.stage("s", "d", "e")
+    writer.stage("t", "f")
+    assert topic.partition.memory_expected == 15 * COPY_BYTES
+    writer.drop("t")
+    assert writer.publish(0, "s") == 2
+    topic.ring(1_000)
+    assert topic.partition.memory_expected == 0
+    assert topic.partition.memory_bytes == before + 12 * COPY_BYTES
+
+
+def test_subscriptions_that_take_everything_are_expected_to() -> None:
+    topic = TopicAtHand("one", "two", stint=Stint())
+    for lane in topic.lanes.values():
+        topic.rules.put(lane, RuleSet([Rule("all", TrueFilter())]))
+    topic.send("b", due=topic.now + 1_000)
+    assert topic.partition.memory_expected == 2 * COPY_BYTES
+    topic.restart()
+    assert topic.partition.memory_expected == 2 * COPY_BYTES

@@ -21,7 +21,7 @@ from peeklock.broker.chores import Chores
 from peeklock.broker.company import Company
 from peeklock.broker.declining import DOUBT, GONE, SHORT_OF_MEMORY, SHORT_OF_SPACE, brings_messages
 from peeklock.broker.mailbox import Mailbox
-from peeklock.broker.memory import MemoryMark
+from peeklock.broker.memory import Forecast, MemoryMark
 from peeklock.clock import Clock
 from peeklock.entity.blueprint import Blueprint
 from peeklock.entity.commands import (
@@ -78,6 +78,8 @@ class PartitionWorker:
         "_closing",
         "_company",
         "_epoch",
+        "_expected_bytes",
+        "_forecast",
         "_is_in_reach",
         "_is_lost",
         "_is_store_back",
@@ -122,6 +124,8 @@ class PartitionWorker:
         self._lost_content: bytes = lost_content
         self._memory: MemoryMark = memory or MemoryMark()
         self._memory_bytes: int = 0  # what this partition is counted for
+        self._expected_bytes: int = 0  # of these, for copies that are yet to come
+        self._forecast: Final[Forecast] = Forecast()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._partition: Partition | None = None
         self._epoch: int = 0
@@ -226,7 +230,7 @@ class PartitionWorker:
             await self._task
             self._task = None
         await self._chores.finish()
-        self._memory_bytes = self._memory.weigh(self._memory_bytes, 0)
+        self._weigh(None)
         self._call_off_alarm()
 
     # The one coroutine.
@@ -331,12 +335,19 @@ class PartitionWorker:
         # A word for the watchdog, should it be long: of many, the first says what kind they are.
         STEP.work = type(commands[0]).__name__ if commands else "copies"
         decision = partition.decide(commands, now)
-        self._memory_bytes = self._memory.weigh(self._memory_bytes, partition.memory_bytes)
+        self._weigh(partition)
         if decision.records and partition.housekeeping_due:
             step = partition.keep_house(now)
             decision.records += step.records
             decision.replay_from = step.replay_from
         return decision
+
+    def _weigh(self, partition: Partition | None) -> None:
+        after, expected = 0, 0
+        if partition is not None:
+            after, expected = partition.memory_bytes, partition.memory_expected
+        self._memory_bytes = self._memory.weigh(self._memory_bytes, after)
+        self._expected_bytes = self._memory.expect(self._expected_bytes, expected)
 
     def _loop_time(self) -> float:
         assert self._loop is not None
@@ -399,7 +410,7 @@ class PartitionWorker:
         if self._partition is not None:
             self._partition.discard()
         self._partition = None
-        self._memory_bytes = self._memory.weigh(self._memory_bytes, 0)
+        self._weigh(None)
         self._chores.forget()
         self._is_in_reach = False
         self._call_off_alarm()
@@ -417,6 +428,9 @@ class PartitionWorker:
         for command in commands:
             if brings_messages(command):
                 if text == SHORT_OF_MEMORY:
+                    if not self._memory.must_wait(command):
+                        kept.append(command)
+                        continue
                     self._memory.refused()
                 self.answering.refuse_unsent(command, refusal)
             else:
@@ -426,14 +440,18 @@ class PartitionWorker:
         return kept
 
     def _refuse_large(self, commands: list[Command]) -> list[Command]:
-        """A topic refuses beforehand what would have too many copies for the memory there is."""
-        partition = self._partition
-        if partition is None:
-            return commands
+        """A topic refuses beforehand what would have too many copies for the memory there is; where
+        that takes long to know, the rest of the commands are for the next round."""
         now = self._clock.now()
+        forecast = self._forecast
+        expected = 0 if self._partition is None else self._partition.copies_expected
+        forecast.begin(commands, expected)
         kept: list[Command] = []
-        for command in commands:
-            if self._memory.takes(partition, command, now):
+        for at, command in enumerate(commands):
+            if forecast.is_over:
+                self._mailbox.put_first(commands[at:])
+                break
+            if self._memory.takes(self._blueprint, command, forecast, now):
                 kept.append(command)
             else:
                 self._memory.refused()

@@ -113,6 +113,7 @@ class Copying:
         "_asked",
         "_drafts",
         "_first",
+        "_mean",
         "_pending",
         "_state",
         "_version",
@@ -124,6 +125,8 @@ class Copying:
         self._state: State = state
         self._pending: deque[Copies] = deque()
         self.left: int = 0  # how many copies are still to be made
+        # How many copies a message has had of late, sixteen times as many; -1: nobody knows yet.
+        self._mean: int = -1
         self._was_due: bool = False  # whether the last message was one that fell due
         # The messages of one command that the rules were asked about: the first of them, how many
         # there are, what was said (by id), and by which rules.
@@ -139,6 +142,14 @@ class Copying:
     def is_full(self) -> bool:
         """Whether messages that come now have to wait."""
         return self.left >= COPIES_MAX
+
+    @property
+    def expected(self) -> int:
+        """How many copies a message will have, about: as many as those before it, and at least one
+        for each subscription that takes everything."""
+        blueprint = self._state.blueprint
+        least = 0 if blueprint.rules is None else blueprint.rules.plain_count
+        return min(len(blueprint.lanes), max(least, (self._mean + 15) >> 4))
 
     @property
     def owes_due(self) -> bool:
@@ -272,7 +283,9 @@ class Copying:
                 address = self._addressed([plain], life_ms, has_session, draft.at)
                 self._write(changed, address, number, draft.at, now)
         self.go_on()
-        return first if self._state.next_sequence > first else 0
+        count = self._state.next_sequence - first
+        self._mean = count << 4 if self._mean < 0 else self._mean + count - (self._mean >> 4)
+        return first if count else 0
 
     def _write(self, message: Message, address: Address, number: int, at: int, now: int) -> None:
         state = self._state

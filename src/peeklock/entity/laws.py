@@ -18,6 +18,7 @@ def check_laws(state: State, copying: Copying) -> None:
     numbers: set[int] = set()
     entries = state.stages.entries()
     assert all(line.entries for line in state.stages.lines.values()), "a stage has messages"
+    assert len(entries) == state.stages.count, "every staged message is counted"
     for entry in entries:
         assert entry.place == STAGED, "what is staged is marked so"
     for lane in state.lanes.values():

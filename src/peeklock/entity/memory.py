@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from peeklock.entity.message import Message
+from peeklock.entity.commands import MAIN
+from peeklock.entity.copying import Copying
 from peeklock.entity.state import State
 
 # What one message takes in memory beside its body, measured in the compiled form: in a queue, its
@@ -27,12 +28,11 @@ def memory_of(state: State) -> int:
     return state.bodies.count * ENTRY_BYTES + locks * LOCK_BYTES + remembered
 
 
-def copies_of(state: State, messages: list[Message], now: int) -> int:
-    """How many copies the rules make of these messages."""
-    router = state.blueprint.router
-    if router is None:
+def memory_expected(state: State, copying: Copying) -> int:
+    """What the copies will take of messages that a topic has accepted and not published yet: they
+    are counted from then on, because nothing can refuse them when their time has come."""
+    if state.blueprint.router is None:
         return 0
-    count = 0
-    for message in messages:
-        count += len(router(message, now))
-    return count
+    lane = state.lanes.get(MAIN)
+    later = state.stages.count + (0 if lane is None else len(lane.scheduled))
+    return later * copying.expected * COPY_BYTES if later else 0

@@ -63,7 +63,7 @@ from peeklock.entity.depth import depths_of
 from peeklock.entity.entering import Entering
 from peeklock.entity.lane import Entry, Lane
 from peeklock.entity.laws import check_laws
-from peeklock.entity.memory import copies_of, memory_of
+from peeklock.entity.memory import memory_expected, memory_of
 from peeklock.entity.message import BodyBudget, Message
 from peeklock.entity.quarantining import Quarantining
 from peeklock.entity.records import READY, Record
@@ -500,17 +500,17 @@ class Partition:
     @property
     def memory_bytes(self) -> int:
         """What the messages here take in memory beside their bodies, about."""
-        return memory_of(self._state)
+        return memory_of(self._state) + self.memory_expected
 
     @property
-    def lane_count(self) -> int:
-        """How many lanes may take a copy of what is published; 0 in a queue."""
-        blueprint = self._state.blueprint
-        return 0 if blueprint.router is None else len(blueprint.lanes)
+    def copies_expected(self) -> int:
+        """How many copies a topic's message will have, about."""
+        return self._copying.expected
 
-    def copies_of(self, messages: list[Message], now: int) -> int:
-        """How many copies the rules make of these messages."""
-        return copies_of(self._state, messages, now)
+    @property
+    def memory_expected(self) -> int:
+        """What of it is for copies of messages that a topic has yet to publish."""
+        return memory_expected(self._state, self._copying)
 
     def check(self) -> None:
         """The laws of a partition; breaks when one does not hold."""

@@ -92,6 +92,7 @@ class Quarantining:
             found = [entry for entry in line.entries if entry.sequence in wanted]
             if found:
                 line.entries = [entry for entry in line.entries if entry.sequence not in wanted]
+                state.stages.count -= len(found)
                 state.stages.forget_if_empty(line)
                 staged += found
         if staged:

@@ -62,6 +62,7 @@ class StagesReplayed:
         if line is None:
             line = self._state.stages.touch(name, self._touched[name])
         line.entries.append(entry)
+        self._state.stages.count += 1
 
     def finish(self) -> None:
         """Put the stages into the order in which messages last came to them."""

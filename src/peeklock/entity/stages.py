@@ -55,10 +55,11 @@ class StageBook:
     """All stages and writers of a partition. Both are in the order in which they were last heard
     of, so that the first is always the one to go next."""
 
-    __slots__ = ("_unfinished", "grace_until", "lines", "resume_at", "writers")
+    __slots__ = ("_unfinished", "count", "grace_until", "lines", "resume_at", "writers")
 
     def __init__(self) -> None:
         self.lines: dict[str, StageLine] = {}
+        self.count: int = 0  # the messages of all stages
         self.writers: dict[str, Writer] = {}
         self._unfinished: dict[str, Writer] = {}
         self.grace_until: int = NEVER  # known from the first tick on

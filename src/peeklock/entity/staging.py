@@ -144,6 +144,7 @@ class Staging:
             state.bodies.add(entry.position, entry.size)
             state.keep_body(entry, message)
             line.entries.append(entry)
+        state.stages.count += len(messages)
 
     # Publishing.
 
@@ -242,6 +243,7 @@ class Staging:
         for line, count in parts:
             entries += line.entries[:count]
             del line.entries[:count]
+            state.stages.count -= count
             state.stages.forget_if_empty(line)
         fresh: list[Entry] = []
         gone: list[int] = []
@@ -364,6 +366,7 @@ class Staging:
             line = state.stages.lines.pop(name, None)
             if line is not None:
                 dropped += [entry.sequence for entry in line.entries]
+                state.stages.count -= len(line.entries)
                 state.dropped.add_stage(line)
         if dropped:
             state.records.append(StagesDropped(now, why, dropped))

@@ -83,6 +83,11 @@ class TopicRules:
         return 1 + evaluated + len(self._always) // 8
 
     @property
+    def plain_count(self) -> int:
+        """How many subscriptions get the plain copy of everything."""
+        return len(self._always) + len(self._plain_and_more)
+
+    @property
     def always(self) -> list[int] | None:
         """The subscriptions, in order, where each gets the plain copy of everything, else None."""
         return sorted(self._always) if len(self._plans) == len(self._always) else None
