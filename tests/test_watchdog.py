@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from peeklock.step import STEP
+from peeklock.step import STEP, Step
 from peeklock.watchdog import STEP_S_MAX, Watchdog
 
 
@@ -125,6 +125,21 @@ def test_work_on_one_large_message_is_counted_apart() -> None:
         run(loop, large, lambda: clocks.work(0.003))
     assert watchdog.large.largest == pytest.approx(0.040, abs=0.001)
     assert watchdog.longest_s == pytest.approx(0.003, abs=0.001)
+
+
+def test_only_one_large_message_is_an_excuse() -> None:
+    """Many messages could have been cut into steps, however many bytes they have together."""
+    mb = 1 << 20
+    for size, largest, is_large in [
+        (5 * mb, 5 * mb, True),
+        (9 * mb, 5 * mb, True),
+        (64 * mb, mb, False),
+        (10 * mb, 5 * mb, False),
+        (4 * mb, 4 * mb, False),
+    ]:
+        step = Step()
+        step.works_on(size, largest)
+        assert step.is_large == is_large, (size, largest)
 
 
 def test_full_collections_are_counted_apart() -> None:

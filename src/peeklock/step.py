@@ -23,9 +23,10 @@ class Step:
         # One message above LARGE_BYTES was worked on: counted apart, with a bound by its size.
         self.is_large: bool = False
 
-    def works_on(self, size: int, count: int) -> None:
-        """Say how many bytes so many messages have together."""
-        if size > LARGE_BYTES * count:
+    def works_on(self, size: int, largest: int) -> None:
+        """Say how many bytes messages have together, and the largest of them alone. What is more
+        than LARGE_BYTES without that one could have been cut, and is no excuse."""
+        if largest > LARGE_BYTES and size - largest <= LARGE_BYTES:
             self.is_large = True
 
 

@@ -16,11 +16,14 @@ from peeklock.entity.commands import (
     MAIN,
     PEEK_LOCK,
     RECEIVE_AND_DELETE,
+    Commit,
     Grant,
     OpenReceiver,
     ReceiveDeferred,
+    Schedule,
     SendMany,
     SettleMany,
+    Transfer,
 )
 from peeklock.entity.definition import QueueDefinition
 from peeklock.entity.records import Carried, Record
@@ -154,6 +157,17 @@ def test_a_round_takes_commands_until_their_messages_are_large_together() -> Non
     mailbox.put(Grant(origin, FIRST_SUBSCRIPTION_LANE, False))
     assert [len(mailbox.take(1024, MB)) for _ in range(3)] == [4, 4, 3]
     assert mailbox.commands == []
+
+
+def test_a_round_weighs_transactions() -> None:
+    """Each is carried out as a whole, so no more comes behind one that is large."""
+    mailbox = Mailbox()
+    origin = Recorder()
+    large = message("x" * 300_000)
+    sends = [SendMany(origin, [0], [large]), Schedule(origin, 0, [large])]
+    for number in range(4):
+        mailbox.put(Commit(origin, number, [*sends, Transfer("to", large)]))
+    assert [len(mailbox.take(1024, MB)) for _ in range(2)] == [2, 2]
 
 
 def test_a_damaged_body_under_a_lock_is_left_alone_until_the_next_trim() -> None:

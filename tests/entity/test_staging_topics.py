@@ -62,6 +62,22 @@ def test_a_topic_publishes_in_steps_of_so_many_bytes() -> None:
     assert len(topic.seen_by("one")) == 4
 
 
+def test_a_topic_publishes_the_bytes_of_one_step_in_a_decision() -> None:
+    """However many writers ask for theirs; the next one has its turn in the next decision."""
+    topic = TopicAtHand("one")
+    writers = [WriterAtHand(topic, name) for name in ("first", "second", "third")]
+    topic.partition._staging.bytes_max = 10
+    for writer in writers:
+        writer.stage(writer.name, "x" * 10)
+    wishes: list[ask.Command] = [writer.publishing(0, writer.name) for writer in writers]
+    sizes = []
+    while wishes:
+        topic.ask(*wishes)
+        sizes.append(len([each for each in topic.records if isinstance(each, Published)]))
+        wishes = topic.partition.take_leftovers()
+    assert sizes == [1, 1, 1]
+
+
 def test_schedules_and_duplicates_of_a_topic_are_found_when_published() -> None:
     """R-S9, R-D1."""
     topic = TopicAtHand("one", duplicate_window_ms=60_000)

@@ -10,8 +10,11 @@ from typing import Any
 from peeklock.entity.message import Message
 from peeklock.entity.records import Enqueued
 from peeklock.store.committers import Threaded, Waiting
-from peeklock.store.embedded import EmbeddedStore
+from peeklock.store.embedded import ENCODED_AT_ONCE, EmbeddedStore
+from peeklock.store.large import encode_large
+from peeklock.store.ledger import Append
 from peeklock.store.reading import INLINE_BYTES_MAX, Reading
+from peeklock.store.records import encode_chunk
 from peeklock.store.store import PartitionId, StoreError
 
 ORDERS = PartitionId("ns", "orders")
@@ -125,5 +128,35 @@ def test_large_bodies_are_read_beside_the_loop(tmp_path: Path) -> None:
         assert store._reading._thread is not None
         await store.close()
         assert not store._reading._thread.is_alive()
+
+    asyncio.run(scenario())
+
+
+def test_large_records_are_written_down_beside_the_loop(tmp_path: Path) -> None:
+    """A transaction of many messages is one commit, and no step of the loop is as long."""
+
+    async def scenario() -> None:
+        store, epoch = await opened(tmp_path / "store", off_loop=True)
+        committer = store._committer
+        assert isinstance(committer, Threaded)
+        commit = committer._commit
+        came: list[int] = []
+
+        def look(batch: list[Waiting]) -> list[int | StoreError]:
+            came.extend(len(each.chunk) for each, _ in batch if isinstance(each, Append))
+            return commit(batch)
+
+        committer._commit = look
+        bodies = [bytes([at]) * (ENCODED_AT_ONCE // 8) for at in range(12)]
+        large = enqueued(1, *bodies, b"x" * (3 << 20))
+        chunk = encode_chunk(1, large)
+        assert encode_large(1, large) == chunk
+        assert await store.append(ORDERS, epoch, 1, large) == len(chunk)
+        assert await store.append(ORDERS, epoch, 14, enqueued(14, b"small")) > 0
+        assert came[0] == 0  # it was not a chunk yet when it left the loop
+        assert came[1] > 0
+        found = await store.payloads(ORDERS, [12, 13, 14])
+        assert [message.content for message in found] == [bodies[11], b"x" * (3 << 20), b"small"]
+        await store.close()
 
     asyncio.run(scenario())

@@ -6,6 +6,7 @@ from peeklock.entity.commands import Command, PublishStages, Tick
 from peeklock.entity.lane import Entry
 from peeklock.entity.partition import Partition
 from peeklock.entity.replies import ClaimsFetched, Delivered, Delivery, Found, Reply
+from peeklock.entity.staging import STEP_BYTES_MAX
 from peeklock.store.store import Damaged, PartitionId, Store
 
 
@@ -33,11 +34,15 @@ async def bring_bodies(
     The decision must be taken at the same instant: a later one could need more of them.
     """
     damaged: list[Entry] = []
+    size = 0
     for command in commands:
         if isinstance(command, Tick):
             entries = partition.bodies_wanted(now)
         elif isinstance(command, PublishStages):
+            if size >= STEP_BYTES_MAX:
+                continue  # it is published in a later round
             entries = partition.bodies_to_publish(command)
+            size += sum([entry.size for entry in entries])
         else:
             continue
         if entries:

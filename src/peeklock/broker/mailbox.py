@@ -15,6 +15,7 @@ from peeklock.broker.company import STORE_S_MIN, Company
 from peeklock.entity.commands import (
     COMPLETE,
     Command,
+    Commit,
     Requeue,
     Schedule,
     SendBatch,
@@ -23,6 +24,7 @@ from peeklock.entity.commands import (
     SettleMany,
     Stage,
     TakeOver,
+    Transfer,
 )
 
 # A completion may wait this long for a send to share its write (R-F3 would allow 20 ms), and only
@@ -76,6 +78,8 @@ class Mailbox:
                 left -= command.size
             elif isinstance(command, SetSessionState) and command.state is not None:
                 left -= len(command.state)
+            elif isinstance(command, Commit):
+                left -= _size_of(command)
         self.commands = []
         return commands
 
@@ -141,6 +145,18 @@ class Mailbox:
         await self.sleep()
         timer.cancel()
         self._is_riding = False
+
+
+def _size_of(transaction: Commit) -> int:
+    """How many bytes the messages of a transaction have."""
+    size = 0
+    for work in transaction.work:
+        if isinstance(work, (SendMany, SendBatch, Schedule)):
+            for message in work.messages:
+                size += message.size
+        elif isinstance(work, Transfer):
+            size += work.message.size
+    return size
 
 
 def _is_completion(command: Command) -> bool:

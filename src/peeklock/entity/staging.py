@@ -60,7 +60,7 @@ from peeklock.entity.state import State
 STEP_COUNT_MAX: Final = 1_000
 """So many messages are published in one write, at most."""
 
-STEP_BYTES_MAX: Final = 4 * 1024 * 1024
+STEP_BYTES_MAX: Final = 1024 * 1024
 """So many bytes of a topic's messages are: its rules read them, and they are written again."""
 
 RESUME_EVERY_MS: Final = 60_000
@@ -170,12 +170,18 @@ class Staging:
             others = [name for name in command.stages if name not in own_names]
             self._drop(others, STAGE_REPEATED, now)
         parts = self._next_step(batch)
-        # The bodies must be there, and the rules must have seen all of them.
-        if state.blueprint.router is not None and (
-            _without_body(parts) or not self._copying.prepare(_bodies(parts), now)
-        ):
-            state.stages.resume_at = now + RESUME_EVERY_MS
-            return False
+        # The bodies must be there, and the rules must have seen all of them; they are written
+        # again, so a decision publishes one step's bytes, however many ask for it.
+        if state.blueprint.router is not None:
+            stint = state.stint
+            if (
+                stint.bytes_max - stint.bytes_left >= self.bytes_max
+                or _without_body(parts)
+                or not self._copying.prepare(_bodies(parts), now)
+            ):
+                state.stages.resume_at = now + RESUME_EVERY_MS
+                return False
+            stint.spend(0, sum([line.entries[at].size for line, n in parts for at in range(n)]))
         count = self._carry_out(batch, parts, now)
         if batch.number != command.batch:
             self._leftovers.append(command)  # an earlier batch had to be finished first

@@ -1,6 +1,7 @@
 """The embedded store: LMDB in a directory of its own, one durable commit for all that is ready.
 
-Appends are encoded on the caller's thread; `committers` says where they are committed.
+Appends are encoded on the caller's thread, unless they are large; `committers` says where they are
+committed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final, Literal, final
 
 from peeklock.entity.message import Message
 from peeklock.entity.records import Record, width
-from peeklock.step import STEP
+from peeklock.step import LARGE_BYTES, STEP
 from peeklock.store.committers import COMMITTERS, Answer, Committer, Waiting
 from peeklock.store.environment import Environment
 from peeklock.store.figures import StoreFigures
@@ -30,7 +31,7 @@ from peeklock.store.ledger import (
 )
 from peeklock.store.reader import Reader
 from peeklock.store.reading import Reading, timed
-from peeklock.store.records import encode_chunk
+from peeklock.store.records import bodies_size, encode_chunk
 from peeklock.store.retention import Retention, Trim
 from peeklock.store.space import Space, free_space
 from peeklock.store.store import (
@@ -50,6 +51,10 @@ RESERVE_BYTES: Final = 64 << 20
 
 # A tail of so many positions is read where it is asked for: most partitions have no more.
 SHORT: Final = 64
+
+# Records whose messages have more bytes are written down by the thread that commits them: a
+# transaction, or a large message. Nobody changes them before their commit is answered.
+ENCODED_AT_ONCE: Final = 2 << 20
 
 
 @final
@@ -127,8 +132,11 @@ class EmbeddedStore:
         end = first_position
         for record in records:
             end += width(record)
+        size = bodies_size(records)
+        if size > ENCODED_AT_ONCE:
+            late = Append(kept, epoch, first_position, end, b"", replay_from, records, size)
+            return self._submit(late)
         chunk = encode_chunk(first_position, records)
-        STEP.works_on(len(chunk), len(records))
         return self._submit(Append(kept, epoch, first_position, end, chunk, replay_from))
 
     async def payloads(self, partition: PartitionId, positions: Sequence[int]) -> list[Message]:
@@ -146,8 +154,8 @@ class EmbeddedStore:
         self._figures.reads.note(took_s)
         size = sum([message.size for message in found])
         reading.found(len(found), size, took_s)
-        if is_inline:
-            STEP.works_on(size, len(found))
+        if is_inline and size > LARGE_BYTES:
+            STEP.works_on(size, max([message.size for message in found]))
         return found
 
     async def journal(self, partition: PartitionId, after: int, limit_bytes: int) -> JournalPage:

@@ -21,8 +21,10 @@ from typing import Final, Protocol, TypeAlias, final
 
 import lmdb
 
+from peeklock.entity.records import Record
 from peeklock.store.checksum import crc32
 from peeklock.store.environment import Environment, translated
+from peeklock.store.large import encode_large
 from peeklock.store.records import ChunkHeader, chunk_header
 from peeklock.store.retention import Chunk, Extent, Retention, Trim
 from peeklock.store.store import Broken, Corrupt, Fenced, StoreError, Unavailable
@@ -198,7 +200,9 @@ class Ledger:
             ]
         return results
 
-    def put(self, transaction: Transaction, partition: Partition, first: int, chunk: bytes) -> None:
+    def put(
+        self, transaction: Transaction, partition: Partition, first: int, chunk: bytes | bytearray
+    ) -> None:
         """Write a chunk; it must be new."""
         values = self.environment.values
         key = partition.key(first)
@@ -328,7 +332,7 @@ class Open:
 class Append:
     """Add one chunk."""
 
-    __slots__ = ("chunk", "end", "epoch", "first", "partition", "replay_from", "size")
+    __slots__ = ("chunk", "end", "epoch", "first", "partition", "records", "replay_from", "size")
 
     def __init__(
         self,
@@ -338,14 +342,18 @@ class Append:
         end: int,
         chunk: bytes,
         replay_from: int | None,
+        records: Sequence[Record] = (),
+        size: int = 0,
     ) -> None:
+        """Where there are records, the chunk is made of them here; their size is about its own."""
         self.partition: Partition = partition
         self.epoch: int = epoch
         self.first: int = first
         self.end: int = end
-        self.chunk: bytes = chunk
-        self.size: int = len(chunk)
+        self.chunk: bytes | bytearray = chunk
+        self.size: int = size or len(chunk)
         self.replay_from: int | None = replay_from
+        self.records: Sequence[Record] = records
 
     def apply(self, ledger: Ledger, transaction: Transaction) -> int:
         """Answers how many bytes the chunk has."""
@@ -361,6 +369,12 @@ class Append:
             raise Unavailable(
                 f"{partition.name} ends at position {partition.end}: {self.first} does not follow"
             )
+        if self.records:
+            try:
+                self.chunk = encode_large(self.first, self.records)
+            except ValueError as error:
+                raise Unavailable(f"{partition.name} cannot be written: {error}") from error
+            self.records = ()
         ledger.put(transaction, partition, self.first, self.chunk)
         partition.end = self.end
         partition.extent.size += len(self.chunk)

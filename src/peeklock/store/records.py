@@ -118,6 +118,23 @@ class ChunkHeader:
 
 def encode_chunk(first_position: int, records: Sequence[Record]) -> bytes:
     """Write the records of one commit; the first one takes `first_position`."""
+    return b"".join(chunk_parts(first_position, records))
+
+
+def bodies_size(records: Sequence[Record]) -> int:
+    """How many bytes the messages have that these records bring."""
+    size = 0
+    for record in records:
+        if isinstance(record, (Enqueued, Scheduled, Staged, Carried)):
+            for message in record.messages:
+                size += message.size
+        elif isinstance(record, (Published, Transferring, CarriedCopies, Requeued)):
+            size += record.message.size
+    return size
+
+
+def chunk_parts(first_position: int, records: Sequence[Record]) -> list[bytes]:
+    """The same chunk, not joined yet."""
     chunk = _Chunk(first_position)
     latest = 0
     for record in records:
@@ -266,7 +283,7 @@ class _Chunk:
         self.table.append(crc)
         self.position += 1
 
-    def finish(self, at: int) -> bytes:
+    def finish(self, at: int) -> list[bytes]:
         if self.position == self.first:
             raise ValueError("a chunk needs at least one record")
         if self.end > _WORD:
@@ -274,7 +291,7 @@ class _Chunk:
         header = HEADER.pack(VERSION, self.position - self.first, self.first, at)
         table = struct.pack(f"<{len(self.table)}I", *self.table)
         crc = _word.pack(_crc32(table, _crc32(header)))
-        return b"".join([header, crc, table, *self.parts])
+        return [header, crc, table, *self.parts]
 
 
 # ---- reading

@@ -45,7 +45,7 @@ from peeklock.gateway.amqp.outcomes import ANSWERS, OutcomeReader, Settlement
 from peeklock.gateway.amqp.transactions import Work
 from peeklock.gateway.amqp.translate import outgoing
 from peeklock.gateway.amqp.wire import Wire
-from peeklock.step import STEP
+from peeklock.step import LARGE_BYTES, STEP
 
 # What one command puts back at most, beside one message's own size.
 _REQUEUE_BYTES: Final = 1024 * 1024
@@ -318,7 +318,8 @@ class ReceivingNode:
                 # It stays with the link as its token until it is settled, and needs no body for
                 # that. What is removed already keeps it until it is sent.
                 delivery.message = None
-        STEP.works_on(size, len(deliveries))
+        if size > LARGE_BYTES:
+            STEP.works_on(size, max([len(body) for body in bodies]))
         self._send(tags, heads, bodies, deliveries, locking)
         if link.credit and (
             self._granted - self._taken < link.credit

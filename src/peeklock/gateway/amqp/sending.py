@@ -18,7 +18,7 @@ from peeklock.gateway.amqp.door import Entity, rejected
 from peeklock.gateway.amqp.transactions import Work, transfers
 from peeklock.gateway.amqp.translate import incoming, incoming_run, way_of
 from peeklock.gateway.amqp.wire import Wire
-from peeklock.step import STEP
+from peeklock.step import LARGE_BYTES, STEP
 
 # What the service grants a sender.
 CREDIT: Final = 1_000
@@ -174,7 +174,8 @@ class SendingNode:
 
     def _submit(self, tags: list[int], messages: list[Message], size: int, settled: bool) -> None:
         self._in_flight += len(tags)
-        STEP.works_on(size, len(tags))
+        if size > LARGE_BYTES:
+            STEP.works_on(size, max([message.size for message in messages]))
         self.wire.took(len(tags), size)
         origin = Unanswered(self) if settled else self
         if self._stage:
