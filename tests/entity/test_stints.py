@@ -176,3 +176,33 @@ def test_what_follows_very_many_settlements_comes_after_all_of_them() -> None:
     replies = queue.ask(settle, ask.CloseReceiver("holder", False))
     assert [type(each) for each in replies] == [told.Settled] * 2
     assert queue.partition.live_count == 0
+
+
+def test_counts_are_kept_and_not_counted() -> None:
+    """Neither a count nor a change of the entity looks at each session."""
+    queue = AtHand(requires_session=True)
+    for session in ("a", "b", "c"):
+        queue.send("x", "y", session=session)
+    assert queue.accept("a") == "a"
+    (held, _) = queue.take(2)
+    queue.settle(ask.DEFER, held)
+    lane = queue.partition._state.lane(MAIN)
+    book = lane.book
+    assert book is not None
+    sessions = book.sessions
+    book.sessions = {}
+    assert (lane.total_ready(), lane.total_deferred()) == (4, 1)
+    assert (queue.partition.depths()[0], queue.partition.depths()[3]) == (4, 1)
+    book.sessions = sessions
+    queue.partition.check()
+
+
+def test_a_partition_that_is_thrown_away_gives_its_memory_back_without_a_walk() -> None:
+    queue = AtHand(memory=1_000)
+    queue.send("a", "b")
+    assert queue.budget.left < 1_000
+    lanes = queue.partition._state.lanes
+    queue.partition._state.lanes = {}
+    queue.partition.discard()
+    assert queue.budget.left == 1_000
+    queue.partition._state.lanes = lanes

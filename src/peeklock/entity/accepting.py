@@ -118,8 +118,9 @@ class Accepting:
         book = lane.book
         if book is None:
             return
-        for session in list(book.sessions.values()):
-            if session.holder is not None:
+        for receiver in list(self._state.receivers.values()):
+            session = receiver.lane.session
+            if session is not None and receiver.lane.whole() is lane:
                 self._return_all(book, session, RECONFIGURED, now)
                 self._note(book, session, SESSION_TAKEN_BACK, now)
                 self._dismiss(session)

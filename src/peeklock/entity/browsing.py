@@ -17,6 +17,7 @@ from peeklock.entity.commands import (
 )
 from peeklock.entity.delivering import Delivering, look_at
 from peeklock.entity.lane import WITH_SESSION, Entry, Lane
+from peeklock.entity.purging import Purge
 from peeklock.entity.records import CLAIMED, DEFERRED, PURGED, SCHEDULED, Removed
 from peeklock.entity.refusals import (
     MESSAGE_NOT_FOUND,
@@ -44,11 +45,12 @@ from peeklock.entity.state import State
 class Browsing:
     """Looks at and fetches messages out of turn."""
 
-    __slots__ = ("_delivering", "_state")
+    __slots__ = ("_delivering", "_purge", "_state")
 
     def __init__(self, state: State, delivering: Delivering) -> None:
         self._state: State = state
         self._delivering: Delivering = delivering
+        self._purge: Purge | None = None  # under way, in stints
 
     def peek(self, command: Peek) -> None:
         """Messages in the order of their numbers, within the limits, at least one if any."""
@@ -99,7 +101,7 @@ class Browsing:
         if line is not None and wanted:
             until = now + state.policy(line.number).lock_duration_ms
             for entry in wanted.values():
-                del line.deferred[entry.sequence]
+                line.undefer(entry.sequence)
                 if command.mode == PEEK_LOCK:
                     lasts = until if line.session is None else WITH_SESSION
                     found.append(self._delivering.lock(line, entry, command.origin, lasts, True))
@@ -109,16 +111,25 @@ class Browsing:
         removed_from = NO_LANE if command.mode == PEEK_LOCK else command.lane
         state.replies.append(Found(command.origin, command.tag, found, removed_from))
 
-    def delete_many(self, command: DeleteMany, now: int) -> None:
+    def delete_many(self, command: DeleteMany, now: int) -> bool:
         """The oldest ready messages that entered before an instant are deleted, of one session or
-        of all."""
+        of all. Tells whether that is done; where there are very many sessions to look at, the
+        command has to be given again."""
+        under_way = self._purge
+        if under_way is not None and under_way.command is command:
+            self._purge = None  # whatever comes of it now, nobody else waits for it
+        else:
+            under_way = None
         if self._state.refuse_closed(command.origin, [command.tag], command.lane):
-            return
+            return True
         state = self._state
         line = self._line(command.lane, command.session_id)
         old: list[Entry] = []
         if line is not None and line.book is not None:
-            old = self._oldest_of(line.book, command)
+            purge = self._look_for(line.book, command, under_way)
+            if purge is None:
+                return False
+            old = self._delete_oldest(purge)
         elif line is not None:
             old = line.oldest(command.enqueued_before, command.count_max)
             for entry in old:
@@ -128,19 +139,29 @@ class Browsing:
             deleted = [entry.sequence for entry in old]
             state.records.append(Removed(now, command.lane, PURGED, deleted))
         state.replies.append(Numbered(command.origin, command.tag, [len(old)]))
+        return True
 
-    def _oldest_of(self, book: SessionBook, command: DeleteMany) -> list[Entry]:
-        """Delete the oldest of all sessions: the first of each is looked at, and then the next one
-        of those that lost theirs."""
-        before = command.enqueued_before
-        firsts: list[tuple[int, Entry, Lane]] = []
-        for session in book.sessions.values():
-            line = session.line
-            if line.ready_count:
-                firsts += [(each.sequence, each, line) for each in line.oldest(before, 1)]
-        heapq.heapify(firsts)
+    def _look_for(
+        self, book: SessionBook, command: DeleteMany, under_way: Purge | None
+    ) -> Purge | None:
+        """What a command deletes, once all sessions were looked at; one command after the other."""
+        if self._purge is not None:
+            return None
+        purge = under_way
+        if purge is None or purge.book is not book:
+            purge = Purge(command, book)
+        if not purge.look_on(self._state.stint):
+            self._purge = purge
+            return None
+        return purge
+
+    def _delete_oldest(self, purge: Purge) -> list[Entry]:
+        """Delete the oldest of all sessions: the first of each, and then the next one of those that
+        lost theirs."""
+        before = purge.command.enqueued_before
+        firsts = purge.oldest()
         deleted: list[Entry] = []
-        while firsts and len(deleted) < command.count_max:
+        while firsts and len(deleted) < purge.command.count_max:
             _, entry, line = heapq.heappop(firsts)
             self._state.forget(line.drop_ready(entry))
             deleted.append(entry)

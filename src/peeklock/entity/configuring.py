@@ -50,9 +50,10 @@ class Configuring:
                         self._settling.release_every_lock(lane, now)
                     else:
                         self._accepting.take_all_back(lane, now)
+        # Whoever waits may have something to wait for now.
         for lane in state.lanes.values():
             state.touch(lane)
-            if lane.book is not None:
-                for session in lane.book.sessions.values():
-                    state.touch(session.line)
+            self._accepting.serve_waiting(lane, now)
+        for receiver in state.receivers.values():
+            state.touch(receiver.lane)
         self._staging.resume(now)

@@ -203,7 +203,7 @@ class Delivering:
         their bytes."""
         state = self._state
         chance = state.chance
-        budget = state.budget
+        freed = 0
         lane_bits = lane.number << LANE_BITS
         locked = lane.locked
         # One draw for the run: who knows one of its numbers holds all of them.
@@ -237,7 +237,9 @@ class Delivering:
             )
             if message is not None:
                 entry.message = None
-                budget.left += entry.size
+                freed += entry.size
+        state.budget.left += freed
+        state.kept_bytes -= freed
         return size
 
     def _lock_until(self, line: Lane, mode: int, now: int) -> int:

@@ -263,6 +263,7 @@ class Entering:
         if taken:
             lane = state.lane(MAIN)
             lane.put_new(entries)
+            state.kept_bytes += state.budget.left - budget_left
             state.budget.left = budget_left
             state.bodies.add_run(state.next_position, len(taken), total)
             state.next_sequence = sequence

@@ -156,6 +156,8 @@ class Lane:
         "schedules",
         "session",
         "session_schedules",
+        "sessions_deferred",
+        "sessions_ready",
         "waiting",
         "watchers",
     )
@@ -166,6 +168,9 @@ class Lane:
         self.head: int = 0
         self.returned: list[tuple[int, Entry]] = []
         self.ready_count: int = 0
+        # How many are ready and deferred in the sessions of the lane.
+        self.sessions_ready: int = 0
+        self.sessions_deferred: int = 0
         self.locked: dict[int, Lock] = {}
         # A lower bound, exact only after `expired_locks`; NEVER where no lock ends by itself.
         self.lock_deadline: int = NEVER
@@ -200,16 +205,22 @@ class Lane:
     def put(self, entry: Entry) -> None:
         """Make an entry ready at its place in the order of numbers."""
         entry.place = READY
-        self.ready_count += 1
+        self.count_ready(1)
         ready = self.ready
         if len(ready) > self.head and ready[-1].sequence > entry.sequence:
             heapq.heappush(self.returned, (entry.sequence, entry))
         else:
             ready.append(entry)
 
+    def count_ready(self, change: int) -> None:
+        """So many more are ready here, and in the lane that this line is part of."""
+        self.ready_count += change
+        if self.parent is not None:
+            self.parent.sessions_ready += change
+
     def put_new(self, entries: list[Entry]) -> None:
         """Make entries ready whose numbers are higher than all that were given before."""
-        self.ready_count += len(entries)
+        self.count_ready(len(entries))
         self.ready += entries
 
     def put_back(self, entry: Entry) -> None:
@@ -248,7 +259,7 @@ class Lane:
             else:
                 return None
             if entry.place == READY:
-                self.ready_count -= 1
+                self.count_ready(-1)
                 return entry
 
     def _advance_head(self) -> None:
@@ -280,7 +291,7 @@ class Lane:
                 left -= entry.size
             head += 1
         self.head = head
-        self.ready_count -= len(taken)
+        self.count_ready(-len(taken))
         self._cut_head()
         return taken
 
@@ -303,7 +314,7 @@ class Lane:
 
     def drop_ready(self, entry: Entry) -> Entry:
         """Take a ready entry out of the middle: the line skips it when its turn comes."""
-        self.ready_count -= 1
+        self.count_ready(-1)
         return entry.moved()
 
     def lock(self, lock: Lock) -> None:
@@ -410,6 +421,15 @@ class Lane:
         """Set an entry aside until it is asked for by number."""
         entry.place = DEFERRED
         self.deferred[entry.sequence] = entry
+        if self.parent is not None:
+            self.parent.sessions_deferred += 1
+
+    def undefer(self, sequence: int) -> Entry | None:
+        """Take an entry out of the deferred ones, if it is there."""
+        entry = self.deferred.pop(sequence, None)
+        if entry is not None and self.parent is not None:
+            self.parent.sessions_deferred -= 1
+        return entry
 
     def next_deadline(self) -> int:
         """The earliest instant at which something may be due here; 0 when there is none."""
@@ -538,19 +558,11 @@ class Lane:
 
     def total_ready(self) -> int:
         """How many are ready, in all sessions."""
-        count = self.ready_count
-        if self.book is not None:
-            for session in self.book.sessions.values():
-                count += session.line.ready_count
-        return count
+        return self.ready_count + self.sessions_ready
 
     def total_deferred(self) -> int:
         """How many are deferred, in all sessions."""
-        count = len(self.deferred)
-        if self.book is not None:
-            for session in self.book.sessions.values():
-                count += len(session.line.deferred)
-        return count
+        return len(self.deferred) + self.sessions_deferred
 
     def total_claimed(self) -> int:
         """How many are claimed, in all sessions."""

@@ -16,6 +16,7 @@ def check_laws(state: State, copying: Copying) -> None:
     size = 0
     blocks: set[int] = set()
     numbers: set[int] = set()
+    kept = 0
     entries = state.stages.entries()
     assert all(line.entries for line in state.stages.lines.values()), "a stage has messages"
     assert len(entries) == state.stages.count, "every staged message is counted"
@@ -31,6 +32,7 @@ def check_laws(state: State, copying: Copying) -> None:
     for entry in entries:
         live += 1
         size += entry.size
+        kept += 0 if entry.message is None else entry.size
         numbers.add(entry.sequence)
         blocks.add(entry.position >> BLOCK_BITS)
         assert entry.sequence < state.next_sequence, "numbers come from the counter"
@@ -38,6 +40,7 @@ def check_laws(state: State, copying: Copying) -> None:
     assert len(numbers) == live, "a message is in one lane, never in two"
     assert live == state.bodies.count, "every live body is counted"
     assert size == state.bodies.size, "every live byte is counted"
+    assert kept == state.kept_bytes, "every byte of a body in memory is counted"
     assert sorted(blocks) == state.bodies.blocks(), "every live block is kept"
     scheduled = state.lane(MAIN).scheduled.values()
     brought = sum(entry.size for entry in scheduled if entry.message is not None)

@@ -306,7 +306,8 @@ class Partition:
         elif isinstance(command, ListSessions):
             self._accepting.list(command)
         elif isinstance(command, DeleteMany):
-            self._browsing.delete_many(command, now)
+            if not self._browsing.delete_many(command, now):
+                self._held.append(command)
         elif isinstance(command, Count):
             self._browsing.count(command)
         elif isinstance(command, (ClaimMessages, ListClaims, FetchClaims, SettleClaims)):
@@ -387,6 +388,7 @@ class Partition:
         for entry, message in zip(entries, messages, strict=True):
             entry.message = message
             self._state.budget.left -= entry.size
+            self._state.kept_bytes += entry.size
 
     # Damage.
 
@@ -470,11 +472,9 @@ class Partition:
 
     def discard(self) -> None:
         """The partition is thrown away: the memory of its bodies is free for other partitions."""
-        for lane in self._state.lanes.values():
-            for entry in lane.entries():
-                self._state.release_body(entry)
-        for entry in self._state.stages.entries():
-            self._state.release_body(entry)
+        state = self._state
+        state.budget.left += state.kept_bytes
+        state.kept_bytes = 0
 
     # Telling.
 

@@ -170,7 +170,7 @@ class Quarantining:
             entry = lane.unschedule(sequence)
             for line in lines:
                 if entry is None:
-                    entry = line.deferred.pop(sequence, None) or _drop_ready(line, sequence)
+                    entry = line.undefer(sequence) or _drop_ready(line, sequence)
             if entry is not None:
                 found.append(entry)
                 wanted.discard(sequence)

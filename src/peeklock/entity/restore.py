@@ -498,9 +498,9 @@ class Restoring:
             return
         line = state.line(lane, entry.session_id)
         if entry.place == DEFERRED:
-            line.deferred[sequence] = entry
+            line.defer(entry)
             return
         line.ready.append(entry)
-        line.ready_count += 1
+        line.count_ready(1)
         if entry.expires_at and not lane.is_dead_letter:
             heapq.heappush(lane.expirations, (entry.expires_at, sequence, entry, line))

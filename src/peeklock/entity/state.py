@@ -68,6 +68,7 @@ class State:
         "dropped",
         "duplicates",
         "index",
+        "kept_bytes",
         "lanes",
         "latest_at",
         "moved",
@@ -100,6 +101,7 @@ class State:
         self.stint: Stint = stint
         self.index: int = index
         self.budget: BodyBudget = budget
+        self.kept_bytes: int = 0  # what bodies here have taken of the budget
         self.chance: Callable[[], int] = chance
         self.lanes: dict[int, Lane] = {}
         self.receivers: dict[Any, Receiver] = {}
@@ -321,6 +323,7 @@ class State:
         """Let the body rest in memory while the budget allows."""
         if self.budget.left >= entry.size:
             self.budget.left -= entry.size
+            self.kept_bytes += entry.size
             entry.message = message
 
     # Leaving.
@@ -359,6 +362,7 @@ class State:
         if entry.message is not None:
             entry.message = None
             self.budget.left += entry.size
+            self.kept_bytes -= entry.size
 
     def expire(self, lane: Lane, entries: list[Entry], now: int) -> None:
         """The life of these entries is over (they are out of the line already)."""
