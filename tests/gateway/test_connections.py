@@ -11,7 +11,7 @@ from peeklock.gateway.amqp.door import DoorLimits
 from peeklock.gateway.amqp.protocol import AmqpProtocol
 from peeklock.gateway.connections import AmqpConnections
 from peeklock.gateway.lobby import Lobby
-from tests.broker.bench import settle_down
+from tests.broker.bench import settle_down, until
 from tests.gateway.amqp.bus import Bus, serve
 from tests.gateway.callers import Caller
 from tests.gateway.sockets import connected
@@ -131,5 +131,46 @@ def test_reading_is_held_and_resumed() -> None:
         await caller.until_closed()
         caller.writer.close()
         await caller.writer.wait_closed()
+
+    run(talk)
+
+
+class Asked:
+    """A connection with so many grants; counts what is looked at."""
+
+    def __init__(self, grants: int) -> None:
+        self.grants = grants
+        self.begun = 0
+        self.looked = 0
+
+    def rights_changed(self) -> int:
+        self.begun += 1
+        return self.grants
+
+    def review(self, count: int) -> None:
+        self.looked += count
+
+
+def test_rights_are_reviewed_in_short_steps_and_in_turn() -> None:
+    """Steady changes began anew with the same connections each time."""
+
+    async def talk(bus: Bus) -> None:
+        connections = AmqpConnections(bus.doors)
+        asked = [Asked(10_000 if number < 3 else number % 3) for number in range(300)]
+        for each in asked:
+            connections.joined(each)  # type: ignore[arg-type]  # what is counted here
+        assert bus.doors.on_keys_changed is not None
+        longest = 0
+        before = 0
+        for _ in range(150):
+            bus.doors.on_keys_changed()
+            await asyncio.sleep(0)
+            looked = sum(each.looked for each in asked)
+            longest = max(longest, looked - before)
+            before = looked
+        assert longest <= 512
+        assert all(each.begun for each in asked)
+        assert sum(each.looked == each.grants * each.begun for each in asked) >= 299
+        await until(lambda: all(each.looked == each.grants * each.begun for each in asked))
 
     run(talk)

@@ -1,7 +1,7 @@
 """What one connection may do at the moment: its grants by path, each until it expires.
 
-A connection may have thousands of links and a token for each: nothing here walks all grants, but
-for the review after rules have changed.
+A connection may have thousands of links and a token for each: nothing here walks all grants, and
+the review after rules have changed takes some at a time.
 """
 
 from heapq import heappop, heappush
@@ -20,22 +20,27 @@ GRANTS_MAX: Final = 10_000
 class Claims:
     """Holds the grants of a connection; a newer grant for a path replaces the older one."""
 
-    __slots__ = ("_ends", "_grants")
+    __slots__ = ("_ends", "_grants", "_unreviewed")
 
     def __init__(self) -> None:
         self._grants: dict[str, Grant] = {}
         # When grants end, the next first; with those that were replaced meanwhile.
         self._ends: list[tuple[Instant, str]] = []
+        # Paths whose grants are still to be held against changed rules.
+        self._unreviewed: list[str] = []
 
-    def put(self, grant: Grant) -> bool:
+    def put(self, grant: Grant) -> str | None:
         """Take a grant, in place of an older one for the same path.
 
-        Tells whether a right has ended by that: the newer one may grant less.
+        Tells the path on which a right has ended by that: the newer one may grant less, or another
+        one had to give way.
         """
         before = self._grants.get(grant.path)
-        has_ended = before is not None and not allows(grant.rights, before.rights)
+        ended: str | None = None
+        if before is not None and not allows(grant.rights, before.rights):
+            ended = grant.path
         if before is None and len(self._grants) >= GRANTS_MAX:
-            has_ended = self._drop_first()
+            ended = self._drop_first()
         self._grants[grant.path] = grant
         if grant.expires_at != NEVER and (before is None or before.expires_at != grant.expires_at):
             heappush(self._ends, (grant.expires_at, grant.path))
@@ -45,7 +50,7 @@ class Claims:
                     for each in self._grants.values()
                     if each.expires_at != NEVER
                 )
-        return has_ended
+        return ended
 
     def rights(self, path: str, now: Instant) -> Rights:
         """Add up the rights that living grants give on a path."""
@@ -90,10 +95,20 @@ class Claims:
             next_expiry = self.next_expiry()
         return ended
 
-    def review(self, keys: KeyRing) -> list[Grant]:
-        """Hold each grant against the rules of now; returns those that give less than they did."""
+    def begin_review(self) -> int:
+        """Have all grants of now reviewed, because rules were changed; tells how many there are."""
+        self._unreviewed = list(self._grants)
+        return len(self._unreviewed)
+
+    def review(self, keys: KeyRing, count: int) -> list[Grant]:
+        """Hold so many grants against the rules of now; returns those that give less than they
+        did."""
         lessened: list[Grant] = []
-        for path, grant in list(self._grants.items()):
+        for _ in range(min(count, len(self._unreviewed))):
+            path = self._unreviewed.pop()
+            grant = self._grants.get(path)
+            if grant is None:
+                continue
             rights = keys.current_rights(grant)
             if rights == grant.rights:
                 continue
@@ -111,9 +126,10 @@ class Claims:
         grant = self._grants.get(end[1])
         return grant is not None and grant.expires_at == end[0]
 
-    def _drop_first(self) -> bool:
-        """Make room; tells whether there was a grant that ends some day."""
+    def _drop_first(self) -> str | None:
+        """Make room; tells the path of the grant that is gone, if there was one that ends."""
         if self.next_expiry() is None:
-            return False
-        del self._grants[heappop(self._ends)[1]]
-        return True
+            return None
+        path = heappop(self._ends)[1]
+        del self._grants[path]
+        return path

@@ -1,6 +1,7 @@
 """The connections of each door: made when their protocol is known, counted, and seen off."""
 
 import asyncio
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, final
 
 from peeklock.gateway.amqp.door import Doors
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
 # What may wait in memory for one client that does not read. Deliveries stop long before; this is
 # for answers to a client that asks and asks.
 OUTPUT_BYTES_MAX: Final = 64 * 1024 * 1024
-# How many connections are looked at in a row when rules were changed; others are served between.
-_REVIEWED_AT_ONCE: Final = 64
+# How many grants are looked at in a row when rules were changed; others are served between. A
+# connection costs as much as some of them.
+_REVIEWED_AT_ONCE: Final = 512
+_CONNECTION_GRANTS: Final = 8
 # How long clients have to answer our close when the broker stops.
 _FAREWELL_S_MAX: Final = 3.0
 
@@ -39,8 +42,10 @@ class AmqpConnections:
         self._doors = doors
         self._connections: set[AmqpProtocol] = set()
         self._empty: asyncio.Future[None] | None = None
-        # Who is still to be asked whether its rights have changed.
-        self._to_review: list[AmqpProtocol] = []
+        # Who is still to be asked whether its rights have changed, and who is being asked.
+        self._to_review: OrderedDict[AmqpProtocol, None] = OrderedDict()
+        self._reviewing: AmqpProtocol | None = None
+        self._grants_left = 0
         doors.on_keys_changed = self._keys_changed
 
     def protocol(self) -> AmqpProtocol:
@@ -69,17 +74,27 @@ class AmqpConnections:
 
     def _keys_changed(self) -> None:
         """Ask every connection, some at a time, whether its rights are still what they were."""
-        is_under_way = bool(self._to_review)
-        self._to_review = list(self._connections)
+        is_under_way = self._reviewing is not None or len(self._to_review) > 0
+        # Who waits already keeps its turn, however often rules are changed; who is being asked is
+        # asked again.
+        self._to_review.update(dict.fromkeys(self._connections))
         if self._to_review and not is_under_way:
             asyncio.get_running_loop().call_soon(self._review)
 
     def _review(self) -> None:
-        for _ in range(min(_REVIEWED_AT_ONCE, len(self._to_review))):
-            connection = self._to_review.pop()
-            if connection in self._connections:
-                connection.rights_changed()
-        if self._to_review:
+        left = _REVIEWED_AT_ONCE
+        while left > 0 and (self._reviewing is not None or self._to_review):
+            if self._reviewing is None:
+                self._reviewing = self._to_review.popitem(last=False)[0]
+                self._grants_left = self._reviewing.rights_changed()
+                left -= _CONNECTION_GRANTS
+            count = min(self._grants_left, max(left, 1))
+            self._reviewing.review(count)
+            self._grants_left -= count
+            left -= count
+            if not self._grants_left:
+                self._reviewing = None
+        if self._reviewing is not None or self._to_review:
             asyncio.get_running_loop().call_soon(self._review)
 
     def left(self, connection: AmqpProtocol) -> None:

@@ -7,7 +7,7 @@ import pytest
 from peeklock.amqp.events import Closed, LinkDetached
 from peeklock.amqp.sasl import plain as plain_credential
 from peeklock.auth.claims import GRANTS_MAX, Claims
-from peeklock.auth.keyring import Grant
+from peeklock.auth.keyring import NEVER, Grant, KeyRing, Proof
 from peeklock.auth.rights import LISTEN, SEND, AuthorizationRule
 from peeklock.entity.definition import QueueDefinition
 from peeklock.gateway.amqp.door import DoorLimits
@@ -24,7 +24,7 @@ async def with_rules(bus: Bus, *rules: AuthorizationRule, path: str = "q") -> No
 
 async def revoked(client: Client) -> list[str]:
     """What the links hear that end now."""
-    client.peer.rights_changed()
+    client.peer.review(client.peer.rights_changed())
     await client.talk()
     return [str(event.error) for event in client.take(LinkDetached)]
 
@@ -152,6 +152,38 @@ def test_the_last_of_many_grants_ends_in_its_turn() -> None:
     assert claims.rights(f"q{GRANTS_MAX + 9}/$management", 0) == SEND
     assert claims.next_expiry() == 1_010
     for _ in range(100):
-        assert claims.put(Grant("q20", SEND, 9_000, "r")) is False
+        assert claims.put(Grant("q20", SEND, 9_000, "r")) is None
     assert len(claims.expire(1_019)) == 10
     assert claims.next_expiry() == 1_021
+
+
+def test_links_of_a_token_that_gives_way_end() -> None:
+    """It was forgotten, and with it that its links are to end: they outlived token and key."""
+
+    async def talk(bus: Bus) -> None:
+        for name in ("q1", "q2"):
+            await with_rules(bus, SENDER, path=name)
+        client = await bus.connect()
+        await client.put_token("q1", rule="sender", key="send-key")
+        await client.sender("q1")
+        for number in range(GRANTS_MAX - 1):
+            client.peer._claims.put(Grant(f"other{number}", SEND, NEVER - 1, "r"))
+        assert client.take(LinkDetached) == []
+        await client.put_token("q2", rule="sender", key="send-key")
+        (detached,) = client.take(LinkDetached)
+        assert "newer token" in str(detached.error)
+
+    serve(talk)
+
+
+def test_grants_are_reviewed_some_at_a_time() -> None:
+    keys = KeyRing([])
+    claims = Claims()
+    for number in range(100):
+        proof = Proof("", "gone", "key")
+        claims.put(Grant(f"q{number}", SEND, 1_000 + number, "gone", proof))
+    assert claims.begin_review() == 100
+    assert len(claims.review(keys, 60)) == 60
+    claims.expire(1_005)  # some of those that are left
+    assert len(claims.review(keys, 60)) in range(34, 41)
+    assert claims.is_empty

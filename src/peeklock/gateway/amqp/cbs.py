@@ -51,7 +51,8 @@ class TokenNode:
         self._belonging: Final = belonging
         self._responses: Final = responses
         self._claims: Final = claims
-        # Paths on which a newer token grants less than the one before; its links are looked at.
+        # Paths on which a newer token grants less than the one before, or whose token had to give
+        # way; their links are looked at.
         self.lessened: list[str] = []
         # How many tokens came that no key has signed.
         self.wrong = 0
@@ -109,8 +110,9 @@ class TokenNode:
             return None
         # Only now: whether an entity exists is told to nobody who has no key to it.
         missing = self._missing(audience)
-        if missing is None and self._claims.put(found):
-            self.lessened.append(found.path)
+        ended = self._claims.put(found) if missing is None else None
+        if ended is not None:
+            self.lessened.append(ended)
         return missing
 
     def _missing(self, audience: str) -> Refusal | None:

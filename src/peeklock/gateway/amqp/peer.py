@@ -59,6 +59,7 @@ NO_DEADLINE: Final = 1 << 62
 _TOO_MANY_KEYS: Final = "Too many wrong keys came from this address; try again later."
 _TOO_MANY_TOKENS: Final = "Too many tokens came that no key has signed."
 _EXPIRED: Final = "ExpiredToken: The token that gave access to this link is expired."
+_REPLACED: Final = "ExpiredToken: A newer token has replaced the one that gave access to this link."
 _REVOKED: Final = (
     "InvalidSignature: The key that gave access to this link was removed or grants less now."
 )
@@ -207,9 +208,13 @@ class Peer:
         self.deadline = deadline
         self.wire.flush()
 
-    def rights_changed(self) -> None:
-        """Rules were changed: a right whose key is gone, or grants less, ends here too."""
-        lessened = self._claims.review(self.wire.door.keys)
+    def rights_changed(self) -> int:
+        """Rules were changed; answers how many grants are to be reviewed for that."""
+        return self._claims.begin_review()
+
+    def review(self, count: int) -> None:
+        """Review so many grants: a right whose key is gone, or grants less, ends here too."""
+        lessened = self._claims.review(self.wire.door.keys, count)
         for grant in lessened:
             self._attaching.review(grant.path, _REVOKED)
         if lessened:
@@ -438,7 +443,7 @@ class Peer:
     def _tokens_put(self, node: TokenNode) -> None:
         """Look at what tokens have changed: whose links may stay, and whether it may."""
         for path in node.lessened:
-            self._attaching.review(path, _EXPIRED)
+            self._attaching.review(path, _REPLACED)
         node.lessened.clear()
         self._wrong_tokens += node.wrong
         node.wrong = 0

@@ -147,10 +147,14 @@ class AmqpProtocol(asyncio.Protocol):
             self._peer.shut_down()
             self._set_timer(self._peer.deadline)
 
-    def rights_changed(self) -> None:
-        """Rules were changed: links whose key is gone end."""
+    def rights_changed(self) -> int:
+        """Rules were changed; answers how many grants are to be reviewed for that."""
+        return 0 if self._peer is None else self._peer.rights_changed()
+
+    def review(self, count: int) -> None:
+        """Review so many grants: links whose key is gone end."""
         if self._peer is not None:
-            self._peer.rights_changed()
+            self._peer.review(count)
             self._set_timer(self._peer.deadline)
 
     def abort(self, text: str = "The connection was ended at once.") -> None:
