@@ -1,14 +1,18 @@
 """How many messages are in which state: told by name, without a command."""
 
+from collections import Counter
+
 from peeklock.entity.commands import COMPLETE, DEAD_LETTER, DEFER
-from peeklock.entity.depth import STATES
+from peeklock.entity.depth import PART, STATES
 from peeklock.entity.partition import Partition
 from tests.entity.at_hand import AtHand, TopicAtHand
 
 
 def told(partition: Partition) -> dict[str, int]:
-    counts = zip(STATES, partition.depths(), strict=True)
-    return {state: count for state, count in counts if count}
+    found: Counter[str] = Counter()
+    for _, counts in partition.depths():
+        found.update(dict(zip(STATES, counts, strict=True)))
+    return {state: count for state, count in found.items() if count}
 
 
 def test_each_state_is_counted() -> None:
@@ -28,3 +32,17 @@ def test_each_copy_of_a_topic_is_counted() -> None:
     topic = TopicAtHand("one", "two", "three")
     topic.send("a", "b")
     assert told(topic.partition) == {"ready": 6}
+
+
+def test_many_lanes_are_counted_in_parts_while_they_come_and_go() -> None:
+    topic = TopicAtHand(*[str(number) for number in range(PART)], is_retold=False)
+    topic.send("a")
+    parts = topic.partition.depths()
+    weight, counts = next(parts)
+    assert weight == PART
+    topic.add("one more")
+    topic.configure()
+    topic.send("b")
+    rest = list(parts)
+    assert sum(weight for weight, _ in rest) < PART
+    assert counts[0] + sum(counts[0] for _, counts in rest) >= PART

@@ -192,7 +192,8 @@ def test_counts_are_kept_and_not_counted() -> None:
     sessions = book.sessions
     book.sessions = {}
     assert (lane.total_ready(), lane.total_deferred()) == (4, 1)
-    assert (queue.partition.depths()[0], queue.partition.depths()[3]) == (4, 1)
+    [(_, depths)] = queue.partition.depths()
+    assert (depths[0], depths[3]) == (4, 1)
     book.sessions = sessions
     queue.partition.check()
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, final
 
 from peeklock.broker.alarm import Alarm, Alarms
@@ -169,10 +169,10 @@ class PartitionWorker:
         """Whether the partition lives in memory."""
         return self._partition is not None
 
-    def depths(self) -> list[int]:
-        """How many messages are in which state; none where nothing is open, and nothing is opened
-        for this."""
-        return [] if self._partition is None else self._partition.depths()
+    def depths(self) -> Iterable[tuple[int, list[int]]]:
+        """How many messages are in which state, in parts that are added up (`depths_of`); none
+        where nothing is open, and nothing is opened for this."""
+        return () if self._partition is None else self._partition.depths()
 
     @property
     def memory_bytes(self) -> int:

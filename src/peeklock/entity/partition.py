@@ -9,7 +9,7 @@ halfway: a wish that cannot be granted becomes a `Refused` reply.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, final
 
 from peeklock.entity.accepting import Accepting
@@ -493,7 +493,7 @@ class Partition:
         """How many messages live here, in all states."""
         return self._state.bodies.count
 
-    def depths(self) -> list[int]:
+    def depths(self) -> Iterator[tuple[int, list[int]]]:
         """How many messages are in which state, by `depth.STATES`."""
         return depths_of(self._state.lanes)
 

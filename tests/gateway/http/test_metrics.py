@@ -17,6 +17,9 @@ from peeklock.auth.rights import LISTEN, SEND, AuthorizationRule
 from peeklock.auth.sas import generate_sas
 from peeklock.budgets import Budgets
 from peeklock.clock import ManualClock
+from peeklock.entity.blueprint import FIRST_SUBSCRIPTION_LANE
+from peeklock.entity.commands import SendMany
+from peeklock.entity.definition import TopicDefinition
 from peeklock.entity.refusals import BUSY, Refusal
 from peeklock.gateway.http.answer import Answer, not_found
 from peeklock.gateway.http.figures import Overview
@@ -29,6 +32,7 @@ from peeklock.gateway.refusals import RefusalDesk
 from peeklock.store.figures import StoreFigures
 from peeklock.store.storehouse import StoreState
 from peeklock.watchdog import Watchdog
+from tests.broker.bench import Bench, Recorder, message, settle_down
 
 NOW = 1_700_000_000_000
 ROOT = "http://localhost/"
@@ -191,3 +195,36 @@ def test_ready_means_that_it_makes_sense_to_come(
     told: dict[str, Any] = json.loads(answer.body())
     assert told["status"] == ("ready" if status == 200 else "not ready")
     assert (told["stores"], told["stores_online"]) == (2, sum(online))
+
+
+def test_others_have_turns_while_the_lanes_of_one_topic_are_counted() -> None:
+    async def whole() -> None:
+        bench = Bench()
+        await bench.broker.start()
+        topic = await bench.broker.put_topic(TopicDefinition("t"))
+        origin = Recorder()
+        topic.submit(SendMany(origin, [1], [message("x")]))
+        await settle_down()
+        partition = topic.partitions.workers[0]._partition
+        assert partition is not None
+        for number in range(2_000):
+            partition._state.lane(FIRST_SUBSCRIPTION_LANE + 2 * number)
+        sight = Sight()
+        sight.overview.homes = lambda: [topic]
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0)
+                turns += 1
+
+        counting = asyncio.create_task(count())
+        figures = await sight.overview.gather()
+        counting.cancel()
+        assert turns >= 2
+        [messages] = [each for each in figures if each.name == "peeklock_messages"]
+        assert dict(messages.values)["ns", "ready"] == 0
+        await bench.broker.close()
+
+    asyncio.run(whole())

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -23,7 +23,7 @@ HISTOGRAM: Final = "histogram"
 _OPEN: Final = "open"
 _CLOSED: Final = "closed"
 _UNAVAILABLE: Final = "unavailable"
-_HOMES_AT_ONCE: Final = 500
+_LANES_AT_ONCE: Final = 512
 
 
 @final
@@ -100,10 +100,13 @@ class Overview:
     async def gather(self) -> list[Figure]:
         """Read them all; nothing is opened, and no partition or store is asked."""
         holding = Holding()
-        for number, home in enumerate(self.homes(), 1):
-            holding.add(home)
-            if number % _HOMES_AT_ONCE == 0:
-                await asyncio.sleep(0)  # there may be very many: others have their turn
+        done = 0
+        for home in self.homes():
+            for weight in holding.add(home):
+                done += weight
+                if done >= _LANES_AT_ONCE:
+                    done = 0
+                    await asyncio.sleep(0)  # there may be very many: others have their turn
         return [
             *of_the_process(self.health),
             *of_budgets(self.budgets),
@@ -127,15 +130,19 @@ class Holding:
         self._messages: Final[Counter[tuple[str, str]]] = Counter()
         self._partitions: Final[Counter[tuple[str, str]]] = Counter()
 
-    def add(self, home: Queue | Topic) -> None:
-        """Count the partitions of a queue or topic, and what is in them."""
+    def add(self, home: Queue | Topic) -> Iterator[int]:
+        """Count the partitions of a queue or topic, and what is in them; gives the weight of each
+        step, about that of so many lanes."""
         namespace = home.namespace
         for worker in home.partitions.workers:
-            for state, count in zip(STATES, worker.depths(), strict=False):
-                self._messages[namespace, state] += count
             self._memory[namespace] += worker.memory_bytes
             unopened = _CLOSED if worker.is_available else _UNAVAILABLE
             self._partitions[namespace, _OPEN if worker.is_open else unopened] += 1
+            yield 1
+            for weight, counts in worker.depths():
+                for state, count in zip(STATES, counts, strict=True):
+                    self._messages[namespace, state] += count
+                yield weight
 
     def figures(self) -> list[Figure]:
         """Tell it."""
