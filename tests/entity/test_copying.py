@@ -210,11 +210,11 @@ def test_a_send_comes_between_the_steps_of_a_batch() -> None:
 
 
 def test_sent_messages_and_those_that_fall_due_take_turns() -> None:
-    topic = TopicAtHand(*NAMES, is_retold=False, stint=Stint(COPIES_MAX // 4))
+    topic = TopicAtHand(*NAMES, is_retold=False, stint=Stint(4_096))
     topic.rules.remove(0)
     decide(topic, ask.Schedule("sender", 1, [message("due", due=topic.now + 1)]))
     topic.now += 1
-    tags = list(range(COPIES_MAX // 2))
+    tags = list(range(COPIES_MAX // 4 + 2_048))
     sends = [ask.SendMany("sender", tags, [message("sent")] * len(tags)) for _ in range(3)]
     commands: list[ask.Command] = [*sends, ask.Tick()]
     scheduled = topic.partition._state.lane(MAIN).scheduled

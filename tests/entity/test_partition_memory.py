@@ -1,6 +1,8 @@
 """What a partition says that it takes in memory: a count, kept as it goes."""
 
-from peeklock.entity.memory import COPY_BYTES, ENTRY_BYTES, LOCK_BYTES, SEEN_BYTES
+from peeklock.entity import commands as ask
+from peeklock.entity.commands import ABANDON, COMPLETE, DEAD, DEAD_LETTER, DeadLetterNote
+from peeklock.entity.memory import COPY_BYTES, ENTRY_BYTES, LOCK_BYTES, SEEN_BYTES, SESSION_BYTES
 from peeklock.entity.rules.filter import TrueFilter
 from peeklock.entity.rules.rule import Rule, RuleSet
 from peeklock.entity.stint import Stint
@@ -59,3 +61,47 @@ def test_subscriptions_that_take_everything_are_expected_to() -> None:
     assert topic.partition.memory_expected == 2 * COPY_BYTES
     topic.restart()
     assert topic.partition.memory_expected == 2 * COPY_BYTES
+
+
+def test_sessions_are_counted_while_they_exist() -> None:
+    queue = AtHand(requires_session=True)
+    for name in ("one", "two", "three"):
+        queue.send("m", session=name)
+    assert queue.partition.memory_bytes == 3 * (ENTRY_BYTES + SESSION_BYTES)
+    queue.restart()
+    assert queue.partition.memory_bytes == 3 * (ENTRY_BYTES + SESSION_BYTES)
+    queue.accept("one")
+    queue.settle(COMPLETE, *queue.take())
+    queue.ask(ask.CloseReceiver("holder", False))
+    assert queue.partition.memory_bytes == 2 * (ENTRY_BYTES + SESSION_BYTES)
+
+
+def test_sessions_of_a_subscription_are_counted_until_it_is_forgotten() -> None:
+    topic = TopicAtHand("one", stint=Stint(), is_retold=False)
+    topic.add("two", requires_session=True)
+    topic.configure()
+    topic.send("m", session="s")
+    assert topic.partition.memory_bytes == 2 * COPY_BYTES + SESSION_BYTES
+    del topic.subscriptions["two"]
+    topic.configure()
+    assert topic.partition.memory_bytes == COPY_BYTES
+
+
+def test_what_receivers_say_is_counted_until_the_message_is_gone() -> None:
+    queue = AtHand()
+    queue.send("a")
+    queue.settle(ABANDON, queue.receive_one(), changes={"note": b"x" * 10_000})
+    assert 10_000 < queue.partition.memory_bytes - ENTRY_BYTES < 10_500
+    queue.settle(ABANDON, queue.receive_one(), changes={"note": b"x" * 5_000})
+    assert 5_000 < queue.partition.memory_bytes - ENTRY_BYTES < 5_500
+    note = DeadLetterNote("r" * 1_000, "d" * 4_000)
+    queue.settle(DEAD_LETTER, queue.receive_one(), note=note)
+    assert 10_000 < queue.partition.memory_bytes - ENTRY_BYTES < 10_500
+    before = queue.partition.memory_bytes
+    queue.restart()
+    assert queue.partition.memory_bytes == before
+    queue.checkpoint()
+    queue.restart()
+    assert queue.partition.memory_bytes == before
+    queue.settle(COMPLETE, queue.receive_one(lane=DEAD))
+    assert queue.partition.memory_bytes == 0

@@ -16,14 +16,16 @@ SPARSE_MAX: Final = BLOCK // 8
 
 @final
 class LiveBodies:
-    """How many live bodies each block of positions holds."""
+    """How many live bodies each block of positions holds, and what there is beside them."""
 
-    __slots__ = ("_blocks", "count", "size", "state_bytes")
+    __slots__ = ("_blocks", "count", "detail_bytes", "session_count", "size", "state_bytes")
 
     def __init__(self) -> None:
         self._blocks: dict[int, int] = {}
         self.count: int = 0
         self.size: int = 0
+        self.detail_bytes: int = 0  # of what receivers have said about messages
+        self.session_count: int = 0
         self.state_bytes: int = 0  # of the states of all sessions, which lie in memory as a whole
 
     def add(self, position: int, size: int) -> None:

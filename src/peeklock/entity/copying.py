@@ -333,6 +333,8 @@ class Copying:
         if address.dead is not None and place in address.dead:
             dead = state.lane(lane.number | 1)
             bury(entry, address.dead[place])
+            if entry.details is not None:
+                state.bodies.detail_bytes += entry.details.weigh()
             dead.put(entry)
             state.touch(dead)
             return

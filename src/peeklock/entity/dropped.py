@@ -130,4 +130,6 @@ class Dropped:
             self._take_of_line(line, taken)
             if line.ready or line.returned or line.deferred:
                 book.sessions[id] = session
+            else:
+                book.forgot_one()
             self._left -= 1

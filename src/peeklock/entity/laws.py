@@ -25,10 +25,18 @@ def check_laws(state: State, copying: Copying) -> None:
     for lane in state.lanes.values():
         check_lane(lane)
         entries += lane.entries()
+    entries += state.dropped.entries()
+    details = [entry.details for entry in entries if entry.details is not None]
+    said = sum(each.size for each in details)
+    assert said == sum(each.weigh() for each in details), "what was said is weighed"
+    assert said == state.bodies.detail_bytes, "what receivers have said is counted"
+    if state.dropped.is_empty:
+        books = [lane.book for lane in state.lanes.values() if lane.book is not None]
+        sessions = sum(len(book.sessions) for book in books)
+        assert sessions == state.bodies.session_count, "every session is counted"
     outstanding = [entry for _, entry in copying.outstanding()]
     assert len(outstanding) == copying.left, "every copy that is to be made is counted"
     entries += outstanding
-    entries += state.dropped.entries()
     for entry in entries:
         live += 1
         size += entry.size

@@ -14,18 +14,22 @@ ENTRY_BYTES: Final = 140
 LOCK_BYTES: Final = 180
 COPY_BYTES: Final = 160
 SEEN_BYTES: Final = 180
+# A session with its line and its name, before there is a message in it.
+SESSION_BYTES: Final = 1_700
 
 
 def memory_of(state: State) -> int:
-    """Each entry, each lock, each copy of a topic's message, each id that is remembered, and the
-    states of sessions."""
-    remembered = len(state.seen) * SEEN_BYTES + state.bodies.state_bytes
+    """Each entry, each lock, each copy of a topic's message, each id that is remembered, sessions
+    and their states, and what receivers have said about messages."""
+    bodies = state.bodies
+    remembered = len(state.seen) * SEEN_BYTES + bodies.state_bytes
+    remembered += bodies.session_count * SESSION_BYTES + bodies.detail_bytes
     if state.blueprint.router is not None:
-        return state.bodies.count * COPY_BYTES + remembered
+        return bodies.count * COPY_BYTES + remembered
     locks = 0
     for lane in state.lanes.values():  # a queue has four at most
         locks += len(lane.locked)
-    return state.bodies.count * ENTRY_BYTES + locks * LOCK_BYTES + remembered
+    return bodies.count * ENTRY_BYTES + locks * LOCK_BYTES + remembered
 
 
 def memory_expected(state: State, copying: Copying) -> int:

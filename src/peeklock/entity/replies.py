@@ -19,6 +19,10 @@ STATE_CLAIMED: Final = 3
 NO_LANE: Final = -1
 
 
+# What a text takes in memory beside its characters, about.
+DETAIL_BYTES: Final = 70
+
+
 @final
 class Details:
     """The facts that few messages have, kept apart so that the others do not pay for them."""
@@ -32,11 +36,13 @@ class Details:
         "reason",
         "scheduled_at",
         "seen",
+        "size",
         "source",
         "time_to_live_ms",
     )
 
     def __init__(self) -> None:
+        self.size: int = 0  # what receivers have said takes so much memory, about
         self.enqueue_sequence: int = 0  # the number at the first enqueue; 0: the sequence itself
         self.scheduled_at: int = 0
         self.time_to_live_ms: int = -1  # of a scheduled message: its life starts when it is due
@@ -56,9 +62,23 @@ class Details:
         self.enqueue_sequence = message.enqueue_sequence
         self.source = message.dead_letter_source
 
+    def weigh(self) -> int:
+        """Count anew what receivers have said; answers that."""
+        size = 0
+        if self.reason is not None:
+            size += DETAIL_BYTES + len(self.reason)
+        if self.description is not None:
+            size += DETAIL_BYTES + len(self.description)
+        if self.changes:
+            for name, value in self.changes.items():
+                size += 2 * DETAIL_BYTES + len(name) + len(value)
+        self.size = size
+        return size
+
     def copy(self) -> Details:
         """The same facts in a new object: what is on its way out must not change any more."""
         other = Details()
+        other.size = self.size
         other.enqueue_sequence = self.enqueue_sequence
         other.scheduled_at = self.scheduled_at
         other.time_to_live_ms = self.time_to_live_ms

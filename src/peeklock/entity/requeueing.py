@@ -79,6 +79,8 @@ class Requeueing:
         entry.session_id = message.session_id
         state.next_position += 1
         state.bodies.add(entry.position, entry.size)
+        if entry.details is not None:
+            state.bodies.detail_bytes += entry.details.size
         return entry
 
     def _put_back(self, lane: Lane, entry: Entry, message: Message) -> None:

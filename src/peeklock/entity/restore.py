@@ -486,6 +486,8 @@ class Restoring:
     def _place(self, sequence: int, entry: Entry, lane: Lane) -> None:
         state = self._state
         state.bodies.add(entry.position, entry.size)
+        if entry.details is not None:
+            state.bodies.detail_bytes += entry.details.weigh()
         if entry.place == STAGED:
             self._stages.place(entry)
             return

@@ -103,6 +103,7 @@ class SessionBook:
         if session is None:
             session = MessageSession(id, self.lane)
             self.sessions[id] = session
+            self._bodies.session_count += 1
         return session
 
     def set_state(self, session: MessageSession, state: bytes | None, at: int) -> None:
@@ -116,8 +117,12 @@ class SessionBook:
 
     def forget_if_empty(self, session: MessageSession) -> None:
         """A session without messages, state and holder does not exist."""
-        if session.is_empty:
-            self.sessions.pop(session.id, None)
+        if session.is_empty and self.sessions.pop(session.id, None) is not None:
+            self.forgot_one()
+
+    def forgot_one(self) -> None:
+        """A session is no longer in the book."""
+        self._bodies.session_count -= 1
 
     def offer(self, session: MessageSession) -> None:
         """A session may have become free or got something to give."""

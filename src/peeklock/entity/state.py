@@ -340,6 +340,8 @@ class State:
             numbers.append(entry.sequence)
             entry.place = GONE
             bodies.remove(entry.position, entry.size)
+            if entry.details is not None:
+                bodies.detail_bytes -= entry.details.size
             if entry.message is not None:
                 self.release_body(entry)
 
@@ -355,6 +357,8 @@ class State:
         """The entry is gone for good; its body's place may be freed."""
         entry.place = GONE
         self.bodies.remove(entry.position, entry.size)
+        if entry.details is not None:
+            self.bodies.detail_bytes -= entry.details.size
         self.release_body(entry)
 
     def release_body(self, entry: Entry) -> None:
@@ -391,6 +395,8 @@ class State:
             details = moved.detailed()
             details.reason = reason
             details.description = description
+            self.bodies.detail_bytes -= details.size
+            self.bodies.detail_bytes += details.weigh()
             dead.put(moved)
             if self.moved is not None:
                 self.moved.append((dead.number, moved))
@@ -481,6 +487,8 @@ class State:
         """Set properties on a message, over those that were changed before."""
         details = entry.detailed()
         details.changes = {**details.changes, **changes} if details.changes else dict(changes)
+        self.bodies.detail_bytes -= details.size
+        self.bodies.detail_bytes += details.weigh()
         self.records.append(Changed(now, entry.sequence, details.changes))
 
     def defer(self, lane: Lane, locks: list[Lock], now: int) -> None:
