@@ -15,6 +15,7 @@ from peeklock.entity.records import (
     Removed,
     Returned,
 )
+from peeklock.entity.refusals import LOCK_LOST
 from peeklock.entity.settling import SETTLED_AT_ONCE
 from peeklock.entity.stint import STINT_STEPS, Stint
 from tests.entity.at_hand import AtHand, TopicAtHand, message, sequences, token
@@ -207,3 +208,41 @@ def test_a_partition_that_is_thrown_away_gives_its_memory_back_without_a_walk() 
     queue.partition.discard()
     assert queue.budget.left == 1_000
     queue.partition._state.lanes = lanes
+
+
+def test_another_lock_duration_takes_the_locks_away_in_stints() -> None:
+    """Whatever is asked after the change comes after all of it, and nothing is locked before."""
+    queue = AtHand(stint=Stint(2))
+    queue.send(*"abcde")
+    held = queue.receive(5)
+    queue.open("other", credit=9)
+    queue.properties["lock_duration_ms"] = 5_000
+    change = ask.Configure(queue.described())
+    settle = ask.SettleMany("settler", [1], ask.COMPLETE, [token(held[4])])
+    commands: list[ask.Command] = [change, settle]
+    for left in (3, 1):
+        decided = queue.partition.decide(commands, queue.now)
+        assert queue.keep(decided) == []
+        assert len(queue.partition._state.lane(MAIN).locked) == left
+        commands = queue.partition.take_leftovers()
+        assert commands == [change, settle]
+        queue.retell()
+    replies = queue.ask(*commands)
+    (refused,) = [each for each in replies if isinstance(each, told.Refused)]
+    assert refused.refusal.kind == LOCK_LOST
+    (delivered,) = [each for each in replies if isinstance(each, told.Delivered)]
+    assert [each.locked_until for each in delivered.deliveries] == [queue.now + 5_000] * 5
+    assert queue.partition._state.lane(MAIN).lock_deadline == queue.now + 5_000
+
+
+def test_another_lock_duration_takes_sessions_back_in_stints() -> None:
+    queue = AtHand(stint=Stint(3), requires_session=True)
+    for session in "abcd":
+        queue.send("x", "y", session=session)
+        assert queue.accept(session, session) == session
+        queue.ask(ask.Grant(session, 2, False))
+    queue.properties["lock_duration_ms"] = 5_000
+    queue.ask(ask.Configure(queue.described()))
+    assert queue.decisions == 4
+    assert queue.count().locked == 0
+    assert queue.accept(None) == "a"

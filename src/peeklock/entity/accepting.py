@@ -113,18 +113,27 @@ class Accepting:
         self._return_all(book, session, SESSION_CLOSED, now)
         self._free(book, session)
 
-    def take_all_back(self, lane: Lane, now: int) -> None:
-        """All sessions of a lane are taken from their holders, who are told; nothing is counted."""
+    def take_some_back(self, lane: Lane, now: int) -> bool:
+        """The sessions of a lane are taken from their holders, who are told, a stint of them;
+        nothing is counted. Tells whether those were all."""
         book = lane.book
         if book is None:
-            return
+            return True
+        stint = self._state.stint
+        is_first = True
         for receiver in list(self._state.receivers.values()):
             session = receiver.lane.session
-            if session is not None and receiver.lane.whole() is lane:
-                self._return_all(book, session, RECONFIGURED, now)
-                self._note(book, session, SESSION_TAKEN_BACK, now)
-                self._dismiss(session)
-                self._free(book, session)
+            if session is None or receiver.lane.whole() is not lane:
+                continue
+            if stint.is_over and not is_first:
+                return False
+            is_first = False
+            stint.spend(1 + len(session.locks))
+            self._return_all(book, session, RECONFIGURED, now)
+            self._note(book, session, SESSION_TAKEN_BACK, now)
+            self._dismiss(session)
+            self._free(book, session)
+        return True
 
     def _return_all(self, book: SessionBook, session: MessageSession, why: int, now: int) -> None:
         """What the holder has of the session goes back to where it was, uncounted."""

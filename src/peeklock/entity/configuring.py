@@ -7,6 +7,7 @@ from typing import final
 from peeklock.entity.accepting import Accepting
 from peeklock.entity.blueprint import Blueprint
 from peeklock.entity.commands import MAIN, TRANSFER, TRANSFER_DEAD, Configure
+from peeklock.entity.lane import Lane
 from peeklock.entity.settling import Settling
 from peeklock.entity.staging import Staging
 from peeklock.entity.state import State
@@ -16,7 +17,7 @@ from peeklock.entity.state import State
 class Configuring:
     """Drops the lanes that are no more, and what another duration makes void."""
 
-    __slots__ = ("_accepting", "_settling", "_staging", "_state")
+    __slots__ = ("_accepting", "_outdated", "_settling", "_staging", "_state", "_under_way")
 
     def __init__(
         self, state: State, settling: Settling, accepting: Accepting, staging: Staging
@@ -25,8 +26,35 @@ class Configuring:
         self._settling: Settling = settling
         self._accepting: Accepting = accepting
         self._staging: Staging = staging
+        self._under_way: Configure | None = None
+        self._outdated: list[Lane] = []  # whose locks are void
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether the last command has to be given again, before all else: there were more locks to
+        take away than a stint has steps."""
+        return self._under_way is not None
 
     def configure(self, command: Configure, now: int) -> None:
+        """Take the description in, and take away a stint of the locks that are void by it."""
+        if self._under_way is not command:
+            self._begin(command, now)
+        stint = self._state.stint
+        while self._outdated:
+            lane = self._outdated[-1]
+            if lane.book is None:
+                is_done = self._settling.release_some(lane, now)
+            else:
+                is_done = self._accepting.take_some_back(lane, now)
+            if is_done:
+                self._outdated.pop()
+            if stint.is_over:
+                break
+        self._under_way = command if self._outdated else None
+        if self._under_way is None:
+            self._finish(now)
+
+    def _begin(self, command: Configure, now: int) -> None:
         """Locks of another duration would break the order of deadlines: they are dropped, as a
         change of the entity may do (R-L4); no delivery is counted."""
         state = self._state
@@ -39,18 +67,18 @@ class Configuring:
             if current is None:
                 state.drop_lane(number, now)
             elif current.lock_duration_ms != policy.lock_duration_ms:
-                lanes = [number, number | 1]
+                numbers = [number, number | 1]
                 if number == MAIN:
-                    lanes += [TRANSFER, TRANSFER_DEAD]
-                for each in lanes:
+                    numbers += [TRANSFER, TRANSFER_DEAD]
+                for each in numbers:
                     lane = state.lanes.get(each)
-                    if lane is None:
-                        continue
-                    if lane.book is None:
-                        self._settling.release_every_lock(lane, now)
-                    else:
-                        self._accepting.take_all_back(lane, now)
-        # Whoever waits may have something to wait for now.
+                    if lane is not None:
+                        self._outdated.append(lane)
+        self._outdated.reverse()  # the first one is served first
+
+    def _finish(self, now: int) -> None:
+        """Whoever waits may have something to wait for now."""
+        state = self._state
         for lane in state.lanes.values():
             state.touch(lane)
             self._accepting.serve_waiting(lane, now)

@@ -228,8 +228,12 @@ class Partition:
                 self._delivering.grant(command)
             else:
                 self._decide_other(command, now)
-        self._serve_sessions(now)
-        self._delivering.deliver(now)
+                if self._configuring.is_under_way:
+                    self._held += [command, *commands[at + 1 :]]
+                    break
+        if not self._configuring.is_under_way:  # else nothing is locked again before all is free
+            self._serve_sessions(now)
+            self._delivering.deliver(now)
         if not state.dropped.is_empty:
             state.forget_dropped()
         records = state.take_records(now)

@@ -18,6 +18,7 @@ from peeklock.entity.commands import (
     SettleMany,
 )
 from peeklock.entity.lane import WITH_SESSION, Entry, Lane, Lock
+from peeklock.entity.message import NEVER
 from peeklock.entity.notes import RECEIVER_GONE, RECONFIGURED, RELEASED, RENEWAL
 from peeklock.entity.receiver import Receiver
 from peeklock.entity.records import ABANDONED, LOCK_EXPIRED
@@ -203,12 +204,27 @@ class Settling:
             if expired:
                 self._state.give_back(lane, expired, LOCK_EXPIRED, now)
 
-    def release_every_lock(self, lane: Lane, now: int) -> None:
-        """All locks that end by themselves are dropped, uncounted; their holders find them lost."""
-        locks = [lock for lock in lane.locked.values() if lock.until != WITH_SESSION]
+    def release_some(self, lane: Lane, now: int) -> bool:
+        """Locks that end by themselves are dropped, uncounted, a stint of them; their holders find
+        them lost. Tells whether those were all."""
+        stint = self._state.stint
+        count_max = max(1, stint.steps_left)
+        locks: list[Lock] = []
+        is_done = True
+        for lock in lane.locked.values():
+            if lock.until == WITH_SESSION:
+                continue
+            if len(locks) == count_max:
+                is_done = False
+                break
+            locks.append(lock)
+        stint.spend(len(locks))
         if locks:
             self._state.note_released(lane, locks, RECONFIGURED, now)
             self._release(lane, locks, now)
+        if is_done:
+            lane.lock_deadline = NEVER
+        return is_done
 
     def release_all(self, receiver: Receiver, now: int) -> None:
         """A receiver is gone and the queue wants its locks back at once, uncounted."""
