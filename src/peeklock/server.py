@@ -27,6 +27,8 @@ from peeklock.configuration.content import (
 from peeklock.configuration.start import configuration_for, refuse_exposure
 from peeklock.entity.rules.filter import SqlFilter
 from peeklock.gateway import logbook
+from peeklock.gateway.amqp.ahead import DELIVERY_BYTES_MAX, Ahead
+from peeklock.gateway.amqp.ahead import NAME as AHEAD
 from peeklock.gateway.amqp.door import Door, DoorLimits, Doors
 from peeklock.gateway.amqp.wording import AmqpWording
 from peeklock.gateway.attendance import Attendance
@@ -233,6 +235,7 @@ def _doors(
     container_id = hex_digits(chance)
     engine_limits = EngineLimits()
     limits = DoorLimits()
+    ahead = Ahead(budgets.register(AHEAD, DELIVERY_BYTES_MAX), asyncio.get_running_loop().call_soon)
 
     def door(namespace: Namespace) -> Door:
         return Door(
@@ -248,6 +251,7 @@ def _doors(
             attendance=Attendance(
                 budgets.register(f"amqp_connections_{namespace.name}", settings.connections_max)
             ),
+            ahead=ahead,
         )
 
     return Doors(broker.namespaces, door)

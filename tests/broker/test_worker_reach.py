@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from peeklock.broker.worker import PartitionWorker
+from peeklock.budgets import Budget
 from peeklock.entity.commands import (
     COMPLETE,
     MAIN,
@@ -145,6 +146,27 @@ def test_messages_that_nobody_else_has_survive_any_number_of_failures(
 
     run(walk, partitions=1)
     assert "requeue-lost" not in caplog.text
+
+
+@pytest.mark.parametrize("failures", [0, 1])
+def test_what_was_decided_is_taken_from_a_shared_budget_until_it_is_handed_out(
+    failures: int,
+) -> None:
+    """Whether the receiver gets it or the store fails: nothing of the budget is lost."""
+
+    async def walk(bench: SpreadBench) -> None:
+        [worker], [store] = bench.workers, bench.stores
+        receiver = Recorder()
+        opening = OpenReceiver(receiver, MAIN, RECEIVE_AND_DELETE)
+        await do(worker, SendMany(Recorder(), [1, 2], [message("a"), message("b")]), opening)
+        budget = Budget("shared", 1)
+        store.failing_appends = failures
+        await do(worker, Grant(receiver, 5, False, False, 1_000, budget))
+        assert len(receiver.deliveries()) == 1 - failures, "one ends the budget"
+        assert budget.peak > 0
+        assert budget.used == 0
+
+    run(walk, partitions=1)
 
 
 def test_a_store_that_is_taken_away_closes_its_receivers() -> None:

@@ -19,7 +19,15 @@ _log: Final = logging.getLogger("peeklock.broker")
 class Answering:
     """Replies that wait for their records, and who is attached to hear them."""
 
-    __slots__ = ("_is_failing_again", "_key", "_requeues", "attached", "on_unsent", "pending")
+    __slots__ = (
+        "_is_failing_again",
+        "_key",
+        "_requeues",
+        "attached",
+        "on_handed_out",
+        "on_unsent",
+        "pending",
+    )
 
     def __init__(self, key: str) -> None:
         self._key: Final[str] = key  # of the partition, for the log
@@ -27,6 +35,8 @@ class Answering:
         # Messages that nobody else has any more: they wait until the partition is open again.
         self._requeues: list[Command] = []
         self._is_failing_again: bool = False
+        # Told when those who asked have their replies.
+        self.on_handed_out: Callable[[], None] | None = None
         self.attached: Attached = Attached()
         # Asked before a send is refused of which nothing was stored: whether it goes elsewhere.
         self.on_unsent: Callable[[Command], bool] | None = None
@@ -47,6 +57,8 @@ class Answering:
                 origin.replied(reply)
             except Exception:  # noqa: BLE001 - one origin's fault must not stop the others
                 _log.exception("reply-failed partition=%s", self._key)
+        if self.on_handed_out is not None:
+            self.on_handed_out()
         for origin in origins:
             try:
                 origin.flush()

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any, Final, final
 
 from peeklock.broker.reach import Reach
+from peeklock.budgets import Budget
 from peeklock.entity.commands import CloseReceiver, Count, Grant, OpenReceiver
 from peeklock.entity.refusals import Refusal
 from peeklock.entity.replies import Delivered, Drained, Ready, ReceiverClosed
@@ -143,11 +144,13 @@ class Ledger:
     """Lends the credit of one receiver to partitions, and keeps count."""
 
     __slots__ = (
+        "_budget",
         "_consumer",
         "_delivered",
         "_forget",
         "_is_closed",
         "_is_draining",
+        "_is_short",
         "_lane",
         "_limit",
         "_mode",
@@ -172,6 +175,8 @@ class Ledger:
         self._delivered: int = 0
         self._size_limit: int = 0
         self._size_delivered: int = 0
+        self._budget: Budget | None = None  # shared with other receivers
+        self._is_short: bool = False  # it was told that the budget is exhausted
         self._is_draining: bool = False
         self._is_closed: bool = False
         self._slices: list[Slice] = [Slice(self, index) for index in range(reach.count)]
@@ -195,15 +200,17 @@ class Ledger:
         """The receiver says how far it will take messages."""
         self._limit = command.limit
         self._size_limit = command.size_limit
+        self._budget = command.budget
+        self._is_short = False
         if command.drain:
             self._is_draining = True
         lent = self._lent()
         if lent and self._delivered + lent > self._limit:
             self._recall()
-        drained = self._advance()
-        if drained is not None:
+        answer = self._advance()
+        if answer is not None:
             # Nothing is to be asked of anybody; the answer still does not come before its time.
-            self._reach.answer(drained)
+            self._reach.answer(answer)
 
     def close(self, broken: bool) -> None:
         """The receiver is gone, and its places with it."""
@@ -221,9 +228,9 @@ class Ledger:
             self._open(slice)
         slice.state = OPEN
         slice.is_ready = True
-        drained = self._advance()
-        if drained is not None:
-            self._reach.answer(drained)
+        answer = self._advance()
+        if answer is not None:
+            self._reach.answer(answer)
 
     def delivered(self, reply: Delivered) -> None:
         """Messages of one partition are passed on."""
@@ -242,9 +249,9 @@ class Ledger:
                 self._end()
                 self.origin.replied(ReceiverClosed(self.origin, refusal))
                 return
-        drained = self._advance()
-        if drained is not None:
-            self.origin.replied(drained)
+        answer = self._advance()
+        if answer is not None:
+            self.origin.replied(answer)
 
     def _end(self) -> None:
         self._is_closed = True
@@ -283,16 +290,24 @@ class Ledger:
                 self._reach.ask(slice.index, self._opening(slice))
                 self._reach.ask(slice.index, Count(recall, 0, self._lane))
 
-    def _advance(self) -> Drained | None:
-        """Lend what is left to those who are ready; answers when a drain has come to its end."""
+    def _advance(self) -> Drained | Ready | None:
+        """Lend what is left to those who are ready; answers when a drain has come to its end, or
+        when there is something and the budget is exhausted."""
         left = self._limit - self._delivered - self._lent()
         size_left = self._size_limit - self._size_delivered - self._size_lent()
+        is_short = False
         if left > 0 and size_left > 0:
-            self._lend(left, size_left)
+            if self._budget is None or not self._budget.is_exhausted:
+                self._lend(left, size_left)
+            else:
+                is_short = any(_can_borrow(slice) for slice in self._slices)
         if not self._is_draining:
-            return None
+            if not is_short or self._is_short:
+                return None
+            self._is_short = True
+            return Ready(self.origin)
         is_exhausted = self._delivered >= self._limit
-        is_cut_short = not is_exhausted and self._size_delivered >= self._size_limit
+        is_cut_short = not is_exhausted and (is_short or self._size_delivered >= self._size_limit)
         has_more = False
         for slice in self._slices:
             if slice.is_out:
@@ -335,7 +350,8 @@ class Ledger:
             slice.is_ready = False  # until it says that there is more
             self._turn = (slice.index + 1) % len(self._slices)
             size_limit = slice.size_delivered + size
-            self._reach.ask(slice.index, Grant(slice, slice.granted, True, True, size_limit))
+            grant = Grant(slice, slice.granted, True, True, size_limit, self._budget)
+            self._reach.ask(slice.index, grant)
             if left == 0 or size_left == 0:
                 return
 

@@ -89,8 +89,11 @@ class Seeker:
         """Credit for the session's messages; before there is a session nobody looks at it."""
         holder = self.holder
         if holder is not None:
-            grant = Grant(holder, command.limit, command.drain, command.watch, command.size_limit)
-            self._reach.ask(holder.index, grant)
+            limit, size_limit = command.limit, command.size_limit
+            self._reach.ask(
+                holder.index,
+                Grant(holder, limit, command.drain, command.watch, size_limit, command.budget),
+            )
 
     def close(self, broken: bool) -> None:
         """The receiver is gone: nobody is waited for, and a session is let go."""

@@ -115,6 +115,7 @@ class PartitionWorker:
         # Told each time that the partition has opened.
         self.on_opened: Callable[[PartitionWorker], None] | None = None
         self.answering: Final[Answering] = Answering(partition_id.key)
+        self.answering.on_handed_out = self._handed_out
         self._blueprint: Blueprint = blueprint
         self._store: Store = store
         self._clock: Clock = clock
@@ -298,6 +299,7 @@ class PartitionWorker:
                 is_stored = True
                 await self._fetch_bodies(partition, decision.replies, now)
                 self.answering.pending = decision.replies
+                partition.told()
                 # Not before that: where it fails, who asked is told, and must not be told again.
                 leftovers = partition.take_leftovers()
                 if leftovers:
@@ -349,6 +351,10 @@ class PartitionWorker:
         self._memory_bytes = self._memory.weigh(self._memory_bytes, after)
         self._expected_bytes = self._memory.expect(self._expected_bytes, expected)
 
+    def _handed_out(self) -> None:
+        if self._partition is not None:
+            self._partition.handed_out()
+
     def _loop_time(self) -> float:
         assert self._loop is not None
         return self._loop.time()
@@ -381,6 +387,7 @@ class PartitionWorker:
         await self._store_decision(partition, decision)
         await self._fetch_bodies(partition, decision.replies, now)
         self.answering.pending += decision.replies
+        partition.told()
 
     async def _fetch_bodies(self, partition: Partition, replies: list[Reply], now: int) -> None:
         """Give deliveries their bodies; where one is damaged, its message is set apart, and

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, final
 
+from peeklock.budgets import Budget
 from peeklock.entity.claim_commands import (
     ClaimMessages,
     FetchClaims,
@@ -213,6 +214,9 @@ class Grant:
     With `watch`, which goes together with `drain`, the receiver is told by `Ready` when there is
     something to grant for: at once if messages are left, else as soon as there are some. It is
     told once; any later grant ends the watch, and one with `watch` begins the next.
+
+    With a `budget`, which many receivers share, nothing is handed out while that is exhausted: the
+    receiver is told by `Ready` that there is something, and must grant again.
     """
 
     origin: Final[Any]
@@ -220,6 +224,7 @@ class Grant:
     drain: Final[bool]
     watch: Final[bool]
     size_limit: Final[int]
+    budget: Final[Budget | None]
 
     def __init__(
         self,
@@ -228,12 +233,14 @@ class Grant:
         drain: bool,
         watch: bool = False,
         size_limit: int = ANY_SIZE,
+        budget: Budget | None = None,
     ) -> None:
         self.origin = origin
         self.limit = limit
         self.drain = drain
         self.watch = watch
         self.size_limit = size_limit
+        self.budget = budget
 
 
 @final

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, final
 
+from peeklock.budgets import Budget
 from peeklock.entity.commands import (
     CARRY,
     PEEK_LOCK,
@@ -31,11 +32,15 @@ from peeklock.entity.state import State
 class Delivering:
     """Hands ready messages to receivers that have credit, in turns."""
 
-    __slots__ = ("_draining", "_state")
+    __slots__ = ("_budget", "_charged", "_draining", "_state", "_told")
 
     def __init__(self, state: State) -> None:
         self._state: State = state
         self._draining: list[Receiver] = []
+        # What was taken from the budget of receivers: in this decision, and in those that are told.
+        self._budget: Budget | None = None
+        self._charged: int = 0
+        self._told: int = 0
 
     def open(self, command: OpenReceiver) -> None:
         """A receiver takes its place; it gets nothing before it grants."""
@@ -51,6 +56,7 @@ class Delivering:
             return
         receiver.limit = command.limit
         receiver.size_limit = command.size_limit
+        receiver.budget = command.budget
         if receiver.watch or command.watch:
             # A new grant ends the watch of the one before; its own begins when it is drained.
             receiver.lane.forget_watcher(receiver)
@@ -99,11 +105,34 @@ class Delivering:
                     self._watch(receiver)
             self._draining.clear()
 
+    def told(self) -> None:
+        """What was decided on is on its way to the receivers."""
+        self._told += self._charged
+        self._charged = 0
+
+    def handed_out(self) -> None:
+        """The receivers have what was told, and count it themselves."""
+        if self._told and self._budget is not None:
+            self._budget.give_back(self._told)
+            self._told = 0
+
+    def _charge(self, budget: Budget, size: int) -> None:
+        if self._budget is not budget:
+            self.told()
+            self.handed_out()  # that is another one's
+            self._budget = budget
+        budget.take_anyway(size)
+        self._charged += size
+
     def _is_cut_short(self, receiver: Receiver) -> bool:
         """Whether the bytes of a grant ended before its count and before the messages."""
         line = receiver.lane
+        budget = receiver.budget
         return (
-            receiver.size_limit <= receiver.size_delivered
+            (
+                receiver.size_limit <= receiver.size_delivered
+                or (budget is not None and budget.is_exhausted)
+            )
             and receiver.limit > receiver.delivered
             and line.ready_count > 0
             and self._state.is_open(line.number)
@@ -144,6 +173,12 @@ class Delivering:
         if receiver.closed or not receiver.has_credit():
             receiver.waiting = False
             return
+        budget = receiver.budget
+        if budget is not None and budget.is_exhausted:
+            budget.refused += 1
+            receiver.waiting = False
+            self._state.replies.append(Ready(receiver.origin))
+            return
         count = min(receiver.limit - receiver.delivered, share)
         before = receiver.size_delivered
         deliveries = self._run(lane, receiver, count, now)
@@ -168,6 +203,10 @@ class Delivering:
         expired: list[Entry] = []
         in_a_row = receiver.mode == PEEK_LOCK and line.parent is None
         left = receiver.size_limit - receiver.size_delivered
+        budget = receiver.budget
+        if budget is not None:
+            left = min(left, budget.limit - budget.used)
+        allowed = left
         while left > 0 and len(deliveries) < count:
             if in_a_row:
                 wanted = count - len(deliveries)
@@ -186,7 +225,9 @@ class Delivering:
                 deliveries.append(self.lock(line, entry, receiver.origin, until, False))
             else:
                 deliveries.append(self.remove(line, entry, STATE_ACTIVE))
-        receiver.size_delivered = receiver.size_limit - left
+        receiver.size_delivered += allowed - left
+        if budget is not None:
+            self._charge(budget, allowed - left)
         if expired:
             state.expire(line, expired, now)
         return deliveries

@@ -474,8 +474,18 @@ class Partition:
         records = state.take_records(now)
         return Decision(first_position, records, state.take_replies(), NO_REPLAY)
 
+    def told(self) -> None:
+        """The replies of what was decided are on their way to those who asked."""
+        self._delivering.told()
+
+    def handed_out(self) -> None:
+        """Those who asked have the replies that were told."""
+        self._delivering.handed_out()
+
     def discard(self) -> None:
         """The partition is thrown away: the memory of its bodies is free for other partitions."""
+        self._delivering.told()
+        self._delivering.handed_out()
         state = self._state
         state.budget.left += state.kept_bytes
         state.kept_bytes = 0

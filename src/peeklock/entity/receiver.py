@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, final
 
 if TYPE_CHECKING:
+    from peeklock.budgets import Budget
     from peeklock.entity.lane import Lane
 
 
@@ -13,6 +14,7 @@ class Receiver:
     """Who waits for messages of a lane, and for how many more."""
 
     __slots__ = (
+        "budget",
         "closed",
         "consumer",
         "delivered",
@@ -36,6 +38,7 @@ class Receiver:
         self.delivered: int = 0
         self.size_limit: int = 0
         self.size_delivered: int = 0
+        self.budget: Budget | None = None  # shared with other receivers
         self.drain: bool = False
         self.watch: bool = False  # wants to be told when there is something to grant for
         self.waiting: bool = False  # in the lane's line of receivers with credit

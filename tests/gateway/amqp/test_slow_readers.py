@@ -45,6 +45,7 @@ class Slow:
 
     def look(self) -> None:
         self.most = max(self.most, self.unread)
+        self.client.pipe.unread_bytes = self.unread
         if self.unread > self.takes and not self.client.peer.wire.is_writing_held:
             self.client.peer.hold_writing()
 
@@ -63,6 +64,7 @@ class Slow:
         """What arrives, with that which the transport has: the network still brings it."""
         heard = b"".join(self.client.pipe.written)
         self.client.pipe.written.clear()
+        self.client.pipe.unread_bytes = 0
         self.client.events += self.client.connection.receive(heard, self.client.bus.clock.now())
         return numbers(self.client)
 
@@ -70,6 +72,7 @@ class Slow:
         """Read what is there, and let the transport go on."""
         heard = b"".join(self.client.pipe.written)
         self.client.pipe.written.clear()
+        self.client.pipe.unread_bytes = 0
         self.client.events += self.client.connection.receive(heard, self.client.bus.clock.now())
         self.client.peer.resume_writing()
         await settle_down()

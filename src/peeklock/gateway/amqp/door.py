@@ -14,6 +14,7 @@ from peeklock.entity.commands import Command
 from peeklock.entity.definition import QUEUE
 from peeklock.entity.refusals import Refusal
 from peeklock.entity.rule_commands import RuleCommand
+from peeklock.gateway.amqp.ahead import Ahead
 from peeklock.gateway.attendance import Attendance
 from peeklock.gateway.identifiers import Chance, MessageIds
 from peeklock.gateway.refusals import Declined, RefusalDesk
@@ -203,6 +204,7 @@ class Door:
     """The way into one namespace; every connection to it has the same."""
 
     __slots__ = (
+        "ahead",
         "attendance",
         "chance",
         "clock",
@@ -229,6 +231,7 @@ class Door:
         engine_limits: Limits,
         limits: DoorLimits,
         attendance: Attendance | None = None,
+        ahead: Ahead | None = None,
     ) -> None:
         self.entities = entities
         self.keys = keys
@@ -241,6 +244,7 @@ class Door:
         self.engine_limits = engine_limits
         self.limits = limits
         self.attendance = attendance or Attendance()
+        self.ahead = ahead or Ahead()
 
     def decline(
         self,

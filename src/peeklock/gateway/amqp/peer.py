@@ -66,6 +66,7 @@ _REVOKED: Final = (
 _PLACE_NEEDED: Final = "The place of this connection without a token is needed."
 _MEMORY_NEEDED: Final = "The broker needs the memory of what this connection makes it hold."
 _TOO_MUCH_KEPT: Final = "Too much is unread or half said for a connection without a token."
+_STALLED: Final = "Messages were not taken for two minutes, and others need the memory."
 AT_ONCE: Final = 0
 # Tokens end by the clock on the wall, which somebody may set: it is looked at so often.
 LOOK_MS: Final = 30_000
@@ -184,6 +185,8 @@ class Peer:
             self._close(CONNECTION_FORCED, "No token was put on $cbs in the time allowed for it.")
         if at >= self._sasl_due:
             self._take_turn()
+        if self.wire.is_stalled(at):
+            self._close(RESOURCE_LIMIT_EXCEEDED, _STALLED)
         expired = self._claims.expire(clock.wall())
         for grant in expired:
             self._attaching.review(grant.path, _EXPIRED)
@@ -236,6 +239,7 @@ class Peer:
         self._connection.lost()
         self._ended(None, is_broken=True)
         come_apart(self._connection)
+        self.wire.gone()
         self._coordinating.clear()
         self._standing.part()
 

@@ -33,6 +33,7 @@ from peeklock.entity.replies import (
     Delivery,
     Drained,
     Nobody,
+    Ready,
     ReceiverClosed,
     Refused,
     SessionAccepted,
@@ -139,13 +140,17 @@ class ReceivingNode:
         wanted = self._taken + link.credit
         share = self.wire.share
         free = 0 if self.wire.is_writing_held else share - link.queued_size
-        if free <= 0:
+        budget = self.wire.ahead.budget
+        if free <= 0 or budget.is_exhausted:
+            free = 0
             # What waits to be written is enough; it goes on when some of that has left.
             if link.credit or link.drain:
                 if link.queued_size >= share:
                     link.wants_room = True
-                else:
+                elif self.wire.is_writing_held:
                     self.wire.wanting[self] = True
+                else:
+                    self.wire.ahead.line[self] = True
             if wanted >= self._granted:
                 return
         count = self.wire.door.limits.deliveries_max
@@ -161,7 +166,7 @@ class ReceivingNode:
             return
         self._granted = limit
         self._size_granted = size_limit
-        self.entity.submit(Grant(self, limit, self._is_draining, False, size_limit))
+        self.entity.submit(Grant(self, limit, self._is_draining, False, size_limit, budget))
 
     def settlements(self, state: bytes, settled: bool, deliveries: list[OutgoingDelivery]) -> None:
         """Carry out what the client says became of messages; it waits for an answer unless it has
@@ -223,6 +228,8 @@ class ReceivingNode:
                 self._refuse(reply.tags, reply.refusal)
         elif isinstance(reply, Drained):
             self._drained(reply.has_more)
+        elif isinstance(reply, Ready):
+            self._ran_short()
         elif isinstance(reply, SessionAccepted):
             self._accepted(reply)
         elif isinstance(reply, ReceiverClosed):
@@ -244,6 +251,7 @@ class ReceivingNode:
             self._is_counted = False
             self.wire.receivers -= 1
         self.wire.wanting.pop(self, None)
+        self.wire.ahead.line.pop(self, None)
         if not self._is_gone:
             self._is_gone = True
             self.entity.submit(CloseReceiver(self, is_broken))
@@ -348,6 +356,14 @@ class ReceivingNode:
             if link.send(tags[at], heads[at], bodies[at], not locking, delivery) < 0:
                 unwanted.append(delivery)
         self._give_back(unwanted)
+
+    def _ran_short(self) -> None:
+        """There is something, but the budget of all readers was exhausted: ask anew, when it is
+        not. The end of a drain says so by itself."""
+        if not self._is_draining:
+            self._granted = self._taken
+            self._size_granted = self._size_taken
+            self.flowed()
 
     def _drained(self, has_more: bool) -> None:
         self._is_draining = False

@@ -3,6 +3,7 @@
 from typing import Final, Protocol, final
 
 from peeklock.amqp.connection import Connection
+from peeklock.gateway.amqp.ahead import STALLED_MS_MAX
 from peeklock.gateway.amqp.door import Door, Outlet
 from peeklock.gateway.amqp.transactions import Transactions
 
@@ -31,6 +32,10 @@ class Wire:
     """
 
     __slots__ = (
+        "_ahead_size",
+        "_stalled_at",
+        "_stalled_frames",
+        "ahead",
         "bytes_in_flight",
         "connection",
         "container",
@@ -69,6 +74,12 @@ class Wire:
         # Those of them that want more as soon as the peer reads again.
         self.wanting: dict[Receiver, bool] = {}
         connection.bound_output(door.limits.handed_bytes_max)
+        # Shared by all connections: what their peers have not taken, and what of it is ours.
+        self.ahead: Final = door.ahead
+        self._ahead_size = 0
+        # Since when, and after which frame, the peer takes nothing while others wait for it.
+        self._stalled_at = -1
+        self._stalled_frames = 0
 
     def flush(self) -> None:
         """Write what the machine has gathered; who has waited for that may ask for more."""
@@ -86,6 +97,40 @@ class Wire:
                 self.wanting = {}
                 for receiver in wanting:
                     receiver.flowed()
+        self._count_ahead()
+
+    def gone(self) -> None:
+        """The connection is lost, with all that waited on it."""
+        self.is_lost = True
+        self.ahead.count(self._ahead_size, 0)
+        self._ahead_size = 0
+        self.ahead.serve()
+
+    def is_stalled(self, at: int) -> bool:
+        """Whether the peer has taken nothing for too long, while others wait for the memory. One
+        that does not read is cut off by the listener; this is for a window that stays closed."""
+        connection = self.connection
+        is_waited_for = connection.output.queued_size and self.ahead.budget.is_exhausted
+        if not is_waited_for or self.is_writing_held:
+            self._stalled_at = -1
+            return False
+        frames = 0
+        for session in connection.local.values():
+            frames += session.outgoing.next_outgoing_id
+        if self._stalled_at < 0 or frames != self._stalled_frames:
+            self._stalled_at = at
+            self._stalled_frames = frames
+        return at - self._stalled_at >= STALLED_MS_MAX
+
+    def _count_ahead(self) -> None:
+        size = self.connection.output.queued_size
+        if self.is_writing_held:
+            size += self.outlet.unread()
+        if size != self._ahead_size:
+            self.ahead.count(self._ahead_size, size)
+            self._ahead_size = size
+        if self.ahead.line:
+            self.ahead.serve()
 
     def _tell_relieved(self) -> None:
         """Of many links that wait, only those whose deliveries have left are looked at."""
