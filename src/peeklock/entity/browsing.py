@@ -17,6 +17,7 @@ from peeklock.entity.commands import (
 )
 from peeklock.entity.delivering import Delivering, look_at
 from peeklock.entity.lane import WITH_SESSION, Entry, Lane
+from peeklock.entity.looking import Look
 from peeklock.entity.purging import Purge
 from peeklock.entity.records import CLAIMED, DEFERRED, PURGED, SCHEDULED, Removed
 from peeklock.entity.refusals import (
@@ -45,35 +46,59 @@ from peeklock.entity.state import State
 class Browsing:
     """Looks at and fetches messages out of turn."""
 
-    __slots__ = ("_delivering", "_purge", "_state")
+    __slots__ = ("_delivering", "_look", "_purge", "_state")
 
     def __init__(self, state: State, delivering: Delivering) -> None:
         self._state: State = state
         self._delivering: Delivering = delivering
-        self._purge: Purge | None = None  # under way, in stints
+        # Under way, in stints.
+        self._look: Look | None = None
+        self._purge: Purge | None = None
 
-    def peek(self, command: Peek) -> None:
-        """Messages in the order of their numbers, within the limits, at least one if any."""
+    def peek(self, command: Peek) -> bool:
+        """Messages in the order of their numbers, within the limits, at least one if any. Tells
+        whether that is done; where there is very much to look at, the command has to be given
+        again."""
+        look = self._look
+        if look is not None and look.command is command:
+            self._look = None  # whatever comes of it now, nobody else waits for it
+        else:
+            look = None
         if self._state.refuse_closed(command.origin, [command.tag], command.lane):
-            return
-        found: list[Delivery] = []
+            return True
+        found = self._browse(command, look)
+        if found is None:
+            return False
+        shown: list[Delivery] = []
         size = 0
-        for entry in self._browse(command):
+        for entry in found:
             size += entry.size
-            if found and size > command.bytes_max:
+            if shown and size > command.bytes_max:
                 break
-            found.append(look_at(entry, _seen_as(entry)))
-        self._state.replies.append(Found(command.origin, command.tag, found))
+            shown.append(look_at(entry, _seen_as(entry)))
+        self._state.replies.append(Found(command.origin, command.tag, shown))
+        return True
 
-    def _browse(self, command: Peek) -> list[Entry]:
-        first = command.from_sequence
+    def _browse(self, command: Peek, look: Look | None) -> list[Entry] | None:
+        """What a peek finds, or None while it is under way; one after the other."""
         line = self._line(command.lane, command.session_id)
-        if line is not None:
-            return line.browse(first, command.count_max)
-        # A session that has nothing but scheduled messages does not exist yet.
-        lane = self._state.lane(command.lane)
-        scheduled = lane.scheduled_of(command.session_id or "", first, command.count_max)
-        return heapq.nsmallest(command.count_max, scheduled, key=_sequence)
+        if line is None:
+            # A session that has nothing but scheduled messages does not exist yet.
+            lane = self._state.lane(command.lane)
+            first = command.from_sequence
+            scheduled = lane.scheduled_of(command.session_id or "", first, command.count_max)
+            return heapq.nsmallest(command.count_max, scheduled, key=_sequence)
+        if self._look is not None:
+            return None
+        if look is None or look.line is not line:
+            look = Look(command, line)
+        if not look.look_on(self._state.stint):
+            self._look = look
+            return None
+        if look.has_lost_all:
+            self._look = Look(command, line)
+            return None
+        return look.found()
 
     def receive_deferred(self, command: ReceiveDeferred, now: int) -> None:
         """Deferred messages by number, all or none."""

@@ -454,53 +454,21 @@ class Lane:
                 deadline = silence
         return deadline
 
-    def browse(self, from_sequence: int, count_max: int) -> list[Entry]:
-        """Live entries in the order of their numbers, from one number on."""
-        found: list[Entry] = []
-        others: list[Entry] = []
-        self._browse_line(from_sequence, count_max, found, others)
+    def set_aside_from(self, from_sequence: int, count_max: int) -> list[Entry]:
+        """What is scheduled or claimed, from one number on, in no order: of each kind the first so
+        many, of a session's claims all."""
+        claims = self.whole().claims
         session = self.session
         if session is not None:
-            others += [
-                lock.entry for sequence, lock in session.locks.items() if sequence >= from_sequence
-            ]
-            others += self.whole().scheduled_of(session.id, from_sequence, count_max)
-            claims = self.whole().claims
+            found = self.whole().scheduled_of(session.id, from_sequence, count_max)
             if claims is not None:
-                others += claims.entries_of(session.id, from_sequence)
-        else:
-            others += [
-                lock.entry for sequence, lock in self.locked.items() if sequence >= from_sequence
-            ]
-            numbers = self.scheduled_numbers.first(from_sequence, count_max)
-            others += [self.scheduled[number] for number in numbers]
-            if self.claims is not None:
-                others += self.claims.entries(from_sequence, count_max)
-        if self.book is not None:
-            for each in self.book.sessions.values():
-                each.line._browse_line(from_sequence, count_max, others, others)
-        if others:
-            found += heapq.nsmallest(count_max, others, key=_sequence)
-            found.sort(key=_sequence)
-            del found[count_max:]
+                found += claims.entries_of(session.id, from_sequence)
+            return found
+        numbers = self.scheduled_numbers.first(from_sequence, count_max)
+        found = [self.scheduled[number] for number in numbers]
+        if claims is not None:
+            found += claims.entries(from_sequence, count_max)
         return found
-
-    def _browse_line(
-        self, from_sequence: int, count_max: int, found: list[Entry], others: list[Entry]
-    ) -> None:
-        """What is ready or deferred here: the ready in order, up to so many, the others all."""
-        ready = self.ready
-        at = self._find(from_sequence)
-        limit = len(found) + count_max
-        while at < len(ready) and len(found) < limit:
-            entry = ready[at]
-            if entry.place == READY:
-                found.append(entry)
-            at += 1
-        others += [
-            pair[1] for pair in self.returned if pair[0] >= from_sequence and pair[1].place == READY
-        ]
-        others += _at_least(self.deferred, from_sequence)
 
     def oldest(self, before: int, count_max: int) -> list[Entry]:
         """Ready entries that entered before an instant, in the order of their numbers.
@@ -526,7 +494,7 @@ class Lane:
         while self.head < len(self.ready) and self.ready[self.head].place == GONE:
             self._advance_head()
 
-    def _find(self, sequence: int) -> int:
+    def find(self, sequence: int) -> int:
         """Where in `ready` the first number at or above the given one stands."""
         low = self.head
         high = len(self.ready)

@@ -119,6 +119,7 @@ class Partition:
         "_entering",
         "_held",
         "_is_more_due",
+        "_looks",
         "_quarantining",
         "_requeueing",
         "_restoring",
@@ -160,6 +161,7 @@ class Partition:
         self._skipped_ms: int = 0
         self._is_more_due: bool = False  # than the last tick had a stint for
         self._held: list[Command] = []  # what is carried out later, in order
+        self._looks: list[Command] = []  # under way; nobody waits behind them
 
     # Opening.
 
@@ -282,7 +284,8 @@ class Partition:
         elif isinstance(command, RenewLocks):
             self._settling.renew(command, now)
         elif isinstance(command, Peek):
-            self._browsing.peek(command)
+            if not self._browsing.peek(command):
+                self._looks.append(command)
         elif isinstance(command, ReceiveDeferred):
             self._browsing.receive_deferred(command, now)
         elif isinstance(command, Tick):
@@ -311,7 +314,7 @@ class Partition:
             self._accepting.list(command)
         elif isinstance(command, DeleteMany):
             if not self._browsing.delete_many(command, now):
-                self._held.append(command)
+                self._looks.append(command)
         elif isinstance(command, Count):
             self._browsing.count(command)
         elif isinstance(command, (ClaimMessages, ListClaims, FetchClaims, SettleClaims)):
@@ -356,6 +359,8 @@ class Partition:
         leftovers = self._held
         self._held = []
         leftovers += self._staging.take_leftovers()
+        leftovers += self._looks
+        self._looks = []
         if self._is_more_due:
             self._is_more_due = False
             if self._copying.owes_due:
