@@ -7,6 +7,12 @@ from typing import Final, final
 
 BLOCK_MAX: Final = 1024
 
+# Numbers that differ only in so many bits are sorted together.
+SORTED_BITS: Final = 10
+
+# Before that, so many times as many are dealt out in one step as are given out in one.
+DEALT: Final = 8
+
 
 @final
 class Numbers:
@@ -67,3 +73,38 @@ class Numbers:
             found += block[start : start + count_max - len(found)]
             at += 1
         return found
+
+
+@final
+class Sorting:
+    """Different numbers that are put into order a part at a time: first they are dealt out by their
+    upper bits, then each heap is sorted when its turn comes."""
+
+    __slots__ = ("_heaps", "_left", "_order")
+
+    def __init__(self, numbers: list[int]) -> None:
+        self._left: list[int] = numbers  # those that are not dealt out yet
+        self._heaps: dict[int, list[int]] = {}
+        self._order: list[int] = []  # of the heaps, the next one last
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all were given out."""
+        return not self._left and not self._order
+
+    def next(self, count: int) -> list[int]:
+        """About so many of the lowest that were not given out yet, in order; none while they are
+        dealt out."""
+        given: list[int] = []
+        if self._left:
+            heaps = self._heaps
+            part = self._left[-DEALT * count :]
+            del self._left[-DEALT * count :]
+            for number in part:
+                heaps.setdefault(number >> SORTED_BITS, []).append(number)
+            if not self._left:
+                self._order = sorted(heaps, reverse=True)
+            return given
+        while self._order and len(given) < count:
+            given += sorted(self._heaps.pop(self._order.pop()))
+        return given

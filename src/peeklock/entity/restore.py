@@ -21,6 +21,7 @@ from peeklock.entity.notes import (
     SessionLockNoted,
     SettlementsFailed,
 )
+from peeklock.entity.numbers import Sorting
 from peeklock.entity.records import (
     CLAIMED,
     DEFERRED,
@@ -71,9 +72,8 @@ class Restoring:
         "_has_lost",
         "_lanes",
         "_next_sequence",
-        "_numbers",
-        "_placed",
         "_session_states",
+        "_sorting",
         "_stages",
         "_state",
         "replayed",
@@ -83,9 +83,8 @@ class Restoring:
     def __init__(self, state: State) -> None:
         self._state: State = state
         self._entries: dict[int, Entry] = {}
-        # While they are put into their lines: their numbers in order, and how many are there.
-        self._numbers: list[int] | None = None
-        self._placed: int = 0
+        # Of their numbers, while they are put into their lines.
+        self._sorting: Sorting | None = None
         self._lanes: dict[int, int] = {}  # of those that are not in the main lane
         self._session_states: dict[tuple[int, str], tuple[bytes, int]] = {}
         self._claims: ClaimsReplayed = ClaimsReplayed()
@@ -426,7 +425,8 @@ class Restoring:
 
     def finish(self) -> None:
         """Put every entry into its line that is not there yet, and be done."""
-        self.place(len(self._entries))
+        while not self.place(1 + len(self._entries)):
+            pass
         state = self._state
         self.strays.sort()
         self._stages.finish()
@@ -438,27 +438,24 @@ class Restoring:
             if lane.book is not None:
                 for session in lane.book.sessions.values():
                     lane.book.offer(session)
-        self._numbers = None
+        self._sorting = None
 
     def place(self, count_max: int) -> bool:
-        """All records are in: put so many entries into their lines, in the order of their numbers;
-        tells whether all are there."""
-        numbers = self._numbers
-        if numbers is None:
+        """All records are in: put about so many entries into their lines, in the order of their
+        numbers; tells whether all are there."""
+        sorting = self._sorting
+        if sorting is None:
             self._begin_placing()
-            numbers = self._numbers = sorted(self._entries)
+            sorting = self._sorting = Sorting(list(self._entries))
         state = self._state
-        end = min(len(numbers), self._placed + count_max)
-        for at in range(self._placed, end):
-            sequence = numbers[at]
+        for sequence in sorting.next(count_max):
             number = self._lanes.pop(sequence, MAIN)
             entry = self._entries.pop(sequence)
             if self._exists(number):
                 self._place(sequence, entry, state.lane(number))
             elif number & ~1 not in self.strays:
                 self.strays.append(number & ~1)
-        self._placed = end
-        return end == len(numbers)
+        return sorting.is_done
 
     def _begin_placing(self) -> None:
         """What there is beside messages."""
