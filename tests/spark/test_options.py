@@ -28,7 +28,7 @@ def test_names_have_any_case_and_the_aliases_that_people_guess() -> None:
 def test_defaults_are_those_of_the_table() -> None:
     options = stream()
     assert (options.mode, options.ledger, options.bad_records) == ("claim", "auto", "emit")
-    assert (options.rows_max, options.bytes_max, options.wait_ms) == (1_000, 64 << 20, 1_000)
+    assert (options.rows_max, options.bytes_max, options.wait_ms) == (100_000, 64 << 20, 1_000)
     assert (options.claim_timeout_ms, options.batch_attempts_max) == (86_400_000, 5)
     assert (options.fails_on_loss, options.include_body, options.is_manual) == (True, True, False)
     assert options.consumer_id == "spark/orders"
