@@ -9,7 +9,9 @@ from peeklock.amqp.composites import Target
 from peeklock.amqp.events import Closed, Opened
 from peeklock.gateway.amqp.door import DoorLimits
 from peeklock.gateway.amqp.protocol import AmqpProtocol
-from peeklock.gateway.connections import AmqpConnections
+from peeklock.gateway.connections import AmqpConnections, HttpConnections
+from peeklock.gateway.http.health import Health
+from peeklock.gateway.http.visitors import Visitors
 from peeklock.gateway.lobby import Lobby
 from tests.broker.bench import settle_down, until
 from tests.gateway.amqp.bus import Bus, serve
@@ -174,3 +176,8 @@ def test_rights_are_reviewed_in_short_steps_and_in_turn() -> None:
         await until(lambda: all(each.looked == each.grants * each.begun for each in asked))
 
     run(talk)
+
+
+def test_the_limits_that_are_given_hold_although_nobody_is_there_yet() -> None:
+    visitors = Visitors(connections_max=5)
+    assert HttpConnections(Health(), visitors=visitors).visitors is visitors

@@ -133,7 +133,12 @@ def test_slow_heads_keep_nobody_out(house: MakeHouse) -> None:
                 peer.socket.sendall(b"s")
         for _ in range(5):
             assert broker.get("/health")[0] == 200
-        wait_until(lambda: broker.get("/metrics")[1].count("http_connections"))
+        metrics = broker.metrics()
+        label = (("budget", "http_connections"),)
+        assert metrics["peeklock_budget_limit", label] == 50
+        assert metrics["peeklock_budget_refused_total", label] >= 150
+        assert metrics["peeklock_budget_used", label] <= 50
+        assert metrics["peeklock_connections", (("protocol", "http"),)] <= 50
     with broker.raw() as peer:
         peer.send(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert peer.receive().startswith(b"HTTP/1.1 200")

@@ -124,7 +124,8 @@ class HttpConnections:
         self._amqp = amqp
         self._bounds = bounds
         self._hosts = hosts
-        self.visitors = visitors or Visitors()
+        # Not `or`: visitors of whom none has come yet count as false.
+        self.visitors = Visitors() if visitors is None else visitors
 
     def protocol(self) -> "HttpProtocol":
         """Make the protocol class of one connection."""
