@@ -173,6 +173,29 @@ def test_a_store_of_which_nothing_can_be_read_is_left_as_it_is(data: Path) -> No
     assert file.read_bytes() == b"nothing of use" * 1000
 
 
+@pytest.mark.parametrize("place", ["store", "catalog"])
+@pytest.mark.parametrize(("at", "bits"), [(10, 0xFF), (11, 1)])
+def test_what_is_lost_from_its_root_is_left_as_it_is(
+    data: Path, place: str, at: int, bits: int
+) -> None:
+    """One byte of the page that names the trees: an empty store was written, and nothing said."""
+    file = data / place / DATA
+    raw = bytearray(file.read_bytes())
+    for page in range(2, len(raw) // 4096):
+        if b"meta" in raw[page * 4096 : (page + 1) * 4096]:
+            raw[page * 4096 + at] ^= bits
+    file.write_bytes(raw)
+    done = run("check", "--data", str(data))
+    assert done.exit_code == 3
+    assert "the tree of 'values' cannot be found" in done.stdout
+    assert "concerns all of it" in done.stdout
+    done = run("repair", "--data", str(data))
+    assert done.exit_code == 1
+    assert f"restore a copy: {place}: the tree of 'values' cannot be found" in done.stderr
+    assert file.read_bytes() == raw
+    assert not list(data.glob("*repair*"))
+
+
 def test_a_broker_that_runs_is_left_alone(data: Path) -> None:
     store = EmbeddedStore(data / "store")
     for command in ("check", "repair"):

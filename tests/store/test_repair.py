@@ -33,11 +33,13 @@ from peeklock.store.inspection import (
     _judge_missing,
     inspect_store,
 )
+from peeklock.store.ledger import CHUNK_KEY
 from peeklock.store.ledger import Partition as Entry
 from peeklock.store.pages import DATA, Pages, why_too_short
 from peeklock.store.repair import copy_aside, list_of, rewrite_store, write_list
 from peeklock.store.store import Corrupt, Damaged, PartitionId
 from tests.entity.at_hand import AtHand, deliveries
+from tests.store.builders import enqueued
 
 QUEUE = PartitionId("ns", "q")
 OTHER = PartitionId("ns", "other")
@@ -228,26 +230,67 @@ def test_every_single_flip_is_told_or_harms_nobody(
             look_and_repair(tmp_path / "store", live)
 
 
-def test_a_store_whose_tree_is_damaged_is_written_anew(
-    whole: tuple[Path, list[int]], tmp_path: Path
-) -> None:
-    """The pages of the engine have no checksums; whatever is still reached is kept."""
-    directory, _ = whole
-    shutil.copytree(directory, tmp_path / "store")
-    data = tmp_path / "store" / DATA
+def damage_page_of(data: Path, wanted: bytes) -> None:
+    """Damage what kind of page it is that holds an entry of `values`."""
+    value = next(bytes(value) for key, value in Pages(data).entries(b"values") if key == wanted)
     raw = bytearray(data.read_bytes())
-    pages = Pages(directory / DATA)
-    value = next(value for key, value in pages.entries(b"values") if key[:4] == b"\0\0\0\1")
-    at = raw.find(bytes(value))
+    at = raw.find(value)
     while at >= 0:  # in all pages that hold it, those among them that are out of use
-        raw[at // 4096 * 4096 + 10] ^= 0x07  # what kind of page it is
-        at = raw.find(bytes(value), at + 1)
+        raw[at // 4096 * 4096 + 10] ^= 0x07
+        at = raw.find(value, at + 1)
     data.write_bytes(raw)
-    findings = inspect_store(tmp_path / "store", data, [QUEUE.key, OTHER.key])
+
+
+def test_a_store_whose_tree_is_damaged_is_written_anew(tmp_path: Path) -> None:
+    """The pages of the engine have no checksums; whatever is still reached is kept."""
+
+    async def fill() -> None:
+        store = EmbeddedStore(tmp_path / "store")
+        await store.open(QUEUE)
+        for first in range(40):
+            await store.append(QUEUE, 1, first, [enqueued(5, first + 1, 1, 700)])
+        await store.close()
+
+    asyncio.run(fill())
+    data = tmp_path / "store" / DATA
+    damage_page_of(data, CHUNK_KEY.pack(1, 20))
+    findings = inspect_store(tmp_path / "store", data, [QUEUE.key])
     assert any("of the tree 'values' is damaged" in each for each in findings.problems)
+    listed = list(list_of(findings))
+    assert [each["text"] for each in listed if each.get("given_up") == "pages"] == findings.problems
     rewrite_store(findings)
     assert not inspect_store(tmp_path / "store", data).problems
     assert asyncio.run(opened(tmp_path / "store", QUEUE)) in ("whole", "bodies")
+
+
+def test_a_store_whose_tree_is_lost_from_its_root_is_not_written_anew(
+    whole: tuple[Path, list[int]], tmp_path: Path
+) -> None:
+    """An entry does not tell how far its journal goes: all of it would go without a word."""
+    directory, _ = whole
+    shutil.copytree(directory, tmp_path / "store")
+    data = tmp_path / "store" / DATA
+    damage_page_of(data, next(key for key, _ in Pages(data).entries(b"values")))
+    with pytest.raises(Corrupt, match="of the tree 'values' is damaged: nobody can tell"):
+        inspect_store(tmp_path / "store", data, [QUEUE.key, OTHER.key])
+
+
+def test_a_page_that_says_less_than_it_has_is_found(
+    whole: tuple[Path, list[int]], tmp_path: Path
+) -> None:
+    directory, _ = whole
+    shutil.copytree(directory, tmp_path / "store")
+    data = tmp_path / "store" / DATA
+    value = next(bytes(value) for _, value in Pages(data).entries(b"values"))
+    raw = bytearray(data.read_bytes())
+    at = raw.find(value)
+    while at >= 0:
+        page = at // 4096 * 4096
+        raw[page + 12 : page + 14] = (18).to_bytes(2, "little")  # one pointer
+        at = raw.find(value, at + 1)
+    data.write_bytes(raw)
+    with pytest.raises(Corrupt, match="entries, 1 can be reached"):
+        inspect_store(tmp_path / "store", data, [QUEUE.key, OTHER.key])
 
 
 def test_what_is_missing_at_the_end_of_a_file_is_given_up(

@@ -18,6 +18,7 @@ DAMAGED: Final = 3
 
 _CLOSED: Final = "stays closed until it is repaired"
 _SET_APART: Final = "goes to the dead letters when it is delivered"
+_ALL_LOST: Final = "concerns all of it, and cannot be repaired: restore a copy"
 _NO_START: Final = "the broker does not start until it is repaired"
 
 
@@ -30,12 +31,12 @@ class _Data:
         self.descriptions = descriptions
         self.problems = problems
         self.stores: list[StoreFindings] = []
-        self.lost: list[tuple[str, str]] = []  # stores of which nothing can be read, and why
+        self.lost: list[tuple[str, str]] = []  # what is lost as a whole, and why
 
     def rows(self) -> list[dict[str, Any]]:
         """One row for each damage."""
         rows = [_row(mending.CATALOG, "", problem, _NO_START) for problem in self.problems]
-        rows += [_row(name, "", problem, "cannot be repaired") for name, problem in self.lost]
+        rows += [_row(name, "", problem, _ALL_LOST) for name, problem in self.lost]
         for store in self.stores:
             name = store.directory.name
             rows += [_row(name, "", each, "may end the broker") for each in store.problems]
@@ -109,11 +110,18 @@ def _examined(data: Path) -> Iterator[_Data]:
         try:
             for directory in (catalog, *directories):
                 stack.enter_context(owned(directory))
-            whole, texts, problems = mending.inspect_catalog(catalog / DATA)
         except StoreError as error:
             fail(str(error))
         except OSError as error:
             fail(f"{data} cannot be read: {error}")
+        try:
+            whole, texts, problems = mending.inspect_catalog(catalog / DATA)
+        except (Corrupt, OSError) as error:
+            # Without it no store can be repaired either: the names are in there.
+            examined = _Data({}, [])
+            examined.lost.append((mending.CATALOG, str(error)))
+            yield examined
+            return
         examined = _Data(whole, problems)
         for directory in directories:
             names = _names(texts, directory.name)

@@ -30,7 +30,7 @@ from peeklock.entity.stage_records import Staged, StagesPublished
 from peeklock.entity.state import State
 from peeklock.entity.stint import Stint
 from peeklock.store.ledger import CHUNK_KEY, DROPPED, ENTRY_KEY, PARTITION, Partition
-from peeklock.store.pages import Pages
+from peeklock.store.pages import Pages, refuse_lost
 from peeklock.store.records import decode_chunk
 from peeklock.store.replay import records_from
 from peeklock.store.salvage import BODY, LOST, WHOLE, Salvage, lost_chunk
@@ -143,7 +143,10 @@ class StoreFindings:
 
 
 def inspect_store(directory: Path, data: Path, names: Iterable[str] = ()) -> StoreFindings:
-    """Look at all of a store; `names` are those that the catalog knows."""
+    """Look at all of a store; `names` are those that the catalog knows.
+
+    Raises Corrupt where it cannot be told what is lost: journals may go on behind their entries.
+    """
     findings = StoreFindings(directory)
     pages = Pages(data)
     if pages.missing_bytes:
@@ -154,6 +157,7 @@ def inspect_store(directory: Path, data: Path, names: Iterable[str] = ()) -> Sto
         if len(key) == CHUNK_KEY.size:
             number, first = CHUNK_KEY.unpack(key)
             chunks.setdefault(number, []).append((first, value))
+    refuse_lost(pages, "values")
     findings.problems += pages.problems
     entries, problems = _entries(findings.entries, chunks, set(names))
     for number in sorted(entries):

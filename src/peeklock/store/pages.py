@@ -51,6 +51,8 @@ class Pages:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.problems: list[str] = []
+        # Trees of which nobody can tell how much was in them, and why.
+        self.lost: dict[str, str] = {}
         with path.open("rb") as file:
             size = file.seek(0, 2)
             if size == 0:
@@ -71,9 +73,18 @@ class Pages:
     def entries(self, name: bytes) -> Iterator[tuple[bytes, memoryview]]:
         """Give what is in a tree, in the order of its keys; what cannot be read is left out and
         told as a problem."""
-        root = self._root(name)
-        if root is not None:
-            yield from self._walk(root, name.decode(), 0)
+        root, expected = self._root(name)
+        if root is None:
+            return
+        problems = len(self.problems)
+        count = 0
+        for each in self._walk(root, name.decode(), 0):
+            count += 1
+            yield each
+        if count < expected and len(self.problems) == problems:
+            # Every page looks whole: it is another root, or a page that says less than it has.
+            text = f"the tree of '{name.decode()}' has {expected} entries, {count} can be reached"
+            self._lose(name.decode(), text)
 
     def look_at_the_rest(self) -> None:
         """Look at the tree of pages that are free: nobody needs it but the engine."""
@@ -99,23 +110,25 @@ class Pages:
         _, size, meta = max(found, key=lambda each: each[0])
         return size, meta
 
-    def _root(self, name: bytes) -> int | None:
-        """Find a tree among those that the main one names."""
+    def _root(self, name: bytes) -> tuple[int | None, int]:
+        """Find a tree among those that the main one names: its root, if any, and its entries."""
         root: int = _tree.unpack(self._main)[7]
         if root == _NO_PAGE:
-            return None
+            return None, 0
         for key, value in self._walk(root, "main", 0, subtrees=True):
             if key == name and len(value) == _tree.size:
-                found: int = _tree.unpack(value)[7]
-                return None if found == _NO_PAGE else found
-        self.problems.append(f"the tree of '{name.decode()}' cannot be found")
-        return None
+                entries, found = _tree.unpack(value)[6:]
+                return None if found == _NO_PAGE else found, entries
+        self._lose(name.decode(), f"the tree of '{name.decode()}' cannot be found")
+        return None, 0
 
     def _walk(
         self, number: int, tree: str, depth: int, *, subtrees: bool = False
     ) -> Iterator[tuple[bytes, memoryview]]:
         page = self._page(number, tree, depth)
         if page is None:
+            if depth == 0:
+                self.lost[tree] = self.problems[-1]
             return
         flags, lower = _page.unpack_from(page)[2:4]
         last = b""
@@ -185,8 +198,18 @@ class Pages:
             self._problem(tree, number, "is damaged")
         return self._bytes[start + _page.size : start + _page.size + size]
 
+    def _lose(self, tree: str, text: str) -> None:
+        self.problems.append(text)
+        self.lost[tree] = text
+
     def _problem(self, tree: str, number: int, text: str) -> None:
         self.problems.append(f"page {number} of the tree '{tree}' {text}")
+
+
+def refuse_lost(pages: Pages, tree: str) -> None:
+    """Raise Corrupt where what cannot be read of a tree cannot even be named."""
+    if tree in pages.lost:
+        raise Corrupt(f"{pages.lost[tree]}: nobody can tell what was in it")
 
 
 def why_too_short(data: Path) -> str | None:

@@ -15,7 +15,7 @@ from peeklock.store.embedded import FORMAT as STORE_FORMAT
 from peeklock.store.environment import Environment
 from peeklock.store.inspection import PartitionFindings, StoreFindings
 from peeklock.store.ledger import CHUNK_KEY, ENTRY_KEY, PARTITION
-from peeklock.store.pages import DATA, Pages
+from peeklock.store.pages import DATA, Pages, refuse_lost
 from peeklock.store.store import Corrupt
 
 CATALOG: Final = "catalog"
@@ -42,6 +42,7 @@ def inspect_catalog(data: Path) -> tuple[dict[bytes, bytes], list[str], list[str
             continue
         whole[key] = bytes(value)
         texts.append(json.dumps(described))
+    refuse_lost(pages, "values")
     for _ in pages.entries(b"meta"):
         pass
     return whole, texts, problems + pages.problems
@@ -78,6 +79,8 @@ def rewrite_catalog(directory: Path, whole: dict[bytes, bytes]) -> None:
 def list_of(findings: StoreFindings) -> Iterator[dict[str, Any]]:
     """Everything that is uncertain after a repair, number by number."""
     store = findings.directory.name
+    for problem in findings.problems:
+        yield {"store": store, "given_up": "pages", "text": problem}
     for found in findings.partitions:
         place = {"store": store, "partition": found.name}
         if found.is_hopeless:
