@@ -26,6 +26,8 @@ from tests.gateway.amqp.test_slow_readers import (
 
 # Eight messages over all, where each reader alone may have five ahead.
 LIMIT = 8 * SIZE
+# Who holds nothing gets so much all the same.
+LEAST = 2 * SIZE
 
 
 def bounded(bus: Bus, limit: int = LIMIT) -> Budget:
@@ -49,7 +51,7 @@ def test_all_slow_readers_together_are_bounded_and_all_comes(mode: int, partitio
         got: list[int] = []
         rounds = 0
         while len(got) < COUNT:
-            assert queued(*clients) <= LIMIT + SIZE
+            assert queued(*clients) <= LIMIT + SIZE + len(readers) * LEAST
             for slow in readers:
                 await slow.read()
                 got += numbers(slow.client)
@@ -59,8 +61,8 @@ def test_all_slow_readers_together_are_bounded_and_all_comes(mode: int, partitio
         for slow in readers:
             await slow.read()
         assert (queued(*clients), budget.used) == (0, 0)
-        assert budget.refused
-        assert budget.peak <= LIMIT + 2 * SIZE
+        # What a partition has decided on is for a moment counted beside what the gateway has of it.
+        assert budget.peak <= LIMIT + 2 * SIZE + len(readers) * (LEAST + SIZE)
 
     serve(
         talk,
@@ -119,7 +121,7 @@ def test_readers_that_wait_for_messages_hold_nothing() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_who_is_lost_makes_room_for_those_who_wait(mode: int) -> None:
+def test_who_reads_is_served_while_others_hold_everything(mode: int) -> None:
     async def talk(bus: Bus) -> None:
         budget = bounded(bus)
         await filled(bus)
@@ -127,11 +129,12 @@ def test_who_is_lost_makes_room_for_those_who_wait(mode: int) -> None:
         assert budget.is_exhausted
         quick = await bus.authorized()
         await quick.receiver(source=Source(address="q"), credit=1_000)
-        assert numbers(quick) == []
+        got = numbers(quick)
+        assert got
         for slow in stalled:
             slow.client.peer.lost()
         await quick.talk()
-        got = numbers(quick)
+        got += numbers(quick)
         assert len(got) >= COUNT - 18
         assert budget.used == 0
 
@@ -139,22 +142,20 @@ def test_who_is_lost_makes_room_for_those_who_wait(mode: int) -> None:
 
 
 @pytest.mark.parametrize("partitions", [1, 4])
-def test_a_drain_waits_for_its_turn(partitions: int) -> None:
+def test_a_drain_is_answered_while_others_hold_everything(partitions: int) -> None:
     """It is answered after all there is, as if the budget had no end."""
 
     async def talk(bus: Bus) -> None:
-        bounded(bus)
+        budget = bounded(bus)
         await filled(bus)
         stalled = [(await slow_receiver(bus, PEEK_LOCK))[0] for _ in range(6)]
+        assert budget.is_exhausted
+        assert len(stalled) == 6
         quick = await bus.authorized()
         link = await quick.receiver()
         quick.take(FlowReceived)
         link.grant(10)
         link.drain_credit()
-        await quick.talk()
-        assert not quick.take(FlowReceived)
-        for slow in stalled:
-            slow.client.peer.lost()
         await quick.talk()
         assert len(numbers(quick)) == 10
         assert quick.take(FlowReceived)
@@ -177,7 +178,8 @@ def test_a_window_that_stays_closed_is_cut_off_when_others_wait() -> None:
         assert budget.is_exhausted
         quick = await bus.authorized()
         await quick.receiver(credit=1_000)
-        assert numbers(quick) == []
+        got = numbers(quick)
+        assert got
         at = bus.clock.now()
         stalled.peer.tick(at)
         stalled.peer.tick(at + STALLED_MS_MAX - 1)
@@ -186,7 +188,8 @@ def test_a_window_that_stays_closed_is_cut_off_when_others_wait() -> None:
         await stalled.talk()
         assert stalled.take(Closed)
         await quick.talk()
-        assert len(numbers(quick)) >= COUNT - 2
+        got += numbers(quick)
+        assert len(got) >= COUNT - 2
 
     serve(talk, limits=LIMITS)
 

@@ -2,8 +2,9 @@
 
 Partitions look at the budget before they hand messages to a receiver, and count what they have
 decided on until the gateway has it; each connection then counts what its peer has not taken.
-While the budget is exhausted nobody gets more. Receivers wait in one line and ask again, in turns,
-as others read or are cut off.
+While the budget is exhausted nobody gets more who has something to take already; a connection that
+has taken everything gets the least share, so that others cannot stop it. Receivers wait in one line
+and ask again, in turns, as others read or are cut off.
 """
 
 from collections.abc import Callable

@@ -14,6 +14,7 @@ from typing import Any, Final, final
 from peeklock.amqp.delivery import OutgoingDelivery
 from peeklock.amqp.link import Link
 from peeklock.amqp.message import locked_head_around, pack_numbers
+from peeklock.budgets import Budget
 from peeklock.entity.commands import (
     PEEK_LOCK,
     RELEASE,
@@ -140,8 +141,12 @@ class ReceivingNode:
         wanted = self._taken + link.credit
         share = self.wire.share
         free = 0 if self.wire.is_writing_held else share - link.queued_size
-        budget = self.wire.ahead.budget
-        if free <= 0 or budget.is_exhausted:
+        budget: Budget | None = self.wire.ahead.budget
+        if self.wire.may_have_one:
+            # Others hold all there is for all. Who holds nothing still gets a message at a time.
+            budget = None
+            free = min(free, self.wire.door.limits.delivery_bytes_min)
+        if free <= 0 or (budget is not None and budget.is_exhausted):
             free = 0
             # What waits to be written is enough; it goes on when some of that has left.
             if link.credit or link.drain:
@@ -160,9 +165,14 @@ class ReceivingNode:
         if link.drain and free > 0:
             self._is_draining = True
         elif (
-            # Only part of the credit is asked for: go on when half of that part is used up.
-            limit == self._granted or (limit < wanted and self._granted - self._taken > count // 2)
-        ) and (limit <= self._taken or self._size_granted - self._size_taken > share // 2):
+            budget is not None
+            and (
+                # Only part of the credit is asked for: go on when half of that part is used up.
+                limit == self._granted
+                or (limit < wanted and self._granted - self._taken > count // 2)
+            )
+            and (limit <= self._taken or self._size_granted - self._size_taken > share // 2)
+        ):
             return
         self._granted = limit
         self._size_granted = size_limit

@@ -154,6 +154,13 @@ class Wire:
         return is_taken
 
     @property
+    def may_have_one(self) -> bool:
+        """Whether the budget of all is exhausted by others, while nothing waits for this peer."""
+        if not self.ahead.budget.is_exhausted:
+            return False
+        return self._ahead_size == 0 and self.connection.output.queued_size == 0
+
+    @property
     def share(self) -> int:
         """How many bytes of deliveries one link may have ahead of its reader."""
         limits = self.door.limits
