@@ -1,6 +1,7 @@
 """The composition root: builds every room from the settings, serves, and takes all down again."""
 
 import asyncio
+import errno
 import gc
 import importlib
 import logging
@@ -337,11 +338,18 @@ async def _listen(listener: Listener, settings: Settings) -> dict[str, int]:
         "AMQPS": settings.amqps_port,
         "HTTPS": settings.https_port,
     }
-    return {
-        door: await listener.start(door.lower(), settings.host, port)
-        for door, port in wanted.items()
-        if port is not None
-    }
+    ports: dict[str, int] = {}
+    for door, port in wanted.items():
+        if port is None:
+            continue
+        try:
+            ports[door] = await listener.start(door.lower(), settings.host, port)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            text = f"{error.strerror}; --{door.lower()}-port chooses another port"
+            raise OSError(error.errno, text) from error
+    return ports
 
 
 def _say_what_is_kept(broker: Broker) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -93,6 +94,28 @@ def test_an_open_address_with_the_development_key_is_refused(tmp_path: Path) -> 
     assert done.returncode == 1
     assert "--allow-development-key" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("door", ["amqp", "http"])
+def test_a_port_that_is_taken_is_told_with_its_option(tmp_path: Path, door: str) -> None:
+    ports = {"PEEKLOCK_AMQP_PORT": "0", "PEEKLOCK_HTTP_PORT": "0"}
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ports[f"PEEKLOCK_{door.upper()}_PORT"] = str(port)
+        done = run("serve", PEEKLOCK_DATA=str(tmp_path / "data"), **ports)
+    assert done.returncode == 1
+    assert f"{port}" in done.stderr
+    assert f"--{door}-port chooses another port" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_configuration_is_told_with_its_full_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "Config.json").write_text("{")
+    done = run("serve", "--config", "Config.json", PEEKLOCK_DATA=str(tmp_path / "data"))
+    assert f"{tmp_path / 'Config.json'}: is not JSON" in done.stderr
 
 
 def test_a_wrong_configuration_is_told_with_its_path(tmp_path: Path) -> None:

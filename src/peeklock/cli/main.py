@@ -103,7 +103,8 @@ def serve(
         raise typer.BadParameter("--tls-certificate and --tls-key are given together or not at all")
     settings = Settings(
         data=data,
-        config=config,
+        # In full: who is told of it by a reload stands in another directory.
+        config=None if config is None else config.absolute(),
         host=host,
         amqp_port=amqp_port,
         http_port=http_port,
