@@ -38,6 +38,8 @@ _AHEAD_BYTES_MAX: Final = 64 * 1024
 _PIECE_BYTES_MAX: Final = 32 * 1024
 # Requests that are answered before others have their turn.
 _ANSWERS_IN_A_ROW_MAX: Final = 16
+# The same for pieces of heads and bodies: somebody may send a body byte by byte in one read.
+_EVENTS_IN_A_ROW_MAX: Final = 128
 _LATER: Final = (("retry-after", "1"),)
 # Where AMQP over WebSockets is asked for; some clients add a slash.
 _WEBSOCKETS: Final = b"/$servicebus/websocket"
@@ -149,10 +151,16 @@ class HttpProtocol(asyncio.Protocol):
         if not self._is_occupied:
             self._read()
             self._pace()
-        elif len(self._ahead) > _AHEAD_BYTES_MAX and self._transport is not None:
-            # Reading goes on, because it tells when the client hangs up, but nobody fills our
-            # memory.
+        self._bound_ahead()
+
+    def _bound_ahead(self) -> None:
+        """Read on, because it tells when the client hangs up, but let nobody fill our memory."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        if len(self._ahead) > _AHEAD_BYTES_MAX:
             self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
 
     @property
     def _is_occupied(self) -> bool:
@@ -203,8 +211,13 @@ class HttpProtocol(asyncio.Protocol):
             self._refuse(bad_request(f"The request cannot be read: {error}."))
 
     def _read_events(self) -> None:
-        count = 0
+        answers = events = 0
         while not (self._is_occupied or self._is_refusing):
+            if answers == _ANSWERS_IN_A_ROW_MAX or events == _EVENTS_IN_A_ROW_MAX:
+                self._is_resting = True
+                self._loop.call_soon(self._rested)
+                return
+            events += 1
             if self._h11.their_state is h11.IDLE:
                 problem = problem_of_bytes(self._h11.trailing_data[0])
                 if problem is not None:
@@ -220,10 +233,7 @@ class HttpProtocol(asyncio.Protocol):
                     self._upgrade()
                     return
                 self._answer()
-                count += 1
-                if count == _ANSWERS_IN_A_ROW_MAX and not self._is_occupied:
-                    self._is_resting = True
-                    self._loop.call_soon(self._rested)
+                answers += 1
             elif event is h11.NEED_DATA and self._ahead:
                 self._h11.receive_data(bytes(self._ahead[:_PIECE_BYTES_MAX]))
                 del self._ahead[:_PIECE_BYTES_MAX]
@@ -374,9 +384,8 @@ class HttpProtocol(asyncio.Protocol):
         """Take up what the client has asked meanwhile, or wait for it to ask."""
         if self._transport is None or self._transport.is_closing():
             return
-        if len(self._ahead) > _AHEAD_BYTES_MAX:
-            self._transport.resume_reading()
         self._read()
+        self._bound_ahead()
         if self._is_ended and not self._is_occupied:
             self.close()
         else:
