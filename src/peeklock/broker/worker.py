@@ -267,7 +267,8 @@ class PartitionWorker:
                     if mailbox.may_ride(self._loop_time()):
                         await mailbox.wait_for_send(answering)
                 await self._round()
-                if self._partition is not None:
+                # Asked by a property: compiled, the attribute is taken for what it was before.
+                if self.is_open:
                     backoff_ms = BACKOFF_MS_MIN
                 continue
             if answering.pending:
