@@ -15,7 +15,7 @@ from wsproto.events import (
 
 from peeklock.amqp.composites import Target
 from peeklock.amqp.events import AttachAnswered, Closed, Opened
-from peeklock.gateway.websocket import MESSAGE_BYTES_MAX
+from peeklock.gateway.websocket import MESSAGE_BYTES_MAX, Tunnel
 from tests.broker.bench import until
 from tests.gateway.callers import PATH, Caller, WebSocket, dial
 from tests.gateway.entrance import Entrance, development, enter
@@ -312,6 +312,35 @@ def test_a_text_after_data_lets_the_data_pass() -> None:
         )
         assert (await made.read())[:8] == HEADER
         assert await made.read() == b""
+        made.close()
+
+    enter(talk)
+
+
+def test_very_many_frames_of_one_read_are_answered_in_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A read full of tiny frames is several steps of the loop, and nothing of it is lost."""
+    waits: list[Tunnel] = []
+    fall_behind = Tunnel.fall_behind
+
+    def noted(self: Tunnel) -> None:
+        waits.append(self)
+        fall_behind(self)
+
+    monkeypatch.setattr(Tunnel, "fall_behind", noted)
+
+    async def talk(entrance: Entrance) -> None:
+        made = await tunnel(entrance)
+        frames = [made.machine.send(Ping(payload=b"%d" % index)) for index in range(3_000)]
+        made.writer.write(b"".join(frames))
+        for index in range(3_000):
+            answer = await made.next(Pong)
+            assert isinstance(answer, Pong)
+            assert answer.payload == b"%d" % index
+        assert len(waits) >= 5
+        made.write(HEADER)
+        assert (await made.read()).startswith(HEADER)
         made.close()
 
     enter(talk)

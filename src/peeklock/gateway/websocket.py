@@ -29,6 +29,8 @@ from peeklock.gateway.http.answer import Answer, refused
 SUBPROTOCOLS: Final = ("AMQPWSB10", "amqp")
 # Clients bound the messages that they take, some at 4 MB; the bytes may be cut anywhere.
 MESSAGE_BYTES_MAX: Final = 256 * 1024
+# Frames that are read before others have their turn: one read may hold thousands of empty ones.
+_FRAMES_AT_ONCE_MAX: Final = 256
 # How long a client has to answer our close.
 _CLOSE_S_MAX: Final = 3.0
 
@@ -78,17 +80,30 @@ class WebSocketProtocol(asyncio.Protocol):
         assert tunnel is not None
         if self._machine.state is ConnectionState.CLOSED:
             return
-        carried: list[bytes | bytearray] = []
-        closing: Event | None = None
         try:
             self._machine.receive_data(data)
+        except RemoteProtocolError:
+            tunnel.answer_close(CloseConnection(code=CloseReason.PROTOCOL_ERROR))
+            return
+        if not tunnel.is_behind:
+            self._take_frames(tunnel)
+
+    def _take_frames(self, tunnel: "Tunnel") -> None:
+        """Hand on what so many frames carry; others have their turn before the rest."""
+        carried: list[bytes | bytearray] = []
+        closing: Event | None = None
+        count = 0
+        try:
             for event in self._machine.events():
+                count += 1
                 if isinstance(event, BytesMessage):
                     carried.append(event.data)
                 elif isinstance(event, Ping):
                     tunnel.send(event.response())
                 elif isinstance(event, (CloseConnection, TextMessage)):
                     closing = event
+                    break
+                if count == _FRAMES_AT_ONCE_MAX:
                     break
         except RemoteProtocolError:
             closing = CloseConnection(code=CloseReason.PROTOCOL_ERROR)
@@ -98,6 +113,16 @@ class WebSocketProtocol(asyncio.Protocol):
             tunnel.end(CloseReason.UNSUPPORTED_DATA)
         elif isinstance(closing, CloseConnection):
             tunnel.answer_close(closing)
+        elif count == _FRAMES_AT_ONCE_MAX:
+            tunnel.fall_behind()
+            asyncio.get_running_loop().call_soon(self._go_on)
+        else:
+            tunnel.catch_up()
+
+    def _go_on(self) -> None:
+        tunnel = self._tunnel
+        if tunnel is not None and self._machine.state is not ConnectionState.CLOSED:
+            self._take_frames(tunnel)
 
     def pause_writing(self) -> None:
         """The client reads more slowly than it is written to."""
@@ -111,6 +136,7 @@ class WebSocketProtocol(asyncio.Protocol):
         """The connection is gone, and with it what was inside."""
         if self._tunnel is not None:
             self._tunnel.forget()
+            self._tunnel = None
         self._inner.connection_lost(exc)
 
 
@@ -123,6 +149,9 @@ class Tunnel(asyncio.Transport):
         self._machine = machine
         self._transport = transport
         self._is_closing = False
+        # Whether the inside takes nothing more, and whether frames that came wait for their turn.
+        self._is_held = False
+        self.is_behind = False
         self._timer: asyncio.TimerHandle | None = None
 
     # --- what the protocol inside calls
@@ -155,11 +184,14 @@ class Tunnel(asyncio.Transport):
 
     def pause_reading(self) -> None:
         """Take nothing more from the client."""
+        self._is_held = True
         self._transport.pause_reading()
 
     def resume_reading(self) -> None:
         """Take from the client again."""
-        self._transport.resume_reading()
+        self._is_held = False
+        if not self.is_behind:
+            self._transport.resume_reading()
 
     def get_write_buffer_size(self) -> int:
         """Tell how much waits for the client."""
@@ -170,6 +202,18 @@ class Tunnel(asyncio.Transport):
         return self._transport.get_extra_info(name, default)
 
     # --- what the outer side calls
+
+    def fall_behind(self) -> None:
+        """Read nothing more until the frames that have come are handed on."""
+        self.is_behind = True
+        self._transport.pause_reading()
+
+    def catch_up(self) -> None:
+        """All that came is handed on."""
+        if self.is_behind:
+            self.is_behind = False
+            if not self._is_held:
+                self._transport.resume_reading()
 
     def send(self, event: Event) -> None:
         """Send something that is not for the inside, such as the answer to a ping."""
