@@ -35,9 +35,11 @@ from peeklock.entity.refusals import (
     LOCK_LOST,
     MESSAGE_NOT_FOUND,
     NOT_ALLOWED,
+    QUOTA_EXCEEDED,
     UNAVAILABLE,
 )
 from peeklock.entity.replies import (
+    STATE_DEFERRED,
     Accepted,
     Counted,
     Delivery,
@@ -280,6 +282,30 @@ def test_deferred_messages_come_from_all_partitions_or_not_at_all(mode: int) -> 
         else:
             assert {each.number for each in reply.deliveries} == {0}
         assert await peeked(bench) == []
+
+    run(walk)
+
+
+@pytest.mark.parametrize("mode", [PEEK_LOCK, RECEIVE_AND_DELETE])
+def test_deferred_messages_of_all_partitions_have_one_limit_of_bytes(mode: int) -> None:
+    """Each partition has little; together it is too much for one answer, and all go back."""
+
+    async def walk(bench: SpreadBench) -> None:
+        await spread_out(bench)
+        locked = await received(bench, 4)
+        origin = Recorder()
+        await bench.do(SettleMany(origin, [1, 2, 3, 4], DEFER, [token(each) for each in locked]))
+        numbers = [each.sequence for each in locked]
+        size = sum(each.message.size for each in locked if each.message is not None)
+        wish = ReceiveDeferred(origin, 2, MAIN, numbers, mode, bytes_max=size - 1)
+        assert refusal_kind(await bench.ask(wish)) == QUOTA_EXCEEDED
+        assert [each.state for each in await peeked(bench)] == [STATE_DEFERRED] * 4
+        wish = ReceiveDeferred(origin, 3, MAIN, numbers, mode, bytes_max=size)
+        reply = await bench.ask(wish)
+        assert isinstance(reply, Found)
+        assert [each.sequence for each in reply.deliveries] == numbers
+        # What was given back is not counted.
+        assert {each.delivery_count for each in reply.deliveries} == {1}
 
     run(walk)
 

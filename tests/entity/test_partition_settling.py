@@ -4,6 +4,7 @@ import pytest
 
 from peeklock.entity import commands as ask
 from peeklock.entity import records
+from peeklock.entity import replies as told
 from peeklock.entity.commands import (
     ABANDON,
     COMPLETE,
@@ -21,6 +22,7 @@ from peeklock.entity.refusals import (
     MESSAGE_NOT_FOUND,
     MESSAGE_TOO_BIG,
     NOT_ALLOWED,
+    QUOTA_EXCEEDED,
 )
 from peeklock.entity.replies import STATE_DEFERRED
 from peeklock.entity.settling import CHANGES_SIZE_MAX
@@ -304,6 +306,45 @@ def test_one_number_that_is_not_deferred_refuses_the_whole_call() -> None:
     assert queue.fate(ask.ReceiveDeferred("me", 1, DEAD, [1], 0)) == MESSAGE_NOT_FOUND
     assert queue.fetch() == []
     assert sequences(queue.fetch(1)) == [1]
+
+
+@pytest.mark.parametrize("mode", [ask.PEEK_LOCK, RECEIVE_AND_DELETE])
+def test_deferred_messages_that_are_too_much_for_one_answer_stay(mode: int) -> None:
+    """All or none; the same number twice is one message, and one alone always comes."""
+    queue = AtHand()
+    queue.send("12345", "12345", "1")
+    queue.settle(DEFER, *queue.receive(3))
+
+    def fetch(*numbers: int, most: int = 10) -> ask.ReceiveDeferred:
+        return ask.ReceiveDeferred("me", 1, MAIN, list(numbers), mode, bytes_max=most)
+
+    (reply,) = queue.ask(fetch(1, 2, 3))
+    assert isinstance(reply, told.Refused)
+    assert reply.refusal.kind == QUOTA_EXCEEDED
+    assert "have 11 bytes" in reply.refusal.text
+    assert "may have 10 together" in reply.refusal.text
+    assert [each.state for each in queue.peek()] == [STATE_DEFERRED] * 3
+    assert queue.fate(fetch(1, 1, most=5)) == "fine"
+    assert queue.fate(fetch(2, 3, most=6)) == "fine"
+
+
+def test_one_deferred_message_of_any_size_comes() -> None:
+    queue = AtHand()
+    queue.send("12345")
+    queue.settle(DEFER, queue.receive_one())
+    command = ask.ReceiveDeferred("me", 1, MAIN, [1], RECEIVE_AND_DELETE, bytes_max=1)
+    assert queue.fate(command) == "fine"
+    assert queue.numbers() == []
+
+
+def test_what_receivers_have_set_counts_as_bytes_of_the_answer() -> None:
+    queue = AtHand()
+    queue.send("1", "2")
+    changes = {"note": b"\xa1\x05hello"}
+    tokens = [token(each) for each in queue.receive(2)]
+    queue.ask(ask.SettleMany("receiver", [1, 2], DEFER, tokens, changes))
+    command = ask.ReceiveDeferred("me", 1, MAIN, [1, 2], 0, bytes_max=4)
+    assert queue.fate(command) == QUOTA_EXCEEDED
 
 
 def test_a_deferred_message_stays_deferred_when_its_lock_ends_without_success() -> None:

@@ -15,6 +15,7 @@ from peeklock.entity.commands import (
     SettleAll,
 )
 from peeklock.entity.message import NEVER
+from peeklock.entity.refusals import too_much_at_once
 from peeklock.entity.replies import Delivery, Found, Nobody, Refused
 
 Join: TypeAlias = Callable[[list[Any]], Any]
@@ -87,8 +88,8 @@ class Part:
 class Fetching:
     """Deferred messages of several partitions, all or none (R-S6).
 
-    All of them are locked first. If one is not there the others go back to where they were,
-    uncounted; so they do where they are to be deleted, which happens only when all are here.
+    All of them are locked first. If one is not there, or all are too much for one answer, they go
+    back to where they were, uncounted; those to be deleted are deleted only when all are here.
     """
 
     __slots__ = ("_command", "_found", "_gathering", "_groups", "_reach")
@@ -120,6 +121,7 @@ class Fetching:
                     command.session_id,
                     None,
                     command.consumer,
+                    command.bytes_max,
                 ),
             )
 
@@ -130,9 +132,16 @@ class Fetching:
             self._settle(RELEASE, answers, Nobody())
             return refused
         by_sequence: dict[int, Delivery] = {}
+        size = 0
         for answer in answers:
             for delivery in answer.deliveries:
                 by_sequence[delivery.sequence] = delivery
+                size += _size_of(delivery)
+        if len(by_sequence) > 1 and size > command.bytes_max:
+            # Each partition knows its own part only.
+            self._settle(RELEASE, answers, Nobody())
+            refusal = too_much_at_once(size, command.bytes_max)
+            return Refused(command.origin, [command.tag], refusal)
         # One whose body is damaged was found, and is set apart.
         self._found = [
             by_sequence[sequence]
@@ -158,6 +167,11 @@ class Fetching:
                 tokens = [LockToken(each.sequence, each.number) for each in answer.deliveries]
                 settler = self._gathering.part(at) if origin is None else origin
                 self._reach.ask(index, SettleAll(settler, 0, outcome, tokens))
+
+
+def _size_of(delivery: Delivery) -> int:
+    size = 0 if delivery.message is None else delivery.message.size
+    return size if delivery.details is None else size + delivery.details.size
 
 
 def _unlocked(delivery: Delivery) -> Delivery:

@@ -360,6 +360,7 @@ class Spread:
             command.session_id,
             self._holder(command.holder),
             command.consumer,
+            command.bytes_max,
         )
 
     def _claim(self, command: ClaimMessages) -> None:

@@ -25,6 +25,7 @@ from peeklock.entity.refusals import (
     SESSION_LOCK_LOST,
     SESSION_LOCK_LOST_TEXT,
     Refusal,
+    too_much_at_once,
 )
 from peeklock.entity.replies import (
     NO_LANE,
@@ -122,6 +123,11 @@ class Browsing:
                 state.replies.append(Refused(command.origin, [command.tag], refusal))
                 return
             wanted[entry.sequence] = entry
+        size = _size_together(wanted)
+        if len(wanted) > 1 and size > command.bytes_max:
+            refusal = too_much_at_once(size, command.bytes_max)
+            state.replies.append(Refused(command.origin, [command.tag], refusal))
+            return
         found: list[Delivery] = []
         if line is not None and wanted:
             until = now + state.policy(line.number).lock_duration_ms
@@ -247,6 +253,15 @@ class Browsing:
 
 def _sequence(entry: Entry) -> int:
     return entry.sequence
+
+
+def _size_together(entries: dict[int, Entry]) -> int:
+    size = 0
+    for entry in entries.values():
+        size += entry.size
+        if entry.details is not None:
+            size += entry.details.size
+    return size
 
 
 def _seen_as(entry: Entry) -> int:

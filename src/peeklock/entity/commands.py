@@ -99,6 +99,8 @@ TRANSFER_DEAD: Final = 3
 PEEK_LOCK: Final = 0
 RECEIVE_AND_DELETE: Final = 1
 CARRY: Final = 2  # the broker itself, on the way to another entity: its locks do not expire
+# What the deferred messages of one fetch may have together; half of what may wait unread.
+DEFERRED_BYTES_MAX: Final = 32 << 20
 
 # Outcomes of a settlement.
 COMPLETE: Final = 0
@@ -433,7 +435,8 @@ class Peek:
 @final
 @dataclass(slots=True, init=False)
 class ReceiveDeferred:
-    """Fetch deferred messages by number; one that is not there refuses all (R-S6).
+    """Fetch deferred messages by number; one that is not there refuses all (R-S6), and so do
+    several that have more than `bytes_max` together: they are one answer.
 
     Where the lane has sessions, the named one must be held: by `holder`, or by anybody where the
     door cannot tell (None).
@@ -447,6 +450,7 @@ class ReceiveDeferred:
     session_id: Final[str | None]
     holder: Final[Any]
     consumer: Final[str]
+    bytes_max: Final[int]
 
     def __init__(
         self,
@@ -458,6 +462,7 @@ class ReceiveDeferred:
         session_id: str | None = None,
         holder: Any = None,
         consumer: str = "",
+        bytes_max: int = DEFERRED_BYTES_MAX,
     ) -> None:
         self.origin = origin
         self.tag = tag
@@ -467,6 +472,7 @@ class ReceiveDeferred:
         self.session_id = session_id
         self.holder = holder
         self.consumer = consumer
+        self.bytes_max = bytes_max
 
 
 @final

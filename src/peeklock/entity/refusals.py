@@ -81,3 +81,12 @@ class Refusal:
     def __init__(self, kind: str, text: str) -> None:
         self.kind = kind
         self.text = text
+
+
+def too_much_at_once(size: int, most: int) -> Refusal:
+    """Why several messages cannot be one answer."""
+    text = (
+        f"The messages asked for have {size} bytes, and those of one request may have {most} "
+        "together. None was taken; ask for fewer at a time."
+    )
+    return Refusal(QUOTA_EXCEEDED, text)

@@ -15,6 +15,8 @@ from peeklock.gateway.amqp.lock_tokens import token_of
 INT64_MAX: Final = (1 << 63) - 1
 # No answer lists more than this; whoever wants more goes on from there.
 PAGE_MAX: Final = 1_000
+# No list in a request is longer, unless its reader says another limit.
+LIST_MAX: Final = 10_000
 INT32_MAX: Final = (1 << 31) - 1
 
 
@@ -95,20 +97,22 @@ class Arguments:
         self.wrong(name, "must be a map")
         return {}
 
-    def items(self, name: str) -> list[Any]:
-        """A required list; an array is as good."""
+    def items(self, name: str, *, most: int = LIST_MAX) -> list[Any]:
+        """A required list of so many items at most; an array is as good."""
         value = self._values.get(name)
-        if isinstance(value, Array):
-            return value.items
-        if isinstance(value, list):
-            return value
-        self.wrong(name, "must be an array or a list")
-        return []
+        items = value.items if isinstance(value, Array) else value
+        if not isinstance(items, list):
+            self.wrong(name, "must be an array or a list")
+            return []
+        if len(items) > most:
+            self.wrong(name, f"must hold at most {most} items, not {len(items)}")
+            return []
+        return items
 
-    def numbers(self, name: str) -> list[int]:
-        """A required list of whole numbers."""
+    def numbers(self, name: str, *, most: int = LIST_MAX) -> list[int]:
+        """A required list of whole numbers, so many at most."""
         numbers: list[int] = []
-        for item in self.items(name):
+        for item in self.items(name, most=most):
             if not isinstance(item, int) or isinstance(item, bool):
                 self.wrong(name, "must hold whole numbers only")
                 break

@@ -53,9 +53,7 @@ def _epoch(call: Call) -> int:
 
 
 def _sequences(call: Call) -> list[int]:
-    sequences = call.arguments.numbers("sequence-numbers")
-    if len(sequences) > CLAIM_COUNT_MAX:
-        call.arguments.wrong("sequence-numbers", f"must be at most {CLAIM_COUNT_MAX}")
+    sequences = call.arguments.numbers("sequence-numbers", most=CLAIM_COUNT_MAX)
     if sequences and min(sequences) < 0:
         call.arguments.wrong("sequence-numbers", "must not be negative")
     return sequences

@@ -35,6 +35,8 @@ from peeklock.gateway.amqp.translate import incoming, outgoing, whole
 # The service's limits of one peek.
 PEEK_COUNT_MAX: Final = 250
 PEEK_BYTES_MAX: Final = 262_144
+# How many deferred messages one request may fetch; all are one answer.
+RECEIVE_COUNT_MAX: Final = 1_000
 # The service's premium limit of one batch delete.
 DELETE_COUNT_MAX: Final = 4_000
 
@@ -72,7 +74,7 @@ def _write_peek(call: Call, reply: Any) -> dict[Any, Any] | None:
 
 def _read_receive(call: Call) -> Command | Refusal:
     arguments = call.arguments
-    sequences = arguments.numbers("sequence-numbers")
+    sequences = arguments.numbers("sequence-numbers", most=RECEIVE_COUNT_MAX)
     locks = arguments.number("receiver-settle-mode", high=1)
     mode = PEEK_LOCK if locks else RECEIVE_AND_DELETE
     session_id = _session_id(call)

@@ -74,14 +74,12 @@ def _has_stages(call: Call) -> bool:
 
 def _stages(call: Call) -> list[str]:
     stages: list[str] = []
-    for item in call.arguments.items("stages"):
+    for item in call.arguments.items("stages", most=STAGES_MAX):
         if not isinstance(item, str) or not 1 <= len(item) <= STAGE_LENGTH_MAX:
             text = f"must hold strings of 1 to {STAGE_LENGTH_MAX} characters only"
             call.arguments.wrong("stages", text)
             break
         stages.append(str(item))
-    if len(stages) > STAGES_MAX:
-        call.arguments.wrong("stages", f"must be at most {STAGES_MAX}")
     return stages
 
 
