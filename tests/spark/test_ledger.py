@@ -4,7 +4,11 @@ from typing import Any
 
 import pytest
 
-from peeklock.client.exceptions import ServiceBusServerBusyError
+from peeklock.client.exceptions import (
+    ServiceBusQuotaExceededError,
+    ServiceBusServerBusyError,
+)
+from peeklock.spark.deferral import DeferralLedger
 from peeklock.spark.ledger import BrokerLedger
 from peeklock.spark.options import source_options
 
@@ -43,3 +47,34 @@ def test_claims_are_listed_when_all_partitions_are_there() -> None:
 def test_a_partition_that_stays_away_is_named() -> None:
     with pytest.raises(ServiceBusServerBusyError, match="partitions 3 of 'q'"):
         ledger(Answers(PART), retrydeadline="1ms").listed()
+
+
+class Narrow:
+    """A broker whose answers have room for so many messages only."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.taken: list[int] = []
+
+    def manage(self, _operation: str, asked: dict[str, Any]) -> dict[Any, Any]:
+        numbers = asked["sequence-numbers"].items
+        if len(numbers) > self.room:
+            raise ServiceBusQuotaExceededError("too much for one answer")
+        self.taken += numbers
+        return {"messages": [{"message": b""} for _ in numbers]}
+
+
+def deferrals(broker: Any) -> DeferralLedger:
+    given = {"connectionstring": KEY, "queue": "q"}
+    return DeferralLedger(broker, source_options(given, streaming=True))
+
+
+def test_deferred_messages_that_are_too_much_for_one_answer_are_settled_in_parts() -> None:
+    broker = Narrow(2)
+    assert deferrals(broker).settle([1, 2, 3, 4, 5], "completed") == 5
+    assert broker.taken == [1, 2, 3, 4, 5]
+
+
+def test_one_deferred_message_that_is_refused_is_told() -> None:
+    with pytest.raises(ServiceBusQuotaExceededError):
+        deferrals(Narrow(0)).settle([1, 2], "completed")

@@ -16,6 +16,7 @@ from peeklock.client.exceptions import (
     MessageLockLostError,
     MessageNotFoundError,
     MessagingEntityNotFoundError,
+    ServiceBusQuotaExceededError,
 )
 from peeklock.spark.arrow import OWNER_MARK, Parts, number_of
 from peeklock.spark.ledger import (
@@ -124,7 +125,8 @@ class DeferralLedger:
     def settle(
         self, numbers: Sequence[int], outcome: str, *, note: dict[str, Any] | None = None
     ) -> int:
-        """Receive by number; one that is missing fails all of a call, so that those are halved."""
+        """Receive by number; one that is missing fails all of a call, and so do several that are
+        too much for one answer, so that those are halved."""
         return sum(
             self._settle(list(numbers[at : at + _SETTLE_PAGE]), outcome, note or {})
             for at in range(0, len(numbers), _SETTLE_PAGE)
@@ -140,8 +142,10 @@ class DeferralLedger:
                     "receiver-settle-mode": Uint(0 if deletes else 1),
                 },
             )
-        except _ABSENT:
+        except (*_ABSENT, ServiceBusQuotaExceededError) as error:
             if len(numbers) == 1:
+                if isinstance(error, ServiceBusQuotaExceededError):
+                    raise
                 return 0
             half = len(numbers) // 2
             return self._settle(numbers[:half], outcome, note) + self._settle(
