@@ -48,7 +48,7 @@ format: $(DEV) ## rewrite the source in the house style
 check: $(DEV) ## lint, types, import rules, tidiness
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports --no-logo && $(PLAIN) $(PYTEST) -q tests/architecture
 
-unit: $(DEV) ## the fast tests: no port, no sleep, under a minute
+unit: $(DEV) ## the fast tests: no port, no sleep
 	$(PLAIN) $(PYTEST) $(UNIT)
 
 unit-compiled: $(DEV) $(COMPILED)
