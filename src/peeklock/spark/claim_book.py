@@ -211,7 +211,7 @@ class ClaimBook:
             except ServiceBusError as error:
                 if not error.is_retryable or time.monotonic() >= deadline:
                     raise
-                _log.warning("nobody knows what was claimed, so that it is looked up: %s", error)
+                _log.warning("claim result unknown; listing claims: %s", error)
             known = {claimed.number for claimed in batch}
             found = [one for one in self._ledger.listed() if one.number not in known]
             if found:
