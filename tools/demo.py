@@ -29,12 +29,12 @@ from peeklock.spark.jobs import (
     replay,
     report,
     rollup,
-    sections,
     skew,
     triage,
     tune,
 )
-from peeklock.spark.jobs.page import Section, write_page
+from peeklock.spark.jobs.pages import sections
+from peeklock.spark.jobs.pages.page import Section, write_page
 from tools.shop import ARCHIVE, CONFIGURATION, NO_ADDRESS, ORDERS, Shop
 
 ROOT: Final = Path(__file__).parent.parent

@@ -4,7 +4,7 @@ A module of that name that cannot be imported hides the sources of all others, s
 imported here but what every PySpark 4 has.
 """
 
-from peeklock.spark.source import ServiceBusSource as DefaultSource
+from peeklock.spark.data_sources import ServiceBusSource as DefaultSource
 from peeklock.version import VERSION
 
 __version__ = VERSION

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from tests.spark.bare import BRIEF
 from tests.spark.bus import Bus
+from tests.spark.environments import BRIEF
 
 # A process of its own: one that has a classic session can have no other.
 PROGRAM = """

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from peeklock.spark.description import Unknown, describe
 from peeklock.spark.door import door
 from peeklock.spark.jobs.frame import Bus as JobBus
 from peeklock.spark.jobs.namespace import Namespace
-from peeklock.spark.journal_client import JournalDescription, JournalUnavailable
-from peeklock.spark.journal_stream import client_of
+from peeklock.spark.journal.client import JournalDescription, JournalUnavailable
+from peeklock.spark.journal.stream import client_of
 from peeklock.spark.options import Access, source_options
+from peeklock.spark.sink.description import Unknown, describe
 from tests.spark.bus import Bus
 
 KEY = "SharedAccessKeyName=Root;SharedAccessKey=key"

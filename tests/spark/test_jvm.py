@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from peeklock.spark import jvm
-from tests.spark.bare import fresh_environment, run_without_java
+from tests.spark.environments import fresh_environment, run_without_java
 
 # Starts a session, runs a job with Python workers in it, and tells which Java that was.
 PROGRAM = """

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.bare import fresh_environment
 from tests.spark.bus import Bus
+from tests.spark.environments import fresh_environment
 
 PROGRAM = """
 import sys

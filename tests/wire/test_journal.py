@@ -14,8 +14,8 @@ from peeklock.amqp.constructors import UUID_CODE
 from peeklock.amqp.types import Array
 from peeklock.client import blocking
 from peeklock.client.exceptions import MessageLockLostError
-from peeklock.spark.facts import FactDecoder
-from peeklock.spark.journal_client import JournalClient, JournalGone, JournalUnavailable
+from peeklock.spark.journal.client import JournalClient, JournalGone, JournalUnavailable
+from peeklock.spark.journal.decoder import FactDecoder
 from tests.wire import sas
 from tests.wire.broker_process import BrokerProcess
 from tests.wire.clients import Bus, number, receive, receive_one

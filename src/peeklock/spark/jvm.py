@@ -79,7 +79,7 @@ def session(
     spark = builder.getOrCreate()
     if remote is None:
         # Spark asks the `python3` of the path for sources, which may be another one than ours.
-        from peeklock.spark.source import ServiceBusSource
+        from peeklock.spark.data_sources import ServiceBusSource
 
         spark.dataSource.register(ServiceBusSource)
     return spark

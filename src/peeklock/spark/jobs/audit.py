@@ -8,7 +8,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
 from peeklock.spark.jobs import frame
-from peeklock.spark.jobs.facts import (
+from peeklock.spark.jobs.facts.fact_source import FactSource
+from peeklock.spark.jobs.facts.table import (
     BURIAL,
     DEAD_LETTERS,
     ENTERING,
@@ -18,7 +19,6 @@ from peeklock.spark.jobs.facts import (
     follow,
     is_one_of,
 )
-from peeklock.spark.jobs.journal import FactSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,7 @@ from pyspark.sql import functions as fn
 from peeklock.spark.jobs import frame
 from peeklock.spark.jobs.namespace import SUBSCRIPTION, Entity, entity_at
 from peeklock.spark.schema import MESSAGE_COLUMNS
-from peeklock.spark.sink_options import SEND_COLUMNS
+from peeklock.spark.sink.options import SEND_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -202,8 +202,8 @@ class FromDeadLetters:
 
     def _release(self) -> None:
         """Give back what was claimed and not wanted; its delivery count is what it was."""
-        from peeklock.spark.claim_stream import open_ledger
         from peeklock.spark.options import source_options
+        from peeklock.spark.source.claim_stream import open_ledger
 
         options = source_options(
             {

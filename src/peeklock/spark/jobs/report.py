@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
 
-from peeklock.spark.jobs import frame, sections
-from peeklock.spark.jobs.page import Section, check_place, write_page
+from peeklock.spark.jobs import frame
+from peeklock.spark.jobs.pages import sections
+from peeklock.spark.jobs.pages.page import Section, check_place, write_page
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,9 +9,9 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as fn
 
 from peeklock.spark.jobs import frame
-from peeklock.spark.jobs.facts import LANE, follow, unfinished
-from peeklock.spark.jobs.journal import FactSource
-from peeklock.spark.jobs.tallies import (
+from peeklock.spark.jobs.facts.fact_source import FactSource
+from peeklock.spark.jobs.facts.table import LANE, follow, unfinished
+from peeklock.spark.jobs.facts.tallies import (
     COUNTED,
     DELIVERY_COUNTS,
     ENTERED,

@@ -10,8 +10,8 @@ from pyspark.sql import functions as fn
 from pyspark.sql.window import WindowSpec
 
 from peeklock.spark.jobs import frame
-from peeklock.spark.jobs.facts import BURIAL, ENTERING, LEAVING, completed, is_one_of
-from peeklock.spark.jobs.journal import FactSource
+from peeklock.spark.jobs.facts.fact_source import FactSource
+from peeklock.spark.jobs.facts.table import BURIAL, ENTERING, LEAVING, completed, is_one_of
 from peeklock.spark.jobs.namespace import Entity, Namespace
 
 # How many partitions an entity can have.

@@ -10,8 +10,8 @@ from pyspark.sql import functions as fn
 
 from peeklock.spark.jobs import frame
 from peeklock.spark.jobs.namespace import TOPIC, Entity, Namespace
-from peeklock.spark.jobs.page import check_place, write_page
-from peeklock.spark.jobs.sections import triage_section
+from peeklock.spark.jobs.pages.page import check_place, write_page
+from peeklock.spark.jobs.pages.sections import triage_section
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -129,9 +129,9 @@ def _looked_at(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]
     """In a task: the dead letters of the entities that its rows name."""
     import pyarrow as pa
 
-    from peeklock.spark.browse import PeekReader
     from peeklock.spark.options import source_options
     from peeklock.spark.schema import MESSAGE_COLUMNS, Columns, struct_of
+    from peeklock.spark.source.peek import PeekReader
 
     names = [column.split()[0] for column in COLUMNS.split(", ")]
     columns = Columns(struct_of({name: MESSAGE_COLUMNS[name] for name in names}), MESSAGE_COLUMNS)

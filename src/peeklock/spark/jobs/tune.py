@@ -9,12 +9,12 @@ from pyspark.sql import functions as fn
 
 from peeklock.durations import parse_duration
 from peeklock.spark.jobs import frame, rules
-from peeklock.spark.jobs.facts import DELIVERING, LIFE, SETTLING, follow, is_one_of, so_far
-from peeklock.spark.jobs.journal import FactSource
+from peeklock.spark.jobs.facts.fact_source import FactSource
+from peeklock.spark.jobs.facts.rates import rates
+from peeklock.spark.jobs.facts.table import DELIVERING, LIFE, SETTLING, follow, is_one_of, so_far
+from peeklock.spark.jobs.facts.tallies import quantile, ranked, tally
 from peeklock.spark.jobs.namespace import Entity, Namespace
-from peeklock.spark.jobs.rates import rates
 from peeklock.spark.jobs.rules import Crew, Line
-from peeklock.spark.jobs.tallies import quantile, ranked, tally
 
 LINE: Final = ("entity", "sub_entity")
 ADVICE: Final = (

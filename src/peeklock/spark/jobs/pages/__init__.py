@@ -1,0 +1,1 @@
+"""Pages for people, made of the tables that jobs write."""

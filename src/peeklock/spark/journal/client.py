@@ -1,0 +1,211 @@
+"""Reads the journal of an entity at the broker's HTTP door, and waits for one that is away.
+
+It blocks, because a task of Spark has nothing else to do, and needs nothing but Python's own
+library. One connection is kept as long as it works.
+"""
+
+import http.client
+import json
+import random
+import struct
+import time
+from dataclasses import dataclass
+from typing import Any, Final, Self, final
+from urllib.parse import quote
+
+from peeklock.spark.door import door
+
+FORMAT: Final = 1
+LIMIT_BYTES: Final = 4 << 20
+
+_TIMEOUT_S: Final = 60.0
+_DEADLINE_S: Final = 120.0
+_PAUSE_S_MIN: Final = 0.1
+_PAUSE_S_MAX: Final = 5.0
+# Answers that are worth another try: the store is away, the broker is starting or busy.
+_AGAIN: Final = frozenset({500, 502, 503, 504})
+_length: Final = struct.Struct("<I")
+
+
+class JournalError(Exception):
+    """The journal cannot be read, and trying again would not help."""
+
+
+class JournalGone(JournalError):
+    """What was asked for is not there: the entity, or the one that had its name before."""
+
+
+class JournalUnavailable(JournalError):
+    """The broker or a store stayed away until the deadline."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class JournalPartition:
+    """How far the journal of a partition reaches."""
+
+    index: int
+    first: int  # the oldest position that is still there
+    next: int  # the position behind the last one
+    is_available: bool
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class JournalDescription:
+    """What there is to be read of an entity."""
+
+    entity: str
+    incarnation: str
+    partitions: tuple[JournalPartition, ...]
+    lanes: dict[int, str]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class JournalPage:
+    """Some chunks of a partition; `first` says where its journal begins now."""
+
+    first: int
+    next: int
+    incarnation: str
+    chunks: list[bytes]
+
+
+@final
+class JournalClient:
+    """One reader of journals."""
+
+    def __init__(
+        self,
+        connection_string: str,
+        *,
+        http_port: int = 0,
+        ca_file: str = "",
+        timeout_s: float = _TIMEOUT_S,
+        deadline_s: float = _DEADLINE_S,
+    ) -> None:
+        """One answer is waited for until the timeout, and asked for until the deadline."""
+        self._door = door(connection_string, http_port, ca_file)
+        self._timeout_s = timeout_s
+        self._deadline_s = deadline_s
+        self._http: http.client.HTTPConnection | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the connection go."""
+        if self._http is not None:
+            self._http.close()
+            self._http = None
+
+    def describe(self, entity: str) -> JournalDescription:
+        """Tell what there is of the journal of a queue or topic."""
+        _, content = self._get(f"/{_quoted(entity)}/$journal")
+        try:
+            return _description(json.loads(content))
+        except (ValueError, KeyError, TypeError) as error:
+            raise JournalError(f"what answers on port {self._door.port} has no journal") from error
+
+    def page(
+        self, entity: str, partition: int, after: int, limit_bytes: int = LIMIT_BYTES
+    ) -> JournalPage:
+        """Read one page."""
+        path = f"/{_quoted(entity)}/$journal/{partition}?after={after}&limit={limit_bytes}"
+        headers, content = self._get(path)
+        try:
+            first, next = int(headers["peeklock-first"]), int(headers["peeklock-next"])
+            chunks = _cut(content)
+        except (KeyError, ValueError, struct.error) as error:
+            raise JournalError(f"what answers on port {self._door.port} has no journal") from error
+        return JournalPage(first, next, headers.get("peeklock-incarnation", ""), chunks)
+
+    # Asking.
+
+    def _get(self, target: str) -> tuple[dict[str, str], bytes]:
+        """Ask until there is an answer or the time is over."""
+        give_up_at = time.monotonic() + self._deadline_s
+        pause_s = _PAUSE_S_MIN
+        while True:
+            wait_s = 0.0
+            try:
+                status, headers, content = self._ask(target)
+                if status == 200:
+                    return headers, content
+                problem = _problem(status, content)
+                if status not in _AGAIN:
+                    raise JournalGone(problem) if status == 404 else JournalError(problem)
+                told = headers.get("retry-after", "")
+                wait_s = float(told) if told.isdigit() else 0.0
+            except (OSError, http.client.HTTPException) as error:
+                self.close()
+                problem = f"no answer from port {self._door.port}: {error}"
+            # Tasks that failed together do not come back together.
+            wait_s = max(wait_s, pause_s) * random.uniform(0.5, 1.0)
+            if time.monotonic() + wait_s > give_up_at:
+                raise JournalUnavailable(problem)
+            time.sleep(wait_s)
+            pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+
+    def _ask(self, target: str) -> tuple[int, dict[str, str], bytes]:
+        is_kept = self._http is not None
+        if self._http is None:
+            self._http = self._door.opened(self._timeout_s)
+        try:
+            self._http.request("GET", target, headers=self._door.headers())
+            answer = self._http.getresponse()
+        except (ConnectionError, http.client.BadStatusLine):
+            if not is_kept:
+                raise
+            # The broker closes connections that were idle for long: that is no failure.
+            self.close()
+            return self._ask(target)
+        content = answer.read()
+        if answer.will_close:
+            self.close()
+        headers = {name.lower(): value for name, value in answer.getheaders()}
+        return answer.status, headers, content
+
+
+def _quoted(entity: str) -> str:
+    return quote(entity.strip("/"), safe="/")
+
+
+def _description(document: dict[str, Any]) -> JournalDescription:
+    if document["format"] != FORMAT:
+        raise JournalError(
+            f"the broker writes its journal in format {document['format']}, which is not known here"
+        )
+    partitions = tuple(
+        JournalPartition(each["index"], each["first"], each["next"], each["available"])
+        for each in document["partitions"]
+    )
+    lanes = {int(lane): name for lane, name in document["lanes"].items()}
+    return JournalDescription(document["entity"], document["incarnation"], partitions, lanes)
+
+
+def _cut(content: bytes) -> list[bytes]:
+    """Take a page apart into its chunks."""
+    chunks: list[bytes] = []
+    at = 0
+    while at < len(content):
+        size: int = _length.unpack_from(content, at)[0]
+        at += _length.size
+        if at + size > len(content):
+            raise ValueError("the page is cut off")
+        chunks.append(content[at : at + size])
+        at += size
+    return chunks
+
+
+def _problem(status: int, content: bytes) -> str:
+    try:
+        document = json.loads(content)
+    except ValueError:
+        document = None
+    text = document.get("error") if isinstance(document, dict) else None
+    return str(text) if text else f"the broker answered with status {status}"
