@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from peeklock.cli import atom
-from peeklock.cli.atom import Description
 from peeklock.cli.connection import ConnectionProblem
 from peeklock.cli.inventory import queue_of
+from peeklock.client.administration import atom
+from peeklock.client.administration.atom import Description
 from peeklock.entity.definition import MEGABYTE
 
 

@@ -5,11 +5,10 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, final
 
-from peeklock.cli import administration
-from peeklock.cli.administration import Administration
-from peeklock.cli.atom import Description
 from peeklock.cli.letters import read_letter
 from peeklock.cli.reach import Reach
+from peeklock.client.administration import places
+from peeklock.client.administration.atom import Description
 from peeklock.client.blocking import (
     NEXT_AVAILABLE_SESSION,
     ServiceBusClient,
@@ -53,38 +52,34 @@ class Bus:
     def queue(self, name: str = "", **properties: Any) -> str:
         """Make a queue; properties as in the configuration file, RequiresSession=True and so on."""
         name = name or self._name("queue")
-        self._create(administration.queue(name), properties)
+        self._create(places.queue(name), properties)
         return name
 
     def topic(self, *subscriptions: str, name: str = "", **properties: Any) -> str:
         """Make a topic with subscriptions that take everything."""
         name = name or self._name("topic")
-        self._create(administration.topic(name), properties)
+        self._create(places.topic(name), properties)
         for subscription in subscriptions:
             self.subscription(name, subscription)
         return name
 
     def subscription(self, topic: str, name: str, **properties: Any) -> str:
         """Make a subscription, and give the path to receive from it."""
-        self._create(administration.subscription(topic, name), properties)
+        self._create(places.subscription(topic, name), properties)
         return f"{topic}/Subscriptions/{name}"
 
     def delete(self, queue: str) -> None:
         """Delete a queue with all that is in it."""
-        Administration(self._reach).delete(administration.queue(queue))
+        self._reach.administration().delete(places.queue(queue))
 
     def described(self, path: str) -> Description:
         """Give a queue or a subscription with its counts."""
         topic, is_subscription, name = path.partition("/Subscriptions/")
-        place = (
-            administration.subscription(topic, name)
-            if is_subscription
-            else administration.queue(path)
-        )
-        return Administration(self._reach).get(place)
+        place = places.subscription(topic, name) if is_subscription else places.queue(path)
+        return self._reach.administration().get(place)
 
-    def _create(self, place: administration.Place, properties: dict[str, Any]) -> None:
-        Administration(self._reach).create(place, Description(place.kind, place.path, properties))
+    def _create(self, place: places.Place, properties: dict[str, Any]) -> None:
+        self._reach.administration().create(place, Description(place.kind, place.path, properties))
 
     def _name(self, kind: str) -> str:
         return f"{kind}-{next(self._numbers):03}"

@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from peeklock.cli import administration, atom
-from peeklock.cli.administration import Administration
-from peeklock.cli.atom import Description
 from peeklock.cli.connection import parse_connection
 from peeklock.cli.reach import Reach
+from peeklock.client.administration import atom, places
+from peeklock.client.administration.atom import Description
 from tests.wire.broker_process import BrokerProcess, broker_python
 from tests.wire.conftest import make_broker
 
@@ -385,10 +384,10 @@ def test_rules_that_no_file_can_say(shell: Shell) -> None:
     assert topic["Subscriptions"][0]["Rules"] == [nothing]
 
     connection = parse_connection(shell.broker.connection_string)
-    admin = Administration(Reach(connection, shell.broker.http_port, shell.broker.amqp_port))
+    reach = Reach(connection, shell.broker.http_port, shell.broker.amqp_port)
     sql = {"SqlExpression": "a = @p", "Parameters": {"@p": 5}}
     rule = Description(atom.RULE, "r", {"FilterType": "Sql", "SqlFilter": sql})
-    admin.create(administration.rule("odd", "s", "r"), rule)
+    reach.administration().create(places.rule("odd", "s", "r"), rule)
     try:
         assert "the rule 'r' of 'odd/Subscriptions/s' has parameters" in shell.fails("export")
     finally:

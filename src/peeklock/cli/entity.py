@@ -5,12 +5,12 @@ from typing import Annotated, Any, Final, TypeAlias
 
 import typer
 
-from peeklock.cli import administration, atom
-from peeklock.cli.administration import Administration, Place
-from peeklock.cli.atom import Description
 from peeklock.cli.entity_options import choosing
 from peeklock.cli.output import Output, print_json, print_table
 from peeklock.cli.reach import Reach, reaching
+from peeklock.client.administration import atom, places
+from peeklock.client.administration.atom import Description
+from peeklock.client.administration.places import Place
 
 queue_app = typer.Typer(help="The queues of a running broker.", no_args_is_help=True)
 topic_app = typer.Typer(help="The topics of a running broker.", no_args_is_help=True)
@@ -66,14 +66,14 @@ def create_entity(
     first_rule: Description | None = None,
 ) -> None:
     """Make an entity and tell what it is."""
-    admin = Administration(reach)
+    admin = reach.administration()
     admin.create(place, Description(place.kind, place.path, chosen), first_rule)
     show_entity(reach, place, output)
 
 
 def update_entity(reach: Reach, place: Place, chosen: dict[str, Any], output: str) -> None:
     """Change some properties of an entity and leave the others."""
-    admin = Administration(reach)
+    admin = reach.administration()
     known = admin.get(place)
     changed = Description(place.kind, known.name, known.values | chosen, None, known.keys)
     admin.update(place, changed)
@@ -82,7 +82,7 @@ def update_entity(reach: Reach, place: Place, chosen: dict[str, Any], output: st
 
 def show_entity(reach: Reach, place: Place, output: str) -> None:
     """Tell everything about an entity."""
-    found = Administration(reach).get(place)
+    found = reach.administration().get(place)
     if output == "json":
         print_json(told(found))
         return
@@ -93,7 +93,7 @@ def show_entity(reach: Reach, place: Place, output: str) -> None:
 
 def list_entities(reach: Reach, place: Place, skip: int, top: int | None, output: str) -> None:
     """List entities with their counts, page by page."""
-    admin = Administration(reach)
+    admin = reach.administration()
     found: list[Description] = []
     while top is None or len(found) < top:
         wanted = _PAGE if top is None else min(_PAGE, top - len(found))
@@ -115,7 +115,7 @@ def list_entities(reach: Reach, place: Place, skip: int, top: int | None, output
 
 def delete_entity(reach: Reach, place: Place, output: str) -> None:
     """Delete an entity with all that is in it."""
-    Administration(reach).delete(place)
+    reach.administration().delete(place)
     if output == "json":
         print_json({"deleted": place.path})
     else:
@@ -150,7 +150,7 @@ def _text(value: Any) -> str:
 
 def _make_commands(app: typer.Typer, kind: str, place_of: Callable[..., Place]) -> None:
     """Give a kind of entity that has one name its commands."""
-    everything = administration.QUEUES if kind == atom.QUEUE else administration.TOPICS
+    everything = places.QUEUES if kind == atom.QUEUE else places.TOPICS
 
     @app.command(help=f"Make a {kind}.")
     @reaching
@@ -186,8 +186,8 @@ def _make_commands(app: typer.Typer, kind: str, place_of: Callable[..., Place]) 
         delete_entity(reach, place_of(name), output)
 
 
-_make_commands(queue_app, atom.QUEUE, administration.queue)
-_make_commands(topic_app, atom.TOPIC, administration.topic)
+_make_commands(queue_app, atom.QUEUE, places.queue)
+_make_commands(topic_app, atom.TOPIC, places.topic)
 
 
 # --- subscriptions
@@ -205,7 +205,7 @@ def create_subscription(
     output: Output = "table",
 ) -> None:
     """Make a subscription; its first rule takes everything."""
-    create_entity(reach, administration.subscription(topic, name), chosen, output)
+    create_entity(reach, places.subscription(topic, name), chosen, output)
 
 
 @subscription_app.command("list")
@@ -214,7 +214,7 @@ def list_subscriptions(
     reach: Reach, topic: TopicName, *, skip: Skip = 0, top: Top = None, output: Output = "table"
 ) -> None:
     """List the subscriptions of a topic with their counts."""
-    list_entities(reach, administration.subscriptions(topic), skip, top, output)
+    list_entities(reach, places.subscriptions(topic), skip, top, output)
 
 
 @subscription_app.command("show")
@@ -223,7 +223,7 @@ def show_subscription(
     reach: Reach, topic: TopicName, name: SubscriptionName, *, output: Output = "table"
 ) -> None:
     """Tell everything about a subscription: properties, counts, availability."""
-    show_entity(reach, administration.subscription(topic, name), output)
+    show_entity(reach, places.subscription(topic, name), output)
 
 
 @subscription_app.command("update")
@@ -238,7 +238,7 @@ def update_subscription(
     output: Output = "table",
 ) -> None:
     """Change properties of a subscription; those that are not given stay."""
-    update_entity(reach, administration.subscription(topic, name), chosen, output)
+    update_entity(reach, places.subscription(topic, name), chosen, output)
 
 
 @subscription_app.command("delete")
@@ -247,4 +247,4 @@ def delete_subscription(
     reach: Reach, topic: TopicName, name: SubscriptionName, *, output: Output = "table"
 ) -> None:
     """Delete a subscription with its rules and all that is in it."""
-    delete_entity(reach, administration.subscription(topic, name), output)
+    delete_entity(reach, places.subscription(topic, name), output)

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Final, Literal, final
 
 import typer
 
-from peeklock.cli import atom, values
+from peeklock.cli import values
+from peeklock.client.administration import atom
 
 _DURATION: Final = "duration"
 _WHOLE: Final = "whole"

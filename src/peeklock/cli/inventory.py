@@ -2,10 +2,10 @@
 
 from typing import Any, Final, final
 
-from peeklock.cli import administration
-from peeklock.cli.administration import Administration
-from peeklock.cli.atom import Description
 from peeklock.cli.connection import ConnectionProblem
+from peeklock.client.administration import places
+from peeklock.client.administration.api import AdministrationApi
+from peeklock.client.administration.atom import Description
 from peeklock.configuration.content import (
     ConfiguredNamespace,
     ConfiguredQueue,
@@ -34,27 +34,29 @@ _MEGABYTES: Final = 1024
 class Inventory:
     """Reads descriptions as the configuration file's readers do, so that both can be compared."""
 
-    def __init__(self, admin: Administration) -> None:
+    def __init__(self, admin: AdministrationApi) -> None:
         self._admin = admin
 
     def whole(self) -> ConfiguredNamespace:
         """Give the whole namespace."""
         queues = [
             ConfiguredQueue(queue_of(found), found.keys)
-            for found in self._admin.every(administration.QUEUES)
+            for found in self._admin.every(places.QUEUES)
         ]
         topics = [
             ConfiguredTopic(topic_of(found), found.keys, self._subscriptions(found.name))
-            for found in self._admin.every(administration.TOPICS)
+            for found in self._admin.every(places.TOPICS)
         ]
-        return ConfiguredNamespace(self._admin.namespace(), (), tuple(queues), tuple(topics))
+        return ConfiguredNamespace(
+            self._admin.namespace()["Name"], (), tuple(queues), tuple(topics)
+        )
 
     def _subscriptions(self, topic: str) -> tuple[ConfiguredSubscription, ...]:
-        found = list(self._admin.every(administration.subscriptions(topic)))
+        found = list(self._admin.every(places.subscriptions(topic)))
         return tuple(
             ConfiguredSubscription(
                 subscription_of(topic, one),
-                _rules(topic, one, list(self._admin.every(administration.rules(topic, one.name)))),
+                _rules(topic, one, list(self._admin.every(places.rules(topic, one.name)))),
             )
             for one in found
         )

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Any, Final, final
 
 from peeklock.auth.rights import AuthorizationRule
-from peeklock.cli import administration, atom
-from peeklock.cli.administration import Administration, Place
-from peeklock.cli.atom import Description
 from peeklock.cli.inventory import SIZE, queue_of, subscription_of, topic_of
+from peeklock.client.administration import atom, places
+from peeklock.client.administration.api import AdministrationApi
+from peeklock.client.administration.atom import Description
+from peeklock.client.administration.places import Place
 from peeklock.configuration.content import (
     ConfiguredNamespace,
     ConfiguredSubscription,
@@ -42,14 +43,14 @@ class Step:
     verb: Final[str]
     place: Final[Place]
     changes: Final[dict[str, tuple[Any, Any]]]
-    perform: Final[Callable[[], None]]
+    perform: Final[Callable[[], object]]
 
     def __init__(
         self,
         verb: str,
         place: Place,
         changes: dict[str, tuple[Any, Any]],
-        perform: Callable[[], None],
+        perform: Callable[[], object],
     ) -> None:
         self.verb = verb
         self.place = place
@@ -61,7 +62,7 @@ class Step:
 class Planner:
     """Compares a namespace of a file with a broker."""
 
-    def __init__(self, admin: Administration) -> None:
+    def __init__(self, admin: AdministrationApi) -> None:
         self._admin = admin
         self._homes: list[Step] = []
         self._subscriptions: list[Step] = []
@@ -70,12 +71,12 @@ class Planner:
     def plan(self, namespace: ConfiguredNamespace) -> list[Step]:
         """Give the steps in their order; none where all is as it should be."""
         for queue in namespace.queues:
-            place = administration.queue(queue.definition.path)
+            place = places.queue(queue.definition.path)
             known = self._admin.find(place)
             before = None if known is None else queue_properties(queue_of(known))
             self._home(place, queue_properties(queue.definition), queue.rules, known, before)
         for topic in namespace.topics:
-            place = administration.topic(topic.definition.path)
+            place = places.topic(topic.definition.path)
             known = self._admin.find(place)
             before = None if known is None else topic_properties(topic_of(known))
             self._home(place, topic_properties(topic.definition), topic.rules, known, before)
@@ -108,7 +109,7 @@ class Planner:
 
     def _subscription(self, subscription: ConfiguredSubscription, *, is_new: bool) -> None:
         definition = subscription.definition
-        place = administration.subscription(definition.topic, definition.name)
+        place = places.subscription(definition.topic, definition.name)
         wanted = subscription_properties(definition)
         known = None if is_new else self._admin.find(place)
         rules = {
@@ -132,7 +133,7 @@ class Planner:
 
     def _rules(self, subscription: ConfiguredSubscription, wanted: dict[str, Description]) -> None:
         definition = subscription.definition
-        listed = self._admin.every(administration.rules(definition.topic, definition.name))
+        listed = self._admin.every(places.rules(definition.topic, definition.name))
         known = {rule.name.lower(): rule for rule in listed}
         for key, rule in wanted.items():
             if key not in known:
@@ -140,21 +141,21 @@ class Planner:
                 continue
             changes = _differences(known[key].values, rule.values)
             if changes:
-                place = administration.rule(definition.topic, definition.name, known[key].name)
+                place = places.rule(definition.topic, definition.name, known[key].name)
                 self._changes.append(
                     Step(UPDATE, place, changes, _call(self._admin.update, place, rule))
                 )
         # Last, so that no message finds a subscription without rules.
         for key, rule in known.items():
             if key not in wanted:
-                place = administration.rule(definition.topic, definition.name, rule.name)
+                place = places.rule(definition.topic, definition.name, rule.name)
                 self._changes.append(Step(DELETE, place, {}, _call(self._admin.delete, place)))
 
     def _add_rule(
         self, steps: list[Step], subscription: ConfiguredSubscription, rule: Description
     ) -> None:
         definition = subscription.definition
-        place = administration.rule(definition.topic, definition.name, rule.name)
+        place = places.rule(definition.topic, definition.name, rule.name)
         changes = {key: (None, value) for key, value in rule.values.items()}
         steps.append(Step(CREATE, place, changes, _call(self._admin.create, place, rule)))
 
@@ -182,7 +183,7 @@ class Planner:
         self._changes.append(Step(UPDATE, place, changes, perform))
 
 
-def _call(method: Callable[..., None], *arguments: Any) -> Callable[[], None]:
+def _call(method: Callable[..., object], *arguments: Any) -> Callable[[], object]:
     return lambda: method(*arguments)
 
 

@@ -1,4 +1,4 @@
-"""How commands reach a running broker: the options that say where it is, and one request over HTTP.
+"""How commands reach a running broker: the options that say where it is, and what it is asked.
 
 A command takes a `Reach` as its first parameter; `reaching` puts the options in its place.
 """
@@ -14,18 +14,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, final
 import typer
 
 from peeklock.cli.connection import DEVELOPMENT, ConnectionProblem, parse_connection
+from peeklock.client.administration.api import AdministrationApi
+from peeklock.client.administration.http_client import HTTPS_PORT, HttpClient, HttpEndpoint
 from peeklock.client.connection_string import ConnectionString
+from peeklock.client.exceptions import ServiceBusError
 from peeklock.settings import AMQP_PORT, HTTP_PORT
 
 if TYPE_CHECKING:
     from peeklock.client.config import ClientConfig
 
 AMQPS_PORT: Final = 5671
-HTTPS_PORT: Final = 443
 
 # Taking a store away, or deleting an entity, waits for what is under way in it.
 _TIMEOUT_S: Final = 120.0
-_ANSWER_BYTES_MAX: Final = 64 << 20
 _ON_A_PORT: Final[dict[str, Any]] = {"min": 1, "max": 65535}
 
 
@@ -51,33 +52,14 @@ class Reach:
         self.amqp_port = amqp_port
         self.context = context
 
-    def request(
-        self, method: str, target: str, headers: dict[str, str] | None = None, body: bytes = b""
-    ) -> tuple[int, bytes]:
-        """Send one request over HTTP and give the status and the content of the answer."""
-        import http.client
+    def http(self) -> HttpClient:
+        """Return a client for requests over HTTP."""
+        endpoint = HttpEndpoint(self.connection.host, self.http_port, self.connection, self.context)
+        return HttpClient(endpoint, timeout_s=_TIMEOUT_S, keeps_connections=False)
 
-        host, port = self.connection.address, self.http_port
-        scheme = "http" if self.context is None else "https"
-        broker = (
-            http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)
-            if self.context is None
-            else http.client.HTTPSConnection(host, port, timeout=_TIMEOUT_S, context=self.context)
-        )
-        # The name tells the broker which namespace is meant.
-        sent = {
-            "Host": f"{self.connection.host}:{port}",
-            "Authorization": self.connection.authorization(scheme),
-            **(headers or {}),
-        }
-        try:
-            broker.request(method, target, body=body or None, headers=sent)
-            answer = broker.getresponse()
-            return answer.status, answer.read(_ANSWER_BYTES_MAX)
-        except (OSError, http.client.HTTPException) as error:
-            raise self.unreachable(port, error) from error
-        finally:
-            broker.close()
+    def administration(self) -> AdministrationApi:
+        """Return the entities of the broker's namespace."""
+        return AdministrationApi(self.http())
 
     def client_config(self) -> "ClientConfig":
         """Tell a client of messages where the broker is; one that tries everything once."""
@@ -103,31 +85,24 @@ class Reach:
         """Send one request and give the JSON document that is answered."""
         import json
 
-        status, text = self.request(method, target)
+        http = self.http()
+        answer = http.request(method, target)
         try:
-            document = json.loads(text)
+            document = json.loads(answer.content)
         except ValueError:
             document = None
         if not isinstance(document, dict):
-            raise self.stranger(status)
-        if status != 200:
-            problem = document.get("error", f"the broker answered with status {status}")
+            raise http.not_a_broker(answer.status)
+        if answer.status != 200:
+            problem = document.get("error", f"the broker answered with status {answer.status}")
             raise ConnectionProblem(str(problem))
         return document
-
-    def stranger(self, status: int) -> ConnectionProblem:
-        """Say that something else answers."""
-        where = f"{self.connection.host}:{self.http_port}"
-        return ConnectionProblem(f"what answers at {where} is no Peeklock: status {status}")
 
     def unreachable(self, port: int, error: Exception) -> ConnectionProblem:
         """Say that nobody can be asked."""
         reason = str(error) or repr(error)
-        if isinstance(error, ssl.SSLCertVerificationError):
-            reason += " (--ca FILE names the authority that is trusted)"
-        return ConnectionProblem(
-            f"cannot reach a broker at {self.connection.host}:{port}: {reason}"
-        )
+        where = f"{self.connection.host}:{port}"
+        return ConnectionProblem(f"cannot reach a broker at {where}: {reason}{_advice(error)}")
 
 
 def reaching(command: Callable[..., None]) -> Callable[..., None]:
@@ -150,11 +125,19 @@ def reaching(command: Callable[..., None]) -> Callable[..., None]:
             command(reach, *arguments, **options)
         except ConnectionProblem as problem:
             fail(str(problem))
+        except ServiceBusError as problem:
+            fail(f"{problem}{_advice(problem.__cause__)}")
 
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
     wrapped.__signature__ = inspect.Signature([*own, *_PARAMETERS])  # type: ignore[attr-defined]  # what Typer reads
     wrapped.__annotations__ = {}
     return wrapped
+
+
+def _advice(error: BaseException | None) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return " (--ca FILE names the authority that is trusted)"
+    return ""
 
 
 def _reach(

@@ -5,13 +5,13 @@ from typing import Annotated, Any, Final, TypeAlias
 
 import typer
 
-from peeklock.cli import administration, atom, values
-from peeklock.cli.administration import Administration
-from peeklock.cli.atom import Description
+from peeklock.cli import values
 from peeklock.cli.entity import Skip, SubscriptionName, Top, TopicName, delete_entity
 from peeklock.cli.output import Output, print_json, print_table
 from peeklock.cli.reach import Reach, reaching
 from peeklock.cli.rule import app as app
+from peeklock.client.administration import atom, places
+from peeklock.client.administration.atom import Description
 
 RuleName: TypeAlias = Annotated[str, typer.Argument(metavar="RULE", help="Name of the rule.")]
 Sql: TypeAlias = Annotated[
@@ -69,8 +69,8 @@ def create(
     chosen = _filter(sql, correlation, constant) or {"FilterType": "True"}
     if action:
         chosen["Action"] = {"SqlExpression": action}
-    place = administration.rule(topic, subscription, name)
-    Administration(reach).create(place, Description(atom.RULE, name, chosen))
+    place = places.rule(topic, subscription, name)
+    reach.administration().create(place, Description(atom.RULE, name, chosen))
     _show(reach, topic, subscription, name, output)
 
 
@@ -86,7 +86,7 @@ def list_rules(
     output: Output = "table",
 ) -> None:
     """List the rules of a subscription."""
-    found = list(Administration(reach).every(administration.rules(topic, subscription)))
+    found = list(reach.administration().every(places.rules(topic, subscription)))
     _print(topic, subscription, found[skip : None if top is None else skip + top], output)
 
 
@@ -119,8 +119,8 @@ def update(
     output: Output = "table",
 ) -> None:
     """Change the filter or the action of a rule; an action that is empty is taken away."""
-    admin = Administration(reach)
-    place = administration.rule(topic, subscription, name)
+    admin = reach.administration()
+    place = places.rule(topic, subscription, name)
     known = admin.get(place)
     chosen = _filter(sql, correlation, constant)
     kept = {"Action": known.values["Action"]} if "Action" in known.values else {}
@@ -142,7 +142,7 @@ def delete(
     output: Output = "table",
 ) -> None:
     """Take a rule away from a subscription."""
-    delete_entity(reach, administration.rule(topic, subscription, name), output)
+    delete_entity(reach, places.rule(topic, subscription, name), output)
 
 
 def _filter(
@@ -176,7 +176,7 @@ def _correlation(texts: list[str]) -> dict[str, Any]:
 
 
 def _show(reach: Reach, topic: str, subscription: str, name: str, output: str) -> None:
-    found = Administration(reach).get(administration.rule(topic, subscription, name))
+    found = reach.administration().get(places.rule(topic, subscription, name))
     if output == "json":
         print_json(_told(found))
     else:

@@ -11,6 +11,7 @@ from peeklock.cli import values
 from peeklock.cli.connection import ConnectionProblem
 from peeklock.cli.output import Output, fail, print_json, print_table
 from peeklock.cli.reach import Reach, reaching
+from peeklock.client.exceptions import ServiceBusError
 
 if TYPE_CHECKING:
     from peeklock.cli.plan import Step
@@ -46,14 +47,13 @@ def import_(
     output: Output = "table",
 ) -> None:
     """Create and update the entities that a file describes; others are left alone."""
-    from peeklock.cli.administration import Administration
     from peeklock.cli.plan import Planner
     from peeklock.configuration.content import ConfigurationError
     from peeklock.configuration.writing import NotExpressible
 
     try:
         content, left_out = _read(file, parameter or [], namespace)
-        planner = Planner(Administration(reach))
+        planner = Planner(reach.administration())
         steps = planner.plan(content)
     except (ConfigurationError, NotExpressible) as error:
         fail(str(error))
@@ -75,12 +75,11 @@ def export(
     ] = None,
 ) -> None:
     """Write all entities of the namespace into a file that import reads."""
-    from peeklock.cli.administration import Administration
     from peeklock.cli.inventory import Inventory
     from peeklock.configuration.arm_writing import template_of
     from peeklock.configuration.writing import NotExpressible, document_of
 
-    namespace = Inventory(Administration(reach)).whole()
+    namespace = Inventory(reach.administration()).whole()
     try:
         document = (template_of if format == "arm" else document_of)(namespace)
     except NotExpressible as problem:
@@ -141,7 +140,7 @@ def _perform(steps: "list[Step]") -> None:
     for number, step in enumerate(steps):
         try:
             step.perform()
-        except ConnectionProblem as problem:
+        except (ConnectionProblem, ServiceBusError) as problem:
             done = f"{number} of {len(steps)} changes are made"
             raise ConnectionProblem(
                 f"cannot {step.verb} {step.place.told}: {problem} ({done})"

@@ -54,7 +54,7 @@ def test_partition_counts_come_from_descriptions() -> None:
 
     entities = [
         Entity(QUEUE, "Plain"),
-        Entity(TOPIC, "Wide", properties={"PartitionCount": "16"}),
+        Entity(TOPIC, "Wide", properties={"PartitionCount": 16}),
         Entity(SUBSCRIPTION, "audit", topic="Wide"),
     ]
     assert partition_counts(entities) == {"plain": 1, "wide": 16}

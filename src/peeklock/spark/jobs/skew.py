@@ -160,10 +160,9 @@ def what_if(messages: DataFrame, keys: DataFrame) -> DataFrame:
 
 def partition_counts(entities: Iterable[Entity]) -> dict[str, int]:
     """How many partitions each queue and topic has, by its name in lower case."""
-    counts = {
-        e.name.lower(): e.properties.get("PartitionCount", "") for e in entities if not e.topic
+    return {
+        e.name.lower(): e.properties.get("PartitionCount") or 1 for e in entities if not e.topic
     }
-    return {name: int(count) if count.isdigit() else 1 for name, count in counts.items()}
 
 
 def partition_of(key: str, partitions: Column) -> Column:

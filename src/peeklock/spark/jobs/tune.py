@@ -202,7 +202,7 @@ def _line(row: dict[str, Any], described: dict[str, Entity], lock_s: float) -> L
     own = entity.properties if entity is not None else {}
     # A subscription has the partitions of its topic.
     whole = described.get(row["entity"].lower())
-    count = whole.properties.get("PartitionCount", "") if whole is not None else ""
+    count = whole.properties.get("PartitionCount") if whole is not None else None
     known = own.get("LockDuration", "")
     if not lock_s:
         lock_s = parse_duration(known) / 1000 if known else rules.PREFETCH_LOCK_S
@@ -215,9 +215,9 @@ def _line(row: dict[str, Any], described: dict[str, Entity], lock_s: float) -> L
         deliveries=row["deliveries"],
         lock_losses=row["lock_losses"],
         work_ms_p999=row["work_ms_p999"],
-        partitions=int(count) if count.isdigit() else row["partitions"],
+        partitions=count or row["partitions"],
         lock_s=lock_s,
-        is_batched=own.get("EnableBatchedOperations", "true").lower() != "false",
+        is_batched=own.get("EnableBatchedOperations", True),
     )
 
 

@@ -4,7 +4,6 @@ It blocks, because a task of Spark has nothing else to do, and needs nothing but
 library. One connection is kept as long as it works.
 """
 
-import http.client
 import json
 import random
 import struct
@@ -13,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Self, final
 from urllib.parse import quote
 
-from peeklock.spark.door import door
+from peeklock.client.administration.errors import ServiceRequestError
+from peeklock.client.administration.http_client import HttpAnswer, HttpClient, http_endpoint
 
 FORMAT: Final = 1
 LIMIT_BYTES: Final = 4 << 20
@@ -86,10 +86,9 @@ class JournalClient:
         deadline_s: float = _DEADLINE_S,
     ) -> None:
         """One answer is waited for until the timeout, and asked for until the deadline."""
-        self._door = door(connection_string, http_port, ca_file)
-        self._timeout_s = timeout_s
+        endpoint = http_endpoint(connection_string, http_port, ca_file)
+        self._http = HttpClient(endpoint, timeout_s=timeout_s)
         self._deadline_s = deadline_s
-        self._http: http.client.HTTPConnection | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -98,77 +97,60 @@ class JournalClient:
         self.close()
 
     def close(self) -> None:
-        """Let the connection go."""
-        if self._http is not None:
-            self._http.close()
-            self._http = None
+        """Close the connection that is kept."""
+        self._http.close()
 
     def describe(self, entity: str) -> JournalDescription:
         """Tell what there is of the journal of a queue or topic."""
-        _, content = self._get(f"/{_quoted(entity)}/$journal")
+        answer = self._get(f"/{_quoted(entity)}/$journal")
         try:
-            return _description(json.loads(content))
+            return _description(json.loads(answer.content))
         except (ValueError, KeyError, TypeError) as error:
-            raise JournalError(f"what answers on port {self._door.port} has no journal") from error
+            raise self._has_no_journal() from error
 
     def page(
         self, entity: str, partition: int, after: int, limit_bytes: int = LIMIT_BYTES
     ) -> JournalPage:
         """Read one page."""
         path = f"/{_quoted(entity)}/$journal/{partition}?after={after}&limit={limit_bytes}"
-        headers, content = self._get(path)
+        answer = self._get(path)
+        headers = answer.headers
         try:
             first, next = int(headers["peeklock-first"]), int(headers["peeklock-next"])
-            chunks = _cut(content)
+            chunks = _cut(answer.content)
         except (KeyError, ValueError, struct.error) as error:
-            raise JournalError(f"what answers on port {self._door.port} has no journal") from error
+            raise self._has_no_journal() from error
         return JournalPage(first, next, headers.get("peeklock-incarnation", ""), chunks)
 
     # Asking.
 
-    def _get(self, target: str) -> tuple[dict[str, str], bytes]:
+    def _has_no_journal(self) -> JournalError:
+        port = self._http.endpoint.port
+        return JournalError(f"what answers on port {port} has no journal")
+
+    def _get(self, target: str) -> HttpAnswer:
         """Ask until there is an answer or the time is over."""
         give_up_at = time.monotonic() + self._deadline_s
         pause_s = _PAUSE_S_MIN
         while True:
             wait_s = 0.0
             try:
-                status, headers, content = self._ask(target)
-                if status == 200:
-                    return headers, content
-                problem = _problem(status, content)
-                if status not in _AGAIN:
-                    raise JournalGone(problem) if status == 404 else JournalError(problem)
-                told = headers.get("retry-after", "")
+                answer = self._http.request("GET", target)
+                if answer.status == 200:
+                    return answer
+                problem = _problem(answer.status, answer.content)
+                if answer.status not in _AGAIN:
+                    raise JournalGone(problem) if answer.status == 404 else JournalError(problem)
+                told = answer.headers.get("retry-after", "")
                 wait_s = float(told) if told.isdigit() else 0.0
-            except (OSError, http.client.HTTPException) as error:
-                self.close()
-                problem = f"no answer from port {self._door.port}: {error}"
+            except ServiceRequestError as error:
+                problem = f"no answer from port {self._http.endpoint.port}: {error.__cause__}"
             # Tasks that failed together do not come back together.
             wait_s = max(wait_s, pause_s) * random.uniform(0.5, 1.0)
             if time.monotonic() + wait_s > give_up_at:
                 raise JournalUnavailable(problem)
             time.sleep(wait_s)
             pause_s = min(2 * pause_s, _PAUSE_S_MAX)
-
-    def _ask(self, target: str) -> tuple[int, dict[str, str], bytes]:
-        is_kept = self._http is not None
-        if self._http is None:
-            self._http = self._door.opened(self._timeout_s)
-        try:
-            self._http.request("GET", target, headers=self._door.headers())
-            answer = self._http.getresponse()
-        except (ConnectionError, http.client.BadStatusLine):
-            if not is_kept:
-                raise
-            # The broker closes connections that were idle for long: that is no failure.
-            self.close()
-            return self._ask(target)
-        content = answer.read()
-        if answer.will_close:
-            self.close()
-        headers = {name.lower(): value for name, value in answer.getheaders()}
-        return answer.status, headers, content
 
 
 def _quoted(entity: str) -> str:

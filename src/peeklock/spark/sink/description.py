@@ -1,18 +1,15 @@
-"""How an entity is described, asked for at the administration door with the writer's own key."""
+"""How an entity is described, asked for at the administration API with the writer's own key."""
 
-import http.client
 from dataclasses import dataclass
 from typing import Final, final
-from urllib.parse import quote
 
-from defusedxml import ElementTree
-
-from peeklock.spark.door import door
+from peeklock.client.administration.api import AdministrationApi
+from peeklock.client.administration.errors import AzureError
+from peeklock.client.administration.http_client import HttpClient, http_endpoint
 from peeklock.spark.options import Access
 
 # Short, because what is not told is only complained of.
 _TIMEOUT_S: Final = 5.0
-_ANSWER_BYTES_MAX: Final = 1 << 20
 
 
 class Unknown(Exception):
@@ -21,43 +18,26 @@ class Unknown(Exception):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Description:
+class EntityTraits:
     """What decides on how an entity is written to."""
 
     remembers_ids: bool
     is_partitioned: bool
 
 
-def describe(access: Access, entity: str) -> Description:
+def describe(access: Access, entity: str) -> EntityTraits:
     """Ask for the description of a queue or a topic."""
-    content = _get(access, entity)
+    endpoint = http_endpoint(access.connection_string, access.http_port, access.ca_file)
+    http = HttpClient(endpoint, timeout_s=min(_TIMEOUT_S, access.timeout_ms / 1000))
     try:
-        # The names of elements are enough: nothing else in such a document is called so.
-        found = {
-            one.tag.rpartition("}")[2]: one.text for one in ElementTree.fromstring(content).iter()
-        }
-    except ElementTree.ParseError as error:
-        raise Unknown(f"what answers is no description: {error}") from error
-    if "RequiresDuplicateDetection" not in found:
-        raise Unknown(f"there is no description of '{entity}'")
-    return Description(
-        remembers_ids=found["RequiresDuplicateDetection"] == "true",
-        is_partitioned=found.get("EnablePartitioning") == "true",
-    )
-
-
-def _get(access: Access, entity: str) -> bytes:
-    way = door(access.connection_string, access.http_port, access.ca_file)
-    address = f"{way.scheme}://{way.host}:{way.port}"
-    service = way.opened(min(_TIMEOUT_S, access.timeout_ms / 1000))
-    try:
-        service.request("GET", f"/{quote(entity)}?api-version=2021-05", headers=way.headers(entity))
-        answer = service.getresponse()
-        content = answer.read(_ANSWER_BYTES_MAX)
-    except (OSError, http.client.HTTPException) as error:
-        raise Unknown(f"{address} cannot be asked: {error}") from error
+        found = AdministrationApi(http, token_path=entity).look(entity)
+    except AzureError as error:
+        raise Unknown(str(error)) from error
     finally:
-        service.close()
-    if answer.status != http.client.OK:
-        raise Unknown(f"{address} answers {answer.status} {answer.reason}")
-    return content
+        http.close()
+    if found is None or "RequiresDuplicateDetection" not in found.values:
+        raise Unknown(f"there is no description of '{entity}'")
+    return EntityTraits(
+        remembers_ids=found.values["RequiresDuplicateDetection"],
+        is_partitioned=found.values.get("EnablePartitioning", False),
+    )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from peeklock.spark.door import door
+from peeklock.client.administration.http_client import http_endpoint
 from peeklock.spark.jobs.frame import Bus as JobBus
 from peeklock.spark.jobs.namespace import Namespace
 from peeklock.spark.journal.client import JournalDescription, JournalUnavailable
@@ -40,18 +40,20 @@ def authority(bus: Bus) -> str:
 def test_the_port_is_the_nearest_that_was_said(
     text: str, http_port: int, expected: tuple[str, int]
 ) -> None:
-    found = door(text, http_port)
+    found = http_endpoint(text, http_port)
     assert (found.scheme, found.port) == expected
 
 
 def test_an_authority_means_tls(authority: str) -> None:
-    found = door(f"Endpoint=sb://localhost;{KEY};UseDevelopmentEmulator=true", ca_file=authority)
+    found = http_endpoint(
+        f"Endpoint=sb://localhost;{KEY};UseDevelopmentEmulator=true", ca_file=authority
+    )
     assert (found.scheme, found.port) == ("https", 5300)
 
 
 def test_an_authority_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"the authority in .*none\.pem cannot be read"):
-        door(f"Endpoint=sb://localhost;{KEY}", ca_file=str(tmp_path / "none.pem"))
+        http_endpoint(f"Endpoint=sb://localhost;{KEY}", ca_file=str(tmp_path / "none.pem"))
 
 
 def test_everybody_comes_in_with_tls(bus: Bus, authority: str) -> None:

@@ -78,6 +78,12 @@ _TYPES: Final[dict[str, dict[str, type]]] = {
         "UnlockOnDisconnect": bool,
     },
 }
+# What the service has and this broker only remembers: neither files nor commands speak of it.
+_OTHERS: Final[dict[str, dict[str, type]]] = {
+    QUEUE: {"EnableExpress": bool},
+    TOPIC: {"SupportOrdering": bool, "EnableExpress": bool},
+    SUBSCRIPTION: {},
+}
 # What only the broker can know.
 _RUNTIME: Final[dict[str, type]] = {
     "EntityAvailabilityStatus": str,
@@ -123,6 +129,8 @@ class Description:
     values: Final[dict[str, Any]]
     runtime: Final[dict[str, Any]]
     keys: Final[tuple[AuthorizationRule, ...]]
+    # What neither files nor commands speak of.
+    others: Final[dict[str, Any]]
 
     def __init__(
         self,
@@ -131,12 +139,14 @@ class Description:
         values: dict[str, Any],
         runtime: dict[str, Any] | None = None,
         keys: tuple[AuthorizationRule, ...] = (),
+        others: dict[str, Any] | None = None,
     ) -> None:
         self.kind = kind
         self.name = name
         self.values = values
         self.runtime = runtime or {}
         self.keys = keys
+        self.others = others or {}
 
 
 @final
@@ -161,7 +171,8 @@ def write_entry(description: Description, first_rule: Description | None = None)
     if kind == RULE:
         inner = _rule_xml(description)
     else:
-        inner = _values_xml(kind, description.values)
+        inner = _values_xml(_TYPES[kind], description.values)
+        inner += _values_xml(_OTHERS[kind], description.others)
         if first_rule is not None:
             inner += f"<DefaultRuleDescription>{_rule_xml(first_rule)}</DefaultRuleDescription>"
         if kind != SUBSCRIPTION:
@@ -174,9 +185,9 @@ def write_entry(description: Description, first_rule: Description | None = None)
     ).encode()
 
 
-def _values_xml(kind: str, values: Mapping[str, Any]) -> str:
+def _values_xml(types: Mapping[str, type], values: Mapping[str, Any]) -> str:
     written = []
-    for name in _TYPES[kind]:
+    for name in types:
         if values.get(name) is not None:
             written.append(_element(name, values[name]))
     return "".join(written)
@@ -284,11 +295,11 @@ def read_error(content: bytes) -> str:
     return _child_text(root, "Detail") or ""
 
 
-def read_namespace(content: bytes) -> str:
-    """Read the name of the namespace."""
+def read_namespace(content: bytes) -> dict[str, str]:
+    """Read what is told of the namespace, its `Name` among it."""
     for element in _parse(content).iter():
         if _local(element) == "NamespaceInfo":
-            return _child_text(element, "Name") or ""
+            return {_local(child): child.text or "" for child in element}
     raise Unreadable("the answer does not describe a namespace")
 
 
@@ -304,7 +315,8 @@ def _read_entry(entry: "Element") -> Description:
             return Description(RULE, title, _read_rule(element), _read_typed(element, _RUNTIME))
         values = _read_typed(element, _TYPES[kind])
         runtime = _read_typed(element, _RUNTIME) | _read_counts(element)
-        return Description(kind, title, values, runtime, _read_keys(element))
+        others = _read_typed(element, _OTHERS[kind])
+        return Description(kind, title, values, runtime, _read_keys(element), others)
     except ValueError as error:
         raise Unreadable(f"the description of '{title}' cannot be read: {error}") from error
 

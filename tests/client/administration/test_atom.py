@@ -7,8 +7,14 @@ from typing import Any
 import pytest
 
 from peeklock.auth.rights import SEND, AuthorizationRule
-from peeklock.cli import atom
-from peeklock.cli.atom import Description, Feed, Unreadable, read_answer, write_entry
+from peeklock.client.administration import atom
+from peeklock.client.administration.atom import (
+    Description,
+    Feed,
+    Unreadable,
+    read_answer,
+    write_entry,
+)
 from peeklock.gateway.http.admin.reading import read_content
 from peeklock.gateway.http.admin.rules import read_rule
 
@@ -134,8 +140,7 @@ def test_refusals_and_namespaces_are_read() -> None:
         "it exists"
     )
     assert atom.read_error(b"{}") == ""
-    assert atom.read_namespace(b"<e><c><NamespaceInfo><Name>ns</Name></NamespaceInfo></c></e>") == (
-        "ns"
-    )
+    told = atom.read_namespace(b"<e><c><NamespaceInfo><Name>ns</Name></NamespaceInfo></c></e>")
+    assert told == {"Name": "ns"}
     with pytest.raises(Unreadable):
         atom.read_namespace(b"<e/>")
