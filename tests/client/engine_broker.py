@@ -149,6 +149,11 @@ class EngineBroker(asyncio.Protocol):
 
     # --- what the test tells it
 
+    def serve(self, name: str) -> None:
+        """Deliver what is in stock, as far as the credit of a link goes."""
+        self._flow(self.links[name])
+        self.flush()
+
     def deliver(self, link: Link, payload: bytes) -> int:
         self.sent += 1
         settled = link.snd_settle_mode == 1
@@ -243,3 +248,9 @@ async def until(done: Any, within_s: float = 5.0) -> None:
     async with asyncio.timeout(within_s):
         while not done():  # noqa: ASYNC110  nobody tells when it is so
             await asyncio.sleep(0)
+
+
+async def turns(count: int = 20) -> None:
+    """Let the loop turn some times, for what must not happen."""
+    for _ in range(count):
+        await asyncio.sleep(0)

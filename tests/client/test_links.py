@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from peeklock.amqp.composites import ACCEPTED, RELEASED, encode_modified, encode_rejected
+from peeklock.amqp.delivery import IncomingDelivery
 from peeklock.amqp.errors import AmqpError
 from peeklock.amqp.types import Symbol
 from peeklock.client import receiving
@@ -21,7 +22,8 @@ from peeklock.client.exceptions import (
     ServiceBusQuotaExceededError,
     SessionLockLostError,
 )
-from tests.client.engine_broker import Bench, until
+from peeklock.client.prefetch import Prefetch
+from tests.client.engine_broker import Bench, turns, until
 
 ABANDONED = encode_modified(delivery_failed=True, undeliverable_here=False)
 LOCK_LOST = encode_rejected(AmqpError("com.microsoft:message-lock-lost", "too late"))
@@ -337,21 +339,58 @@ def test_calls_of_receive_take_turns() -> None:
     run(body)
 
 
-def test_prefetched_messages_are_taken_without_asking_for_more() -> None:
+def test_prefetch_begins_with_the_first_receive() -> None:
+    """R-F4: the first message tells how large they are, and lets the others come."""
+
     async def body(bench: Bench) -> None:
         link = await bench.connection.open_receiver("q", deletes=False)
-        bench.broker.stock = [b"%d" % number for number in range(5)]
-        link.grant(3)
+        bench.broker.stock = [b"%d" % number for number in range(9)]
+        await turns()
+        assert (link.buffered, link.credit) == (0, 0)
+        prefetch = Prefetch(4)
+        got = await link.receive(1, None, prefetch)
+        assert [int(delivery.payload) for delivery in got] == [0]
+        # With what was taken that is as many as the cache holds.
         await until(lambda: link.buffered == 3)
-        got = await link.receive(2, None, drain=False)
-        assert [int(delivery.payload) for delivery in got] == [0, 1]
-        assert (link.buffered, link.credit) == (1, 0)
-        assert len(await link.receive(2, None, drain=False)) == 1
-        assert await link.receive(2, 0, drain=False) == []
-        waiting = asyncio.create_task(link.receive(2, None, drain=False))
-        await asyncio.sleep(0)
-        link.grant(1)
-        assert [int(delivery.payload) for delivery in await waiting] == [3]
+        # Nobody asks for more: nothing is locked beyond it.
+        await turns()
+        assert (link.buffered, link.credit, len(bench.broker.stock)) == (3, 0, 5)
+        assert len(await link.receive(3, None, prefetch)) == 3
+        # It fills again while nobody calls.
+        await until(lambda: link.buffered == 4)
+        assert len(await link.receive(4, None, prefetch)) == 4
+        assert len(await link.receive(4, None, prefetch)) == 1
+        assert await link.receive(4, 0, prefetch) == []
+
+    run(body)
+
+
+def test_prefetch_begins_with_a_first_receive_that_finds_nothing() -> None:
+    """R-F4."""
+
+    async def body(bench: Bench) -> None:
+        link = await bench.connection.open_receiver("q", deletes=False)
+        prefetch = Prefetch(4)
+        assert await link.receive(100, 0.01, prefetch) == []
+        await until(lambda: bench.broker.links["from q"].credit == 1)
+        bench.broker.stock = [b"%d" % number for number in range(9)]
+        bench.broker.serve("from q")
+        await until(lambda: link.buffered == 4)
+
+    run(body)
+
+
+def test_a_receive_that_is_cancelled_leaves_the_credit_of_the_cache() -> None:
+    async def body(bench: Bench) -> None:
+        link = await bench.connection.open_receiver("q", deletes=False)
+        prefetch = Prefetch(4)
+        prefetch.saw([IncomingDelivery(1, b"", 0, False, b"x", None)])
+        waiting = asyncio.create_task(link.receive(100, None, prefetch))
+        await until(lambda: link.credit == 100)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert link.credit == 4
 
     run(body)
 

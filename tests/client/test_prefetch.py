@@ -31,7 +31,8 @@ def test_the_cache_is_filled_as_far_as_it_goes() -> None:
 def test_it_is_filled_again_by_half() -> None:
     prefetch = Prefetch(100)
     prefetch.saw(came(10))
-    assert prefetch.grant(1, 51, 0) == 49
+    assert prefetch.grant(1, 51, 0) == -1
+    assert prefetch.grant(1, 50, 0) == 50
     assert prefetch.grant(1, 20, 60) == -1
     assert prefetch.grant(1, 20, 30) == 80
     assert prefetch.grant(1, 100, 0) == -1

@@ -29,6 +29,7 @@ from peeklock.client.exceptions import (
     SessionLockLostError,
 )
 from peeklock.client.links import ReceiverLink
+from peeklock.client.prefetch import Prefetch
 from peeklock.client.retrying import RetryPolicy, with_retries
 from tests.wire import sas
 from tests.wire.broker_process import BrokerProcess, free_port
@@ -505,7 +506,7 @@ def test_a_closed_receiver_gives_back_what_was_not_taken(broker: BrokerProcess, 
         await asyncio.gather(*[sender.submit(message(b"%d" % number)) for number in range(50)])
         link = await connection.open_receiver(queue, deletes=False)
         link.grant(100)
-        taken = await link.receive(10, WAIT_S, drain=False)
+        taken = await link.receive(10, WAIT_S, Prefetch(100))
         await link.settle(taken, ABANDONED)
         await link.close()
         other = await connection.open_receiver(queue, deletes=False)

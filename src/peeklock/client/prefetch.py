@@ -1,6 +1,7 @@
 """How much a receiver lets come in advance (R-F4): a number of messages, and 256 KB at most.
 
-Credit counts messages, so the bytes are kept to by the mean size of those that came.
+Credit counts messages, so the bytes are kept to by the mean size of those that came: the first
+one that a receive brings tells it, and lets the others come.
 """
 
 from collections.abc import Sequence
@@ -43,11 +44,12 @@ class Prefetch:
     def grant(self, asked: int, cached: int, credit: int) -> int:
         """Tell how much credit there must be now, or -1 when there is enough.
 
-        What is asked for is let in whatever its size; the cache is filled again by half.
+        What is asked for is let in whatever its size. The cache is filled again when half of it is
+        used, so that there is a flow for many messages and not for each.
         """
         target = self.target
         wanted = max(target, asked) - cached
-        if wanted <= 0 or (credit > 0 and cached + credit > max(target // 2, asked - 1)):
+        if cached + credit > max(target // 2, asked - 1):
             return -1
         return wanted if wanted > credit else -1
 

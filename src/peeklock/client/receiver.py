@@ -166,17 +166,8 @@ class ServiceBusReceiver:
             left = None if deadline is None else max(0.0, deadline - loop.time())
             link = await self._opened(self._session_wait_s(left))
             left = None if deadline is None else max(0.0, deadline - loop.time())
-            if not self._prefetch.count:
-                return link, await link.receive(count, left)
-            credit = self._prefetch.grant(count, link.buffered, link.credit)
-            if credit >= 0 and link.is_open:
-                link.grant(credit)
-            deliveries = await link.receive(count, left, drain=False)
-            self._prefetch.saw(deliveries)
-            rest = self._prefetch.rest(link.buffered, link.credit)
-            if rest >= 0 and link.is_open:
-                link.grant(rest)
-            return link, deliveries
+            prefetch = self._prefetch if self._prefetch.count else None
+            return link, await link.receive(count, left, prefetch)
 
         return await with_retries(self._connection.config.retry, attempt)
 

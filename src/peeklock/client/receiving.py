@@ -19,6 +19,7 @@ from peeklock.amqp.errors import DecodeError
 from peeklock.amqp.types import Symbol, Uint
 from peeklock.client.attachment import DETACHED_WITHIN_S, Attachment
 from peeklock.client.exceptions import ServiceBusConnectionError, ServiceBusError, from_error
+from peeklock.client.prefetch import Prefetch
 from peeklock.client.transport import Transport
 
 SESSION_FILTER: Final = Symbol("com.microsoft:session-filter")
@@ -46,6 +47,7 @@ class ReceiverLink:
     __slots__ = (
         "__weakref__",
         "_arrived",
+        "_asked",
         "_attachment",
         "_awaited",
         "_drain_timer",
@@ -54,6 +56,7 @@ class ReceiverLink:
         "_is_taken_back",
         "_link",
         "_loop",
+        "_prefetch",
         "_transport",
         "_turn",
         "_waiter",
@@ -95,6 +98,10 @@ class ReceiverLink:
         )
         self._attachment: Final = Attachment(transport, self._link, self)
         self._arrived: deque[IncomingDelivery] = deque()
+        # How much may come in advance, from the first call that says so on; and how many messages
+        # the present call wants.
+        self._prefetch: Prefetch | None = None
+        self._asked = 0
         # One call of `receive` at a time; the others wait for their turn.
         self._turn: Final = asyncio.Lock()
         self._waiter: asyncio.Future[None] | None = None
@@ -128,23 +135,56 @@ class ReceiverLink:
     # --- receiving
 
     async def receive(
-        self, count_max: int, wait_s: float | None, *, drain: bool = True
+        self, count_max: int, wait_s: float | None, prefetch: Prefetch | None = None
     ) -> list[IncomingDelivery]:
         """Take up to so many messages: what is there, or what comes within a time (None: ever).
 
-        With `drain` the credit is asked for here and taken back before this returns, so that
-        nothing comes (and is locked) afterwards. Without it, credit is the caller's: `grant` it.
+        Without `prefetch` the credit is taken back before this returns, so that nothing comes (and
+        is locked) afterwards. With it, messages go on coming as far as it allows.
         Whatever comes while nobody waits, also when a call was cancelled, is kept for the next.
         When the link is gone and nothing is kept, its exception is raised.
         """
         if count_max < 1:
             raise ValueError(f"at least one message must be asked for, not {count_max}")
         async with self._turn:
-            if drain:
+            if prefetch is None:
                 await self._fill(count_max, wait_s)
-            elif not self._arrived:
-                await self._wait(wait_s)
-            return self._take(count_max)
+                return self._take(count_max)
+            self._prefetch = prefetch
+            self._asked = count_max
+            try:
+                self._top_up()
+                if not self._arrived:
+                    await self._wait(wait_s)
+                return self._take(count_max)
+            finally:
+                # What was asked for beyond the cache is not to come into it; what was taken is.
+                self._asked = 0
+                self._cut_back()
+                self._top_up()
+
+    def _top_up(self) -> None:
+        """Let as much come as the cache takes and the present call wants."""
+        prefetch = self._prefetch
+        if prefetch is None or self._drained is not None or not self.is_open:
+            return
+        credit = prefetch.grant(self._asked, len(self._arrived), self.credit)
+        if credit >= 0:
+            self.grant(credit)
+
+    def _cut_back(self) -> None:
+        """Let no more come than the cache takes."""
+        prefetch = self._prefetch
+        if prefetch is None or self._drained is not None or not self.is_open:
+            return
+        credit = prefetch.rest(len(self._arrived), self.credit)
+        if credit >= 0:
+            self.grant(credit)
+
+    def grant(self, count: int) -> None:
+        """Let this many messages come from now on, whatever was left before."""
+        self._link.grant(count)
+        self._transport.wake()
 
     async def _fill(self, count_max: int, wait_s: float | None) -> None:
         """Ask for what is there; if nothing is, wait for the first and what else comes with it."""
@@ -227,11 +267,6 @@ class ReceiverLink:
         self._link.drain_credit()
         self._transport.wake()
 
-    def grant(self, count: int) -> None:
-        """Let this many messages come from now on, whatever was left before (prefetch)."""
-        self._link.grant(count)
-        self._transport.wake()
-
     # --- what becomes of messages
 
     def settle(
@@ -265,6 +300,7 @@ class ReceiverLink:
 
     async def close(self) -> None:
         """Give back what was not taken, and detach."""
+        self._prefetch = None
         if self.is_open and not self.deletes:
             self._take_back()
             drained = self._drained
@@ -293,6 +329,10 @@ class ReceiverLink:
     def on_transfers(self, deliveries: list[IncomingDelivery]) -> None:
         """Messages came: whoever waits takes them, or they are kept."""
         self._arrived.extend(deliveries)
+        if self._prefetch is not None:
+            # Only now it is known how large they are.
+            self._prefetch.saw(deliveries)
+            self._top_up()
         if self._waiter is not None:
             _resolve(self._waiter)
         if self._drained is not None and self._link.credit <= 0 and not self._is_taken_back:
