@@ -103,7 +103,7 @@ async def burst(port: int, queue: str, client: str, way: str) -> float:
                 begun = time.perf_counter()
                 if way == "send_soon":
                     await asyncio.gather(
-                        *(sender.send_soon(ServiceBusMessage(BODY)) for _ in range(SENDS))
+                        *(sender.send_soon(ServiceBusMessage(BODY)).outcome for _ in range(SENDS))
                     )
                 else:
                     send = sender.send_messages

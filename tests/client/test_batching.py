@@ -9,6 +9,7 @@ import pytest
 
 from peeklock.amqp.message import batch_messages
 from peeklock.client.batching import WINDOW, CompleteBatching, SendBatching
+from peeklock.client.buffer import PENDING_BYTES_MAX, PENDING_MESSAGES_MAX, Buffered, SendBuffer
 from peeklock.client.exceptions import (
     MessageLockLostError,
     MessagingEntityNotFoundError,
@@ -47,13 +48,28 @@ class Line:
 
 
 def batching(
-    line: Line, interval_s: float, *, size_max: int = 1000, reporting: Reporting | None = None
+    line: Line,
+    interval_s: float,
+    *,
+    size_max: int = 1000,
+    reporting: Reporting | None = None,
+    buffer: SendBuffer | None = None,
 ) -> SendBatching:
-    return SendBatching(line.send, lambda: size_max, interval_s, reporting or Reporting())
+    return SendBatching(
+        line.send,
+        lambda: size_max,
+        interval_s,
+        reporting or Reporting(),
+        buffer or SendBuffer(PENDING_MESSAGES_MAX, PENDING_BYTES_MAX),
+    )
+
+
+def buffered(target: SendBatching, *bodies: str, key: str | None = None) -> list[Buffered]:
+    return [target.put(body, ServiceBusMessage(body).encoded(), key) for body in bodies]
 
 
 def put(target: SendBatching, *bodies: str, key: str | None = None) -> list[Outcome]:
-    return [target.put(body, ServiceBusMessage(body).encoded(), key) for body in bodies]
+    return [each.outcome for each in buffered(target, *bodies, key=key)]
 
 
 async def turns(count: int = 9) -> None:

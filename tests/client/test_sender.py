@@ -55,7 +55,7 @@ def test_what_is_sent_comes_behind_what_was_given_before(
         if is_open:
             await sender.send_messages(ServiceBusMessage(b"first"))
             bench.broker.arrived.clear()
-        soon = [sender.send_soon(ServiceBusMessage(b"%d" % at)) for at in range(held)]
+        soon = [sender.send_soon(ServiceBusMessage(b"%d" % at)).outcome for at in range(held)]
         await sender.send_messages(ServiceBusMessage(b"last"))
         await asyncio.gather(*soon)
         assert arrived(bench) == [*(b"%d" % at for at in range(held)), b"last"]
@@ -87,7 +87,7 @@ def test_what_fails_elsewhere_than_at_the_broker_is_told_too(interval_s: float) 
 
     async def body(bench: Bench) -> None:
         sender = ServiceBusSender(bench.connection, "q", flush_interval=interval_s)
-        soon = [sender.send_soon(ServiceBusMessage("x")) for _ in range(3)]
+        soon = [sender.send_soon(ServiceBusMessage("x")).outcome for _ in range(3)]
         results = await asyncio.gather(*soon, return_exceptions=True)
         assert [type(result) for result in results] == [LookupError] * 3
         told: list[Exception] = []
@@ -107,7 +107,7 @@ def test_a_sender_that_is_closing_takes_nothing_more_and_sends_what_it_has() -> 
         sender = ServiceBusSender(bench.connection, "q", flush_interval=HOUR_S)
         await sender.send_messages(ServiceBusMessage("first"))
         bench.broker.accepts = False
-        soon = sender.send_soon(ServiceBusMessage("held"))
+        soon = sender.send_soon(ServiceBusMessage("held")).outcome
         closing = asyncio.ensure_future(sender.close())
         await until(lambda: len(bench.broker.arrived) == 2)
         with pytest.raises(ValueError, match="closed"):

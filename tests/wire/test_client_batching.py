@@ -12,7 +12,7 @@ from peeklock.client.prefetch import PREFETCH_BYTES_MAX
 from tests.wire.broker_process import BrokerProcess
 from tests.wire.entities import Queues
 from tests.wire.frame_counter import DISPOSITION, TRANSFER, FrameCounter
-from tests.wire.own_client import DONE_WITHIN_S, RECEIVE_WITHIN_S, run_with, take
+from tests.wire.own_client import DONE_WITHIN_S, RECEIVE_WITHIN_S, run_with, send, take
 
 COUNT = 200
 
@@ -36,7 +36,7 @@ def test_sends_and_completes_that_nobody_waits_for_travel_together(
         sender = client.get_queue_sender(queue)
         await sender.send_messages(ServiceBusMessage("first"))
         counter.counts.clear()
-        outcomes = [sender.send_soon(ServiceBusMessage(str(at))) for at in range(COUNT)]
+        outcomes = [sender.send_soon(ServiceBusMessage(str(at))).outcome for at in range(COUNT)]
         await asyncio.gather(*outcomes)
         assert counter.counts[TRANSFER] == 1
 
@@ -73,10 +73,10 @@ def test_batches_are_held_for_the_interval(broker: BrokerProcess, queue: str) ->
         await sender.send_messages(ServiceBusMessage("first"))
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        await sender.send_soon(ServiceBusMessage("held"))
+        await sender.send_soon(ServiceBusMessage("held")).outcome
         assert loop.time() - begun >= 0.99
         # What is awaited does not wait, and what is held goes before it.
-        outcome = sender.send_soon(ServiceBusMessage("held again"))
+        outcome = sender.send_soon(ServiceBusMessage("held again")).outcome
         begun = loop.time()
         await sender.send_messages(ServiceBusMessage("at once"))
         assert loop.time() - begun < 0.9
@@ -110,9 +110,9 @@ def test_one_bad_message_does_not_fail_its_neighbours(
 
     async def test(client: ServiceBusClient) -> None:
         sender = client.get_queue_sender(queue)
-        good = [sender.send_soon(ServiceBusMessage("x", session_id="s")) for _ in range(3)]
-        bad = sender.send_soon(ServiceBusMessage("x"))
-        good += [sender.send_soon(ServiceBusMessage("x", session_id="t")) for _ in range(3)]
+        good = [sender.send_soon(ServiceBusMessage("x", session_id="s")).outcome for _ in range(3)]
+        bad = sender.send_soon(ServiceBusMessage("x")).outcome
+        good += [sender.send_soon(ServiceBusMessage("x", session_id="t")).outcome for _ in range(3)]
         await asyncio.gather(*good)
         with pytest.raises(ServiceBusError):
             await bad
@@ -241,3 +241,49 @@ def test_an_entity_that_takes_one_key_per_batch_gets_one_key_per_batch(
         assert len(await take(client.get_queue_receiver(queue), 81)) == 81
 
     run_counted(broker, test)
+
+
+def test_prefetch_begins_with_the_first_receive(broker: BrokerProcess, queue: str) -> None:
+    """R-F4: not before it, and not with the second one."""
+
+    async def test(client: ServiceBusClient) -> None:
+        await send(client, queue, *("x" * 100 for _ in range(50)))
+        receiver = client.get_queue_receiver(queue, prefetch_count=20)
+        await receiver.open()
+        link = receiver._link
+        assert link is not None
+        await asyncio.sleep(0.2)
+        assert (link.buffered, link.credit) == (0, 0)
+        [first] = await take(receiver, 1)
+        async with asyncio.timeout(5):
+            while link.buffered < 19:  # noqa: ASYNC110  what is waited for is the broker's
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        assert link.buffered == 19
+        receiver.complete_soon(first)
+        for message in await take(receiver, 49):
+            receiver.complete_soon(message)
+        await receiver.close()
+        assert await client.get_queue_receiver(queue).peek_messages() == []
+
+    run_with(broker.connection_string, test)
+
+
+def test_a_full_buffer_is_waited_for(broker: BrokerProcess, queue: str) -> None:
+    """R-F2: what `send_soon` holds is bounded by number and size, and nothing is lost."""
+
+    async def test(client: ServiceBusClient) -> None:
+        sender = client.get_queue_sender(queue, max_pending_messages=100, max_pending_bytes=20_000)
+        buffer = sender._batching._buffer
+        most = size = 0
+        for at in range(3_000):
+            await sender.send_soon(ServiceBusMessage(str(at).ljust(300), partition_key="k"))
+            most, size = max(most, buffer.messages), max(size, buffer.size)
+        await sender.close()
+        assert 30 < most <= 100
+        assert 10_000 < size <= 20_000
+        receiver = client.get_queue_receiver(queue, prefetch_count=300)
+        found = [int(str(message)) for message in await take(receiver, 3_000)]
+        assert found == list(range(3_000))
+
+    run_with(broker.connection_string, test)

@@ -151,3 +151,50 @@ def test_management_nodes_are_asked(broker: BrokerProcess, queue: str) -> None:
     with ServiceBusClient.from_connection_string(broker.connection_string) as client:
         arguments = {"from-sequence-number": 1, "message-count": 5}
         assert client.manage(queue, "com.microsoft:peek-message", arguments) == {}
+
+
+def test_a_full_buffer_blocks_its_threads(broker: BrokerProcess, queue: str) -> None:
+    """R-F2: what `send_soon` holds is bounded, and nothing is lost."""
+    with ServiceBusClient.from_connection_string(broker.connection_string) as client:
+        sender = client.get_queue_sender(queue, max_pending_messages=20, max_pending_bytes=4_000)
+
+        def send(start: int) -> None:
+            for at in range(start, start + 200):
+                sender.send_soon(ServiceBusMessage(str(at), partition_key="k"))
+
+        threads = [threading.Thread(target=send, args=(start,)) for start in (0, 200, 400)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        sender.close()
+        receiver = client.get_queue_receiver(queue, receive_mode="receiveanddelete")
+        found: list[int] = []
+        while len(found) < 600:
+            messages = receiver.receive_messages(600, WITHIN_S)
+            assert messages
+            found += [int(str(message)) for message in messages]
+        assert sorted(found) == list(range(600))
+        # Each thread's messages keep their order.
+        for start in (0, 200, 400):
+            own = [at for at in found if start <= at < start + 200]
+            assert own == sorted(own)
+
+
+def test_who_is_told_of_a_failure_may_use_the_client(broker: BrokerProcess, queues: Queues) -> None:
+    """R-T7: and `flush` returns when all are told."""
+    queue = queues.take("session")
+    told: list[str] = []
+    with ServiceBusClient.from_connection_string(broker.connection_string) as client:
+
+        def on_error(message: ServiceBusMessage, error: Exception) -> None:
+            assert "SessionId" in str(error)
+            # Flushing here must not wait for this call.
+            sender.flush()
+            told.append(f"{b''.join(message.body).decode()} {client.list_queue_sessions(queue)}")
+
+        sender = client.get_queue_sender(queue, on_error=on_error)
+        for at in range(3):
+            sender.send_soon(ServiceBusMessage(str(at)))
+        sender.flush()
+        assert sorted(told) == ["0 []", "1 []", "2 []"]

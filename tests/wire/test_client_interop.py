@@ -108,7 +108,7 @@ def test_what_our_sender_sends_the_official_receiver_reads(
         async with client.get_queue_sender(queue) as sender:
             await sender.send_messages(message)
             await sender.send_messages([message, message])
-            await asyncio.gather(*(sender.send_soon(message) for _ in range(3)))
+            await asyncio.gather(*(sender.send_soon(message).outcome for _ in range(3)))
 
     using(broker, work)
     with bus.receiver(queue) as receiver:

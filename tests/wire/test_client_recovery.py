@@ -29,7 +29,7 @@ def test_a_sender_goes_on_after_a_cut(broker: BrokerProcess, queue: str, proxy: 
             assert proxy.cut() == 1
             await sender.send_messages(ServiceBusMessage("after"))
             assert proxy.cut() == 1
-            await sender.send_soon(ServiceBusMessage("soon after"))
+            await sender.send_soon(ServiceBusMessage("soon after")).outcome
         async with client.get_queue_receiver(queue) as receiver:
             assert sorted(bodies(await take(receiver, 3))) == ["after", "before", "soon after"]
 
@@ -101,7 +101,7 @@ def test_a_broker_that_is_not_there() -> None:
         with pytest.raises(ServiceBusCommunicationError):
             await client.get_queue_sender("q").send_messages(ServiceBusMessage("x"))
         sender = client.get_queue_sender("q")
-        outcomes = [sender.send_soon(ServiceBusMessage("x")) for _ in range(3)]
+        outcomes = [sender.send_soon(ServiceBusMessage("x")).outcome for _ in range(3)]
         results = await asyncio.gather(*outcomes, return_exceptions=True)
         assert all(isinstance(result, ServiceBusError) for result in results)
 

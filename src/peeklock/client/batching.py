@@ -2,6 +2,7 @@
 
 Sends and completes are held for the flush interval and leave as one. While an earlier batch is
 under way the next one fills, and leaves when the earlier one is answered, whatever the interval.
+What is sent and has no outcome yet is bounded by number and size; beyond that messages wait.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ from functools import partial
 from typing import Any, Final, final
 
 from peeklock.client.batch import ServiceBusMessageBatch
+from peeklock.client.buffer import Buffered, SendBuffer
 from peeklock.client.exceptions import (
     MessagingEntityDisabledError,
     MessagingEntityNotFoundError,
@@ -37,13 +39,15 @@ _WRONG_FOR_ALL: Final = (
 class Entry:
     """One message on its way into a batch."""
 
-    __slots__ = ("key", "outcome", "payload", "subject")
+    __slots__ = ("key", "outcome", "payload", "room", "subject")
 
     def __init__(self, subject: Any, payload: bytes, key: str | None, outcome: Outcome) -> None:
         self.subject: Final = subject
         self.payload: Final = payload
         self.key: Final = key
         self.outcome: Final = outcome
+        # Done when the buffer has taken the message; None when it did not have to wait.
+        self.room: asyncio.Future[None] | None = None
 
 
 @final
@@ -78,9 +82,13 @@ class SendBatching:
         size_max: Callable[[], int],
         interval_s: float,
         reporting: Reporting,
+        buffer: SendBuffer,
     ) -> None:
         """Send takes bytes and whether they are a batch; size_max tells how large one may be."""
         self._send = send
+        self._buffer = buffer
+        # Entries that wait for room in the buffer; what is dropped from here was never taken.
+        self._line: deque[Entry] = deque()
         self._size_max = size_max
         self._interval_s = interval_s
         self._reporting = reporting
@@ -93,14 +101,52 @@ class SendBatching:
         # An entity that is partitioned may refuse batches of several keys; one refusal teaches it.
         self._keeps_keys_apart = False
 
-    def put(self, subject: Any, payload: bytes, key: str | None) -> Outcome:
-        """Take a message; it leaves with others, soon."""
+    def put(self, subject: Any, payload: bytes, key: str | None) -> Buffered:
+        """Take a message; it leaves with others, soon, or waits while the buffer is full."""
         loop = asyncio.get_running_loop()
         entry = Entry(subject, payload, key, Outcome(loop=loop))
+        if not self._line and self._buffer.take(len(payload)):
+            self._add(entry)
+            return Buffered(entry.outcome)
+        entry.room = loop.create_future()
+        self._line.append(entry)
+        if len(self._under_way) < WINDOW:
+            # Nothing can join the batches that are being filled: they need not wait for it.
+            self.push()
+        return Buffered(entry.outcome, entry.room, partial(self._give_up, entry))
+
+    def _give_up(self, entry: Entry) -> None:
+        """Whoever waited for room was cancelled: the message is not sent."""
+        room, entry.room = entry.room, None
+        if room is not None:
+            self._line.remove(entry)
+            room.set_result(None)
+            entry.outcome.cancel()
+
+    def _finished(self, entries: list[Entry]) -> None:
+        """The outcome of messages is known; let those in that wait for their room."""
+        for entry in entries:
+            self._buffer.give_back(len(entry.payload))
+        line = self._line
+        while line and self._buffer.take(len(line[0].payload)):
+            entry = line.popleft()
+            room, entry.room = entry.room, None
+            if room is not None and not room.done():
+                room.set_result(None)
+            if entry.outcome.cancelled():
+                self._buffer.give_back(len(entry.payload))
+            else:
+                self._add(entry)
+        if line and len(self._under_way) < WINDOW:
+            self.push()
+
+    def _add(self, entry: Entry) -> None:
+        """Put a message that has room into a batch."""
+        loop = asyncio.get_running_loop()
         if self._interval_s <= 0:
             self._start(self._send_one(entry))
-            return entry.outcome
-        group = key if self._keeps_keys_apart else None
+            return
+        group = entry.key if self._keeps_keys_apart else None
         filling = self._filling.get(group)
         if filling is None or not filling.take(entry):
             if filling is not None:
@@ -115,10 +161,15 @@ class SendBatching:
         self._dispatch_full()
         if self._filling and self._timer is None:
             self._timer = loop.call_later(self._interval_s, self._on_time)
-        return entry.outcome
 
     async def give_way(self) -> None:
         """Let all that is held leave now; what is sent after this comes behind it."""
+        line = list(self._line)
+        while line:
+            # From the last one on: when that has room, so have those before it.
+            room = line.pop().room
+            if room is not None:
+                await asyncio.shield(room)
         self.push()
         if self._under_way:
             # They hand their messages over in their first turn of the loop, which is the next.
@@ -163,7 +214,7 @@ class SendBatching:
         if not task.cancelled() and (error := task.exception()) is not None:
             raise error  # Our own mistake: outcomes are told in the work itself.
         self._dispatch_full()
-        if self._filling and (self._is_due or not self._under_way):
+        if self._filling and (self._is_due or self._line or not self._under_way):
             self.push()
 
     async def _send_batch(self, filling: _Filling) -> None:
@@ -177,6 +228,7 @@ class SendBatching:
             if not _may_be_of_one(error):
                 for entry in entries:
                     self._reporting.fail(entry.outcome, entry.subject, error)
+                self._finished(entries)
                 return
             # One of them may be to blame; the others must not suffer for it.
             if await self._send_singly(entries) and not filling.has_one_key:
@@ -184,10 +236,12 @@ class SendBatching:
         except asyncio.CancelledError:
             for entry in entries:
                 entry.outcome.cancel()
+            self._finished(entries)
             raise
         else:
             for entry in entries:
                 entry.outcome.succeed()
+            self._finished(entries)
 
     async def _send_singly(self, entries: list[Entry]) -> bool:
         """Send messages each by itself; they overlap and keep their order. Tells if all is well."""
@@ -202,8 +256,11 @@ class SendBatching:
         except asyncio.CancelledError:
             entry.outcome.cancel()
             raise
-        entry.outcome.succeed()
-        return True
+        else:
+            entry.outcome.succeed()
+            return True
+        finally:
+            self._finished([entry])
 
 
 def _may_be_of_one(error: Exception) -> bool:

@@ -2,45 +2,42 @@
 
 # ruff: noqa: ASYNC109  (parameters are called as they are in azure-servicebus)
 
-import ssl
 from collections.abc import AsyncIterator
 from datetime import datetime
-from enum import StrEnum
-from pathlib import Path
-from typing import Any, Final, Self, TypeAlias, final
+from typing import Any, Final, Self, Unpack, final
 from weakref import WeakSet
 
 from peeklock.amqp.types import Int, Timestamp
-from peeklock.client.batching import FLUSH_INTERVAL_S
 from peeklock.client.config import ClientConfig
 from peeklock.client.connection import ANSWERED_WITHIN_S, ClientConnection
 from peeklock.client.constants import (
     SUB_QUEUE_PATHS,
     ServiceBusReceiveMode,
-    ServiceBusSessionFilter,
     ServiceBusSubQueue,
 )
 from peeklock.client.credentials import AnyCredential
 from peeklock.client.message import instant_ms
+from peeklock.client.options import (
+    ClientOptions,
+    Defaults,
+    ProcessorOptions,
+    ReceiverOptions,
+    SenderOptions,
+    SessionChoice,
+    check_known,
+    connection_options,
+    defaults,
+    or_default,
+)
+from peeklock.client.options import TransportType as TransportType
 from peeklock.client.processor import Handler, ServiceBusProcessor
 from peeklock.client.receiver import ServiceBusReceiver
-from peeklock.client.renewing import AutoLockRenewer
-from peeklock.client.reporting import OnError
-from peeklock.client.retrying import EXPONENTIAL, RetryPolicy, check_timeout, with_retries
+from peeklock.client.retrying import check_timeout, with_retries
 from peeklock.client.sender import ServiceBusSender
-
-SessionChoice: TypeAlias = str | ServiceBusSessionFilter | None
 
 _SESSIONS_PAGE: Final = 100
 # The instant that asks for sessions with messages, whenever they changed: the year 10000.
 _ANY_TIME: Final = 253_402_300_800_000
-
-
-class TransportType(StrEnum):
-    """What AMQP travels in."""
-
-    Amqp = "Amqp"
-    AmqpOverWebsocket = "AmqpOverWebsocket"
 
 
 @final
@@ -53,95 +50,49 @@ class ServiceBusClient:
         credential: AnyCredential,
         *,
         use_tls: bool = True,
-        transport_type: TransportType | str = TransportType.Amqp,
-        custom_endpoint_address: str | None = None,
-        connection_verify: str | Path | None = None,
-        ssl_context: ssl.SSLContext | None = None,
-        retry_total: int = 3,
-        retry_backoff_factor: float = 0.8,
-        retry_backoff_max: float = 120.0,
-        retry_mode: str = EXPONENTIAL,
-        flush_interval: float = FLUSH_INTERVAL_S,
-        max_in_flight: int | None = None,
-        prefetch_count: int = 0,
+        **options: Unpack[ClientOptions],
     ) -> None:
-        """The last three are what its senders and receivers have unless they are told otherwise."""
+        """Name a namespace, `name.servicebus.windows.net` say, and who the client is.
+
+        The credential is one of `azure-identity` (asynchronous or not), an `AzureSasCredential`,
+        an `AzureNamedKeyCredential`, or one of `peeklock.client.credentials`. A host that makes no
+        sense, or an option, raises ValueError; nothing is connected before it is needed.
+
+            async with ServiceBusClient("name.servicebus.windows.net", credential) as client:
+                ...
+        """
         config = ClientConfig.for_namespace(
             fully_qualified_namespace,
             credential,
             is_plain=not use_tls,
-            is_websocket=TransportType(transport_type) is TransportType.AmqpOverWebsocket,
-            custom_endpoint=custom_endpoint_address,
-            ca_file=connection_verify,
-            ssl_context=ssl_context,
-            retry=RetryPolicy(
-                retry_total=retry_total,
-                retry_backoff_factor=retry_backoff_factor,
-                retry_backoff_max=retry_backoff_max,
-                retry_mode=retry_mode,
-            ),
+            **connection_options(options),
         )
-        self._set_up(config, flush_interval, max_in_flight, prefetch_count)
+        self._set_up(config, defaults(options))
 
     @classmethod
-    def from_connection_string(
-        cls,
-        conn_str: str,
-        *,
-        transport_type: TransportType | str = TransportType.Amqp,
-        custom_endpoint_address: str | None = None,
-        connection_verify: str | Path | None = None,
-        ssl_context: ssl.SSLContext | None = None,
-        retry_total: int = 3,
-        retry_backoff_factor: float = 0.8,
-        retry_backoff_max: float = 120.0,
-        retry_mode: str = EXPONENTIAL,
-        flush_interval: float = FLUSH_INTERVAL_S,
-        max_in_flight: int | None = None,
-        prefetch_count: int = 0,
-    ) -> Self:
-        """Make a client of a connection string, as the broker prints it and the portal shows it."""
-        config = ClientConfig.from_connection_string(
-            conn_str,
-            is_websocket=TransportType(transport_type) is TransportType.AmqpOverWebsocket,
-            custom_endpoint=custom_endpoint_address,
-            ca_file=connection_verify,
-            ssl_context=ssl_context,
-            retry=RetryPolicy(
-                retry_total=retry_total,
-                retry_backoff_factor=retry_backoff_factor,
-                retry_backoff_max=retry_backoff_max,
-                retry_mode=retry_mode,
-            ),
-        )
-        return cls.of(config, flush_interval, max_in_flight, prefetch_count)
+    def from_connection_string(cls, conn_str: str, **options: Unpack[ClientOptions]) -> Self:
+        """Make a client of a connection string, as the broker prints it and the portal shows it.
+
+        A string that cannot be read raises ValueError.
+
+            async with ServiceBusClient.from_connection_string(BUS, retry_total=5) as client:
+                ...
+        """
+        config = ClientConfig.from_connection_string(conn_str, **connection_options(options))
+        return cls.of(config, defaults(options))
 
     @classmethod
-    def of(
-        cls,
-        config: ClientConfig,
-        flush_interval: float = FLUSH_INTERVAL_S,
-        max_in_flight: int | None = None,
-        prefetch_count: int = 0,
-    ) -> Self:
+    def of(cls, config: ClientConfig, defaults: Defaults | None = None) -> Self:
         """Make a client of what was read and checked already."""
         client = cls.__new__(cls)
-        client._set_up(config, flush_interval, max_in_flight, prefetch_count)
+        client._set_up(config, Defaults() if defaults is None else defaults)
         return client
 
-    def _set_up(
-        self,
-        config: ClientConfig,
-        flush_interval: float,
-        max_in_flight: int | None,
-        prefetch_count: int,
-    ) -> None:
+    def _set_up(self, config: ClientConfig, defaults: Defaults) -> None:
         self.config = config
         self.fully_qualified_namespace = config.host
         self._connection = ClientConnection(config)
-        self._flush_interval = flush_interval
-        self._max_in_flight = max_in_flight
-        self._prefetch_count = prefetch_count
+        self._defaults = defaults
         self._made: WeakSet[ServiceBusSender | ServiceBusReceiver | ServiceBusProcessor] = WeakSet()
 
     async def __aenter__(self) -> Self:
@@ -153,66 +104,72 @@ class ServiceBusClient:
     # --- sending
 
     def get_queue_sender(
-        self,
-        queue_name: str,
-        *,
-        flush_interval: float | None = None,
-        max_in_flight: int | None = None,
-        on_error: OnError | None = None,
-        link_properties: dict[Any, Any] | None = None,
-        client_identifier: str | None = None,
+        self, queue_name: str, **options: Unpack[SenderOptions]
     ) -> ServiceBusSender:
-        """Make a sender for a queue; `on_error` is told of failures that nobody awaits."""
+        """Make a sender for a queue; `on_error` is told of failures that nobody awaits.
+
+        ValueError says that an option makes no sense, or that the connection string is for
+        another entity.
+
+            async with client.get_queue_sender("orders", max_pending_messages=1_000) as sender:
+                await sender.send_messages(ServiceBusMessage("a cup of tea"))
+        """
+        check_known(options, SenderOptions)
+        ours = self._defaults
         sender = ServiceBusSender(
             self._connection,
             self._checked(queue_name),
-            flush_interval=self._flush_interval if flush_interval is None else flush_interval,
-            max_in_flight=self._max_in_flight if max_in_flight is None else max_in_flight,
-            on_error=on_error,
-            link_properties=link_properties,
-            client_identifier=client_identifier,
+            flush_interval=or_default(options.get("flush_interval"), ours.flush_interval),
+            max_in_flight=or_default(options.get("max_in_flight"), ours.max_in_flight),
+            max_pending_messages=or_default(
+                options.get("max_pending_messages"), ours.max_pending_messages
+            ),
+            max_pending_bytes=or_default(options.get("max_pending_bytes"), ours.max_pending_bytes),
+            on_error=options.get("on_error"),
+            link_properties=options.get("link_properties"),
+            client_identifier=options.get("client_identifier"),
         )
         self._made.add(sender)
         return sender
 
-    def get_topic_sender(self, topic_name: str, **options: Any) -> ServiceBusSender:
+    def get_topic_sender(
+        self, topic_name: str, **options: Unpack[SenderOptions]
+    ) -> ServiceBusSender:
         """Make a sender for a topic; the options are those of a queue's."""
         return self.get_queue_sender(topic_name, **options)
 
     # --- receiving
 
     def get_queue_receiver(
-        self,
-        queue_name: str,
-        *,
-        session_id: SessionChoice = None,
-        sub_queue: ServiceBusSubQueue | str | None = None,
-        receive_mode: ServiceBusReceiveMode | str = ServiceBusReceiveMode.PEEK_LOCK,
-        max_wait_time: float | None = None,
-        auto_lock_renewer: AutoLockRenewer | None = None,
-        prefetch_count: int | None = None,
-        flush_interval: float | None = None,
-        on_error: OnError | None = None,
-        client_identifier: str | None = None,
+        self, queue_name: str, **options: Unpack[ReceiverOptions]
     ) -> ServiceBusReceiver:
-        """Make a receiver for a queue, a sub queue of it, or one of its sessions."""
+        """Make a receiver for a queue, a sub queue of it, or one of its sessions.
+
+        ValueError says that an option makes no sense, or that the connection string is for
+        another entity.
+
+            receiver = client.get_queue_receiver("orders", session_id=NEXT_AVAILABLE_SESSION)
+        """
+        check_known(options, ReceiverOptions)
+        ours = self._defaults
+        session_id = options.get("session_id")
         receiver = ServiceBusReceiver(
             self._connection,
-            _with_sub_queue(self._checked(queue_name), sub_queue, session_id),
-            receive_mode=receive_mode,
+            _with_sub_queue(self._checked(queue_name), options.get("sub_queue"), session_id),
+            receive_mode=options.get("receive_mode", ServiceBusReceiveMode.PEEK_LOCK),
             session_id=session_id,
-            prefetch_count=self._prefetch_count if prefetch_count is None else prefetch_count,
-            max_wait_time=max_wait_time,
-            auto_lock_renewer=auto_lock_renewer,
-            flush_interval=self._flush_interval if flush_interval is None else flush_interval,
-            on_error=on_error,
-            client_identifier=client_identifier,
+            prefetch_count=or_default(options.get("prefetch_count"), ours.prefetch_count),
+            max_wait_time=options.get("max_wait_time"),
+            auto_lock_renewer=options.get("auto_lock_renewer"),
+            flush_interval=or_default(options.get("flush_interval"), ours.flush_interval),
+            on_error=options.get("on_error"),
+            client_identifier=options.get("client_identifier"),
         )
         self._made.add(receiver)
         return receiver
 
     def get_subscription_receiver(
-        self, topic_name: str, subscription_name: str, **options: Any
+        self, topic_name: str, subscription_name: str, **options: Unpack[ReceiverOptions]
     ) -> ServiceBusReceiver:
         """Make a receiver for a subscription; the options are those of a queue's."""
         return self.get_queue_receiver(subscription_path(topic_name, subscription_name), **options)
@@ -220,17 +177,27 @@ class ServiceBusClient:
     # --- processing
 
     def get_queue_processor(
-        self, queue_name: str, handler: Handler, **options: Any
+        self, queue_name: str, handler: Handler, **options: Unpack[ProcessorOptions]
     ) -> ServiceBusProcessor:
-        """Make a processor for a queue; the options are those of ServiceBusProcessor."""
-        processor = ServiceBusProcessor(self, queue_name, handler, **options)
+        """Make a processor for a queue: `handler(message, receiver)` is awaited for each message.
+
+        ValueError says that an option makes no sense.
+
+            async with client.get_queue_processor("orders", handle, max_concurrent_calls=20):
+                await asyncio.Event().wait()
+        """
+        processor = ServiceBusProcessor(self, self._checked(queue_name), handler, **options)
         self._made.add(processor)
         return processor
 
     def get_subscription_processor(
-        self, topic_name: str, subscription_name: str, handler: Handler, **options: Any
+        self,
+        topic_name: str,
+        subscription_name: str,
+        handler: Handler,
+        **options: Unpack[ProcessorOptions],
     ) -> ServiceBusProcessor:
-        """Make a processor for a subscription."""
+        """Make a processor for a subscription; the options are those of a queue's."""
         path = subscription_path(topic_name, subscription_name)
         return self.get_queue_processor(path, handler, **options)
 

@@ -98,10 +98,17 @@ class ServiceBusProcessor:
     @property
     def is_running(self) -> bool:
         """Whether messages are taken."""
-        return bool(self._workers)
+        return bool(self._workers) and not self._stopping.is_set()
+
+    @property
+    def concurrency(self) -> int:
+        """How many handlers run at a time at most."""
+        return self._sessions_max or self._calls_max
 
     async def start(self) -> None:
-        """Begin to take messages; returns at once."""
+        """Begin to take messages; returns at once, or when a stop that is under way has ended."""
+        if self._stopping.is_set():
+            await self.stop()
         if self._workers:
             return
         self._stopping.clear()
@@ -112,16 +119,25 @@ class ServiceBusProcessor:
         self._workers = [loop.create_task(work()) for _ in range(self._sessions_max or 1)]
 
     async def stop(self) -> None:
-        """Take no more messages, and return when all handlers have ended and all is settled."""
-        if not self._workers:
+        """Take no more messages, and return when all handlers have ended and all is settled.
+
+        A call that is cancelled stops all the same; another one waits for the end. A handler
+        cannot call it, because it would wait for itself: RuntimeError.
+        """
+        workers = self._workers
+        if not workers:
             return
+        if asyncio.current_task() in (*workers, *self._calls):
+            raise RuntimeError("a handler cannot stop its processor: it would wait for itself")
         self._stopping.set()
         for waiting in self._waiting:
             waiting.cancel()
-        workers, self._workers = self._workers, []
         await asyncio.wait(workers)
-        if self._renewer is not None:
-            await self._renewer.close()
+        if self._workers is workers:
+            self._workers = []
+            self._stopping.clear()
+            if self._renewer is not None:
+                await self._renewer.close()
         for worker in workers:
             worker.result()
 

@@ -14,12 +14,18 @@ from peeklock.amqp.message import find_annotation, read_properties, split
 from peeklock.amqp.types import Array, Symbol, Timestamp
 from peeklock.client.batch import BATCH_SIZE_DEFAULT, ServiceBusMessageBatch
 from peeklock.client.batching import FLUSH_INTERVAL_S, SendBatching
+from peeklock.client.buffer import (
+    PENDING_BYTES_MAX,
+    PENDING_MESSAGES_MAX,
+    Buffered,
+    SendBuffer,
+)
 from peeklock.client.connection import ClientConnection
 from peeklock.client.exceptions import MessageSizeExceededError
 from peeklock.client.links import SenderLink
 from peeklock.client.message import ServiceBusMessage, instant_ms
 from peeklock.client.outbound import Outbound, Sendable, as_message
-from peeklock.client.reporting import OnError, Outcome, Reporting
+from peeklock.client.reporting import OnError, Reporting
 from peeklock.client.retrying import check_timeout, with_retries
 
 _SCHEDULED: Final = b"x-opt-scheduled-enqueue-time"
@@ -36,11 +42,16 @@ class ServiceBusSender:
         *,
         flush_interval: float = FLUSH_INTERVAL_S,
         max_in_flight: int | None = None,
+        max_pending_messages: int = PENDING_MESSAGES_MAX,
+        max_pending_bytes: int = PENDING_BYTES_MAX,
         on_error: OnError | None = None,
         link_properties: dict[Any, Any] | None = None,
         client_identifier: str | None = None,
     ) -> None:
-        """`max_in_flight` bounds the sends without an outcome; without it only the broker does."""
+        """`max_in_flight` bounds the sends without an outcome; without it only the broker does.
+
+        The `max_pending_` numbers bound what `send_soon` holds.
+        """
         if flush_interval < 0:
             raise ValueError("flush_interval cannot be negative; 0 turns batching off")
         if max_in_flight is not None and max_in_flight < 1:
@@ -60,7 +71,11 @@ class ServiceBusSender:
         self._is_closed = False
         self._reporting = Reporting(on_error)
         self._batching = SendBatching(
-            self._send, self._batch_size_max, flush_interval, self._reporting
+            self._send,
+            self._batch_size_max,
+            flush_interval,
+            self._reporting,
+            SendBuffer(max_pending_messages, max_pending_bytes),
         )
 
     async def __aenter__(self) -> Self:
@@ -93,11 +108,22 @@ class ServiceBusSender:
             await self._batching.give_way()
             await self._send(batch.encoded(), True, timeout)
 
-    def send_soon(self, message: Sendable) -> Outcome:
-        """Send without waiting; messages that are given soon after each other leave as one batch.
+    def send_soon(self, message: Sendable) -> Buffered:
+        """Send soon: messages that are given soon after each other leave as one batch.
 
-        The outcome can be awaited. A failure that nobody awaits goes to `on_error`; without that
-        it is told to the loop's exception handler, and `flush` or `close` raises it.
+        Await the result to wait for room in the buffer (`max_pending_messages` and
+        `max_pending_bytes` of the sender): that takes no time unless it is full, and gives a
+        future of the outcome, which can be awaited too or left alone. A wait that is cancelled
+        while the buffer is full takes the message back. A message is never dropped for want of
+        room, also when nobody awaits; then the buffer has no bound.
+
+        A failure that nobody awaits goes to `on_error`; without that it is told to the loop's
+        exception handler, and `flush` or `close` raises it. A sender that is closed raises
+        ValueError.
+
+            for order in orders:
+                await sender.send_soon(ServiceBusMessage(order))
+            await sender.flush()
         """
         self._check_open()
         outbound = as_message(message)

@@ -1,0 +1,165 @@
+"""The options of the client and of what it makes, with the names of azure-servicebus."""
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final, TypeAlias, TypedDict, final
+
+from peeklock.client.batching import FLUSH_INTERVAL_S
+from peeklock.client.buffer import PENDING_BYTES_MAX, PENDING_MESSAGES_MAX
+from peeklock.client.constants import (
+    ServiceBusReceiveMode,
+    ServiceBusSessionFilter,
+    ServiceBusSubQueue,
+)
+from peeklock.client.renewing import AutoLockRenewer
+from peeklock.client.reporting import OnError
+from peeklock.client.retrying import RetryPolicy
+
+SessionChoice: TypeAlias = str | ServiceBusSessionFilter | None
+
+
+class TransportType(StrEnum):
+    """What AMQP travels in."""
+
+    Amqp = "Amqp"
+    AmqpOverWebsocket = "AmqpOverWebsocket"
+
+
+class ClientOptions(TypedDict, total=False):
+    """What a ServiceBusClient can be told; docs/reference/client.md explains each."""
+
+    transport_type: TransportType | str | None
+    custom_endpoint_address: str | None
+    connection_verify: str | Path | None
+    ssl_context: ssl.SSLContext | None
+    retry_total: int
+    retry_backoff_factor: float
+    retry_backoff_max: float
+    retry_mode: str
+    flush_interval: float
+    max_in_flight: int | None
+    max_pending_messages: int
+    max_pending_bytes: int
+    prefetch_count: int
+
+
+class SenderOptions(TypedDict, total=False):
+    """What a sender can be told; what it is not told is as the client was told."""
+
+    flush_interval: float | None
+    max_in_flight: int | None
+    max_pending_messages: int | None
+    max_pending_bytes: int | None
+    on_error: OnError | None
+    link_properties: dict[Any, Any] | None
+    client_identifier: str | None
+
+
+class ReceiverOptions(TypedDict, total=False):
+    """What a receiver can be told; what it is not told is as the client was told."""
+
+    session_id: SessionChoice
+    sub_queue: ServiceBusSubQueue | str | None
+    receive_mode: ServiceBusReceiveMode | str
+    max_wait_time: float | None
+    auto_lock_renewer: AutoLockRenewer | None
+    prefetch_count: int | None
+    flush_interval: float | None
+    on_error: OnError | None
+    client_identifier: str | None
+
+
+class ProcessorOptions(TypedDict, total=False):
+    """What a processor can be told."""
+
+    on_error: OnError | None
+    max_concurrent_calls: int
+    max_concurrent_sessions: int
+    auto_complete: bool
+    max_auto_lock_renewal_duration: float
+    session_idle_timeout: float
+    receive_mode: ServiceBusReceiveMode | str
+    sub_queue: ServiceBusSubQueue | str | None
+    prefetch_count: int | None
+
+
+@final
+@dataclass(slots=True, init=False)
+class Defaults:
+    """What senders and receivers have unless they are told otherwise."""
+
+    flush_interval: Final[float]
+    max_in_flight: Final[int | None]
+    max_pending_messages: Final[int]
+    max_pending_bytes: Final[int]
+    prefetch_count: Final[int]
+
+    def __init__(
+        self,
+        *,
+        flush_interval: float = FLUSH_INTERVAL_S,
+        max_in_flight: int | None = None,
+        max_pending_messages: int = PENDING_MESSAGES_MAX,
+        max_pending_bytes: int = PENDING_BYTES_MAX,
+        prefetch_count: int = 0,
+    ) -> None:
+        self.flush_interval = flush_interval
+        self.max_in_flight = max_in_flight
+        self.max_pending_messages = max_pending_messages
+        self.max_pending_bytes = max_pending_bytes
+        self.prefetch_count = prefetch_count
+
+
+def connection_options(given: ClientOptions) -> dict[str, Any]:
+    """Give what options say of the connection, in the words of ClientConfig."""
+    check_known(given, ClientOptions)
+    return {
+        "is_websocket": _is_websocket(given),
+        "custom_endpoint": given.get("custom_endpoint_address"),
+        "ca_file": given.get("connection_verify"),
+        "ssl_context": given.get("ssl_context"),
+        "retry": RetryPolicy(**_chosen(given, _RETRY)),
+    }
+
+
+def defaults(given: ClientOptions) -> Defaults:
+    """Give what options say of senders and receivers."""
+    return Defaults(**_chosen(given, _DEFAULTS))
+
+
+def check_known(given: Mapping[str, Any], known: type[Any]) -> None:
+    """Refuse an option that there is not, as a call with a wrong keyword is refused."""
+    unknown = given.keys() - known.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"there is no option '{min(unknown)}'")
+
+
+def or_default(given: Any, default: Any) -> Any:
+    """Give what was chosen, or the client's choice where nothing was."""
+    return default if given is None else given
+
+
+_RETRY: Final = ("retry_total", "retry_backoff_factor", "retry_backoff_max", "retry_mode")
+_DEFAULTS: Final = (
+    "flush_interval",
+    "max_in_flight",
+    "max_pending_messages",
+    "max_pending_bytes",
+    "prefetch_count",
+)
+
+
+def _is_websocket(given: ClientOptions) -> bool:
+    chosen = given.get("transport_type")
+    if chosen is not None:
+        return TransportType(chosen) is TransportType.AmqpOverWebsocket
+    # As the official client: whoever goes by another way goes by that of the web.
+    return given.get("custom_endpoint_address") is not None
+
+
+def _chosen(given: ClientOptions, names: tuple[str, ...]) -> dict[str, Any]:
+    options: dict[str, Any] = dict(given)
+    return {name: options[name] for name in names if name in options}
