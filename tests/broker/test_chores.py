@@ -21,6 +21,7 @@ from peeklock.entity.commands import (
     OpenReceiver,
     ReceiveDeferred,
     Schedule,
+    SendBatch,
     SendMany,
     SettleMany,
     Transfer,
@@ -155,8 +156,17 @@ def test_a_round_takes_commands_until_their_messages_are_large_together() -> Non
     for number in range(10):
         mailbox.put(SendMany(origin, [number], [message("x" * 300_000)]))
     mailbox.put(Grant(origin, FIRST_SUBSCRIPTION_LANE, False))
-    assert [len(mailbox.take(1024, MB)) for _ in range(3)] == [4, 4, 3]
+    assert [len(mailbox.take(1024, MB, 100)) for _ in range(3)] == [4, 4, 3]
     assert mailbox.commands == []
+
+
+def test_a_round_takes_commands_until_they_bring_many_messages() -> None:
+    """Tiny ones cost more than their bytes."""
+    mailbox = Mailbox()
+    origin = Recorder()
+    for number in range(10):
+        mailbox.put(SendBatch(origin, number, [message("x")] * 40))
+    assert [len(mailbox.take(1024, MB, 100)) for _ in range(4)] == [3, 3, 3, 1]
 
 
 def test_a_round_weighs_transactions() -> None:
@@ -167,7 +177,7 @@ def test_a_round_weighs_transactions() -> None:
     sends = [SendMany(origin, [0], [large]), Schedule(origin, 0, [large])]
     for number in range(4):
         mailbox.put(Commit(origin, number, [*sends, Transfer("to", large)]))
-    assert [len(mailbox.take(1024, MB)) for _ in range(2)] == [2, 2]
+    assert [len(mailbox.take(1024, MB, 100)) for _ in range(2)] == [2, 2]
 
 
 def test_a_damaged_body_under_a_lock_is_left_alone_until_the_next_trim() -> None:

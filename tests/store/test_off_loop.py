@@ -10,7 +10,7 @@ from typing import Any
 from peeklock.entity.message import Message
 from peeklock.entity.records import Enqueued
 from peeklock.store.committers import Threaded, Waiting
-from peeklock.store.embedded import ENCODED_AT_ONCE, EmbeddedStore
+from peeklock.store.embedded import ENCODED_AT_ONCE, POSITIONS_AT_ONCE, EmbeddedStore
 from peeklock.store.large import encode_large
 from peeklock.store.ledger import Append
 from peeklock.store.reading import INLINE_BYTES_MAX, Reading
@@ -155,6 +155,9 @@ def test_large_records_are_written_down_beside_the_loop(tmp_path: Path) -> None:
         assert await store.append(ORDERS, epoch, 14, enqueued(14, b"small")) > 0
         assert came[0] == 0  # it was not a chunk yet when it left the loop
         assert came[1] > 0
+        many = enqueued(15, *[b""] * (POSITIONS_AT_ONCE + 1))
+        assert await store.append(ORDERS, epoch, 15, many) == len(encode_chunk(15, many))
+        assert came[2] == 0
         found = await store.payloads(ORDERS, [12, 13, 14])
         assert [message.content for message in found] == [bodies[11], b"x" * (3 << 20), b"small"]
         await store.close()

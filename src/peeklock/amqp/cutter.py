@@ -50,6 +50,10 @@ class Cutter:
         self.rest = data[position:]
         return True
 
+    def keep(self, data: bytes) -> None:
+        """Keeps what came for the next pass, behind what is kept for it already."""
+        self.rest = self.rest + data if self.rest else data
+
     def clear(self) -> None:
         """Forgets all that was kept."""
         self.partial.clear()

@@ -234,6 +234,16 @@ class Link:
         self.delivery_count += 1
         return self.session.outgoing.send(self, tag, head, body, settled, context, message_format)
 
+    def send_parts(self, tag: bytes, parts: list[bytes]) -> bool:
+        """Sends one message whose bytes lie in many places, settled; tells False, and sends
+        nothing, when the credit is used up or the link is gone."""
+        if self.credit <= 0 or self.state != ATTACHED or self.role != SENDER:
+            return False
+        self.credit -= 1
+        self.delivery_count += 1
+        self.session.outgoing.send_parts(self, tag, parts)
+        return True
+
     def send_run(
         self,
         tags: list[bytes],

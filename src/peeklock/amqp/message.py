@@ -45,6 +45,7 @@ from peeklock.amqp.sections import (
 )
 from peeklock.amqp.sections import Sections as Sections
 from peeklock.amqp.sections import batch_messages as batch_messages
+from peeklock.amqp.sections import batch_part as batch_part
 from peeklock.amqp.sections import lone_data_at as lone_data_at
 from peeklock.amqp.sections import split as split
 from peeklock.amqp.types import Described, Ulong

@@ -130,14 +130,23 @@ class Outgoing:
         delivery = self.unsettled.get(delivery_id) if not settled else None
         if delivery is None:
             delivery = OutgoingDelivery(delivery_id, tag, link, context)
-        waiting = Waiting(link, delivery, head, body, settled, message_format)
+        self._wait(Waiting(link, delivery, [head, body], settled, message_format))
+        return delivery_id
+
+    def send_parts(self, link: Link, tag: bytes, parts: list[bytes]) -> None:
+        """Sends one message whose bytes lie in many places, settled; it is never put together."""
+        delivery = OutgoingDelivery(self.next_delivery_id, tag, link, None)
+        self.next_delivery_id = (delivery.id + 1) & SERIAL_MASK
+        self._wait(Waiting(link, delivery, parts, True, 0))
+
+    def _wait(self, waiting: Waiting) -> None:
         self.queue.append(waiting)
+        link = waiting.link
         link.queued += 1
         link.queued_size += waiting.size
         self.session.connection.output.queued_size += waiting.size
         if len(self.queue) == 1:
             self.pump()  # else it stands behind one that waits already
-        return delivery_id
 
     def send_run(
         self,
@@ -204,7 +213,7 @@ class Outgoing:
 
     def queue_drained(self, link: Link) -> None:
         """Answers a drain behind the messages of the link that still wait."""
-        self.queue.append(Waiting(link, None, b"", b"", True, 0))
+        self.queue.append(Waiting(link, None, [], True, 0))
 
     def pump(self) -> None:
         """Writes what waits, as far as the peer's window and the output's room go."""
@@ -254,7 +263,8 @@ class Outgoing:
                 self.window -= 1
                 start = HEAD_PACK(whole, 2, 0, self.session.channel) + before
                 start += ID_AND_TAG(delivery.id, 0xA010, delivery.tag) + after
-                output.parts += (start, waiting.head, waiting.body)
+                output.parts.append(start)
+                output.parts += waiting.parts
                 return True
         while self.window > 0:
             first = waiting.position == 0
@@ -281,8 +291,7 @@ class Outgoing:
                 )
             if not connection.output.takes(len(performative) + end - waiting.position):
                 return False
-            self._write_frame(performative, waiting.piece(end))
-            waiting.position = end
+            self._write_frame(performative, waiting.take(end))
             if last:
                 return True
         return False
@@ -387,34 +396,36 @@ class Outgoing:
 @final
 class Waiting:
     """A message that waits for the window or the output, or (without a delivery) the answer to a
-    drain. Head and body are apart, because joining them would copy the body."""
+    drain. Its parts are apart, because joining them would copy the body."""
 
     __slots__ = (
-        "body",
         "delivery",
-        "head",
         "link",
         "message_format",
+        "parts",
         "position",
         "settled",
         "size",
+        "started",
+        "used",
     )
 
     def __init__(
         self,
         link: Link,
         delivery: OutgoingDelivery | None,
-        head: bytes,
-        body: bytes,
+        parts: list[bytes],
         settled: bool,
         message_format: int,
     ) -> None:
         self.link = link
         self.delivery = delivery
-        self.head = head
-        self.body = body
-        self.size = len(head) + len(body)
+        self.parts = parts
+        self.size = sum([len(part) for part in parts])
+        # How much is written; how many parts are, and how much of the one that is begun.
         self.position = 0
+        self.used = 0
+        self.started = 0
         self.settled = settled
         self.message_format = message_format
 
@@ -429,15 +440,23 @@ class Waiting:
             and delivery.id > 255
         )
 
-    def piece(self, end: int) -> bytes:
-        """What is still to be written, up to a place in head and body together."""
-        start = self.position
-        middle = len(self.head)
-        if start >= middle:
-            return self.body[start - middle : end - middle]
-        if end <= middle:
-            return self.head[start:end]
-        return self.head[start:] + self.body[: end - middle]
+    def take(self, end: int) -> bytes:
+        """Hands over what is still to be written, up to a place in all parts together."""
+        needed = end - self.position
+        self.position = end
+        taken: list[bytes] = []
+        while needed > 0:
+            part = self.parts[self.used]
+            left = len(part) - self.started
+            if left > needed:
+                taken.append(part[self.started : self.started + needed])
+                self.started += needed
+                break
+            taken.append(part[self.started :] if self.started else part)
+            needed -= left
+            self.used += 1
+            self.started = 0
+        return taken[0] if len(taken) == 1 else b"".join(taken)
 
 
 @final

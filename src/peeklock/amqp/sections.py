@@ -70,6 +70,8 @@ _LONE_DATA: Final = (
     b"\x00\x53\x70\xc0\x03\x01\x56\x01\x00\x53\x75\xb0",
     b"\x00\x53\x70\x45\x00\x53\x75\xb0",
 )
+# A body may come in several sections; a walk over very many of them would be a long step.
+BODY_SECTIONS_MAX: Final = 4_096
 _BODY_KINDS: Final = (1 << 5, 1 << 6, 1 << 7)
 _BODY_MASK: Final = (1 << 5) | (1 << 6) | (1 << 7)
 
@@ -154,11 +156,16 @@ def split(payload: bytes) -> Sections:
     at = 0
     bare_at = -1
     seen = 0
+    repeated = 0
     while at < end:
         code, value_at, after = section_at(payload, at, end)
         bit = 1 << (code - HEADER)
-        if seen & bit and code != DATA and code != SEQUENCE:
-            raise DecodeError(f"a message with the section {code:#x} twice")
+        if seen & bit:
+            if code != DATA and code != SEQUENCE:
+                raise DecodeError(f"a message with the section {code:#x} twice")
+            repeated += 1
+            if repeated >= BODY_SECTIONS_MAX:
+                raise DecodeError(f"a message with more than {BODY_SECTIONS_MAX} body sections")
         seen |= bit
         if value_at != at + 3 or (bare_at >= 0 and code < PROPERTIES):
             return split(_tidied(payload))
@@ -222,9 +229,17 @@ def _tidied(payload: bytes) -> bytes:
 def batch_messages(payload: bytes) -> list[bytes]:
     """Takes the messages out of a batch envelope: each of its data sections holds one whole."""
     messages: list[bytes] = []
+    batch_part(payload, 0, len(payload), messages)
+    if not messages:
+        raise DecodeError("a batch without messages")
+    return messages
+
+
+def batch_part(payload: bytes, at: int, count: int, messages: list[bytes]) -> int:
+    """Takes the messages out of so many sections of a batch envelope, from `at` on; tells where
+    the next part begins."""
     end = len(payload)
-    at = 0
-    while at < end:
+    while at < end and count > 0:
         code, value_at, after = section_at(payload, at, end)
         if code == DATA:
             head = 2 if payload[value_at] == 0xA0 else 5
@@ -232,9 +247,8 @@ def batch_messages(payload: bytes) -> list[bytes]:
         elif code in (SEQUENCE, VALUE):
             raise DecodeError("a batch whose body is not data")
         at = after
-    if not messages:
-        raise DecodeError("a batch without messages")
-    return messages
+        count -= 1
+    return at
 
 
 def section_at(payload: bytes, at: int, end: int) -> tuple[int, int, int]:

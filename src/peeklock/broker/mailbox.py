@@ -62,16 +62,18 @@ class Mailbox:
         """Take commands in that go before all else."""
         self.commands = commands + self.commands
 
-    def take(self, count_max: int, bytes_max: int) -> list[Command]:
-        """The first commands, so many at most, and no more once their messages have so many
-        bytes."""
+    def take(self, count_max: int, bytes_max: int, messages_max: int) -> list[Command]:
+        """The first commands, so many at most, and no more once they bring so many messages, or
+        these have so many bytes."""
         commands = self.commands
         left = bytes_max
+        messages_left = messages_max
         for count, command in enumerate(commands):
-            if count == count_max or left <= 0:
+            if count == count_max or left <= 0 or messages_left <= 0:
                 self.commands = commands[count:]
                 return commands[:count]
             if isinstance(command, (SendMany, SendBatch, Schedule, Stage, TakeOver)):
+                messages_left -= len(command.messages)
                 for message in command.messages:
                     left -= message.size
             elif isinstance(command, Requeue):

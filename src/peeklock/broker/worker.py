@@ -51,6 +51,8 @@ from peeklock.store.store import (
 ROUND_MAX: Final = 1024
 # And the bytes of their messages, beside one command's own.
 ROUND_BYTES: Final = 1 << 20
+# And how many they are: tiny ones cost more than their bytes.
+ROUND_MESSAGES: Final = 4096
 
 # Records replayed at an opening before the others on the loop have a turn.
 OPENED_AT_ONCE: Final = 1024
@@ -320,7 +322,7 @@ class PartitionWorker:
             self._fail(commands, Refusal(INTERNAL, "The partition failed and is opened anew."))
 
     def _take_commands(self) -> list[Command]:
-        commands = self._mailbox.take(ROUND_MAX, ROUND_BYTES)
+        commands = self._mailbox.take(ROUND_MAX, ROUND_BYTES, ROUND_MESSAGES)
         if self._store.full:
             commands = self._refuse_sends(commands, SHORT_OF_SPACE)
         if self._memory.is_short:

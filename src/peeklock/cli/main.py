@@ -140,7 +140,7 @@ def _serve(settings: Settings) -> None:
     from peeklock.store.store import StoreError
 
     try:
-        server.serve(settings)
+        server.serve(settings, at_end=server.end_process)
     except ConfigurationError as error:
         fail(str(error))
     except (OSError, StoreError) as error:

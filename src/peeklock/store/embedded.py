@@ -52,9 +52,11 @@ RESERVE_BYTES: Final = 64 << 20
 # A tail of so many positions is read where it is asked for: most partitions have no more.
 SHORT: Final = 64
 
-# Records whose messages have more bytes are written down by the thread that commits them: a
-# transaction, or a large message. Nobody changes them before their commit is answered.
+# Records whose messages have more bytes, or are more, are written down by the thread that commits
+# them: a transaction, a large message, a long batch. Nobody changes them before their commit is
+# answered.
 ENCODED_AT_ONCE: Final = 2 << 20
+POSITIONS_AT_ONCE: Final = 8_192
 
 
 @final
@@ -133,7 +135,7 @@ class EmbeddedStore:
         for record in records:
             end += width(record)
         size = bodies_size(records)
-        if size > ENCODED_AT_ONCE:
+        if size > ENCODED_AT_ONCE or end - first_position > POSITIONS_AT_ONCE:
             late = Append(kept, epoch, first_position, end, b"", replay_from, records, size)
             return self._submit(late)
         chunk = encode_chunk(first_position, records)

@@ -112,6 +112,7 @@ class Pipe:
         self.on_written: Callable[[], None] | None = None
         self.is_closed = False
         self.is_reading_held = False
+        self.goes_on = False
         self.unread_bytes = 0
 
     def write(self, data: bytes) -> None:
@@ -127,6 +128,9 @@ class Pipe:
 
     def resume_reading(self) -> None:
         self.is_reading_held = False
+
+    def go_on_soon(self) -> None:
+        self.goes_on = True
 
     def unread(self) -> int:
         return self.unread_bytes
@@ -161,6 +165,8 @@ class Client:
         self.connection.start()
         self.session: Session = self.connection.begin_session()
         self.events: list[Event] = []
+        # How many passes there were for what did not fit the first one.
+        self.passes = 0
         self._tag = 0
         self._cbs: tuple[Link, Link] | None = None
 
@@ -172,6 +178,10 @@ class Client:
             said = self.connection.take_output()
             if said and not self.pipe.is_closed:
                 self.peer.receive(said, now)
+            while self.peer.is_behind or self.pipe.goes_on:
+                self.pipe.goes_on = False
+                self.passes += 1
+                self.peer.receive(b"", now)
             await settle_down()
             heard = b"".join(self.pipe.written)
             self.pipe.written.clear()

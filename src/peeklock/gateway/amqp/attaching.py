@@ -36,6 +36,7 @@ from peeklock.gateway.amqp.cbs import TokenNode
 from peeklock.gateway.amqp.coordinator import CoordinatorNode
 from peeklock.gateway.amqp.door import Entity, amqp_error
 from peeklock.gateway.amqp.management import ManagementNode
+from peeklock.gateway.amqp.passes import LINK_COST, Pass
 from peeklock.gateway.amqp.receiving import ReceivingNode
 from peeklock.gateway.amqp.responses import ResponseLinks, ResponseNode
 from peeklock.gateway.amqp.sending import SendingNode
@@ -241,9 +242,21 @@ class Attaching:
 
     # --- staying and going
 
-    def links(self) -> list[Link]:
-        """The links that were let in and are not gone."""
-        return list(self._guests)
+    @property
+    def is_empty(self) -> bool:
+        """Whether all links that were let in are gone."""
+        return not self._guests
+
+    def leave(self, work: Pass, *, is_broken: bool) -> bool:
+        """Let all links go, as many as fit this pass; tells whether that is all of them."""
+        while self._guests:
+            if work.left <= 0:
+                return False
+            link, guest = self._guests.popitem()
+            self._guests[link] = guest
+            self.gone(link, is_broken=is_broken)
+            work.left -= LINK_COST
+        return True
 
     def review(self, path: str, text: str) -> None:
         """Detach the links at a path or below it that have no right to be there any more."""

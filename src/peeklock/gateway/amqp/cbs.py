@@ -17,6 +17,7 @@ from peeklock.entity.refusals import (
 )
 from peeklock.gateway.amqp.address import TOKENS, parse_address
 from peeklock.gateway.amqp.belonging import Belonging
+from peeklock.gateway.amqp.passes import TOKEN_COST, Pass
 from peeklock.gateway.amqp.requests import Request, encode_response, receive_request
 from peeklock.gateway.amqp.responses import ResponseLinks
 from peeklock.gateway.amqp.texts import entity_not_found
@@ -62,14 +63,21 @@ class TokenNode:
         self.link.accept(max_message_size=_REQUEST_SIZE_MAX)
         self.link.grant(CREDIT)
 
-    def transfers(self, deliveries: list[IncomingDelivery]) -> None:
-        """Answer each request; a wrong token leaves the one before it in force."""
+    def transfers(self, deliveries: list[IncomingDelivery], work: Pass) -> int:
+        """Answer each request; a wrong token leaves the one before it in force. Answers how many
+        are done, if not all of them fit this pass."""
+        done = 0
         for delivery in deliveries:
+            if work.left <= 0:
+                break
+            done += 1
+            work.left -= TOKEN_COST
             request = receive_request(self.wire, self.link, delivery, self._responses, "$cbs")
             if request is not None:
                 self._answer(request)
         if self.link.credit < CREDIT // 2:
             self.link.grant(CREDIT)
+        return done
 
     def _answer(self, request: Request) -> None:
         refusal = self._put_token(request)

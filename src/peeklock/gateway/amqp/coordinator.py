@@ -18,6 +18,7 @@ from peeklock.amqp.message import VALUE_BODY, decode_message
 from peeklock.entity.refusals import INVALID_ARGUMENT, NOT_IMPLEMENTED, Refusal
 from peeklock.gateway.amqp.cbs import CREDIT
 from peeklock.gateway.amqp.door import amqp_error
+from peeklock.gateway.amqp.passes import Pass, request_cost
 from peeklock.gateway.amqp.wire import Wire
 
 # A declare or discharge is a few dozen bytes.
@@ -42,9 +43,14 @@ class CoordinatorNode:
         self.link.accept(max_message_size=_SIZE_MAX)
         self.link.grant(CREDIT)
 
-    def transfers(self, deliveries: list[IncomingDelivery]) -> None:
-        """Carry out each wish."""
+    def transfers(self, deliveries: list[IncomingDelivery], work: Pass) -> int:
+        """Carry out each wish; answers how many are done, if not all of them fit this pass."""
+        done = 0
         for delivery in deliveries:
+            if work.left <= 0:
+                break
+            done += 1
+            work.left -= request_cost(len(delivery.payload))
             wish = _read(delivery.payload)
             if isinstance(wish, Refusal):
                 self._refuse(delivery, "coordinate", wish)
@@ -55,6 +61,7 @@ class CoordinatorNode:
                 tag = _UNANSWERED if delivery.settled else delivery.id
                 self.wire.transactions.discharge(wish.txn_id, wish.fail, self, tag)
         self._top_up()
+        return done
 
     def discharged(self, tag: int, refusal: Refusal | None) -> None:
         """Tell the client how its transaction ended."""

@@ -118,6 +118,10 @@ class Outlet(Protocol):
         """Take from the peer again."""
         ...
 
+    def go_on_soon(self) -> None:
+        """Ask for another pass: something is left to be written."""
+        ...
+
     def unread(self) -> int:
         """How many bytes wait for the peer to read."""
         ...

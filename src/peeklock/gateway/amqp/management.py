@@ -31,6 +31,7 @@ from peeklock.gateway.amqp.calls import Call, Operation, numbers
 from peeklock.gateway.amqp.cbs import CREDIT
 from peeklock.gateway.amqp.door import Entity
 from peeklock.gateway.amqp.operations import OPERATIONS
+from peeklock.gateway.amqp.passes import Pass, request_cost
 from peeklock.gateway.amqp.receiving import ReceivingNode
 from peeklock.gateway.amqp.requests import Request, encode_response, receive_request
 from peeklock.gateway.amqp.responses import ResponseLinks
@@ -87,15 +88,22 @@ class ManagementNode:
         self.wire.connection.held.allow_message(2 * size_max)
         self.link.grant(CREDIT)
 
-    def transfers(self, deliveries: list[IncomingDelivery], now: int) -> None:
-        """Pass each request on, or refuse it."""
+    def transfers(self, deliveries: list[IncomingDelivery], now: int, work: Pass) -> int:
+        """Pass each request on, or refuse it; answers how many are done, if not all of them fit
+        this pass."""
+        done = 0
         for delivery in deliveries:
+            if work.left <= 0:
+                break
+            done += 1
+            work.left -= request_cost(len(delivery.payload))
             request = receive_request(
                 self.wire, self.link, delivery, self._responses, self._address.key
             )
             if request is not None:
                 self._ask(request, delivery.state, now)
         self._top_up()
+        return done
 
     def replied(self, reply: Any) -> None:
         """Answer the request that the reply belongs to."""

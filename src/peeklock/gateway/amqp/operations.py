@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from peeklock.amqp.constructors import LONG, TIMESTAMP
 from peeklock.amqp.errors import DecodeError
+from peeklock.amqp.pieces import Pieces
 from peeklock.amqp.types import Array, Int, Timestamp
 from peeklock.auth.rights import LISTEN, SEND
 from peeklock.entity.commands import (
@@ -96,7 +97,7 @@ def _write_deferred(delivery: Delivery) -> dict[Any, Any]:
     """Write a message with its lock, beside it and within: the Go client looks there."""
     token = uuid_of(delivery)
     head, body = outgoing(delivery, token if delivery.locked_until else None)
-    return {"lock-token": token, "message": head + body}
+    return {"lock-token": token, "message": Pieces([head, body])}
 
 
 def _read_delete(call: Call) -> Command | Refusal:

@@ -33,7 +33,7 @@ from peeklock.amqp.events import (
 from peeklock.amqp.link import Link
 from peeklock.amqp.moves import DETACHING, ENDED
 from peeklock.amqp.parting import come_apart, drop_unfinished
-from peeklock.amqp.sasl import ANONYMOUS, MSSBCBS, PLAIN, read_plain
+from peeklock.amqp.sasl import ANONYMOUS, MSSBCBS, PLAIN
 from peeklock.auth.claims import Claims
 from peeklock.auth.refusal import AuthRefusal
 from peeklock.entity.refusals import QUOTA_EXCEEDED, UNAUTHORIZED, Refusal
@@ -43,7 +43,9 @@ from peeklock.gateway.amqp.belonging import Belonging
 from peeklock.gateway.amqp.cbs import TokenNode
 from peeklock.gateway.amqp.coordinator import CoordinatorNode
 from peeklock.gateway.amqp.door import Doors, Outlet
+from peeklock.gateway.amqp.keys import NO_DEADLINE, ShownKey
 from peeklock.gateway.amqp.management import ManagementNode
+from peeklock.gateway.amqp.passes import FLOW_COST, LINK_COST, Pass
 from peeklock.gateway.amqp.receiving import ReceivingNode
 from peeklock.gateway.amqp.responses import ResponseLinks, ResponseNode
 from peeklock.gateway.amqp.sending import SendingNode
@@ -54,9 +56,6 @@ from peeklock.gateway.refusals import Declined
 
 MECHANISMS: Final = (MSSBCBS, PLAIN, ANONYMOUS)
 
-NO_DEADLINE: Final = 1 << 62
-
-_TOO_MANY_KEYS: Final = "Too many wrong keys came from this address; try again later."
 _TOO_MANY_TOKENS: Final = "Too many tokens came that no key has signed."
 _EXPIRED: Final = "ExpiredToken: The token that gave access to this link is expired."
 _REPLACED: Final = "ExpiredToken: A newer token has replaced the one that gave access to this link."
@@ -87,13 +86,15 @@ class Peer:
         "_claims",
         "_connection",
         "_coordinating",
+        "_is_broken",
+        "_is_leaving",
         "_is_over",
-        "_lobby",
+        "_key",
+        "_left",
         "_responses",
-        "_sasl_due",
         "_standing",
         "_token_due",
-        "_waiting_sasl",
+        "_work",
         "_wrong_tokens",
         "deadline",
         "held",
@@ -129,18 +130,21 @@ class Peer:
         self._claims: Final = Claims()
         self._responses: Final = ResponseLinks()
         self._belonging: Final = Belonging(doors, self.wire)
+        self._key: Final = ShownKey(self._belonging, lobby.guesses, self._standing.address)
         self._attaching: Final = Attaching(
             self.wire, self._claims, self._responses, self._belonging
         )
-        # What the coordinators were told in this pass: discharges come after all that they end.
+        # What the coordinators were told with these events: discharges come after all they end.
         self._coordinating: Final[list[TransfersReceived]] = []
+        # What one pass may do, and the events that are left for another one.
+        self._work: Final = Pass()
+        self._left: list[Event] = []
         self._is_over = False
-        self._lobby: Final = lobby
+        # Its links are to go, and whether that is because the connection broke.
+        self._is_leaving = False
+        self._is_broken = False
         # How many wrong tokens it has put, as long as it has no good one.
         self._wrong_tokens = 0
-        # A key that waits for its turn, because its address has shown many wrong ones.
-        self._waiting_sasl: SaslInitReceived | None = None
-        self._sasl_due = NO_DEADLINE
         # The loop's time when something last happened here.
         self._at = at
         # When a connection without any token is closed; it starts to run at open.
@@ -160,7 +164,15 @@ class Peer:
             # Rights that have ended must not serve what has just arrived.
             self.tick(at)
         now = self.wire.door.clock.now()
-        self._handle(self._connection.receive(data, at), now)
+        self._work.begin()
+        if self._has_left:
+            self._handle([], now)
+        if self._has_left:
+            self._connection.cutter.keep(data)
+        else:
+            self._handle(self._connection.receive(data, at), now)
+        if self._is_leaving:
+            self._leave()
         transactions_due = self.wire.transactions.deadline
         if transactions_due < NO_DEADLINE:
             self.deadline = min(self.deadline, at + max(0, transactions_due - now))
@@ -170,8 +182,14 @@ class Peer:
 
     @property
     def is_behind(self) -> bool:
-        """Whether frames that have come are left for another pass."""
-        return len(self._connection.cutter.rest) > 0
+        """Whether frames that have come are left for another pass, or what they ask for."""
+        if self._is_leaving and not self._attaching.is_empty:
+            return True
+        return len(self._connection.cutter.rest) > 0 or self._has_left
+
+    @property
+    def _has_left(self) -> bool:
+        return len(self._left) > 0 or len(self._coordinating) > 0
 
     def tick(self, at: int) -> None:
         """Act on what is due: heartbeats, silence, tokens that end; sets the next deadline."""
@@ -183,7 +201,7 @@ class Peer:
         if at >= self._token_due:
             self._token_due = NO_DEADLINE
             self._close(CONNECTION_FORCED, "No token was put on $cbs in the time allowed for it.")
-        if at >= self._sasl_due:
+        if at >= self._key.due:
             self._take_turn()
         if self.wire.is_stalled(at):
             self._close(RESOURCE_LIMIT_EXCEEDED, _STALLED)
@@ -199,7 +217,7 @@ class Peer:
         deadline = self._connection.tick(at) or NO_DEADLINE
         if self._connection.closed:
             self._ended(self._connection.error, is_broken=True)
-        deadline = min(deadline, self._token_due, self._sasl_due)
+        deadline = min(deadline, self._token_due, self._key.due)
         transactions_due = self.wire.transactions.deadline
         if transactions_due < NO_DEADLINE:
             deadline = min(deadline, at + max(0, transactions_due - clock.now()))
@@ -233,15 +251,23 @@ class Peer:
         self.wire.resume_writing()
         self.wire.flush()
 
-    def lost(self) -> None:
-        """The connection broke, or was closed for good; nothing of it stays in memory."""
+    def lost(self) -> bool:
+        """The connection broke, or was closed for good: take it apart, as much as fits one pass;
+        tells whether nothing of it stays in memory. What had come before is still done."""
         self.wire.is_lost = True
+        self._work.begin()
+        if self._has_left:
+            self._handle([], self.wire.door.clock.now())
+            if self._has_left:
+                return False
         self._connection.lost()
         self._ended(None, is_broken=True)
+        if not self._leave():
+            return False
         come_apart(self._connection)
         self.wire.gone()
-        self._coordinating.clear()
         self._standing.part()
+        return True
 
     def shut_down(self) -> None:
         """Close politely, because the broker stops."""
@@ -279,63 +305,104 @@ class Peer:
         """Give up the messages that it has begun, because the broker needs the memory."""
         text = "The broker needs the memory of unfinished messages; send it again."
         events = drop_unfinished(self._connection, AmqpError(DETACH_FORCED, text))
-        self._handle(events, self.wire.door.clock.now())
+        if self._has_left:
+            self._left += events  # they have their turn behind what came before
+        else:
+            self._work.begin()
+            self._handle(events, self.wire.door.clock.now())
         self.wire.flush()
 
     # --- events
 
     def _handle(self, events: list[Event], now: int) -> None:
+        """Act on events, behind those that were left; some may be left when the pass is over."""
+        if self._left:
+            events = self._left + events
+            self._left = []
+        work = self._work
+        at = 0
         for event in events:
+            if work.left <= 0:
+                break
             if isinstance(event, RunReceived):
                 node = event.link.context
                 if isinstance(node, SendingNode):
+                    work.left -= len(event.ids)
                     node.run(event, now)
             elif isinstance(event, TransfersReceived):
-                self._transfers(event, now)
+                if not self._transfers(event, now):
+                    break
             elif isinstance(event, SettlementsReceived):
                 node = event.link.context
                 if isinstance(node, ReceivingNode):
+                    work.left -= len(event.deliveries)
                     node.settlements(event.outcome, event.settled, event.deliveries)
             elif isinstance(event, FlowReceived):
+                work.left -= FLOW_COST
                 self._flowed(event.link)
-            elif isinstance(event, AttachRequested):
-                self._standing.progressed(ATTACHED)
-                self._attaching.attach(event.link, now)
-            elif isinstance(event, StrayReceived):
-                self.wire.transactions.missed(event.outcome)
-            else:
-                if isinstance(event, LinkDetached) and event.link.state == DETACHING:
-                    # We ended it, because of what the peer did. A discharge that came behind that
-                    # may stand among those that are to be carried out now.
-                    self.wire.transactions.link_ended()
-                self._coordinate()
-                if isinstance(event, LinkDetached):
-                    self._detached(event)
-                else:
-                    self._handle_rare(event, now)
-        if self._coordinating:
+            elif not self._handle_other(event, now):
+                break
+            at += 1
+        if at < len(events):
+            self._left += events[at:]
+        elif self._coordinating and not self._left:
             self._coordinate()
 
-    def _transfers(self, event: TransfersReceived, now: int) -> None:
+    def _handle_other(self, event: Event, now: int) -> bool:
+        """Act on what is rare; answers whether that could be in this pass."""
+        if isinstance(event, AttachRequested):
+            self._standing.progressed(ATTACHED)
+            self._attaching.attach(event.link, now)
+        elif isinstance(event, StrayReceived):
+            self.wire.transactions.missed(event.outcome)
+        else:
+            if isinstance(event, LinkDetached) and event.link.state == DETACHING:
+                # We ended it, because of what the peer did. A discharge that came behind that
+                # may stand among those that are to be carried out now.
+                self.wire.transactions.link_ended()
+            if not self._coordinate():
+                return False
+            if isinstance(event, LinkDetached):
+                self._detached(event)
+            elif isinstance(event, SessionEnded):
+                return self._session_ended(event)
+            else:
+                self._handle_rare(event, now)
+        return True
+
+    def _transfers(self, event: TransfersReceived, now: int) -> bool:
+        """Hand deliveries to their node; answers whether it has done with all of them."""
         node = event.link.context
+        deliveries = event.deliveries
+        done = len(deliveries)
         if isinstance(node, (SendingNode, ManagementNode)):
-            node.transfers(event.deliveries, now)
+            done = node.transfers(deliveries, now, self._work)
         elif isinstance(node, TokenNode):
             self._standing.progressed(ASKED)
             was_turned_away = self._belonging.is_turned_away
-            node.transfers(event.deliveries)
+            done = node.transfers(deliveries, self._work)
             if self._belonging.is_turned_away and not was_turned_away:
                 self._turn_away()
             self._tokens_put(node)
         elif isinstance(node, CoordinatorNode):
             self._coordinating.append(event)
+        if done == len(deliveries):
+            return True
+        del deliveries[:done]
+        return False
 
-    def _coordinate(self) -> None:
-        for event in self._coordinating:
+    def _coordinate(self) -> bool:
+        """Carry out what the coordinators were told; answers whether that is all done."""
+        for at, event in enumerate(self._coordinating):
             node = event.link.context
             if isinstance(node, CoordinatorNode):
-                node.transfers(event.deliveries)
+                done = node.transfers(event.deliveries, self._work)
+                if done < len(event.deliveries):
+                    del event.deliveries[:done]
+                    del self._coordinating[:at]
+                    return False
         self._coordinating.clear()
+        return True
 
     def _flowed(self, link: Link) -> None:
         node = link.context
@@ -356,13 +423,20 @@ class Peer:
             )
         self._attaching.gone(event.link, is_broken=False)
 
+    def _session_ended(self, event: SessionEnded) -> bool:
+        """Let the links of a session go; answers whether all of them fit this pass."""
+        links = event.links
+        while links:
+            if self._work.left <= 0:
+                return False
+            self._work.left -= LINK_COST
+            self._attaching.gone(links.pop(), is_broken=False)
+        if event.session.state == ENDED:
+            event.session.come_apart()
+        return True
+
     def _handle_rare(self, event: Event, now: int) -> None:
-        if isinstance(event, SessionEnded):
-            for link in event.links:
-                self._attaching.gone(link, is_broken=False)
-            if event.session.state == ENDED:
-                event.session.come_apart()
-        elif isinstance(event, SaslInitReceived):
+        if isinstance(event, SaslInitReceived):
             self._authenticate(event, now)
         elif isinstance(event, Opened):
             self._opened(event)
@@ -381,43 +455,25 @@ class Peer:
                 refusal = AuthRefusal("UnknownMechanism", text)
             self._authenticated(refusal, now)
             return
-        wait_ms = self._lobby.guesses.wait_ms(self._standing.address, self._at)
-        if wait_ms < 0:
-            self._authenticated(AuthRefusal("TooManyKeys", _TOO_MANY_KEYS), now)
-        elif wait_ms:
-            self._waiting_sasl = event
-            self._sasl_due = self._at + wait_ms
-            self.deadline = min(self.deadline, self._sasl_due)
+        refusal = self._key.show(event, self._at)
+        if self._key.is_waiting:
+            self.deadline = min(self.deadline, self._key.due)
         else:
-            refusal = self._take_plain(event.initial_response, event.hostname or "")
-            if refusal is not None:
-                self._lobby.guesses.missed(self._standing.address, self._at)
             self._authenticated(refusal, now)
 
     def _take_turn(self) -> None:
         """Look at a key that has waited for its turn."""
-        event = self._waiting_sasl
-        self._waiting_sasl = None
-        self._sasl_due = NO_DEADLINE
-        if event is not None:
-            self._lobby.guesses.waited()
-            if not self.wire.is_lost:
-                refusal = self._take_plain(event.initial_response, event.hostname or "")
-                self._authenticated(refusal, self.wire.door.clock.now())
+        if self._key.is_waiting:
+            self._authenticated(self._key.take_turn(), self.wire.door.clock.now())
 
     def _authenticated(self, refusal: AuthRefusal | None, now: int) -> None:
         if refusal is None:
             self._standing.progressed(AUTHENTICATED)
+            self._work.begin()
             self._handle(self._connection.accept_sasl(), now)
             return
         self._decline(Refusal(UNAUTHORIZED, refusal.text), "sasl")
         self._connection.refuse_sasl()
-
-    def _take_plain(self, initial_response: bytes, host: str) -> AuthRefusal | None:
-        credential = read_plain(initial_response)
-        if credential is None:
-            return AuthRefusal("MalformedCredential", "The PLAIN credential cannot be read.")
-        return self._belonging.show_key(credential[0], credential[1], host)
 
     def _opened(self, event: Opened) -> None:
         opened = event.open
@@ -496,17 +552,23 @@ class Peer:
     # --- the end
 
     def _close(self, condition: str, text: str) -> None:
-        links = self._connection.links()
         self._connection.close(AmqpError(condition, text))
-        for link in links:
-            self._attaching.gone(link, is_broken=False)
+        self._work.begin()
+        self._is_leaving = True
+        self._leave()
+
+    def _leave(self) -> bool:
+        """Let the links go, as many as fit this pass; tells whether that is all of them."""
+        return self._attaching.leave(self._work, is_broken=self._is_broken)
 
     def _ended(self, error: AmqpError | None, *, is_broken: bool) -> None:
         if self._is_over:
             return
         self._is_over = True
+        self._is_leaving = True
+        self._is_broken = is_broken
         self._standing.leave()
-        self._take_turn()
+        self._key.give_up()
         self._belonging.leave()
         _CONNECTIONS.write(
             logging.INFO,
@@ -515,5 +577,5 @@ class Peer:
             condition=None if error is None else error.condition,
             text=None if error is None else error.description,
         )
-        for link in self._attaching.links():
-            self._attaching.gone(link, is_broken=is_broken)
+        self._work.begin()
+        self._leave()

@@ -43,8 +43,11 @@ class AmqpProtocol(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0
         self._is_held = False
-        # Whether frames that have come wait for another turn of the loop.
+        # Whether something that has come waits for another turn of the loop, and whether that turn
+        # is asked for.
         self._is_behind = False
+        self._goes_on = False
+        self._is_lost = False
 
     # --- what asyncio calls
 
@@ -71,18 +74,25 @@ class AmqpProtocol(asyncio.Protocol):
         peer.receive(data, self._now())
         if peer.deadline < self._timer_due:
             self._set_timer(peer.deadline)
+        self._keep_up(peer)
+
+    def _keep_up(self, peer: Peer) -> None:
+        """Go on where a pass has left something: others have their turn before, and no more is
+        read until all is done."""
         if peer.is_behind:
-            # Many tiny frames: others have their turn between the passes, and no more is read.
             self._is_behind = True
             self.hold_reading()
-            self._loop.call_soon(self._go_on)
+            self.go_on_soon()
         elif self._is_behind:
             self._is_behind = False
             if not peer.wire.is_reading_held:
                 self.resume_reading()
 
     def _go_on(self) -> None:
-        if self._peer is not None:
+        self._goes_on = False
+        if self._is_lost:
+            self._come_apart()
+        elif self._peer is not None:
             self.data_received(b"")
 
     def pause_writing(self) -> None:
@@ -101,11 +111,18 @@ class AmqpProtocol(asyncio.Protocol):
         """The connection is gone, whoever ended it."""
         if self._timer is not None:
             self._timer.cancel()
+        self._transport = None
+        self._is_lost = True
+        self._come_apart()
+
+    def _come_apart(self) -> None:
+        """Take apart what is left of the peer, in as many passes as it takes."""
         peer = self._peer
+        if peer is not None and not peer.lost():
+            self.go_on_soon()
+            return
         # Each holds the other: what is gone should not wait in memory for a rare collection.
-        self._peer = self._transport = None
-        if peer is not None:
-            peer.lost()
+        self._peer = None
         self._connections.left(self)
 
     # --- what the peer calls
@@ -113,7 +130,8 @@ class AmqpProtocol(asyncio.Protocol):
     def write(self, data: bytes) -> None:
         """Send bytes; a client that lets too many answers pile up is cut off."""
         transport = self._transport
-        assert transport is not None
+        if transport is None:
+            return  # nobody is there any more
         transport.write(data)
         if self._is_held and transport.get_write_buffer_size() > self._connections.output_bytes_max:
             self.abort("The client reads too few of the answers that it asks for.")
@@ -134,6 +152,12 @@ class AmqpProtocol(asyncio.Protocol):
             return
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
+
+    def go_on_soon(self) -> None:
+        """Have another pass, when others have had their turn."""
+        if not self._goes_on:
+            self._goes_on = True
+            self._loop.call_soon(self._go_on)
 
     def unread(self) -> int:
         """How many bytes wait for the client to read."""
@@ -178,6 +202,7 @@ class AmqpProtocol(asyncio.Protocol):
         assert self._peer is not None
         self._peer.tick(self._now())
         self._set_timer(self._peer.deadline)
+        self._keep_up(self._peer)
 
     def _set_timer(self, deadline: int) -> None:
         if self._timer is not None:

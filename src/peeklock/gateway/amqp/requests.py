@@ -7,10 +7,15 @@ from peeklock.amqp.delivery import IncomingDelivery
 from peeklock.amqp.errors import DECODE_ERROR, AmqpError, DecodeError
 from peeklock.amqp.link import Link
 from peeklock.amqp.message import NO_BODY, VALUE_BODY, Message, decode_message, encode_message
+from peeklock.amqp.pieces import encode_pieces
 from peeklock.entity.refusals import INVALID_ARGUMENT, NOT_ALLOWED, Refusal
 from peeklock.gateway.amqp.door import rejected
 from peeklock.gateway.amqp.responses import ResponseLinks, ResponseNode
 from peeklock.gateway.amqp.wire import Wire
+
+_VALUE: Final = b"\x00\x53\x77"
+# An answer up to this is put together at once.
+_JOINED_MAX: Final = 65_536
 
 
 @final
@@ -58,16 +63,20 @@ def receive_request(
 
 def encode_response(
     request: Request, properties: dict[Any, Any], body: dict[Any, Any] | None
-) -> bytes:
-    """Write the answer to a request; None leaves the body out."""
-    return encode_message(
+) -> list[bytes]:
+    """Write the answer to a request, in pieces where it is large; None leaves the body out."""
+    before = encode_message(
         Message(
             properties=Properties(correlation_id=request.message_id),
             application_properties=properties,
-            body_kind=NO_BODY if body is None else VALUE_BODY,
-            body=body,
+            body_kind=NO_BODY,
         )
     )
+    if body is None:
+        return [before]
+    pieces = encode_pieces(body)
+    pieces[0] = before + _VALUE + pieces[0]
+    return pieces if sum(map(len, pieces)) > _JOINED_MAX else [b"".join(pieces)]
 
 
 def _reject(

@@ -22,7 +22,8 @@ class ResponseNode:
         self.link: Final = link
         self.key: Final = key
         self._guest: Final = guest
-        self._waiting: Final[deque[bytes]] = deque()
+        # Answers, each in one piece or in several.
+        self._waiting: Final[deque[list[bytes]]] = deque()
         # Sizes of those for which there was credit but no window: the session still has them.
         self._queued: Final[deque[int]] = deque()
         self._sent = 0
@@ -31,8 +32,9 @@ class ResponseNode:
         """Attach."""
         self.link.accept()
 
-    def respond(self, payload: bytes) -> None:
-        """Send one answer, or keep it until the client grants credit."""
+    def respond(self, payload: list[bytes]) -> None:
+        """Send one answer, whose bytes come in pieces, or keep it until the client grants
+        credit."""
         if not self.link.attached:
             return  # who asked is gone
         self._count_queued()
@@ -51,32 +53,35 @@ class ResponseNode:
         waiting = self._waiting
         while waiting and self.link.credit > 0:
             payload = waiting.popleft()
-            self.wire.connection.held.give_back(len(payload) + PIECE_BYTES)
+            self.wire.connection.held.give_back(_size(payload))
             self._send(payload)
         if not waiting and self.link.drain:
             self.link.drained()
 
     def gone(self) -> None:
         """The link is no more, and nobody will take what waits."""
-        held = sum(self._queued) + sum(map(len, self._waiting)) + PIECE_BYTES * len(self._waiting)
+        held = sum(self._queued) + sum(map(_size, self._waiting))
         self.wire.connection.held.give_back(held)
         self._queued.clear()
         self._waiting.clear()
 
-    def _send(self, payload: bytes) -> None:
+    def _send(self, payload: list[bytes]) -> None:
         self._sent += 1
         tag = self._sent.to_bytes(8, "big")
         queued = self.link.queued
-        self.link.send(tag, payload, b"", True, None)
+        if len(payload) == 1:
+            self.link.send(tag, payload[0], b"", True, None)
+        else:
+            self.link.send_parts(tag, payload)
         if self.link.queued > queued:
             # There is credit and no window: the session keeps it.
             if self._hold(payload):
-                self._queued.append(len(payload) + PIECE_BYTES)
+                self._queued.append(_size(payload))
             else:
                 self._give_up("Too many answers wait for the window of the session.")
 
-    def _hold(self, payload: bytes) -> bool:
-        return self.wire.connection.held.take(len(payload) + PIECE_BYTES)
+    def _hold(self, payload: list[bytes]) -> bool:
+        return self.wire.connection.held.take(_size(payload))
 
     def _count_queued(self) -> None:
         """Give back what the session has sent meanwhile: it keeps the order."""
@@ -133,6 +138,11 @@ class ResponseLinks:
                 return next(iter(named))
         nodes = self._nodes.get((session, key))
         return next(iter(nodes)) if nodes is not None and len(nodes) == 1 else None
+
+
+def _size(payload: list[bytes]) -> int:
+    """What an answer is counted for while it waits."""
+    return sum(map(len, payload)) + PIECE_BYTES
 
 
 def _names(link: Link) -> list[str]:

@@ -7,14 +7,15 @@ from peeklock.amqp.delivery import IncomingDelivery
 from peeklock.amqp.errors import DECODE_ERROR, AmqpError, DecodeError
 from peeklock.amqp.events import RunReceived
 from peeklock.amqp.link import Link
-from peeklock.amqp.message import batch_messages, split
 from peeklock.amqp.types import Symbol, Ulong
 from peeklock.entity.commands import Commit, SendBatch, SendMany, Stage
 from peeklock.entity.message import Message
 from peeklock.entity.refusals import INVALID_ARGUMENT, MESSAGE_TOO_BIG, NOT_ALLOWED, Refusal
 from peeklock.entity.replies import Accepted, Numbered, Refused
 from peeklock.gateway.amqp import texts
+from peeklock.gateway.amqp.batches import BATCH_COUNT_MAX, BATCH_FORMAT, Batch
 from peeklock.gateway.amqp.door import Entity, rejected
+from peeklock.gateway.amqp.passes import Pass
 from peeklock.gateway.amqp.transactions import Work, transfers
 from peeklock.gateway.amqp.translate import incoming, incoming_run, way_of
 from peeklock.gateway.amqp.wire import Wire
@@ -26,7 +27,6 @@ CREDIT: Final = 1_000
 # is not kept waiting, large enough that the flows cost nothing.
 _USED_BEFORE_TOP_UP: Final = 100
 
-BATCH_FORMAT: Final = 0x80013700
 _BATCH_SIZE_MAX: Final = Symbol("com.microsoft:max-message-batch-size")
 # A message that is somewhat too large is rejected and the link lives on; beyond this much more the
 # machine gives the link up instead of gathering the rest of it.
@@ -38,6 +38,7 @@ class SendingNode:
     """Takes messages for a queue; each is answered when it is stored, or refused."""
 
     __slots__ = (
+        "_batch",
         "_destination",
         "_entity",
         "_ids",
@@ -67,6 +68,8 @@ class SendingNode:
         self._stage: Final = stage
         self._ids: Final = wire.door.message_ids
         self._in_flight = 0
+        # The batch that is being read, in as many passes as it takes.
+        self._batch: Batch | None = None
 
     def open(self) -> None:
         """Attach, and let the client send at once."""
@@ -77,19 +80,21 @@ class SendingNode:
         self.link.takes_runs = self._destination is None
         self.link.grant(CREDIT)
 
-    def transfers(self, deliveries: list[IncomingDelivery], now: int) -> None:
-        """Pass on what arrived in one pass as one command, as far as its order allows."""
+    def transfers(self, deliveries: list[IncomingDelivery], now: int, work: Pass) -> int:
+        """Pass on what arrived in one pass as one command, as far as its order allows; answers how
+        many are done, if not all of them fit this pass."""
         if self._destination is not None:
-            for delivery in deliveries:
-                self._take_one(delivery, now)
-            return
+            return self._take_each(deliveries, now, work)
         size_max = self._entity.message_size_max
         wants_keys = self._entity.wants_keys
         tags: list[int] = []
         messages: list[Message] = []
         size = 0
         settled = False
+        done = 0
         for delivery in deliveries:
+            if work.left <= 0:
+                break
             payload = delivery.payload
             is_batch = delivery.message_format == BATCH_FORMAT
             if tags and (is_batch or delivery.settled != settled):
@@ -98,13 +103,14 @@ class SendingNode:
                 messages = []
                 size = 0
             settled = delivery.settled
-            if len(payload) > size_max or delivery.state is not None:
-                self._take_one(delivery, now)
+            if is_batch or len(payload) > size_max or delivery.state is not None:
+                if not self._take_one(delivery, now, work):
+                    break
+                done += 1
                 continue
+            done += 1
+            work.left -= 1
             try:
-                if is_batch:
-                    self._submit_batch(delivery, now)
-                    continue
                 messages.append(incoming(payload, now, self._ids, wants_keys))
             except DecodeError as error:
                 self._malformed(delivery, error)
@@ -113,6 +119,15 @@ class SendingNode:
             size += len(payload)
         if tags:
             self._submit(tags, messages, size, settled)
+        return done
+
+    def _take_each(self, deliveries: list[IncomingDelivery], now: int, work: Pass) -> int:
+        done = 0
+        for delivery in deliveries:
+            if work.left <= 0 or not self._take_one(delivery, now, work):
+                break
+            done += 1
+        return done
 
     def run(self, event: RunReceived, now: int) -> None:
         """Pass on messages that have nothing special as one command."""
@@ -124,14 +139,13 @@ class SendingNode:
         if len(messages) == len(payloads):
             self._submit(event.ids, messages, sum(map(len, payloads)), event.settled)
             return
-        # At least one will be refused: each is looked at.
-        self.transfers(
-            [
-                IncomingDelivery(id, b"", 0, event.settled, payload, None)
-                for id, payload in zip(event.ids, payloads, strict=True)
-            ],
-            now,
-        )
+        # At least one will be refused: each is looked at. There are no more than had credit.
+        deliveries = [
+            IncomingDelivery(id, b"", 0, event.settled, payload, None)
+            for id, payload in zip(event.ids, payloads, strict=True)
+        ]
+        while deliveries:
+            del deliveries[: self.transfers(deliveries, now, Pass())]
 
     def replied(self, reply: Any) -> None:
         """Tell the client what became of its messages."""
@@ -183,26 +197,9 @@ class SendingNode:
         else:
             self._entity.submit(SendMany(origin, tags, messages))
 
-    def _submit_batch(self, delivery: IncomingDelivery, now: int) -> None:
-        wants_keys = self._entity.wants_keys
-        parts = _parts(delivery.payload)
-        messages = [incoming(part, now, self._ids, wants_keys) for part in parts]
-        if not messages:
-            if not delivery.settled:
-                self.link.settle([delivery.id], ACCEPTED)
-            self._finished(0)
-            return
-        self._in_flight += 1
-        self.wire.took(1, len(delivery.payload))
-        origin = Unanswered(self) if delivery.settled else self
-        if self._stage:
-            self._entity.submit(Stage(origin, [delivery.id], messages, self._stage, True))
-        else:
-            self._entity.submit(SendBatch(origin, delivery.id, messages))
-
-    def _take_one(self, delivery: IncomingDelivery, now: int) -> None:
-        """Take what does not go the short way: too large, within a transaction, or for another
-        entity."""
+    def _take_one(self, delivery: IncomingDelivery, now: int, work: Pass) -> bool:
+        """Take what does not go the short way: too large, a batch, within a transaction, or for
+        another entity; answers whether it is done, or goes on in another pass."""
         size = len(delivery.payload)
         size_max = self._size_max()
         if size > size_max:
@@ -211,25 +208,62 @@ class SendingNode:
                 f"the limit ({size_max} bytes) currently allowed on the link."
             )
             self._refuse(delivery, Refusal(MESSAGE_TOO_BIG, text))
-            return
+            return True
+        is_batch = delivery.message_format == BATCH_FORMAT
+        is_plain = delivery.state is None and self._destination is None
+        messages: list[Message] = []
+        ways: list[str | None] = []
         try:
-            # With their keys, because another entity may have to decide by them.
-            parts = [delivery.payload]
-            if delivery.message_format == BATCH_FORMAT:
-                parts = _parts(delivery.payload)
-            messages = [incoming(part, now, self._ids, True) for part in parts]
-            ways = [way_of(part) for part in parts]
+            if is_batch:
+                batch = self._read_batch(delivery.payload, is_plain, now, work)
+                if batch is None:
+                    return False
+                if batch.is_too_long:
+                    text = f"A batch has at most {BATCH_COUNT_MAX} messages; send it in several."
+                    self._refuse(delivery, Refusal(MESSAGE_TOO_BIG, text))
+                    return True
+                messages = batch.messages
+                ways = batch.ways
+            else:
+                work.left -= 1
+                # With its keys, because another entity may have to decide by them.
+                messages = [incoming(delivery.payload, now, self._ids, True)]
+                ways = [way_of(delivery.payload)]
         except DecodeError as error:
             self._malformed(delivery, error)
-            return
+            return True
         if delivery.state is not None:
             self._enlist(delivery, delivery.state, messages, ways, now)
-        elif messages:
-            self._transfer(delivery, messages, ways)
-        else:
+        elif not messages:
             if not delivery.settled:
                 self.link.settle([delivery.id], ACCEPTED)
             self._finished(0)
+        elif self._destination is not None:
+            self._transfer(delivery, messages, ways)
+        else:
+            self._submit_batch(delivery, messages)
+        return True
+
+    def _read_batch(self, payload: bytes, is_plain: bool, now: int, work: Pass) -> Batch | None:
+        """Read on in a batch; None where the rest of it is for another pass."""
+        batch = self._batch
+        self._batch = None
+        if batch is None:
+            batch = Batch(payload)
+        wants_keys = not is_plain or self._entity.wants_keys
+        if batch.read(work, now, self._ids, wants_keys=wants_keys, wants_ways=not is_plain):
+            return batch
+        self._batch = batch
+        return None
+
+    def _submit_batch(self, delivery: IncomingDelivery, messages: list[Message]) -> None:
+        self._in_flight += 1
+        self.wire.took(1, len(delivery.payload))
+        origin = Unanswered(self) if delivery.settled else self
+        if self._stage:
+            self._entity.submit(Stage(origin, [delivery.id], messages, self._stage, True))
+        else:
+            self._entity.submit(SendBatch(origin, delivery.id, messages))
 
     def _enlist(
         self,
@@ -308,18 +342,6 @@ class SendingNode:
             transactions.doom(transactions.named_by(delivery.state), refusal)
         # It has used credit like any other.
         self._finished(0)
-
-
-def _parts(envelope: bytes) -> list[bytes]:
-    """Take a batch apart."""
-    try:
-        return batch_messages(envelope)
-    except DecodeError:
-        sections = split(envelope)
-        if sections.body_at != len(sections.bare):
-            raise
-        # JavaScript's client sends an empty list too; it is no wish at all.
-        return []
 
 
 @final

@@ -28,6 +28,7 @@ from peeklock.amqp.message import (
     split,
     with_message_id,
 )
+from peeklock.amqp.pieces import Pieces
 from peeklock.amqp.types import Symbol, Timestamp
 from peeklock.entity.message import NEVER, NO_DURATION, Message, Traits, traits_of
 from peeklock.entity.replies import Delivery, Details
@@ -172,10 +173,10 @@ def without_body(content: bytes) -> bytes:
     return sections.bare[: sections.body_at] + _EMPTY_DATA
 
 
-def whole(delivery: Delivery, omit_body: bool) -> bytes:
-    """Write a message for a receiver in one piece, with or without its body."""
+def whole(delivery: Delivery, omit_body: bool) -> Pieces:
+    """Write a message for a receiver as one value, with or without its body."""
     head, body = outgoing(delivery)
-    return head + (without_body(body) if omit_body else body)
+    return Pieces([head, without_body(body) if omit_body else body])
 
 
 def with_details(content: bytes, details: Details) -> bytes:

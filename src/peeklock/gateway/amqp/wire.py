@@ -7,6 +7,8 @@ from peeklock.gateway.amqp.ahead import STALLED_MS_MAX
 from peeklock.gateway.amqp.door import Door, Outlet
 from peeklock.gateway.amqp.transactions import Transactions
 
+# What is written in one step of the loop; a MB of frames takes about a millisecond.
+PUSHED_MAX: Final = 2 * 1024 * 1024
 # Names of containers and links are the client's choice, and each delivery is told with them.
 _CONSUMER_MAX: Final = 128
 
@@ -33,6 +35,8 @@ class Wire:
 
     __slots__ = (
         "_ahead_size",
+        "_is_pausing",
+        "_pushed",
         "_stalled_at",
         "_stalled_frames",
         "ahead",
@@ -77,6 +81,9 @@ class Wire:
         # Shared by all connections: what their peers have not taken, and what of it is ours.
         self.ahead: Final = door.ahead
         self._ahead_size = 0
+        # How much was written at once, and whether the rest waits for another pass.
+        self._pushed = 0
+        self._is_pausing = False
         # Since when, and after which frame, the peer takes nothing while others wait for it.
         self._stalled_at = -1
         self._stalled_frames = 0
@@ -85,6 +92,7 @@ class Wire:
         """Write what the machine has gathered; who has waited for that may ask for more."""
         if self.is_lost:
             return
+        self._pushed = 0
         self.push()
         if self.connection.closed:
             self.is_lost = True
@@ -141,13 +149,23 @@ class Wire:
             receiver.flowed()
 
     def push(self) -> bool:
-        """Write what the machine has, while the transport takes it; tells whether it has taken
-        something and would take more."""
+        """Write what the machine has, while the transport takes it and this is not too much at
+        once; tells whether it has taken something and would take more."""
         connection = self.connection
+        if self._is_pausing and not self.is_writing_held and self._pushed < PUSHED_MAX:
+            self._is_pausing = False
+            connection.let_out()
         is_taken = False
         while connection.has_output:
-            self.outlet.write(connection.take_output())
+            output = connection.take_output()
+            self.outlet.write(output)
             if self.is_writing_held:
+                return False
+            self._pushed += len(output)
+            if self._pushed >= PUSHED_MAX:
+                # Somebody reads very fast, or from this machine: others have their turn.
+                self._is_pausing = True
+                self.outlet.go_on_soon()
                 return False
             connection.let_out()
             is_taken = True

@@ -1,0 +1,37 @@
+"""How much of what has come on a connection is worked off in one pass; others have their turn then.
+
+A pass is a step of the loop. What a peer asks for is counted by what it costs, so that a read full
+of what is dear is several short steps, as one full of tiny frames is (`amqp/cutter.py`).
+"""
+
+from typing import Final, final
+
+# What one pass does, in messages that are read: about as many microseconds.
+PASS_COST: Final = 4_000
+# A token costs a signature, a request to `$management` a look at its arguments.
+TOKEN_COST: Final = 40
+_REQUEST_COST: Final = 20
+_REQUEST_BYTES: Final = 64
+# The end of a link is told to each partition of its entity.
+LINK_COST: Final = 40
+# A flow asks a partition for more.
+FLOW_COST: Final = 4
+
+
+@final
+class Pass:
+    """What is left of a pass."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left: int = PASS_COST
+
+    def begin(self) -> None:
+        """Begin another one."""
+        self.left = PASS_COST
+
+
+def request_cost(size: int) -> int:
+    """What a request of so many bytes costs, about."""
+    return _REQUEST_COST + size // _REQUEST_BYTES

@@ -1,0 +1,156 @@
+"""What costs much is done in passes: none of them does more than some hundred dear things."""
+
+from __future__ import annotations
+
+from peeklock.amqp.composites import Accepted, Rejected
+from peeklock.amqp.errors import MESSAGE_SIZE_EXCEEDED
+from peeklock.amqp.link import Link
+from peeklock.amqp.sections import BODY_SECTIONS_MAX
+from peeklock.auth.rights import DEVELOPMENT_KEY, ROOT_RULE_NAME
+from peeklock.auth.sas import generate_sas
+from peeklock.gateway.amqp.batches import BATCH_COUNT_MAX, BATCH_FORMAT
+from peeklock.gateway.amqp.passes import LINK_COST, PASS_COST, TOKEN_COST
+from tests.gateway.amqp.bus import (
+    HOST,
+    HOUR_MS,
+    Bus,
+    plain,
+    request,
+    serve,
+)
+
+# A data section with nothing in it: the smallest message, and as a part of a batch.
+TINY = b"\x00\x53\x75\xa0\x00"
+PART = b"\x00\x53\x75\xa0\x05" + TINY
+
+
+def test_a_long_batch_is_read_in_passes_and_keeps_its_place() -> None:
+    count = 3 * PASS_COST
+
+    async def talk(bus: Bus) -> None:
+        client = await bus.authorized()
+        link = await client.sender()
+        client.post(link, plain("before"))
+        client.post(link, PART * count, form=BATCH_FORMAT)
+        client.post(link, plain("after"))
+        outcomes = await client.outcomes()
+        assert sum(number for _, number in outcomes) == 3
+        assert all(isinstance(outcome, Accepted) for outcome, _ in outcomes)
+        assert client.passes >= 3
+        links = await client.request_links("q/$management")
+        for number, body in ((1, b"before"), (count + 2, b"after")):
+            asked = {"from-sequence-number": number, "message-count": 1}
+            _, found = await client.manage(links, "peek-message", asked)
+            assert body in found["messages"][0]["message"]
+
+    serve(talk)
+
+
+def test_a_batch_of_too_many_messages_is_rejected_and_the_link_stays() -> None:
+    async def talk(bus: Bus) -> None:
+        client = await bus.authorized()
+        link = await client.sender()
+        most = await client.send(link, PART * BATCH_COUNT_MAX, form=BATCH_FORMAT)
+        assert isinstance(most, Accepted)
+        # Sections that are no messages are counted as well.
+        for payload in (PART * (BATCH_COUNT_MAX + 1), b"\x00\x53\x70\x45" * 25_000):
+            outcome = await client.send(link, payload, form=BATCH_FORMAT)
+            assert isinstance(outcome, Rejected)
+            assert outcome.error is not None
+            assert outcome.error.condition == MESSAGE_SIZE_EXCEEDED
+            assert str(BATCH_COUNT_MAX) in (outcome.error.description or "")
+        assert isinstance(await client.send(link, plain("one more")), Accepted)
+
+    serve(talk)
+
+
+def test_a_message_has_a_bounded_number_of_sections() -> None:
+    async def talk(bus: Bus) -> None:
+        client = await bus.authorized()
+        link = await client.sender()
+        assert isinstance(await client.send(link, TINY * BODY_SECTIONS_MAX), Accepted)
+        outcome = await client.send(link, TINY * (BODY_SECTIONS_MAX + 1))
+        assert isinstance(outcome, Rejected)
+        assert outcome.error is not None
+        assert "sections" in (outcome.error.description or "")
+
+    serve(talk)
+
+
+def test_many_tokens_are_looked_at_in_passes() -> None:
+    count = 2 * PASS_COST // TOKEN_COST
+
+    async def talk(bus: Bus) -> None:
+        client = await bus.authorized()
+        audience = f"sb://{HOST}/q"
+        token = generate_sas(audience, ROOT_RULE_NAME, DEVELOPMENT_KEY, bus.clock.now() + HOUR_MS)
+        asked = request({"operation": "put-token", "type": "x", "name": audience}, token, "id")
+        pairs: list[tuple[Link, Link]] = []
+        for _ in range(0, count, 50):
+            client.session = client.connection.begin_session()
+            pairs.append(await client.request_links("$cbs"))
+        client.passes = 0
+        for requests, _ in pairs:
+            for _ in range(50):
+                client.post(requests, asked)
+        await client.talk()
+        assert client.passes >= 1
+        assert sum(len(client.arrived(responses)) for _, responses in pairs) == count
+
+    serve(talk)
+
+
+def test_a_lost_connection_is_taken_apart_in_passes() -> None:
+    count = 2 * PASS_COST // LINK_COST
+
+    async def talk(bus: Bus) -> None:
+        client = await bus.authorized()
+        for _ in range(count):
+            client.session.attach_sender(client._name(), (await client.sender()).target)
+        await client.talk()
+        parts = 1
+        while not client.peer.lost():
+            parts += 1
+        assert parts >= 3
+        assert bus.door.attendance.count == 0
+        assert client.peer._attaching.is_empty
+
+    serve(talk)
+
+
+def test_a_session_of_many_links_ends_in_passes_before_what_follows() -> None:
+    count = 2 * PASS_COST // LINK_COST
+
+    async def talk(bus: Bus) -> None:
+        client = await bus.authorized()
+        first = client.session
+        for _ in range(count):
+            await client.sender()
+        client.passes = 0
+        first.end()
+        client.session = client.connection.begin_session()
+        link = await client.sender()
+        assert client.passes >= 2
+        assert isinstance(await client.send(link, plain("x")), Accepted)
+
+    serve(talk)
+
+
+def test_what_came_before_a_connection_was_lost_is_still_done() -> None:
+    """Messages that came settled have nobody else who knows of them."""
+
+    async def talk(bus: Bus) -> None:
+        client = await bus.authorized()
+        link = await client.sender()
+        client.post(link, PART * (2 * PASS_COST), form=BATCH_FORMAT, settled=True)
+        client.peer.receive(client.connection.take_output(), bus.clock.now())
+        assert client.peer.is_behind
+        while not client.peer.lost():
+            pass
+        other = await bus.authorized()
+        links = await other.request_links("q/$management")
+        asked = {"from-sequence-number": 2 * PASS_COST, "message-count": 1}
+        status, _ = await other.manage(links, "peek-message", asked)
+        assert status == 200
+
+    serve(talk)

@@ -1,0 +1,163 @@
+"""What one read, one batch, one answer or one lost connection costs: it is done in passes, and
+others have their turn between them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from peeklock.amqp.composites import ACCEPTED, Disposition, Properties, Transfer, decode_composite
+from peeklock.amqp.message import VALUE_BODY, Message, encode_message
+from peeklock.client import ServiceBusClient, ServiceBusMessage
+from peeklock.gateway.amqp.batches import BATCH_COUNT_MAX, BATCH_FORMAT
+from tests.pressure.conftest import MakeHouse
+from tests.pressure.house import House
+from tests.pressure.raw import RECEIVER, SENDER, Raw, frame
+from tests.wire import sas
+from tests.wire.own_client import run_with, take
+
+# The smallest message there is, a data section with nothing in it, as a part of a batch.
+TINY = b"\x00\x53\x75\xa0\x00"
+PART = b"\x00\x53\x75\xa0\x05" + TINY
+FRAME = 60_000
+MB = 1 << 20
+
+
+def send_large(peer: Raw, payload: bytes, number: int, message_format: int = 0) -> None:
+    """Send one message in as many frames as it takes."""
+    for at in range(0, len(payload), FRAME):
+        transfer = Transfer(
+            handle=0,
+            delivery_id=number,
+            delivery_tag=b"t",
+            message_format=message_format,
+            more=at + FRAME < len(payload),
+        )
+        peer.send(frame(transfer, payload=payload[at : at + FRAME]))
+
+
+@contextmanager
+def sender(broker: House) -> Iterator[Raw]:
+    with broker.raw() as peer:
+        peer.open()
+        peer.begin()
+        peer.attach("q", SENDER)
+        yield peer
+
+
+def test_batches_of_tiny_messages_keep_nobody_waiting(house: MakeHouse) -> None:
+    """A batch was read in one step, however many messages it had: 452 ms for 900,000 of them."""
+    broker = house(queues={"q": {"MaxMessageSizeInKilobytes": 10 * 1024}})
+    with broker.pressed(grows_at_most=96 * MB), sender(broker) as peer:
+        for number in range(3):
+            send_large(peer, PART * BATCH_COUNT_MAX, number, BATCH_FORMAT)
+            assert peer.wait_for(Disposition).state == decode_composite(ACCEPTED)[0]
+        for number in range(3, 6):
+            send_large(peer, PART * 900_000, number, BATCH_FORMAT)
+            error = peer.wait_for(Disposition).state.error
+            assert error.condition == "amqp:link:message-size-exceeded"
+        send_large(peer, PART, 6)
+        assert peer.wait_for(Disposition).state == decode_composite(ACCEPTED)[0]
+
+
+def test_messages_of_tiny_sections_keep_nobody_waiting(house: MakeHouse) -> None:
+    broker = house(queues={"q": {"MaxMessageSizeInKilobytes": 10 * 1024}})
+    with broker.pressed(grows_at_most=96 * MB), sender(broker) as peer:
+        for number in range(3):
+            send_large(peer, TINY * 1_000_000, number)
+            assert peer.wait_for(Disposition).state.error is not None
+
+
+@pytest.mark.parametrize("address", ["q", "partitioned"])
+def test_a_lost_connection_of_many_links_keeps_nobody_waiting(
+    house: MakeHouse, address: str
+) -> None:
+    """It was one step, of 16 to 31 ms for hundreds of links."""
+    broker = house(queues={"q": {}, "partitioned": {"EnablePartitioning": True}})
+    links = 500
+    with broker.pressed():
+        for _ in range(2):
+            with broker.raw() as peer:
+                peer.open()
+                peer.begin()
+                for handle in range(links):
+                    peer.attach(address, RECEIVER, handle=handle)
+                    peer.grant(1, handle=handle)
+        time.sleep(0.3)
+
+
+def requests(channel: int, payload: bytes, count: int) -> bytes:
+    data = b""
+    for number in range(count):
+        transfer = Transfer(handle=0, delivery_id=number, delivery_tag=b"t", settled=True)
+        data += frame(transfer, channel, payload=payload)
+    return data
+
+
+def ask_many(broker: House, address: str, payload: bytes) -> None:
+    """Ask a thousand times in a few reads, over as many sessions as the credit needs."""
+    with broker.raw() as peer:
+        peer.open()
+        data = b""
+        for channel in range(10):
+            peer.begin(channel)
+            peer.attach(address, SENDER, handle=0, channel=channel)
+            peer.attach(address, RECEIVER, handle=1, channel=channel)
+            peer.grant(100, handle=1, channel=channel)
+            data += requests(channel, payload, 100)
+        peer.send(data)
+        for _ in range(1_000):
+            peer.wait_for(Transfer)
+
+
+def test_a_read_full_of_tokens_keeps_nobody_waiting(house: MakeHouse) -> None:
+    """Each costs a signature: those of one read were one step of 14 ms."""
+    broker = house(queues={"q": {}})
+    audience = "sb://localhost/q"
+    request = Message(
+        properties=Properties(message_id="1"),
+        application_properties={"operation": "put-token", "type": "x", "name": audience},
+        body_kind=VALUE_BODY,
+        body=sas.token(audience),
+    )
+    with broker.pressed():
+        ask_many(broker, "$cbs", encode_message(request))
+
+
+def test_a_read_full_of_requests_keeps_nobody_waiting(house: MakeHouse) -> None:
+    broker = house(queues={"q": {}})
+    request = Message(
+        properties=Properties(message_id="1"),
+        application_properties={"operation": "com.microsoft:peek-message"},
+        body_kind=VALUE_BODY,
+        body={"from-sequence-number": 0, "message-count": 1},
+    )
+    with broker.pressed():
+        ask_many(broker, "q/$management", encode_message(request))
+
+
+def test_a_large_answer_keeps_nobody_waiting(house: MakeHouse) -> None:
+    """Deferred messages of 32 MB were put together in one step of 86 ms."""
+    broker = house(queues={"q": {"MaxMessageSizeInKilobytes": 1024}})
+    body = bytes(1_000_000)
+
+    async def defer(client: ServiceBusClient) -> None:
+        async with (
+            client.get_queue_sender("q") as sender,
+            client.get_queue_receiver("q") as receiver,
+        ):
+            for _ in range(32):
+                await sender.send_messages(ServiceBusMessage(body))
+            numbers: list[int] = []
+            for message in await take(receiver, 32):
+                assert message.sequence_number is not None
+                numbers.append(message.sequence_number)
+                await receiver.defer_message(message)
+            with broker.pressed(grows_at_most=160 * MB):
+                found = await receiver.receive_deferred_messages(numbers)
+            assert [bytes(each) for each in found] == [body] * 32
+
+    run_with(broker.connection_string, defer)
