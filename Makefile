@@ -29,8 +29,9 @@ FAST := env PYTHONPATH=$(CURDIR)/build/compiled PEEKLOCK_EXPECT=compiled
 PYTEST := $(BIN)/python -m pytest
 # A file is not divided, because its tests may wait together.
 WIRE := -m "not torture" --numprocesses=3 --dist=loadfile
-# On all cores: none of them has a port or a file that another one knows.
-UNIT := tests --ignore=tests/wire --ignore=tests/crash --ignore=tests/pressure --ignore=tests/spark --ignore=tests/packages -m "not torture" --numprocesses=auto --dist=worksteal
+# On all cores: none of them has a port or a file that another one knows. T=tests/entity/test_x.py chooses some of any kind.
+FAST_TESTS := tests --ignore=tests/wire --ignore=tests/crash --ignore=tests/pressure --ignore=tests/spark --ignore=tests/packages --numprocesses=auto --dist=worksteal
+UNIT := $(or $(T),$(FAST_TESTS)) -m "not torture"
 
 .PHONY: help setup run format check unit unit-compiled wire wire-partitioned wire-plain pressure spark packages test torture bench demo compile wheels clean
 
@@ -45,10 +46,10 @@ run: $(RUNTIME) ## serve, compiled where a C compiler is there (PEEKLOCK_PURE=1:
 format: $(DEV) ## rewrite the source in the house style
 	$(BIN)/ruff check --quiet --fix-only . && $(BIN)/ruff format --quiet .
 
-check: $(DEV) ## lint, types, import rules, tidiness
-	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports --no-logo && $(PLAIN) $(PYTEST) -q tests/architecture
+check: $(DEV) ## lint, types, import rules, tidiness; all that fails is told
+	@$(BIN)/python -m tools.check
 
-unit: $(DEV) ## the fast tests: no port, no sleep
+unit: $(DEV) ## the fast tests: no port, no sleep; T=PATH for some of them
 	$(PLAIN) $(PYTEST) $(UNIT)
 
 unit-compiled: $(DEV) $(COMPILED)
