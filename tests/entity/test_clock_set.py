@@ -6,8 +6,9 @@ from peeklock.entity import records
 from peeklock.entity import replies as told
 from peeklock.entity.claim_records import Unclaimed
 from peeklock.entity.commands import COMPLETE, MAIN
+from peeklock.entity.lane import LENGTHENED_AT_ONCE
 from peeklock.entity.refusals import LOCK_LOST, SESSION_LOCK_LOST
-from tests.entity.at_hand import AtHand, deliveries
+from tests.entity.at_hand import AtHand, deliveries, message
 from tests.entity.noted import next_due
 
 LOCK_MS = 60_000
@@ -111,3 +112,53 @@ def test_what_was_skipped_before_a_partition_opened_is_nothing_to_it() -> None:
     queue.restart()
     held = deliveries(queue.ask(ask.OpenReceiver("r", MAIN, 0), ask.Grant("r", 1, False)), "r")
     assert [each.locked_until for each in held] == [queue.now + LOCK_MS]
+
+
+def test_very_many_locks_are_lengthened_in_parts() -> None:
+    """All of them were walked over in one step."""
+    queue = AtHand(lock_duration_ms=LOCK_MS)
+    count = 2 * LENGTHENED_AT_ONCE + 3
+    for at in range(0, count, 1000):
+        queue.send(*["x"] * min(1000, count - at))
+    held = queue.receive(count)
+    queue.now += HOUR_MS
+    parts = 1
+    while not queue.partition.skip_some(HOUR_MS):
+        parts += 1
+    assert parts == 3
+    assert next_due(queue.partition) == queue.now + LOCK_MS
+    queue.tick(LOCK_MS - 1)
+    assert queue.settle(COMPLETE, held[0], held[-1]) == ["settled", "settled"]
+
+
+def test_very_many_sessions_are_lengthened_in_parts() -> None:
+    queue = AtHand(requires_session=True, lock_duration_ms=LOCK_MS)
+    book = queue.partition._state.lane(MAIN).book
+    assert book is not None
+    for at in range(LENGTHENED_AT_ONCE):
+        book.session(f"s{at}")
+    queue.partition.decide([], queue.now)
+    messages = [message("a", session="a")]
+    accepted = ask.AcceptSession("holder", 1, MAIN, 0, "a", queue.now)
+    queue.partition.decide([ask.SendMany("s", [1], messages), accepted], queue.now)
+    parts = 1
+    queue.now += HOUR_MS
+    while not queue.partition.skip_some(HOUR_MS):
+        parts += 1
+    assert parts == 2
+    assert book.sessions["a"].until == queue.now + LOCK_MS
+    assert book.next_deadline() == queue.now + LOCK_MS
+
+
+def test_a_clock_that_is_set_forward_again_meanwhile_is_followed() -> None:
+    queue = AtHand(lock_duration_ms=LOCK_MS)
+    count = 2 * LENGTHENED_AT_ONCE
+    for _ in range(0, count, 1024):
+        queue.send(*["x"] * 1024)
+    queue.receive(count)
+    queue.now += 2 * HOUR_MS
+    assert not queue.partition.skip_some(HOUR_MS)
+    while not queue.partition.skip_some(2 * HOUR_MS):
+        pass
+    locks = queue.partition._state.lane(MAIN).locked.values()
+    assert {lock.until for lock in locks} == {queue.now + LOCK_MS}

@@ -4,7 +4,8 @@ import pytest
 
 from peeklock.entity import commands as ask
 from peeklock.entity.records import LaneDropped
-from peeklock.entity.stage_records import StagesDropped
+from peeklock.entity.stage_records import STAGE_GIVEN_UP, StageDropped, StagesDropped
+from peeklock.entity.staging import NUMBERED_MAX
 from peeklock.entity.stint import Stint
 from tests.entity.at_hand import AtHand, TopicAtHand, message
 from tests.entity.stager import WriterAtHand
@@ -174,3 +175,26 @@ def test_a_queue_forgets_nothing_by_itself() -> None:
     queue.send("a", "b")
     assert queue.count().active == 2
     assert not queue.partition.is_unfinished
+
+
+def test_a_large_stage_is_dropped_by_its_name() -> None:
+    """All its numbers were in one record, and written in one step."""
+    queue = AtHand(is_retold=True)
+    writer = WriterAtHand(queue)
+    count = NUMBERED_MAX + 1
+    writer.stage("large", *["x"] * count)
+    writer.stage("small", "a", "b")
+    writer.stage("kept", "c")
+    decide(queue, ask.DropStages(writer, 7, ["large", "small"], None, []))
+    assert queue.records == [
+        StageDropped(queue.now, STAGE_GIVEN_UP, "large", count + 4),
+        StagesDropped(queue.now, STAGE_GIVEN_UP, [count + 1, count + 2]),
+    ]
+    writer.stage("large", "again")
+    for _ in range(2):
+        assert queue.partition.live_count == 2
+        assert writer.staged() == {"kept": 1, "large": 1}
+        queue.restart()
+    queue.checkpoint()
+    queue.restart()
+    assert writer.staged() == {"kept": 1, "large": 1}

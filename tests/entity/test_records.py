@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from peeklock.entity import claim_records, notes, records, replies, stage_records
+from peeklock.entity import claim_records, copy_records, notes, records, replies, stage_records
 from peeklock.entity.message import NEVER, NO_DURATION, Message
 from peeklock.entity.records import Kept, Record, width
 
@@ -43,10 +43,12 @@ def others() -> list[Record]:
         claim_records.OwnerHeard(1, 0, "owner", 1, 1),
         stage_records.StagesPublished(1, "writer", 1, ["stage"], True, 3, [1, 2], [0, 0], []),
         stage_records.StagesDropped(1, stage_records.STAGE_STALE, [1, 2]),
+        stage_records.StageDropped(1, stage_records.STAGE_STALE, "stage", 3),
         stage_records.StageKept(1, "stage", 1, [Kept(), Kept()], []),
         records.Requeued(1, 0, Kept(), messages(1)[0]),
         records.CarriedCopies(1, [1, 2, 3], messages(1)[0]),
         records.Published(1, 1, messages(1)[0], [4, 6, 8], [0, 0, 0], 1),
+        copy_records.CopiesBuried(1, 1, copy_records.Buried([0], [4], [0], ["r"], ["d"])),
         records.Transferring(1, 1, messages(1)[0], "elsewhere"),
         records.SessionStateSet(1, 0, "s", b"state"),
         records.DuplicatesDropped(1, ["a", "b"]),

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from peeklock.entity.claim_records import Claimed, OwnerHeard, Unclaimed
+from peeklock.entity.copy_records import Buried, CopiesBuried
 from peeklock.entity.message import NEVER, NO_DURATION, Message, Traits
 from peeklock.entity.notes import (
     HandedTo,
@@ -49,7 +50,13 @@ from peeklock.entity.records import (
     TakenOver,
     Transferring,
 )
-from peeklock.entity.stage_records import Staged, StageKept, StagesDropped, StagesPublished
+from peeklock.entity.stage_records import (
+    Staged,
+    StageDropped,
+    StageKept,
+    StagesDropped,
+    StagesPublished,
+)
 
 instants = st.integers(0, 1 << 42)
 sequences = st.one_of(
@@ -154,7 +161,7 @@ def records(draw: st.DrawFn) -> Record:
         return draw(claim_facts(at))
     if rare < 4:
         return draw(stage_facts(at))
-    build = draw(st.sampled_from(range(28)))
+    build = draw(st.sampled_from(range(29)))
     if build == 0:
         return Enqueued(at, draw(sequences), draw(runs))
     if build == 1:
@@ -209,9 +216,22 @@ def later_records(draw: st.DrawFn, at: int, build: int) -> Record:
         return Reserved(at, draw(sequences)) if draw(st.booleans()) else Lost(at, draw(sequences))
     if build == 20:
         return CarriedCopies(at, draw(numbers()), draw(messages()))
+    if build == 28:
+        return draw(burials(at))
     if build == 27:
         return Requeued(at, draw(lanes), draw(kept()), draw(messages()))
     return draw(notes(at, build)) if build > 21 else LaneDropped(at, draw(lanes))
+
+
+@st.composite
+def burials(draw: st.DrawFn, at: int) -> CopiesBuried:
+    """Copies that were dead letters from the beginning."""
+    notes = draw(st.lists(st.tuples(texts, texts), min_size=1, max_size=3))
+    dead = draw(st.dictionaries(st.integers(0, 4000), lanes, max_size=5))
+    whys = [draw(st.integers(0, len(notes) - 1)) for _ in dead]
+    reasons, descriptions = [each[0] for each in notes], [each[1] for each in notes]
+    buried = Buried(list(dead), list(dead.values()), whys, reasons, descriptions)
+    return CopiesBuried(at, draw(sequences), buried)
 
 
 @st.composite
@@ -245,13 +265,15 @@ def claim_facts(draw: st.DrawFn, at: int) -> Record:
 @st.composite
 def stage_facts(draw: st.DrawFn, at: int) -> Record:
     """What is told about stages."""
-    build = draw(st.integers(0, 3))
+    build = draw(st.integers(0, 4))
     stage = draw(texts.filter(bool))
     if build == 0:
         run = draw(st.lists(messages(), min_size=1, max_size=4))
         return Staged(at, draw(sequences), run, stage)
     if build == 1:
         return StagesDropped(at, draw(st.integers(0, 2)), draw(numbers()))
+    if build == 4:
+        return StageDropped(at, draw(st.integers(0, 2)), stage, draw(sequences))
     if build == 2:
         entries = draw(st.lists(kept(), min_size=1, max_size=4))
         seen = draw(st.just([]) | st.just([stage] * len(entries)))

@@ -8,7 +8,6 @@ from typing import Any, final
 from peeklock.entity.commands import (
     AcceptSession,
     GetSessionState,
-    ListSessions,
     RenewSession,
     SetSessionState,
 )
@@ -32,7 +31,6 @@ from peeklock.entity.refusals import (
     Refusal,
 )
 from peeklock.entity.replies import (
-    Named,
     Numbered,
     ReceiverClosed,
     Refused,
@@ -215,17 +213,6 @@ class Accepting:
             SessionStateSet(now, command.lane, command.session_id, command.state)
         )
         self._state.replies.append(Numbered(command.origin, command.tag, []))
-
-    def list(self, command: ListSessions) -> None:
-        """Names of sessions, a page of them."""
-        if self._state.refuse_closed(command.origin, [command.tag], command.lane):
-            return
-        book = self._state.lane(command.lane).book
-        if book is None:
-            self._refuse(command.origin, command.tag, Refusal(NOT_ALLOWED, NO_SESSIONS_TEXT))
-            return
-        names = book.listed(command.updated_after)[command.skip : command.skip + command.top]
-        self._state.replies.append(Named(command.origin, command.tag, names))
 
     def _give(
         self, book: SessionBook, session: MessageSession, command: AcceptSession, now: int

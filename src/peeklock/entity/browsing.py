@@ -196,7 +196,7 @@ class Browsing:
             _, entry, line = heapq.heappop(firsts)
             self._state.forget(line.drop_ready(entry))
             deleted.append(entry)
-            line.skip_gone()
+            line.pass_gone()
             following = line.oldest(before, 1)
             if following:
                 heapq.heappush(firsts, (following[0].sequence, following[0], line))
@@ -208,7 +208,7 @@ class Browsing:
 
     def _tidy(self, line: Lane) -> None:
         """After some of a line were deleted: leave nothing behind that nobody needs."""
-        line.skip_gone()
+        line.pass_gone()
         session = line.session
         book = line.whole().book
         if session is not None and book is not None:

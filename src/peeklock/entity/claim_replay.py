@@ -17,50 +17,55 @@ class ClaimsReplayed:
 
     def __init__(self) -> None:
         # By lane and name: epoch, timeout, when it was heard of.
-        self._owners: dict[tuple[int, str], tuple[int, int, int]] = {}
+        self._owners: dict[int, dict[str, tuple[int, int, int]]] = {}
         # Of all that were claimed; whether one still is, its entry knows.
         self._owner_of: dict[int, str] = {}
 
     def heard(self, record: OwnerHeard) -> None:
         """An owner said something."""
-        key = (record.lane, record.owner)
-        self._owners[key] = (record.epoch, record.timeout_ms, record.at)
+        owners = self._owners.setdefault(record.lane, {})
+        owners[record.owner] = (record.epoch, record.timeout_ms, record.at)
 
     def claimed(self, owner: str, sequence: int) -> None:
         """A message is this owner's."""
         self._owner_of[sequence] = owner
 
+    def let_go(self, sequence: int) -> None:
+        """A message is nobody's any more, if it was somebody's."""
+        if self._owner_of:
+            self._owner_of.pop(sequence, None)
+
     def heard_by_claim(self, lane: int, name: str, at: int) -> None:
         """Whoever claims says something, too."""
-        epoch, timeout_ms, before = self._owners.get((lane, name), (0, CLAIM_TIMEOUT_MS, at))
-        self._owners[(lane, name)] = (epoch, timeout_ms, max(before, at))
+        owners = self._owners.setdefault(lane, {})
+        epoch, timeout_ms, before = owners.get(name, (0, CLAIM_TIMEOUT_MS, at))
+        owners[name] = (epoch, timeout_ms, max(before, at))
 
     def lane_dropped(self, lane: int) -> None:
         """A subscription is gone, and its owners with it."""
-        for key in [key for key in self._owners if key[0] & ~1 == lane]:
-            del self._owners[key]
+        self._owners.pop(lane, None)
+        self._owners.pop(lane | 1, None)
 
-    def lanes(self) -> set[int]:
+    def lanes(self) -> list[int]:
         """The lanes that have owners."""
-        return {number for number, _ in self._owners}
+        return list(self._owners)
 
     def bring_owners(self, lane: Lane) -> None:
         """Give a lane its owners, before its messages are placed."""
-        for (number, name), (epoch, timeout_ms, at) in self._owners.items():
-            if number == lane.number:
-                if lane.claims is None:
-                    lane.claims = ClaimBook()
-                owner = lane.claims.owner(name)
-                owner.epoch = epoch
-                owner.timeout_ms = timeout_ms
-                owner.heard_at = owner.told_at = at
-                owner.is_replayed = True
+        if lane.claims is None:
+            lane.claims = ClaimBook()
+        for name, (epoch, timeout_ms, at) in self._owners[lane.number].items():
+            owner = lane.claims.owner(name)
+            owner.epoch = epoch
+            owner.timeout_ms = timeout_ms
+            owner.heard_at = owner.told_at = at
+            owner.is_replayed = True
 
     def place(self, lane: Lane, entry: Entry) -> None:
         """Give a claimed message to its owner, and its session with it."""
         if lane.claims is None:
             lane.claims = ClaimBook()
-        owner = lane.claims.owner(self._owner_of[entry.sequence])
+        owner = lane.claims.owner(self._owner_of.pop(entry.sequence))
         owner.hold(entry)
         book = lane.book
         name = entry.session_id

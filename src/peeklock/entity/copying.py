@@ -23,10 +23,11 @@ from peeklock.entity.commands import (
     SendMany,
     TakeOver,
 )
+from peeklock.entity.copy_records import Buried, CopiesBuried
 from peeklock.entity.lane import Entry
 from peeklock.entity.lives import end_of_life, shorter
 from peeklock.entity.message import NEVER, Message
-from peeklock.entity.records import DeadLettered, Published
+from peeklock.entity.records import Published
 from peeklock.entity.replies import Details
 from peeklock.entity.state import State
 
@@ -44,13 +45,15 @@ COPIES_MAX: Final = 65_536
 class Address:
     """Where the copies that share a body go, when each expires, and which are dead letters."""
 
-    __slots__ = ("dead", "expirations", "lanes")
+    __slots__ = ("buried", "dead", "expirations", "lanes")
 
     def __init__(self) -> None:
         self.lanes: list[int] = []
         self.expirations: list[int] = []
         # By their place: reason and description. None where there are none.
         self.dead: dict[int, tuple[str, str]] | None = None
+        # The same, as it is written down.
+        self.buried: Buried | None = None
 
 
 @final
@@ -253,6 +256,9 @@ class Copying:
             address.lanes = last.lanes
         if address.expirations == last.expirations:
             address.expirations = last.expirations
+        if address.dead is not None:
+            is_same = address.lanes is last.lanes and address.dead == last.dead
+            address.buried = last.buried if is_same else _buried(address.dead, address.lanes)
         self._address = address
         return address
 
@@ -298,12 +304,8 @@ class Copying:
         state.open_scheduled = None
         state.bodies.add_copies(position, message.size, len(lanes))
         state.runs.append(Published(at, first, message, lanes, address.expirations, number))
-        if address.dead is not None:
-            for place, (reason, description) in address.dead.items():
-                numbers = [first + place]
-                state.records.append(
-                    DeadLettered(now, lanes[place], numbers, [0], reason, description)
-                )
+        if address.buried is not None:
+            state.records.append(CopiesBuried(now, first, address.buried))
         self._pending.append(Copies(address, message, first, position, at, number))
         self.left += len(lanes)
 
@@ -354,6 +356,15 @@ class Copying:
                     lane |= 1
                 found.append((lane, entry))
         return found
+
+
+def _buried(dead: dict[int, tuple[str, str]], lanes: list[int]) -> Buried:
+    notes: dict[tuple[str, str], int] = {}
+    whys = [notes.setdefault(why, len(notes)) for why in dead.values()]
+    places = list(dead)
+    reasons = [reason for reason, _ in notes]
+    descriptions = [description for _, description in notes]
+    return Buried(places, [lanes[place] for place in places], whys, reasons, descriptions)
 
 
 def bury(entry: Entry, why: tuple[str, str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any, Final, final
 
 from peeklock.budgets import Budget
 from peeklock.entity.commands import (
@@ -27,16 +27,25 @@ from peeklock.entity.replies import (
 from peeklock.entity.settling import CHANCE_MASK, LANE_BITS
 from peeklock.entity.state import State
 
+DELIVERED_AT_ONCE: Final = 2048
+"""Messages that one decision hands out, whatever the credit is: the receivers' part of the work is
+done in one step as well."""
+
+# What is passed over because it is gone costs less than a delivery: so much in one step.
+PASSED: Final = 8
+
 
 @final
 class Delivering:
     """Hands ready messages to receivers that have credit, in turns."""
 
-    __slots__ = ("_budget", "_charged", "_draining", "_state", "_told")
+    __slots__ = ("_budget", "_charged", "_draining", "_left", "_state", "_told", "is_cut")
 
     def __init__(self, state: State) -> None:
         self._state: State = state
         self._draining: list[Receiver] = []
+        self._left: int = 0  # how many messages this decision may still hand out
+        self.is_cut: bool = False  # whether the next one goes on where the last has stopped
         # What was taken from the budget of receivers: in this decision, and in those that are told.
         self._budget: Budget | None = None
         self._charged: int = 0
@@ -81,29 +90,60 @@ class Delivering:
         return receiver
 
     def deliver(self, now: int) -> None:
-        """One pass at the end of a decision: every line that has both messages and credit."""
+        """One pass at the end of a decision: every line that has both messages and credit. What is
+        too much for one is gone on with in the next, the others first."""
         state = self._state
         state.notes.handing_out()
+        self._left = DELIVERED_AT_ONCE
+        later: list[Lane] = []
+        cut: Lane | None = None
         while state.touched:
             touched = state.touched
             state.touched = []
             for line in touched:
+                if self._left <= 0 and self._has_to_give(line):
+                    later.append(line)  # and stays touched
+                    continue
                 line.is_touched = False
-                if line.waiting and line.ready_count and state.is_open(line.number):
+                if self._has_to_give(line):
                     self._deliver_lane(line, now)
+                    if self._left <= 0 and self._has_to_give(line):
+                        line.is_touched = True
+                        cut = line
+                        continue
                 if line.watchers is not None:
                     self._wake(line)
+        if cut is not None:
+            later.append(cut)
+        state.touched = later
+        self.is_cut = len(later) > 0
         if self._draining:
-            for receiver in self._draining:
-                if not receiver.closed:
-                    receiver.drain = False
-                    has_more = self._is_cut_short(receiver)
-                    receiver.delivered = max(receiver.limit, receiver.delivered)
-                    state.replies.append(Drained(receiver.origin, has_more))
-            for receiver in self._draining:
-                if receiver.watch and not receiver.closed:
-                    self._watch(receiver)
-            self._draining.clear()
+            self._drain()
+
+    def _has_to_give(self, line: Lane) -> bool:
+        """Whether a line has both messages and somebody to take them."""
+        return len(line.waiting) > 0 and line.ready_count > 0 and self._state.is_open(line.number)
+
+    def _drain(self) -> None:
+        """Who wanted to be told when there is no more is told, but for those who get more in the
+        next decision."""
+        draining = self._draining
+        self._draining = []
+        done: list[Receiver] = []
+        for receiver in draining:
+            if receiver.closed:
+                continue
+            if receiver.waiting and receiver.lane.is_touched:
+                self._draining.append(receiver)
+                continue
+            receiver.drain = False
+            has_more = self._is_cut_short(receiver)
+            receiver.delivered = max(receiver.limit, receiver.delivered)
+            self._state.replies.append(Drained(receiver.origin, has_more))
+            done.append(receiver)
+        for receiver in done:
+            if receiver.watch and not receiver.closed:
+                self._watch(receiver)
 
     def told(self) -> None:
         """What was decided on is on its way to the receivers."""
@@ -159,13 +199,13 @@ class Delivering:
     def _deliver_lane(self, lane: Lane, now: int) -> None:
         """Rotate over the waiting receivers, a run of messages each."""
         waiting = lane.waiting
-        while waiting and lane.ready_count:
+        while waiting and lane.ready_count and self._left > 0:
             # The same share for each who waits, so that the first does not take all; what some
             # have no credit for goes round once more.
             share = (lane.ready_count + len(waiting) - 1) // len(waiting)
             for _ in range(len(waiting)):
                 self._serve(lane, waiting.popleft(), share, now)
-                if not lane.ready_count:
+                if not lane.ready_count or self._left <= 0:
                     break
 
     def _serve(self, lane: Lane, receiver: Receiver, share: int, now: int) -> None:
@@ -179,7 +219,7 @@ class Delivering:
             receiver.waiting = False
             self._state.replies.append(Ready(receiver.origin))
             return
-        count = min(receiver.limit - receiver.delivered, share)
+        count = min(receiver.limit - receiver.delivered, share, self._left)
         before = receiver.size_delivered
         deliveries = self._run(lane, receiver, count, now)
         if deliveries:
@@ -207,7 +247,11 @@ class Delivering:
         if budget is not None:
             left = min(left, budget.limit - budget.used)
         allowed = left
-        while left > 0 and len(deliveries) < count:
+        while left > 0 and len(deliveries) < count and self._left > 0:
+            passed = line.pass_gone()
+            if passed:
+                self._left -= max(1, passed // PASSED)
+                continue
             if in_a_row:
                 wanted = count - len(deliveries)
                 entries = line.take_ready(wanted, left, now if expires else NEVER)
@@ -219,12 +263,14 @@ class Delivering:
                 break
             if expires and entry.expires_at and entry.expires_at <= now:
                 expired.append(entry)  # checked when the server sends (R-F4)
+                self._left -= 1
                 continue
             left -= entry.size
             if locking:
                 deliveries.append(self.lock(line, entry, receiver.origin, until, False))
             else:
                 deliveries.append(self.remove(line, entry, STATE_ACTIVE))
+        self._left -= len(deliveries)
         receiver.size_delivered += allowed - left
         if budget is not None:
             self._charge(budget, allowed - left)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, final
 
 from peeklock.entity.message import Message
@@ -79,9 +80,9 @@ class SeenIds:
             self.size += len(message_id) + ID_BYTES
         ids[message_id] = seen_at
 
-    def remembered(self) -> None:
+    def remembered(self) -> Iterator[int]:
         """All that was written down is in: put it into its order, in which it did not come where
-        a checkpoint was taken in slices."""
+        a checkpoint was taken in slices. Shard by shard; tells how many ids each has."""
         for number, ids in enumerate(self._shards):
             last = 0
             for seen_at in ids.values():
@@ -89,6 +90,7 @@ class SeenIds:
                     self._shards[number] = dict(sorted(ids.items(), key=_seen_at))
                     break
                 last = seen_at
+            yield len(ids)
 
     def prune(self, now: int) -> None:
         """Forget what is older than the window, now and then: nobody finds it by then."""

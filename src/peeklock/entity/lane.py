@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, final
 
 from peeklock.entity.message import NEVER, Message
@@ -34,8 +35,18 @@ WITH_SESSION: Final = 1 << 62
 # The head of a ready list is cut off when it has grown to this and to half of the list.
 HEAD_MAX: Final = 4096
 
+# Places of a line that are passed over in one go where nobody stands there any more, and those that
+# are looked at in one go where few are left.
+PASSED_MAX: Final = 16_384
+
+# What is put right before one of many is taken out of the middle of a line costs no more than that.
+PASSED_WITH_ONE: Final = 4
+
 # Heaps of deadlines keep entries that have moved on; they are cleaned when they have doubled.
 STALE_MIN: Final = 1024
+
+# Deadlines that are moved in one go when the clock was set forward.
+LENGTHENED_AT_ONCE: Final = 8192
 
 # What most lanes have of some kinds of numbers; never written to.
 NO_NUMBERS: Final = Numbers()
@@ -108,6 +119,12 @@ class Entry:
         details = Details() if self.details is None else self.details.copy()
         self.details = details
         return details
+
+
+# Stands in a line where an entry was taken out, which goes with whoever has it: the places in front
+# of the head are cut off by the hundred thousand, and hold nothing that would have to go with them.
+TAKEN: Final = Entry(0, 0, 0, 0, 0, None)
+TAKEN.place = GONE
 
 
 @final
@@ -230,6 +247,8 @@ class Lane:
 
     def first_sequence(self) -> int:
         """The lowest ready number; 0 when nothing is ready."""
+        if not self.ready_count:
+            return 0
         while self.head < len(self.ready) and self.ready[self.head].place != READY:
             self._advance_head()
         returned = self.returned
@@ -263,6 +282,7 @@ class Lane:
                 return entry
 
     def _advance_head(self) -> None:
+        self.ready[self.head] = TAKEN
         self.head += 1
         self._cut_head()
 
@@ -279,8 +299,8 @@ class Lane:
         if self.returned:
             return taken
         ready = self.ready
-        head = self.head
-        end = len(ready)
+        begin = head = self.head
+        end = min(len(ready), begin + PASSED_MAX)
         left = size_max
         while head < end and left > 0 and len(taken) < count:
             entry = ready[head]
@@ -290,6 +310,7 @@ class Lane:
                 taken.append(entry)
                 left -= entry.size
             head += 1
+        ready[begin:head] = [TAKEN] * (head - begin)
         self.head = head
         self.count_ready(-len(taken))
         self._cut_head()
@@ -315,7 +336,9 @@ class Lane:
     def drop_ready(self, entry: Entry) -> Entry:
         """Take a ready entry out of the middle: the line skips it when its turn comes."""
         self.count_ready(-1)
-        return entry.moved()
+        moved = entry.moved()
+        self.pass_gone(PASSED_WITH_ONE)
+        return moved
 
     def lock(self, lock: Lock) -> None:
         """Hold an entry until the lock's deadline."""
@@ -333,17 +356,25 @@ class Lane:
             self.lock_deadline = until
         self.locked[sequence] = lock
 
-    def lengthen_locks(self, duration_ms: int) -> None:
-        """Let locks, sessions and claims end so much later; their order stays."""
+    def lengthening(self, duration_ms: int) -> Iterator[int]:
+        """Let locks, sessions and claims end so much later, a part at a time; their order stays.
+        Tells how many each part had; nobody may look before all of them were."""
+        done = 0
         for lock in self.locked.values():
             if lock.until != WITH_SESSION:
                 lock.until += duration_ms
+            done += 1
+            if done == LENGTHENED_AT_ONCE:
+                yield done
+                done = 0
         if self.lock_deadline != NEVER:
             self.lock_deadline += duration_ms
         if self.book is not None:
-            self.book.lengthen_locks(duration_ms)
+            yield from self.book.lengthening(duration_ms)
         if self.claims is not None:
             self.claims.lengthen(duration_ms)
+            done += len(self.claims.owners)
+        yield done
 
     def expired_locks(self, now: int, count_max: int) -> list[Lock]:
         """Locks that are over, so many at most, taken out; sets the next deadline."""
@@ -489,10 +520,19 @@ class Lane:
             del found[count_max:]
         return found
 
-    def skip_gone(self) -> None:
-        """Leave behind what was taken out at the front, so that nobody looks at it again."""
-        while self.head < len(self.ready) and self.ready[self.head].place == GONE:
+    def pass_gone(self, count_max: int = PASSED_MAX) -> int:
+        """Leave behind what was taken out at the front, so that nobody looks at it again, so many
+        at most; answers how many."""
+        passed = 0
+        ready = self.ready
+        while passed < count_max and self.head < len(ready) and ready[self.head].place != READY:
             self._advance_head()
+            passed += 1
+        returned = self.returned
+        while passed < count_max and returned and returned[0][1].place != READY:
+            heapq.heappop(returned)
+            passed += 1
+        return passed
 
     def find(self, sequence: int) -> int:
         """Where in `ready` the first number at or above the given one stands."""

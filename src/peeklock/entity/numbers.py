@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Final, final
 
 BLOCK_MAX: Final = 1024
@@ -80,29 +82,30 @@ class Sorting:
     """Different numbers that are put into order a part at a time: first they are dealt out by their
     upper bits, then each heap is sorted when its turn comes."""
 
-    __slots__ = ("_heaps", "_left", "_order")
+    __slots__ = ("_heaps", "_is_dealt", "_left", "_order")
 
-    def __init__(self, numbers: list[int]) -> None:
-        self._left: list[int] = numbers  # those that are not dealt out yet
+    def __init__(self, numbers: Iterable[int]) -> None:
+        self._left: Iterator[int] = iter(numbers)  # those that are not dealt out yet
+        self._is_dealt: bool = False
         self._heaps: dict[int, list[int]] = {}
         self._order: list[int] = []  # of the heaps, the next one last
 
     @property
     def is_done(self) -> bool:
         """Whether all were given out."""
-        return not self._left and not self._order
+        return self._is_dealt and not self._order
 
     def next(self, count: int) -> list[int]:
         """About so many of the lowest that were not given out yet, in order; none while they are
-        dealt out."""
+        dealt out, and until then all of them stay where they are."""
         given: list[int] = []
-        if self._left:
+        if not self._is_dealt:
             heaps = self._heaps
-            part = self._left[-DEALT * count :]
-            del self._left[-DEALT * count :]
+            part = list(islice(self._left, DEALT * count))
             for number in part:
                 heaps.setdefault(number >> SORTED_BITS, []).append(number)
-            if not self._left:
+            if len(part) < DEALT * count:
+                self._is_dealt = True
                 self._order = sorted(heaps, reverse=True)
             return given
         while self._order and len(given) < count:

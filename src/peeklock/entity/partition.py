@@ -8,7 +8,6 @@ halfway: a wish that cannot be granted becomes a `Refused` reply.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, final
 
@@ -61,12 +60,14 @@ from peeklock.entity.copying import Copying, messages_of
 from peeklock.entity.delivering import Delivering
 from peeklock.entity.depth import depths_of
 from peeklock.entity.entering import Entering
-from peeklock.entity.lane import Entry, Lane
+from peeklock.entity.lane import LENGTHENED_AT_ONCE, Entry, Lane
 from peeklock.entity.laws import check_laws
+from peeklock.entity.listing import Listing
 from peeklock.entity.memory import memory_expected, memory_of
 from peeklock.entity.message import BodyBudget, Message
 from peeklock.entity.quarantining import Quarantining
-from peeklock.entity.records import READY, Record
+from peeklock.entity.records import Record
+from peeklock.entity.releasing import Releasing
 from peeklock.entity.replies import Reply
 from peeklock.entity.requeueing import Requeueing
 from peeklock.entity.restore import Restoring
@@ -75,11 +76,12 @@ from peeklock.entity.settling import SETTLED_AT_ONCE, Settling, divided
 from peeklock.entity.staging import Staging
 from peeklock.entity.state import State
 from peeklock.entity.stint import Stint
+from peeklock.entity.ticking import Ticking
 from peeklock.entity.transaction import Committing
 
 NO_REPLAY: Final = -1
 
-# Messages that an opening puts into their lanes in one step.
+# Messages that an opening takes in, or puts into their lanes, in one step.
 PLACED_AT_ONCE: Final = 2048
 
 
@@ -118,16 +120,18 @@ class Partition:
         "_delivering",
         "_entering",
         "_held",
-        "_is_more_due",
+        "_lengthening",
+        "_listing",
         "_looks",
         "_quarantining",
+        "_releasing",
         "_requeueing",
         "_restoring",
         "_settling",
         "_skipped_ms",
         "_staging",
         "_state",
-        "_strays",
+        "_ticking",
     )
 
     def __init__(
@@ -143,7 +147,9 @@ class Partition:
         self._copying: Copying = Copying(state)
         self._entering: Entering = Entering(state, self._copying)
         self._settling: Settling = Settling(state)
+        self._releasing: Releasing = Releasing(state, self._settling)
         self._accepting: Accepting = Accepting(state)
+        self._listing: Listing = Listing(state)
         self._delivering: Delivering = Delivering(state)
         self._requeueing: Requeueing = Requeueing(state)
         self._browsing: Browsing = Browsing(state, self._delivering)
@@ -154,12 +160,14 @@ class Partition:
         self._configuring: Configuring = Configuring(
             state, self._settling, self._accepting, self._staging
         )
+        self._ticking: Ticking = Ticking(
+            state, self._settling, self._accepting, self._claiming, self._entering, self._staging
+        )
         self._checkpoints: Checkpoints = Checkpoints(state)
         self._carrying: Carrying = Carrying(state)
         self._restoring: Restoring | None = Restoring(state)
-        self._strays: list[int] = []  # lanes whose end was not written down yet
         self._skipped_ms: int = 0
-        self._is_more_due: bool = False  # than the last tick had a stint for
+        self._lengthening: Iterator[int] | None = None  # of locks, after the clock was set forward
         self._held: list[Command] = []  # what is carried out later, in order
         self._looks: list[Command] = []  # under way; nobody waits behind them
 
@@ -169,6 +177,16 @@ class Partition:
         """Take in records that were stored earlier, in order."""
         assert self._restoring is not None, "a partition is restored before it decides"
         self._restoring.apply(first_position, records)
+
+    def begin_restoring(self, first_position: int, records: Sequence[Record]) -> None:
+        """Records that were stored earlier; `restore_some` takes them in."""
+        assert self._restoring is not None, "a partition is restored before it decides"
+        self._restoring.begin(first_position, records)
+
+    def restore_some(self) -> bool:
+        """Take in some of them; tells whether all are in."""
+        assert self._restoring is not None, "a partition is restored before it decides"
+        return self._restoring.go_on(PLACED_AT_ONCE)
 
     def place_some(self) -> bool:
         """All records are in: put some of the messages into their lanes; tells whether all are
@@ -183,9 +201,10 @@ class Partition:
         """
         assert self._restoring is not None, "a partition is opened once"
         self._skipped_ms = skipped_ms
-        self._restoring.finish()
+        while not self._restoring.place(PLACED_AT_ONCE):
+            pass
         self._checkpoints.opened(self._restoring.replayed)
-        self._strays = self._restoring.strays
+        self._ticking.strays = self._restoring.strays
         self._restoring = None
 
     @property
@@ -198,10 +217,29 @@ class Partition:
     def skip(self, skipped_ms: int) -> None:
         """How much of the clock's time never passed so far (`Clock.skipped_ms`), told before a
         decision: a lock lasts as long as it was given for, though its instant may be over."""
-        duration_ms = skipped_ms - self._skipped_ms
-        if duration_ms:
-            self._skipped_ms = skipped_ms
-            self._state.lengthen_locks(duration_ms)
+        while not self.skip_some(skipped_ms):
+            pass
+
+    def skip_some(self, skipped_ms: int) -> bool:
+        """The same where there may be very many locks: a part of them; tells whether those were
+        all. Nothing is decided before that."""
+        done = 0
+        while True:
+            lengthening = self._lengthening
+            if lengthening is None:
+                duration_ms = skipped_ms - self._skipped_ms
+                if not duration_ms:
+                    return True
+                self._skipped_ms = skipped_ms
+                self._lengthening = self._state.lengthening(duration_ms)
+                continue
+            moved = next(lengthening, -1)
+            if moved < 0:
+                self._lengthening = None
+                continue
+            done += 1 + moved
+            if done >= LENGTHENED_AT_ONCE:
+                return False
 
     def decide(self, commands: Sequence[Command], now: int) -> Decision:
         """Carry out commands, in order, then hand messages to whoever waits for them."""
@@ -233,6 +271,8 @@ class Partition:
                 if self._configuring.is_under_way:
                     self._held += [command, *commands[at + 1 :]]
                     break
+        if self._releasing.is_under_way:
+            self._releasing.go_on(now)
         if not self._configuring.is_under_way:  # else nothing is locked again before all is free
             self._serve_sessions(now)
             self._delivering.deliver(now)
@@ -289,7 +329,7 @@ class Partition:
         elif isinstance(command, ReceiveDeferred):
             self._browsing.receive_deferred(command, now)
         elif isinstance(command, Tick):
-            self._tick(now)
+            self._ticking.tick(now)
         else:
             self._decide_rare(command, now)
 
@@ -311,7 +351,8 @@ class Partition:
         elif isinstance(command, SetSessionState):
             self._accepting.set_state(command, now)
         elif isinstance(command, ListSessions):
-            self._accepting.list(command)
+            if not self._listing.list(command):
+                self._looks.append(command)
         elif isinstance(command, DeleteMany):
             if not self._browsing.delete_many(command, now):
                 self._looks.append(command)
@@ -361,8 +402,7 @@ class Partition:
         leftovers += self._staging.take_leftovers()
         leftovers += self._looks
         self._looks = []
-        if self._is_more_due:
-            self._is_more_due = False
+        if self._ticking.take_more_due():
             if self._copying.owes_due:
                 return [Tick(), *leftovers]
             leftovers.append(Tick())
@@ -371,7 +411,12 @@ class Partition:
     @property
     def is_unfinished(self) -> bool:
         """Whether another decision would go on with something, although nobody asks."""
-        return self._copying.left > 0 or not self._state.dropped.is_empty
+        return (
+            self._copying.left > 0
+            or self._delivering.is_cut
+            or self._releasing.is_under_way
+            or not self._state.dropped.is_empty
+        )
 
     def next_deadline(self) -> int:
         """When to knock with a Tick; 0 while nothing is due ever."""
@@ -521,6 +566,11 @@ class Partition:
         """What the messages here take in memory beside their bodies, about."""
         return memory_of(self._state) + self.memory_expected
 
+    def has_session(self, lane_number: int, name: str) -> bool:
+        """Whether there is a session of that name in a lane."""
+        lane = self._state.lanes.get(lane_number)
+        return lane is not None and lane.book is not None and name in lane.book.sessions
+
     @property
     def copies_expected(self) -> int:
         """How many copies a topic's message will have, about."""
@@ -535,52 +585,7 @@ class Partition:
         """The laws of a partition; breaks when one does not hold."""
         check_laws(self._state, self._copying)
 
-    # Time and change.
-
-    def _tick(self, now: int) -> None:
-        """Serve what is due, a stint of it, whatever the commands before it have used."""
-        self._state.stint.begin()
-        if self._strays:
-            self._state.write_off(self._strays, now)
-            self._strays = []
-        self._claiming.begin(now)
-        self._tick_lanes(now)
-        self._staging.tick(now)
-        # What a topic published late may be at the end of its life in lanes that were not due.
-        self._tick_lanes(now)
-        self._is_more_due = self._state.is_any_lane_due(now)
-
-    def _tick_lanes(self, now: int) -> None:
-        state = self._state
-        stint = state.stint
-        served: list[Lane] = []
-        while not stint.is_over:
-            lane = state.next_due_lane(now)
-            if lane is None:
-                break
-            self._settling.expire(lane, now)
-            self._accepting.tick(lane, now)
-            self._claiming.tick(lane, now)
-            if lane.number == MAIN:
-                self._entering.activate(now)
-            self._expire_lives(lane, now)
-            served.append(lane)
-            stint.spend(1)
-        for lane in served:
-            state.watch(lane)
-
-    def _expire_lives(self, lane: Lane, now: int) -> None:
-        stint = self._state.stint
-        expired: list[Entry] = []
-        while lane.expirations and lane.expirations[0][0] <= now and not stint.is_over:
-            _, _, entry, line = heapq.heappop(lane.expirations)
-            stint.spend(1)
-            if entry.place == READY:
-                expired.append(line.drop_ready(entry))
-                if line.session is not None and lane.book is not None:
-                    lane.book.forget_if_empty(line.session)
-        if expired:
-            self._state.expire(lane, expired, now)
+    # Change.
 
     def _close(self, command: CloseReceiver, now: int) -> None:
         receiver = self._delivering.close(command)
@@ -589,4 +594,4 @@ class Partition:
         elif receiver.lane.session is not None:
             self._accepting.close(receiver, now)
         elif command.broken and self._state.policy(receiver.lane.number).unlock_on_disconnect:
-            self._settling.release_all(receiver, now)
+            self._releasing.add(receiver)

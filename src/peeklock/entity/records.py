@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias, final
 
 from peeklock.entity.claim_records import Claimed, OwnerHeard, Unclaimed
+from peeklock.entity.copy_records import CopiesBuried
 from peeklock.entity.message import Message
 from peeklock.entity.notes import (
     HandedTo,
@@ -23,7 +24,13 @@ from peeklock.entity.notes import (
     SessionLockNoted,
     SettlementsFailed,
 )
-from peeklock.entity.stage_records import Staged, StageKept, StagesDropped, StagesPublished
+from peeklock.entity.stage_records import (
+    Staged,
+    StageDropped,
+    StageKept,
+    StagesDropped,
+    StagesPublished,
+)
 
 # Why messages were removed.
 COMPLETED: Final = 0
@@ -501,6 +508,7 @@ Record: TypeAlias = (
     | HandedTo
     | HandedOut
     | Published
+    | CopiesBuried
     | Transferring
     | SessionStateSet
     | DuplicatesDropped
@@ -527,6 +535,7 @@ Record: TypeAlias = (
     | Staged
     | StagesPublished
     | StagesDropped
+    | StageDropped
     | StageKept
     | LocksRenewed
     | LocksReleased

@@ -3,16 +3,15 @@ ready again, with the deliveries counted that had ended (R-L4)."""
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
-from typing import final
+from typing import Final, final
 
-from peeklock.entity.blueprint import FIRST_SUBSCRIPTION_LANE
 from peeklock.entity.claim_records import Claimed, OwnerHeard, Unclaimed
 from peeklock.entity.claim_replay import ClaimsReplayed
 from peeklock.entity.commands import MAIN, TRANSFER
-from peeklock.entity.copying import copy_details
-from peeklock.entity.lane import Entry, Lane
+from peeklock.entity.copy_records import CopiesBuried
+from peeklock.entity.copying import bury, copy_details
+from peeklock.entity.lane import Entry
 from peeklock.entity.message import NEVER, Message
 from peeklock.entity.notes import (
     HandedTo,
@@ -21,13 +20,13 @@ from peeklock.entity.notes import (
     SessionLockNoted,
     SettlementsFailed,
 )
-from peeklock.entity.numbers import Sorting
+from peeklock.entity.placing import Found, Placing
+from peeklock.entity.portions import portion, portions
 from peeklock.entity.records import (
     CLAIMED,
     DEFERRED,
     READY,
     SCHEDULED,
-    STAGED,
     Activated,
     Carried,
     CarriedCopies,
@@ -56,9 +55,17 @@ from peeklock.entity.records import (
     Transferring,
     width,
 )
-from peeklock.entity.stage_records import Staged, StageKept, StagesDropped, StagesPublished
+from peeklock.entity.stage_records import (
+    Staged,
+    StageDropped,
+    StageKept,
+    StagesDropped,
+    StagesPublished,
+)
 from peeklock.entity.stage_replay import StagesReplayed, replay_publishing
 from peeklock.entity.state import State
+
+EVERYTHING: Final = 1 << 62
 
 
 @final
@@ -66,53 +73,86 @@ class Restoring:
     """Rebuilds a state from records. The index by number exists only while opening."""
 
     __slots__ = (
+        "_at",
         "_claims",
         "_complete",
         "_entries",
+        "_found",
         "_has_lost",
         "_lanes",
         "_next_sequence",
-        "_session_states",
-        "_sorting",
+        "_placing",
+        "_records",
         "_stages",
         "_state",
+        "_taken",
         "replayed",
-        "strays",
     )
 
     def __init__(self, state: State) -> None:
         self._state: State = state
-        self._entries: dict[int, Entry] = {}
-        # Of their numbers, while they are put into their lines.
-        self._sorting: Sorting | None = None
-        self._lanes: dict[int, int] = {}  # of those that are not in the main lane
-        self._session_states: dict[tuple[int, str], tuple[bytes, int]] = {}
-        self._claims: ClaimsReplayed = ClaimsReplayed()
-        self._stages: StagesReplayed = StagesReplayed(state)
+        found = Found(state)
+        self._found: Found = found
+        self._entries: dict[int, Entry] = found.entries
+        self._lanes: dict[int, int] = found.lanes
+        self._claims: ClaimsReplayed = found.claims
+        self._stages: StagesReplayed = found.stages
+        # Records that are being taken in: the next one, and how much of it was.
+        self._records: Sequence[Record] = ()
+        self._at: int = 0
+        self._taken: int = 0
+        self._placing: Placing | None = None
         self._next_sequence: int = state.next_sequence
         self._complete: bool = True  # whether every live message is known at this point
         self._has_lost: bool = False  # whether records were given up
         self.replayed: int = -1  # the position where the replay began
-        # Lanes that the journal still tells of although their subscriptions are gone.
-        self.strays: list[int] = []
 
     def apply(self, first_position: int, records: Sequence[Record]) -> None:
         """Take in records in order; positions must join without a gap."""
+        self.begin(first_position, records)
+        while not self.go_on(EVERYTHING):
+            pass
+
+    def begin(self, first_position: int, records: Sequence[Record]) -> None:
+        """Records that are to be taken in next, all of them before there are others."""
+        assert self._at == len(self._records), "what was begun is gone on with"
         if self.replayed < 0:
             self.replayed = first_position
             # Only the very first record has nothing before it that could be missing.
             self._complete = first_position == 0
         else:
             assert first_position == self._state.next_position, "the journal has no gaps"
-        position = first_position
-        latest_at = self._state.latest_at
-        for record in records:
-            self._apply(record, position)
-            position += width(record)
-            if record.at > latest_at:
-                latest_at = record.at
-        self._state.latest_at = latest_at
-        self._state.next_position = position
+        self._state.next_position = first_position
+        self._records = records
+        self._at = 0
+
+    def go_on(self, count_max: int) -> bool:
+        """Take in about so many messages' worth of the records; tells whether those were all."""
+        state = self._state
+        records = self._records
+        left = count_max
+        while self._at < len(records):
+            if left <= 0:
+                return False
+            record = records[self._at]
+            whole = portions(record)
+            begin = self._taken
+            end = min(whole, begin + left)
+            part = None if end - begin == whole else portion(record, begin, end)
+            if part is None:
+                self._apply(record, state.next_position)
+                end = whole
+            else:
+                # Of what takes a position for each message, some were passed already.
+                self._apply(part, state.next_position + (begin if width(record) > 1 else 0))
+            left -= 1 + end - begin
+            self._taken = end
+            if end == whole:
+                self._at += 1
+                self._taken = 0
+                state.next_position += width(record)
+                state.latest_at = max(state.latest_at, record.at)
+        return True
 
     def _apply(self, record: Record, position: int) -> None:
         if isinstance(record, Enqueued):
@@ -122,6 +162,7 @@ class Restoring:
                 if self._entries.pop(sequence, None) is None:
                     self._unknown(sequence)
                 self._lanes.pop(sequence, None)
+                self._claims.let_go(sequence)
         elif isinstance(record, HandedTo):
             pass
         elif isinstance(record, Returned):
@@ -160,11 +201,11 @@ class Restoring:
     def _apply_rare(self, record: Record, position: int) -> None:
         state = self._state
         if isinstance(record, SessionStateSet):
-            key = (record.lane, record.session_id)
+            states = self._found.states.setdefault(record.lane, {})
             if record.state is None:
-                self._session_states.pop(key, None)
+                states.pop(record.session_id, None)
             else:
-                self._session_states[key] = (record.state, record.at)
+                states[record.session_id] = (record.state, record.at)
         elif isinstance(record, OwnerHeard):
             self._claims.heard(record)
         elif isinstance(record, (Claimed, Unclaimed)):
@@ -189,6 +230,8 @@ class Restoring:
         elif isinstance(record, Lost):
             self._has_lost = True
             self._next_sequence = max(self._next_sequence, record.next_sequence)
+        elif isinstance(record, CopiesBuried):
+            self._buried(record)
         elif isinstance(record, Transferring):
             self._transferring(record, position)
         elif isinstance(record, CarriedCopies):
@@ -197,17 +240,19 @@ class Restoring:
         elif isinstance(record, Requeued):
             self._kept(record.entry, record.lane)
             self._carried(record.entry.sequence, position)
-        elif isinstance(record, (Staged, StagesPublished, StagesDropped, StageKept)):
+        elif isinstance(record, (Staged, StagesPublished, StagesDropped, StageDropped, StageKept)):
             self._apply_to_stages(record, position)
         elif isinstance(record, LaneDropped):
-            self._lane_dropped(record.lane)
+            self._found.drop_lane(record.lane, self._next_sequence)
         elif isinstance(record, CheckpointEnded):
             self._complete = self._complete or record.begun_position >= self.replayed
         else:
             raise AssertionError(f"no partition knows the record {record!r}")
 
     def _apply_to_stages(
-        self, record: Staged | StagesPublished | StagesDropped | StageKept, position: int
+        self,
+        record: Staged | StagesPublished | StagesDropped | StageDropped | StageKept,
+        position: int,
     ) -> None:
         if isinstance(record, Staged):
             for entry in self._stages.staged(record, position):
@@ -220,6 +265,8 @@ class Restoring:
             self._remove_staged(record.gone)
         elif isinstance(record, StagesDropped):
             self._remove_staged(record.sequences)
+        elif isinstance(record, StageDropped):
+            self._stages.dropped(record)
         else:
             self._stages.kept(record)
             for at, kept in enumerate(record.entries):
@@ -231,6 +278,7 @@ class Restoring:
         sequence = record.first_sequence
         for old, expires_at in zip(record.sequences, record.expirations, strict=True):
             entry = self._entries.pop(old, None)
+            self._stages.left(old)
             if entry is None:
                 self._unknown(old)
             else:
@@ -241,6 +289,7 @@ class Restoring:
 
     def _remove_staged(self, sequences: list[int]) -> None:
         for sequence in sequences:
+            self._stages.left(sequence)
             if self._entries.pop(sequence, None) is None:
                 self._unknown(sequence)
 
@@ -272,6 +321,7 @@ class Restoring:
                 self._claims.claimed(record.owner, sequence)
             else:
                 entry.place = READY
+                self._claims.let_go(sequence)
 
     def _carried(self, sequence: int, position: int) -> None:
         entry = self._entries.get(sequence)
@@ -299,6 +349,17 @@ class Restoring:
             sequence += 1
         self._next_sequence = max(self._next_sequence, sequence)
 
+    def _buried(self, record: CopiesBuried) -> None:
+        buried = record.buried
+        for place, lane, why in zip(buried.places, buried.lanes, buried.whys, strict=True):
+            sequence = record.first_sequence + place
+            entry = self._entries.get(sequence)
+            if entry is None:
+                self._unknown(sequence)
+            else:
+                bury(entry, (buried.reasons[why], buried.descriptions[why]))
+                self._lanes[sequence] = lane | 1
+
     def _transferring(self, record: Transferring, position: int) -> None:
         message = record.message
         entry = Entry(record.first_sequence, position, record.at, NEVER, message.size, None)
@@ -309,15 +370,6 @@ class Restoring:
         self._entries[record.first_sequence] = entry
         self._lanes[record.first_sequence] = TRANSFER
         self._next_sequence = max(self._next_sequence, record.first_sequence + 1)
-
-    def _lane_dropped(self, lane: int) -> None:
-        gone = [sequence for sequence, number in self._lanes.items() if number & ~1 == lane]
-        for sequence in gone:
-            del self._lanes[sequence]
-            del self._entries[sequence]
-        self._claims.lane_dropped(lane)
-        for key in [key for key in self._session_states if key[0] == lane]:
-            del self._session_states[key]
 
     def _scheduled(self, record: Scheduled, position: int) -> None:
         sequence = record.first_sequence
@@ -399,11 +451,7 @@ class Restoring:
         entry.session_id = kept.session_id
         if kept.place == CLAIMED:
             self._claims.claimed(kept.owner, kept.sequence)
-        self._entries[kept.sequence] = entry
-        if lane != MAIN:
-            self._lanes[kept.sequence] = lane
-        else:
-            self._lanes.pop(kept.sequence, None)
+        self._found.keep(entry, lane)
 
     def _unknown(self, sequence: int) -> None:
         assert not self._complete or self._has_lost, (
@@ -412,94 +460,30 @@ class Restoring:
 
     def numbers(self) -> list[int]:
         """The numbers of all that live after the records so far."""
-        return sorted(self._entries)
+        return sorted(self._found.numbers())
 
     def positions(self) -> dict[int, int]:
         """Where the bodies of all that live rest, by number."""
-        return {number: entry.position for number, entry in self._entries.items()}
+        return {number: self._entries[number].position for number in self._found.numbers()}
 
     @property
     def next_sequence(self) -> int:
         """The number that the next message gets, as far as the records so far tell."""
         return self._next_sequence
 
-    def finish(self) -> None:
-        """Put every entry into its line that is not there yet, and be done."""
-        while not self.place(1 + len(self._entries)):
-            pass
-        state = self._state
-        self.strays.sort()
-        self._stages.finish()
-        state.seen.remembered()
-        for lane in state.lanes.values():
-            if lane.claims is not None:
-                lane.claims.look_again()
-            state.watch(lane)
-            if lane.book is not None:
-                for session in lane.book.sessions.values():
-                    lane.book.offer(session)
-        self._sorting = None
+    @property
+    def strays(self) -> list[int]:
+        """Lanes that the journal still tells of although their subscriptions are gone."""
+        return [] if self._placing is None else self._placing.strays
 
     def place(self, count_max: int) -> bool:
-        """All records are in: put about so many entries into their lines, in the order of their
-        numbers; tells whether all are there."""
-        sorting = self._sorting
-        if sorting is None:
-            self._begin_placing()
-            sorting = self._sorting = Sorting(list(self._entries))
-        state = self._state
-        for sequence in sorting.next(count_max):
-            number = self._lanes.pop(sequence, MAIN)
-            entry = self._entries.pop(sequence)
-            if self._exists(number):
-                self._place(sequence, entry, state.lane(number))
-            elif number & ~1 not in self.strays:
-                self.strays.append(number & ~1)
-        return sorting.is_done
-
-    def _begin_placing(self) -> None:
-        """What there is beside messages."""
-        assert self._complete or self._has_lost, (
-            "the journal begins inside a checkpoint that never ended"
-        )
-        state = self._state
-        state.next_sequence = self._next_sequence
-        self.replayed = max(self.replayed, 0)
-        numbers = {number for number, _ in self._session_states}
-        numbers.update(number & ~1 for number in self._claims.lanes())
-        self.strays = [number for number in numbers if not self._exists(number)]
-        for (number, session_id), (stored, at) in self._session_states.items():
-            book = state.lane(number).book if self._exists(number) else None
-            if book is not None:
-                book.set_state(book.session(session_id), stored, at)
-        for number in self._claims.lanes():
-            if self._exists(number):
-                self._claims.bring_owners(state.lane(number))
-
-    def _exists(self, number: int) -> bool:
-        """Whether a subscription was not deleted while nobody was here to drop its lane."""
-        return number < FIRST_SUBSCRIPTION_LANE or number & ~1 in self._state.blueprint.lanes
-
-    def _place(self, sequence: int, entry: Entry, lane: Lane) -> None:
-        state = self._state
-        state.bodies.add(entry.position, entry.size)
-        if entry.details is not None:
-            state.bodies.detail_bytes += entry.details.weigh()
-        if entry.place == STAGED:
-            self._stages.place(entry)
-            return
-        if entry.place == SCHEDULED:
-            lane.set_aside(entry)
-            heapq.heappush(lane.schedules, (entry.detailed().scheduled_at, sequence))
-            return
-        if entry.place == CLAIMED:
-            self._claims.place(lane, entry)
-            return
-        line = state.line(lane, entry.session_id)
-        if entry.place == DEFERRED:
-            line.defer(entry)
-            return
-        line.ready.append(entry)
-        line.count_ready(1)
-        if entry.expires_at and not lane.is_dead_letter:
-            heapq.heappush(lane.expirations, (entry.expires_at, sequence, entry, line))
+        """All records are in: put about so many messages into their places; tells whether all are
+        there."""
+        if self._placing is None:
+            assert self._complete or self._has_lost, (
+                "the journal begins inside a checkpoint that never ended"
+            )
+            self._state.next_sequence = self._next_sequence
+            self.replayed = max(self.replayed, 0)
+            self._placing = Placing(self._state, self._found, count_max)
+        return self._placing.step()

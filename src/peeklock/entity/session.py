@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
+from collections.abc import Iterator
 from typing import Any, Final, final
 
 from peeklock.entity.bodies import LiveBodies
 from peeklock.entity.commands import AcceptSession
-from peeklock.entity.lane import Lane, Lock
+from peeklock.entity.lane import LENGTHENED_AT_ONCE, Lane, Lock
 from peeklock.entity.message import NEVER
 from peeklock.entity.receiver import Receiver
 
@@ -54,6 +55,14 @@ class MessageSession:
     def is_free(self) -> bool:
         """Whether somebody can have it: no receiver holds it, and no owner has claimed of it."""
         return self.holder is None and self.claimant is None
+
+    def is_listed(self, updated_after: int | None) -> bool:
+        """Whether it has messages or a state; after an instant, whether its state was set later."""
+        if updated_after is not None:
+            return self.state is not None and self.state_set_at > updated_after
+        line = self.line
+        has_messages = line.ready_count > 0 or len(self.locks) > 0 or len(line.deferred) > 0
+        return has_messages or self.state is not None or self.claimant is not None
 
     @property
     def is_empty(self) -> bool:
@@ -166,13 +175,26 @@ class SessionBook:
         session.until = until
         heapq.heappush(self._deadlines, (until, session.id))
 
-    def lengthen_locks(self, duration_ms: int) -> None:
-        """Let all locks and waits end so much later."""
+    def lengthening(self, duration_ms: int) -> Iterator[int]:
+        """Let all locks and waits end so much later, a part at a time; their order stays. Tells how
+        many each part had."""
+        done = 0
         for session in self.sessions.values():
             if session.holder is not None:
                 session.until += duration_ms
-        self._deadlines = [(until + duration_ms, id) for until, id in self._deadlines]
-        self._waits = [(until + duration_ms, at, wait) for until, at, wait in self._waits]
+            done += 1
+            if done == LENGTHENED_AT_ONCE:
+                yield done
+                done = 0
+        for place, (until, id) in enumerate(self._deadlines):
+            self._deadlines[place] = (until + duration_ms, id)
+            done += 1
+            if done == LENGTHENED_AT_ONCE:
+                yield done
+                done = 0
+        for place, (until, at, wait) in enumerate(self._waits):
+            self._waits[place] = (until + duration_ms, at, wait)
+        yield done + len(self._waits)
 
     def next_expired(self, now: int) -> MessageSession | None:
         """A session whose lock is over; who does not end it now must `renew` it to its instant."""
@@ -222,23 +244,6 @@ class SessionBook:
         if waits and (deadline == NEVER or waits[0][0] < deadline):
             deadline = waits[0][0]
         return deadline
-
-    def listed(self, updated_after: int | None) -> list[str]:
-        """Names in their order: with messages or state, or with a state set after an instant."""
-        if updated_after is None:
-            return sorted(
-                id for id, s in self.sessions.items() if s.state is not None or _has_messages(s)
-            )
-        return sorted(
-            id
-            for id, s in self.sessions.items()
-            if s.state is not None and s.state_set_at > updated_after
-        )
-
-
-def _has_messages(session: MessageSession) -> bool:
-    line = session.line
-    return bool(line.ready_count or session.locks or line.deferred or session.claimant is not None)
 
 
 def _number(wait: tuple[int, AcceptSession]) -> int:

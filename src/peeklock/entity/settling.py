@@ -19,8 +19,7 @@ from peeklock.entity.commands import (
 )
 from peeklock.entity.lane import WITH_SESSION, Entry, Lane, Lock
 from peeklock.entity.message import NEVER
-from peeklock.entity.notes import RECEIVER_GONE, RECONFIGURED, RELEASED, RENEWAL
-from peeklock.entity.receiver import Receiver
+from peeklock.entity.notes import RECONFIGURED, RELEASED, RENEWAL
 from peeklock.entity.records import ABANDONED, LOCK_EXPIRED
 from peeklock.entity.refusals import (
     LOCK_LOST,
@@ -221,22 +220,12 @@ class Settling:
         stint.spend(len(locks))
         if locks:
             self._state.note_released(lane, locks, RECONFIGURED, now)
-            self._release(lane, locks, now)
+            self.release(lane, locks, now)
         if is_done:
             lane.lock_deadline = NEVER
         return is_done
 
-    def release_all(self, receiver: Receiver, now: int) -> None:
-        """A receiver is gone and the queue wants its locks back at once, uncounted."""
-        notes = self._state.notes
-        for lane in list(self._state.lanes.values()):  # an end of life may bring one more
-            locks = [lock for lock in lane.locked.values() if lock.origin is receiver.origin]
-            if locks:
-                sequences = [lock.entry.sequence for lock in locks]
-                notes.released(lane.number, RECEIVER_GONE, receiver.consumer, sequences, now)
-                self._release(lane, locks, now)
-
-    def _release(self, lane: Lane, locks: list[Lock], now: int) -> None:
+    def release(self, lane: Lane, locks: list[Lock], now: int) -> None:
         """Take locks of a lane away; their messages go back to where they were, uncounted."""
         for lock in locks:
             self._unlock(lock)

@@ -96,6 +96,24 @@ class StagesDropped:
 
 @final
 @dataclass(slots=True, init=False)
+class StageDropped:
+    """A stage is gone, unseen, with all that it had below this number, and why: one word for very
+    many messages."""
+
+    at: Final[int]
+    why: Final[int]
+    stage: Final[str]
+    next_sequence: Final[int]
+
+    def __init__(self, at: int, why: int, stage: str, next_sequence: int) -> None:
+        self.at = at
+        self.why = why
+        self.stage = stage
+        self.next_sequence = next_sequence
+
+
+@final
+@dataclass(slots=True, init=False)
 class StageKept:
     """A part of a stage in a checkpoint, and when messages last came to it. `seen` is what the
     duplicate detection will look for, one for each entry, or empty where there is none."""

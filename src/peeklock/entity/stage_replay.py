@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Iterator
 from typing import final
 
 from peeklock.entity.lane import Entry
 from peeklock.entity.message import NEVER
 from peeklock.entity.records import READY, SCHEDULED
-from peeklock.entity.stage_records import Staged, StageKept, StagesPublished
+from peeklock.entity.stage_records import Staged, StageDropped, StageKept, StagesPublished
 from peeklock.entity.stages import StageLine, Writer, leave_stage, staged_entry
 from peeklock.entity.state import State
 
@@ -16,12 +18,14 @@ from peeklock.entity.state import State
 class StagesReplayed:
     """Which message is in which stage; known by number only while opening."""
 
-    __slots__ = ("_names", "_state", "_touched")
+    __slots__ = ("_dropped", "_names", "_state", "_touched")
 
     def __init__(self, state: State) -> None:
         self._state: State = state
         # Of all that were staged; whether one still is, its entry knows.
         self._names: dict[int, str] = {}
+        # Stages that were dropped as a whole: what they have below these numbers is gone.
+        self._dropped: dict[str, int] = {}
         self._touched: dict[str, int] = {}
 
     def staged(self, record: Staged, position: int) -> list[Entry]:
@@ -54,9 +58,21 @@ class StagesReplayed:
             Writer(record.writer, record.batch, stages, record.is_done, record.at)
         )
 
+    def dropped(self, record: StageDropped) -> None:
+        """A stage is gone, with all that it had so far."""
+        self._dropped[record.stage] = record.next_sequence
+
+    def left(self, sequence: int) -> None:
+        """A message is in no stage any more."""
+        self._names.pop(sequence, None)
+
+    def has(self, entry: Entry) -> bool:
+        """Whether a staged message was not dropped with its stage."""
+        return entry.sequence >= self._dropped.get(self._names[entry.sequence], 0)
+
     def place(self, entry: Entry) -> None:
         """Put a staged message behind those of its stage that came before it."""
-        name = self._names[entry.sequence]
+        name = self._names.pop(entry.sequence)
         lines = self._state.stages.lines
         line = lines.get(name)
         if line is None:
@@ -64,14 +80,19 @@ class StagesReplayed:
         line.entries.append(entry)
         self._state.stages.count += 1
 
-    def finish(self) -> None:
-        """Put the stages into the order in which messages last came to them."""
+    def finish(self, count: int) -> Iterator[bool]:
+        """Put the stages into the order in which messages last came to them, so many in a step."""
         stages = self._state.stages
         stages.recalled()
-        for line in sorted(stages.lines.values(), key=_touched_at):
+        lines = list(stages.lines.values())
+        parts: list[list[StageLine]] = []
+        for begin in range(0, len(lines), count):
+            parts.append(sorted(lines[begin : begin + count], key=_touched_at))
+            yield False
+        for done, line in enumerate(heapq.merge(*parts, key=_touched_at)):
             stages.touch(line.name, line.touched_at)
-        self._names = {}
-        self._touched = {}
+            if done % count == count - 1:
+                yield False
 
     def _touch(self, name: str, at: int) -> None:
         self._touched[name] = max(at, self._touched.get(name, NEVER))

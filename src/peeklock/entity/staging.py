@@ -44,6 +44,7 @@ from peeklock.entity.stage_records import (
     STAGE_REPEATED,
     STAGE_STALE,
     Staged,
+    StageDropped,
     StagesDropped,
     StagesPublished,
 )
@@ -62,6 +63,10 @@ STEP_COUNT_MAX: Final = 1_000
 
 STEP_BYTES_MAX: Final = 1024 * 1024
 """So many bytes of a topic's messages are: its rules read them, and they are written again."""
+
+NUMBERED_MAX: Final = 512
+"""So many messages of dropped stages are written down by their numbers; of more than that, each
+stage by its name."""
 
 RESUME_EVERY_MS: Final = 60_000
 """A batch that was published in part is looked at so often: its next step may have been refused,
@@ -365,18 +370,23 @@ class Staging:
     def _drop(self, names: list[str], why: int, now: int) -> int:
         state = self._state
         held = state.stages.held()
+        count = 0
         dropped: list[int] = []
         for name in names:
             if name in held:
                 continue
             line = state.stages.lines.pop(name, None)
             if line is not None:
-                dropped += [entry.sequence for entry in line.entries]
-                state.stages.count -= len(line.entries)
+                count += len(line.entries)
+                if len(dropped) + len(line.entries) <= NUMBERED_MAX:
+                    dropped += [entry.sequence for entry in line.entries]
+                else:
+                    state.records.append(StageDropped(now, why, name, state.next_sequence))
                 state.dropped.add_stage(line)
         if dropped:
             state.records.append(StagesDropped(now, why, dropped))
-        return len(dropped)
+        state.stages.count -= count
+        return count
 
     # Time.
 

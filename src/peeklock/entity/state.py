@@ -8,7 +8,7 @@ first in a decision, so that their positions are known while it is still being m
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, final
 
 from peeklock.entity.blueprint import Blueprint, LanePolicy
@@ -243,12 +243,14 @@ class State:
         deadline = self._next_of_lanes()
         return deadline != NEVER and deadline <= now
 
-    def lengthen_locks(self, duration_ms: int) -> None:
-        """The clock was set forward: whatever lasts for a duration ends so much later."""
+    def lengthening(self, duration_ms: int) -> Iterator[int]:
+        """The clock was set forward: whatever lasts for a duration ends so much later. There may be
+        a million of that: it is done in parts, and nothing is decided in between."""
         for lane in self.lanes.values():
-            lane.lengthen_locks(duration_ms)
+            yield from lane.lengthening(duration_ms)
             self.watch(lane)
         self.stages.lengthen(duration_ms)
+        yield len(self.stages.lines)
 
     def drop_lane(self, number: int, now: int) -> None:
         """A subscription is gone: its messages with it, which are forgotten in stints, and whoever

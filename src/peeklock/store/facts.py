@@ -12,6 +12,7 @@ import struct
 from typing import Final
 
 from peeklock.entity.claim_records import Claimed, OwnerHeard, Unclaimed
+from peeklock.entity.copy_records import Buried, CopiesBuried
 from peeklock.entity.notes import (
     HandedTo,
     LocksReleased,
@@ -39,7 +40,7 @@ from peeklock.entity.records import (
     SessionStateSet,
     TakenOver,
 )
-from peeklock.entity.stage_records import StageKept, StagesDropped, StagesPublished
+from peeklock.entity.stage_records import StageDropped, StageKept, StagesDropped, StagesPublished
 from peeklock.store.claim_facts import decode_claim, encode_claim
 from peeklock.store.kinds import (
     ACTIVATED,
@@ -48,6 +49,7 @@ from peeklock.store.kinds import (
     CHECKPOINT_ENDED,
     CHECKPOINT_SLICE,
     CLAIMED,
+    COPIES_BURIED,
     DEAD_LETTERED,
     DEFERRED,
     DUPLICATES_DROPPED,
@@ -62,7 +64,7 @@ from peeklock.store.kinds import (
     RETURNED,
     SESSION_LOCK_NOTED,
     SESSION_STATE_SET,
-    STAGE_KEPT,
+    STAGE_DROPPED,
     STAGES_PUBLISHED,
     TAKEN_OVER,
 )
@@ -71,6 +73,7 @@ from peeklock.store.packing import (
     pack_bytes,
     pack_changes,
     pack_entries,
+    pack_lanes,
     pack_numbers,
     pack_sequences,
     pack_text,
@@ -78,6 +81,7 @@ from peeklock.store.packing import (
     unpack_bytes,
     unpack_changes,
     unpack_entries,
+    unpack_lanes,
     unpack_numbers,
     unpack_sequences,
     unpack_text,
@@ -146,6 +150,8 @@ def _encode_rare(record: Record) -> bytes:
     if isinstance(record, TakenOver):
         head = _mark.pack(TAKEN_OVER, at, 0) + pack_text(record.source)
         return head + pack_sequences(record.numbers) + pack_sequences(record.forget)
+    if isinstance(record, CopiesBuried):
+        return encode_burial(record.at, record.first_sequence, pack_buried(record.buried))
     if isinstance(record, Lost):
         return _mark.pack(LOST, record.at, record.next_sequence)
     if isinstance(record, Reserved):
@@ -156,9 +162,20 @@ def _encode_rare(record: Record) -> bytes:
         return _fact.pack(LANE_DROPPED, at, record.lane, 0)
     if isinstance(record, (LocksRenewed, LocksReleased, SettlementsFailed, SessionLockNoted)):
         return encode_note(record)
-    if isinstance(record, (StagesPublished, StagesDropped, StageKept)):
+    if isinstance(record, (StagesPublished, StagesDropped, StageDropped, StageKept)):
         return encode_stage_fact(record)
     raise TypeError(f"{type(record).__name__} is not a record that can be kept")
+
+
+def encode_burial(at: int, first_sequence: int, buried: bytes) -> bytes:
+    """Write which copies are dead letters, where that is packed already."""
+    return _mark.pack(COPIES_BURIED, at, first_sequence) + buried
+
+
+def pack_buried(buried: Buried) -> bytes:
+    """Pack what messages share that go the same way."""
+    places = pack_lanes(buried.places) + pack_lanes(buried.lanes) + pack_lanes(buried.whys)
+    return places + pack_texts(buried.reasons) + pack_texts(buried.descriptions)
 
 
 # ---- reading
@@ -174,7 +191,7 @@ def decode_fact(record: memoryview, kind: int) -> Record:
         return decode_claim(record, kind)
     if HANDED_TO <= kind <= SESSION_LOCK_NOTED:
         return decode_note(record, kind)
-    if STAGES_PUBLISHED <= kind <= STAGE_KEPT:
+    if STAGES_PUBLISHED <= kind <= STAGE_DROPPED:
         return decode_stage_fact(record, kind)
     return _decode_mark(record, kind)
 
@@ -237,8 +254,23 @@ def _decode_mark(record: memoryview, kind: int) -> Record:
         numbers, offset = unpack_sequences(record, offset)
         forget, _ = unpack_sequences(record, offset)
         return TakenOver(at, source, numbers, forget)
+    if kind == COPIES_BURIED:
+        return CopiesBuried(at, number, _unpack_buried(record))
     if kind == RESERVED:
         return Reserved(at, number)
     if kind == LOST:
         return Lost(at, number)
     raise ValueError(f"kind {kind} is not known")
+
+
+def _unpack_buried(record: memoryview) -> Buried:
+    places, offset = unpack_lanes(record, _MARK_BYTES)
+    lanes, offset = unpack_lanes(record, offset)
+    whys, offset = unpack_lanes(record, offset)
+    reasons, offset = unpack_texts(record, offset)
+    descriptions, _ = unpack_texts(record, offset)
+    if len(places) != len(lanes) or len(places) != len(whys) or len(reasons) != len(descriptions):
+        raise ValueError("each dead letter has a lane and a note")
+    if whys and not 0 <= min(whys) <= max(whys) < len(reasons):
+        raise ValueError("a dead letter has a note that is not there")
+    return Buried(places, lanes, whys, reasons, descriptions)

@@ -36,6 +36,9 @@ LANE_DROPPED: Final = 21
 # A body that several copies share.
 CARRIED_COPIES: Final = 22
 
+# Copies that are dead letters from the beginning.
+COPIES_BURIED: Final = 26
+
 # Claims.
 CLAIMED: Final = 23
 UNCLAIMED: Final = 24
@@ -46,6 +49,7 @@ STAGED: Final = 33
 STAGES_PUBLISHED: Final = 34
 STAGES_DROPPED: Final = 35
 STAGE_KEPT: Final = 36
+STAGE_DROPPED: Final = 37
 
 # A message that is back, with all that was known of it.
 REQUEUED: Final = 53

@@ -31,6 +31,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias, cast, final
 
+from peeklock.entity.copy_records import Buried, CopiesBuried
 from peeklock.entity.message import Message, Traits
 from peeklock.entity.notes import HandedTo
 from peeklock.entity.records import (
@@ -46,7 +47,7 @@ from peeklock.entity.records import (
 )
 from peeklock.entity.stage_records import Staged
 from peeklock.store import checksum
-from peeklock.store.facts import decode_fact, encode_fact
+from peeklock.store.facts import decode_fact, encode_burial, encode_fact, pack_buried
 from peeklock.store.kinds import (
     CARRIED,
     CARRIED_COPIES,
@@ -170,6 +171,8 @@ def chunk_parts(first_position: int, records: Sequence[Record]) -> list[bytes]:
             entry = _word.pack(record.lane) + pack_entries([record.entry])
             address = _word.pack(len(entry)) + entry
             chunk.add_message(REQUEUED, at, record.entry.sequence, record.message, address)
+        elif isinstance(record, CopiesBuried):
+            chunk.add_burial(record)
         else:
             chunk.add(encode_fact(record))
     return chunk.finish(latest)
@@ -180,11 +183,13 @@ class _Chunk:
     """A chunk being written."""
 
     __slots__ = (
+        "buried",
         "end",
         "expirations",
         "first",
         "lanes",
         "packed",
+        "packed_buried",
         "parts",
         "position",
         "table",
@@ -196,6 +201,9 @@ class _Chunk:
         self.lanes: list[int] | None = None
         self.expirations: list[int] | None = None
         self.packed: bytes = b""
+        # The same of those that are dead letters.
+        self.buried: Buried | None = None
+        self.packed_buried: bytes = b""
         self.first: int = first
         self.position: int = first
         self.end: int = 0
@@ -234,6 +242,13 @@ class _Chunk:
             self.packed = pack_lanes(record.lanes) + pack_expirations(record.expirations)
         where = _number.pack(record.enqueue_sequence) + self.packed
         return _word.pack(len(where)) + where
+
+    def add_burial(self, record: CopiesBuried) -> None:
+        """Write which copies of a message are dead letters."""
+        if record.buried is not self.buried:
+            self.buried = record.buried
+            self.packed_buried = pack_buried(record.buried)
+        self.add(encode_burial(record.at, record.first_sequence, self.packed_buried))
 
     def add_staged(self, record: Staged) -> None:
         """Write a run; only its first message names the stage."""

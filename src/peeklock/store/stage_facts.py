@@ -2,7 +2,8 @@
 
 published  kind u8, instant i64, first sequence u64, batch u64, done u8, the writer, its stages,
            and what became of the messages
-dropped    kind u8, instant i64, why u8, sequences
+dropped    kind u8, instant i64, why u8, sequences; of a whole stage the number below which all of
+           it is gone u64, and its name
 kept       kind u8, instant i64, instant of the last message i64, the stage, its entries, and what
            they will be seen as
 """
@@ -12,8 +13,8 @@ from __future__ import annotations
 import struct
 from typing import Final, TypeAlias
 
-from peeklock.entity.stage_records import StageKept, StagesDropped, StagesPublished
-from peeklock.store.kinds import STAGE_KEPT, STAGES_DROPPED, STAGES_PUBLISHED
+from peeklock.entity.stage_records import StageDropped, StageKept, StagesDropped, StagesPublished
+from peeklock.store.kinds import STAGE_DROPPED, STAGE_KEPT, STAGES_DROPPED, STAGES_PUBLISHED
 from peeklock.store.packing import (
     pack_entries,
     pack_expirations,
@@ -27,12 +28,13 @@ from peeklock.store.packing import (
     unpack_texts,
 )
 
-StageFact: TypeAlias = StagesPublished | StagesDropped | StageKept
+StageFact: TypeAlias = StagesPublished | StagesDropped | StageDropped | StageKept
 
 # Bound once: compiled code then calls them without looking their names up.
 _published: Final = struct.Struct("<BqQQB")
 _dropped: Final = struct.Struct("<BqB")
 _kept: Final = struct.Struct("<Bqq")
+_number: Final = struct.Struct("<Q")
 
 _PUBLISHED_BYTES: Final = 26
 _DROPPED_BYTES: Final = 10
@@ -51,6 +53,9 @@ def encode_stage_fact(record: StageFact) -> bytes:
     if isinstance(record, StagesDropped):
         head = _dropped.pack(STAGES_DROPPED, record.at, record.why)
         return head + pack_sequences(record.sequences)
+    if isinstance(record, StageDropped):
+        head = _dropped.pack(STAGE_DROPPED, record.at, record.why)
+        return head + _number.pack(record.next_sequence) + pack_text(record.stage)
     head = _kept.pack(STAGE_KEPT, record.at, record.touched_at)
     return head + pack_text(record.stage) + pack_entries(record.entries) + pack_texts(record.seen)
 
@@ -61,6 +66,13 @@ def decode_stage_fact(record: memoryview, kind: int) -> StageFact:
         _, at, why = _dropped.unpack_from(record)
         sequences, _ = unpack_sequences(record, _DROPPED_BYTES)
         return StagesDropped(at, why, sequences)
+    if kind == STAGE_DROPPED:
+        _, at, why = _dropped.unpack_from(record)
+        number: int = _number.unpack_from(record, _DROPPED_BYTES)[0]
+        stage, _ = unpack_text(record, _DROPPED_BYTES + 8)
+        if stage is None:
+            raise ValueError("a stage has a name")
+        return StageDropped(at, why, stage, number)
     if kind == STAGE_KEPT:
         _, at, touched_at = _kept.unpack_from(record)
         stage, offset = unpack_text(record, _KEPT_BYTES)

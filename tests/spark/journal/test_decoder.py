@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from peeklock.entity import claim_records as claims
+from peeklock.entity import copy_records as copies
 from peeklock.entity import notes
 from peeklock.entity import records as kept
 from peeklock.entity import stage_records as stages
@@ -171,6 +172,21 @@ def test_a_fact_about_a_message_has_its_number(record: Record, expected: dict[st
     assert expected["op"] in OPS
 
 
+def test_copies_that_were_dead_letters_from_the_beginning_have_a_row_each() -> None:
+    buried = copies.Buried([0, 2, 3], [4, 4, 4], [1, 0, 1], ["a", "b"], ["why a", "why b"])
+    dead: dict[str, Any] = {
+        "op": "deadletter",
+        "sub_entity": "Subscriptions/s",
+        "delivery_count": 0,
+    }
+    dead["destination"] = "Subscriptions/s/$DeadLetterQueue"
+    assert rows(copies.CopiesBuried(AT, 10, buried)) == [
+        fact(sequence_number=12, reason="a", description="why a", **dead),
+        fact(sequence_number=10, reason="b", description="why b", **dead),
+        fact(sequence_number=13, reason="b", description="why b", **dead),
+    ]
+
+
 def test_facts_without_a_message_have_no_number() -> None:
     assert rows(kept.DuplicatesDropped(AT, ["a", "b"])) == [
         fact("duplicate", message_id="a"),
@@ -183,6 +199,8 @@ def test_facts_without_a_message_have_no_number() -> None:
     assert lost == fact("lock_lost", session_id="s", consumer="app", reason="SessionLockLost")
     (dropped,) = rows(kept.LaneDropped(AT, 4))
     assert dropped == fact("purge", sub_entity="Subscriptions/s", reason="SubscriptionDeleted")
+    (stage,) = rows(stages.StageDropped(AT, stages.STAGE_GIVEN_UP, "s", 12))
+    assert stage == fact("purge", reason="StageDropped", description="s")
     (changed,) = rows(kept.Changed(AT, 11, {"x": b"1", "y": b"2"}))
     assert (changed["op"], changed["sequence_number"]) == ("change", 11)
     assert changed["description"] == "x,y"

@@ -15,6 +15,7 @@ import pyarrow as pa
 from peeklock.amqp.errors import DecodeError
 from peeklock.amqp.properties import id_text
 from peeklock.entity import claim_records as claims
+from peeklock.entity import copy_records as copies
 from peeklock.entity import notes
 from peeklock.entity import records as kept
 from peeklock.entity import stage_records as stages
@@ -227,6 +228,8 @@ class FactDecoder:
             self._renumbered(at, position, "activate", record.first_sequence, record.sequences)
         elif isinstance(record, kept.HandedOut):
             self._rows(at, position, "deliver", record.lane, record.sequences)
+        elif isinstance(record, copies.CopiesBuried):
+            self._buried(record, position)
         elif isinstance(record, kept.Transferring):
             numbers, about = [record.first_sequence], self._about([record.message])
             where = record.destination
@@ -300,6 +303,9 @@ class FactDecoder:
             first, before = record.first_sequence, record.sequences
             batch = f"{record.writer}/{record.batch}"
             self._renumbered(at, position, "publish", first, before, reason=batch)
+        elif isinstance(record, stages.StageDropped):
+            why = _STAGES_DROPPED[record.why]
+            self._rows(at, position, "purge", MAIN, (None,), reason=why, description=record.stage)
         elif isinstance(record, stages.StagesDropped):
             why = _STAGES_DROPPED[record.why]
             self._rows(at, position, "purge", MAIN, record.sequences, reason=why)
@@ -326,6 +332,25 @@ class FactDecoder:
             description=record.description,
             destination=self._lanes.get(record.lane | 1),
         )
+
+    def _buried(self, record: copies.CopiesBuried, position: int) -> None:
+        """Copies that were dead letters from the beginning, by what they died of."""
+        buried = record.buried
+        for why, reason in enumerate(buried.reasons):
+            mine = [at for at, each in enumerate(buried.whys) if each == why]
+            lanes = [self._lanes.get(buried.lanes[at]) for at in mine]
+            self._rows(
+                record.at,
+                position,
+                "deadletter",
+                MAIN,
+                [record.first_sequence + buried.places[at] for at in mine],
+                sub_entities=lanes,
+                counts=[0] * len(mine),
+                reason=reason,
+                description=buried.descriptions[why],
+                destinations=[self._lanes.get(buried.lanes[at] | 1) for at in mine],
+            )
 
     # Rows.
 
@@ -399,6 +424,7 @@ class FactDecoder:
         reason: str | None = None,
         description: str | None = None,
         destination: str | None = None,
+        destinations: Sequence[str | None] | None = None,
     ) -> None:
         """Add rows that are alike but for the columns of which there are many values."""
         count = len(sequences)
@@ -416,7 +442,7 @@ class FactDecoder:
         self._consumer.extend((consumer,) * count if consumer else none)
         self._reason.extend((reason,) * count if reason else none)
         self._description.extend(descriptions or (description,) * count)
-        self._destination.extend((destination,) * count if destination else none)
+        self._destination.extend(destinations or (destination,) * count)
         self._body.extend(bodies or none)
 
 

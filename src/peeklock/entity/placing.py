@@ -1,0 +1,207 @@
+"""The last part of an opening: all records are in, and what they tell of takes its place.
+
+There may be millions of messages, sessions and remembered ids; each step does a part of it, so that
+others on the loop have their turn. A subscription that was dropped costs nothing when the records
+are read: its messages are left out here, when their turn comes.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from typing import final
+
+from peeklock.entity.blueprint import FIRST_SUBSCRIPTION_LANE
+from peeklock.entity.claim_replay import ClaimsReplayed
+from peeklock.entity.commands import MAIN
+from peeklock.entity.lane import Entry, Lane
+from peeklock.entity.numbers import Sorting
+from peeklock.entity.records import CLAIMED, DEFERRED, SCHEDULED, STAGED
+from peeklock.entity.stage_replay import StagesReplayed
+from peeklock.entity.state import State
+
+
+@final
+class Found:
+    """What the records told of, by number. It exists only while opening."""
+
+    __slots__ = ("_dropped", "_late", "claims", "entries", "forsaken", "lanes", "stages", "states")
+
+    def __init__(self, state: State) -> None:
+        self.entries: dict[int, Entry] = {}
+        self.lanes: dict[int, int] = {}  # of those that are not in the main lane
+        # The states of sessions, by lane and name, and those whose lane was dropped.
+        self.states: dict[int, dict[str, tuple[bytes, int]]] = {}
+        self.forsaken: list[dict[str, tuple[bytes, int]]] = []
+        self.claims: ClaimsReplayed = ClaimsReplayed()
+        self.stages: StagesReplayed = StagesReplayed(state)
+        # Lanes that were dropped: numbers below these are gone, but for those that came later.
+        self._dropped: dict[int, int] = {}
+        self._late: dict[int, set[int]] = {}
+
+    def drop_lane(self, lane: int, next_sequence: int) -> None:
+        """A subscription is gone, with all that it had so far."""
+        self._dropped[lane] = next_sequence
+        self._late.pop(lane, None)
+        self.claims.lane_dropped(lane)
+        states = self.states.pop(lane, None)
+        if states is not None:
+            self.forsaken.append(states)
+
+    def keep(self, entry: Entry, lane: int) -> None:
+        """A message is in this lane, whatever was told of it before."""
+        sequence = entry.sequence
+        self.entries[sequence] = entry
+        if lane == MAIN:
+            self.lanes.pop(sequence, None)
+            return
+        self.lanes[sequence] = lane
+        if sequence < self._dropped.get(lane & ~1, 0):
+            # Another subscription has the lane by now, and got back what it had before.
+            self._late.setdefault(lane & ~1, set()).add(sequence)
+
+    def is_gone(self, sequence: int, lane: int) -> bool:
+        """Whether a message of this lane was dropped with it."""
+        if sequence >= self._dropped.get(lane & ~1, 0):
+            return False
+        late = self._late.get(lane & ~1)
+        return late is None or sequence not in late
+
+    def numbers(self) -> list[int]:
+        """The numbers of all that live, in no order."""
+        if not self._dropped:
+            return list(self.entries)
+        lanes = self.lanes
+        return [each for each in self.entries if not self.is_gone(each, lanes.get(each, MAIN))]
+
+
+@final
+class Placing:
+    """Puts what was found into its place, a part at a time."""
+
+    __slots__ = ("_count", "_found", "_state", "_strays", "_work")
+
+    def __init__(self, state: State, found: Found, count: int) -> None:
+        self._state: State = state
+        self._found: Found = found
+        self._count: int = count  # of what one step does
+        self._strays: set[int] = set()
+        self._work: Iterator[bool] = self._steps()
+
+    def step(self) -> bool:
+        """Do the next part; tells whether that was the last."""
+        return next(self._work, True)
+
+    @property
+    def strays(self) -> list[int]:
+        """Lanes that the journal still tells of although their subscriptions are gone."""
+        return sorted(self._strays)
+
+    def _steps(self) -> Iterator[bool]:
+        yield from self._bring_states()
+        self._bring_owners()
+        yield from self._place_entries()
+        yield from self._found.stages.finish(self._count)
+        done = 0
+        for looked in self._state.seen.remembered():
+            done += looked
+            if done >= self._count:
+                done = 0
+                yield False
+        yield from self._look_around()
+
+    def _bring_states(self) -> Iterator[bool]:
+        """The states of sessions, and the end of those that nobody has any more."""
+        done = 0
+        state = self._state
+        found = self._found
+        for number, states in found.states.items():
+            exists = self._exists(number)
+            if not exists and states:
+                self._strays.add(number)
+            book = state.lane(number).book if exists else None
+            while states:
+                name, (stored, at) = states.popitem()
+                if book is not None:
+                    book.set_state(book.session(name), stored, at)
+                done += 1
+                if done % self._count == 0:
+                    yield False
+        for states in found.forsaken:
+            while states:
+                states.popitem()
+                done += 1
+                if done % self._count == 0:
+                    yield False
+
+    def _bring_owners(self) -> None:
+        for number in self._found.claims.lanes():
+            if self._exists(number):
+                self._found.claims.bring_owners(self._state.lane(number))
+            else:
+                self._strays.add(number & ~1)
+
+    def _place_entries(self) -> Iterator[bool]:
+        """Every entry goes into its line, in the order of their numbers."""
+        state = self._state
+        found = self._found
+        sorting = Sorting(iter(found.entries))
+        while not sorting.is_done:
+            for sequence in sorting.next(self._count):
+                number = found.lanes.pop(sequence, MAIN)
+                entry = found.entries.pop(sequence)
+                if number != MAIN and found.is_gone(sequence, number):
+                    continue
+                if self._exists(number):
+                    self._place(sequence, entry, state.lane(number))
+                else:
+                    self._strays.add(number & ~1)
+            yield False
+
+    def _look_around(self) -> Iterator[bool]:
+        """What falls due next, and which sessions can be had."""
+        state = self._state
+        done = 0
+        for lane in state.lanes.values():
+            if lane.claims is not None:
+                lane.claims.look_again()
+            state.watch(lane)
+            done += 1
+            if lane.book is not None:
+                for session in lane.book.sessions.values():
+                    lane.book.offer(session)
+                    done += 1
+                    if done % self._count == 0:
+                        yield False
+            if done % self._count == 0:
+                yield False
+
+    def _exists(self, number: int) -> bool:
+        """Whether a subscription was not deleted while nobody was here to drop its lane."""
+        return number < FIRST_SUBSCRIPTION_LANE or number & ~1 in self._state.blueprint.lanes
+
+    def _place(self, sequence: int, entry: Entry, lane: Lane) -> None:
+        state = self._state
+        if entry.place == STAGED and not self._found.stages.has(entry):
+            return
+        state.bodies.add(entry.position, entry.size)
+        if entry.details is not None:
+            state.bodies.detail_bytes += entry.details.weigh()
+        if entry.place == STAGED:
+            self._found.stages.place(entry)
+            return
+        if entry.place == SCHEDULED:
+            lane.set_aside(entry)
+            heapq.heappush(lane.schedules, (entry.detailed().scheduled_at, sequence))
+            return
+        if entry.place == CLAIMED:
+            self._found.claims.place(lane, entry)
+            return
+        line = state.line(lane, entry.session_id)
+        if entry.place == DEFERRED:
+            line.defer(entry)
+            return
+        line.ready.append(entry)
+        line.count_ready(1)
+        if entry.expires_at and not lane.is_dead_letter:
+            heapq.heappush(lane.expirations, (entry.expires_at, sequence, entry, line))

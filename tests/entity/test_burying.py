@@ -1,0 +1,85 @@
+"""Copies that nobody can have are dead letters from the beginning: one record for each message."""
+
+import pytest
+
+from peeklock.entity.blueprint import Copy
+from peeklock.entity.commands import SendMany
+from peeklock.entity.copy_records import CopiesBuried
+from peeklock.entity.copying import FILTER_FAILED, SESSION_MISSING
+from peeklock.entity.records import DeadLettered, Published
+from peeklock.entity.stint import Stint
+from peeklock.store.records import encode_chunk
+from tests.entity.at_hand import TopicAtHand, message, routed
+
+COUNT = 40
+
+
+def topic_of(count: int, steps: int = 512, **properties: bool) -> TopicAtHand:
+    topic = TopicAtHand("first", is_retold=False, stint=Stint(steps))
+    for number in range(count):
+        topic.add(f"s{number}", **properties)
+    topic.configure()
+    return topic
+
+
+def reasons(topic: TopicAtHand, name: str) -> list[tuple[str | None, str | None]]:
+    dead = topic.peek(topic.lanes[name] | 1)
+    return [(each.details.reason, each.details.description) for each in dead if each.details]
+
+
+@pytest.mark.parametrize("steps", [1, 7, 512])
+def test_a_batch_that_many_cannot_have_is_a_record_for_each_message(steps: int) -> None:
+    """It was a record for each copy: two million of them in one decision."""
+    topic = topic_of(COUNT, steps, requires_session=True)
+    topic.send("a", "b", "c")
+    topic.restart()
+    for name in topic.lanes:
+        expected = [] if name == "first" else [SESSION_MISSING] * 3
+        assert [reason for reason, _ in reasons(topic, name)] == expected
+    kinds = [type(each) for _, records in topic.journal.replay(0) for each in records]
+    assert kinds.count(CopiesBuried) == kinds.count(Published) == 3
+    assert DeadLettered not in kinds
+
+
+def test_messages_that_go_the_same_way_share_what_is_written() -> None:
+    sizes = []
+    for count in (COUNT, 20 * COUNT):
+        topic = topic_of(count, 1 << 20, requires_session=True)
+        decision = topic.partition.decide([send(topic, *"abcd")], topic.now)
+        buried = [each for each in decision.records if isinstance(each, CopiesBuried)]
+        assert len(buried) == 4
+        assert len({id(each.buried) for each in buried}) == 1
+        sizes.append(len(encode_chunk(0, buried)))
+    assert sizes[0] == sizes[1], "where they go to all, that is said in a few bytes"
+
+
+def test_each_has_its_own_reason() -> None:
+    topic = topic_of(3)
+    lanes = topic.lanes
+    topic.router = routed(
+        Copy(lanes["first"]),
+        Copy(lanes["s0"], None, "r: one"),
+        Copy(lanes["s1"], None, "r: two"),
+        Copy(lanes["s2"], None, "r: one"),
+    )
+    topic.send("a")
+    for _ in range(2):
+        assert topic.seen_by("first") == ["a"]
+        assert reasons(topic, "s0") == reasons(topic, "s2") == [(FILTER_FAILED, "r: one")]
+        assert reasons(topic, "s1") == [(FILTER_FAILED, "r: two")]
+        assert topic.seen_by("s0") == []
+        topic.retell()
+        topic.restart()
+
+
+def test_a_crash_before_all_copies_are_made_changes_nothing() -> None:
+    topic = topic_of(COUNT, 3, requires_session=True)
+    topic.keep(topic.partition.decide([send(topic, "a")], topic.now))
+    assert topic.partition.is_unfinished
+    topic.retell()
+    topic.restart()
+    assert sum(len(reasons(topic, name)) for name in topic.lanes) == COUNT
+
+
+def send(topic: TopicAtHand, *contents: str) -> SendMany:
+    return SendMany("sender", list(range(len(contents))), [message(each) for each in contents])
