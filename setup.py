@@ -47,6 +47,7 @@ HOT = (
     "broker/haul.py",
     "broker/ledger.py",
     "broker/mailbox.py",
+    "broker/opening.py",
     "broker/memory.py",
     "broker/reach.py",
     "broker/rerouting.py",

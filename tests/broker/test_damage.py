@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from peeklock.broker.counting import count
 from peeklock.broker.entities import Queue
 from peeklock.broker.reach import AVAILABLE, LIMITED
 from peeklock.entity.commands import (
@@ -198,3 +199,20 @@ def test_a_partition_opens_when_other_files_are_in_place() -> None:
         assert queue_of(bench).partitions.availability == AVAILABLE
 
     home.run(mend)
+
+
+def test_what_a_damaged_queue_holds_is_not_told_as_nothing() -> None:
+    """Until somebody opened it, it was counted as empty."""
+    home = Home()
+    home.run(sending("q", "a", "b"), QueueDefinition("q"))
+    (kept,) = home.store._partitions.values()
+    kept.chunks[0] = kept.chunks[0][:20]
+
+    async def look(bench: Bench) -> None:
+        for _ in range(2):
+            tally = await count(queue_of(bench))
+            assert not tally.is_whole
+            assert tally.is_unknown
+            await settle_down()
+
+    home.run(look)

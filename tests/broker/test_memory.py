@@ -10,6 +10,7 @@ from peeklock.entity.blueprint import (
     FIRST_SUBSCRIPTION_LANE,
     Blueprint,
     Copy,
+    queue_blueprint,
     subscription_policy,
     topic_blueprint,
 )
@@ -22,12 +23,13 @@ from peeklock.entity.commands import (
     OpenReceiver,
     PublishStages,
     Schedule,
+    SendBatch,
     SendMany,
     SettleMany,
     Stage,
 )
 from peeklock.entity.definition import QueueDefinition, SubscriptionDefinition, TopicDefinition
-from peeklock.entity.memory import COPY_BYTES, ENTRY_BYTES
+from peeklock.entity.memory import COPY_BYTES, ENTRY_BYTES, SEEN_BYTES, SESSION_BYTES
 from peeklock.entity.message import Message
 from peeklock.entity.refusals import BUSY
 from peeklock.entity.replies import Accepted, Refused
@@ -220,6 +222,62 @@ def test_the_copies_of_a_round_are_counted_together() -> None:
     forecast.begin(commands, 2)
     fates = [mark.takes(blueprint, command, forecast, 0) for command in commands]
     assert fates == [True] * 5 + [False] * 3
+
+
+def test_a_batch_that_would_pass_the_mark_is_refused_beforehand() -> None:
+    """Hundreds of thousands of tiny messages in one batch passed it by their own size."""
+
+    async def whole() -> None:
+        mark = MemoryMark(Budget(NAME, 1_000 * ENTRY_BYTES))
+        bench = Bench(memory=mark)
+        await bench.broker.start()
+        queue = await bench.broker.put_queue(QueueDefinition("q", batched_store_access=False))
+        sender = Recorder()
+        queue.submit(SendBatch(sender, 1, [message("x")] * 700))
+        await settle_down()
+        assert fates(sender) == ["accepted"]
+        queue.submit(SendBatch(sender, 2, [message("x")] * 301))
+        queue.submit(SendBatch(sender, 3, [message("x")] * 150))
+        queue.submit(SendBatch(sender, 4, [message("x")] * 151))
+        queue.submit(SendBatch(sender, 5, [message("x")] * 150))
+        await settle_down()
+        assert sorted(fates(sender)) == ["accepted", "accepted", BUSY, BUSY]
+        assert mark.budget.used == 1_000 * ENTRY_BYTES
+        assert mark.budget.refused == 2
+        await bench.broker.close()
+
+    asyncio.run(whole())
+
+
+def test_what_never_fits_is_taken_while_half_is_free() -> None:
+    """Nobody is refused for ever; how far it passes the mark is bounded by the size of a batch."""
+    mark = MemoryMark(Budget(NAME, 100 * ENTRY_BYTES))
+    blueprint = queue_blueprint(QueueDefinition("q"))
+    command = SendMany(None, [1], [message("x")] * 101)
+    forecast = Forecast()
+    forecast.begin([command], 0)
+    assert mark.takes(blueprint, command, forecast, 0)
+    assert not mark.takes(blueprint, command, forecast, 0), "once in a round"
+    forecast.begin([command], 0)
+    mark.weigh(0, 51 * ENTRY_BYTES)
+    assert not mark.takes(blueprint, command, forecast, 0)
+
+
+def test_new_sessions_and_ids_are_counted() -> None:
+    size = 10 * ENTRY_BYTES + 3 * SESSION_BYTES
+    blueprint = queue_blueprint(QueueDefinition("q", requires_session=True))
+    messages = [message("x", session_id=f"s{number % 4}") for number in range(10)]
+    command = SendMany(None, list(range(10)), messages)
+    for used, is_taken in ((size, True), (size + 1, False)):
+        mark = MemoryMark(Budget(NAME, 3 * size))
+        mark.weigh(0, size + used)
+        forecast = Forecast()
+        forecast.begin([command], 0, lambda lane, name: lane == MAIN and name == "s0")
+        assert mark.takes(blueprint, command, forecast, 0) is is_taken
+    seen = queue_blueprint(QueueDefinition("q", duplicate_window_ms=60_000))
+    forecast = Forecast()
+    forecast.begin([], 0)
+    assert forecast.most_of(seen, messages) == 10 * (ENTRY_BYTES + SEEN_BYTES)
 
 
 def test_the_mark_is_a_share_of_what_there_is() -> None:

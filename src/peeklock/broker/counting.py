@@ -10,6 +10,7 @@ from peeklock.broker.entities import Entity, Subscription
 from peeklock.broker.worker import PartitionWorker
 from peeklock.entity.commands import Count
 from peeklock.entity.replies import Counted
+from peeklock.store.store import StoreError
 
 # A partition that does not answer within this time counts as out of reach: the clients of those
 # who ask wait for a minute, and tell others about an entity that they can see in part.
@@ -18,7 +19,8 @@ _ANSWER_S_MAX: Final = 10.0
 
 @final
 class Tally:
-    """The sums over the partitions that answered; `is_whole` says whether all of them did."""
+    """The sums over the partitions that answered; `is_whole` says whether all of them did, and
+    `is_unknown` that none did: nothing can be said of what there is."""
 
     __slots__ = (
         "active",
@@ -26,6 +28,7 @@ class Tally:
         "claimed",
         "dead_letter",
         "deferred",
+        "is_unknown",
         "is_whole",
         "scheduled",
         "transfer",
@@ -42,9 +45,11 @@ class Tally:
         self.transfer_dead_letter = 0
         self.bytes = 0
         self.is_whole = True
+        self.is_unknown = True
 
     def add(self, counted: Counted) -> None:
         """Add what one partition holds."""
+        self.is_unknown = False
         self.active += counted.active
         self.dead_letter += counted.dead_letter
         self.scheduled += counted.scheduled
@@ -98,9 +103,13 @@ async def _ask(worker: PartitionWorker, lane: int) -> Counted | None:
         return None
     inquiry = _Inquiry()
     # What was never written to is not opened for this: a namespace may have thousands of those.
-    is_closed = worker.is_available and not worker.is_open
-    if is_closed and not await worker.has_journal() and not worker.is_open:
-        return Counted(inquiry, 0, 0, 0, 0, 0, 0, 0)
+    if worker.is_available and worker.is_asleep:
+        try:
+            has_journal = await worker.has_journal()
+        except StoreError:
+            return None  # nobody knows what is there
+        if not has_journal and worker.is_asleep:
+            return Counted(inquiry, 0, 0, 0, 0, 0, 0, 0)
     worker.submit(Count(inquiry, 0, lane))
     await asyncio.wait([inquiry.answered], timeout=_ANSWER_S_MAX)
     reply = inquiry.answered.result() if inquiry.answered.done() else None

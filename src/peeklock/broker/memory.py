@@ -9,22 +9,26 @@ later, because it is scheduled or staged, counts with its copies from the beginn
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, final
 
 from peeklock.budgets import Budget
 from peeklock.entity.blueprint import Blueprint
 from peeklock.entity.commands import (
+    MAIN,
     Command,
     Commit,
+    Grant,
     PublishStages,
     Schedule,
     SendBatch,
     SendMany,
+    SettleMany,
     Stage,
     TakeOver,
 )
-from peeklock.entity.memory import COPY_BYTES
+from peeklock.entity.memory import COPY_BYTES, ENTRY_BYTES, SEEN_BYTES, SESSION_BYTES
 from peeklock.entity.message import Message
 from peeklock.entity.stint import STINT_STEPS
 
@@ -35,6 +39,9 @@ NAME: Final = "backlog_memory_bytes"
 SHARE_OF_MACHINE: Final = 0.4
 _LEAST: Final = 64 << 20
 _UNKNOWN: Final = 2 << 30
+
+# What a message of a queue takes at most: its id is remembered, and it is alone in its session.
+_MESSAGE_BYTES_MAX: Final = ENTRY_BYTES + SEEN_BYTES + SESSION_BYTES
 
 # Messages of a large publish whose copies are counted, to know what all of them will take.
 SAMPLES_MAX: Final = 4
@@ -50,21 +57,40 @@ class Forecast:
     """How many copies commands will have: a stint of asking the rules for each round, and what
     they said is known for as long as a command waits."""
 
-    __slots__ = ("_known", "_steps_left", "expected", "likely", "most")
+    __slots__ = (
+        "_blueprint",
+        "_has_session",
+        "_known",
+        "_session_lanes",
+        "_steps_left",
+        "expected",
+        "likely",
+        "most",
+    )
 
     def __init__(self) -> None:
-        # Of the commands that this round has taken: the copies that there can be, and about those
-        # that there will be.
+        # Of the commands that this round has taken, in bytes: what they can add, and about what
+        # they will add.
         self.most: int = 0
         self.likely: int = 0
         self.expected: int = 0  # copies of one message
         self._known: dict[int, tuple[Command, int]] = {}
         self._steps_left: int = STINT_STEPS
+        # Which sessions there are, by lane and name.
+        self._has_session: Callable[[int, str], bool] | None = None
+        self._blueprint: Blueprint | None = None
+        self._session_lanes: int = 0  # of that blueprint
 
-    def begin(self, commands: list[Command], expected: int) -> None:
+    def begin(
+        self,
+        commands: list[Command],
+        expected: int,
+        has_session: Callable[[int, str], bool] | None = None,
+    ) -> None:
         """A round begins with these commands; so many copies a message has had of late."""
         self.most = self.likely = 0
         self.expected = expected
+        self._has_session = has_session
         self._steps_left = STINT_STEPS
         if self._known:
             known = [self._known.get(id(command)) for command in commands]
@@ -75,10 +101,37 @@ class Forecast:
         """Whether other commands are for the next round."""
         return self._steps_left <= 0
 
-    def copies(
+    def most_of(self, blueprint: Blueprint, messages: list[Message]) -> int:
+        """The most bytes that messages can add: one copy in each lane, and a session for it."""
+        each = SEEN_BYTES if blueprint.duplicate_window_ms else 0
+        if blueprint.router is None:
+            each += ENTRY_BYTES + (SESSION_BYTES if blueprint.requires_session else 0)
+            return len(messages) * each
+        if self._blueprint is not blueprint:
+            self._blueprint = blueprint
+            self._session_lanes = sum([lane.requires_session for lane in blueprint.lanes.values()])
+        each += len(blueprint.lanes) * COPY_BYTES + self._session_lanes * SESSION_BYTES
+        return len(messages) * each
+
+    def likely_of(
         self, blueprint: Blueprint, command: Command, messages: list[Message], now: int
     ) -> int:
-        """The copies of a command's messages, after a look at a few of them."""
+        """About the bytes that a command's messages will add."""
+        if blueprint.router is None:
+            names = {message.session_id for message in messages}
+            new = [name for name in names if self._is_new(MAIN, name)]
+            seen = SEEN_BYTES if blueprint.duplicate_window_ms else 0
+            sessions = len(new) * SESSION_BYTES if blueprint.requires_session else 0
+            return len(messages) * (ENTRY_BYTES + seen) + sessions
+        return self._sampled(blueprint, command, messages, now)
+
+    def _is_new(self, lane: int, name: str | None) -> bool:
+        return name is not None and (self._has_session is None or not self._has_session(lane, name))
+
+    def _sampled(
+        self, blueprint: Blueprint, command: Command, messages: list[Message], now: int
+    ) -> int:
+        """The same for a topic, after a look at the copies of a few of them."""
         known = self._known.get(id(command))
         if known is not None and known[0] is command:
             return known[1]
@@ -88,12 +141,23 @@ class Forecast:
         samples = max(1, min(SAMPLES_MAX, STINT_STEPS // cost, len(messages)))
         some = messages[:: len(messages) // samples][:samples]
         self._steps_left -= cost * len(some)
-        found = 0
+        copies = sessions = 0
         for message in some:
-            found += len(router(message, now))
-        copies = found * len(messages) // len(some)
-        self._known[id(command)] = (command, copies)
-        return copies
+            found = router(message, now)
+            copies += len(found)
+            if self._session_lanes:
+                for copy in found:
+                    policy = blueprint.lanes.get(copy.lane)
+                    if policy is not None and policy.requires_session:
+                        sessions += self._is_new(copy.lane, message.session_id)
+        size = copies * COPY_BYTES * len(messages) // len(some)
+        if sessions:
+            names = {message.session_id for message in messages}
+            size += sessions * SESSION_BYTES * len(names) // len(some)
+        if blueprint.duplicate_window_ms:
+            size += len(messages) * SEEN_BYTES
+        self._known[id(command)] = (command, size)
+        return size
 
 
 @final
@@ -129,24 +193,40 @@ class MemoryMark:
         self._expected += after - before
         return after
 
+    def may_be_passed(self, commands: list[Command]) -> bool:
+        """Whether messages of a queue, whatever they are, could pass the mark together."""
+        count = 0
+        for command in commands:
+            if isinstance(command, SendMany):
+                count += len(command.messages)
+            elif not isinstance(command, (SettleMany, Grant)):
+                count += len(_published(command) or ())
+        return count * _MESSAGE_BYTES_MAX > self.budget.limit - self.budget.used
+
     def takes(self, blueprint: Blueprint, command: Command, forecast: Forecast, now: int) -> bool:
-        """Whether the copies of what a command publishes would not pass the mark, with those of the
-        round so far. The most that they can take is known at once; only beyond that are the rules
-        asked, about a few."""
+        """Whether what a command adds would not pass the mark, with what the round has so far. The
+        most that it can add is known at once; only beyond that are sessions looked for, and a
+        topic's rules asked, about a few.
+
+        What would not fit if there were nothing else is taken by a queue while half of all is free:
+        nobody is refused for ever. A topic refuses it: a smaller batch fits."""
         messages = _published(command)
         if messages is None:
             return True
-        left = (self.budget.limit - self.budget.used) // COPY_BYTES
-        most = forecast.most + len(messages) * len(blueprint.lanes)
-        if most <= left:
-            forecast.most = most
-            forecast.likely += len(messages) * forecast.expected
+        left = self.budget.limit - self.budget.used
+        most = forecast.most_of(blueprint, messages)
+        if forecast.most + most <= left:
+            forecast.most += most
+            each = ENTRY_BYTES if blueprint.router is None else forecast.expected * COPY_BYTES
+            forecast.likely += len(messages) * each
             return True
-        likely = forecast.likely + forecast.copies(blueprint, command, messages, now)
-        if likely > left:
-            return False
-        forecast.most = most
-        forecast.likely = likely
+        likely = forecast.likely_of(blueprint, command, messages, now)
+        if forecast.likely + likely > left:
+            is_hopeless = blueprint.router is None and likely > self.budget.limit
+            if not is_hopeless or 2 * (left - forecast.likely) < self.budget.limit:
+                return False
+        forecast.most += most
+        forecast.likely += likely
         return True
 
     def must_wait(self, command: Command) -> bool:

@@ -12,6 +12,7 @@ from peeklock.broker.spread import Spread
 from peeklock.broker.worker import PartitionWorker
 from peeklock.entity.blueprint import Blueprint
 from peeklock.entity.commands import Tick
+from peeklock.store.store import Corrupt, StoreError
 
 # Between two partitions that are opened without being asked for.
 _AWAKENING_S: Final = 0.002
@@ -60,7 +61,7 @@ class Partitions:
     async def awaken(self) -> None:
         """Open what is closed and holds something, because time goes on there."""
         for worker in self.workers:
-            if not worker.is_open and await worker.has_journal():
+            if not worker.is_open and await _holds_something(worker):
                 worker.submit(Tick())
                 # One after the other: whoever is in use meanwhile goes first.
                 await asyncio.sleep(_AWAKENING_S)
@@ -76,3 +77,14 @@ class Partitions:
 
     def _opened(self, worker: PartitionWorker) -> None:
         self._carriers[worker].opened()
+
+
+async def _holds_something(worker: PartitionWorker) -> bool:
+    """Whether there is something to open; what is damaged is opened as well, so that it is said.
+    A store that is out of reach tells when it is back."""
+    try:
+        return await worker.has_journal()
+    except Corrupt:
+        return True
+    except StoreError:
+        return False

@@ -16,6 +16,7 @@ NOWHERE: Final = -1
 
 AVAILABLE: Final = "Available"
 LIMITED: Final = "Limited"
+UNKNOWN: Final = "Unknown"
 
 
 def availability(workers: Iterable[PartitionWorker]) -> str:

@@ -22,6 +22,7 @@ from peeklock.broker.company import Company
 from peeklock.broker.declining import DOUBT, GONE, SHORT_OF_MEMORY, SHORT_OF_SPACE, brings_messages
 from peeklock.broker.mailbox import Mailbox
 from peeklock.broker.memory import Forecast, MemoryMark
+from peeklock.broker.opening import take_in
 from peeklock.clock import Clock
 from peeklock.entity.blueprint import Blueprint
 from peeklock.entity.commands import (
@@ -53,9 +54,6 @@ ROUND_MAX: Final = 1024
 ROUND_BYTES: Final = 1 << 20
 # And how many they are: tiny ones cost more than their bytes.
 ROUND_MESSAGES: Final = 4096
-
-# Records replayed at an opening before the others on the loop have a turn.
-OPENED_AT_ONCE: Final = 1024
 
 # How long a partition that could not be opened waits before it tries again.
 BACKOFF_MS_MIN: Final = 100
@@ -172,6 +170,11 @@ class PartitionWorker:
         """Whether the partition lives in memory."""
         return self._partition is not None
 
+    @property
+    def is_asleep(self) -> bool:
+        """Whether nobody has asked anything yet, so that it is neither open nor being opened."""
+        return self._task is None
+
     def depths(self) -> Iterable[tuple[int, list[int]]]:
         """How many messages are in which state, in parts that are added up (`depths_of`); none
         where nothing is open, and nothing is opened for this."""
@@ -188,11 +191,8 @@ class PartitionWorker:
         return self._chores.has_written
 
     async def has_journal(self) -> bool:
-        """Whether anything was ever stored; a store that is out of reach counts as nothing."""
-        try:
-            return len((await self.journal(0, 1)).chunks) > 0
-        except StoreError:
-            return False
+        """Whether anything was ever stored; StoreError where nobody can know."""
+        return len((await self.journal(0, 1)).chunks) > 0
 
     async def journal(self, after: int, limit_bytes: int) -> JournalPage:
         """Raw chunks of what is stored, read beside the partition, which need not be open."""
@@ -291,7 +291,10 @@ class PartitionWorker:
             assert partition is not None
             if not is_late and (commands or partition.is_unfinished):
                 now = self._clock.now()
-                partition.skip(self._clock.skipped_ms)
+                while not partition.skip_some(self._clock.skipped_ms):
+                    await asyncio.sleep(0)  # very many locks: others on this loop have their turn
+                    STEP.work = "clock"
+                    now = self._clock.now()
                 damaged = await bring_bodies(self._store, self.id, partition, commands, now)
                 if damaged:
                     await self._carry_out(
@@ -327,7 +330,7 @@ class PartitionWorker:
             commands = self._refuse_sends(commands, SHORT_OF_SPACE)
         if self._memory.is_short:
             commands = self._refuse_sends(commands, SHORT_OF_MEMORY)
-        elif self._blueprint.router is not None:
+        elif self._blueprint.router is not None or self._memory.may_be_passed(commands):
             commands = self._refuse_large(commands)
         return commands
 
@@ -450,12 +453,13 @@ class PartitionWorker:
         return kept
 
     def _refuse_large(self, commands: list[Command]) -> list[Command]:
-        """A topic refuses beforehand what would have too many copies for the memory there is; where
-        that takes long to know, the rest of the commands are for the next round."""
+        """Refuse beforehand what would be too much for the memory there is, with all its copies in
+        a topic; where that takes long to know, the rest of the commands are for the next round."""
         now = self._clock.now()
         forecast = self._forecast
-        expected = 0 if self._partition is None else self._partition.copies_expected
-        forecast.begin(commands, expected)
+        partition = self._partition
+        assert partition is not None
+        forecast.begin(commands, partition.copies_expected, partition.has_session)
         kept: list[Command] = []
         for at, command in enumerate(commands):
             if forecast.is_over:
@@ -489,18 +493,8 @@ class PartitionWorker:
         started_at = self._clock.now()
         try:
             opening = await self._store.open(self.id)
-            turn_at = 0
             partition = Partition(self._blueprint, self.id.index, self._budget, self._chance)
-            async for replay in opening.replays:
-                STEP.work = "opening"
-                partition.restore(replay.first_position, replay.records)
-                partition.rests(replay.size)
-                if partition.next_position >= turn_at:
-                    turn_at = partition.next_position + OPENED_AT_ONCE
-                    await asyncio.sleep(0)  # others on this loop have their turn
-            while not partition.place_some():
-                await asyncio.sleep(0)
-                STEP.work = "opening"
+            await take_in(opening, partition)
             # The clock may have been set back while nobody was here.
             self._clock.not_before(partition.latest_at)
             partition.opened(self._clock.skipped_ms)

@@ -4,7 +4,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from peeklock.broker.counting import Tally
 from peeklock.broker.entities import Entity, Subscription
-from peeklock.broker.reach import LIMITED
+from peeklock.broker.reach import LIMITED, UNKNOWN
 from peeklock.durations import format_duration, parse_duration
 from peeklock.entity.definition import (
     DUPLICATE_WINDOW_MS_MAX,
@@ -174,9 +174,12 @@ def has_ordering(definition: Home) -> bool:
 
 
 def availability(entity: Entity, tally: Tally) -> str:
-    """Whether all partitions are within reach (R-P9)."""
+    """Whether all partitions are within reach (R-P9); where none can tell what it holds, because it
+    is damaged or its store is away, the counts say nothing."""
     home = entity.topic if isinstance(entity, Subscription) else entity
-    return home.partitions.availability if tally.is_whole else LIMITED
+    if tally.is_whole:
+        return home.partitions.availability
+    return UNKNOWN if tally.is_unknown else LIMITED
 
 
 def write_counts(writer: Writer, tally: Tally, *, is_topic: bool = False) -> None:
