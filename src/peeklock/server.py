@@ -58,7 +58,7 @@ from peeklock.gateway.refusals import RefusalDesk
 from peeklock.gateway.tls import Tls
 from peeklock.hangup import Hangup
 from peeklock.provisioning import Reload, put_entities
-from peeklock.settings import AMQP_PORT, MEMORY, Settings
+from peeklock.settings import AMQP_PORT, MEMORY, SEGMENTS, Settings
 from peeklock.store.figures import StoreFigures
 from peeklock.store.memory import MemoryCatalog, MemoryStores
 from peeklock.store.retention import Retention
@@ -394,9 +394,11 @@ async def _open_stores(
     # Imported here, because a broker in memory needs no LMDB.
     from peeklock.store.catalog import EmbeddedCatalog
     from peeklock.store.embedded import EmbeddedStore
+    from peeklock.store.segments.store import SegmentStore
 
     def open_store(name: str, may_make: bool) -> Store:
-        return EmbeddedStore(
+        engine = SegmentStore if settings.store == SEGMENTS else EmbeddedStore
+        return engine(
             settings.data / name,
             make=may_make,
             retention=retention,

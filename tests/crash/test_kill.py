@@ -24,12 +24,12 @@ STORES: Final = 4
 # --- one plain queue, as busy as can be
 
 
-def victim(folder: Path) -> Victim:
+def victim(folder: Path, store: str = "") -> Victim:
     queue = {"Name": QUEUE, "Properties": {"MaxDeliveryCount": DELIVERIES_MAX}}
     namespace = {"Name": "sbemulatorns", "Queues": [queue], "Topics": []}
     config = folder / "Config.json"
     config.write_text(json.dumps({"UserConfig": {"Namespaces": [namespace]}}))
-    return Victim(folder, config)
+    return Victim(folder, config, store=store)
 
 
 def jobs(port: int, ledger: Ledger) -> list[Callable[[], End]]:
@@ -51,9 +51,9 @@ def empty(broker: Victim, place: Place) -> set[int]:
     return found | drain(dead)
 
 
-def kill_and_check(folder: Path, seed: int, kills: int) -> None:
+def kill_and_check(folder: Path, seed: int, kills: int, store: str = "") -> None:
     chance = random.Random(seed)
-    broker = victim(folder)
+    broker = victim(folder, store)
     place = Place(QUEUE)
     ledger = Ledger(QUEUE, place)
     try:
@@ -89,9 +89,10 @@ def kill_and_check(folder: Path, seed: int, kills: int) -> None:
 
 
 @pytest.mark.crash
-def test_kills_lose_nothing_and_bring_nothing_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("store", ["embedded", "segments"])
+def test_kills_lose_nothing_and_bring_nothing_back(tmp_path: Path, store: str) -> None:
     """R-T1, R-S3, R-T5: acknowledged is durable, completed is gone, batches are whole."""
-    kill_and_check(tmp_path, chosen_seed(), kills=20)
+    kill_and_check(tmp_path, chosen_seed(), kills=20, store=store)
 
 
 @pytest.mark.crash

@@ -15,9 +15,10 @@ RETENTION_MS: Final = 500
 class Victim(BrokerProcess):
     """A broker with a journal that is trimmed early."""
 
-    def __init__(self, folder: Path, config: Path, *, stores: int = 1) -> None:
+    def __init__(self, folder: Path, config: Path, *, stores: int = 1, store: str = "") -> None:
         super().__init__(data=folder / "data", config=config, log=folder / "broker.log")
         self.stores = stores
+        self.store = store
 
     def command(self) -> list[str]:
         return [
@@ -25,6 +26,7 @@ class Victim(BrokerProcess):
             *("--journal-retention-ms", str(RETENTION_MS)),
             *("--journal-retention-bytes", "0"),
             *("--stores", str(self.stores)),
+            *(("--store", self.store) if self.store else ()),
         ]
 
     def stumble(self, within_s: float) -> None:

@@ -11,9 +11,13 @@ from peeklock.entity.records import Record
 from peeklock.store.embedded import EmbeddedStore
 from peeklock.store.memory import MemoryStore
 from peeklock.store.retention import Retention
+from peeklock.store.segments.store import SegmentStore
 from peeklock.store.store import PartitionId, Store
 
-KINDS = ("memory", "embedded", "embedded-inline")
+KINDS = ("memory", "embedded", "embedded-inline", "segments", "segments-inline")
+
+# Small, so that tests use several.
+SEGMENT_BYTES = 256 << 10
 
 ORDERS = PartitionId("default", "orders")
 BILLS = PartitionId("default", "bills")
@@ -33,7 +37,14 @@ class Home:
     def make(self, kept: MemoryStore | None = None) -> Store:
         if self.kind == "memory":
             return MemoryStore(self.retention, kept)
-        inline = self.kind == "embedded-inline"
+        inline = self.kind.endswith("-inline")
+        if self.kind.startswith("segments"):
+            return SegmentStore(
+                self.directory,
+                retention=self.retention,
+                commit="inline" if inline else "thread",
+                segment_bytes=SEGMENT_BYTES,
+            )
         return EmbeddedStore(
             self.directory, retention=self.retention, commit="inline" if inline else "thread"
         )

@@ -1,9 +1,11 @@
-"""Whatever is asked of it, the embedded store answers as the one in memory does."""
+"""Whatever is asked of them, the stores on disk answer as the one in memory does."""
 
 from __future__ import annotations
 
 import asyncio
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,12 @@ from peeklock.entity.records import CheckpointBegun, Record, width
 from peeklock.store.embedded import EmbeddedStore
 from peeklock.store.memory import MemoryStore
 from peeklock.store.retention import Retention
+from peeklock.store.segments.store import SegmentStore
 from peeklock.store.store import PartitionId, Store, StoreError
 from tests.store.builders import enqueued, records, shown, told
 from tests.store.homes import replayed
 
+RETENTION = Retention(age_ms=20, bytes_max=60_000)
 PARTITIONS = [PartitionId("default", name) for name in ("orders", "bills")]
 
 steps = st.one_of(
@@ -40,21 +44,31 @@ scripts = st.lists(st.tuples(st.sampled_from(PARTITIONS), steps), max_size=25)
 
 @settings(max_examples=80)
 @given(scripts)
-def test_both_stores_tell_the_same_story(script: list[tuple[PartitionId, Any]]) -> None:
-    retention = Retention(age_ms=20, bytes_max=60_000)
-    memory = asyncio.run(Teller(MemoryStore(retention)).tell(script))
-    with tempfile.TemporaryDirectory() as directory:
-        embedded = Teller(EmbeddedStore(Path(directory), retention=retention, commit="inline"))
-        embedded.directory = Path(directory)
-        assert asyncio.run(embedded.tell(script)) == memory
+def test_all_stores_tell_the_same_story(script: list[tuple[PartitionId, Any]]) -> None:
+    story = asyncio.run(Teller(memory).tell(script))
+    for engine in (embedded, segments):
+        with tempfile.TemporaryDirectory() as directory:
+            assert asyncio.run(Teller(partial(engine, Path(directory))).tell(script)) == story
+
+
+def memory(before: Store | None = None) -> Store:
+    return MemoryStore(RETENTION, before if isinstance(before, MemoryStore) else None)
+
+
+def embedded(directory: Path, _before: Store | None = None) -> Store:
+    return EmbeddedStore(directory, retention=RETENTION, commit="inline")
+
+
+def segments(directory: Path, _before: Store | None = None) -> Store:
+    return SegmentStore(directory, retention=RETENTION, commit="inline", segment_bytes=16 << 10)
 
 
 class Teller:
     """Plays a script on a store and writes down every answer."""
 
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        self.directory: Path | None = None
+    def __init__(self, make: Callable[..., Store]) -> None:
+        self.make = make
+        self.store = make()
         self.epochs = {partition.key: 0 for partition in PARTITIONS}
         self.ends = {partition.key: 1 for partition in PARTITIONS}
         self.now = 0
@@ -115,7 +129,5 @@ class Teller:
         self.ends[partition.key] = 1
 
     async def reopen(self, partition: PartitionId, _: None) -> None:
-        if self.directory is not None:
-            await self.store.close()
-            retention = Retention(age_ms=20, bytes_max=60_000)
-            self.store = EmbeddedStore(self.directory, retention=retention, commit="inline")
+        await self.store.close()
+        self.store = self.make(self.store)

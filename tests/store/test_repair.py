@@ -37,7 +37,9 @@ from peeklock.store.ledger import CHUNK_KEY
 from peeklock.store.ledger import Partition as Entry
 from peeklock.store.pages import DATA, Pages, why_too_short
 from peeklock.store.repair import copy_aside, list_of, rewrite_store, write_list
-from peeklock.store.store import Corrupt, Damaged, PartitionId
+from peeklock.store.segments.contents import Contents
+from peeklock.store.segments.store import SegmentStore
+from peeklock.store.store import Corrupt, Damaged, PartitionId, Store
 from tests.entity.at_hand import AtHand, deliveries
 from tests.store.builders import enqueued
 
@@ -76,8 +78,15 @@ def lived(starts_at: int) -> Written:
     return queue
 
 
-async def store_all(directory: Path, first: Written, second: Written) -> None:
-    store = EmbeddedStore(directory)
+def engine(directory: Path, kind: str = "") -> Store:
+    """Open a store as what it is, or make it."""
+    if kind == "segments" or any(directory.glob("segment-*")):
+        return SegmentStore(directory, segment_bytes=64 << 10)
+    return EmbeddedStore(directory)
+
+
+async def store_all(directory: Path, first: Written, second: Written, kind: str) -> None:
+    store = engine(directory, kind)
     for partition, queue in ((QUEUE, first), (OTHER, second)):
         epoch = (await store.open(partition)).epoch
         for decision in queue.stored:
@@ -89,12 +98,14 @@ async def store_all(directory: Path, first: Written, second: Written) -> None:
     await store.close()
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int]]:
+@pytest.fixture(scope="module", params=["embedded", "segments"])
+def whole(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, list[int]]:
     """A store that is whole, and the numbers that live in each of its partitions."""
     directory = tmp_path_factory.mktemp("whole") / "store"
     queue = lived(MANUAL_START)
-    asyncio.run(store_all(directory, queue, lived(MANUAL_START + 1)))
+    asyncio.run(store_all(directory, queue, lived(MANUAL_START + 1), request.param))
     found = inspect_store(directory, directory / DATA)
     assert found.is_whole
     live = sorted(
@@ -109,11 +120,16 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int]]:
 
 
 def places(directory: Path) -> Iterator[tuple[str, bytes]]:
-    """What the file holds of the first partition, and which it is."""
+    """What the files hold of the first partition, and which it is."""
     pages = Pages(directory / DATA)
-    for key, value in pages.entries(b"values"):
-        if key[:4] == b"\0\0\0\1":
-            yield "chunk", bytes(value)
+    if any(directory.glob("segment-*")):
+        entries = {key: bytes(value) for key, value in pages.entries(b"meta")}
+        for _, chunk in Contents(directory, entries, pages.entries(b"values")).chunks[1]:
+            yield "chunk", bytes(chunk)
+    else:
+        for key, value in pages.entries(b"values"):
+            if key[:4] == b"\0\0\0\1":
+                yield "chunk", bytes(value)
     for key, value in pages.entries(b"meta"):
         if key == b"p\0\0\0\1":
             yield "entry", bytes(value)
@@ -125,14 +141,15 @@ def damaged(whole: Path, directory: Path, value: bytes, bit: int) -> None:
     shutil.copytree(whole, directory)
     flipped = bytearray(value)
     flipped[bit // 8] ^= 1 << bit % 8
-    raw = (directory / DATA).read_bytes()
-    assert value in raw
-    (directory / DATA).write_bytes(raw.replace(value, bytes(flipped)))
+    files = [path for path in directory.iterdir() if value in path.read_bytes()]
+    assert files
+    for path in files:
+        path.write_bytes(path.read_bytes().replace(value, bytes(flipped)))
 
 
 async def opened(directory: Path, partition: PartitionId) -> str:
     """What becomes of a partition: "whole", "bodies" are damaged, or it stays "closed"."""
-    store = EmbeddedStore(directory)
+    store = engine(directory)
     try:
         living = Partition(AtHand().described(), 0, BodyBudget(0), lambda: 1)
         opening = await store.open(partition)

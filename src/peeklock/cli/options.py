@@ -120,9 +120,10 @@ TlsName: TypeAlias = Annotated[
     ),
 ]
 Store: TypeAlias = Annotated[
-    Literal["embedded", "memory"],
+    Literal["embedded", "segments", "memory"],
     typer.Option(
-        envvar="PEEKLOCK_STORE", help="Where messages rest: on disk, or in memory for tests."
+        envvar="PEEKLOCK_STORE",
+        help="Where messages rest: on disk, in LMDB or in segments, or in memory for tests.",
     ),
 ]
 Stores: TypeAlias = Annotated[

@@ -18,8 +18,15 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Final, Protocol, TypeAlias, final
 
-from peeklock.store.ledger import Request
 from peeklock.store.store import StoreError
+
+
+class Request(Protocol):
+    """Something to be committed."""
+
+    # The bytes that it writes, about; as large as can be where it has other work to do.
+    size: int
+
 
 Answer: TypeAlias = "asyncio.Future[int]"
 Waiting: TypeAlias = tuple[Request, Answer]

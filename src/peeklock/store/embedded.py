@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal, final
+from typing import Final, Literal, cast, final
 
 from peeklock.entity.message import Message
 from peeklock.entity.records import Record, width
@@ -227,7 +227,7 @@ class EmbeddedStore:
             where = self._environment.directory
             return [Broken(f"the files of the store in {where} are gone") for _ in batch]
         begun = time.perf_counter()
-        results = self._ledger.commit([request for request, _ in batch])
+        results = self._ledger.commit([cast(Request, request) for request, _ in batch])
         if self._commit_delay_s:
             time.sleep(self._commit_delay_s)  # the disk that a benchmark wants to see
         size = sum(len(request.chunk) for request, _ in batch if isinstance(request, Append))

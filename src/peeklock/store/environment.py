@@ -44,8 +44,8 @@ class Environment:
                     self.meta = self.lmdb.open_db(b"meta")
                     self._check_format(form)
                     self.values = self.lmdb.open_db(b"values")
-                _sync_directory(directory)
-                _sync_directory(directory.parent)
+                sync_directory(directory)
+                sync_directory(directory.parent)
                 self._place = _place(self._data)
             except BaseException:
                 self.lmdb.close()
@@ -178,7 +178,7 @@ def _open(directory: Path, map_size: int | None) -> lmdb.Environment:
             raise Unavailable(f"{directory} cannot be opened: {error}") from error
 
 
-def _sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
     """Make the directory's entries durable: a file that nobody finds again is lost, too."""
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

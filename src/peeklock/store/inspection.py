@@ -34,6 +34,8 @@ from peeklock.store.pages import Pages, refuse_lost
 from peeklock.store.records import decode_chunk
 from peeklock.store.replay import records_from
 from peeklock.store.salvage import BODY, LOST, WHOLE, Salvage, lost_chunk
+from peeklock.store.segments.contents import Chunks, Contents
+from peeklock.store.segments.index import FORMAT as SEGMENTS_FORMAT
 from peeklock.store.store import Corrupt
 
 # Numbers that a lost record may have given away: more than any decision gives.
@@ -152,11 +154,16 @@ def inspect_store(directory: Path, data: Path, names: Iterable[str] = ()) -> Sto
     if pages.missing_bytes:
         findings.problems.append(f"the file is {pages.missing_bytes} bytes shorter than it was")
     findings.entries = {key: bytes(value) for key, value in pages.entries(b"meta")}
-    chunks: dict[int, list[tuple[int, memoryview]]] = {}
-    for key, value in pages.entries(b"values"):
-        if len(key) == CHUNK_KEY.size:
-            number, first = CHUNK_KEY.unpack(key)
-            chunks.setdefault(number, []).append((first, value))
+    chunks: Chunks = {}
+    if findings.entries.get(b"format") == SEGMENTS_FORMAT.encode():
+        contents = Contents(directory, findings.entries, pages.entries(b"values"))
+        chunks = contents.chunks
+        findings.problems += contents.problems
+    else:
+        for key, value in pages.entries(b"values"):
+            if len(key) == CHUNK_KEY.size:
+                number, first = CHUNK_KEY.unpack(key)
+                chunks.setdefault(number, []).append((first, value))
     refuse_lost(pages, "values")
     findings.problems += pages.problems
     entries, problems = _entries(findings.entries, chunks, set(names))
@@ -172,7 +179,7 @@ def inspect_store(directory: Path, data: Path, names: Iterable[str] = ()) -> Sto
 
 
 def _entries(
-    meta: dict[bytes, bytes], chunks: dict[int, list[tuple[int, memoryview]]], names: set[str]
+    meta: dict[bytes, bytes], chunks: Chunks, names: set[str]
 ) -> tuple[dict[int, Partition], dict[int, list[str]]]:
     """What is known of each partition; what is damaged of it is guessed."""
     entries: dict[int, Partition] = {}

@@ -188,7 +188,7 @@ class Ledger:
             for request in requests:
                 request.partition.stale = True
             where = self.environment.directory
-            kind = Broken if _is_lasting(error) else Unavailable
+            kind = Broken if is_lasting(error) else Unavailable
             failed = [kind(f"the commit in {where} failed: {error!r}") for _ in requests]
             for failure in failed:
                 failure.__cause__ = error
@@ -294,7 +294,7 @@ class Ledger:
         return journals - self.retention.bytes_max
 
 
-def _is_lasting(error: Exception) -> bool:
+def is_lasting(error: Exception) -> bool:
     """Tell whether it will go on: the engine gave up, or its file does not answer any more.
 
     Those that the engine has a name for, like a full disk, pass; errors of the file have none.

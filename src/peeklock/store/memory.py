@@ -40,7 +40,11 @@ class MemoryStore:
         self.before_commit: Callable[[], None] = _nothing
         self.after_commit: Callable[[], None] = _nothing
         self._retention = retention or Retention()
-        self._partitions: dict[str, _Partition] = {} if kept is None else kept._partitions
+        before = {} if kept is None else kept._partitions
+        # One that nobody could open was never there.
+        self._partitions: dict[str, _Partition] = {
+            name: partition for name, partition in before.items() if partition.epoch
+        }
         # No epoch up to this one is given again: partitions that are gone had them.
         self._spent: int = 0 if kept is None else kept._spent
         self._closed = False

@@ -14,8 +14,9 @@ from peeklock.store.catalog import decode_description
 from peeklock.store.embedded import FORMAT as STORE_FORMAT
 from peeklock.store.environment import Environment
 from peeklock.store.inspection import PartitionFindings, StoreFindings
-from peeklock.store.ledger import CHUNK_KEY, ENTRY_KEY, PARTITION
+from peeklock.store.ledger import CHUNK_KEY, DROPPED, ENTRY_KEY, PARTITION
 from peeklock.store.pages import DATA, Pages, refuse_lost
+from peeklock.store.segments.files import PREFIX
 from peeklock.store.store import Corrupt
 
 CATALOG: Final = "catalog"
@@ -59,8 +60,16 @@ def copy_aside(directory: Path) -> Path:
 
 
 def rewrite_store(findings: StoreFindings) -> None:
-    """Write a store anew, with what is lost given up."""
-    entries = dict(findings.entries)
+    """Write a store anew, with what is lost given up.
+
+    What lay in segments lies in the engine's file afterwards; whoever opens it as a segment store
+    moves it over.
+    """
+    entries = {
+        key: value
+        for key, value in findings.entries.items()
+        if key[:1] in (PARTITION, DROPPED, b"e")
+    }
     for found in findings.partitions:
         key = PARTITION + ENTRY_KEY.pack(found.number)
         if not found.is_hopeless:
@@ -69,6 +78,8 @@ def rewrite_store(findings: StoreFindings) -> None:
             # It stays damaged, so that nobody makes an empty partition in its place.
             entries.setdefault(key, b"")
     _rewrite(findings.directory, STORE_FORMAT, entries, _chunks(findings.partitions))
+    for path in findings.directory.glob(f"{PREFIX}*"):
+        path.unlink()
 
 
 def rewrite_catalog(directory: Path, whole: dict[bytes, bytes]) -> None:

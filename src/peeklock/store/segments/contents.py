@@ -1,0 +1,166 @@
+"""A segment store read without its engine: its chunks, wherever they lie, damaged or not.
+
+`inspection.py` judges what they mean. Nothing is changed here.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, TypeAlias, final
+
+from peeklock.store.ledger import CHUNK_KEY, DROPPED, ENTRY_KEY, PARTITION, Partition
+from peeklock.store.segments import frames
+from peeklock.store.segments.disk import RealDisk
+from peeklock.store.segments.files import SEGMENT_BYTES, Segment, Segments
+from peeklock.store.segments.frames import FRAME_BYTES, PAGE, Part, Use
+from peeklock.store.segments.index import (
+    APPLIED,
+    SEGMENT,
+    SEGMENT_KEY,
+    Living,
+    decode_applied,
+    decode_living,
+    decode_place,
+)
+from peeklock.store.segments.opening import Scan, uses_behind
+from peeklock.store.store import Corrupt
+
+Chunks: TypeAlias = dict[int, list[tuple[int, memoryview]]]
+
+_NOTHING: Final = memoryview(b"")
+
+
+@final
+class Contents:
+    """What the index and the log together say. `entries` is the index's `meta`, brought to the end
+    of the log; `problems` are told while it is read."""
+
+    def __init__(
+        self,
+        directory: Path,
+        entries: dict[bytes, bytes],
+        places: Iterable[tuple[bytes, memoryview]],
+    ) -> None:
+        self.entries = entries
+        self.problems: list[str] = []
+        self._chunks: dict[tuple[int, int], memoryview] = {}
+        self._partitions: dict[int, Partition] = {}
+        use, offset = decode_applied(memoryview(entries[APPLIED])) if APPLIED in entries else (0, 0)
+        living = self._living()
+        found = Segments(directory, RealDisk(), SEGMENT_BYTES).find()
+        behind = uses_behind(use, living, found)
+        contents = {each.use.number: _mapped(each) for each in found if each.use is not None}
+        for key, value in places:
+            if len(key) == CHUNK_KEY.size:
+                self._place(key, value, contents)
+        for at, (segment, each) in enumerate(behind):
+            end = behind[at + 1][1].before_end if at + 1 < len(behind) else None
+            begin = offset if each.number == use else PAGE
+            self._scan(segment, each, contents[each.number], begin, end)
+        for number, partition in self._partitions.items():
+            entries[PARTITION + ENTRY_KEY.pack(number)] = partition.encoded()
+
+    @property
+    def chunks(self) -> Chunks:
+        """All chunks by partition and in their order."""
+        chunks: Chunks = {}
+        for number, first in sorted(self._chunks):
+            chunks.setdefault(number, []).append((first, self._chunks[number, first]))
+        return chunks
+
+    def _living(self) -> dict[int, Living]:
+        living: dict[int, Living] = {}
+        for key, value in self.entries.items():
+            if key[:1] == SEGMENT and len(key) == 1 + SEGMENT_KEY.size:
+                number = SEGMENT_KEY.unpack(key[1:])[0]
+                living[number] = decode_living(memoryview(value))
+        return living
+
+    def _place(self, key: bytes, value: memoryview, contents: dict[int, memoryview]) -> None:
+        number, first = CHUNK_KEY.unpack(key)
+        chunk = _NOTHING
+        try:
+            place = decode_place(first, value)
+        except Corrupt as error:
+            self.problems.append(str(error))
+        else:
+            content = contents.get(place.use)
+            if content is None:
+                self._tell(f"segment {place.use} is missing")
+            else:
+                chunk = content[place.offset : place.offset + place.size]
+        self._chunks[number, first] = chunk
+
+    def _scan(
+        self, segment: Segment, use: Use, content: memoryview, offset: int, end: int | None
+    ) -> None:
+        scan = Scan(bytes(content), 0, use, offset)
+        while end is None or scan.offset < end:
+            offset = scan.offset
+            frame = scan.next()
+            if frame is None or (end is None and not frame.is_whole):
+                later = scan.later(offset + FRAME_BYTES)
+                if later is None and end is None:
+                    return  # it was never answered
+                if frame is None:
+                    behind = f"{later}" if later is not None else "its end"
+                    text = f"{segment.path.name} cannot be read from {offset} to {behind}"
+                    self.problems.append(f"{text}: nobody can tell whose commits were there")
+                    if later is None:
+                        return
+                    scan.offset = later
+                    continue
+            for part in frame.parts:
+                self._take_in(part, content)
+
+    def _take_in(self, part: Part, content: memoryview) -> None:
+        number = part.number
+        if part.kind == frames.OPENED:
+            partition = self._partition(number)
+            if partition is None:
+                partition = Partition(number, bytes(part.data).decode(errors="replace"))
+                self._partitions[number] = partition
+            partition.epoch = part.value
+        elif part.kind == frames.APPENDED:
+            self._chunks[number, part.first] = _data(part, content)
+            partition = self._partition(number)
+            if partition is not None:
+                if partition.end == 0:
+                    partition.replay_from = partition.extent.first = part.first
+                if part.value:
+                    partition.replay_from = part.value - 1
+                partition.end = part.end
+                partition.extent.size += part.size
+        elif part.kind == frames.MOVED and (number, part.first) in self._chunks:
+            self._chunks[number, part.first] = _data(part, content)
+        elif part.kind == frames.DROPPED:
+            name = self._partitions.pop(number, Partition(number, "")).name
+            self.entries.pop(PARTITION + ENTRY_KEY.pack(number), None)
+            self.entries[DROPPED + ENTRY_KEY.pack(number)] = name.encode()
+
+    def _partition(self, number: int) -> Partition | None:
+        """What is known of a partition, whole; nothing where it is damaged or not there."""
+        raw = self.entries.get(PARTITION + ENTRY_KEY.pack(number))
+        if number not in self._partitions and raw is not None:
+            partition = Partition(number, "")
+            try:
+                partition.decode(memoryview(raw))
+            except Corrupt:
+                return None  # who judges it says so
+            self._partitions[number] = partition
+        return self._partitions.get(number)
+
+    def _tell(self, problem: str) -> None:
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+
+def _mapped(segment: Segment) -> memoryview:
+    with segment.path.open("rb") as file:
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def _data(part: Part, content: memoryview) -> memoryview:
+    return content[part.offset : part.offset + part.size]

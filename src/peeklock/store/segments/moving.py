@@ -1,0 +1,125 @@
+"""A store that LMDB has kept becomes a segment store, when it is opened as one.
+
+The segments and the new index are written beside the old file, which stays as it was. One rename
+puts the new index in its place; whatever lies there before that was never used and goes.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from pathlib import Path
+from typing import Final
+
+import lmdb
+
+from peeklock.store.embedded import FORMAT as OLD_FORMAT
+from peeklock.store.environment import Environment, sync_directory, translated
+from peeklock.store.ledger import CHUNK_KEY, Ledger
+from peeklock.store.pages import DATA
+from peeklock.store.records import chunk_header
+from peeklock.store.retention import Retention
+from peeklock.store.segments.disk import Disk
+from peeklock.store.segments.files import PREFIX, Segments
+from peeklock.store.segments.frames import MOVED, Part
+from peeklock.store.segments.index import FORMAT, Index
+from peeklock.store.segments.log import Log
+from peeklock.store.segments.tail import Move, Place
+from peeklock.store.store import Corrupt, StoreError
+
+_MOVING: Final = "moving"
+_COMMIT_BYTES: Final = 4 << 20
+
+_LOG: Final = logging.getLogger("peeklock.store")
+
+
+def make_way(directory: Path, disk: Disk, segment_bytes: int) -> None:
+    """Move an old store over, if there is one; refuse what nobody can make sense of."""
+    data = directory / DATA
+    if not data.exists():
+        if any(directory.glob(f"{PREFIX}*")):
+            raise Corrupt(f"{directory} has segments, but the index {data} is missing: restore it")
+        return
+    form = _form(directory)
+    if form == FORMAT:
+        shutil.rmtree(directory / _MOVING, ignore_errors=True)
+    elif form == OLD_FORMAT:
+        _LOG.warning("store-moving store=%s", directory.name)
+        _move(directory, disk, segment_bytes)
+        _LOG.warning("store-moved store=%s", directory.name)
+
+
+def _form(directory: Path) -> str:
+    """The format of what is there; nothing where the engine has better words for it."""
+    try:
+        with lmdb.open(
+            str(directory), readonly=True, lock=False, max_dbs=2, create=False
+        ) as environment:
+            meta = environment.open_db(b"meta", create=False)
+            with environment.begin(db=meta) as transaction:
+                return (transaction.get(b"format") or b"").decode(errors="replace")
+    except lmdb.Error:
+        return ""
+
+
+def _move(directory: Path, disk: Disk, segment_bytes: int) -> None:
+    fresh = directory / _MOVING
+    old = Environment(directory, OLD_FORMAT)
+    try:
+        shutil.rmtree(fresh, ignore_errors=True)
+        for path in directory.glob(f"{PREFIX}*"):
+            path.unlink()
+        ledger = Ledger(old, Retention())
+        for problem in ledger.damaged.values():
+            raise Corrupt(f"{directory} cannot be moved over before it is repaired: {problem}")
+        new = Environment(fresh, FORMAT)
+        try:
+            with translated(f"move {directory} over"):
+                _copy(ledger, Index(new, Retention()), Segments(directory, disk, segment_bytes))
+        finally:
+            new.close()
+        os.replace(fresh / DATA, directory / DATA)
+        sync_directory(directory)
+        (directory / "lock.mdb").unlink(missing_ok=True)
+        shutil.rmtree(fresh, ignore_errors=True)
+    finally:
+        old.close()
+
+
+def _copy(ledger: Ledger, index: Index, segments: Segments) -> None:
+    """Write all chunks to segments, and what is known of partitions to the index."""
+    old = ledger.environment
+    log = Log(segments, {}, lambda: None)
+    gone = set(ledger.dropped)
+    parts: list[Part] = []
+    size = 0
+    with old.lmdb.begin(buffers=True) as transaction:
+        for partition in ledger.partitions.values():
+            ledger.refresh(transaction, partition)
+        index.take_over(list(ledger.partitions.values()), ledger.spent)
+        with transaction.cursor(old.values) as cursor:
+            for key, value in cursor:
+                number, first = CHUNK_KEY.unpack(key)
+                if number in gone:
+                    continue
+                header = chunk_header(value)
+                if header.first != first:
+                    raise Corrupt(f"a chunk of partition {number} lies at another place")
+                place = Place(first, header.end, header.at, 0, 0, len(value))
+                parts.append(Part(MOVED, number, first, place.end, 0, place.at, bytes(value)))
+                size += len(value)
+                if size >= min(_COMMIT_BYTES, segments.segment_bytes // 4):
+                    _write(log, index, segments, parts)
+                    parts, size = [], 0
+    if parts:
+        _write(log, index, segments, parts)
+    log.close()
+
+
+def _write(log: Log, index: Index, segments: Segments, parts: list[Part]) -> None:
+    result = log.commit([Move(parts)])[0]
+    if isinstance(result, StoreError):
+        raise result
+    index.learn(log.pending, segments.used)
+    log.pending.clear()

@@ -1,0 +1,203 @@
+"""Opening a segment store: the index, and behind it what the log tells that the index missed.
+
+Whatever was found there is synced before anybody relies on it, and it is read from the disk: after
+a failed sync the system may still show what it never wrote.
+
+A frame that is cut off at the very end of the log was never answered and is left out. One that is
+damaged with others behind it is damage: nobody knows whose commits were in it, so that the store
+stays closed until it is repaired.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Final, final
+
+from peeklock.store.environment import translated
+from peeklock.store.segments.files import Segment, Segments
+from peeklock.store.segments.frames import (
+    APPENDED,
+    DROPPED,
+    FRAME_BYTES,
+    FRAME_MARK_AT,
+    OPENED,
+    PAGE,
+    Frame,
+    Use,
+    aligned,
+    decode_frame,
+    frame_bytes,
+    frame_mark,
+)
+from peeklock.store.segments.index import Index, Living
+from peeklock.store.segments.log import Commit, Log
+from peeklock.store.segments.tail import Place, Tail
+from peeklock.store.store import Corrupt
+
+_HINT: Final = "restore it, or ask `peeklock store check` what is lost"
+
+
+@final
+class Scan:
+    """The frames of one use of a segment, from an offset on."""
+
+    def __init__(self, content: bytes | bytearray, begin: int, use: Use, offset: int) -> None:
+        """The content is that of the segment from `begin` on."""
+        self._content = content
+        self._view = memoryview(content)
+        self._begin = begin
+        self._use = use
+        self.offset = offset
+
+    def next(self) -> Frame | None:
+        """The frame that begins here, whole or not; nothing where none does."""
+        frame = self._frame(self.offset)
+        if frame is not None:
+            self.offset = frame.next
+        return frame
+
+    def later(self, offset: int) -> int | None:
+        """Where the next frame begins whose head is whole, at or behind an offset."""
+        mark = frame_mark(self._use)
+        at = self._content.find(mark, offset - self._begin + FRAME_MARK_AT)
+        while at >= 0:
+            offset = at - FRAME_MARK_AT + self._begin
+            if offset == aligned(offset) and self._frame(offset) is not None:
+                return offset
+            at = self._content.find(mark, at + 1)
+        return None
+
+    def _frame(self, offset: int) -> Frame | None:
+        rest = self._view[offset - self._begin :]
+        size = frame_bytes(rest, self._use, offset)
+        return decode_frame(rest[:size], self._use, offset) if size else None
+
+
+def open_log(index: Index, segments: Segments, log: Log) -> None:
+    """Bring everything to where the last commit left it."""
+    with translated("read the segments"):
+        found = segments.find()
+        uses = uses_behind(index.use, index.living, found)
+        segments.adopt(found, {use.number for _, use in uses} | set(index.living))
+    for partition in index.partitions.values():
+        tail = log.tails[partition.number] = Tail(partition.number, partition.name)
+        tail.epoch = partition.epoch
+        tail.end = partition.end
+        tail.replay_from = partition.replay_from
+    log.spent = index.spent
+    for number in index.living:
+        if number not in segments.used and number == index.use:
+            raise Corrupt(f"segment {number}, which was written to last, is missing: {_HINT}")
+    log.go_on(index.use, index.offset, None)
+    for at, (segment, use) in enumerate(uses):
+        following = uses[at + 1][1] if at + 1 < len(uses) else None
+        offset = index.offset if use.number == index.use else PAGE
+        with translated(f"read {segment.path}"):
+            begin = offset // PAGE * PAGE
+            scan = Scan(_durable(segment, begin), begin, use, offset)
+        end = _scan(log, scan, use, following)
+        log.go_on(use.number, end, segment if following is None else None)
+
+
+def uses_behind(
+    last: int, living: dict[int, Living], found: list[Segment]
+) -> list[tuple[Segment, Use]]:
+    """The uses that the index does not know to their ends, in their order.
+
+    What the index knows of a file does not depend on the file's own header.
+    """
+    files = {each.file: (number, each.salt) for number, each in living.items()}
+    candidates: dict[int, list[Segment]] = {}
+    for segment in found:
+        known = files.get(segment.number)
+        if known is not None:
+            before_end = segment.use.before_end if segment.use is not None else 0
+            segment.use = Use(known[0], known[1], before_end)
+        elif segment.use is not None and segment.use.number in living:
+            segment.use = None  # a header that never had a commit behind it
+        if segment.use is not None and segment.use.number >= last:
+            candidates.setdefault(segment.use.number, []).append(segment)
+    uses: list[tuple[Segment, Use]] = []
+    number = last if last in living else last + 1
+    while True:
+        chosen: Segment | None = None
+        for segment in candidates.get(number, ()):
+            assert segment.use is not None
+            if number in living or _has_commit(segment, segment.use):
+                chosen = segment
+        if chosen is None or chosen.use is None:
+            break
+        uses.append((chosen, chosen.use))
+        number += 1
+    later = [each for each in candidates if each > number]
+    if later:
+        raise Corrupt(f"segment {number} is missing, and {min(later)} is there: {_HINT}")
+    return uses
+
+
+def _has_commit(segment: Segment, use: Use) -> bool:
+    """Whether a use ever began: a header without a commit behind it means nothing."""
+    return Scan(segment.path.read_bytes(), 0, use, PAGE).next() is not None
+
+
+def _durable(segment: Segment, begin: int) -> bytes:
+    """Read a segment from an offset on, as it is on the disk."""
+    file = os.open(segment.path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        os.fdatasync(file)
+        if sys.platform == "linux":
+            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+        pieces: list[bytes] = []
+        while piece := os.pread(file, 1 << 24, begin):
+            pieces.append(piece)
+            begin += len(piece)
+        return b"".join(pieces)
+    finally:
+        os.close(file)
+
+
+def _scan(log: Log, scan: Scan, use: Use, following: Use | None) -> int:
+    """Go through the frames of one use; answers where they end."""
+    end = following.before_end if following is not None else None
+    while end is None or scan.offset < end:
+        offset = scan.offset
+        frame = scan.next()
+        if end is None and (frame is None or not frame.is_whole):
+            later = scan.later(offset + FRAME_BYTES)
+            if later is None:
+                return offset  # it was never answered
+        if frame is None:
+            raise Corrupt(
+                f"segment {use.number} is damaged at {offset}, and commits lie behind that: {_HINT}"
+            )
+        # Data that are damaged are noticed chunk by chunk, by those who need them.
+        _take_in(log, use.number, frame)
+    return scan.offset
+
+
+def _take_in(log: Log, use: int, frame: Frame) -> None:
+    for part in frame.parts:
+        tail = log.tails.get(part.number)
+        if part.kind == OPENED:
+            if tail is None:
+                name = bytes(part.data).decode(errors="replace")
+                tail = log.tails[part.number] = Tail(part.number, name)
+            tail.epoch = part.value
+        elif tail is None:
+            continue
+        elif part.kind == APPENDED:
+            if tail.end and part.first != tail.end:
+                raise Corrupt(f"{tail.name} goes on at {part.first} where {tail.end} is due")
+            if tail.end == 0:
+                tail.replay_from = part.first
+            if part.value:
+                tail.replay_from = part.value - 1
+            tail.end = part.end
+            tail.recent.append(Place(part.first, part.end, part.at, use, part.offset, part.size))
+        elif part.kind == DROPPED:
+            tail.dropped = True
+            tail.epoch = 0
+            log.spent = max(log.spent, part.value)
+        part.data = b""
+    log.pending.append(Commit(use, frame.next, frame.parts))

@@ -1,0 +1,95 @@
+"""What pins a segment: partitions share segments, so that one old chunk keeps all of one.
+
+Where less than half of what the segments take is alive, the emptiest ones are read through, and
+what still lives in them is written again at the end of the log.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from peeklock.store.environment import translated
+from peeklock.store.ledger import CHUNK_KEY
+from peeklock.store.segments.files import Segments
+from peeklock.store.segments.frames import APPENDED, MOVED, PAGE, Part, Use
+from peeklock.store.segments.index import Index, decode_place
+from peeklock.store.segments.opening import Scan
+from peeklock.store.segments.tail import moved
+
+# What one commit moves, at most, beside one chunk.
+MOVED_BYTES: Final = 1 << 20
+
+
+@final
+class Relocation:
+    """Looks for what pins segments; each look gives a bounded part of it."""
+
+    def __init__(self, index: Index, segments: Segments, reserve_bytes: int) -> None:
+        self._index = index
+        self._segments = segments
+        self._reserve_bytes = reserve_bytes
+        self._use = 0
+        self._scan: Scan | None = None
+        # Uses whose frames cannot be read to their ends; they stay until all in them is gone.
+        self._unreadable: set[int] = set()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the segments take more than twice of what lives, beyond the reserve."""
+        living = self._index.living_bytes
+        return self._segments.used_bytes > 2 * living + self._reserve_bytes
+
+    def next(self) -> list[Part]:
+        """Some chunks that pin the emptiest segment; nothing when there is none to be freed."""
+        with translated("read what pins a segment"), self._segments.reading():
+            while True:
+                if self._scan is None or self._use not in self._index.living:
+                    self._scan = self._begin()
+                    if self._scan is None:
+                        return []
+                pinning = self._pinning(self._scan)
+                if pinning:
+                    return pinning
+                # All that can be found was moved; what a damaged frame hides stays where it is.
+                self._unreadable.add(self._use)
+                self._scan = None
+
+    def _begin(self) -> Scan | None:
+        self._use = self._emptiest()
+        living = self._index.living.get(self._use)
+        segment = self._segments.used.get(self._use)
+        if living is None or segment is None:
+            return None
+        content = bytearray(segment.size)
+        self._segments.read(self._use, 0, content)
+        return Scan(content, 0, Use(self._use, living.salt, 0), PAGE)
+
+    def _emptiest(self) -> int:
+        found, least = 0, 1.0
+        for number, living in list(self._index.living.items()):
+            segment = self._segments.used.get(number)
+            if segment is None or number >= self._index.use or number in self._unreadable:
+                continue
+            share = living.size / segment.size
+            if share < least:
+                found, least = number, share
+        return found
+
+    def _pinning(self, scan: Scan) -> list[Part]:
+        pinning: list[Part] = []
+        size = 0
+        environment = self._index.environment
+        with environment.lmdb.begin(db=environment.values, buffers=True) as transaction:
+            while size < MOVED_BYTES and (frame := scan.next()) is not None:
+                for part in frame.parts:
+                    if part.kind not in (APPENDED, MOVED):
+                        continue
+                    raw = transaction.get(CHUNK_KEY.pack(part.number, part.first))
+                    if raw is None:
+                        continue
+                    place = decode_place(part.first, raw)
+                    here = place.use == self._use and place.offset == part.offset
+                    if here and len(part.data) == place.size:
+                        pinning.append(moved(part.number, place, bytes(part.data)))
+                        size += place.size
+        return pinning
