@@ -22,8 +22,6 @@ from peeklock.amqp.message import (
     Sections,
     batch_messages,
     decode_message,
-    delivery_head,
-    delivery_head_with,
     drop_annotations,
     encode_message,
     find_annotation,
@@ -70,7 +68,7 @@ messages = st.builds(
     dictionaries,
 )
 BODY = encode(Described(Ulong(0x75), b"hello"))
-EMPTY = Sections(-1, -1, -1, 0, b"", 0, b"", 0, b"", -1, -1, 0)
+EMPTY = Sections(-1, -1, -1, -1, 0, b"", 0, b"", 0, b"", -1, -1, 0, -1)
 
 
 def items(pairs: dict[Any, Any]) -> bytes:
@@ -487,48 +485,6 @@ def test_a_batch_without_data_is_refused(payload: str, reason: str) -> None:
 
 
 numbers = st.integers(0, 2**63 - 1)
-optional_numbers = st.just(-1) | numbers
-
-
-@given(
-    ttl_ms=st.just(-1) | st.integers(0, 2**32 - 1),
-    delivery_count=st.integers(0, 300),
-    sequence=numbers,
-    enqueued_at=numbers,
-    locked_until=optional_numbers,
-    enqueue_sequence=numbers,
-    state=st.integers(0, 2),
-    extra=st.dictionaries(ascii_texts.map(lambda text: Symbol("u-" + text)), scalars, max_size=4),
-)
-def test_a_delivery_begins_with_what_the_clients_read(
-    ttl_ms: int,
-    delivery_count: int,
-    sequence: int,
-    enqueued_at: int,
-    locked_until: int,
-    enqueue_sequence: int,
-    state: int,
-    extra: dict[Any, Any],
-) -> None:
-    known = (ttl_ms, delivery_count, sequence, enqueued_at, locked_until, enqueue_sequence, state)
-    expected: dict[Any, Any] = {
-        Symbol("x-opt-sequence-number"): sequence,
-        Symbol("x-opt-enqueued-time"): Timestamp(enqueued_at),
-        Symbol("x-opt-locked-until"): Timestamp(locked_until),
-        Symbol("x-opt-enqueue-sequence-number"): enqueue_sequence,
-        Symbol("x-opt-message-state"): Int(state),
-    }
-    if locked_until < 0:
-        del expected[Symbol("x-opt-locked-until")]
-    ttl = None if ttl_ms < 0 else ttl_ms
-    plain = decode_message(delivery_head(*known) + BODY)
-    assert plain.header == Header(durable=True, ttl=ttl, delivery_count=delivery_count)
-    assert same(plain.message_annotations, expected)
-    full = delivery_head_with(items(extra), len(extra), *known, durable=0, priority=7)
-    rich = decode_message(full + BODY)
-    assert rich.header == Header(durable=False, priority=7, ttl=ttl, delivery_count=delivery_count)
-    assert same(rich.message_annotations, expected | extra)
-    assert delivery_head_with(b"", 0, *known) == delivery_head(*known)
 
 
 @given(messages)
@@ -539,13 +495,22 @@ def test_a_head_gives_back_what_was_split_off(message: Message) -> None:
         durable=parts.durable,
         priority=parts.priority,
         ttl_ms=parts.ttl_ms,
+        first_acquirer=parts.first_acquirer,
         delivery_count=parts.delivery_count,
-        delivery_annotations=parts.delivery_annotations,
-        delivery_annotations_count=parts.delivery_annotations_count,
         annotations=parts.annotations,
         annotations_count=parts.annotations_count,
     )
-    assert split(again + parts.bare) == parts
+    found = split(again + parts.bare)
+    assert (found.annotations, found.annotations_count, found.bare) == (
+        parts.annotations,
+        parts.annotations_count,
+        parts.bare,
+    )
+    assert (found.durable, found.ttl_ms, found.delivery_count) == (
+        parts.durable,
+        parts.ttl_ms,
+        parts.delivery_count,
+    )
 
 
 def test_a_long_map_of_annotations_is_written_wide() -> None:

@@ -103,12 +103,14 @@ def test_a_key_decides_on_the_partition() -> None:
             message("b", session_id=two),
             message("c", partition_key=one, session_id=one),
             message("d", partition_key=two, message_id="x"),
+            # Clients set it empty where they mean none, and it conflicts with no key.
+            message("e", partition_key=two, session_id=""),
         ]
-        await bench.do(SendMany(origin, [10, 11, 12, 13], messages))
+        await bench.do(SendMany(origin, [10, 11, 12, 13, 14], messages))
         replies = origin.take()
         accepted = [tag for reply in replies if isinstance(reply, Accepted) for tag in reply.tags]
-        assert sorted(accepted) == [10, 11, 12, 13]
-        assert await homes(bench) == {"a": 1, "b": 2, "c": 1, "d": 2}
+        assert sorted(accepted) == [10, 11, 12, 13, 14]
+        assert await homes(bench) == {"a": 1, "b": 2, "c": 1, "d": 2, "e": 2}
 
     run(walk)
 

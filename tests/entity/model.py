@@ -309,7 +309,7 @@ class Model:
                 size += row.message.size
                 if len(views) == command.count_max or (views and size > command.bytes_max):
                     break
-                views.append(row.view(STATE_ACTIVE if row.number else None))
+                views.append(row.view())
         return (command.origin, command.tag, "found", views)
 
     def delete(self, command: ask.DeleteMany) -> Answer:

@@ -10,6 +10,7 @@ from peeklock.entity.commands import (
     DEAD_LETTER,
     DEFER,
     MAIN,
+    PEEK_LOCK,
     RELEASE,
 )
 from peeklock.entity.replies import STATE_ACTIVE, STATE_DEFERRED, STATE_SCHEDULED
@@ -31,6 +32,8 @@ def test_a_peek_shows_all_states_in_the_order_of_numbers() -> None:
         ("deferred", STATE_DEFERRED),
     ]
     assert [each.number for each in queue.peek()] == [0] * 4
+    queue.ask(ask.ReceiveDeferred("me", 1, MAIN, [deferred.sequence], PEEK_LOCK))
+    assert queue.peek()[3].state == STATE_DEFERRED
     assert queue.settle(COMPLETE, locked) == ["settled"]
 
 

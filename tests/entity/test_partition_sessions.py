@@ -259,11 +259,44 @@ def test_a_session_without_messages_state_and_holder_is_forgotten(queue: AtHand)
 # Locks.
 
 
+def test_who_receives_and_deletes_is_cut_off_when_another_one_wants_the_session(
+    queue: AtHand,
+) -> None:
+    """No client renews for it, and it has nothing that could be lost."""
+    queue.send("a0", session="a")
+    queue.accept("a", mode=RECEIVE_AND_DELETE)
+    queue.granted["holder"] += 5
+    queue.ask(ask.Grant("holder", 5, False))
+    queue.tick(LOCK_MS)
+    assert queue.lost() == []
+    queue.send("a1", session="a")
+    assert queue.contents(deliveries(queue.replies, "holder")) == ["a1"]
+    assert queue.fate(ask.RenewSession("m", 7, MAIN, "a", "holder")) == SESSION_LOCK_LOST
+    assert next_due(queue.partition) == queue.now + LOCK_MS
+    queue.tick(5 * LOCK_MS)
+    assert queue.lost() == []
+    assert queue.accept("a", "other") == "a"
+    assert queue.lost() == [("holder", SESSION_LOCK_LOST)]
+
+
+def test_who_receives_and_deletes_without_credit_loses_the_session(queue: AtHand) -> None:
+    queue.send("a0", "a1", session="a")
+    queue.accept("a", mode=RECEIVE_AND_DELETE)
+    queue.ask(ask.Grant("holder", 3, False))
+    queue.tick(LOCK_MS)
+    assert queue.lost() == []
+    queue.send("a2", "a3", session="a")
+    queue.tick(LOCK_MS)
+    assert queue.lost() == [("holder", SESSION_LOCK_LOST)]
+    assert queue.accept("a", "other") == "a"
+    assert queue.contents(queue.take(9, "other")) == ["a3"]
+
+
 def test_a_lock_that_expires_counts_the_deliveries_and_tells_the_holder(queue: AtHand) -> None:
     queue.send("a0", "a1", "a2", session="a")
     queue.accept("a")
     held = queue.take(2)
-    assert [delivery.locked_until for delivery in held] == [0, 0]
+    assert [delivery.locked_until for delivery in held] == [queue.now + LOCK_MS] * 2
     assert next_due(queue.partition) == queue.now + LOCK_MS
     queue.tick(LOCK_MS - 1)
     assert queue.lost() == []
@@ -379,7 +412,8 @@ def test_deferred_messages_of_a_session_need_its_lock(queue: AtHand) -> None:
     assert queue.fate(ask.ReceiveDeferred("m", 7, MAIN, [2], PEEK_LOCK, "a")) == MESSAGE_NOT_FOUND
     queue.ask(fetch)
     (held,) = queue.found()
-    assert (held.locked_until, held.state, held.delivery_count) == (0, STATE_DEFERRED, 1)
+    until = queue.now + LOCK_MS
+    assert (held.locked_until, held.state, held.delivery_count) == (until, STATE_DEFERRED, 1)
     queue.ask(ask.CloseReceiver("holder", False))
     assert queue.settle(COMPLETE, held) == [SESSION_LOCK_LOST]
     assert queue.fate(fetch) == SESSION_LOCK_LOST

@@ -552,7 +552,7 @@ class WideModel:
     def seen_in(self, lane: int, session: str | None) -> list[tuple[Any, ...]]:
         rows = [row for row in self.rows if row.lane == lane and session in (None, row.session)]
         rows.sort(key=lambda row: row.sequence)
-        return [row.view(STATE_ACTIVE if row.number else None) for row in rows]
+        return [row.view() for row in rows]
 
     def counts(self, lane: int) -> tuple[int, ...]:
         """Active, dead, scheduled, deferred, locked."""

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from peeklock.amqp.codec import decode, encode, skip
 from peeklock.amqp.readers import UINT32
+from peeklock.amqp.sections import FOOTER, map_items, section_at
 from peeklock.amqp.types import Symbol, Uint
 
 SEQUENCE_NUMBER: Final = b"x-opt-sequence-number"
@@ -16,6 +17,7 @@ ENQUEUED_TIME: Final = b"x-opt-enqueued-time"
 LOCKED_UNTIL: Final = b"x-opt-locked-until"
 ENQUEUE_SEQUENCE_NUMBER: Final = b"x-opt-enqueue-sequence-number"
 MESSAGE_STATE: Final = b"x-opt-message-state"
+LOCK_TOKEN: Final = b"x-opt-lock-token"
 
 _FLAGS: Final = {-1: b"\x40", 0: b"\x42", 1: b"\x41"}
 _NULL: Final = b"\x40"
@@ -52,89 +54,123 @@ def drop_annotations(items: bytes, names: frozenset[bytes]) -> tuple[bytes, int]
     return bytes(kept), count
 
 
+def with_symbols(items: bytes) -> bytes:
+    """Writes the keys that are strings as symbols, which all keys of annotations are [3.2.10]; a
+    text beyond ASCII has no symbol and stays."""
+    kept: bytearray | None = None
+    end = len(items)
+    at = 0
+    while at < end:
+        value_at = skip(items, at, end)
+        code = items[at]
+        if (code == 0xA1 or code == 0xB1) and _key(items, at, value_at).isascii():
+            if kept is None:
+                kept = bytearray(items)
+            kept[at] = code + 2  # both forms have the same layout
+        at = skip(items, value_at, end)
+    return items if kept is None else bytes(kept)
+
+
+def with_symbols_in_footer(bare: bytes, footer_at: int) -> bytes:
+    """Writes the keys of a footer as symbols, which changes no length."""
+    code, value_at, after = section_at(bare, footer_at, len(bare))
+    assert code == FOOTER, "the caller has found the footer"
+    items, _ = map_items(bare, value_at, after)
+    written = with_symbols(items)
+    if written is items:
+        return bare
+    items_at = after - len(items)
+    return bare[:items_at] + written + bare[after:]
+
+
 def head(
     *,
     durable: int,
     priority: int,
     ttl_ms: int,
     delivery_count: int,
-    delivery_annotations: bytes = b"",
-    delivery_annotations_count: int = 0,
+    first_acquirer: int = -1,
     annotations: bytes = b"",
     annotations_count: int = 0,
 ) -> bytes:
     """Writes everything that comes before the bare message; -1 stands for null."""
-    out = _header(durable, priority, ttl_ms, delivery_count)
-    if delivery_annotations_count:
-        out += _map_section(0x71, delivery_annotations_count, delivery_annotations)
+    out = header(durable, priority, ttl_ms, first_acquirer, delivery_count)
     if annotations_count:
-        out += _map_section(0x72, annotations_count, annotations)
+        out += _map_head(0x72, annotations_count, len(annotations)) + annotations
     return out
 
 
-def delivery_head(
-    ttl_ms: int,
-    delivery_count: int,
-    sequence: int,
-    enqueued_at: int,
-    locked_until: int,
-    enqueue_sequence: int,
-    state: int,
+def header(
+    durable: int, priority: int, ttl_ms: int, first_acquirer: int, delivery_count: int
 ) -> bytes:
-    """Writes header and annotations of a delivery that has nothing special; -1 means no lock."""
-    if locked_until < 0:
-        items = _UNLOCKED.pack(
-            _SEQUENCE_LABEL,
-            sequence,
-            _ENQUEUED_LABEL,
-            enqueued_at,
-            _ENQUEUE_SEQUENCE_LABEL,
-            enqueue_sequence,
-            _STATE_LABEL,
-            state,
-        )
-    else:
-        before, between, behind = locked_head_around(
-            ttl_ms, delivery_count, enqueued_at, locked_until, state
-        )
-        return before + pack_numbers(sequence, between, enqueue_sequence, behind)
-    return _plain_header(ttl_ms, delivery_count) + _UNLOCKED_SECTION + items
+    """Writes a header; -1 stands for null."""
+    if (
+        ttl_ms < 0
+        and priority < 0
+        and durable < 0
+        and first_acquirer < 0
+        and delivery_count < len(_PLAIN_HEADERS)
+    ):
+        return _PLAIN_HEADERS[delivery_count]
+    return _header(durable, priority, ttl_ms, first_acquirer, delivery_count)
 
 
-def locked_head_around(
-    ttl_ms: int, delivery_count: int, enqueued_at: int, locked_until: int, state: int
+def locked_around(
+    begin: bytes, noted: bytes, noted_count: int, enqueued_at: int, rest: bytes, rest_count: int
 ) -> tuple[bytes, bytes, bytes]:
-    """Writes the head of a locked delivery that has nothing special around its two numbers: what
-    comes before the first, between them, and behind. Neighbours have it in common, as a rule;
-    `pack_numbers` puts the numbers in."""
+    """Writes the head of a delivery under a lock around its lock token and its sequence number:
+    what comes before the token, between the two, and behind. Neighbours have it in common, as a
+    rule; `locked_pack` puts token and number in.
+
+    `noted` are delivery annotations beside the token, `rest` are annotations behind the number.
+    """
     return (
-        _plain_header(ttl_ms, delivery_count) + _LOCKED_SECTION + _SEQUENCE_LABEL,
-        _BETWEEN.pack(
-            _ENQUEUED_LABEL, enqueued_at, _LOCKED_LABEL, locked_until, _ENQUEUE_SEQUENCE_LABEL
-        ),
-        _BEHIND.pack(_STATE_LABEL, state),
+        begin + _map_head(0x71, 1 + noted_count, _TOKEN_SIZE + len(noted)) + _TOKEN_LABEL,
+        noted
+        + _map_head(0x72, 2 + rest_count, _NUMBERED_SIZE + len(rest))
+        + _ENQUEUED.pack(_ENQUEUED_LABEL, enqueued_at, _SEQUENCE_LABEL),
+        rest,
     )
 
 
-def delivery_head_with(
-    extra_items: bytes,
-    extra_count: int,
-    ttl_ms: int,
-    delivery_count: int,
-    sequence: int,
-    enqueued_at: int,
-    locked_until: int,
-    enqueue_sequence: int,
-    state: int,
-    durable: int = 1,
-    priority: int = -1,
-) -> bytes:
-    """Writes header and annotations of a delivery that carries annotations of its sender too."""
-    plain = delivery_head(-1, 0, sequence, enqueued_at, locked_until, enqueue_sequence, state)
-    locked = locked_until >= 0
-    items = plain[-(_LOCKED_SIZE if locked else _UNLOCKED.size) :] + extra_items
-    header = _header(durable, priority, ttl_ms, delivery_count)
-    return header + _map_section(0x72, (5 if locked else 4) + extra_count, items)
+def unlocked_around(
+    begin: bytes, noted: bytes, noted_count: int, enqueued_at: int, rest: bytes, rest_count: int
+) -> tuple[bytes, bytes]:
+    """Writes the head of a delivery without a lock around its sequence number."""
+    return (
+        begin
+        + _map_head(0x71, noted_count, len(noted))
+        + noted
+        + _map_head(0x72, 2 + rest_count, _NUMBERED_SIZE + len(rest))
+        + _ENQUEUED.pack(_ENQUEUED_LABEL, enqueued_at, _SEQUENCE_LABEL),
+        rest,
+    )
+
+
+def locked_pack(before: bytes, between: bytes, behind: bytes) -> Any:
+    """Gives what packs a head: (before, number and lock number of the token, between, sequence
+    number, behind)."""
+    return _packer(f">{len(before)}sQQ{len(between)}sq{len(behind)}s")
+
+
+def unlocked_pack(before: bytes, behind: bytes) -> Any:
+    """Gives what packs a head: (before, sequence number, behind)."""
+    return _packer(f">{len(before)}sq{len(behind)}s")
+
+
+def locked_until_item(instant: int) -> bytes:
+    """Writes until when a lock lasts."""
+    return _LOCKED.pack(_LOCKED_LABEL, instant)
+
+
+def enqueue_sequence_item(number: int) -> bytes:
+    """Writes the number that a message had where it was enqueued first."""
+    return _FIRST_NUMBER.pack(_ENQUEUE_SEQUENCE_LABEL, number)
+
+
+def state_item(state: int) -> bytes:
+    """Writes the state of a message."""
+    return _STATE_ITEMS[state]
 
 
 def _key(items: bytes, at: int, after: int) -> bytes:
@@ -153,29 +189,35 @@ def _uint(number: int) -> bytes:
     return _NULL if number < 0 else b"\x70" + UINT32.pack(number)
 
 
-def _plain_header(ttl_ms: int, delivery_count: int) -> bytes:
-    if ttl_ms < 0 and delivery_count < 256:
-        return _PLAIN_HEADERS[delivery_count]
-    return _header(1, -1, ttl_ms, delivery_count)
-
-
-def _header(durable: int, priority: int, ttl_ms: int, delivery_count: int) -> bytes:
+def _header(
+    durable: int, priority: int, ttl_ms: int, first_acquirer: int, delivery_count: int
+) -> bytes:
     fields = (
         _FLAGS[durable]
         + (_NULL if priority < 0 else bytes((0x50, priority)))
         + _uint(ttl_ms)
-        + _NULL
+        + _FLAGS[first_acquirer]
         + _uint(delivery_count)
     )
     return b"\x00\x53\x70\xc0" + bytes((len(fields) + 1, 5)) + fields
 
 
-def _map_section(code: int, count: int, items: bytes) -> bytes:
-    """Writes a section of `count` pairs."""
-    if count < 128 and len(items) < 255:
-        return bytes((0, 0x53, code, 0xC1, len(items) + 1, 2 * count)) + items
+def _map_head(code: int, count: int, size: int) -> bytes:
+    """Writes what stands before `count` pairs that have `size` bytes."""
+    if count < 128 and size < 255:
+        return bytes((0, 0x53, code, 0xC1, size + 1, 2 * count))
     wide = bytes((0, 0x53, code, 0xD1))
-    return wide + UINT32.pack(len(items) + 4) + UINT32.pack(2 * count) + items
+    return wide + UINT32.pack(size + 4) + UINT32.pack(2 * count)
+
+
+def _packer(form: str) -> Any:
+    found = _packers.get(form)
+    if found is None:
+        found = Struct(form).pack
+        if len(_packers) >= _PACKERS_MAX:
+            _packers.clear()
+        _packers[form] = found
+    return found
 
 
 def _label(name: bytes, constructor: int) -> bytes:
@@ -183,24 +225,19 @@ def _label(name: bytes, constructor: int) -> bytes:
     return encode(Symbol(name.decode("ascii"))) + bytes((constructor,))
 
 
-_PLAIN_HEADERS: Final = [_header(1, -1, -1, count) for count in range(256)]
+# More lengths of a head than senders give to neighbours; who varies them on purpose only makes us
+# find them anew.
+_PACKERS_MAX: Final = 512
+_packers: Final[dict[str, Any]] = {}
+_PLAIN_HEADERS: Final = [_header(-1, -1, -1, -1, count) for count in range(256)]
+_TOKEN_LABEL: Final = _label(LOCK_TOKEN, 0x98)
+_TOKEN_SIZE: Final = len(_TOKEN_LABEL) + 16
 _SEQUENCE_LABEL: Final = _label(SEQUENCE_NUMBER, 0x81)
 _ENQUEUED_LABEL: Final = _label(ENQUEUED_TIME, 0x83)
 _LOCKED_LABEL: Final = _label(LOCKED_UNTIL, 0x83)
 _ENQUEUE_SEQUENCE_LABEL: Final = _label(ENQUEUE_SEQUENCE_NUMBER, 0x81)
-_STATE_LABEL: Final = _label(MESSAGE_STATE, 0x54)
-_UNLOCKED: Final = Struct(
-    f">{len(_SEQUENCE_LABEL)}sq{len(_ENQUEUED_LABEL)}sq"
-    f"{len(_ENQUEUE_SEQUENCE_LABEL)}sq{len(_STATE_LABEL)}sb"
-)
-# What a lock adds comes in pieces, around the two numbers of a delivery.
-_BETWEEN: Final = Struct(
-    f">{len(_ENQUEUED_LABEL)}sq{len(_LOCKED_LABEL)}sq{len(_ENQUEUE_SEQUENCE_LABEL)}s"
-)
-_BEHIND: Final = Struct(f">{len(_STATE_LABEL)}sb")
-_NUMBERED: Final = Struct(f">q{_BETWEEN.size}sq{_BEHIND.size}s")
-pack_numbers: Final = _NUMBERED.pack
-_LOCKED_SIZE: Final = len(_SEQUENCE_LABEL) + _NUMBERED.size
-# The heads of the two maps; both are short enough for the narrow form.
-_UNLOCKED_SECTION: Final = bytes((0, 0x53, 0x72, 0xC1, _UNLOCKED.size + 1, 8))
-_LOCKED_SECTION: Final = bytes((0, 0x53, 0x72, 0xC1, _LOCKED_SIZE + 1, 10))
+_ENQUEUED: Final = Struct(f">{len(_ENQUEUED_LABEL)}sq{len(_SEQUENCE_LABEL)}s")
+_NUMBERED_SIZE: Final = _ENQUEUED.size + 8
+_LOCKED: Final = Struct(f">{len(_LOCKED_LABEL)}sq")
+_FIRST_NUMBER: Final = Struct(f">{len(_ENQUEUE_SEQUENCE_LABEL)}sq")
+_STATE_ITEMS: Final = [_label(MESSAGE_STATE, 0x54) + bytes((state,)) for state in range(4)]

@@ -7,13 +7,19 @@ too: they read what they need from a message's bytes and hand the rest on untouc
 from dataclasses import dataclass
 from typing import Any, Final, final
 
-from peeklock.amqp.annotations import delivery_head as delivery_head
-from peeklock.amqp.annotations import delivery_head_with as delivery_head_with
 from peeklock.amqp.annotations import drop_annotations as drop_annotations
+from peeklock.amqp.annotations import enqueue_sequence_item as enqueue_sequence_item
 from peeklock.amqp.annotations import find_annotation as find_annotation
 from peeklock.amqp.annotations import head as head
-from peeklock.amqp.annotations import locked_head_around as locked_head_around
-from peeklock.amqp.annotations import pack_numbers as pack_numbers
+from peeklock.amqp.annotations import header as header
+from peeklock.amqp.annotations import locked_around as locked_around
+from peeklock.amqp.annotations import locked_pack as locked_pack
+from peeklock.amqp.annotations import locked_until_item as locked_until_item
+from peeklock.amqp.annotations import state_item as state_item
+from peeklock.amqp.annotations import unlocked_around as unlocked_around
+from peeklock.amqp.annotations import unlocked_pack as unlocked_pack
+from peeklock.amqp.annotations import with_symbols as with_symbols
+from peeklock.amqp.annotations import with_symbols_in_footer as with_symbols_in_footer
 from peeklock.amqp.codec import Budget, budget_for, decode, encode_into
 from peeklock.amqp.composites import Header, Properties, composite_of, described_of
 from peeklock.amqp.properties import HAS_EXPIRY as HAS_EXPIRY
@@ -43,6 +49,7 @@ from peeklock.amqp.sections import (
     VALUE,
     section_at,
 )
+from peeklock.amqp.sections import DURABLE_BEFORE as DURABLE_BEFORE
 from peeklock.amqp.sections import Sections as Sections
 from peeklock.amqp.sections import batch_messages as batch_messages
 from peeklock.amqp.sections import batch_part as batch_part

@@ -62,7 +62,8 @@ _SHAPES: Final = _shapes()
 # that is read without error has more than 25 bytes, and a peer that varies them on purpose only
 # makes us read them each time.
 _HEADERS_MAX: Final = 512
-_headers: Final[dict[bytes, tuple[int, int, int, int]]] = {}
+_NO_HEADER: Final = (-1, -1, -1, -1, 0)
+_headers: Final[dict[bytes, tuple[int, int, int, int, int]]] = {}
 # A wide data section, behind the header forms that say durable or nothing.
 _LONE_DATA: Final = (
     b"\x00\x53\x70\xc0\x02\x01\x41\x00\x53\x75\xb0",
@@ -70,6 +71,8 @@ _LONE_DATA: Final = (
     b"\x00\x53\x70\xc0\x03\x01\x56\x01\x00\x53\x75\xb0",
     b"\x00\x53\x70\x45\x00\x53\x75\xb0",
 )
+# Where such a data section begins behind a header that says durable; behind others it is less.
+DURABLE_BEFORE: Final = 7
 # A body may come in several sections; a walk over very many of them would be a long step.
 BODY_SECTIONS_MAX: Final = 4_096
 _BODY_KINDS: Final = (1 << 5, 1 << 6, 1 << 7)
@@ -90,6 +93,7 @@ class Sections:
     durable: Final[int]
     priority: Final[int]
     ttl_ms: Final[int]
+    first_acquirer: Final[int]
     delivery_count: Final[int]
     delivery_annotations: Final[bytes]
     delivery_annotations_count: Final[int]
@@ -99,12 +103,14 @@ class Sections:
     properties_at: Final[int]
     application_properties_at: Final[int]
     body_at: Final[int]
+    footer_at: Final[int]
 
     def __init__(
         self,
         durable: int,
         priority: int,
         ttl_ms: int,
+        first_acquirer: int,
         delivery_count: int,
         delivery_annotations: bytes,
         delivery_annotations_count: int,
@@ -114,10 +120,12 @@ class Sections:
         properties_at: int,
         application_properties_at: int,
         body_at: int,
+        footer_at: int,
     ) -> None:
         self.durable = durable
         self.priority = priority
         self.ttl_ms = ttl_ms
+        self.first_acquirer = first_acquirer
         self.delivery_count = delivery_count
         self.delivery_annotations = delivery_annotations
         self.delivery_annotations_count = delivery_annotations_count
@@ -127,6 +135,7 @@ class Sections:
         self.properties_at = properties_at
         self.application_properties_at = application_properties_at
         self.body_at = body_at
+        self.footer_at = footer_at
 
 
 def lone_data_at(payload: bytes) -> int:
@@ -148,7 +157,7 @@ def lone_data_at(payload: bytes) -> int:
 
 def split(payload: bytes) -> Sections:
     """Cuts a message into its sections and checks that each ends where it should."""
-    durable, priority, ttl_ms, delivery_count = -1, -1, -1, 0
+    header = _NO_HEADER
     delivery_annotations, delivery_annotations_count = b"", 0
     annotations, annotations_count = b"", 0
     properties_at, application_properties_at, body_at, footer_at = -1, -1, -1, -1
@@ -181,7 +190,7 @@ def split(payload: bytes) -> Sections:
             elif body_at < 0:
                 body_at = at - bare_at
         elif code == HEADER:
-            durable, priority, ttl_ms, delivery_count = _header(payload, value_at, after)
+            header = _header(payload, value_at, after)
         elif code == MESSAGE_ANNOTATIONS:
             annotations, annotations_count = map_items(payload, value_at, after)
         else:
@@ -193,10 +202,11 @@ def split(payload: bytes) -> Sections:
     if body_at < 0:
         body_at = footer_at if footer_at >= 0 else len(bare)
     return Sections(
-        durable,
-        priority,
-        ttl_ms,
-        delivery_count,
+        header[0],
+        header[1],
+        header[2],
+        header[3],
+        header[4],
         delivery_annotations,
         delivery_annotations_count,
         annotations,
@@ -205,6 +215,7 @@ def split(payload: bytes) -> Sections:
         properties_at,
         application_properties_at,
         body_at,
+        footer_at,
     )
 
 
@@ -311,8 +322,8 @@ def list_items(buffer: bytes, value_at: int, after: int) -> tuple[bytes, int]:
     return buffer[first:after], count
 
 
-def _header(payload: bytes, value_at: int, after: int) -> tuple[int, int, int, int]:
-    """Reads durable, priority, ttl and delivery-count."""
+def _header(payload: bytes, value_at: int, after: int) -> tuple[int, int, int, int, int]:
+    """Reads durable, priority, ttl, first-acquirer and delivery-count."""
     raw = payload[value_at:after]
     known = _headers.get(raw)
     if known is None:
@@ -323,7 +334,7 @@ def _header(payload: bytes, value_at: int, after: int) -> tuple[int, int, int, i
     return known
 
 
-def _read_header(value: bytes) -> tuple[int, int, int, int]:
+def _read_header(value: bytes) -> tuple[int, int, int, int, int]:
     items, count = list_items(value, 0, len(value))
     if count > 5:
         raise DecodeError("header has more fields than are known")
@@ -335,10 +346,9 @@ def _read_header(value: bytes) -> tuple[int, int, int, int]:
             raise DecodeError("header.priority is not a ubyte")
         priority = raw[1][1]
     ttl_ms = uint_at(raw[2], 0, "header.ttl")[0] if raw[2] else -1
-    if raw[3]:
-        flag_at(raw[3], 0, "header.first-acquirer")
+    first_acquirer = flag_at(raw[3], 0, "header.first-acquirer")[0] if raw[3] else -1
     delivery_count = uint_at(raw[4], 0, "header.delivery-count")[0] if raw[4] else 0
-    return durable, priority, ttl_ms, delivery_count
+    return durable, priority, ttl_ms, first_acquirer, delivery_count
 
 
 def _long_descriptor(payload: bytes, at: int, end: int) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import Any, Final, final
 
 from peeklock.entity.commands import (
     CancelScheduled,
@@ -62,6 +62,13 @@ def home_of_commit(command: Commit, partitions: int, by_message_id: bool) -> int
         elif isinstance(work, Transfer):
             plan.transfer(work)
     return plan.result()
+
+
+def why_not_together(work: list[Any], partitions: int, by_message_id: bool) -> Refusal | None:
+    """Why operations that are not asked for yet will not make a transaction, as far as their keys
+    tell; whether what they name is there shows when they are carried out."""
+    home = home_of_commit(Commit(None, 0, work), partitions, by_message_id)
+    return home if isinstance(home, Refusal) and home.kind == NOT_ALLOWED else None
 
 
 @final

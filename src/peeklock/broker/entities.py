@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol, TypeAlias, final
+from typing import Any, Final, Protocol, TypeAlias, final
 
 from peeklock.auth.rights import AuthorizationRule
 from peeklock.broker.descriptions import Placement
@@ -180,6 +180,10 @@ class Queue:
         """Whether nobody has used it for long."""
         return self.guests.is_idle(self.definition.auto_delete_ms)
 
+    def why_not_together(self, work: list[Any]) -> Refusal | None:
+        """Why these operations cannot be one transaction here, as far as their keys tell."""
+        return self.partitions.why_not_together(work)
+
     def welcome(self, guest: Guest) -> None:
         """A link is attached."""
         self.guests.add(guest)
@@ -270,6 +274,10 @@ class Topic:
     def message_size_max(self) -> int:
         """The largest message it takes."""
         return self.definition.message_size_max
+
+    def why_not_together(self, work: list[Any]) -> Refusal | None:
+        """Why these operations cannot be one transaction here, as far as their keys tell."""
+        return self.partitions.why_not_together(work)
 
     def welcome(self, guest: Guest) -> None:
         """A link is attached."""
@@ -393,6 +401,10 @@ class Subscription:
             self._ask_rules(self, command)
         else:
             self.topic.submit(command)
+
+    def why_not_together(self, work: list[Any]) -> Refusal | None:
+        """Why these operations cannot be one transaction here, as far as their keys tell."""
+        return self.topic.why_not_together(work)
 
     def welcome(self, guest: Guest) -> None:
         """A link is attached."""

@@ -7,11 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, final
 
 from peeklock.broker.carrier import Carrier
+from peeklock.broker.committing import why_not_together
 from peeklock.broker.reach import availability
 from peeklock.broker.spread import Spread
 from peeklock.broker.worker import PartitionWorker
 from peeklock.entity.blueprint import Blueprint
 from peeklock.entity.commands import Tick
+from peeklock.entity.refusals import Refusal
 from peeklock.store.store import Corrupt, StoreError
 
 # Between two partitions that are opened without being asked for.
@@ -22,7 +24,7 @@ _AWAKENING_S: Final = 0.002
 class Partitions:
     """One partition or several; whoever asks does not notice which."""
 
-    __slots__ = ("_carriers", "submit", "workers")
+    __slots__ = ("_by_message_id", "_carriers", "submit", "workers")
 
     def __init__(
         self,
@@ -32,6 +34,7 @@ class Partitions:
         by_message_id: bool,
     ) -> None:
         self.workers = tuple(workers)
+        self._by_message_id = by_message_id
         self._carriers = dict(zip(workers, carriers, strict=True))
         if len(self.workers) == 1:
             self.workers[0].on_opened = self._opened
@@ -40,6 +43,12 @@ class Partitions:
             spread = Spread(list(workers), by_message_id)
             spread.on_opened = self._opened
             self.submit = spread.submit
+
+    def why_not_together(self, work: list[Any]) -> Refusal | None:
+        """Why these operations cannot be one transaction, as far as their keys tell."""
+        if len(self.workers) == 1:
+            return None
+        return why_not_together(work, len(self.workers), self._by_message_id)
 
     @property
     def availability(self) -> str:

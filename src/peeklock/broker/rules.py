@@ -31,19 +31,28 @@ def stamped(rules: Sequence[Rule], now: int, known: Sequence[Rule] = ()) -> tupl
     return tuple(made)
 
 
-def with_change(rules: tuple[Rule, ...], command: RuleCommand, now: int) -> tuple[Rule, ...]:
-    """The rules with one more, or one less."""
+def in_order(rules: Sequence[Rule]) -> list[Rule]:
+    """The rules as they are listed: by name, that of a new subscription first."""
+    return sorted(rules, key=lambda rule: (rule.name != DEFAULT_RULE_NAME, rule.name.lower()))
+
+
+def with_change(
+    rules: tuple[Rule, ...], command: RuleCommand, where: str, now: int
+) -> tuple[Rule, ...]:
+    """The rules with one more, or one less; `where` names their subscription."""
     if isinstance(command, AddRule):
-        return with_rule(rules, command.rule, NEW, now)
+        return with_rule(rules, command.rule, NEW, where, now)
     assert isinstance(command, RemoveRule), f"no rules are changed by {command!r}"
     return without_rule(rules, command.name)
 
 
-def with_rule(rules: tuple[Rule, ...], rule: Rule, expect: str, now: int) -> tuple[Rule, ...]:
+def with_rule(
+    rules: tuple[Rule, ...], rule: Rule, expect: str, where: str, now: int
+) -> tuple[Rule, ...]:
     """The rules with one more, or with this one in the place of the one that has its name."""
     places = [at for at, known in enumerate(rules) if known.name.lower() == rule.name.lower()]
     if places and expect == NEW:
-        text = f"The subscription has a rule '{rule.name}' already."
+        text = f"The messaging entity '{where}|{rule.name}' already exists."
         raise EntityError(Refusal(ENTITY_EXISTS, text))
     if not places:
         if expect == KNOWN:

@@ -17,7 +17,14 @@ from peeklock.broker.changes import (
 )
 from peeklock.broker.descriptions import write_subscription
 from peeklock.broker.entities import Entity, Subscription, Topic, changed
-from peeklock.broker.rules import default_rules, stamped, with_change, with_rule, without_rule
+from peeklock.broker.rules import (
+    default_rules,
+    in_order,
+    stamped,
+    with_change,
+    with_rule,
+    without_rule,
+)
 from peeklock.clock import Clock
 from peeklock.entity.definition import SUBSCRIPTION, SubscriptionDefinition
 from peeklock.entity.refusals import (
@@ -141,7 +148,7 @@ class Subscribing:
     def _ask_rules(self, subscription: Subscription, command: RuleCommand) -> None:
         """Answer what a link asks about the rules of a subscription."""
         if isinstance(command, ListRules):
-            rules = list(subscription.rules[command.skip : command.skip + command.top])
+            rules = in_order(subscription.rules)[command.skip : command.skip + command.top]
             command.origin.replied(RulesFound(command.origin, command.tag, rules))
             command.origin.flush()
             return
@@ -152,9 +159,10 @@ class Subscribing:
         try:
             async with self._changing:
                 _check_alive(subscription)
-                await self._keep_rules(
-                    subscription, with_change(subscription.rules, command, self._clock.now())
+                rules = with_change(
+                    subscription.rules, command, _place_of(subscription), self._clock.now()
                 )
+                await self._keep_rules(subscription, rules)
         except EntityError as error:
             origin.replied(Refused(origin, [command.tag], error.refusal))
         except StoreError as error:
@@ -167,7 +175,8 @@ class Subscribing:
 
     async def put_rule(self, subscription: Subscription, rule: Rule, expect: str) -> Rule:
         """Add a rule or change one, as somebody who holds `changing`; durable when it returns."""
-        rules = with_rule(subscription.rules, rule, expect, self._clock.now())
+        where = _place_of(subscription)
+        rules = with_rule(subscription.rules, rule, expect, where, self._clock.now())
         await self._keep_rules(subscription, rules)
         return next(each for each in rules if each.name.lower() == rule.name.lower())
 
@@ -202,6 +211,12 @@ class Subscribing:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _place_of(subscription: Subscription) -> str:
+    """A subscription as the service's texts name it."""
+    topic = subscription.topic
+    return f"{topic.namespace}:Topic:{topic.path}|{subscription.definition.name}"
 
 
 def _check_alive(subscription: Subscription) -> None:

@@ -285,7 +285,10 @@ class ServiceBusReceivedMessage:
 
     @property
     def locked_until_ms(self) -> int | None:
-        """Until which instant the message is locked, as far as is known."""
+        """Until which instant the message is locked, as far as is known; None in a session, which
+        is renewed as a whole."""
+        if self.link is not None and self.link.session_id is not None:
+            return None
         if self._locked_until is None:
             self._locked_until = _number(self._annotation("x-opt-locked-until"))
         return self._locked_until

@@ -170,7 +170,7 @@ class AutoLockRenewer:
         if isinstance(renewable, ServiceBusReceivedMessage):
             if renewable.is_deleted or renewable.is_peeked or not renewable.has_lock:
                 raise ValueError("a message without a lock has nothing to be renewed")
-            if renewable.locked_until_ms is None:
+            if receiver.session is not None:
                 raise ValueError("messages of a session have its lock: register the session")
         renewal = Renewal(
             self,

@@ -6,6 +6,7 @@ from itertools import islice
 from typing import Any, final
 
 from peeklock.entity.commands import (
+    RECEIVE_AND_DELETE,
     AcceptSession,
     GetSessionState,
     RenewSession,
@@ -162,7 +163,12 @@ class Accepting:
             session = book.next_expired(now)
             if session is None:
                 break
-            self._lose(book, session, now)
+            if _still_receives(session):
+                stint.spend(1)
+                book.look_again(session, now + self._state.policy(lane.number).lock_duration_ms)
+                self._state.watch(lane)
+            else:
+                self._lose(book, session, now)
         late = book.timed_out(now, stint.steps_left)
         stint.spend(len(late))
         for waiting in late:
@@ -241,7 +247,7 @@ class Accepting:
             self._note(book, session, SESSION_LOST, now)
             self._dismiss(session)
         if session.locks:
-            book.renew(session, session.until)
+            book.look_again(session, session.until)
             self._state.watch(book.lane)
             return False
         self._free(book, session)
@@ -285,3 +291,11 @@ class Accepting:
 
     def _refuse(self, origin: Any, tag: int, refusal: Refusal) -> None:
         self._state.replies.append(Refused(origin, [tag], refusal))
+
+
+def _still_receives(session: MessageSession) -> bool:
+    """Whether the holder of a session whose lock is over can still be given messages: it keeps no
+    lock on any, and no client renews for it, so that nobody is wronged until another one wants the
+    session."""
+    holder = session.holder
+    return holder is not None and holder.mode == RECEIVE_AND_DELETE and holder.has_credit()

@@ -16,7 +16,7 @@ from peeklock.entity.commands import (
     ReceiveDeferred,
 )
 from peeklock.entity.delivering import Delivering, look_at
-from peeklock.entity.lane import WITH_SESSION, Entry, Lane
+from peeklock.entity.lane import LOCKED, WITH_SESSION, Entry, Lane, Lock
 from peeklock.entity.looking import Look
 from peeklock.entity.purging import Purge
 from peeklock.entity.records import CLAIMED, DEFERRED, PURGED, SCHEDULED, Removed
@@ -70,13 +70,14 @@ class Browsing:
         found = self._browse(command, look)
         if found is None:
             return False
+        locked = self._state.lane(command.lane).locked
         shown: list[Delivery] = []
         size = 0
         for entry in found:
             size += entry.size
             if shown and size > command.bytes_max:
                 break
-            shown.append(look_at(entry, _seen_as(entry)))
+            shown.append(look_at(entry, _seen_as(entry, locked)))
         self._state.replies.append(Found(command.origin, command.tag, shown))
         return True
 
@@ -264,9 +265,11 @@ def _size_together(entries: dict[int, Entry]) -> int:
     return size
 
 
-def _seen_as(entry: Entry) -> int:
+def _seen_as(entry: Entry, locked: dict[int, Lock]) -> int:
     if entry.place == DEFERRED:
         return STATE_DEFERRED
+    if entry.place == LOCKED:
+        return STATE_DEFERRED if locked[entry.sequence].deferred else STATE_ACTIVE
     if entry.place == SCHEDULED:
         return STATE_SCHEDULED
     if entry.place == CLAIMED:

@@ -343,15 +343,16 @@ class Delivering:
         is_first = not lane.locked or lane.lock_deadline == NEVER
         lane.lock(lock)
         session = line.session
+        shown = NEVER if until == WITH_SESSION else until
         if session is not None:
             session.locks[entry.sequence] = lock
+            shown = session.until  # what its holder has now, and may renew
         elif is_first:
             self._state.watch(lane)
         delivery = Delivery(
             entry.sequence,
             number,
-            # The messages of a session have no end of their own to show.
-            NEVER if until == WITH_SESSION else until,
+            shown,
             entry.delivery_count,
             entry.enqueued_at,
             entry.expires_at,

@@ -27,7 +27,9 @@ def seen_as(message: Message, is_partitioned: bool) -> str:
     that chose the partition, so that ids need to differ only within one key (protocol 11.6)."""
     if not is_partitioned:
         return message.message_id
-    key = message.session_id if message.session_id is not None else message.partition_key
+    key = message.session_id
+    if not key and message.partition_key is not None:
+        key = message.partition_key
     # The length keeps the two apart, and what has no key from what has one.
     return f":{message.message_id}" if key is None else f"{len(key)}:{key}{message.message_id}"
 

@@ -26,19 +26,23 @@ def key_of(message: Message, *, by_message_id: bool) -> str | None:
 
     `by_message_id` holds where the entity looks for duplicates: they must meet.
     """
-    if message.session_id is not None:
-        return message.session_id
+    session_id = message.session_id
+    if session_id:
+        return session_id
     if message.partition_key is not None:
         return message.partition_key
+    if session_id is not None:
+        return session_id
     if by_message_id and message.message_id:
         return message.message_id
     return None
 
 
 def has_conflict(message: Message) -> bool:
-    """Whether session and partition key both are set and differ, which nobody can route."""
+    """Whether session and partition key both are set and differ, which nobody can route. An empty
+    session is set by clients that mean none, and conflicts with no key."""
     return (
-        message.session_id is not None
+        bool(message.session_id)
         and message.partition_key is not None
         and message.session_id != message.partition_key
     )

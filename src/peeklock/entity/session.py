@@ -196,8 +196,12 @@ class SessionBook:
             self._waits[place] = (until + duration_ms, at, wait)
         yield done + len(self._waits)
 
+    def look_again(self, session: MessageSession, at: int) -> None:
+        """Have a session whose lock is over be found once more, from that instant on."""
+        heapq.heappush(self._deadlines, (at, session.id))
+
     def next_expired(self, now: int) -> MessageSession | None:
-        """A session whose lock is over; who does not end it now must `renew` it to its instant."""
+        """A session whose lock is over; who does not end it now must `look_again`."""
         while self._deadlines and self._deadlines[0][0] <= now:
             _, id = heapq.heappop(self._deadlines)
             session = self.sessions.get(id)
@@ -234,7 +238,7 @@ class SessionBook:
         while deadlines:
             until, id = deadlines[0]
             session = self.sessions.get(id)
-            if session is not None and session.holder is not None and session.until == until:
+            if session is not None and session.holder is not None and session.until <= until:
                 break
             heapq.heappop(deadlines)
         deadline = deadlines[0][0] if deadlines else NEVER

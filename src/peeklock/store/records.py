@@ -211,23 +211,29 @@ class _Chunk:
         self.parts: list[bytes] = []
 
     def add_enqueued(self, record: Enqueued) -> None:
-        """Write a run; what is nothing but content takes the short way."""
+        """Write a run; what has nothing but envelope and content takes the short way."""
         at = record.at
         sequence = record.first_sequence
         parts = self.parts
         table = self.table
         for message in record.messages:
-            if message.traits is None and not message.envelope:
+            if message.traits is None:
                 content = message.content
-                head: bytes = _message.pack(ENQUEUED, 0, at, sequence, 0, 0)
+                envelope = message.envelope
+                size = len(envelope)
+                head: bytes = _message.pack(ENQUEUED, 0, at, sequence, 0, size)
                 parts.append(head)
-                parts.append(content)
                 position = self.position
-                end = self.end + _MESSAGE_BYTES + len(content)
                 head_crc = _crc32(head, position & _WORD)
+                crc = head_crc
+                if size:
+                    parts.append(envelope)
+                    crc = _crc32(envelope, crc)
+                parts.append(content)
+                end = self.end + _MESSAGE_BYTES + size + len(content)
                 table.append(end)
                 table.append(head_crc)
-                table.append(_crc32(content, head_crc))
+                table.append(_crc32(content, crc))
                 self.end = end
                 self.position = position + 1
             else:

@@ -81,11 +81,13 @@ def test_what_a_delivery_tells() -> None:
         assert delivery.message_format == 0
         assert UUID(bytes_le=delivery.tag).int >> 64 == 1
         assert delivery_count(payload) == 0
-        assert annotation(payload, "x-opt-sequence-number") == 1
-        assert annotation(payload, "x-opt-enqueue-sequence-number") == 1
-        assert annotation(payload, "x-opt-enqueued-time") == now
-        assert annotation(payload, "x-opt-locked-until") == now + 60_000
-        assert annotation(payload, "x-opt-message-state") == 0
+        told = decode_message(payload)
+        assert told.delivery_annotations == {"x-opt-lock-token": UUID(bytes_le=delivery.tag)}
+        assert told.message_annotations == {
+            "x-opt-enqueued-time": now,
+            "x-opt-sequence-number": 1,
+            "x-opt-locked-until": now + 60_000,
+        }
 
     serve(talk)
 

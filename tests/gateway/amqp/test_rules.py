@@ -103,7 +103,8 @@ def test_rules_are_added_and_come_back_as_they_were_given() -> None:
                 },
             },
         )
-        none, written, true, correlation = await desk.rules()
+        # By their names, and not as they came.
+        correlation, none, written, true = await desk.rules()
         assert none[0] == Described(Ulong(83483426824), [])
         assert written[:3] == [
             Described(Ulong(83483426822), ["a = 1", 20]),
@@ -160,10 +161,11 @@ def test_names_are_there_once() -> None:
     async def talk(bus: Bus) -> None:
         desk = await Desk.open(bus)
         description = {"sql-filter": sql("1=1")}
-        status, condition, _ = await desk.refusal(
+        status, condition, text = await desk.refusal(
             "add-rule", rule_name="$DEFAULT", rule_description=description
         )
         assert (status, condition) == (409, "com.microsoft:entity-already-exists")
+        assert text.startswith("The messaging entity 'ns:Topic:t|s|$DEFAULT' already exists.")
         status, condition, _ = await desk.refusal("remove-rule", rule_name="none")
         assert (status, condition) == (404, "amqp:not-found")
 

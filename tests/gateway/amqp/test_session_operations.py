@@ -232,7 +232,8 @@ def test_deferred_messages_of_a_session_need_its_lock() -> None:
         _, body = await desk.ask("receive-by-sequence-number", link.name, session_id="a", **wish)
         (entry,) = body["messages"]
         assert body_of(entry["message"]) == "a1"
-        assert annotation(entry["message"], "x-opt-locked-until") is None
+        until = bus.clock.now() + 60_000
+        assert annotation(entry["message"], "x-opt-locked-until") == until
         settled = await desk.ask(
             "update-disposition",
             link.name,

@@ -210,7 +210,8 @@ def test_closing_frees_the_session_and_counts_no_delivery(queue: QueueDefinition
             header = decode_message(delivery.payload).header
             assert header is not None
             assert header.delivery_count == 0
-            assert annotation(delivery.payload, "x-opt-locked-until") is None
+            until = bus.clock.now() + 60_000
+            assert annotation(delivery.payload, "x-opt-locked-until") == until
 
     serve(talk, queue)
 

@@ -74,15 +74,20 @@ def test_messages_of_one_key_are_committed_together(key: str) -> None:
 def test_a_transaction_without_one_key_is_no_valid_operation(
     messages: list[bytes], why: str
 ) -> None:
-    """R-P7: no key, two keys, two sessions; the client hears of it when it commits."""
+    """R-P7: no key, two keys, two sessions; the client hears of it with the message that is wrong,
+    and the transaction can only be rolled back."""
 
     async def talk(bus: Bus) -> None:
         client = await bus.authorized()
         control = await Control.of(client)
         sender = await client.sender()
         txn = await control.declare()
-        for message in messages:
-            await send_within(client, sender, message, txn)
+        *right, wrong = messages
+        for message in right:
+            assert isinstance(await send_within(client, sender, message, txn), Accepted)
+        refused = await send_within(client, sender, wrong, txn)
+        assert condition_of(refused) == "amqp:not-allowed"
+        assert why in refused.error.description
         outcome = await control.commit(txn)
         assert condition_of(outcome) == "amqp:transaction:rollback"
         assert why in outcome.error.description
@@ -132,7 +137,8 @@ def test_a_session_is_the_key_where_there_are_sessions() -> None:
         assert isinstance(await control.commit(txn), Accepted)
         assert await peeked(bus, "q") == ["out"]
         txn = await control.declare()
-        await send_within(client, sender, keyed("x", key="s"), txn)
+        refused = await send_within(client, sender, keyed("x", key="s"), txn)
+        assert condition_of(refused) == "amqp:not-allowed"
         assert condition_of(await control.commit(txn)) == "amqp:transaction:rollback"
 
     serve(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from peeklock.amqp.composites import Header, Properties
 from peeklock.amqp.errors import DecodeError
 from peeklock.amqp.message import (
     DATA_BODY,
+    NO_BODY,
     SEQUENCE_BODY,
     Message,
     decode_message,
@@ -25,16 +27,20 @@ from peeklock.amqp.message import (
 from peeklock.amqp.types import Described, Symbol, Timestamp, Uint, Ulong
 from peeklock.broker.chance import SeededChance
 from peeklock.entity import message as domain
-from peeklock.entity.replies import STATE_ACTIVE, Delivery, Details
+from peeklock.entity.replies import STATE_ACTIVE, STATE_DEFERRED, Delivery, Details
+from peeklock.gateway.amqp.envelope import AS_IT_LIVES, DURABLE, Envelope, opened
 from peeklock.gateway.amqp.lock_tokens import lock_tag, token_of, uuid_of
 from peeklock.gateway.amqp.translate import (
     incoming,
     incoming_run,
     outgoing,
+    outgoing_run,
+    peeked,
     way_of,
     without_body,
 )
 from peeklock.gateway.identifiers import MessageIds
+from tests.amqp.values import same
 
 NOW = 1_700_000_000_000
 IDS = MessageIds(SeededChance(1).number)
@@ -70,9 +76,17 @@ def written(
     return decode_message(head + body)
 
 
+def noted(told: Message) -> dict[Any, Any]:
+    """The delivery annotations beside the lock token, which comes first."""
+    assert told.delivery_annotations is not None
+    (token, value), *others = told.delivery_annotations.items()
+    assert (token, value) == ("x-opt-lock-token", UUID(int=5 << 64 | 9))
+    return dict(others)
+
+
 def test_an_ordinary_message_has_no_envelope() -> None:
-    """Neither has one that says what is so anyway."""
-    for header in (None, Header(), Header(durable=True), Header(ttl=5)):
+    """Neither has one that says nothing but what is known by other ways."""
+    for header in (None, Header(), Header(ttl=5)):
         assert read(header=header, body="x").envelope == b""
     assert read(message_annotations={}, delivery_annotations={}, body="x").envelope == b""
 
@@ -105,28 +119,84 @@ def test_delivery_annotations_may_come_last() -> None:
     last = encode(Described(Ulong(0x71), {Symbol("d"): 1}))
     message = incoming(bare + last, NOW, IDS, False)
     assert message.content == bare
-    assert written(message).delivery_annotations == {"d": 1}
+    assert noted(written(message)) == {"d": 1}
 
 
 @pytest.mark.parametrize("durable", [None, False, True])
 @pytest.mark.parametrize("priority", [None, 0, 4, 255])
 @pytest.mark.parametrize("delivery_annotations", [None, {Symbol("d"): "x"}])
 @pytest.mark.parametrize("annotations", [None, {Symbol("x-opt-partition-key"): "p", "own": 1}])
+@pytest.mark.parametrize(("ttl", "first"), [(None, None), (7, True), (0, False)])
 def test_what_the_sender_wrote_around_it_comes_back(
-    durable: bool | None, priority: int | None, delivery_annotations: Any, annotations: Any
+    durable: bool | None,
+    priority: int | None,
+    delivery_annotations: Any,
+    annotations: Any,
+    ttl: int | None,
+    first: bool | None,
 ) -> None:
+    """And what it left out stays out."""
     message = read(
-        header=Header(durable=durable, priority=priority),
+        header=Header(durable=durable, priority=priority, ttl=ttl, first_acquirer=first),
         delivery_annotations=delivery_annotations,
         message_annotations=annotations,
         body="x",
     )
     told = written(message, delivery_count=3)
-    assert told.header == Header(durable=durable is not False, priority=priority, delivery_count=3)
-    assert told.delivery_annotations == delivery_annotations
+    assert told.header == Header(
+        durable=durable, priority=priority, ttl=ttl, first_acquirer=first, delivery_count=3
+    )
+    assert noted(told) == (delivery_annotations or {})
     assert told.message_annotations is not None
     assert told.message_annotations.items() >= (annotations or {}).items()
     assert told.message_annotations["x-opt-sequence-number"] == 5
+    assert all(type(key) is Symbol for key in told.message_annotations)
+
+
+@pytest.mark.parametrize("kind", [str, Symbol])
+def test_keys_that_were_written_as_strings_arrive_as_symbols(kind: Any) -> None:
+    """Java's client reads nothing else."""
+    raw = {kind("k"): "k", kind("l" * 300): 1}
+    message = read(delivery_annotations=raw, message_annotations=raw, footer=raw, body="x")
+    told = written(message)
+    for found in (noted(told), told.message_annotations, told.footer):
+        assert found is not None
+        assert found.items() >= {Symbol("k"): "k", Symbol("l" * 300): 1}.items()
+        assert all(type(key) is Symbol for key in found)
+
+
+def test_envelopes_of_the_first_form_are_opened() -> None:
+    """Messages that were stored before are delivered like those of today."""
+    pairs = encode("own") + encode("value")
+    first = struct.pack(">BBBBIII", 1, 2, True, 7, 1, len(pairs), 1) + pairs + pairs
+    message = domain.Message(first, read(body="x").content)
+    told = written(message)
+    assert told.header == Header(durable=True, priority=7, delivery_count=0)
+    assert same(noted(told), {Symbol("own"): "value"})
+    assert told.message_annotations is not None
+    assert type(list(told.message_annotations)[-1]) is Symbol
+    absent = struct.pack(">BBBBIII", 1, 0, False, 0, 0, 0, 0)
+    told = written(domain.Message(absent, message.content, domain.Traits(time_to_live_ms=5)))
+    assert told.header == Header(ttl=5, delivery_count=0)
+
+
+@given(
+    st.builds(
+        Envelope,
+        durable=st.integers(-1, 1),
+        priority=st.integers(-1, 255),
+        ttl_ms=st.sampled_from([AS_IT_LIVES, -1, 0, 5, 0xFFFF_FFFF]),
+        first_acquirer=st.integers(-1, 1),
+        delivery_annotations=st.just(b"ab"),
+        delivery_annotations_count=st.just(1),
+        annotations=st.sampled_from([b"", b"cde"]),
+        annotations_count=st.just(1),
+    )
+)
+def test_what_is_sealed_is_opened_again(envelope: Envelope) -> None:
+    assert opened(envelope.sealed()) == envelope
+    alone = Envelope(durable=envelope.durable, ttl_ms=envelope.ttl_ms)
+    assert opened(alone.sealed()) == alone
 
 
 def test_annotations_of_a_former_life_are_dropped() -> None:
@@ -146,8 +216,8 @@ def test_annotations_of_a_former_life_are_dropped() -> None:
     assert message.envelope == b""
     told = written(message).message_annotations
     assert told is not None
-    assert len(told) == 5
-    assert told["x-opt-sequence-number"] == told["x-opt-enqueue-sequence-number"] == 5
+    assert list(told) == ["x-opt-enqueued-time", "x-opt-sequence-number", "x-opt-locked-until"]
+    assert told["x-opt-sequence-number"] == 5
 
 
 @pytest.mark.parametrize(
@@ -172,15 +242,19 @@ def test_the_time_to_live(
     properties = Properties(message_id="m", absolute_expiry_time=expiry, creation_time=created)
     message = read(header=Header(ttl=header), properties=properties, body="x")
     assert message.time_to_live_ms == life_ms
+    told = written(message).header
+    assert told is not None
+    assert told.ttl == header
 
 
-def test_the_life_that_is_told_is_the_effective_one() -> None:
+def test_the_life_that_is_told_is_the_one_that_the_sender_gave() -> None:
+    """The default of its entity, which ends it sooner, does not change what the header says."""
     header = written(read(body="x"), expires_at=NOW + 4_000).header
     assert header is not None
-    assert header.ttl == 4_000
-    long = written(read(body="x"), expires_at=NOW + 90 * DAY_MS).header
-    assert long is not None
-    assert long.ttl == 0xFFFF_FFFF
+    assert header.ttl is None
+    header = written(read(body="x", header=Header(ttl=9_000)), expires_at=NOW + 4_000).header
+    assert header is not None
+    assert header.ttl == 9_000
 
 
 def test_the_scheduled_instant_is_a_fact_and_not_an_annotation() -> None:
@@ -189,14 +263,12 @@ def test_the_scheduled_instant_is_a_fact_and_not_an_annotation() -> None:
     assert (message.scheduled_at, message.envelope) == (NOW + 1, b"")
     details = Details()
     details.scheduled_at = NOW + 1
-    details.time_to_live_ms = 900
     details.enqueue_sequence = 4
     told = written(message, details=details)
     assert told.message_annotations is not None
     assert told.message_annotations[name] == NOW + 1
     assert told.message_annotations["x-opt-enqueue-sequence-number"] == 4
-    assert told.header is not None
-    assert told.header.ttl == 900
+    assert told.message_annotations["x-opt-message-state"] == 2
     with pytest.raises(DecodeError, match="x-opt-scheduled-enqueue-time"):
         read(message_annotations={name: "soon"}, body="x")
 
@@ -238,7 +310,7 @@ def test_a_message_that_was_not_locked_says_nothing_of_a_lock() -> None:
 def test_a_body_can_be_left_out() -> None:
     content = read(application_properties={"n": 1}, body="x", footer={Symbol("f"): 1}).content
     left = decode_message(without_body(content))
-    assert (left.body, left.footer) == ([b""], None)
+    assert (left.body_kind, left.footer) == (NO_BODY, {"f": 1})
     assert left.application_properties == {"n": 1}
 
 
@@ -248,6 +320,55 @@ def test_a_body_can_be_left_out() -> None:
 def test_what_cannot_be_read_is_an_error(payload: bytes) -> None:
     with pytest.raises(DecodeError):
         incoming(payload, NOW, IDS, False)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([1, 2, 0x1_0000, 0xFFFF, 7 << 48 | 5]),
+            st.sampled_from([(0, 0), (9, NOW + 1), ((1 << 64) - 1, NOW + 2)]),
+            st.sampled_from([0, 300]),
+            st.sampled_from([b"", DURABLE, Envelope(priority=3).sealed()]),
+            st.sampled_from([None, 5]),
+            st.sampled_from([STATE_ACTIVE, STATE_DEFERRED]),
+            st.booleans(),
+        ),
+        max_size=6,
+    )
+)
+def test_a_run_is_written_like_each_of_its_messages(facts: list[Any]) -> None:
+    content = read(body="x").content
+    deliveries: list[Delivery] = []
+    for sequence, (number, until), count, envelope, life_ms, state, has_details in facts:
+        traits = None if life_ms is None else domain.Traits(time_to_live_ms=life_ms)
+        details = Details() if has_details else None
+        if details is not None:
+            details.enqueue_sequence = 3
+        message = domain.Message(envelope, content, traits)
+        deliveries.append(
+            Delivery(sequence, number, until, count, NOW, 0, 1, message, details, state)
+        )
+    tags: list[bytes] = []
+    heads: list[bytes] = []
+    bodies: list[bytes] = []
+    size = outgoing_run(deliveries, tags, heads, bodies)
+    assert list(zip(heads, bodies, strict=True)) == [outgoing(each) for each in deliveries]
+    assert tags == [lock_tag(each.sequence, each.number) for each in deliveries]
+    assert size == sum(map(len, heads + bodies))
+
+
+def test_a_look_shows_the_state_and_both_numbers() -> None:
+    message = read(body="x")
+    for state in (STATE_ACTIVE, STATE_DEFERRED, 2, 3):
+        seen = peeked(Delivery(5, 0, 0, 2, NOW, 0, 1, message, None, state), False)
+        told = decode_message(b"".join(seen.parts))
+        assert told.delivery_annotations == {}
+        assert told.message_annotations == {
+            "x-opt-enqueued-time": NOW,
+            "x-opt-sequence-number": 5,
+            "x-opt-enqueue-sequence-number": 5,
+            "x-opt-message-state": state,
+        }
 
 
 @given(st.integers(1, (1 << 63) - 1), st.integers(0, (1 << 64) - 1))
@@ -269,7 +390,7 @@ def test_a_lone_data_section_is_read_the_short_way_like_any_other(header: str) -
     assert lone_data_at(raw) == len(raw) - len(data)
     message = incoming(raw, NOW, IDS, False)
     sections = split(message.content)
-    assert message.envelope == b""
+    assert message.envelope == (DURABLE if "41" in header or "56" in header else b"")
     assert message.content[sections.body_at :] == data == split(raw).bare
     found = read_properties(message.content, sections.properties_at).message_id
     assert found is not None

@@ -231,7 +231,8 @@ def test_changes_of_system_properties_are_read_again(
     received = told(changed)
     assert received.header is not None
     assert received.header.priority == 4
-    assert received.header.durable is (changes.get(FORCE_PERSISTENCE) is not False)
+    durable = changes.get(FORCE_PERSISTENCE)
+    assert received.header.durable is (durable if isinstance(durable, bool) else None)
     assert received.message_annotations is not None
     assert received.message_annotations.get("mine") == (None if annotations is None else 1)
 
@@ -325,4 +326,8 @@ def test_messages_as_javascript_and_python_send_them() -> None:
         assert (after.properties.message_id, after.properties.subject) == (changed.message_id, "l")
         assert after.application_properties == {"p": 1}
         assert body_of(changed) == body
-        assert told(changed).delivery_annotations == ({"d": 1} if raw is python else None)
+        noted = told(changed).delivery_annotations
+        assert noted is not None
+        assert noted.keys() == (
+            {"x-opt-lock-token", "d"} if raw is python else {"x-opt-lock-token"}
+        )

@@ -190,7 +190,7 @@ class Desk:
     def _encoded(self, partition: AtHand, delivery: Delivery, omit_body: bool) -> bytes:
         if delivery.message is None:
             delivery.message = partition.journal.body(delivery.position)
-        head, body = outgoing(delivery)
+        head, body = outgoing(delivery, is_peeked=True)
         return head + (without_body(body) if omit_body else body)
 
     def _reply(self, partition: AtHand, command: ask.Command, kind: type[Any]) -> Any:

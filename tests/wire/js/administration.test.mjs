@@ -209,8 +209,8 @@ test("rules keep their texts and values", async () => {
   assert.deepEqual(found.filter, correlation);
   await clerk.updateRule("js.adm.rules", "s", { ...found, filter: { sqlExpression: "x = 1" } });
   const rules = await all(clerk.listRules("js.adm.rules", "s"));
-  assert.deepEqual(rules.map((each) => each.name), ["$Default", "sql", "correlation"]);
-  assert.equal(rules[2].filter.sqlExpression, "x = 1");
+  assert.deepEqual(rules.map((each) => each.name), ["$Default", "correlation", "sql"]);
+  assert.equal(rules[1].filter.sqlExpression, "x = 1");
   assert.equal(await clerk.ruleExists("js.adm.rules", "s", "sql"), true);
   await clerk.deleteRule("js.adm.rules", "s", "sql");
   assert.equal(await clerk.ruleExists("js.adm.rules", "s", "sql"), false);

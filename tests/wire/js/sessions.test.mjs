@@ -43,7 +43,7 @@ describe("accepting", SIDE_BY_SIDE, () => {
     assert.deepEqual(bodies(messages), ["a1", "a2"]);
     assert.deepEqual(messages.map((message) => message.sessionId), ["a", "a"]);
     for (const message of messages) {
-      assert.equal(message.lockedUntilUtc, undefined);
+      assert.equal(+message.lockedUntilUtc, +receiver.sessionLockedUntilUtc);
       await receiver.completeMessage(message);
     }
     assert.deepEqual(await peekAll(receiver), []);

@@ -25,7 +25,7 @@ from peeklock.gateway.amqp.address import OWN, TRANSFER_DEAD_LETTERS
 from peeklock.gateway.amqp.arguments import INT32_MAX
 from peeklock.gateway.amqp.calls import OWN_PREFIX, Call, Operation, numbers
 from peeklock.gateway.amqp.outcomes import STATUSES, disposition
-from peeklock.gateway.amqp.translate import whole
+from peeklock.gateway.amqp.translate import peeked
 
 OWNER_LENGTH_MAX: Final = 128
 # How many messages one claim, one list or one settlement may be about.
@@ -165,7 +165,7 @@ def _read_fetch(call: Call) -> Command | Refusal:
 def _write_fetch(call: Call, reply: Any) -> dict[Any, Any] | None:
     assert isinstance(reply, ClaimsFetched), f"claimed messages were expected, not {reply!r}"
     omit = call.arguments.flag("omit-message-body")
-    messages = [{"message": whole(delivery, omit)} for delivery in reply.deliveries]
+    messages = [{"message": peeked(delivery, omit)} for delivery in reply.deliveries]
     return {"messages": messages, "looked-at": Int(reply.looked_at)}
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol, final
+from typing import Any, Final, Protocol, final
 
 from peeklock.amqp.composites import encode_rejected
 from peeklock.amqp.errors import AmqpError
@@ -79,6 +79,10 @@ class Entity(Protocol):
 
     def submit(self, command: Command | RuleCommand) -> None:
         """Ask the owner; the reply goes to the command's origin."""
+        ...
+
+    def why_not_together(self, work: list[Any]) -> Refusal | None:
+        """Why these operations cannot be one transaction here, as far as their keys tell."""
         ...
 
     def welcome(self, guest: Guest) -> None:

@@ -6,22 +6,36 @@ from uuid import UUID
 
 from peeklock.entity.commands import LockToken
 
-# The sequence number in the three fields that .NET writes in little-endian order, the lock number.
-_TAG: Final = Struct("<IHHQ")
-_pack_tag: Final = _TAG.pack
+# The two numbers one after the other: as a UUID is written where its bytes have their own order.
+_UUID: Final = Struct(">QQ")
+# The first three fields of a UUID, as .NET writes them.
+_MIXED: Final = Struct("<IHH")
+# Of those, what neighbours share; then the lowest 16 bits, turned around, and the lock number.
+_TAG: Final = Struct(">6sHQ")
+pack_tag: Final = _TAG.pack
 
 
 def lock_tag(sequence: int, number: int) -> bytes:
     """Write a lock token as a delivery tag: the 16 bytes of its UUID in .NET's mixed order."""
-    return _pack_tag(sequence >> 32, sequence >> 16 & 0xFFFF, sequence & 0xFFFF, number)
+    return pack_tag(tag_begin(sequence), turned(sequence), number)
+
+
+def tag_begin(sequence: int) -> bytes:
+    """Write how the tags of all numbers begin that have the same upper 48 bits."""
+    return _MIXED.pack(sequence >> 32, sequence >> 16 & 0xFFFF, 0)[:6]
+
+
+def turned(sequence: int) -> int:
+    """Turn the two lowest bytes around."""
+    return (sequence & 0xFF) << 8 | sequence >> 8 & 0xFF
 
 
 def token_of(uuid: UUID) -> LockToken:
     """Read a lock token from its form in management maps."""
-    high, middle, low, number = _TAG.unpack(uuid.bytes_le)
-    return LockToken(high << 32 | middle << 16 | low, number)
+    sequence, number = _UUID.unpack(uuid.bytes)
+    return LockToken(sequence, number)
 
 
 def uuid_of(token: LockToken) -> UUID:
     """Write a lock token as management maps carry it."""
-    return UUID(bytes_le=lock_tag(token.sequence, token.number))
+    return UUID(bytes=_UUID.pack(token.sequence, token.number))

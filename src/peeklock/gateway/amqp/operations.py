@@ -31,7 +31,7 @@ from peeklock.gateway.amqp.outcomes import STATUSES, disposition
 from peeklock.gateway.amqp.rule_operations import RULE_OPERATIONS
 from peeklock.gateway.amqp.session_operations import SESSION_OPERATIONS
 from peeklock.gateway.amqp.stage_operations import STAGE_OPERATIONS
-from peeklock.gateway.amqp.translate import incoming, outgoing, whole
+from peeklock.gateway.amqp.translate import incoming, outgoing, peeked
 
 # The service's limits of one peek.
 PEEK_COUNT_MAX: Final = 250
@@ -70,7 +70,7 @@ def _read_peek(call: Call) -> Command | Refusal:
 def _write_peek(call: Call, reply: Any) -> dict[Any, Any] | None:
     deliveries = _found(reply)
     omit = call.arguments.flag("omit-message-body")
-    return {"messages": [{"message": whole(d, omit)} for d in deliveries]} if deliveries else None
+    return {"messages": [{"message": peeked(d, omit)} for d in deliveries]} if deliveries else None
 
 
 def _read_receive(call: Call) -> Command | Refusal:
@@ -95,9 +95,8 @@ def _write_receive(_call: Call, reply: Any) -> dict[Any, Any] | None:
 
 def _write_deferred(delivery: Delivery) -> dict[Any, Any]:
     """Write a message with its lock, beside it and within: the Go client looks there."""
-    token = uuid_of(delivery)
-    head, body = outgoing(delivery, token if delivery.locked_until else None)
-    return {"lock-token": token, "message": Pieces([head, body])}
+    head, body = outgoing(delivery)
+    return {"lock-token": uuid_of(delivery), "message": Pieces([head, body])}
 
 
 def _read_delete(call: Call) -> Command | Refusal:

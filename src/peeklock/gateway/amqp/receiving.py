@@ -13,7 +13,6 @@ from typing import Any, Final, final
 
 from peeklock.amqp.delivery import OutgoingDelivery
 from peeklock.amqp.link import Link
-from peeklock.amqp.message import locked_head_around, pack_numbers
 from peeklock.budgets import Budget
 from peeklock.entity.commands import (
     PEEK_LOCK,
@@ -26,10 +25,8 @@ from peeklock.entity.commands import (
     Requeue,
     SettleMany,
 )
-from peeklock.entity.message import NEVER
 from peeklock.entity.refusals import Refusal
 from peeklock.entity.replies import (
-    STATE_ACTIVE,
     Delivered,
     Delivery,
     Drained,
@@ -42,10 +39,9 @@ from peeklock.entity.replies import (
 )
 from peeklock.gateway.amqp.accepting import SessionWish, granted_properties, granted_source
 from peeklock.gateway.amqp.door import Entity, Guest, rejected
-from peeklock.gateway.amqp.lock_tokens import lock_tag
 from peeklock.gateway.amqp.outcomes import ANSWERS, OutcomeReader, Settlement
 from peeklock.gateway.amqp.transactions import Work
-from peeklock.gateway.amqp.translate import outgoing
+from peeklock.gateway.amqp.translate import outgoing_run
 from peeklock.gateway.amqp.wire import Wire
 from peeklock.step import LARGE_BYTES, STEP
 
@@ -297,44 +293,11 @@ class ReceivingNode:
         tags: list[bytes] = []
         heads: list[bytes] = []
         bodies: list[bytes] = []
-        size = 0
-        # What the head of the delivery before had around its numbers, and by what.
-        count = enqueued_at = locked_until = -1
-        before = between = behind = b""
-        for delivery in deliveries:
-            sequence = delivery.sequence
-            message = delivery.message
-            if (
-                message is not None
-                and not message.envelope
-                and delivery.details is None
-                and delivery.expires_at == NEVER
-                and delivery.locked_until != NEVER
-                and delivery.state == STATE_ACTIVE
-            ):
-                # What `outgoing` does for such a message.
-                if (
-                    delivery.enqueued_at != enqueued_at
-                    or delivery.locked_until != locked_until
-                    or delivery.delivery_count != count
-                ):
-                    count = delivery.delivery_count
-                    enqueued_at = delivery.enqueued_at
-                    locked_until = delivery.locked_until
-                    before, between, behind = locked_head_around(
-                        -1, count, enqueued_at, locked_until, STATE_ACTIVE
-                    )
-                head = before + pack_numbers(sequence, between, sequence, behind)
-                body = message.content
-            else:
-                head, body = outgoing(delivery)
-            size += len(head) + len(body)
-            tags.append(lock_tag(sequence, delivery.number))
-            heads.append(head)
-            bodies.append(body)
-            if locking:
-                # It stays with the link as its token until it is settled, and needs no body for
-                # that. What is removed already keeps it until it is sent.
+        size = outgoing_run(deliveries, tags, heads, bodies)
+        if locking:
+            # Each stays with the link as its token until it is settled, and needs no body for
+            # that. What is removed already keeps it until it is sent.
+            for delivery in deliveries:
                 delivery.message = None
         if size > LARGE_BYTES:
             STEP.works_on(size, max([len(body) for body in bodies]))

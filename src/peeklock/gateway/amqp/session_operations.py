@@ -55,7 +55,8 @@ def _read_set_state(call: Call) -> Command | Refusal:
     if not call.has_sessions:
         return Refusal(NOT_ALLOWED, _NO_SESSIONS)
     session_id = call.arguments.text("session-id")
-    state = call.arguments.optional_binary("session-state")
+    # Nothing is no state: who sets it to no bytes reads null from then on.
+    state = call.arguments.optional_binary("session-state") or None
     size_max = max(STATE_SIZE_MAX, call.entity.message_size_max)
     if state is not None and len(state) > size_max:
         text = f"The state of a session has at most {size_max} bytes, not {len(state)}."

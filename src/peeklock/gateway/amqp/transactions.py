@@ -20,12 +20,14 @@ from peeklock.entity.commands import (
     SettleMany,
     Transfer,
 )
+from peeklock.entity.entering import SESSION_REQUIRED_TEXT
 from peeklock.entity.message import Message
 from peeklock.entity.refusals import (
     INTERNAL,
     INVALID_ARGUMENT,
     NOT_ALLOWED,
     QUOTA_EXCEEDED,
+    SESSION_REQUIRED,
     TRANSACTION_FAILED,
     TRANSACTION_TIMED_OUT,
     TRANSACTION_UNKNOWN,
@@ -172,21 +174,7 @@ class Transaction:
 
     def commands(self) -> list[Any]:
         """What the via has to carry out."""
-        home = self.via().home
-        commands: list[Any] = []
-        for work in self.works:
-            messages = work.messages
-            if messages is None:
-                commands.append(work.command)
-                continue
-            destination = work.destination
-            if destination is None and work.entity.home != home:
-                destination = work.entity
-            if destination is None:
-                commands.append(SendBatch(None, 0, messages))
-            else:
-                commands += transfers(destination, messages, work.ways)
-        return commands
+        return _commands(self.works)
 
     def why_not(self, work: Work) -> Refusal | None:
         """Why an operation cannot be part of this transaction, or None."""
@@ -202,7 +190,36 @@ class Transaction:
                 or each.link.session not in sessions
             ):
                 return Refusal(NOT_ALLOWED, _OTHER_ENTITY)
+        if work.messages is None or work.destination is not None:
+            return None
+        # A key that is missing or wrong is told with the message, and not at the end.
+        if work.entity.requires_session and not all(map(_has_session, work.messages)):
+            return Refusal(SESSION_REQUIRED, SESSION_REQUIRED_TEXT)
+        if work.entity.home == home:
+            return work.entity.why_not_together(_commands(works))
         return None
+
+
+def _has_session(message: Message) -> bool:
+    return message.session_id is not None
+
+
+def _commands(works: list[Work]) -> list[Any]:
+    home = _via(works).home
+    commands: list[Any] = []
+    for work in works:
+        messages = work.messages
+        if messages is None:
+            commands.append(work.command)
+            continue
+        destination = work.destination
+        if destination is None and work.entity.home != home:
+            destination = work.entity
+        if destination is None:
+            commands.append(SendBatch(None, 0, messages))
+        else:
+            commands += transfers(destination, messages, work.ways)
+    return commands
 
 
 def transfers(

@@ -1,38 +1,52 @@
 """Wire messages <-> domain messages. Bodies are never decoded; the bare message stays byte-exact.
 
 `Message.content` is the bare message. `Message.envelope` is what a sender wrote around it and wants
-to see again at the other end: durable, priority, annotations. It is empty for nearly all messages,
-and everything here has a short way for those.
+to see again at the other end: header and annotations. It is empty or the same for nearly all
+messages, and everything here has a short way for those.
 """
 
 from typing import Any, Final
-from uuid import UUID
 
 from peeklock.amqp.codec import encode
 from peeklock.amqp.errors import DecodeError
 from peeklock.amqp.message import (
+    DURABLE_BEFORE,
     HAS_EXPIRY,
     HAS_MESSAGE_ID,
     Sections,
     check_application_properties,
-    delivery_head,
-    delivery_head_with,
     drop_annotations,
+    enqueue_sequence_item,
     find_annotation,
-    head,
+    header,
+    locked_around,
+    locked_pack,
+    locked_until_item,
     lone_data_at,
     merge_application_properties,
     peek_properties,
     read_keys,
     read_properties,
     split,
+    state_item,
+    unlocked_around,
+    unlocked_pack,
     with_message_id,
+    with_symbols,
+    with_symbols_in_footer,
 )
 from peeklock.amqp.pieces import Pieces
 from peeklock.amqp.types import Symbol, Timestamp
 from peeklock.entity.message import NEVER, NO_DURATION, Message, Traits, traits_of
-from peeklock.entity.replies import Delivery, Details
-from peeklock.gateway.amqp.envelope import PARTITION_KEY, Envelope, opened
+from peeklock.entity.replies import (
+    STATE_ACTIVE,
+    STATE_DEFERRED,
+    STATE_SCHEDULED,
+    Delivery,
+    Details,
+)
+from peeklock.gateway.amqp.envelope import AS_IT_LIVES, DURABLE, PARTITION_KEY, Envelope, opened
+from peeklock.gateway.amqp.lock_tokens import pack_tag, tag_begin, turned
 from peeklock.gateway.amqp.outcomes import DESCRIPTION, REASON
 from peeklock.gateway.identifiers import MessageIds
 
@@ -57,10 +71,8 @@ _OURS: Final = frozenset(
 _VIA_PARTITION_KEY: Final = b"x-opt-via-partition-key"
 _SCHEDULED_KEY: Final = encode(Symbol(_SCHEDULED_TIME.decode("ascii")))
 _SOURCE_KEY: Final = encode(Symbol("x-opt-deadletter-source"))
-_LOCK_KEY: Final = encode(Symbol("x-opt-lock-token"))
 # Descriptor, constructor and size of a wide data section.
 _DATA_HEAD_SIZE: Final = 8
-_EMPTY_DATA: Final = b"\x00\x53\x75\xa0\x00"
 
 # The service's limits: of an id, a session's name and a partition key in characters, and of a life.
 KEY_LENGTH_MAX: Final = 128
@@ -76,11 +88,14 @@ def incoming(payload: bytes, now: int, ids: MessageIds, wants_keys: bool) -> Mes
     if bare_at >= 0:
         made = ids.next()
         content = with_message_id(payload[bare_at:], -1, made)
+        envelope = DURABLE if bare_at >= DURABLE_BEFORE else b""
         if wants_keys:
-            return Message(b"", content, Traits(message_id=made.decode("ascii")))
-        return Message(b"", content)
+            return Message(envelope, content, Traits(message_id=made.decode("ascii")))
+        return Message(envelope, content)
     sections = split(payload)
     content = sections.bare
+    if sections.footer_at >= 0:
+        content = with_symbols_in_footer(content, sections.footer_at)
     has = peek_properties(content, sections.properties_at)
     time_to_live_ms = sections.ttl_ms
     if has & HAS_EXPIRY:
@@ -89,16 +104,12 @@ def incoming(payload: bytes, now: int, ids: MessageIds, wants_keys: bool) -> Mes
     if not has & HAS_MESSAGE_ID:
         made = ids.next()
         content = with_message_id(content, sections.properties_at, made)
-    if (
-        sections.annotations_count == 0
-        and sections.delivery_annotations_count == 0
-        and sections.priority < 0
-        and sections.durable != 0
-    ):
-        message = Message(b"", content, traits_of(time_to_live_ms, NEVER))
-    else:
-        traits = traits_of(time_to_live_ms, _scheduled_at(sections.annotations))
-        message = Message(_envelope(sections), content, traits)
+    scheduled_at = NEVER
+    if sections.annotations_count:
+        scheduled_at = _scheduled_at(sections.annotations)
+    message = Message(
+        _envelope(sections, time_to_live_ms), content, traits_of(time_to_live_ms, scheduled_at)
+    )
     if wants_keys:
         _read_keys(message, sections, has, made)
     return message
@@ -114,6 +125,7 @@ def incoming_run(
     begin = b""
     begin_size = -1
     bare_at = -1
+    envelope = b""
     for payload in payloads:
         size = len(payload)
         if size > size_max:
@@ -129,53 +141,93 @@ def incoming_run(
             bare_at = at
             begin = payload[: at + _DATA_HEAD_SIZE]
             begin_size = size
-        messages.append(Message(b"", with_message_id(payload[bare_at:], -1, ids.next())))
+            envelope = DURABLE if at >= DURABLE_BEFORE else b""
+        messages.append(Message(envelope, with_message_id(payload[bare_at:], -1, ids.next())))
     return messages
 
 
-def outgoing(delivery: Delivery, lock: UUID | None = None) -> tuple[bytes, bytes]:
-    """Write a message for a receiver: what the broker says of it, and the message itself.
+def outgoing_run(
+    deliveries: list[Delivery], tags: list[bytes], heads: list[bytes], bodies: list[bytes]
+) -> int:
+    """Write messages for a receiver in a row: for each its lock token as a delivery tag, what the
+    broker says of it, and the message itself; tells how many bytes these are."""
+    size = 0
+    # Neighbours are alike: what the head before had around its numbers, and by what. A lock is told
+    # from none by its end.
+    envelope = b""
+    count = enqueued_at = locked_until = ttl_ms = -1
+    before = between = behind = b""
+    pack: Any = None
+    # The upper bits of the number before, and how its tag began.
+    above = -1
+    tag = b""
+    for delivery in deliveries:
+        sequence = delivery.sequence
+        number = delivery.number
+        message = delivery.message
+        assert message is not None, "bodies are fetched before a delivery leaves"
+        if sequence >> 16 != above:
+            above = sequence >> 16
+            tag = tag_begin(sequence)
+        if delivery.details is None and delivery.state == STATE_ACTIVE:
+            # What `outgoing` does for such a message.
+            traits = message.traits
+            life_ms = -1 if traits is None else traits.time_to_live_ms
+            if (
+                delivery.enqueued_at != enqueued_at
+                or delivery.locked_until != locked_until
+                or delivery.delivery_count != count
+                or life_ms != ttl_ms
+                or message.envelope != envelope
+            ):
+                count = delivery.delivery_count
+                enqueued_at = delivery.enqueued_at
+                locked_until = delivery.locked_until
+                ttl_ms = life_ms
+                envelope = message.envelope
+                before, between, behind, pack = _around(delivery, message, None, False)
+            if number:
+                head = pack(before, sequence, number, between, sequence, behind)
+            else:
+                head = pack(before, sequence, behind)
+            body = message.content
+        else:
+            head, body = outgoing(delivery)
+        size += len(head) + len(body)
+        tags.append(pack_tag(tag, turned(sequence), number))
+        heads.append(head)
+        bodies.append(body)
+    return size
 
-    `lock` is for a message without a delivery of its own, whose tag would tell the lock.
-    """
+
+def outgoing(delivery: Delivery, is_peeked: bool = False) -> tuple[bytes, bytes]:
+    """Write a message for a receiver, or for one who only looks at it: what the broker says of it,
+    and the message itself."""
     message = delivery.message
     assert message is not None, "bodies are fetched before a delivery leaves"
-    expires_at = delivery.expires_at
-    ttl_ms = -1 if expires_at == NEVER else expires_at - delivery.enqueued_at
     details = delivery.details
-    if details is None and not message.envelope and ttl_ms <= UINT_MAX and lock is None:
-        sequence = delivery.sequence
-        return (
-            delivery_head(
-                ttl_ms,
-                delivery.delivery_count,
-                sequence,
-                delivery.enqueued_at,
-                delivery.locked_until or -1,
-                sequence,
-                delivery.state,
-            ),
-            message.content,
-        )
-    if details is None:
-        return _general_head(delivery, message.envelope, ttl_ms, None, lock), message.content
-    if ttl_ms < 0:
-        ttl_ms = details.time_to_live_ms
-    return (
-        _general_head(delivery, message.envelope, ttl_ms, details, lock),
-        with_details(message.content, details),
-    )
+    sequence = delivery.sequence
+    number = delivery.number
+    before, between, behind, pack = _around(delivery, message, details, is_peeked)
+    if number:
+        head: bytes = pack(before, sequence, number, between, sequence, behind)
+    else:
+        head = pack(before, sequence, behind)
+    return head, message.content if details is None else with_details(message.content, details)
 
 
 def without_body(content: bytes) -> bytes:
-    """Leave the body of a bare message out; an empty one stands in, since a message has one."""
+    """Leave the body of a bare message out; everything else stays."""
     sections = split(content)
-    return sections.bare[: sections.body_at] + _EMPTY_DATA
+    bare = sections.bare
+    return bare[: sections.body_at] + (
+        bare[sections.footer_at :] if sections.footer_at >= 0 else b""
+    )
 
 
-def whole(delivery: Delivery, omit_body: bool) -> Pieces:
-    """Write a message for a receiver as one value, with or without its body."""
-    head, body = outgoing(delivery)
+def peeked(delivery: Delivery, omit_body: bool) -> Pieces:
+    """Write a message as one value for one who looks at it, with or without its body."""
+    head, body = outgoing(delivery, True)
     return Pieces([head, without_body(body) if omit_body else body])
 
 
@@ -277,69 +329,95 @@ def _too_long(name: str) -> DecodeError:
     return DecodeError(f"{name} has more than {KEY_LENGTH_MAX} characters")
 
 
-def _envelope(sections: Sections) -> bytes:
+def _envelope(sections: Sections, time_to_live_ms: int) -> bytes:
+    ttl_ms = sections.ttl_ms
+    if (
+        sections.annotations_count == 0
+        and sections.delivery_annotations_count == 0
+        and sections.priority < 0
+        and sections.first_acquirer < 0
+        and sections.durable != 0
+        and ttl_ms == time_to_live_ms
+    ):
+        # Nearly all say no more than this.
+        return b"" if sections.durable < 0 else DURABLE
     delivery_items, delivery_count = drop_annotations(sections.delivery_annotations, _OURS)
     items, count = drop_annotations(sections.annotations, _OURS)
     return Envelope(
-        sections.durable, sections.priority, delivery_items, delivery_count, items, count
+        durable=sections.durable,
+        priority=sections.priority,
+        # A life that only the properties tell of is not in the header.
+        ttl_ms=AS_IT_LIVES if ttl_ms == time_to_live_ms else ttl_ms,
+        first_acquirer=sections.first_acquirer,
+        delivery_annotations=with_symbols(delivery_items),
+        delivery_annotations_count=delivery_count,
+        annotations=with_symbols(items),
+        annotations_count=count,
     ).sealed()
 
 
-def _general_head(
-    delivery: Delivery, envelope: bytes, ttl_ms: int, details: Details | None, lock: UUID | None
-) -> bytes:
-    kept = opened(envelope)
-    # Absent means durable here: whatever is accepted is stored.
-    durable = 0 if kept.durable == 0 else 1
-    priority = kept.priority
-    delivery_items = kept.delivery_annotations
-    delivery_items_count = kept.delivery_annotations_count
-    if lock is not None:
-        delivery_items += _LOCK_KEY + encode(lock)
-        delivery_items_count += 1
-    items = kept.annotations
+def _around(
+    delivery: Delivery, message: Message, details: Details | None, is_peeked: bool
+) -> tuple[bytes, bytes, bytes, Any]:
+    """Write the head of a message around its numbers, and give what packs them in. Without a lock
+    nothing comes between."""
+    kept = opened(message.envelope)
+    begin = header(
+        kept.durable,
+        kept.priority,
+        header_ttl(kept, message),
+        kept.first_acquirer,
+        delivery.delivery_count,
+    )
+    rest = b""
     count = kept.annotations_count
-    enqueue_sequence = 0
+    if delivery.locked_until != NEVER:
+        rest += locked_until_item(delivery.locked_until)
+        count += 1
+    first = 0 if details is None else details.enqueue_sequence
+    if first or is_peeked:
+        rest += enqueue_sequence_item(first or delivery.sequence)
+        count += 1
+    scheduled_at = NEVER if details is None else details.scheduled_at
+    state = delivery.state
+    if not is_peeked and state == STATE_ACTIVE and (scheduled_at or was_scheduled(kept)):
+        state = STATE_SCHEDULED  # and stays so on delivery, as the service has it
+    if is_peeked or state in (STATE_DEFERRED, STATE_SCHEDULED):
+        rest += state_item(state)
+        count += 1
     if details is not None:
-        enqueue_sequence = details.enqueue_sequence
-        if details.scheduled_at:
-            items += _SCHEDULED_KEY + encode(Timestamp(details.scheduled_at))
+        if scheduled_at:
+            rest += scheduled_item(scheduled_at)
             count += 1
         if details.source:
-            items += _SOURCE_KEY + encode(details.source)
+            rest += _SOURCE_KEY + encode(details.source)
             count += 1
-    ttl_ms = min(ttl_ms, UINT_MAX)
-    written = delivery_head_with(
-        items,
-        count,
-        ttl_ms,
-        delivery.delivery_count,
-        delivery.sequence,
-        delivery.enqueued_at,
-        delivery.locked_until or -1,
-        enqueue_sequence or delivery.sequence,
-        delivery.state,
-        durable,
-        priority,
-    )
-    if not delivery_items_count:
-        return written
-    # The delivery annotations stand between the header and the message annotations [3.2].
-    header = head(
-        durable=durable,
-        priority=priority,
-        ttl_ms=ttl_ms,
-        delivery_count=delivery.delivery_count,
-    )
-    between = head(
-        durable=durable,
-        priority=priority,
-        ttl_ms=ttl_ms,
-        delivery_count=delivery.delivery_count,
-        delivery_annotations=delivery_items,
-        delivery_annotations_count=delivery_items_count,
-    )
-    return between + written[len(header) :]
+    rest += kept.annotations
+    noted = kept.delivery_annotations
+    noted_count = kept.delivery_annotations_count
+    enqueued_at = delivery.enqueued_at
+    if delivery.number:
+        before, between, behind = locked_around(begin, noted, noted_count, enqueued_at, rest, count)
+        return before, between, behind, locked_pack(before, between, behind)
+    before, behind = unlocked_around(begin, noted, noted_count, enqueued_at, rest, count)
+    return before, b"", behind, unlocked_pack(before, behind)
+
+
+def header_ttl(kept: Envelope, message: Message) -> int:
+    """The life of a message as its sender's header has it, -1 where it says none."""
+    if kept.ttl_ms != AS_IT_LIVES:
+        return kept.ttl_ms
+    return min(message.time_to_live_ms, UINT_MAX)
+
+
+def was_scheduled(kept: Envelope) -> bool:
+    """Whether a message was scheduled in an entity before this one: senders cannot say so."""
+    return find_annotation(kept.annotations, _SCHEDULED_TIME) is not None
+
+
+def scheduled_item(instant: int) -> bytes:
+    """Write for when a message was scheduled."""
+    return _SCHEDULED_KEY + encode(Timestamp(instant))
 
 
 assert NO_DURATION == -1, "an absent time to live is -1 on the wire side too"

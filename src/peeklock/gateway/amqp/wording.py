@@ -59,9 +59,16 @@ from peeklock.entity.rules.values import (
     id_by,
     no_system_property,
 )
-from peeklock.gateway.amqp.envelope import opened
+from peeklock.gateway.amqp.envelope import AS_IT_LIVES, opened
 from peeklock.gateway.amqp.rule_values import TICKS_PER_MS, rule_value, wire_value
-from peeklock.gateway.amqp.translate import LIFE_MAX_MS, partition_key_in, with_details
+from peeklock.gateway.amqp.translate import (
+    LIFE_MAX_MS,
+    header_ttl,
+    partition_key_in,
+    scheduled_item,
+    was_scheduled,
+    with_details,
+)
 from peeklock.gateway.identifiers import Chance, hex_digits
 
 # Where the properties of the bare message hold those of a rule.
@@ -137,7 +144,6 @@ class AmqpWording:
         details = delivery.details or Details()
         copy = _copy_of(self.keyed(message))
         copy.content = with_details(copy.content, details)
-        copy.size = len(copy.envelope) + len(copy.content)
         traits = copy.known()
         traits.scheduled_at = NEVER
         traits.hops = max(message.hops, details.hops) + 1
@@ -147,6 +153,8 @@ class AmqpWording:
             if delivery.expires_at == NEVER
             else max(0, delivery.expires_at - delivery.enqueued_at)
         )
+        copy.envelope = _envelope_of_forwarded(message, details, traits.time_to_live_ms)
+        copy.size = len(copy.envelope) + len(copy.content)
         traits.enqueue_sequence = details.enqueue_sequence or delivery.sequence
         traits.dead_letter_source = source or details.source or message.dead_letter_source
         return copy
@@ -172,12 +180,14 @@ class AmqpWording:
                 fields[_FIELDS[name]] = _encoded_text(value)
             elif name == TIME_TO_LIVE:
                 traits.time_to_live_ms = _life_of(value)
+                envelope = envelope.with_header(envelope.durable, AS_IT_LIVES)
                 _end_with(traits.time_to_live_ms, copy.content, fields)
             elif name == PARTITION_KEY:
                 traits.partition_key = None if value is None else str(value)
                 envelope = envelope.with_partition_key(traits.partition_key)
             elif name == FORCE_PERSISTENCE:
-                envelope = envelope.with_durable(-1 if value is None else int(value))
+                durable = -1 if value is None else int(value)
+                envelope = envelope.with_header(durable, envelope.ttl_ms)
             else:
                 # A subscription does not schedule: the message is due already (protocol 12.3).
                 assert name == SCHEDULED_ENQUEUE_TIME, f"{name} cannot be changed"
@@ -409,6 +419,19 @@ def _copy_of(message: Message) -> Message:
             dead_letter_source=message.dead_letter_source,
         ),
     )
+
+
+def _envelope_of_forwarded(message: Message, details: Details, life_ms: int) -> bytes:
+    """Write what the sender wrote: its header does not change by a life that entities gave to the
+    message, and what was scheduled once is known by that to its receiver."""
+    if life_ms == message.time_to_live_ms and details.scheduled_at == NEVER:
+        return message.envelope
+    envelope = opened(message.envelope)
+    if life_ms != message.time_to_live_ms:
+        envelope = envelope.with_header(envelope.durable, header_ttl(envelope, message))
+    if details.scheduled_at != NEVER and not was_scheduled(envelope):
+        envelope = envelope.with_annotation(scheduled_item(details.scheduled_at))
+    return envelope.sealed()
 
 
 def _with_user_changes(content: bytes, changes: Changes) -> bytes:

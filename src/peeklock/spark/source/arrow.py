@@ -29,16 +29,16 @@ from peeklock.spark.schema import Columns
 _STATES: Final = {0: "active", 1: "deferred", 2: "scheduled", 3: "claimed"}
 _SECTIONS: Final = {DATA: "data", VALUE: "value", SEQUENCE: "sequence"}
 
-# How our broker writes its own annotations [annotations.delivery_head], each label with the
-# constructor of its value: number, instant, number, state.
-_FIRST: Final = b"\xa3\x15x-opt-sequence-number\x81"
-_ENQUEUED: Final = b"\xa3\x13x-opt-enqueued-time\x83"
+# How our broker writes its own annotations where a message is looked at [translate.peeked], each
+# label with the constructor of its value: instant, number, number, state.
+_FIRST: Final = b"\xa3\x13x-opt-enqueued-time\x83"
+_SEQUENCE: Final = b"\xa3\x15x-opt-sequence-number\x81"
 _PLACE: Final = b"\xa3\x1dx-opt-enqueue-sequence-number\x81"
 _STATE: Final = b"\xa3\x13x-opt-message-state\x54"
-_KNOWN: Final = Struct(f">{len(_FIRST)}sq{len(_ENQUEUED)}sq{len(_PLACE)}sq{len(_STATE)}sb")
+_KNOWN: Final = Struct(f">{len(_FIRST)}sq{len(_SEQUENCE)}sq{len(_PLACE)}sq{len(_STATE)}sb")
 _NUMBER: Final = Struct(">q")
-# Behind a header, which is short, the first annotation is here.
-_FIRST_WITHIN: Final = 80
+# Behind a header and delivery annotations, which are short, the number is here.
+_NUMBER_WITHIN: Final = 120
 _DATA8: Final = b"\x00\x53\x75\xa0"
 _DATA32: Final = b"\x00\x53\x75\xb0"
 # What readers of claims write among the application properties: from whose batch a message was
@@ -105,10 +105,10 @@ def _annotations(items: bytes) -> dict[Any, Any]:
     pairs: dict[Any, Any] = {}
     at = 0
     if items.startswith(_FIRST) and len(items) >= _KNOWN.size:
-        _, number, enqueued_label, enqueued, place_label, place, state_label, state = (
+        _, enqueued, number_label, number, place_label, place, state_label, state = (
             _KNOWN.unpack_from(items)
         )
-        if enqueued_label == _ENQUEUED and place_label == _PLACE and state_label == _STATE:
+        if number_label == _SEQUENCE and place_label == _PLACE and state_label == _STATE:
             pairs["x-opt-sequence-number"] = number
             pairs["x-opt-enqueued-time"] = enqueued
             pairs["x-opt-enqueue-sequence-number"] = place
@@ -345,9 +345,9 @@ def wants_body(columns: Columns, include_body: bool) -> bool:
 
 def number_of(payload: bytes) -> int | None:
     """Find the sequence number even of a message whose rest cannot be read."""
-    known = payload.find(_FIRST, 0, _FIRST_WITHIN)
-    if known >= 0 and len(payload) >= known + len(_FIRST) + 8:
-        return int(_NUMBER.unpack_from(payload, known + len(_FIRST))[0])
+    known = payload.find(_SEQUENCE, 0, _NUMBER_WITHIN)
+    if known >= 0 and len(payload) >= known + len(_SEQUENCE) + 8:
+        return int(_NUMBER.unpack_from(payload, known + len(_SEQUENCE))[0])
     at = 0
     end = len(payload)
     try:

@@ -8,8 +8,9 @@ from peeklock.broker.broker import Broker
 from peeklock.broker.changes import EntityError
 from peeklock.broker.counting import count, count_all
 from peeklock.broker.entities import Entity, Queue, Subscription, Topic
+from peeklock.broker.rules import in_order
 from peeklock.clock import Clock
-from peeklock.entity.definition import DEFAULT_RULE_NAME, QUEUE
+from peeklock.entity.definition import QUEUE
 from peeklock.entity.refusals import NOT_ALLOWED, UNAUTHORIZED, Refusal
 from peeklock.entity.rules.rule import Rule
 from peeklock.gateway.http.admin import place as places
@@ -184,7 +185,7 @@ class AdminNode:
 
     def _rules_feed(self, subscription: Subscription, asked: Asked) -> Answer:
         # In the order of their making, the one that every subscription has at first before all.
-        rules = sorted(subscription.rules, key=lambda rule: rule.name != DEFAULT_RULE_NAME)
+        rules = in_order(subscription.rules)
         page = _page(asked, len(rules))
         entries = [rule_entry(subscription, rule) for rule in rules[page.skip : page.end]]
         path = f"{subscription.path}/Rules"

@@ -81,7 +81,7 @@ def read_properties(document: Any) -> BrokerProperties:
         texts[name] = value
     session_id = texts.get("SessionId")
     partition_key = texts.get("PartitionKey")
-    if None not in (session_id, partition_key) and session_id != partition_key:
+    if session_id and partition_key is not None and session_id != partition_key:
         raise Malformed("SessionId and PartitionKey are both set and differ; they must be equal.")
     persistence = document.get("ForcePersistence")
     if persistence is not None and not isinstance(persistence, bool):

@@ -12,7 +12,7 @@ from peeklock.amqp.message import with_fields, with_message_id
 from peeklock.amqp.sections import APPLICATION_PROPERTIES
 from peeklock.amqp.types import Described, Symbol, Timestamp, Ulong
 from peeklock.entity.message import Message, traits_of
-from peeklock.gateway.amqp.envelope import NOTHING, Envelope
+from peeklock.gateway.amqp.envelope import NOTHING
 from peeklock.gateway.amqp.translate import UINT_MAX
 from peeklock.gateway.http.messages import broker_properties
 from peeklock.gateway.http.messages.broker_properties import BrokerProperties
@@ -171,7 +171,7 @@ def _envelope(given: BrokerProperties) -> bytes:
     via = texts.get("ViaPartitionKey")
     envelope = NOTHING
     if via is not None:
-        envelope = Envelope(-1, -1, b"", 0, _VIA_PARTITION_KEY + encode(via), 1)
+        envelope = NOTHING.with_annotation(_VIA_PARTITION_KEY + encode(via))
     if given.partition_key is not None:
         envelope = envelope.with_partition_key(given.partition_key)
     return envelope.sealed()
