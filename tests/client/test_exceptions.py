@@ -90,7 +90,7 @@ def test_every_exception_has_one_root_and_survives_a_journey() -> None:
         for kind in vars(exceptions).values()
         if isinstance(kind, type) and issubclass(kind, Exception)
     ]
-    assert len(kinds) == 20
+    assert len(kinds) == 22
     for kind in kinds:
         assert issubclass(kind, ServiceBusError)
         error = kind("text", condition="c", is_retryable=True)

@@ -21,6 +21,8 @@ class TcpProxy:
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
         self._guard = threading.Lock()
         self._closed = False
+        # Whether what the broker says is kept from the client.
+        self.is_mute = False
         threading.Thread(target=self._accept, daemon=True).start()
 
     def __enter__(self) -> Self:
@@ -64,11 +66,14 @@ class TcpProxy:
             with self._guard:
                 self._pairs.append((near, far))
             for source, sink in ((near, far), (far, near)):
-                threading.Thread(target=self._carry, args=(source, sink), daemon=True).start()
+                arguments = (source, sink, source is far)
+                threading.Thread(target=self._carry, args=arguments, daemon=True).start()
 
-    def _carry(self, source: socket.socket, sink: socket.socket) -> None:
+    def _carry(self, source: socket.socket, sink: socket.socket, is_answer: bool) -> None:
         try:
             while data := source.recv(self._piece):
+                if is_answer and self.is_mute:
+                    continue
                 sink.sendall(data)
                 if self._pause_s:
                     time.sleep(self._pause_s)

@@ -221,8 +221,10 @@ class Link:
         settled: bool,
         context: Any,
         message_format: int = 0,
+        state: bytes | None = None,
     ) -> int:
         """Sends one message, whose bytes are `head` and then `body`, and returns its delivery id.
+        `state` is encoded: the transaction that the message is sent in.
 
         Returns -1, and sends nothing, when the credit is used up or the link is gone. A message
         that has to wait for the peer's window leaves later. Its id is the one that events carry: it
@@ -232,7 +234,9 @@ class Link:
             return -1
         self.credit -= 1
         self.delivery_count += 1
-        return self.session.outgoing.send(self, tag, head, body, settled, context, message_format)
+        return self.session.outgoing.send(
+            self, tag, head, body, settled, context, message_format, state
+        )
 
     def send_parts(self, tag: bytes, parts: list[bytes]) -> bool:
         """Sends one message whose bytes lie in many places, settled; tells False, and sends

@@ -98,6 +98,7 @@ class Outgoing:
         settled: bool,
         context: Any,
         message_format: int,
+        state: bytes | None,
     ) -> int:
         """Sends one message now or queues it; returns its delivery id."""
         delivery_id = self.next_delivery_id
@@ -108,7 +109,7 @@ class Outgoing:
             link.outstanding[delivery_id] = unsettled
         if not self.queue and self._has_room(delivery_id, delivery_id):
             connection = self.session.connection
-            if len(tag) == TAG_SIZE and message_format == 0 and delivery_id > 255:
+            if len(tag) == TAG_SIZE and message_format == 0 and delivery_id > 255 and state is None:
                 before, after = transfer_frame(link.handle, settled)
                 # One pack for the frame's head, the id and the tag, around what never changes.
                 size = len(before) + len(after) + FIXED_SIZE + len(head) + len(body)
@@ -116,7 +117,7 @@ class Outgoing:
                 start += ID_AND_TAG(delivery_id, 0xA010, tag) + after
             else:
                 performative = build_transfer(
-                    link.handle, delivery_id, tag, message_format, settled, False
+                    link.handle, delivery_id, tag, message_format, settled, False, state=state
                 )
                 size = HEAD_SIZE + len(performative) + len(head) + len(body)
                 start = frame_head(size, self.session.channel) + performative
@@ -130,14 +131,14 @@ class Outgoing:
         delivery = self.unsettled.get(delivery_id) if not settled else None
         if delivery is None:
             delivery = OutgoingDelivery(delivery_id, tag, link, context)
-        self._wait(Waiting(link, delivery, [head, body], settled, message_format))
+        self._wait(Waiting(link, delivery, [head, body], settled, message_format, state))
         return delivery_id
 
     def send_parts(self, link: Link, tag: bytes, parts: list[bytes]) -> None:
         """Sends one message whose bytes lie in many places, settled; it is never put together."""
         delivery = OutgoingDelivery(self.next_delivery_id, tag, link, None)
         self.next_delivery_id = (delivery.id + 1) & SERIAL_MASK
-        self._wait(Waiting(link, delivery, parts, True, 0))
+        self._wait(Waiting(link, delivery, parts, True, 0, None))
 
     def _wait(self, waiting: Waiting) -> None:
         self.queue.append(waiting)
@@ -213,7 +214,7 @@ class Outgoing:
 
     def queue_drained(self, link: Link) -> None:
         """Answers a drain behind the messages of the link that still wait."""
-        self.queue.append(Waiting(link, None, [], True, 0))
+        self.queue.append(Waiting(link, None, [], True, 0, None))
 
     def pump(self) -> None:
         """Writes what waits, as far as the peer's window and the output's room go."""
@@ -275,6 +276,7 @@ class Outgoing:
                 waiting.message_format if first else -1,
                 waiting.settled,
                 True,
+                state=waiting.state if first else None,
             )
             room = connection.peer_frame_max - HEAD_SIZE - len(performative)
             end = waiting.position + room
@@ -288,6 +290,7 @@ class Outgoing:
                     waiting.message_format if first else -1,
                     waiting.settled,
                     False,
+                    state=waiting.state if first else None,
                 )
             if not connection.output.takes(len(performative) + end - waiting.position):
                 return False
@@ -407,6 +410,7 @@ class Waiting:
         "settled",
         "size",
         "started",
+        "state",
         "used",
     )
 
@@ -417,6 +421,7 @@ class Waiting:
         parts: list[bytes],
         settled: bool,
         message_format: int,
+        state: bytes | None,
     ) -> None:
         self.link = link
         self.delivery = delivery
@@ -428,6 +433,7 @@ class Waiting:
         self.started = 0
         self.settled = settled
         self.message_format = message_format
+        self.state = state
 
     @property
     def is_plain(self) -> bool:
@@ -437,6 +443,7 @@ class Waiting:
             delivery is not None
             and len(delivery.tag) == TAG_SIZE
             and self.message_format == 0
+            and self.state is None
             and delivery.id > 255
         )
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from peeklock.client.renewing import AutoLockRenewer as AutoLockRenewer
     from peeklock.client.sender import ServiceBusSender as ServiceBusSender
     from peeklock.client.session import ServiceBusSession as ServiceBusSession
+    from peeklock.client.transactions import ServiceBusTransaction as ServiceBusTransaction
+    from peeklock.client.transactions import TransactionState as TransactionState
 
 __all__ = [
     "NEXT_AVAILABLE_SESSION",
@@ -41,6 +43,8 @@ __all__ = [
     "ServiceBusSession",
     "ServiceBusSessionFilter",
     "ServiceBusSubQueue",
+    "ServiceBusTransaction",
+    "TransactionState",
     "TransportType",
 ]
 
@@ -61,6 +65,8 @@ _MODULES: Final = {
     "AutoLockRenewer": "renewing",
     "ServiceBusSender": "sender",
     "ServiceBusSession": "session",
+    "ServiceBusTransaction": "transactions",
+    "TransactionState": "transactions",
 }
 
 

@@ -18,9 +18,10 @@ DETACHED_WITHIN_S: Final = 5.0
 
 @final
 class Attachment:
-    """One link of the engine, in a session of its own, from attach to detach.
+    """One link of the engine, from attach to detach.
 
-    A session for each link lets none of them wait for the window or the outcomes of another.
+    A session for each link lets none of them wait for the window or the outcomes of another. Only
+    transactions over several entities need one session for all; see `Transport.entity_session`.
     """
 
     __slots__ = ("_opened", "end", "error", "link", "transport")
@@ -85,7 +86,7 @@ class Attachment:
         self.transport.leave(self.end)
         lost = self.link.unsettled()
         self.link.detach()
-        self.link.session.end()
+        self.transport.end_session(self.link.session)
         self.transport.wake()
         self.end.on_gone(error, lost)
 
@@ -105,5 +106,5 @@ class Attachment:
                 async with asyncio.timeout(DETACHED_WITHIN_S):
                     await answered
         finally:  # whoever waits for it may be cancelled
-            link.session.end()
+            transport.end_session(link.session)
             transport.wake()

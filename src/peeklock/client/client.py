@@ -34,6 +34,7 @@ from peeklock.client.processor import Handler, ServiceBusProcessor
 from peeklock.client.receiver import ServiceBusReceiver
 from peeklock.client.retrying import check_timeout, with_retries
 from peeklock.client.sender import ServiceBusSender
+from peeklock.client.transactions import ServiceBusTransaction
 
 _SESSIONS_PAGE: Final = 100
 # The instant that asks for sessions with messages, whenever they changed: the year 10000.
@@ -128,6 +129,7 @@ class ServiceBusClient:
             on_error=options.get("on_error"),
             link_properties=options.get("link_properties"),
             client_identifier=options.get("client_identifier"),
+            via=options.get("via"),
         )
         self._made.add(sender)
         return sender
@@ -200,6 +202,21 @@ class ServiceBusClient:
         """Make a processor for a subscription; the options are those of a queue's."""
         path = subscription_path(topic_name, subscription_name)
         return self.get_queue_processor(path, handler, **options)
+
+    # --- transactions
+
+    def transaction(self) -> ServiceBusTransaction:
+        """Make a transaction: what is done in it happens together, or not at all.
+
+        It belongs to one entity: where something is settled, scheduled or cancelled, or else where
+        the first message goes. Messages for others need a client that was made with
+        `enable_cross_entity_transactions=True`, or a sender that was made with `via`.
+
+            async with client.transaction() as transaction:
+                await sender.send_messages(cooked, transaction=transaction)
+                await receiver.complete_message(raw, transaction=transaction)
+        """
+        return ServiceBusTransaction(self._connection)
 
     # --- asking
 

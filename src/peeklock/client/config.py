@@ -40,6 +40,8 @@ class ClientConfig:
     websocket_path: Final[str]
     retry: Final[RetryPolicy]
     idle_timeout_s: Final[float]
+    # Whether all links to entities are on one AMQP session, for transactions over several of them.
+    is_one_session: Final[bool]
     # The entity that the connection string is for, empty where it names none.
     entity_path: Final[str]
 
@@ -55,6 +57,7 @@ class ClientConfig:
         websocket_path: str = WEBSOCKET_PATH,
         retry: RetryPolicy | None = None,
         idle_timeout_s: float = IDLE_TIMEOUT_S,
+        is_one_session: bool = False,
         entity_path: str = "",
     ) -> None:
         self.host = host
@@ -66,6 +69,7 @@ class ClientConfig:
         self.websocket_path = websocket_path
         self.retry = RetryPolicy() if retry is None else retry
         self.idle_timeout_s = idle_timeout_s
+        self.is_one_session = is_one_session
         self.entity_path = entity_path
 
     @staticmethod
@@ -78,6 +82,7 @@ class ClientConfig:
         ssl_context: ssl.SSLContext | None = None,
         retry: RetryPolicy | None = None,
         idle_timeout_s: float = IDLE_TIMEOUT_S,
+        is_one_session: bool = False,
     ) -> "ClientConfig":
         """Read a connection string.
 
@@ -99,6 +104,7 @@ class ClientConfig:
             ssl_context=ssl_context,
             retry=retry,
             idle_timeout_s=idle_timeout_s,
+            is_one_session=is_one_session,
             entity_path=read.entity_path,
         )
 
@@ -114,6 +120,7 @@ class ClientConfig:
         ssl_context: ssl.SSLContext | None = None,
         retry: RetryPolicy | None = None,
         idle_timeout_s: float = IDLE_TIMEOUT_S,
+        is_one_session: bool = False,
     ) -> "ClientConfig":
         """Name a namespace, `name.servicebus.windows.net` say, and who the client is."""
         host, port = _host_and_port(fully_qualified_namespace)
@@ -129,6 +136,7 @@ class ClientConfig:
             ssl_context=ssl_context,
             retry=retry,
             idle_timeout_s=idle_timeout_s,
+            is_one_session=is_one_session,
             entity_path="",
         )
 
@@ -146,6 +154,7 @@ def _config(
     ssl_context: ssl.SSLContext | None,
     retry: RetryPolicy | None,
     idle_timeout_s: float,
+    is_one_session: bool,
     entity_path: str,
 ) -> ClientConfig:
     address, path = address_of(host), WEBSOCKET_PATH
@@ -170,6 +179,7 @@ def _config(
         websocket_path=path,
         retry=retry,
         idle_timeout_s=idle_timeout_s,
+        is_one_session=is_one_session,
         entity_path=entity_path,
     )
 

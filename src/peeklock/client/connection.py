@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, final
 from weakref import WeakSet
 
-from peeklock.amqp.composites import Target
-from peeklock.amqp.types import Uint
+from peeklock.amqp.composites import Coordinator, Target
+from peeklock.amqp.types import Symbol, Uint
 from peeklock.client.config import ClientConfig
 from peeklock.client.exceptions import (
     OperationTimeoutError,
     ServiceBusCommunicationError,
+    ServiceBusConnectionError,
 )
 from peeklock.client.links import ReceiverLink, SenderLink
 from peeklock.client.requests import Desk, content
@@ -21,6 +22,8 @@ from peeklock.client.tokens import Tokens
 from peeklock.client.transport import Transport, connect
 from peeklock.clock import Clock, SystemClock
 
+# How a link that is attached to one entity says that another one is meant (send-via).
+TRANSFER_DESTINATION: Final = Symbol("com.microsoft:transfer-destination-address")
 # How long a broker may take to answer an attach, a token or a request.
 ANSWERED_WITHIN_S: Final = 60.0
 # How long it may take to reach it: the socket, its encryption, and AMQP's first words.
@@ -60,14 +63,21 @@ class ClientConnection:
         *,
         properties: dict[Any, Any] | None = None,
         named_after: str = "",
+        via: str | None = None,
     ) -> SenderLink:
-        """Open a link to send on; `properties` are those of the link."""
+        """Open a link to send on, directly or via another entity, which carries messages over.
+
+        `properties` are those of the link.
+        """
         line = await self._open()
         await line.tokens.show(address)
+        if via is not None:
+            await line.tokens.show(via)
+            properties = {**(properties or {}), TRANSFER_DESTINATION: address}
         link = SenderLink(
             line.transport,
             _name(named_after or address),
-            Target(address=address),
+            Target(address=via or address),
             properties=properties,
         )
         await link.wait_open(ANSWERED_WITHIN_S)
@@ -110,10 +120,12 @@ class ClientConnection:
         *,
         link_name: str | None = None,
         within_s: float = ANSWERED_WITHIN_S,
+        stamp: Callable[[Transport], Awaitable[bytes]] | None = None,
     ) -> dict[Any, Any]:
         """Ask the management node of an entity, with the full name of an operation.
 
-        An answer without content (204) is an empty map. `link_name` tells for which link.
+        An answer without content (204) is an empty map. `link_name` tells for which link, `stamp`
+        gives what makes the request part of a transaction.
         """
         line = await self._open()
         desk = line.desks.get(entity)
@@ -125,7 +137,15 @@ class ClientConnection:
         }
         if link_name is not None:
             properties["associated-link-name"] = link_name
-        return content(await desk.ask(properties, arguments, within_s))
+        state = None if stamp is None else await stamp(line.transport)
+        return content(await desk.ask(properties, arguments, within_s, state))
+
+    async def open_coordinator(self, transport: Transport) -> SenderLink:
+        """Open the link on which transactions of a connection are declared and discharged."""
+        line = self._line
+        if line is None or line.transport is not transport or not transport.is_alive:
+            raise ServiceBusConnectionError("the connection was lost")
+        return await line.coordinator(ANSWERED_WITHIN_S)
 
     async def close(self) -> None:
         """Close all links and the connection; nothing is left running."""
@@ -189,7 +209,15 @@ class ClientConnection:
 class Line:
     """One connection while it lasts, with what belongs to it alone."""
 
-    __slots__ = ("_opening", "desks", "receivers", "tokens", "transport")
+    __slots__ = (
+        "_control",
+        "_controlling",
+        "_opening",
+        "desks",
+        "receivers",
+        "tokens",
+        "transport",
+    )
 
     def __init__(self, transport: Transport, config: ClientConfig, clock: Clock) -> None:
         self.transport: Final = transport
@@ -197,6 +225,9 @@ class Line:
         # Desks of management nodes by their entity, and those that are being opened.
         self.desks: Final[dict[str, Desk]] = {}
         self._opening: Final[dict[str, asyncio.Task[Desk]]] = {}
+        # The link of the coordinator, and the task that opens it.
+        self._control: SenderLink | None = None
+        self._controlling: asyncio.Task[SenderLink] | None = None
         # Those that must give back what they hold before the connection goes.
         self.receivers: Final[WeakSet[ReceiverLink]] = WeakSet()
 
@@ -209,12 +240,34 @@ class Line:
             opening.add_done_callback(lambda opening: self._opened(entity, opening))
         return await shared(opening)
 
+    async def coordinator(self, within_s: float) -> SenderLink:
+        """Give the link of the coordinator, or open one; many who ask at once open one."""
+        control = self._control
+        if control is not None and control.is_open:
+            return control
+        if self._controlling is None:
+            self._controlling = asyncio.create_task(self._open_coordinator(within_s))
+            self._controlling.add_done_callback(self._controlled)
+        return await shared(self._controlling)
+
+    async def _open_coordinator(self, within_s: float) -> SenderLink:
+        link = SenderLink(self.transport, _name("coordinator"), Coordinator())
+        await link.wait_open(within_s)
+        self._control = link
+        return link
+
+    def _controlled(self, opening: "asyncio.Task[SenderLink]") -> None:
+        self._controlling = None
+        if not opening.cancelled():
+            opening.exception()  # whoever waited has it; nobody may have
+
     async def _open_desk(self, entity: str, within_s: float) -> Desk:
         broken = self.desks.pop(entity, None)
         if broken is not None:
             broken.leave()
         await self.tokens.show(entity)
-        desk = Desk(self.transport, f"{entity}/$management", _name("management"))
+        session = self.transport.entity_session()
+        desk = Desk(self.transport, f"{entity}/$management", _name("management"), session)
         await desk.wait_open(within_s)
         self.desks[entity] = desk
         return desk
@@ -226,7 +279,9 @@ class Line:
 
     async def close(self) -> None:
         """Let receivers give back what they hold, then close."""
-        tasks = list(self._opening.values())
+        tasks: list[asyncio.Task[Any]] = list(self._opening.values())
+        if self._controlling is not None:
+            tasks.append(self._controlling)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

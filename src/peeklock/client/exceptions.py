@@ -14,6 +14,8 @@
       SessionLockLostError, SessionCannotBeLockedError
       MessagingEntityNotFoundError, MessagingEntityDisabledError, MessagingEntityAlreadyExistsError
       AutoLockRenewFailed, AutoLockRenewTimeout
+      TransactionRolledBackError             nothing of the transaction was carried out
+      TransactionInDoubtError                all of it was, or nothing
       ClaimFenced                            another reader of the same name has taken over
 
 `condition` is the wire's word for the reason, empty where there is none.
@@ -21,7 +23,12 @@
 
 from typing import ClassVar, Final
 
-from peeklock.amqp.errors import AmqpError
+from peeklock.amqp.errors import (
+    TRANSACTION_ROLLBACK,
+    TRANSACTION_TIMEOUT,
+    TRANSACTION_UNKNOWN_ID,
+    AmqpError,
+)
 
 CLAIM_FENCED: Final = "com.peeklock:claim-fenced"
 TIMEOUT: Final = "com.microsoft:timeout"
@@ -131,6 +138,14 @@ class AutoLockRenewTimeout(ServiceBusError):
     """A lock was renewed for as long as was allowed, and is not any more."""
 
 
+class TransactionRolledBackError(ServiceBusError):
+    """Nothing of the transaction was carried out; it can be begun anew."""
+
+
+class TransactionInDoubtError(ServiceBusError):
+    """The connection was lost while the transaction was committed: wholly, or not at all."""
+
+
 class ClaimFenced(ServiceBusError):
     """Another reader with the same name has taken over."""
 
@@ -150,6 +165,9 @@ _BY_CONDITION: Final[dict[str, type[ServiceBusError]]] = {
     "amqp:not-found": MessagingEntityNotFoundError,
     "amqp:resource-limit-exceeded": ServiceBusQuotaExceededError,
     "amqp:link:message-size-exceeded": MessageSizeExceededError,
+    TRANSACTION_ROLLBACK: TransactionRolledBackError,
+    TRANSACTION_TIMEOUT: TransactionRolledBackError,
+    TRANSACTION_UNKNOWN_ID: TransactionRolledBackError,
     "amqp:link:detach-forced": ServiceBusConnectionError,
     "amqp:connection:forced": ServiceBusConnectionError,
     "amqp:connection:framing-error": ServiceBusConnectionError,

@@ -44,6 +44,7 @@ class ClientOptions(TypedDict, total=False):
     max_pending_messages: int
     max_pending_bytes: int
     prefetch_count: int
+    enable_cross_entity_transactions: bool
 
 
 class SenderOptions(TypedDict, total=False):
@@ -56,6 +57,7 @@ class SenderOptions(TypedDict, total=False):
     on_error: OnError | None
     link_properties: dict[Any, Any] | None
     client_identifier: str | None
+    via: str | None
 
 
 class ReceiverOptions(TypedDict, total=False):
@@ -121,6 +123,7 @@ def connection_options(given: ClientOptions) -> dict[str, Any]:
         "custom_endpoint": given.get("custom_endpoint_address"),
         "ca_file": given.get("connection_verify"),
         "ssl_context": given.get("ssl_context"),
+        "is_one_session": given.get("enable_cross_entity_transactions", False),
         "retry": RetryPolicy(**_chosen(given, _RETRY)),
     }
 

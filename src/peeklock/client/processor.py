@@ -244,7 +244,7 @@ class ServiceBusProcessor:
         except Exception as error:  # noqa: BLE001  whatever a handler raises is its user's to see
             await self._failed(receiver, message, error)
             return
-        if self._completes and not message.is_settled:
+        if self._completes and not message.is_settled and message.transaction is None:
             # Not waited for: the next call can begin. The receiver tells us of failures.
             receiver.complete_soon(message)
 
@@ -252,7 +252,7 @@ class ServiceBusProcessor:
         self, receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage, error: Exception
     ) -> None:
         self._tell(message, error)
-        if message.is_settled:
+        if message.is_settled or message.transaction is not None:
             return
         try:
             await receiver.abandon_message(message)

@@ -71,6 +71,7 @@ class ServiceBusReceivedMessage:
         "is_settled",
         "link",
         "payload",
+        "transaction",
     )
 
     def __init__(
@@ -92,6 +93,8 @@ class ServiceBusReceivedMessage:
         # Received and deleted: there is nothing left to settle.
         self.is_deleted = is_deleted
         self.is_settled = is_deleted
+        # The transaction that settles the message, while that has not ended.
+        self.transaction: object = None
         self.auto_renew_error: Exception | None = None
         self._locked_until: int | None = None
         self._cut: Sections | None = None

@@ -3,10 +3,8 @@
 # ruff: noqa: ASYNC109  (parameters are called as they are in azure-servicebus)
 
 import asyncio
-import contextlib
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any, Final, Self, cast, final
 from uuid import uuid4
 
@@ -22,7 +20,6 @@ from peeklock.client.constants import (
 )
 from peeklock.client.exceptions import (
     OperationTimeoutError,
-    ServiceBusConnectionError,
     SessionLockLostError,
 )
 from peeklock.client.links import ReceiverLink
@@ -33,7 +30,9 @@ from peeklock.client.renewing import AutoLockRenewer
 from peeklock.client.reporting import OnError, Outcome, Reporting
 from peeklock.client.retrying import check_timeout, with_retries
 from peeklock.client.session import ServiceBusSession
-from peeklock.client.settling import COMPLETE, Settlement, check_settleable
+from peeklock.client.settler import Settler
+from peeklock.client.settling import COMPLETE, Settlement, check_locked, check_settleable
+from peeklock.client.transactions import ServiceBusTransaction, managed
 
 # How many completes are held at most; more are no faster.
 COMPLETES_MAX: Final = 1_000
@@ -85,8 +84,9 @@ class ServiceBusReceiver:
         # What peek goes on behind.
         self._last: ServiceBusReceivedMessage | None = None
         self._reporting = Reporting(on_error)
+        self._settler = Settler(connection, entity, self._ask)
         self._completes = CompleteBatching(
-            self._complete_all, flush_interval, COMPLETES_MAX, self._reporting
+            self._settler.complete_all, flush_interval, COMPLETES_MAX, self._reporting
         )
 
     async def __aenter__(self) -> Self:
@@ -229,18 +229,40 @@ class ServiceBusReceiver:
 
     # --- settling
 
-    async def complete_message(self, message: ServiceBusReceivedMessage) -> None:
-        """Remove the message: it is done."""
-        await self._settle(message, COMPLETE)
+    async def complete_message(
+        self,
+        message: ServiceBusReceivedMessage,
+        *,
+        transaction: ServiceBusTransaction | None = None,
+    ) -> None:
+        """Remove the message: it is done. Within a transaction, when that is committed.
 
-    async def complete_messages(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
+        Raises MessageLockLostError or SessionLockLostError when the lock has ended,
+        MessageAlreadySettled, or ValueError for a message without a lock, one that belongs to a
+        transaction that has not ended, and a receiver that is closed. So do the other three.
+
+            await receiver.complete_message(message)
+        """
+        await self._settle(message, COMPLETE, transaction)
+
+    async def complete_messages(
+        self,
+        messages: Sequence[ServiceBusReceivedMessage],
+        *,
+        transaction: ServiceBusTransaction | None = None,
+    ) -> None:
         """Remove messages, in one write; raises the first failure when all are answered."""
         self._check_open()
         for message in messages:
             check_settleable(message)
+        if transaction is not None:
+            await self._settler.settle_within(transaction, messages, COMPLETE)
+            return
         for message in messages:
             message.is_settled = True
-        results = await asyncio.gather(*self._complete_all(list(messages)), return_exceptions=True)
+        results = await asyncio.gather(
+            *self._settler.complete_all(list(messages)), return_exceptions=True
+        )
         for result in results:
             if isinstance(result, BaseException):
                 raise result
@@ -257,16 +279,24 @@ class ServiceBusReceiver:
         return self._completes.put(message)
 
     async def abandon_message(
-        self, message: ServiceBusReceivedMessage, properties: dict[str, Any] | None = None
+        self,
+        message: ServiceBusReceivedMessage,
+        properties: dict[str, Any] | None = None,
+        *,
+        transaction: ServiceBusTransaction | None = None,
     ) -> None:
         """Give the message back, for anybody to receive; it counts as a failed delivery."""
-        await self._settle(message, settling.abandon(properties))
+        await self._settle(message, settling.abandon(properties), transaction)
 
     async def defer_message(
-        self, message: ServiceBusReceivedMessage, properties: dict[str, Any] | None = None
+        self,
+        message: ServiceBusReceivedMessage,
+        properties: dict[str, Any] | None = None,
+        *,
+        transaction: ServiceBusTransaction | None = None,
     ) -> None:
         """Set the message aside, to be received by its number."""
-        await self._settle(message, settling.defer(properties))
+        await self._settle(message, settling.defer(properties), transaction)
 
     async def dead_letter_message(
         self,
@@ -274,9 +304,12 @@ class ServiceBusReceiver:
         reason: str | None = None,
         error_description: str | None = None,
         properties: dict[str, Any] | None = None,
+        *,
+        transaction: ServiceBusTransaction | None = None,
     ) -> None:
         """Move the message to the dead-letter queue, and say why."""
-        await self._settle(message, settling.dead_letter(reason, error_description, properties))
+        how = settling.dead_letter(reason, error_description, properties)
+        await self._settle(message, how, transaction)
 
     def release_messages(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
         """Give messages back as if they had not been handed out; nothing is answered."""
@@ -294,7 +327,7 @@ class ServiceBusReceiver:
         """Hold the message for another lock duration; gives until when."""
         if self._wanted_session is not None:
             raise TypeError("messages of a session have its lock: renew that of the session")
-        check_settleable(message)
+        check_locked(message)
         arguments = {"lock-tokens": Array(UUID_CODE, [message.lock_token])}
         answer = await self.manage("renew-lock", arguments, timeout)
         expirations = answer["expirations"]
@@ -346,7 +379,11 @@ class ServiceBusReceiver:
     # --- underneath
 
     async def manage(
-        self, operation: str, arguments: dict[str, Any], timeout: float | None = None
+        self,
+        operation: str,
+        arguments: dict[str, Any],
+        timeout: float | None = None,
+        transaction: ServiceBusTransaction | None = None,
     ) -> dict[Any, Any]:
         """Ask the entity's management node, in the name of this receiver's link."""
         self._check_open()
@@ -355,14 +392,33 @@ class ServiceBusReceiver:
             await self.open()
         link = self._link
         name = None if link is None else link.name
-
-        return await with_retries(
-            self._connection.config.retry,
-            lambda: self._connection.manage(
-                self.entity_path, f"com.microsoft:{operation}", arguments, link_name=name
-            ),
+        return await managed(
+            self._connection,
+            self.entity_path,
+            operation,
+            arguments,
             within_s=timeout,
+            transaction=transaction,
+            link_name=name,
         )
+
+    async def _ask(
+        self,
+        operation: str,
+        arguments: dict[str, Any],
+        *,
+        transaction: ServiceBusTransaction | None,
+    ) -> dict[Any, Any]:
+        return await self.manage(operation, self._in_session(arguments), transaction=transaction)
+
+    async def _settle(
+        self,
+        message: ServiceBusReceivedMessage,
+        how: Settlement,
+        transaction: ServiceBusTransaction | None,
+    ) -> None:
+        self._check_open()
+        await self._settler.settle(message, how, transaction)
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -426,74 +482,3 @@ class ServiceBusReceiver:
             if self._renewer is not None:
                 self._renewer.register(self, self._session)
         return link
-
-    async def _settle(self, message: ServiceBusReceivedMessage, how: Settlement) -> None:
-        self._check_open()
-        check_settleable(message)
-        message.is_settled = True
-        await self._settled(message, how)
-
-    async def _settled(self, message: ServiceBusReceivedMessage, how: Settlement) -> None:
-        link, delivery = message.link, message.delivery
-        try:
-            if link is not None and delivery is not None and link.is_open:
-                # A link that breaks meanwhile leaves the lock as it is.
-                with contextlib.suppress(ServiceBusConnectionError):
-                    await link.settle([delivery], how.outcome)
-                    return
-            await self._settle_by_token(message, how)
-        except BaseException:
-            message.is_settled = False
-            raise
-
-    async def _settle_by_token(self, message: ServiceBusReceivedMessage, how: Settlement) -> None:
-        """Settle when the link is gone, or was never there: the lock token is enough."""
-        link = message.link
-        if link is not None and link.session_id is not None:
-            raise SessionLockLostError(f"the session '{link.session_id}' ended with its link")
-        await self.manage("update-disposition", self._in_session(how.by_token(message)))
-
-    def _complete_all(
-        self, messages: list[ServiceBusReceivedMessage]
-    ) -> list[asyncio.Future[None]]:
-        return [self._begin_complete(message) for message in messages]
-
-    def _begin_complete(self, message: ServiceBusReceivedMessage) -> asyncio.Future[None]:
-        """Tell the link now, so that all of one turn of the loop leave in one write."""
-        link, delivery = message.link, message.delivery
-        if link is None or delivery is None or not link.is_open:
-            return asyncio.ensure_future(self._settled(message, COMPLETE))
-        told = link.settle([delivery], COMPLETE.outcome)
-        ended: asyncio.Future[None] = told.get_loop().create_future()
-        told.add_done_callback(partial(self._complete_answered, message, ended))
-        return ended
-
-    def _complete_answered(
-        self,
-        message: ServiceBusReceivedMessage,
-        ended: asyncio.Future[None],
-        told: asyncio.Future[None],
-    ) -> None:
-        """Pass the answer on; where the link broke instead, the token is asked."""
-        error = told.exception()
-        if error is None:
-            _resolve(ended, None)
-        elif isinstance(error, ServiceBusConnectionError):
-            again = asyncio.ensure_future(self._settled(message, COMPLETE))
-            again.add_done_callback(
-                lambda done: (
-                    ended.cancel() if done.cancelled() else _resolve(ended, done.exception())
-                )
-            )
-        else:
-            message.is_settled = False
-            _resolve(ended, error)
-
-
-def _resolve(future: asyncio.Future[None], error: BaseException | None) -> None:
-    if future.done():
-        return
-    if error is None:
-        future.set_result(None)
-    else:
-        future.set_exception(error)

@@ -36,6 +36,8 @@ _SETTLED: Final = 1
 _DRAINED_WITHIN_S: Final = 60.0
 # Forms of a yes that are remembered.
 _GOOD_MAX: Final = 16
+# How a state within a transaction begins [4.5.6].
+_IN_TRANSACTION: Final = b"\x00\x53\x34"
 _FIRST: Final = 0
 _SECOND: Final = 1
 
@@ -57,13 +59,13 @@ class ReceiverLink:
         "_link",
         "_loop",
         "_prefetch",
-        "_transport",
         "_turn",
         "_waiter",
         "deletes",
         "locked_until_ms",
         "name",
         "session_id",
+        "transport",
         "when_gone",
     )
 
@@ -86,10 +88,10 @@ class ReceiverLink:
         self.locked_until_ms = 0
         # Called once, when the link is gone, with the reason; for whoever opened it.
         self.when_gone: Callable[[ServiceBusError], None] | None = None
-        self._transport: Final = transport
+        self.transport: Final = transport
         self._loop: Final = transport.loop
         is_session = any_session or session_id is not None
-        self._link: Final = transport.begin_session().attach_receiver(
+        self._link: Final = transport.entity_session().attach_receiver(
             name,
             Source(address=address, filter={SESSION_FILTER: session_id} if is_session else None),
             snd_settle_mode=_SETTLED if deletes else _UNSETTLED,
@@ -184,7 +186,7 @@ class ReceiverLink:
     def grant(self, count: int) -> None:
         """Let this many messages come from now on, whatever was left before."""
         self._link.grant(count)
-        self._transport.wake()
+        self.transport.wake()
 
     async def _fill(self, count_max: int, wait_s: float | None) -> None:
         """Ask for what is there; if nothing is, wait for the first and what else comes with it."""
@@ -201,7 +203,7 @@ class ReceiverLink:
                     return
                 self._link.grant(count_max)
             # One message uses up its credit by itself, there is nothing to be drained behind it.
-            self._transport.wake()
+            self.transport.wake()
             await self._wait(wait_s)
             if len(self._arrived) < count_max and self.is_open:
                 await self._drain()
@@ -242,7 +244,7 @@ class ReceiverLink:
             drained = self._begin_drain()
             self._is_taken_back = False
             self._link.drain_credit()
-            self._transport.wake()
+            self.transport.wake()
         # Shielded: who comes next waits for the same answer when this call is cancelled.
         await asyncio.shield(drained)
 
@@ -265,7 +267,7 @@ class ReceiverLink:
             # What is removed already when it is given must come; what is only locked need not.
             self._link.grant(0)
         self._link.drain_credit()
-        self._transport.wake()
+        self.transport.wake()
 
     # --- what becomes of messages
 
@@ -289,14 +291,14 @@ class ReceiverLink:
             for delivery_id in ids:
                 self._awaited[delivery_id] = settlement
             self._link.settle(ids, outcome, settled=False)
-            self._transport.wake()
+            self.transport.wake()
         return future
 
     def release(self, deliveries: Sequence[IncomingDelivery]) -> None:
         """Give messages back as if they had not been handed out; nothing is answered."""
         if deliveries and self.is_open and not self.deletes:
             self._link.settle([delivery.id for delivery in deliveries], RELEASED)
-            self._transport.wake()
+            self.transport.wake()
 
     async def close(self) -> None:
         """Give back what was not taken, and detach."""
@@ -370,8 +372,9 @@ class ReceiverLink:
         """Tell whether an answer is a no; the few forms of a yes are read once."""
         error = _read_error(state)
         if error is None:
-            # With what was changed in a message each is different; those are not worth keeping.
-            if len(self._good) < _GOOD_MAX:
+            # With what was changed in a message, or the id of a transaction, each is different;
+            # those are not worth keeping.
+            if len(self._good) < _GOOD_MAX and not state.startswith(_IN_TRANSACTION):
                 self._good.add(state)
             return None
         return state

@@ -8,6 +8,7 @@ from peeklock.amqp.composites import ACCEPTED, Properties, Source, Target
 from peeklock.amqp.delivery import IncomingDelivery, OutgoingDelivery
 from peeklock.amqp.errors import DecodeError
 from peeklock.amqp.message import VALUE_BODY, Message, decode_message, encode_message
+from peeklock.amqp.session import Session
 from peeklock.client.attachment import Attachment
 from peeklock.client.exceptions import (
     OperationTimeoutError,
@@ -30,10 +31,9 @@ class Desk:
 
     __slots__ = ("_answers", "_asked", "_loop", "_number", "_requests", "address")
 
-    def __init__(self, transport: Transport, address: str, name: str) -> None:
+    def __init__(self, transport: Transport, address: str, name: str, session: Session) -> None:
         self.address: Final = address
         self._loop: Final = transport.loop
-        session = transport.begin_session()
         self._requests: Final = SenderLink(
             transport, f"{name}-requests", Target(address=address), session=session
         )
@@ -63,8 +63,17 @@ class Desk:
             self.leave()
             raise
 
-    async def ask(self, properties: dict[str, Any], body: Any, within_s: float) -> Message:
-        """Send a request and wait for its answer, whatever that says."""
+    async def ask(
+        self,
+        properties: dict[str, Any],
+        body: Any,
+        within_s: float,
+        state: bytes | None = None,
+    ) -> Message:
+        """Send a request and wait for its answer, whatever that says.
+
+        `state` makes it part of a transaction.
+        """
         self._number += 1
         number = f"{self._number}"
         request = Message(
@@ -75,7 +84,7 @@ class Desk:
         )
         answer: asyncio.Future[Message] = self._loop.create_future()
         self._asked[number] = answer
-        sent = self._requests.submit(encode_message(request))
+        sent = self._requests.submit(encode_message(request), state=state)
         sent.add_done_callback(lambda sent: _pass_on(sent, answer))
         try:
             async with asyncio.timeout(within_s):
@@ -169,7 +178,7 @@ def content(answer: Message) -> dict[Any, Any]:
     return answer.body if isinstance(answer.body, dict) else {}
 
 
-def _pass_on(sent: "asyncio.Future[None]", answer: "asyncio.Future[Message]") -> None:
+def _pass_on(sent: "asyncio.Future[Any]", answer: "asyncio.Future[Message]") -> None:
     """A request that was not taken is not answered either."""
     error = None if sent.cancelled() else sent.exception()
     if error is not None and not answer.done():

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, Self, cast, final
 from uuid import uuid4
 
@@ -27,6 +28,7 @@ from peeklock.client.message import ServiceBusMessage, instant_ms
 from peeklock.client.outbound import Outbound, Sendable, as_message
 from peeklock.client.reporting import OnError, Reporting
 from peeklock.client.retrying import check_timeout, with_retries
+from peeklock.client.transactions import ServiceBusTransaction, managed
 
 _SCHEDULED: Final = b"x-opt-scheduled-enqueue-time"
 
@@ -47,6 +49,7 @@ class ServiceBusSender:
         on_error: OnError | None = None,
         link_properties: dict[Any, Any] | None = None,
         client_identifier: str | None = None,
+        via: str | None = None,
     ) -> None:
         """`max_in_flight` bounds the sends without an outcome; without it only the broker does.
 
@@ -61,6 +64,8 @@ class ServiceBusSender:
         self.client_identifier: Final = client_identifier or f"SBSender-{uuid4()}"
         self._connection = connection
         self._link_properties = link_properties
+        # The entity that takes the messages and carries them to this one, None where none does.
+        self._via = via
         self._bound: Any = nullcontext()
         if max_in_flight is not None:
             self._bound = asyncio.Semaphore(max_in_flight)
@@ -90,8 +95,16 @@ class ServiceBusSender:
         message: Sendable | ServiceBusMessageBatch | Iterable[Sendable],
         *,
         timeout: float | None = None,
+        transaction: ServiceBusTransaction | None = None,
     ) -> None:
-        """Send a message, a batch, or a list (as one batch); returns when it is accepted."""
+        """Send a message, a batch, or a list (as one batch); returns when it is accepted.
+
+        Within a transaction it is sent when that is committed. Raises a ServiceBusError that tells
+        why it was not accepted, OperationTimeoutError after `timeout` seconds, ValueError when the
+        sender is closed.
+
+            await sender.send_messages(ServiceBusMessage("a cup of tea"), timeout=10)
+        """
         self._check_open()
         check_timeout(timeout)
         if isinstance(message, ServiceBusMessageBatch):
@@ -102,11 +115,11 @@ class ServiceBusSender:
             payload = as_message(cast(Sendable, message)).encoded()
             # What was given before and is still held leaves first.
             await self._batching.give_way()
-            await self._send(payload, False, timeout)
+            await self._send(payload, False, timeout, transaction)
             return
         if len(batch):
             await self._batching.give_way()
-            await self._send(batch.encoded(), True, timeout)
+            await self._send(batch.encoded(), True, timeout, transaction)
 
     def send_soon(self, message: Sendable) -> Buffered:
         """Send soon: messages that are given soon after each other leave as one batch.
@@ -150,8 +163,14 @@ class ServiceBusSender:
         schedule_time_utc: datetime,
         *,
         timeout: float | None = None,
+        transaction: ServiceBusTransaction | None = None,
     ) -> list[int]:
-        """Let messages be handed out from a time on; gives the numbers to cancel them by."""
+        """Let messages be handed out from a time on; gives the numbers to cancel them by.
+
+        Within a transaction they are scheduled when that is committed.
+
+            [number] = await sender.schedule_messages(ServiceBusMessage("tea"), tomorrow)
+        """
         self._check_open()
         check_timeout(timeout)
         several = _several(messages)
@@ -159,12 +178,16 @@ class ServiceBusSender:
         entries = [_scheduled(as_message(each), schedule_time_utc) for each in given]
         if not entries:
             return []
-        answer = await self._manage("schedule-message", {"messages": entries}, timeout)
+        answer = await self._manage("schedule-message", {"messages": entries}, timeout, transaction)
         numbers = answer["sequence-numbers"]
         return [int(number) for number in getattr(numbers, "items", numbers)]
 
     async def cancel_scheduled_messages(
-        self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None
+        self,
+        sequence_numbers: int | Sequence[int],
+        *,
+        timeout: float | None = None,
+        transaction: ServiceBusTransaction | None = None,
     ) -> None:
         """Take scheduled messages back, if they have not been handed out yet."""
         self._check_open()
@@ -172,7 +195,7 @@ class ServiceBusSender:
         numbers = [sequence_numbers] if isinstance(sequence_numbers, int) else sequence_numbers
         if numbers:
             arguments = {"sequence-numbers": Array(LONG, list(numbers))}
-            await self._manage("cancel-scheduled-message", arguments, timeout)
+            await self._manage("cancel-scheduled-message", arguments, timeout, transaction)
 
     async def close(self) -> None:
         """Send what is held, detach, and raise what failed and nobody awaited."""
@@ -217,6 +240,7 @@ class ServiceBusSender:
                     self.entity_name,
                     properties=self._link_properties,
                     named_after=self.client_identifier,
+                    via=self._via,
                 )
                 if self._is_closed:
                     # While it was being opened; nobody else knows of it.
@@ -225,28 +249,57 @@ class ServiceBusSender:
                 self._link = opened
             return self._link
 
-    async def _send(self, payload: bytes, is_batch: bool, timeout: float | None = None) -> None:
-        async def attempt() -> None:
-            link = await self._opened()
+    async def _send(
+        self,
+        payload: bytes,
+        is_batch: bool,
+        timeout: float | None = None,
+        transaction: ServiceBusTransaction | None = None,
+    ) -> None:
+        retry = self._connection.config.retry
+
+        async def attempt(link: SenderLink, state: bytes | None = None) -> None:
             largest = link.max_message_size
             if largest and len(payload) > largest:
                 raise MessageSizeExceededError(
                     f"the message of {len(payload)} bytes exceeds what the entity takes: {largest}"
                 )
             async with self._bound:
-                await link.submit(payload, is_batch=is_batch)
+                await link.submit(payload, is_batch=is_batch, state=state)
 
-        await with_retries(self._connection.config.retry, attempt, within_s=timeout)
+        async def alone() -> None:
+            await attempt(await self._opened())
+
+        if transaction is None:
+            await with_retries(retry, alone, within_s=timeout)
+            return
+
+        async def within(transaction: ServiceBusTransaction) -> None:
+            # To open a link can be tried again, what is sent on it cannot.
+            link = await with_retries(retry, self._opened)
+            await attempt(link, await transaction.stamp(link.transport))
+
+        await transaction.perform(
+            self._connection,
+            self._via or self.entity_name,
+            partial(within, transaction),
+            within_s=timeout,
+        )
 
     async def _manage(
-        self, operation: str, arguments: dict[str, Any], timeout: float | None
+        self,
+        operation: str,
+        arguments: dict[str, Any],
+        timeout: float | None,
+        transaction: ServiceBusTransaction | None,
     ) -> dict[Any, Any]:
-        return await with_retries(
-            self._connection.config.retry,
-            lambda: self._connection.manage(
-                self.entity_name, f"com.microsoft:{operation}", arguments
-            ),
+        return await managed(
+            self._connection,
+            self.entity_name,
+            operation,
+            arguments,
             within_s=timeout,
+            transaction=transaction,
         )
 
 

@@ -4,7 +4,16 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final, final
 
-from peeklock.amqp.composites import ACCEPTED, Accepted, Rejected, Target, decode_composite
+from peeklock.amqp.composites import (
+    ACCEPTED,
+    Accepted,
+    Coordinator,
+    Declared,
+    Rejected,
+    Target,
+    TransactionalState,
+    decode_composite,
+)
 from peeklock.amqp.delivery import IncomingDelivery, OutgoingDelivery
 from peeklock.amqp.errors import DecodeError
 from peeklock.amqp.session import Session
@@ -37,10 +46,11 @@ class SenderLink:
         "_loop",
         "_payloads",
         "_sent",
-        "_transport",
+        "_states",
         "max_batch_size",
         "max_message_size",
         "name",
+        "transport",
         "when_gone",
     )
 
@@ -48,13 +58,13 @@ class SenderLink:
         self,
         transport: Transport,
         name: str,
-        target: Target,
+        target: Target | Coordinator,
         *,
         session: Session | None = None,
         properties: dict[Any, Any] | None = None,
     ) -> None:
         if session is None:
-            session = transport.begin_session()
+            session = transport.entity_session()
         self.name: Final = name
         # The largest message that the entity takes, 0 says that there is no limit; and the largest
         # batch, which may be smaller.
@@ -62,14 +72,15 @@ class SenderLink:
         self.max_batch_size = BATCH_SIZE_MAX
         # Called once, when the link is gone, with the reason; for whoever opened it.
         self.when_gone: Callable[[ServiceBusError], None] | None = None
-        self._transport: Final = transport
+        self.transport: Final = transport
         self._loop: Final = transport.loop
         self._link: Final = session.attach_sender(name, target, properties=properties)
         self._attachment: Final = Attachment(transport, self._link, self)
         # What waits for credit or for the end of this turn of the loop, side by side.
         self._payloads: list[bytes] = []
         self._formats: list[int] = []
-        self._futures: list[asyncio.Future[None]] = []
+        self._states: list[bytes | None] = []
+        self._futures: list[asyncio.Future[Any]] = []
         self._is_due = False
         self._sent = 0
 
@@ -88,13 +99,16 @@ class SenderLink:
         """How many sends are queued or under way and have no outcome yet."""
         return len(self._payloads) + len(self._link.session.outgoing.unsettled)
 
-    def submit(self, payload: bytes, *, is_batch: bool = False) -> asyncio.Future[None]:
+    def submit(
+        self, payload: bytes, *, is_batch: bool = False, state: bytes | None = None
+    ) -> asyncio.Future[Any]:
         """Send an encoded message, or a batch of them; the future tells the outcome.
 
-        It waits its turn while there is no credit. A future that is cancelled before its message
-        left takes the message back; later it makes no difference to the message.
+        `state` makes it part of a transaction; where the message declares one, the future gives
+        its id. It waits its turn while there is no credit. A future that is cancelled before its
+        message left takes the message back; later it makes no difference to the message.
         """
-        future: asyncio.Future[None] = self._loop.create_future()
+        future: asyncio.Future[Any] = self._loop.create_future()
         if self._attachment.error is not None:
             future.set_exception(self._attachment.failure())
             return future
@@ -104,10 +118,11 @@ class SenderLink:
             return future
         self._payloads.append(payload)
         self._formats.append(BATCH_FORMAT if is_batch else 0)
+        self._states.append(state)
         self._futures.append(future)
         if not self._is_due:
             self._is_due = True
-            self._transport.pump_soon(self)
+            self.transport.pump_soon(self)
         return future
 
     async def wait_open(self, within_s: float) -> None:
@@ -133,28 +148,35 @@ class SenderLink:
                 return
             payloads = self._payloads[:count]
             formats = self._formats[:count]
+            states = self._states[:count]
             futures = self._futures[:count]
-            del self._payloads[:count], self._formats[:count], self._futures[:count]
+            del self._payloads[:count], self._formats[:count]
+            del self._states[:count], self._futures[:count]
             if any(map(asyncio.Future.done, futures)):
                 kept = [at for at in range(count) if not futures[at].done()]
                 payloads = [payloads[at] for at in kept]
                 formats = [formats[at] for at in kept]
+                states = [states[at] for at in kept]
                 futures = [futures[at] for at in kept]
-            self._send(payloads, formats, futures)
+            self._send(payloads, formats, states, futures)
         # The broker may want back what is left, and waits for an answer.
         self._link.drained()
 
     def _send(
-        self, payloads: list[bytes], formats: list[int], futures: list[asyncio.Future[None]]
+        self,
+        payloads: list[bytes],
+        formats: list[int],
+        states: list[bytes | None],
+        futures: list[asyncio.Future[Any]],
     ) -> None:
         link, count, first = self._link, len(payloads), self._sent
         self._sent += count
         tags = [number.to_bytes(_TAG_SIZE, "big") for number in range(first, first + count)]
         done = 0
-        if count > 1 and not any(formats):
+        if count > 1 and not any(formats) and not any(states):
             done = link.send_run(tags, _NOTHING[:count], payloads, False, futures)
         for at in range(done, count):
-            link.send(tags[at], b"", payloads[at], False, futures[at], formats[at])
+            link.send(tags[at], b"", payloads[at], False, futures[at], formats[at], states[at])
 
     def on_attached(self) -> None:
         """The broker has attached its side, and said how large a message may be."""
@@ -170,7 +192,7 @@ class SenderLink:
         if self._payloads:
             if not self._is_due:
                 self._is_due = True
-                self._transport.pump_soon(self)
+                self.transport.pump_soon(self)
         elif self._link.drain:
             self._link.drained()
 
@@ -180,11 +202,12 @@ class SenderLink:
         """The broker took messages, or said why not."""
         if not is_settled:
             self._link.settle([delivery.id for delivery in deliveries], outcome)
-        if outcome == ACCEPTED or _is_accepted(outcome):
+        result = b"" if outcome == ACCEPTED else _accepted(outcome)
+        if result is not None:
             for delivery in deliveries:
                 future = delivery.context
                 if not future.done():
-                    future.set_result(None)
+                    future.set_result(result)
             return
         for delivery in deliveries:
             future = delivery.context
@@ -197,7 +220,7 @@ class SenderLink:
         if not self._attachment.gone(error):
             return
         futures = [delivery.context for delivery in lost] + self._futures
-        self._payloads, self._formats, self._futures = [], [], []
+        self._payloads, self._formats, self._states, self._futures = [], [], [], []
         for future in futures:
             if not future.done():
                 future.set_exception(self._attachment.failure())
@@ -220,8 +243,15 @@ def _too_large(size: int, size_max: int) -> MessageSizeExceededError:
     )
 
 
-def _is_accepted(outcome: bytes) -> bool:
-    return isinstance(_read(outcome), Accepted)
+def _accepted(outcome: bytes) -> bytes | None:
+    """Give the id of a transaction that was declared, nothing for another yes, None for a no."""
+    read = _read(outcome)
+    if isinstance(read, TransactionalState):
+        # It holds if the transaction does.
+        read = read.outcome
+    if isinstance(read, Declared):
+        return read.txn_id
+    return b"" if isinstance(read, Accepted) else None
 
 
 def _refusal(outcome: bytes) -> ServiceBusError:

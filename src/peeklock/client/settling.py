@@ -75,7 +75,14 @@ def _modified(status: str, is_aside: bool, properties: dict[str, Any] | None) ->
 
 
 def check_settleable(message: ServiceBusReceivedMessage) -> None:
-    """Make sure that there is something to settle."""
+    """Make sure that there is something to settle, and that no transaction is about to do it."""
+    check_locked(message)
+    if message.transaction is not None:
+        raise ValueError("the message belongs to a transaction that has not ended")
+
+
+def check_locked(message: ServiceBusReceivedMessage) -> None:
+    """Make sure that the message has a lock, as far as is known."""
     if not isinstance(message, ServiceBusReceivedMessage):
         raise TypeError(f"a {type(message).__name__} is not a message that was received")
     if message.is_peeked:

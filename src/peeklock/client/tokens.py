@@ -87,7 +87,8 @@ class Tokens:
 
     async def _open_desk(self) -> Desk:
         if self._desk is None or self._desk.is_gone:
-            self._desk = Desk(self._transport, "$cbs", f"cbs-{uuid.uuid4().hex}")
+            session = self._transport.begin_session()
+            self._desk = Desk(self._transport, "$cbs", f"cbs-{uuid.uuid4().hex}", session)
         desk = self._desk
         await desk.wait_open(self._within_s)
         return desk

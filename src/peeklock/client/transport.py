@@ -26,7 +26,7 @@ from peeklock.amqp.events import (
 )
 from peeklock.amqp.limits import Limits
 from peeklock.amqp.link import Link
-from peeklock.amqp.moves import DETACHED
+from peeklock.amqp.moves import BEGIN_SENT, DETACHED, MAPPED
 from peeklock.amqp.sasl import anonymous
 from peeklock.amqp.session import Session
 from peeklock.amqp.types import Symbol
@@ -112,6 +112,8 @@ class Transport(asyncio.Protocol):
             else None
         )
         self._transport: asyncio.Transport | None = None
+        self._is_one_session: Final = config.is_one_session
+        self._shared: Session | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_flush_due = False
         self._is_held = False
@@ -135,6 +137,21 @@ class Transport(asyncio.Protocol):
             return self.connection.begin_session()
         except ValueError as error:
             raise ServiceBusQuotaExceededError(f"too many links: {error}") from error
+
+    def entity_session(self) -> Session:
+        """Give the session for links to entities: one for each, or one for all (transactions)."""
+        if not self._is_one_session:
+            return self.begin_session()
+        shared = self._shared
+        if shared is None or shared.state not in (BEGIN_SENT, MAPPED):
+            shared = self.begin_session()
+            self._shared = shared
+        return shared
+
+    def end_session(self, session: Session) -> None:
+        """End the session of a link that is gone, unless others use it."""
+        if session is not self._shared:
+            session.end()
 
     def join(self, end: End) -> None:
         """Note an end that must be told when the connection is lost."""
@@ -246,7 +263,7 @@ class Transport(asyncio.Protocol):
                 lost = event.unsettled + event.unsent
                 self._gone(event.link, event.error, "the link was detached", lost)
                 # Nothing else of use is in its session; of a pair, the other link goes with it.
-                event.link.session.end()
+                self.end_session(event.link.session)
             elif isinstance(event, SessionEnded):
                 for link in event.links:
                     self._gone(link, event.error, "the session was ended", link.unsettled())

@@ -10,6 +10,7 @@ from peeklock.client.blocking.receiver import AutoLockRenewer as AutoLockRenewer
 from peeklock.client.blocking.receiver import ServiceBusReceiver as ServiceBusReceiver
 from peeklock.client.blocking.receiver import ServiceBusSession as ServiceBusSession
 from peeklock.client.blocking.sender import ServiceBusSender as ServiceBusSender
+from peeklock.client.blocking.transaction import ServiceBusTransaction as ServiceBusTransaction
 from peeklock.client.blocking_loop import BlockingLoop as BlockingLoop
 from peeklock.client.blocking_loop import PerProcess as PerProcess
 from peeklock.client.constants import NEXT_AVAILABLE_SESSION as NEXT_AVAILABLE_SESSION
@@ -21,3 +22,4 @@ from peeklock.client.constants import ServiceBusSubQueue as ServiceBusSubQueue
 from peeklock.client.message import ServiceBusMessage as ServiceBusMessage
 from peeklock.client.options import TransportType as TransportType
 from peeklock.client.received import ServiceBusReceivedMessage as ServiceBusReceivedMessage
+from peeklock.client.transactions import TransactionState as TransactionState

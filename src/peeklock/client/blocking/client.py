@@ -8,6 +8,7 @@ from peeklock.client.blocking.bridge import Bridge
 from peeklock.client.blocking.processor import Handler, ServiceBusProcessor
 from peeklock.client.blocking.receiver import AutoLockRenewer, ServiceBusReceiver
 from peeklock.client.blocking.sender import ServiceBusSender
+from peeklock.client.blocking.transaction import ServiceBusTransaction
 from peeklock.client.config import ClientConfig
 from peeklock.client.connection import ANSWERED_WITHIN_S
 from peeklock.client.credentials import AnyCredential
@@ -153,6 +154,18 @@ class ServiceBusClient:
         """Make a processor for a subscription; the options are those of a queue's."""
         path = awaited.subscription_path(topic_name, subscription_name)
         return self.get_queue_processor(path, handler, **options)
+
+    def transaction(self) -> ServiceBusTransaction:
+        """Make a transaction: what is done in it happens together, or not at all.
+
+        Messages for several entities need a client that was made with
+        `enable_cross_entity_transactions=True`, or a sender that was made with `via`.
+
+            with client.transaction() as transaction:
+                sender.send_messages(cooked, transaction=transaction)
+                receiver.complete_message(raw, transaction=transaction)
+        """
+        return ServiceBusTransaction(self._inner.transaction(), self._bridge)
 
     def list_queue_sessions(self, queue_name: str, **options: Any) -> list[str]:
         """List the sessions of a queue; the options are those of the awaited client."""

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, Final, Self, TypeAlias, cast, final
 
 from peeklock.client.blocking.bridge import Bridge
+from peeklock.client.blocking.transaction import ServiceBusTransaction, inner_of
 from peeklock.client.received import ServiceBusReceivedMessage
 from peeklock.client.receiver import ServiceBusReceiver as AwaitedReceiver
 from peeklock.client.renewing import RENEWAL_DURATION_S, OnRenewFailure
@@ -127,29 +128,51 @@ class ServiceBusReceiver:
             self.inner.receive_deferred_messages(sequence_numbers, timeout=timeout)
         )
 
-    def complete_message(self, message: ServiceBusReceivedMessage) -> None:
-        """Remove the message: it is done."""
-        self._bridge.run(self.inner.complete_message(message))
+    def complete_message(
+        self,
+        message: ServiceBusReceivedMessage,
+        *,
+        transaction: ServiceBusTransaction | None = None,
+    ) -> None:
+        """Remove the message: it is done. Within a transaction, when that is committed."""
+        self._bridge.run(self.inner.complete_message(message, transaction=inner_of(transaction)))
 
-    def complete_messages(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
+    def complete_messages(
+        self,
+        messages: Sequence[ServiceBusReceivedMessage],
+        *,
+        transaction: ServiceBusTransaction | None = None,
+    ) -> None:
         """Remove messages, in one write; raises the first failure when all are answered."""
-        self._bridge.run(self.inner.complete_messages(messages))
+        self._bridge.run(self.inner.complete_messages(messages, transaction=inner_of(transaction)))
 
     def complete_soon(self, message: ServiceBusReceivedMessage) -> None:
         """Complete without waiting; failures go to `on_error`, or are raised by flush or close."""
         self._bridge.call(lambda: self.inner.complete_soon(message).is_taken)
 
     def abandon_message(
-        self, message: ServiceBusReceivedMessage, properties: dict[str, Any] | None = None
+        self,
+        message: ServiceBusReceivedMessage,
+        properties: dict[str, Any] | None = None,
+        *,
+        transaction: ServiceBusTransaction | None = None,
     ) -> None:
         """Give the message back, for anybody to receive; it counts as a failed delivery."""
-        self._bridge.run(self.inner.abandon_message(message, properties))
+        self._bridge.run(
+            self.inner.abandon_message(message, properties, transaction=inner_of(transaction))
+        )
 
     def defer_message(
-        self, message: ServiceBusReceivedMessage, properties: dict[str, Any] | None = None
+        self,
+        message: ServiceBusReceivedMessage,
+        properties: dict[str, Any] | None = None,
+        *,
+        transaction: ServiceBusTransaction | None = None,
     ) -> None:
         """Set the message aside, to be received by its number."""
-        self._bridge.run(self.inner.defer_message(message, properties))
+        self._bridge.run(
+            self.inner.defer_message(message, properties, transaction=inner_of(transaction))
+        )
 
     def dead_letter_message(
         self,
@@ -157,10 +180,18 @@ class ServiceBusReceiver:
         reason: str | None = None,
         error_description: str | None = None,
         properties: dict[str, Any] | None = None,
+        *,
+        transaction: ServiceBusTransaction | None = None,
     ) -> None:
         """Move the message to the dead-letter queue, and say why."""
         self._bridge.run(
-            self.inner.dead_letter_message(message, reason, error_description, properties)
+            self.inner.dead_letter_message(
+                message,
+                reason,
+                error_description,
+                properties,
+                transaction=inner_of(transaction),
+            )
         )
 
     def release_messages(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:

@@ -6,6 +6,7 @@ from typing import Self, final
 
 from peeklock.client.batch import ServiceBusMessageBatch
 from peeklock.client.blocking.bridge import Bridge
+from peeklock.client.blocking.transaction import ServiceBusTransaction, inner_of
 from peeklock.client.outbound import Sendable
 from peeklock.client.sender import ServiceBusSender as AwaitedSender
 
@@ -40,9 +41,12 @@ class ServiceBusSender:
         message: Sendable | ServiceBusMessageBatch | Iterable[Sendable],
         *,
         timeout: float | None = None,
+        transaction: ServiceBusTransaction | None = None,
     ) -> None:
         """Send a message, a batch, or a list (as one batch); returns when it is accepted."""
-        self._bridge.run(self._inner.send_messages(message, timeout=timeout))
+        self._bridge.run(
+            self._inner.send_messages(message, timeout=timeout, transaction=inner_of(transaction))
+        )
 
     def send_soon(self, message: Sendable) -> None:
         """Send soon, in a batch with what else is given soon; blocks while the buffer is full.
@@ -70,17 +74,28 @@ class ServiceBusSender:
         schedule_time_utc: datetime,
         *,
         timeout: float | None = None,
+        transaction: ServiceBusTransaction | None = None,
     ) -> list[int]:
         """Let messages be handed out from a time on; gives the numbers to cancel them by."""
         return self._bridge.run(
-            self._inner.schedule_messages(messages, schedule_time_utc, timeout=timeout)
+            self._inner.schedule_messages(
+                messages, schedule_time_utc, timeout=timeout, transaction=inner_of(transaction)
+            )
         )
 
     def cancel_scheduled_messages(
-        self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None
+        self,
+        sequence_numbers: int | Sequence[int],
+        *,
+        timeout: float | None = None,
+        transaction: ServiceBusTransaction | None = None,
     ) -> None:
         """Take scheduled messages back, if they have not been handed out yet."""
-        self._bridge.run(self._inner.cancel_scheduled_messages(sequence_numbers, timeout=timeout))
+        self._bridge.run(
+            self._inner.cancel_scheduled_messages(
+                sequence_numbers, timeout=timeout, transaction=inner_of(transaction)
+            )
+        )
 
     def close(self) -> None:
         """Send what is held, detach, and raise what failed and nobody was told of."""

@@ -1,0 +1,152 @@
+"""Settling messages: by the link that they came on, or by their lock token where that is gone."""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final, Protocol, final
+
+from peeklock.amqp.delivery import IncomingDelivery
+from peeklock.client.connection import ClientConnection
+from peeklock.client.exceptions import ServiceBusConnectionError, SessionLockLostError
+from peeklock.client.links import ReceiverLink
+from peeklock.client.received import ServiceBusReceivedMessage
+from peeklock.client.settling import COMPLETE, Settlement, check_settleable
+from peeklock.client.transactions import ServiceBusTransaction
+
+
+class Asker(Protocol):
+    """Who asks the management node of the entity; knows its session."""
+
+    async def __call__(
+        self,
+        operation: str,
+        arguments: dict[str, Any],
+        *,
+        transaction: ServiceBusTransaction | None,
+    ) -> object:
+        """Ask, in the name of the receiver's link."""
+        ...
+
+
+@final
+class Settler:
+    """Settles the messages of one receiver."""
+
+    __slots__ = ("_ask", "_connection", "_entity")
+
+    def __init__(self, connection: ClientConnection, entity: str, ask: Asker) -> None:
+        self._connection: Final = connection
+        self._entity: Final = entity
+        self._ask: Final = ask
+
+    async def settle(
+        self,
+        message: ServiceBusReceivedMessage,
+        how: Settlement,
+        transaction: ServiceBusTransaction | None = None,
+    ) -> None:
+        """Tell the outcome of a message, now or when a transaction is committed."""
+        check_settleable(message)
+        if transaction is not None:
+            await self.settle_within(transaction, [message], how)
+            return
+        message.is_settled = True
+        await self._settled(message, how)
+
+    async def _settled(self, message: ServiceBusReceivedMessage, how: Settlement) -> None:
+        link, delivery = message.link, message.delivery
+        try:
+            if link is not None and delivery is not None and link.is_open:
+                # A link that breaks meanwhile leaves the lock as it is.
+                with contextlib.suppress(ServiceBusConnectionError):
+                    await link.settle([delivery], how.outcome)
+                    return
+            await self._settle_by_token(message, how)
+        except BaseException:
+            message.is_settled = False
+            raise
+
+    async def _settle_by_token(
+        self,
+        message: ServiceBusReceivedMessage,
+        how: Settlement,
+        transaction: ServiceBusTransaction | None = None,
+    ) -> None:
+        """Settle when the link is gone, or was never there: the lock token is enough."""
+        link = message.link
+        if link is not None and link.session_id is not None:
+            raise SessionLockLostError(f"the session '{link.session_id}' ended with its link")
+        await self._ask("update-disposition", how.by_token(message), transaction=transaction)
+
+    async def settle_within(
+        self,
+        transaction: ServiceBusTransaction,
+        messages: Sequence[ServiceBusReceivedMessage],
+        how: Settlement,
+    ) -> None:
+        """Settle messages when a transaction is committed: by their links, or by their tokens."""
+        by_link: dict[ReceiverLink, list[IncomingDelivery]] = {}
+        by_token: list[ServiceBusReceivedMessage] = []
+        for message in messages:
+            link, delivery = message.link, message.delivery
+            if link is not None and delivery is not None and link.is_open:
+                by_link.setdefault(link, []).append(delivery)
+            else:
+                by_token.append(message)
+
+        async def by(link: ReceiverLink, deliveries: list[IncomingDelivery]) -> None:
+            state = await transaction.stamp(link.transport, how.outcome)
+            await link.settle(deliveries, state)
+
+        async def settle() -> None:
+            await asyncio.gather(
+                *(by(link, deliveries) for link, deliveries in by_link.items()),
+                *(self._settle_by_token(message, how, transaction) for message in by_token),
+            )
+
+        await transaction.perform(self._connection, self._entity, settle, messages=messages)
+
+    def complete_all(self, messages: list[ServiceBusReceivedMessage]) -> list[asyncio.Future[None]]:
+        """Complete messages in one write; a future for each."""
+        return [self._begin_complete(message) for message in messages]
+
+    def _begin_complete(self, message: ServiceBusReceivedMessage) -> asyncio.Future[None]:
+        """Tell the link now, so that all of one turn of the loop leave in one write."""
+        link, delivery = message.link, message.delivery
+        if link is None or delivery is None or not link.is_open:
+            return asyncio.ensure_future(self._settled(message, COMPLETE))
+        told = link.settle([delivery], COMPLETE.outcome)
+        ended: asyncio.Future[None] = told.get_loop().create_future()
+        told.add_done_callback(partial(self._complete_answered, message, ended))
+        return ended
+
+    def _complete_answered(
+        self,
+        message: ServiceBusReceivedMessage,
+        ended: asyncio.Future[None],
+        told: asyncio.Future[None],
+    ) -> None:
+        """Pass the answer on; where the link broke instead, the token is asked."""
+        error = told.exception()
+        if error is None:
+            _resolve(ended, None)
+        elif isinstance(error, ServiceBusConnectionError):
+            again = asyncio.ensure_future(self._settled(message, COMPLETE))
+            again.add_done_callback(
+                lambda done: (
+                    ended.cancel() if done.cancelled() else _resolve(ended, done.exception())
+                )
+            )
+        else:
+            message.is_settled = False
+            _resolve(ended, error)
+
+
+def _resolve(future: asyncio.Future[None], error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)
