@@ -130,7 +130,8 @@ class House:
         Pings the idle broker, then during the body and until `at_least_s` have passed. Asserts that
         the pings' p99 is at most 50 ms or three times the idle one, that none failed, that the
         anonymous memory grew by no more than stated, that the broker still runs, and, where it is
-        compiled, that no step of its loop took more than 10 ms of CPU (or so many as stated).
+        compiled, that no step of its loop took more than 10 ms of CPU (or so many as stated), and
+        that what cannot be cut into steps kept its bounds (`tests.wire.metrics.WAITS`).
         """
         seen = Seen()
         pings = Ping(self.connection_string, self.pid)
@@ -161,6 +162,7 @@ class House:
         assert cut_off_is_fine or not seen.errors, f"others were cut off: {seen}"
         if is_fast():
             assert seen.long_steps <= long_steps_max, f"long steps: {seen}"
+            assert after.waits == steps.waits, f"waits above their bounds: {after.faults}"
         assert seen.growth <= grows_at_most, f"memory: {seen}"
 
 

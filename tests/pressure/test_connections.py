@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 import time
 from contextlib import suppress
 from typing import Any
@@ -37,6 +39,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:ssl=None is deprecated:Deprecati
 
 SERVED_WITHIN_S = 30.0
 WINDOW = 65_535
+# What the allocator may keep, however many came: less than half a KB for each of 10,000.
+LEFT_BYTES_MAX = 4 << 20
 
 
 @pytest.mark.parametrize("count", [300, pytest.param(5_000, marks=pytest.mark.torture)])
@@ -52,6 +56,39 @@ def test_clients_of_one_address_that_reconnect_at_once_are_all_served(
     taken = asyncio.run(all_of_them())
     assert max(taken) <= SERVED_WITHIN_S
     assert broker.memory() - before <= (16 << 20) + count * 96 * 1024
+
+
+@pytest.mark.parametrize("count", [400, pytest.param(10_000, marks=pytest.mark.torture)])
+def test_memory_after_lost_connections_is_what_it_was(house: MakeHouse, count: int) -> None:
+    """What each had begun stayed until a rare collection."""
+    broker = house(queues={"q": {}})
+    for _ in range(200):
+        come_and_be_lost(broker)
+    before = memory_when_empty(broker)
+    for _ in range(count):
+        come_and_be_lost(broker)
+    assert memory_when_empty(broker) - before <= LEFT_BYTES_MAX
+
+
+def come_and_be_lost(broker: House) -> None:
+    """Send, receive, begin a message, and be gone without a word."""
+    with broker.raw() as peer:
+        peer.open()
+        peer.begin()
+        peer.attach("q", SENDER, handle=0)
+        peer.attach("q", RECEIVER, handle=1)
+        peer.grant(10, handle=1)
+        begun = Transfer(handle=0, delivery_id=0, delivery_tag=b"t", more=True)
+        peer.send(frame(begun, payload=bytes(60_000)))
+        peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def memory_when_empty(broker: House) -> int:
+    deadline = time.monotonic() + SERVED_WITHIN_S
+    while broker.metrics()["peeklock_connections", (("protocol", "amqp"),)]:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return broker.memory()
 
 
 async def token_after_s(broker: House) -> float:

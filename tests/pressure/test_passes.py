@@ -6,6 +6,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import HTTPConnection
+from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -139,6 +142,33 @@ def test_a_read_full_of_requests_keeps_nobody_waiting(house: MakeHouse) -> None:
         ask_many(broker, "q/$management", encode_message(request))
 
 
+def test_long_requests_keep_nobody_waiting(house: MakeHouse) -> None:
+    """One with 250,000 empty lists took 58 ms to read."""
+    broker = house(queues={"q": {}})
+    message = {"message-id": "m", "message": TINY}
+    bodies: list[tuple[str, Any]] = [
+        ("schedule-message", {"messages": [message] * 4_000}),
+        ("renew-lock", {"lock-tokens": [UUID(int=1)] * 4_000}),
+        ("renew-lock", {"lock-tokens": [[]] * 250_000}),
+    ]
+    with broker.pressed(), broker.raw() as peer:
+        peer.open()
+        peer.begin()
+        peer.attach("q/$management", SENDER, handle=0)
+        peer.attach("q/$management", RECEIVER, handle=1)
+        peer.grant(100, handle=1)
+        for number, (operation, body) in enumerate(bodies * 2):
+            request = Message(
+                properties=Properties(message_id="1"),
+                application_properties={"operation": f"com.microsoft:{operation}"},
+                body_kind=VALUE_BODY,
+                body=body,
+            )
+            send_large(peer, encode_message(request), number)
+            peer.wait_for(Disposition)
+        time.sleep(0.5)
+
+
 def test_a_large_answer_keeps_nobody_waiting(house: MakeHouse) -> None:
     """Deferred messages of 32 MB were put together in one step of 86 ms."""
     broker = house(queues={"q": {"MaxMessageSizeInKilobytes": 1024}})
@@ -161,3 +191,19 @@ def test_a_large_answer_keeps_nobody_waiting(house: MakeHouse) -> None:
             assert [bytes(each) for each in found] == [body] * 32
 
     run_with(broker.connection_string, defer)
+
+
+def test_batches_by_http_keep_nobody_waiting(house: MakeHouse) -> None:
+    """Each was parsed and read in one step: 15,000 tiny messages took 200 ms and more."""
+    broker = house(queues={"q": {"MaxMessageSizeInKilobytes": 1024}})
+    headers = {
+        "Authorization": sas.token("sb://localhost/q"),
+        "Content-Type": "application/vnd.microsoft.servicebus.json",
+    }
+    with broker.pressed():
+        for count, status in ((15_000, 201), (BATCH_COUNT_MAX + 1, 400)):
+            body = "[" + ",".join(['{"Body":""}'] * count) + "]"
+            connection = HTTPConnection("127.0.0.1", broker.process.http_port, timeout=30)
+            connection.request("POST", "/q/messages", body, headers)
+            assert connection.getresponse().status == status
+            connection.close()

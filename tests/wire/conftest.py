@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from peeklock.version import is_compiled
 from tests.wire.broker_process import BrokerProcess, binding_problem
 from tests.wire.clients import FLAVOURS, Bus, Flavour, LoopThread
 from tests.wire.entities import PARTITIONED, STORES, Queues, broker_options, write_config
@@ -34,9 +35,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Hand the steps of this process's broker to the process that reports."""
+    """Hand the steps of this process's broker to the process that reports; there, long ones make
+    the whole run fail. They are promised of the compiled form."""
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["loop_steps"] = _STEPS.to_words()
+    elif is_compiled() and _STEPS.faults and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import http.client
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -32,13 +32,37 @@ def scrape(port: int) -> Samples:
     }
 
 
+# What has a histogram of its own because it cannot be cut into steps, and how many seconds one may
+# take: the largest message of 100 MB; a look for garbage among a million objects; a wait for the
+# disk, below the shortest lock.
+WAITS: Final = {
+    "peeklock_loop_large_message_seconds": 0.25,
+    "peeklock_loop_full_collection_seconds": 0.25,
+    "peeklock_store_commit_seconds": 5.0,
+    "peeklock_store_read_seconds": 5.0,
+}
+
+
+def too_long(samples: Samples) -> dict[str, int]:
+    """How many of each kind took longer than they may."""
+    found: dict[str, int] = {}
+    for (name, labels), value in samples.items():
+        kind, _, what = name.rpartition("_")
+        if kind in WAITS and what == "count":
+            bound = tuple(sorted([*labels, ("le", str(WAITS[kind]))]))
+            found[kind] = found.get(kind, 0) + int(value - samples[f"{kind}_bucket", bound])
+    return found
+
+
 @dataclass
 class LoopSteps:
-    """How many steps took at most how many CPU seconds, and the longest with its cause."""
+    """How many steps took at most how many CPU seconds, the longest with its cause, and waits of
+    other kinds that were too long."""
 
     below: dict[str, int] = field(default_factory=dict)
     longest_s: float = 0.0
     cause: str = ""
+    waits: dict[str, int] = field(default_factory=dict)
 
     @staticmethod
     def of(samples: Samples) -> LoopSteps:
@@ -48,6 +72,7 @@ class LoopSteps:
                 found.below[dict(labels)["le"]] = int(value)
             elif name == LONGEST:
                 found.longest_s, found.cause = value, dict(labels)["cause"]
+        found.waits = too_long(samples)
         return found
 
     @property
@@ -64,6 +89,20 @@ class LoopSteps:
             self.below[bound] = self.below.get(bound, 0) + count
         if other.longest_s > self.longest_s:
             self.longest_s, self.cause = other.longest_s, other.cause
+        for kind, count in other.waits.items():
+            self.waits[kind] = self.waits.get(kind, 0) + count
+
+    @property
+    def faults(self) -> list[str]:
+        """What breaks the promises: steps above 10 ms, and waits above their bounds."""
+        faults = [
+            f"{count} of {kind} took more than {WAITS[kind]:g} s"
+            for kind, count in self.waits.items()
+            if count
+        ]
+        if self.long:
+            faults.append(f"{self.long} steps took more than {STEP_S_MAX * 1000:g} ms of CPU")
+        return faults
 
     def lines(self) -> list[str]:
         """The histogram as people read it."""
@@ -76,7 +115,7 @@ class LoopSteps:
                 limit = "longer" if bound == "+Inf" else f"up to {float(bound) * 1000:g} ms"
                 lines.append(f"{limit:>14}  {count:>10,}")
         lines.append(f"the longest: {self.longest_s * 1000:.1f} ms of CPU, {self.cause}")
-        return lines
+        return lines + [f"too long: {fault}" for fault in self.faults]
 
     def to_words(self) -> dict[str, Any]:
-        return {"below": self.below, "longest_s": self.longest_s, "cause": self.cause}
+        return asdict(self)

@@ -90,6 +90,9 @@ NUMBER_KEYS_MAX: Final = 1_024
 # Of these, as many may have the very same hash; without intent there are hardly ever two.
 NUMBER_KEYS_ALIKE_MAX: Final = 8
 
+# A UUID takes as long to make as so many elements more.
+_UUID_ELEMENTS: Final = 3
+
 _FLOAT: Final = Struct(">f")
 _DOUBLE: Final = Struct(">d")
 _UNSIGNED: Final[dict[int, Any]] = {
@@ -209,6 +212,8 @@ def _body(
         after = position + width
         if after > end:
             raise _cut()
+        if code == UUID_CODE:
+            budget.spend(_UUID_ELEMENTS)
         return _fixed(code, buffer, position, after), after
     if width == UNKNOWN:
         raise _unknown(code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeAlias, final
 
@@ -37,6 +38,9 @@ Submit: TypeAlias = Callable[[Command | RuleCommand], None]
 
 # A lock token has 16 bits for the lane, and each subscription takes two lanes.
 _LANE_MAX: Final = 0xFFFE
+
+# Links that must go with their entity: so many at once, then others have their turn.
+DISMISSED_AT_ONCE: Final = 64
 
 
 class Guest(Protocol):
@@ -88,11 +92,10 @@ class Visits:
         return self._clock.now() - self._clock.skipped_ms
 
     def dismiss(self, refusal: Refusal) -> None:
-        """Tell all links that they must go."""
+        """Tell all links that they must go; others have their turn between many of them."""
         guests = list(self._guests)
         self._guests.clear()
-        for guest in guests:
-            guest.dismiss(refusal)
+        _dismiss(guests, refusal)
 
 
 @final
@@ -440,3 +443,11 @@ def gone(entity: Entity) -> Refusal:
 
 
 Entity: TypeAlias = Queue | Topic | Subscription
+
+
+def _dismiss(guests: list[Guest], refusal: Refusal) -> None:
+    rest = guests[DISMISSED_AT_ONCE:]
+    if rest:
+        asyncio.get_running_loop().call_soon(_dismiss, rest, refusal)
+    for guest in guests[:DISMISSED_AT_ONCE]:
+        guest.dismiss(refusal)

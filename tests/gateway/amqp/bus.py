@@ -187,6 +187,8 @@ class Client:
             self.pipe.written.clear()
             if heard:
                 self.events += self.connection.receive(heard, now)
+            while self.connection.cutter.rest:
+                self.events += self.connection.receive(b"", now)
             quiet = 0 if said or heard else quiet + 1
 
     def take(self, kind: type[E]) -> list[E]:

@@ -7,24 +7,26 @@ from uuid import UUID
 
 import pytest
 
+from peeklock.amqp.composites import Rejected
 from peeklock.amqp.constructors import LONG, UUID_CODE
 from peeklock.amqp.types import Array, Uint
 from peeklock.entity.commands import DEFERRED_BYTES_MAX
 from peeklock.entity.definition import QueueDefinition
-from tests.gateway.amqp.bus import Bus, serve
+from peeklock.gateway.amqp.requests import REQUEST_ELEMENTS_MAX
+from tests.gateway.amqp.bus import Bus, request, serve
 from tests.gateway.amqp.test_management import Desk, tokens
 
-TOKENS = Array(UUID_CODE, [UUID(int=1)] * 10_001)
+TOKENS = Array(UUID_CODE, [UUID(int=1)] * 4_001)
 NUMBERS = Array(LONG, [1] * 10_001)
 
 
 @pytest.mark.parametrize(
     ("operation", "arguments", "most"),
     [
-        ("renew-lock", {"lock-tokens": TOKENS}, 10_000),
-        ("update-disposition", {"lock-tokens": TOKENS, "disposition-status": "completed"}, 10_000),
+        ("renew-lock", {"lock-tokens": TOKENS}, 4_000),
+        ("update-disposition", {"lock-tokens": TOKENS, "disposition-status": "completed"}, 4_000),
         ("cancel-scheduled-message", {"sequence-numbers": NUMBERS}, 10_000),
-        ("schedule-message", {"messages": [{}] * 10_001}, 10_000),
+        ("schedule-message", {"messages": [{}] * 4_001}, 4_000),
         (
             "receive-by-sequence-number",
             {"sequence-numbers": Array(LONG, [1] * 1_001), "receiver-settle-mode": Uint(0)},
@@ -44,6 +46,33 @@ def test_a_list_that_is_too_long_is_refused(
         assert told is not None
         assert told["statusCode"] == 400
         assert f"must hold at most {most} items, not {most + 1}." in told["statusDescription"]
+
+    serve(talk)
+
+
+def test_arguments_of_very_many_elements_are_rejected_and_the_link_stays() -> None:
+    async def talk(bus: Bus) -> None:
+        desk = await Desk.open(bus)
+        lists: list[Any] = [[]] * REQUEST_ELEMENTS_MAX
+        for many in (lists, [UUID(int=1)] * (REQUEST_ELEMENTS_MAX // 4)):
+            asked = request({"operation": "com.microsoft:renew-lock"}, {"lock-tokens": many}, "id")
+            outcome = await desk.client.send(desk.links[0], asked)
+            assert isinstance(outcome, Rejected)
+            assert outcome.error is not None
+            assert "elements" in (outcome.error.description or "")
+        assert (await desk.ask("peek-message", from_sequence_number=0, message_count=1))[0] == 204
+
+    serve(talk)
+
+
+def test_a_long_request_is_read_in_one_pass_and_asked_in_another() -> None:
+    async def talk(bus: Bus) -> None:
+        desk = await Desk.open(bus)
+        desk.client.passes = 0
+        locks = Array(UUID_CODE, [UUID(int=1)] * 4_000)
+        status, _ = await desk.ask("renew-lock", lock_tokens=locks)
+        assert status == 410
+        assert desk.client.passes >= 1
 
     serve(talk)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from peeklock.amqp.composites import Accepted, Rejected
 from peeklock.amqp.errors import MESSAGE_SIZE_EXCEEDED
+from peeklock.amqp.events import LinkDetached, SettlementsReceived
 from peeklock.amqp.link import Link
 from peeklock.amqp.sections import BODY_SECTIONS_MAX
 from peeklock.auth.rights import DEVELOPMENT_KEY, ROOT_RULE_NAME
@@ -152,5 +153,29 @@ def test_what_came_before_a_connection_was_lost_is_still_done() -> None:
         asked = {"from-sequence-number": 2 * PASS_COST, "message-count": 1}
         status, _ = await other.manage(links, "peek-message", asked)
         assert status == 200
+
+    serve(talk)
+
+
+def test_links_whose_right_ends_go_in_passes_and_are_not_served_meanwhile() -> None:
+    count = 2 * PASS_COST // LINK_COST
+
+    async def talk(bus: Bus) -> None:
+        client = await bus.connect()
+        await client.put_token("q", life_ms=60_000)
+        links = [await client.sender() for _ in range(count)]
+        client.passes = 0
+        bus.clock.advance(61_000)
+        # All of it comes in one read, behind the end of the token.
+        for link in links:
+            client.post(link, plain("too late"))
+        await client.talk()
+        assert client.passes >= 2
+        assert len(client.take(LinkDetached)) == count
+        assert client.take(SettlementsReceived) == []
+        await client.put_token("q")
+        manage = await client.request_links("q/$management")
+        asked = {"from-sequence-number": 0, "message-count": 1}
+        assert (await client.manage(manage, "peek-message", asked))[0] == 204
 
     serve(talk)

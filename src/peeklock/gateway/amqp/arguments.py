@@ -17,6 +17,8 @@ INT64_MAX: Final = (1 << 63) - 1
 PAGE_MAX: Final = 1_000
 # No list in a request is longer, unless its reader says another limit.
 LIST_MAX: Final = 10_000
+# The same of locks and messages, which cost more than numbers.
+DEAR_LIST_MAX: Final = 4_000
 INT32_MAX: Final = (1 << 31) - 1
 
 
@@ -122,7 +124,7 @@ class Arguments:
     def tokens(self, name: str) -> list[LockToken]:
         """A required list of lock tokens, at least one."""
         tokens: list[LockToken] = []
-        for item in self.items(name):
+        for item in self.items(name, most=DEAR_LIST_MAX):
             if not isinstance(item, UUID):
                 self.wrong(name, "must hold UUIDs only")
                 break

@@ -36,7 +36,7 @@ from peeklock.gateway.amqp.cbs import TokenNode
 from peeklock.gateway.amqp.coordinator import CoordinatorNode
 from peeklock.gateway.amqp.door import Entity, amqp_error
 from peeklock.gateway.amqp.management import ManagementNode
-from peeklock.gateway.amqp.passes import LINK_COST, Pass
+from peeklock.gateway.amqp.passes import LINK_COST, REVIEW_COST, Pass
 from peeklock.gateway.amqp.receiving import ReceivingNode
 from peeklock.gateway.amqp.responses import ResponseLinks, ResponseNode
 from peeklock.gateway.amqp.sending import SendingNode
@@ -53,7 +53,16 @@ _DESTINATION: Final = "com.microsoft:transfer-destination-address"
 class Attaching:
     """Lets links in or turns them away, and remembers what each one may be there for."""
 
-    __slots__ = ("_belonging", "_by_path", "_claims", "_guests", "_paths", "_responses", "_wire")
+    __slots__ = (
+        "_belonging",
+        "_by_path",
+        "_claims",
+        "_doubted",
+        "_guests",
+        "_paths",
+        "_responses",
+        "_wire",
+    )
 
     def __init__(
         self, wire: Wire, claims: Claims, responses: ResponseLinks, belonging: Belonging
@@ -66,6 +75,8 @@ class Attaching:
         # The same by the paths on which they need rights, and these paths in order.
         self._by_path: Final[dict[str, dict[LinkGuest, None]]] = {}
         self._paths: Final[list[str]] = []
+        # Those whose rights may have ended, and what they are told then.
+        self._doubted: list[tuple[LinkGuest, str]] = []
 
     # --- coming
 
@@ -256,16 +267,34 @@ class Attaching:
             self._guests[link] = guest
             self.gone(link, is_broken=is_broken)
             work.left -= LINK_COST
+        self._doubted.clear()
         return True
 
-    def review(self, path: str, text: str) -> None:
-        """Detach the links at a path or below it that have no right to be there any more."""
-        for guest in self._below(path):
+    def doubt(self, path: str, text: str) -> None:
+        """Rights have ended at a path: the links there or below it are to be reviewed."""
+        self._doubted += [(guest, text) for guest in self._below(path)]
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether no link waits to be reviewed."""
+        return not self._doubted
+
+    def review(self, work: Pass) -> bool:
+        """Detach the doubted links that have no right to be there any more, as many as fit this
+        pass; tells whether that is all of them."""
+        doubted = self._doubted
+        while doubted:
+            if work.left <= 0:
+                return False
+            guest, text = doubted.pop()
+            work.left -= REVIEW_COST
             destination = guest.destination
             if not self._is_allowed(guest.address, guest.right) or (
                 destination is not None and not self._is_allowed(destination, SEND)
             ):
                 self.show_out(guest, Refusal(UNAUTHORIZED, text))
+                work.left -= LINK_COST
+        return True
 
     def _below(self, path: str) -> list["LinkGuest"]:
         """Find who needs rights at a path or below it, without looking at anybody else."""

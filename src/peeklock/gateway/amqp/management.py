@@ -57,6 +57,7 @@ class ManagementNode:
         "_claims",
         "_entity",
         "_next_tag",
+        "_read",
         "_responses",
         "_under_way",
         "link",
@@ -80,6 +81,8 @@ class ManagementNode:
         self._claims: Final = claims
         self._under_way: Final[dict[int, Pending]] = {}
         self._next_tag = 0
+        # A request that was read and is not asked yet.
+        self._read: Request | None = None
 
     def open(self) -> None:
         """Attach, and take requests at once."""
@@ -95,11 +98,18 @@ class ManagementNode:
         for delivery in deliveries:
             if work.left <= 0:
                 break
+            request = self._read
+            self._read = None
+            if request is None:
+                work.left -= request_cost(len(delivery.payload))
+                request = receive_request(
+                    self.wire, self.link, delivery, self._responses, self._address.key
+                )
+                if request is not None and work.left <= 0:
+                    # It was long: what it asks for is for another pass.
+                    self._read = request
+                    break
             done += 1
-            work.left -= request_cost(len(delivery.payload))
-            request = receive_request(
-                self.wire, self.link, delivery, self._responses, self._address.key
-            )
             if request is not None:
                 self._ask(request, delivery.state, now)
         self._top_up()

@@ -24,6 +24,7 @@ from peeklock.entity.message import Message
 from peeklock.entity.refusals import NOT_ALLOWED, Refusal
 from peeklock.entity.replies import Delivery, Found
 from peeklock.gateway.amqp.address import OWN
+from peeklock.gateway.amqp.arguments import DEAR_LIST_MAX
 from peeklock.gateway.amqp.calls import PREFIX, Call, Operation, numbers, write_done
 from peeklock.gateway.amqp.claim_operations import CLAIM_OPERATIONS
 from peeklock.gateway.amqp.lock_tokens import uuid_of
@@ -154,7 +155,7 @@ def _read_schedule(call: Call) -> Command | Refusal:
     if call.entity.kind == SUBSCRIPTION:
         return Refusal(NOT_ALLOWED, _SCHEDULES_ARE_THE_TOPICS)
     messages: list[Message] = []
-    for entry in call.arguments.items("messages"):
+    for entry in call.arguments.items("messages", most=DEAR_LIST_MAX):
         encoded = entry.get("message") if isinstance(entry, dict) else None
         if not isinstance(encoded, bytes):
             call.arguments.wrong("messages", "must hold maps with a binary 'message'")

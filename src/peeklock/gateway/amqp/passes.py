@@ -11,9 +11,11 @@ PASS_COST: Final = 4_000
 # A token costs a signature, a request to `$management` a look at its arguments.
 TOKEN_COST: Final = 40
 _REQUEST_COST: Final = 20
-_REQUEST_BYTES: Final = 64
+_REQUEST_BYTES: Final = 16
 # The end of a link is told to each partition of its entity.
 LINK_COST: Final = 40
+# Whether a link may stay is a look at the rights of its paths.
+REVIEW_COST: Final = 4
 # A flow asks a partition for more.
 FLOW_COST: Final = 4
 

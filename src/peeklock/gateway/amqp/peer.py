@@ -38,6 +38,7 @@ from peeklock.auth.claims import Claims
 from peeklock.auth.refusal import AuthRefusal
 from peeklock.entity.refusals import QUOTA_EXCEEDED, UNAUTHORIZED, Refusal
 from peeklock.gateway import logbook
+from peeklock.gateway.amqp import texts
 from peeklock.gateway.amqp.attaching import Attaching
 from peeklock.gateway.amqp.belonging import Belonging
 from peeklock.gateway.amqp.cbs import TokenNode
@@ -56,16 +57,6 @@ from peeklock.gateway.refusals import Declined
 
 MECHANISMS: Final = (MSSBCBS, PLAIN, ANONYMOUS)
 
-_TOO_MANY_TOKENS: Final = "Too many tokens came that no key has signed."
-_EXPIRED: Final = "ExpiredToken: The token that gave access to this link is expired."
-_REPLACED: Final = "ExpiredToken: A newer token has replaced the one that gave access to this link."
-_REVOKED: Final = (
-    "InvalidSignature: The key that gave access to this link was removed or grants less now."
-)
-_PLACE_NEEDED: Final = "The place of this connection without a token is needed."
-_MEMORY_NEEDED: Final = "The broker needs the memory of what this connection makes it hold."
-_TOO_MUCH_KEPT: Final = "Too much is unread or half said for a connection without a token."
-_STALLED: Final = "Messages were not taken for two minutes, and others need the memory."
 AT_ONCE: Final = 0
 # Tokens end by the clock on the wall, which somebody may set: it is looked at so often.
 LOOK_MS: Final = 30_000
@@ -160,14 +151,16 @@ class Peer:
         `at` is the loop's time, in milliseconds: silence is measured by what nobody can set.
         """
         self._at = at
+        self._work.begin()
         if at >= self.deadline:
             # Rights that have ended must not serve what has just arrived.
-            self.tick(at)
+            self._tick(at)
         now = self.wire.door.clock.now()
-        self._work.begin()
-        if self._has_left:
+        # Links that may not stay must not be served, however many there are.
+        is_sure = self._attaching.review(self._work)
+        if is_sure and self._has_left:
             self._handle([], now)
-        if self._has_left:
+        if not is_sure or self._has_left:
             self._connection.cutter.keep(data)
         else:
             self._handle(self._connection.receive(data, at), now)
@@ -185,6 +178,8 @@ class Peer:
         """Whether frames that have come are left for another pass, or what they ask for."""
         if self._is_leaving and not self._attaching.is_empty:
             return True
+        if not self._attaching.is_sure:
+            return True
         return len(self._connection.cutter.rest) > 0 or self._has_left
 
     @property
@@ -193,6 +188,10 @@ class Peer:
 
     def tick(self, at: int) -> None:
         """Act on what is due: heartbeats, silence, tokens that end; sets the next deadline."""
+        self._work.begin()
+        self._tick(at)
+
+    def _tick(self, at: int) -> None:
         if self.wire.is_lost:
             self.deadline = NO_DEADLINE
             return
@@ -204,11 +203,12 @@ class Peer:
         if at >= self._key.due:
             self._take_turn()
         if self.wire.is_stalled(at):
-            self._close(RESOURCE_LIMIT_EXCEEDED, _STALLED)
+            self._close(RESOURCE_LIMIT_EXCEEDED, texts.STALLED)
         expired = self._claims.expire(clock.wall())
         for grant in expired:
-            self._attaching.review(grant.path, _EXPIRED)
+            self._attaching.doubt(grant.path, texts.EXPIRED)
         if expired:
+            self._attaching.review(self._work)
             self._claims_changed()
         self.wire.transactions.expire(clock.now())
         if self.wire.is_reading_held:
@@ -237,8 +237,10 @@ class Peer:
         """Review so many grants: a right whose key is gone, or grants less, ends here too."""
         lessened = self._claims.review(self.wire.door.keys, count)
         for grant in lessened:
-            self._attaching.review(grant.path, _REVOKED)
+            self._attaching.doubt(grant.path, texts.REVOKED)
         if lessened:
+            self._work.begin()
+            self._attaching.review(self._work)
             self._claims_changed()
             self.wire.flush()
 
@@ -256,6 +258,8 @@ class Peer:
         tells whether nothing of it stays in memory. What had come before is still done."""
         self.wire.is_lost = True
         self._work.begin()
+        if not self._attaching.review(self._work):
+            return False
         if self._has_left:
             self._handle([], self.wire.door.clock.now())
             if self._has_left:
@@ -278,7 +282,7 @@ class Peer:
 
     def make_room(self) -> None:
         """Close, because it has no token and its place is needed."""
-        self._let_go(CONNECTION_FORCED, _PLACE_NEEDED)
+        self._let_go(CONNECTION_FORCED, texts.PLACE_NEEDED)
 
     def cut_off(self) -> None:
         """Close, because of all connections it holds most and the memory is needed."""
@@ -287,9 +291,9 @@ class Peer:
             "cut-off",
             peer=self.wire.peer_name,
             held=self.held.used,
-            text=_MEMORY_NEEDED,
+            text=texts.MEMORY_NEEDED,
         )
-        self._let_go(RESOURCE_LIMIT_EXCEEDED, _MEMORY_NEEDED)
+        self._let_go(RESOURCE_LIMIT_EXCEEDED, texts.MEMORY_NEEDED)
 
     def _let_go(self, condition: str, text: str) -> None:
         self._close(condition, text)
@@ -503,13 +507,14 @@ class Peer:
     def _tokens_put(self, node: TokenNode) -> None:
         """Look at what tokens have changed: whose links may stay, and whether it may."""
         for path in node.lessened:
-            self._attaching.review(path, _REPLACED)
+            self._attaching.doubt(path, texts.REPLACED)
         node.lessened.clear()
+        self._attaching.review(self._work)
         self._wrong_tokens += node.wrong
         node.wrong = 0
         limits = self.wire.door.limits
         if self._wrong_tokens > limits.wrong_tokens_max and not self._belonging.has_place:
-            declined = self._decline(Refusal(UNAUTHORIZED, _TOO_MANY_TOKENS), "put-token")
+            declined = self._decline(Refusal(UNAUTHORIZED, texts.TOO_MANY_TOKENS), "put-token")
             self._close(UNAUTHORIZED_ACCESS, declined.text)
         self._claims_changed()
 
@@ -524,7 +529,7 @@ class Peer:
     def _count_kept(self) -> None:
         """Count what a stranger leaves unread or half said; whoever leaves too much is cut off."""
         if not self._standing.count(self.wire.outlet.unread(), self._connection.cutter.size):
-            self.wire.outlet.abort(_TOO_MUCH_KEPT)
+            self.wire.outlet.abort(texts.TOO_MUCH_KEPT)
 
     def _turn_away(self) -> None:
         """Close, because the namespace has no room for the connection."""

@@ -180,6 +180,7 @@ class AmqpProtocol(asyncio.Protocol):
         if self._peer is not None:
             self._peer.review(count)
             self._set_timer(self._peer.deadline)
+            self._keep_up(self._peer)
 
     def abort(self, text: str = "The connection was ended at once.") -> None:
         """Close at once, and say why in the log."""

@@ -2,6 +2,7 @@
 
 from typing import Any, Final, final
 
+from peeklock.amqp.codec import Budget
 from peeklock.amqp.composites import ACCEPTED, Properties, encode_rejected
 from peeklock.amqp.delivery import IncomingDelivery
 from peeklock.amqp.errors import DECODE_ERROR, AmqpError, DecodeError
@@ -13,6 +14,8 @@ from peeklock.gateway.amqp.door import rejected
 from peeklock.gateway.amqp.responses import ResponseLinks, ResponseNode
 from peeklock.gateway.amqp.wire import Wire
 
+# What the arguments of a request may have in their lists and maps. Reading them is one step.
+REQUEST_ELEMENTS_MAX: Final = 32_768
 _VALUE: Final = b"\x00\x53\x77"
 # An answer up to this is put together at once.
 _JOINED_MAX: Final = 65_536
@@ -39,7 +42,7 @@ def receive_request(
 ) -> Request | None:
     """Read a request and settle its delivery; None, and rejected, when it cannot be answered."""
     try:
-        message = decode_message(delivery.payload)
+        message = decode_message(delivery.payload, Budget(REQUEST_ELEMENTS_MAX))
     except DecodeError as error:
         text = f"The request cannot be read: {error.text}."
         _reject(wire, link, delivery, Refusal(INVALID_ARGUMENT, text), DECODE_ERROR)

@@ -36,6 +36,18 @@ NO_SESSIONS_IN_SUB_QUEUES: Final = (
     "A dead-letter queue has no sessions: receive from it without a session."
 )
 
+# Why a link or a connection cannot stay.
+TOO_MANY_TOKENS: Final = "Too many tokens came that no key has signed."
+EXPIRED: Final = "ExpiredToken: The token that gave access to this link is expired."
+REPLACED: Final = "ExpiredToken: A newer token has replaced the one that gave access to this link."
+REVOKED: Final = (
+    "InvalidSignature: The key that gave access to this link was removed or grants less now."
+)
+PLACE_NEEDED: Final = "The place of this connection without a token is needed."
+MEMORY_NEEDED: Final = "The broker needs the memory of what this connection makes it hold."
+TOO_MUCH_KEPT: Final = "Too much is unread or half said for a connection without a token."
+STALLED: Final = "Messages were not taken for two minutes, and others need the memory."
+
 
 def entity_not_found(host: str, path: str) -> str:
     """Say that there is no such entity; the JavaScript client looks for these very words."""

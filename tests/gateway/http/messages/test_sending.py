@@ -10,6 +10,7 @@ import pytest
 from peeklock.amqp.message import DATA_BODY, Message, decode_message
 from peeklock.amqp.types import Int, Symbol, Timestamp
 from peeklock.auth.rights import LISTEN, SEND, AuthorizationRule
+from peeklock.gateway.amqp.batches import BATCH_COUNT_MAX
 from tests.gateway.http.messages.rest import BATCH, Rest, nothing_stored, queue, serve
 
 NEW_YEAR = "Fri, 01 Jan 2027 00:00:00 GMT"
@@ -221,6 +222,27 @@ def test_a_batch_that_cannot_be_read_stores_nothing(document: str, said: str) ->
         assert answered.status == 400
         assert said in answered.detail
         assert "TrackingId:" in answered.detail
+        await nothing_stored(rest)
+
+    serve(scenario)
+
+
+def test_a_long_batch_is_read_in_parts_and_keeps_its_order() -> None:
+    async def scenario(rest: Rest) -> None:
+        headers = {"Content-Type": BATCH}
+        entries: list[Any] = [{"Body": f"{number}"} for number in range(900)]
+        body = json.dumps(entries).encode()
+        assert (await rest.ask("POST", "/q/messages", body, headers)).status == 201
+        found = await amqp_receives(rest, count=900)
+        assert [each.body for each in found] == [[f"{number}".encode()] for number in range(900)]
+        entries[777] = {"Body": 7}
+        answered = await rest.ask("POST", "/q/messages", json.dumps(entries).encode(), headers)
+        assert answered.status == 400
+        assert "place 777" in answered.detail
+        many = json.dumps([{"Body": ""}] * (BATCH_COUNT_MAX + 1)).encode()
+        answered = await rest.ask("POST", "/q/messages", many, headers)
+        assert answered.status == 400
+        assert str(BATCH_COUNT_MAX) in answered.detail
         await nothing_stored(rest)
 
     serve(scenario)

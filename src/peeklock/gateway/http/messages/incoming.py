@@ -3,6 +3,7 @@
 An AMQP receiver finds everything where an AMQP sender would have put it (protocol 4.3).
 """
 
+import asyncio
 from struct import Struct
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ from peeklock.amqp.message import with_fields, with_message_id
 from peeklock.amqp.sections import APPLICATION_PROPERTIES
 from peeklock.amqp.types import Described, Symbol, Timestamp, Ulong
 from peeklock.entity.message import Message, traits_of
+from peeklock.gateway.amqp.batches import BATCH_COUNT_MAX
 from peeklock.gateway.amqp.envelope import NOTHING
 from peeklock.gateway.amqp.translate import UINT_MAX
 from peeklock.gateway.http.messages import broker_properties
@@ -26,6 +28,11 @@ from peeklock.gateway.http.messages.documents import read_json
 from peeklock.gateway.http.messages.malformed import Malformed
 from peeklock.gateway.http.request import Request
 from peeklock.gateway.identifiers import MessageIds
+
+# A body up to this is parsed where it came; beyond that a thread does it.
+_PARSED_AT_ONCE: Final = 8_192
+# Messages of a batch that are read before others have their turn.
+_READ_AT_ONCE: Final = 200
 
 BATCH_TYPE: Final = "application/vnd.microsoft.servicebus.json"
 
@@ -73,11 +80,40 @@ def read_message(request: Request, now: int, ids: MessageIds, wants_keys: bool) 
 
 def read_batch(request: Request, now: int, ids: MessageIds, wants_keys: bool) -> list[Message]:
     """Read the messages of a request: a JSON array of objects."""
-    document = read_json(request.body, "The body")
+    return read_entries(parse_batch(request.body), 0, now, ids, wants_keys)
+
+
+async def read_long_batch(
+    request: Request, now: int, ids: MessageIds, wants_keys: bool
+) -> list[Message]:
+    """The same, and what is long keeps nobody waiting: it is parsed beside the loop, and read some
+    messages at a time."""
+    if len(request.body) <= _PARSED_AT_ONCE:
+        return read_batch(request, now, ids, wants_keys)
+    entries = await asyncio.to_thread(parse_batch, request.body)
+    messages: list[Message] = []
+    for at in range(0, len(entries), _READ_AT_ONCE):
+        messages += read_entries(entries[at : at + _READ_AT_ONCE], at, now, ids, wants_keys)
+        await asyncio.sleep(0)
+    return messages
+
+
+def parse_batch(body: bytes) -> list[Any]:
+    """Find the entries of a batch."""
+    document = read_json(body, "The body")
     if not isinstance(document, list) or not document:
         raise Malformed("The body of a batch must be a JSON array with a message at least.")
+    if len(document) > BATCH_COUNT_MAX:
+        raise Malformed(f"A batch has at most {BATCH_COUNT_MAX} messages; send it in several.")
+    return document
+
+
+def read_entries(
+    entries: list[Any], first: int, now: int, ids: MessageIds, wants_keys: bool
+) -> list[Message]:
+    """Read some entries of a batch, of which the first stands at that place."""
     messages: list[Message] = []
-    for at, entry in enumerate(document):
+    for at, entry in enumerate(entries, first):
         try:
             messages.append(_entry(entry, now, ids, wants_keys))
         except Malformed as error:

@@ -39,7 +39,7 @@ from peeklock.gateway.amqp.lock_tokens import token_of, uuid_of
 from peeklock.gateway.http.answer import Answer, bad_request, not_allowed, not_found
 from peeklock.gateway.http.guard import Guard
 from peeklock.gateway.http.messages.errors import error, in_this_form
-from peeklock.gateway.http.messages.incoming import is_batch, read_batch, read_message
+from peeklock.gateway.http.messages.incoming import is_batch, read_long_batch, read_message
 from peeklock.gateway.http.messages.instants import http_date
 from peeklock.gateway.http.messages.malformed import Malformed
 from peeklock.gateway.http.messages.outgoing import message_id_of, received
@@ -171,7 +171,7 @@ class MessagesNode:
         command: Command
         now = self._clock.now()
         if is_batch(visit.request):
-            messages = read_batch(visit.request, now, self._ids, entity.wants_keys)
+            messages = await read_long_batch(visit.request, now, self._ids, entity.wants_keys)
             command = SendBatch(wish, 0, messages)
         else:
             messages = [read_message(visit.request, now, self._ids, entity.wants_keys)]
