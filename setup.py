@@ -19,7 +19,10 @@ PACKAGE = ROOT / "src" / "peeklock"
 # The hot path, compiled as one group so that its modules call each other in C.
 HOT = (
     "budgets.py",
+    "clock.py",
+    "histogram.py",
     "step.py",
+    "watchdog.py",
     "amqp/*.py",
     "entity/*.py",
     "entity/rules/*.py",

@@ -6,9 +6,34 @@ from bisect import bisect_left
 from typing import Final, final
 
 # Seconds: fine around the bounds that are promised, coarse beyond.
-STEP_SECONDS: Final = (0.001, 0.002, 0.004, 0.006, 0.008, 0.010, 0.025, 0.05, 0.1, 0.25, 1.0)
-WAIT_SECONDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0, 5.0)
-COMMIT_BYTES: Final = tuple(1 << power for power in range(8, 28, 2))
+# (Their type is told: compiled, a long tuple of numbers would become a structure of its own.)
+STEP_SECONDS: Final[tuple[float, ...]] = (
+    0.001,
+    0.002,
+    0.004,
+    0.006,
+    0.008,
+    0.010,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    1.0,
+)
+WAIT_SECONDS: Final[tuple[float, ...]] = (
+    0.0001,
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.05,
+    0.25,
+    1.0,
+    5.0,
+)
+COMMIT_BYTES: Final[tuple[float, ...]] = tuple(1 << power for power in range(8, 28, 2))
 
 
 @final

@@ -16,7 +16,7 @@ import threading
 from asyncio import events
 from collections.abc import Callable
 from time import perf_counter, thread_time
-from typing import Any, Final, final
+from typing import Any, Final, cast, final
 
 from peeklock.histogram import STEP_SECONDS, Histogram
 from peeklock.step import STEP
@@ -29,8 +29,6 @@ _SHORT_S: Final = 0.001
 _LOG_EVERY_S: Final = 1.0
 _NOTHING: Final = "nothing yet"
 
-# Found once: it is called in every turn of the loop.
-_SELECT: Final = selectors.DefaultSelector.select
 _LOG: Final = logging.getLogger("peeklock.loop")
 
 
@@ -57,7 +55,7 @@ class Watchdog:
         self.longest_wall_s: float = 0.0
         self.longest_cause: str = _NOTHING
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: int = 0
+        self._thread_id: int = 0
         self._unwatched: Callable[[Any], None] | None = None
         self.is_on: bool = False
         # Wall time at the last boundary of a step, and until when what ends is short.
@@ -78,14 +76,14 @@ class Watchdog:
 
     def new_loop(self) -> asyncio.AbstractEventLoop:
         """Make the loop that is to be watched; nothing is counted before `begin`."""
-        loop = asyncio.SelectorEventLoop(_WatchedSelector(self))
+        loop = asyncio.SelectorEventLoop(cast(selectors.BaseSelector, _WatchedSelector(self)))
         self._loop = loop
         return loop
 
     def begin(self) -> None:
         """Count from now on; called by the loop, in the step that ends its start."""
         assert self._unwatched is None
-        self._thread = threading.get_ident()
+        self._thread_id = threading.get_ident()
         self._begun = self._cpu()
         self.read_clocks(self.wall())
         self.turn_begun = self.since = self.mark
@@ -173,7 +171,7 @@ class Watchdog:
         """The collector begins or ends; only the oldest generation is everybody's wait."""
         if told["generation"] == 1 and phase == "start":
             STEP.work = "looking for garbage"
-        if told["generation"] < 2 or threading.get_ident() != self._thread:
+        if told["generation"] < 2 or threading.get_ident() != self._thread_id:
             return
         if phase == "start":
             self._collecting_since = self._cpu()
@@ -185,15 +183,24 @@ class Watchdog:
 
 
 @final
-class _WatchedSelector(selectors.DefaultSelector):
+class _WatchedSelector:
     """Notes when the loop begins to wait for news, and when there is some: a turn of it is between.
 
-    It is written in one piece, because it runs in every turn.
+    It is written in one piece, because it runs in every turn. It is no subclass, because compiled
+    classes cannot have an interpreted one above them.
     """
 
     def __init__(self, watchdog: Watchdog) -> None:
-        super().__init__()
-        self._watchdog = watchdog
+        selector = selectors.DefaultSelector()
+        self._watchdog: Final = watchdog
+        self._select: Final[Callable[[float | None], Any]] = selector.select
+        # What the loop calls now and then is the selector's own.
+        self.register: Final = selector.register
+        self.unregister: Final = selector.unregister
+        self.modify: Final = selector.modify
+        self.get_key: Final = selector.get_key
+        self.get_map: Final = selector.get_map
+        self.close: Final = selector.close
 
     def select(self, timeout: float | None = None) -> Any:
         """Wait for news."""
@@ -210,7 +217,7 @@ class _WatchedSelector(selectors.DefaultSelector):
             watch.unread += now - watch.mark
             if watch.unread > _SHORT_S:
                 watch.read_clocks(now)
-        found = _SELECT(self, timeout)
+        found = self._select(timeout)
         STEP.is_large = False
         now = watch.wall()
         watch.turn_begun = watch.mark = watch.since = now

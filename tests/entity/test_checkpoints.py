@@ -69,8 +69,9 @@ def test_large_messages_do_not_wait_for_two_to_each_that_lives() -> None:
 
 def test_what_was_replayed_counts_after_opening() -> None:
     queue = AtHand()
-    queue.send(*(["x" * 250_000] * 20))
-    queue.receive(20, mode=RECEIVE_AND_DELETE)
+    for _ in range(4):
+        queue.send(*(["x" * 250_000] * 20))
+        queue.receive(20, mode=RECEIVE_AND_DELETE)
     assert queue.partition.housekeeping_due
     queue.restart()
     queue.partition.rests(sum(len(chunk) for chunk in queue.journal.chunks))
@@ -132,7 +133,7 @@ def test_states_are_not_told_more_often_than_they_are_worth() -> None:
             own += len(queue.journal.chunks[-1])
         queue.journal.trim(queue.partition.live_blocks())
         queue.journal.trimmed = []
-    assert 20_000_000 < own <= journal
+    assert 10_000_000 < own <= journal
 
 
 def test_changes_of_messages_are_told_in_slices() -> None:

@@ -31,6 +31,7 @@ from peeklock.amqp.moves import (
     LINK_MOVES,
     REQUESTED,
 )
+from peeklock.amqp.sent import SentRuns
 
 if TYPE_CHECKING:
     from peeklock.amqp.composites import Attach
@@ -69,7 +70,6 @@ class Link:
         "max_message_size",
         "model",
         "name",
-        "outstanding",
         "peer_max_message_size",
         "properties",
         "queued",
@@ -79,6 +79,7 @@ class Link:
         "remote_handle",
         "role",
         "run",
+        "sent",
         "session",
         "settling",
         "snd_settle_mode",
@@ -137,9 +138,9 @@ class Link:
         self.wants_room = False
         # Of a link that is gone: what it never sent. Half a message is none.
         self.unsent: list[OutgoingDelivery] = []
-        # What was sent on this link and is not settled, or settled for the time being only; the
-        # session has it too, with that of its other links.
-        self.outstanding: dict[int, OutgoingDelivery] = {}
+        # Where to look in the session for what was sent on this link and is not settled.
+        self.sent = SentRuns()
+        # What is settled for the time being only; the session has it too, with that of its others.
         self.kept: dict[int, OutgoingDelivery] = {}
         # What we received here and told the outcome of, while the sender has not settled it.
         self.awaited: set[int] = set()
@@ -314,7 +315,7 @@ class Link:
 
     def unsettled(self) -> list[OutgoingDelivery]:
         """Lists what was sent on this link and is not settled."""
-        return list(self.outstanding.values())
+        return self.sent.living(self, self.session.outgoing.unsettled)
 
     # --- what the peer said
 

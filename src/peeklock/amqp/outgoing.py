@@ -106,7 +106,7 @@ class Outgoing:
         if not settled:
             unsettled = OutgoingDelivery(delivery_id, tag, link, context)
             self.unsettled[delivery_id] = unsettled
-            link.outstanding[delivery_id] = unsettled
+            link.sent.add(link, delivery_id, 1, self.unsettled)
         if not self.queue and self._has_room(delivery_id, delivery_id):
             connection = self.session.connection
             if len(tag) == TAG_SIZE and message_format == 0 and delivery_id > 255 and state is None:
@@ -176,7 +176,6 @@ class Outgoing:
         parts = output.parts
         room = output.room
         unsettled = self.unsettled
-        outstanding = link.outstanding
         before, after = transfer_frame(link.handle, settled)
         fixed = len(before) + len(after) + FIXED_SIZE
         sent = 0
@@ -200,7 +199,6 @@ class Outgoing:
             if not settled:
                 delivery = OutgoingDelivery(delivery_id, tag, link, contexts[sent])
                 unsettled[delivery_id] = delivery
-                outstanding[delivery_id] = delivery
             parts.append(start + ID_AND_TAG(delivery_id, 0xA010, tag) + after)
             parts.append(head)
             parts.append(body)
@@ -210,6 +208,8 @@ class Outgoing:
         self.next_delivery_id = (first + sent) & SERIAL_MASK
         self.next_outgoing_id = (self.next_outgoing_id + sent) & SERIAL_MASK
         self.window -= sent
+        if sent > 0 and not settled:
+            link.sent.add(link, first, sent, unsettled)
         return sent
 
     def queue_drained(self, link: Link) -> None:
@@ -323,8 +323,7 @@ class Outgoing:
 
     def forget(self, link: Link) -> Lost:
         """Drops everything of a link that goes away, and returns what the owner may want back."""
-        unsettled = list(link.outstanding.values())
-        link.outstanding.clear()
+        unsettled = link.sent.living(link, self.unsettled)
         for delivery in unsettled:
             del self.unsettled[delivery.id]
         unsent: list[OutgoingDelivery] = []
@@ -370,13 +369,12 @@ class Outgoing:
             kept.append(waiting)
             if delivery is not None:
                 if self.unsettled.pop(delivery.id, None) is not None:
-                    del delivery.link.outstanding[delivery.id]
                     moved.append(delivery)
                 delivery.id = next_id
                 next_id = (next_id + 1) & SERIAL_MASK
         for delivery in moved:
             self.unsettled[delivery.id] = delivery
-            delivery.link.outstanding[delivery.id] = delivery
+            delivery.link.sent.add(delivery.link, delivery.id, 1, self.unsettled)
             self.session.settling.wide.moved(delivery.id)
         if next_id >= 0:
             self.next_delivery_id = next_id

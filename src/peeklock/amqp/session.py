@@ -457,10 +457,7 @@ class Session:
 
     def come_apart(self) -> None:
         """Lets go of what it had, because nobody will ask for it any more."""
-        unsettled = self.outgoing.unsettled
-        for delivery in unsettled.values():
-            delivery.link.outstanding.clear()
-        unsettled.clear()
+        self.outgoing.unsettled.clear()
         for delivery in self.settling.kept.values():
             delivery.link.kept.clear()
         self.outgoing.queue.clear()

@@ -62,12 +62,10 @@ class Settling:
         unsettled = self.unsettled
         for delivery_id in delivery_ids:
             # The peer may have settled it meanwhile; then it waits for nothing.
-            delivery = unsettled.get(delivery_id)
-            if delivery is not None:
+            if delivery_id in unsettled:
                 told.append(delivery_id)
                 if settled:
                     del unsettled[delivery_id]
-                    del delivery.link.outstanding[delivery_id]
             elif delivery_id in self.kept:
                 told.append(delivery_id)
                 if settled:
@@ -206,10 +204,8 @@ class Settling:
         link = delivery.link
         if not settled:
             delivery.told = True
-        elif self.unsettled.pop(delivery.id, None) is not None:
-            del link.outstanding[delivery.id]
-        elif self.kept.pop(delivery.id, None) is not None:
-            del link.kept[delivery.id]
+        elif self.unsettled.pop(delivery.id, None) is None:
+            self.release([delivery.id])
         settling = link.settling
         if settling is None or settling.settled != settled or settling.outcome != outcome:
             settling = self.session.connection.gathering.settlements(link, outcome, settled)

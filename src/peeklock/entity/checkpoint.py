@@ -36,8 +36,11 @@ from peeklock.entity.stage_records import StageKept, StagesPublished
 from peeklock.entity.stages import StageLine
 from peeklock.entity.state import State
 
-# A tail shorter than this is not worth a checkpoint: it is read in some tens of milliseconds.
-TAIL_BYTES_MIN: Final = 4 << 20
+# A tail that is shorter in both is not worth a checkpoint: it is read in some tens of milliseconds.
+TAIL_BYTES_MIN: Final = 16 << 20
+TAIL_POSITIONS_MIN: Final = 20_000
+# So many bytes, of a journal of tiny records at least, make it worth to count.
+_LOOK_BYTES: Final = 1 << 20
 
 # To tell of a message costs more time than its bytes say. Where messages are small, a checkpoint
 # waits until two were written for each that lives; where they are large, for so many times its own
@@ -85,7 +88,7 @@ class Checkpoints:
         self._own: int = 0  # of the whole checkpoint
         self._extra: int = 0  # by how much the last one was larger than its messages alone
         self._journal: int = 0  # bytes since the last one began, its own aside
-        self._look_at: int = TAIL_BYTES_MIN  # how many bytes make it worth to look closer
+        self._look_at: int = _LOOK_BYTES  # how many bytes make it worth to look closer
         self.replay_from: int = 0
         self.step_bytes: int = STEP_BYTES
         self.step_entries: int = STEP_ENTRIES
@@ -121,13 +124,14 @@ class Checkpoints:
     def _is_worth_it(self) -> bool:
         cost = self._cost() + self._extra
         journal = self._journal
-        if journal >= cost:
-            written = self._state.next_position - self.replay_from
+        written = self._state.next_position - self.replay_from
+        is_long = journal >= TAIL_BYTES_MIN or written >= TAIL_POSITIONS_MIN
+        if is_long and journal >= cost:
             if written >= POSITIONS_PER_ENTRY * self._state.bodies.count:
                 return True
             if journal >= JOURNAL_PER_BYTE * cost:
                 return True
-        self._look_at = max(cost, journal + TAIL_BYTES_MIN // 4)
+        self._look_at = max(cost, journal + _LOOK_BYTES)
         return False
 
     def _cost(self) -> int:
@@ -158,7 +162,7 @@ class Checkpoints:
         self._steps = None
         state.moved = None
         self._extra = max(self._own - self._cost(), 0)
-        self._look_at = TAIL_BYTES_MIN
+        self._look_at = _LOOK_BYTES
         return self.replay_from
 
     # Telling: each `yield` ends a step.

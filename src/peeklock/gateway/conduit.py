@@ -107,12 +107,16 @@ class Conduit(asyncio.Transport, asyncio.Protocol):
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Send bytes; from the first that the peer does not take at once it is watched."""
-        if self._transport is None:
+        transport = self._transport
+        if transport is None:
             return
-        self._transport.write(data)
+        transport.write(data)
         self._written += len(data)
-        if self._timer is None and self.get_write_buffer_size():
-            self._watch()
+        if self._timer is None:
+            # As `get_write_buffer_size`, which would be a call more for each piece of data.
+            below = self._below
+            if transport.get_write_buffer_size() or (below and below.get_write_buffer_size()):
+                self._watch()
 
     def write_eof(self) -> None:
         """Say that nothing more will be written."""
