@@ -7,6 +7,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from peeklock.entity.message import Message
 from peeklock.entity.records import Enqueued
 from peeklock.store.committers import Threaded, Waiting
@@ -15,6 +17,8 @@ from peeklock.store.large import encode_large
 from peeklock.store.ledger import Append
 from peeklock.store.reading import INLINE_BYTES_MAX, Reading
 from peeklock.store.records import encode_chunk
+from peeklock.store.segments.store import SegmentStore
+from peeklock.store.segments.tail import Append as SegmentAppend
 from peeklock.store.store import PartitionId, StoreError
 
 ORDERS = PartitionId("ns", "orders")
@@ -32,8 +36,19 @@ class HangingDisk:
         return 1 << 40
 
 
-async def opened(directory: Path, **choices: Any) -> tuple[EmbeddedStore, int]:
-    store = EmbeddedStore(directory, **choices)
+Engine = EmbeddedStore | SegmentStore
+
+
+@pytest.fixture(params=[EmbeddedStore, SegmentStore])
+def engine(request: pytest.FixtureRequest) -> type[Engine]:
+    found: type[Engine] = request.param
+    return found
+
+
+async def opened(engine: type[Engine], directory: Path, **choices: Any) -> tuple[Engine, int]:
+    if engine is SegmentStore:
+        choices["segment_bytes"] = 1 << 20
+    store = engine(directory, **choices)
     return store, (await store.open(ORDERS)).epoch
 
 
@@ -41,12 +56,12 @@ def enqueued(first: int, *bodies: bytes) -> list[Enqueued]:
     return [Enqueued(5, first, [Message(b"", body) for body in bodies])]
 
 
-def test_a_disk_that_hangs_stops_only_its_own_store(tmp_path: Path) -> None:
+def test_a_disk_that_hangs_stops_only_its_own_store(tmp_path: Path, engine: type[Engine]) -> None:
     """The loop goes on, and so does the other store."""
 
     async def scenario() -> None:
-        one, first = await opened(tmp_path / "one", off_loop=True)
-        other, second = await opened(tmp_path / "other", off_loop=True)
+        one, first = await opened(engine, tmp_path / "one", off_loop=True)
+        other, second = await opened(engine, tmp_path / "other", off_loop=True)
         hangs = threading.Event()
         committer = one._committer
         assert isinstance(committer, Threaded)
@@ -71,11 +86,11 @@ def test_a_disk_that_hangs_stops_only_its_own_store(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_look_for_room_that_hangs_stops_nobody(tmp_path: Path) -> None:
+def test_a_look_for_room_that_hangs_stops_nobody(tmp_path: Path, engine: type[Engine]) -> None:
     async def scenario() -> None:
         disk = HangingDisk()
         store, epoch = await opened(
-            tmp_path / "store", off_loop=True, free_space=disk.free_space, reserve_bytes=64
+            engine, tmp_path / "store", off_loop=True, free_space=disk.free_space, reserve_bytes=64
         )
         disk.goes.clear()
         assert not store.full
@@ -87,10 +102,14 @@ def test_a_look_for_room_that_hangs_stops_nobody(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_what_is_full_is_known_a_moment_later(tmp_path: Path) -> None:
+def test_what_is_full_is_known_a_moment_later(tmp_path: Path, engine: type[Engine]) -> None:
     async def scenario() -> None:
         store, _ = await opened(
-            tmp_path / "store", off_loop=True, free_space=lambda _: 10, reserve_bytes=1 << 20
+            engine,
+            tmp_path / "store",
+            off_loop=True,
+            free_space=lambda _: 10,
+            reserve_bytes=1 << 20,
         )
         told = [store.full]
         assert store._look is not None
@@ -117,9 +136,9 @@ def test_bodies_are_read_on_the_loop_only_while_they_are_small_and_quick() -> No
     assert not Reading("one of several", off_loop=True).is_inline(1)
 
 
-def test_large_bodies_are_read_beside_the_loop(tmp_path: Path) -> None:
+def test_large_bodies_are_read_beside_the_loop(tmp_path: Path, engine: type[Engine]) -> None:
     async def scenario() -> None:
-        store, epoch = await opened(tmp_path / "store")
+        store, epoch = await opened(engine, tmp_path / "store")
         bodies = [b"x" * 200_000, b"y" * 10]
         await store.append(ORDERS, epoch, 1, enqueued(1, *bodies))
         for _ in range(3):
@@ -132,18 +151,22 @@ def test_large_bodies_are_read_beside_the_loop(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_large_records_are_written_down_beside_the_loop(tmp_path: Path) -> None:
+def test_large_records_are_written_down_beside_the_loop(
+    tmp_path: Path, engine: type[Engine]
+) -> None:
     """A transaction of many messages is one commit, and no step of the loop is as long."""
 
     async def scenario() -> None:
-        store, epoch = await opened(tmp_path / "store", off_loop=True)
+        store, epoch = await opened(engine, tmp_path / "store", off_loop=True)
         committer = store._committer
         assert isinstance(committer, Threaded)
         commit = committer._commit
         came: list[int] = []
 
         def look(batch: list[Waiting]) -> list[int | StoreError]:
-            came.extend(len(each.chunk) for each, _ in batch if isinstance(each, Append))
+            came.extend(
+                len(each.chunk) for each, _ in batch if isinstance(each, (Append, SegmentAppend))
+            )
             return commit(batch)
 
         committer._commit = look

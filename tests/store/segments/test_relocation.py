@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import shutil
 from pathlib import Path
 
@@ -77,3 +78,47 @@ def test_ten_thousand_old_messages_do_not_hold_the_disk(tmp_path: Path) -> None:
             await store.close()
 
     asyncio.run(scenario())
+
+
+def test_who_reads_never_meets_a_segment_that_is_used_again(tmp_path: Path) -> None:
+    """Old messages are moved while they are read on another thread."""
+    old: list[PartitionId] = []
+
+    async def scenario() -> None:
+        store = SegmentStore(
+            tmp_path, segment_bytes=64 << 10, retention=Retention(age_ms=0), off_loop=True
+        )
+        busy = asyncio.ensure_future(keep_busy(store, old))
+        whole = [shown(message_of(1, SIZE))]
+        chance = random.Random(1)
+        reads = 0
+        while not busy.done():
+            await asyncio.sleep(0)
+            if old:
+                found = await store.payloads(chance.choice(old), [1])
+                assert [shown(message) for message in found] == whole
+                reads += 1
+        await busy
+        assert reads > 50
+        # Each of them had a segment of its own at first.
+        assert len(store._index.living) < len(old) // 3
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+async def keep_busy(store: SegmentStore, old: list[PartitionId]) -> None:
+    """Write and trim, and let something old lie in each segment."""
+    epoch = (await store.open(BUSY)).epoch
+    position = 1
+    for turn in range(60):
+        pinning = queue(turn)
+        await store.open(pinning)
+        await store.append(pinning, 1, 1, [enqueued(5, 1, 1, SIZE)])
+        old.append(pinning)
+        await store.append(BUSY, epoch, position, [enqueued(5, position, 50, 1000)])
+        position += 50
+        begun = [CheckpointBegun(5, position)]
+        await store.append(BUSY, epoch, position, begun, replay_from=position)
+        await store.trim(BUSY, position, [], now=1 << 40)
+        position += 1

@@ -24,7 +24,8 @@ from peeklock.store.segments.index import (
     decode_living,
     decode_place,
 )
-from peeklock.store.segments.opening import Scan, uses_behind
+from peeklock.store.segments.opening import uses_behind
+from peeklock.store.segments.scan import Scan, held
 from peeklock.store.store import Corrupt
 
 Chunks: TypeAlias = dict[int, list[tuple[int, memoryview]]]
@@ -96,7 +97,7 @@ class Contents:
     def _scan(
         self, segment: Segment, use: Use, content: memoryview, offset: int, end: int | None
     ) -> None:
-        scan = Scan(bytes(content), 0, use, offset)
+        scan = Scan(held(content), use, offset)
         while end is None or scan.offset < end:
             offset = scan.offset
             frame = scan.next()

@@ -152,9 +152,10 @@ class Segments:
     def prepare(self) -> None:
         """Make the next file before it is needed."""
         if not self.has_spare:
-            segment = self._make(0)
+            path = self._next_path()
+            self.disk.make(path, self.segment_bytes)
             with self._lock:
-                self._spare.append(segment)
+                self._spare.append(Segment(path, self.segment_bytes, None))
 
     def let_go(self, numbers: list[int]) -> None:
         """Nothing lives in these any more, and that rests."""
@@ -185,9 +186,7 @@ class Segments:
     def _make(self, need: int) -> Segment:
         need = paged(max(need, min(SEGMENT_BYTES_MIN, self.segment_bytes)))
         size = max(self.segment_bytes, need)
-        with self._lock:
-            self._name += 1
-            path = self._directory / f"{PREFIX}{self._name:08d}"
+        path = self._next_path()
         while True:
             try:
                 self.disk.make(path, size)
@@ -197,6 +196,11 @@ class Segments:
                 size = max(paged(size // 4), need)
             else:
                 return Segment(path, size, None)
+
+    def _next_path(self) -> Path:
+        with self._lock:
+            self._name += 1
+            return self._directory / f"{PREFIX}{self._name:08d}"
 
     # ---- reading
 

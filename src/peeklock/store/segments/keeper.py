@@ -93,6 +93,10 @@ class Keeper:
 
     def _work(self, batch: list[tuple[Job, Answer]]) -> None:
         log = self._log
+        environment = self._index.environment
+        if log.failure is None and not environment.is_in_place():
+            # Others may lie in their place, whose segments are none of ours.
+            log.failure = f"the files of the store in {environment.directory} are gone"
         results: list[int | StoreError]
         if log.failure is not None:
             # What rests is no longer certain: the index must not say that it does.
@@ -137,7 +141,7 @@ class Keeper:
         if is_lasting(error) or isinstance(error, StoreError):
             self._log.failure = text
             return [Broken(text) for _ in range(count)]
-        time.sleep(min(self._lag_s, 0.05))
+        time.sleep(min(self._lag_s, LAG_S))  # it will not be better at once
         return [Unavailable(text) for _ in range(count)]
 
     def _make_ready(self) -> None:

@@ -10,9 +10,7 @@ stays closed until it is repaired.
 
 from __future__ import annotations
 
-import os
-import sys
-from typing import Final, final
+from typing import Final
 
 from peeklock.store.environment import translated
 from peeklock.store.segments.files import Segment, Segments
@@ -20,58 +18,21 @@ from peeklock.store.segments.frames import (
     APPENDED,
     DROPPED,
     FRAME_BYTES,
-    FRAME_MARK_AT,
     OPENED,
     PAGE,
     Frame,
     Use,
-    aligned,
-    decode_frame,
-    frame_bytes,
-    frame_mark,
 )
 from peeklock.store.segments.index import Index, Living
 from peeklock.store.segments.log import Commit, Log
+from peeklock.store.segments.scan import Durable, Scan
 from peeklock.store.segments.tail import Place, Tail
 from peeklock.store.store import Corrupt
 
+# How far it is looked for commits behind an end that looks like one.
+LOOK_BYTES: Final = 4 << 20
+
 _HINT: Final = "restore it, or ask `peeklock store check` what is lost"
-
-
-@final
-class Scan:
-    """The frames of one use of a segment, from an offset on."""
-
-    def __init__(self, content: bytes | bytearray, begin: int, use: Use, offset: int) -> None:
-        """The content is that of the segment from `begin` on."""
-        self._content = content
-        self._view = memoryview(content)
-        self._begin = begin
-        self._use = use
-        self.offset = offset
-
-    def next(self) -> Frame | None:
-        """The frame that begins here, whole or not; nothing where none does."""
-        frame = self._frame(self.offset)
-        if frame is not None:
-            self.offset = frame.next
-        return frame
-
-    def later(self, offset: int) -> int | None:
-        """Where the next frame begins whose head is whole, at or behind an offset."""
-        mark = frame_mark(self._use)
-        at = self._content.find(mark, offset - self._begin + FRAME_MARK_AT)
-        while at >= 0:
-            offset = at - FRAME_MARK_AT + self._begin
-            if offset == aligned(offset) and self._frame(offset) is not None:
-                return offset
-            at = self._content.find(mark, at + 1)
-        return None
-
-    def _frame(self, offset: int) -> Frame | None:
-        rest = self._view[offset - self._begin :]
-        size = frame_bytes(rest, self._use, offset)
-        return decode_frame(rest[:size], self._use, offset) if size else None
 
 
 def open_log(index: Index, segments: Segments, log: Log) -> None:
@@ -94,9 +55,11 @@ def open_log(index: Index, segments: Segments, log: Log) -> None:
         following = uses[at + 1][1] if at + 1 < len(uses) else None
         offset = index.offset if use.number == index.use else PAGE
         with translated(f"read {segment.path}"):
-            begin = offset // PAGE * PAGE
-            scan = Scan(_durable(segment, begin), begin, use, offset)
-        end = _scan(log, scan, use, following)
+            durable = Durable(str(segment.path), offset)
+            try:
+                end = _scan(log, Scan(durable.read, use, offset), use, following)
+            finally:
+                durable.close()
         log.go_on(use.number, end, segment if following is None else None)
 
 
@@ -138,23 +101,11 @@ def uses_behind(
 
 def _has_commit(segment: Segment, use: Use) -> bool:
     """Whether a use ever began: a header without a commit behind it means nothing."""
-    return Scan(segment.path.read_bytes(), 0, use, PAGE).next() is not None
-
-
-def _durable(segment: Segment, begin: int) -> bytes:
-    """Read a segment from an offset on, as it is on the disk."""
-    file = os.open(segment.path, os.O_RDWR | os.O_CLOEXEC)
+    durable = Durable(str(segment.path), PAGE)
     try:
-        os.fdatasync(file)
-        if sys.platform == "linux":
-            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
-        pieces: list[bytes] = []
-        while piece := os.pread(file, 1 << 24, begin):
-            pieces.append(piece)
-            begin += len(piece)
-        return b"".join(pieces)
+        return Scan(durable.read, use, PAGE).next() is not None
     finally:
-        os.close(file)
+        durable.close()
 
 
 def _scan(log: Log, scan: Scan, use: Use, following: Use | None) -> int:
@@ -164,8 +115,8 @@ def _scan(log: Log, scan: Scan, use: Use, following: Use | None) -> int:
         offset = scan.offset
         frame = scan.next()
         if end is None and (frame is None or not frame.is_whole):
-            later = scan.later(offset + FRAME_BYTES)
-            if later is None:
+            within = LOOK_BYTES if frame is None and scan.is_clean else None
+            if scan.later(offset + FRAME_BYTES, within) is None:
                 return offset  # it was never answered
         if frame is None:
             raise Corrupt(

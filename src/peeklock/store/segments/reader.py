@@ -6,9 +6,10 @@ is asked, so that nothing falls between the two.
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, final
 
 from peeklock.entity.message import Message
@@ -54,14 +55,7 @@ class Reader:
         messages: list[Message] = []
         damaged: list[int] = []
         problem: Corrupt | None = None
-        recent = tail.recent[:]
-        with (
-            translated(f"read bodies of {tail.name}"),
-            self._segments.reading(),
-            self._lmdb.begin(buffers=True) as transaction,
-            transaction.cursor(self._values) as cursor,
-        ):
-            walk = _Walk(tail, recent, cursor)
+        with translated(f"read bodies of {tail.name}"), self._walking(tail) as walk:
             index = 0
             while index < len(positions):
                 taken = index + 1
@@ -86,18 +80,11 @@ class Reader:
 
     def journal(self, tail: Tail, after: int, limit_bytes: int) -> JournalPage:
         """Copy chunks from the one that holds `after` on."""
-        recent = tail.recent[:]
-        with (
-            translated(f"read the journal of {tail.name}"),
-            self._segments.reading(),
-            self._lmdb.begin(buffers=True) as transaction,
-            transaction.cursor(self._values) as cursor,
-        ):
-            first = self._first(tail, recent)
+        with translated(f"read the journal of {tail.name}"), self._walking(tail) as walk:
+            first = self._first(tail, walk.recent)
             if first is None:
                 return JournalPage(0, 0, [])
             position = max(after, first)
-            walk = _Walk(tail, recent, cursor)
             place: Place | None = walk.holding(position)
             chunks: list[bytes] = []
             end = position
@@ -119,14 +106,7 @@ class Reader:
         count = 0
         replay_first = position
         records: list[Record] = []
-        recent = tail.recent[:]
-        with (
-            translated(f"replay {tail.name}"),
-            self._segments.reading(),
-            self._lmdb.begin(buffers=True) as transaction,
-            transaction.cursor(self._values) as cursor,
-        ):
-            walk = _Walk(tail, recent, cursor)
+        with translated(f"replay {tail.name}"), self._walking(tail) as walk:
             place: Place | None = walk.holding(position)
             while place is not None and size < _PAGE_BYTES and count < _PAGE_CHUNKS:
                 _follows(tail, place.first, position, begins=not records)
@@ -145,6 +125,17 @@ class Reader:
         target = bytearray(place.size)
         self._segments.read(place.use, place.offset, target)
         return bytes(target)
+
+    @contextlib.contextmanager
+    def _walking(self, tail: Tail) -> Iterator[_Walk]:
+        """Look at a partition as it is at one moment; no segment is used again meanwhile."""
+        with self._segments.reading():
+            recent = tail.recent[:]
+            with (
+                self._lmdb.begin(buffers=True) as transaction,
+                transaction.cursor(self._values) as cursor,
+            ):
+                yield _Walk(tail, recent, cursor)
 
     def _first(self, tail: Tail, recent: list[Place]) -> int | None:
         """Where the journal begins; nothing where there is none."""
@@ -201,7 +192,7 @@ class _Walk:
 
     def __init__(self, tail: Tail, recent: list[Place], cursor: Cursor) -> None:
         self._tail = tail
-        self._recent = recent
+        self.recent = recent
         self._firsts = [place.first for place in recent]
         self._cursor = cursor
         self._last: Place | None = None
@@ -236,7 +227,7 @@ class _Walk:
                 place = place_at(cursor)
         if place is None:
             index = bisect_right(self._firsts, last.first)
-            place = self._recent[index] if index < len(self._recent) else None
+            place = self.recent[index] if index < len(self.recent) else None
         if place is not None:
             self._last = place
         return place
@@ -244,7 +235,7 @@ class _Walk:
     def _seek(self, position: int) -> Place | None:
         index = bisect_right(self._firsts, position) - 1
         if index >= 0:
-            return self._recent[index]
+            return self.recent[index]
         cursor = self._cursor
         key = CHUNK_KEY.pack(self._tail.number, position)
         found = cursor.set_range(key)

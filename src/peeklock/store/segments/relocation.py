@@ -13,7 +13,7 @@ from peeklock.store.ledger import CHUNK_KEY
 from peeklock.store.segments.files import Segments
 from peeklock.store.segments.frames import APPENDED, MOVED, PAGE, Part, Use
 from peeklock.store.segments.index import Index, decode_place
-from peeklock.store.segments.opening import Scan
+from peeklock.store.segments.scan import Scan, held
 from peeklock.store.segments.tail import moved
 
 # What one commit moves, at most, beside one chunk.
@@ -62,7 +62,7 @@ class Relocation:
             return None
         content = bytearray(segment.size)
         self._segments.read(self._use, 0, content)
-        return Scan(content, 0, Use(self._use, living.salt, 0), PAGE)
+        return Scan(held(content), Use(self._use, living.salt, 0), PAGE)
 
     def _emptiest(self) -> int:
         found, least = 0, 1.0

@@ -11,12 +11,13 @@ import time
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal, cast, final
+from typing import Literal, cast, final
 
 from peeklock.entity.message import Message
 from peeklock.entity.records import Record, width
 from peeklock.step import LARGE_BYTES, STEP
 from peeklock.store.committers import COMMITTERS, Answer, Committer, Waiting
+from peeklock.store.embedded import ENCODED_AT_ONCE, POSITIONS_AT_ONCE, RESERVE_BYTES, SHORT
 from peeklock.store.environment import Environment
 from peeklock.store.figures import StoreFigures
 from peeklock.store.ledger import Transaction
@@ -45,15 +46,6 @@ from peeklock.store.store import (
     StoreError,
     Unavailable,
 )
-
-RESERVE_BYTES: Final = 64 << 20
-
-# A tail of so many positions is read where it is asked for: most partitions have no more.
-SHORT: Final = 64
-
-# Records whose messages have more bytes are written down by the thread that commits them: a
-# transaction, or a large message. Nobody changes them before their commit is answered.
-ENCODED_AT_ONCE: Final = 2 << 20
 
 
 @final
@@ -149,7 +141,7 @@ class SegmentStore:
         for record in records:
             end += width(record)
         size = bodies_size(records)
-        if size > ENCODED_AT_ONCE:
+        if size > ENCODED_AT_ONCE or end - first_position > POSITIONS_AT_ONCE:
             late = Append(tail, epoch, first_position, end, b"", replay_from, records, size)
             return self._submit(late)
         chunk = encode_chunk(first_position, records)

@@ -1,0 +1,109 @@
+"""Reads the frames of one use of a segment, one after another."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Final, TypeAlias, final
+
+from peeklock.store.segments.frames import (
+    FRAME_BYTES,
+    FRAME_MARK_AT,
+    PAGE,
+    Buffer,
+    Frame,
+    Use,
+    aligned,
+    decode_frame,
+    frame_bytes,
+    frame_mark,
+    paged,
+)
+
+Read: TypeAlias = Callable[[int, int], Buffer]
+"""Gives so many bytes at an offset, less at the end."""
+
+_PIECE: Final = 1 << 20
+
+
+@final
+class Scan:
+    """The frames of one use of a segment, from an offset on."""
+
+    def __init__(self, read: Read, use: Use, offset: int) -> None:
+        self._read = read
+        self._use = use
+        self.offset = offset
+
+    def next(self) -> Frame | None:
+        """The frame that begins here, whole or not; nothing where none does."""
+        frame = self._frame(self.offset)
+        if frame is not None:
+            self.offset = frame.next
+        return frame
+
+    def later(self, offset: int, within: int | None = None) -> int | None:
+        """Where the next frame begins whose head is whole, at or behind an offset."""
+        mark = frame_mark(self._use)
+        offset += FRAME_MARK_AT
+        end = None if within is None else offset + within
+        while end is None or offset < end:
+            piece = bytes(self._read(offset, _PIECE))
+            at = piece.find(mark)
+            while at >= 0:
+                begin = offset + at - FRAME_MARK_AT
+                if begin == aligned(begin) and self._frame(begin) is not None:
+                    return begin
+                at = piece.find(mark, at + 1)
+            if len(piece) < _PIECE:
+                return None
+            offset += _PIECE - len(mark)
+        return None
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing was ever written here: a commit fills its last page with zeros."""
+        size = paged(self.offset) - self.offset
+        return size > 0 and not any(self._read(self.offset, size))
+
+    def _frame(self, offset: int) -> Frame | None:
+        size = frame_bytes(self._read(offset, FRAME_BYTES), self._use, offset)
+        return decode_frame(self._read(offset, size), self._use, offset) if size else None
+
+
+@final
+class Durable:
+    """A segment file as it is on the disk: what is not there yet is synced first."""
+
+    def __init__(self, path: str, begin: int) -> None:
+        """Nobody asks for what lies before `begin`."""
+        self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        self._begin = 0
+        self._piece = b""
+        try:
+            os.fdatasync(self._file)
+            if hasattr(os, "posix_fadvise"):
+                # What the system only remembers is no proof that it rests.
+                begin = begin // PAGE * PAGE
+                os.posix_fadvise(self._file, begin, 0, os.POSIX_FADV_DONTNEED)
+        except BaseException:
+            self.close()
+            raise
+
+    def read(self, offset: int, size: int) -> Buffer:
+        """Give so many bytes, less at the end."""
+        begin = offset - self._begin
+        if begin < 0 or begin + size > len(self._piece):
+            self._begin, begin = offset, 0
+            self._piece = os.pread(self._file, max(size, _PIECE), offset)
+        return memoryview(self._piece)[begin : begin + size]
+
+    def close(self) -> None:
+        """Let the file go."""
+        os.close(self._file)
+
+
+def held(content: Buffer) -> Read:
+    """Read what is in memory as a whole."""
+    view = memoryview(content)
+    return lambda offset, size: view[offset : offset + size]
