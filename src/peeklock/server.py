@@ -301,7 +301,7 @@ def _http(
 
     def admin_node(namespace: Namespace) -> AdminNode:
         told = desks(namespace)
-        return AdminNode(broker, namespace.keys, told, clock, chance, namespace.name, hosts)
+        return AdminNode(broker, namespace.keys, told, clock, chance, namespace.name)
 
     def journal_node(namespace: Namespace) -> JournalNode:
         return JournalNode(broker, guard(namespace), namespace.name)
@@ -312,6 +312,7 @@ def _http(
         origins=settings.allowed_origins,
         is_loopback=settings.is_loopback(),
     )
+    hosts.know_entities(broker.find)
     messages = PerNamespace(broker.namespaces, message_node)
     nodes: dict[str, Node] = {
         # The stores are everybody's; who manages the first namespace looks after them.

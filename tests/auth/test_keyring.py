@@ -1,5 +1,7 @@
 """The key ring: which token, for which audience, with which rights."""
 
+from functools import partial
+
 import pytest
 
 from peeklock.auth.keyring import NEVER, Grant, KeyRing
@@ -187,12 +189,29 @@ def test_a_token_that_was_good_is_good_no_more_when_its_rule_changes_or_goes() -
     assert reason(keys.verify(shown, "orders", NOW)) == INVALID_SIGNATURE
 
 
-def test_what_a_token_means_with_a_host_it_does_not_mean_alone() -> None:
+def _begins(host: str, path: str) -> bool:
+    return path.partition("/")[0] == host
+
+
+def test_a_host_without_a_scheme_is_the_namespace_and_what_follows_narrows_it() -> None:
     keys = ring()
-    shown = token("localhost")
-    for _ in range(2):
-        assert isinstance(keys.verify(shown, "orders", NOW, {"localhost"}.__contains__), Grant)
-        assert reason(keys.verify(shown, "orders", NOW)) == INVALID_AUDIENCE
+    whole, part = token("localhost"), token("LocalHost/orders/")
+    for is_known in (True, False, True):
+        keys.is_host = partial(_begins, "localhost" if is_known else "other")
+        for _ in range(2):
+            for shown in (whole, part):
+                found = keys.verify(shown, "orders", NOW)
+                if is_known:
+                    assert isinstance(found, Grant)
+                else:
+                    assert reason(found) == INVALID_AUDIENCE
+        assert reason(keys.verify(part, "invoices", NOW)) == INVALID_AUDIENCE
+    by_entity = token("localhost/orders", "sender", "sender-key")
+    assert isinstance(keys.verify(by_entity, "orders", NOW), Grant)
+    assert reason(keys.verify(token("localhost", "sender", "sender-key"), "orders", NOW)) == (
+        INVALID_SIGNATURE
+    )
+    assert reason(keys.verify(token("orders"), "invoices", NOW)) == INVALID_AUDIENCE
 
 
 @pytest.mark.parametrize("resource", ["localhost:5300", "peeklock:443/", "[::1]:5300"])

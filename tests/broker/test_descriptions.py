@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from peeklock.auth.rights import development_rule
+from peeklock.auth.rights import AuthorizationRule, development_rule
 from peeklock.broker.descriptions import (
     FIRST_PLACEMENT,
     Placement,
@@ -64,7 +64,7 @@ def test_every_property_of_a_queue_is_kept() -> None:
         remarks=(("EnableExpress", "true"),),
     )
     assert_nothing_is_default(definition, QueueDefinition("other"))
-    rule = development_rule()
+    rule = AuthorizationRule("r", "k", times=("2020-01-01T00:00:00Z", ""))
     text = write_queue(definition, [rule], PLACE, 99)
     assert read_queue(text) == (definition, [rule], PLACE, 99)
 
@@ -100,6 +100,7 @@ VALUES: dict[str, Value] = {
     "bytes": b"\x00\xff",
     "uuid": UUID(int=7),
     "instant": InstantValue(5),
+    "local": InstantValue(5, "1970-01-01T00:00:00"),
     "duration": DurationValue(-5),
 }
 
@@ -121,6 +122,7 @@ def test_every_property_of_a_subscription_and_its_rules_are_kept() -> None:
         unlock_on_disconnect=True,
         status=SEND_DISABLED,
         user_metadata="noted",
+        remarks=(("ForwardTo", "sb://localhost/next"),),
     )
     assert_nothing_is_default(definition, SubscriptionDefinition("other", "other"))
     rules = [

@@ -123,6 +123,11 @@ class House:
         assert partition is not None
         return partition._state.taken
 
+    def check(self) -> None:
+        """The laws of the partition hold."""
+        assert self.worker._partition is not None
+        self.worker._partition.check()
+
 
 class Town:
     """Some entities, whose time stands still until a test moves it."""

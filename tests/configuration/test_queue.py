@@ -132,7 +132,6 @@ def test_a_destination_is_a_name_or_an_address(key: str, text: str, path: str) -
         ({"lockDuration": "PT5S"}, "lockDuration: is not a known key; is LockDuration meant?"),
         ({"Colour": "red"}, "Colour: is not a known key"),
         ({"RequiresSession": 1}, "RequiresSession: must be true or false, not a number"),
-        ({"RequiresSession": True, "ForwardTo": "q2"}, "ForwardTo: an entity with sessions cannot"),
         ({"ForwardTo": "a b"}, "ForwardTo: 'a b' is not a name of 1 to 260 letters"),
         ({"ForwardTo": "sb://localhost"}, "ForwardTo: 'sb://localhost' is not a name"),
         (

@@ -123,11 +123,12 @@ def test_an_entity_has_one_partition_or_2_to_32(count: int, is_fine: int) -> Non
     assert wrong(TopicDefinition("events", partitions=count)) == expected
 
 
-def test_an_entity_with_sessions_cannot_forward_but_its_dead_letters_may_go() -> None:
-    assert wrong(QueueDefinition("q", requires_session=True, forward_to="r")) == ["ForwardTo"]
-    both = SubscriptionDefinition("t", "s", requires_session=True, forward_to="r")
-    assert wrong(both) == ["ForwardTo"]
-    assert wrong(QueueDefinition("q", requires_session=True, forward_dead_letters_to="r")) == []
+def test_an_entity_with_sessions_may_forward() -> None:
+    queue = QueueDefinition("q", requires_session=True, forward_to="r", forward_dead_letters_to="r")
+    subscription = SubscriptionDefinition(
+        "t", "s", requires_session=True, forward_to="r", forward_dead_letters_to="r"
+    )
+    assert wrong(queue) == wrong(subscription) == []
 
 
 @pytest.mark.parametrize("path", ["/", "a b", "t/subscriptions/s", "x" * 261])

@@ -4,7 +4,7 @@ Only the trusted authority is given besides the connection string; the rest is t
 """
 
 import itertools
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,9 +16,6 @@ from azure.core.exceptions import (
     ResourceNotFoundError,
 )
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSubQueue
-from azure.servicebus.aio.management import (
-    ServiceBusAdministrationClient as AsyncAdministrationClient,
-)
 from azure.servicebus.exceptions import ServiceBusError
 from azure.servicebus.management import (
     AccessRights,
@@ -26,7 +23,6 @@ from azure.servicebus.management import (
     AuthorizationRule,
     CorrelationRuleFilter,
     FalseRuleFilter,
-    ServiceBusAdministrationClient,
     SqlRuleAction,
     SqlRuleFilter,
     TrueRuleFilter,
@@ -34,6 +30,7 @@ from azure.servicebus.management import (
 
 from tests.wire import sas
 from tests.wire.broker_process import BrokerProcess
+from tests.wire.clerk import Clerk, open_clerk
 from tests.wire.clients import FLAVOURS, LoopThread
 
 pytestmark = pytest.mark.filterwarnings(
@@ -44,43 +41,6 @@ NUMBERS = itertools.count(1)
 NEVER_DAYS = 10_675_199
 MINUTES = timedelta(minutes=1)
 Wish = Callable[[], Any]
-
-
-class Clerk:
-    """One administration client; the asynchronous one is waited for."""
-
-    def __init__(self, client: Any, loop: LoopThread | None) -> None:
-        self._client = client
-        self._loop = loop
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        method = getattr(self._client, name)
-        if self._loop is None:
-            return lambda *args, **kwargs: _listed(method(*args, **kwargs))
-        loop = self._loop
-
-        async def call(*args: Any, **kwargs: Any) -> Any:
-            result = method(*args, **kwargs)
-            if isinstance(result, AsyncIterator) or hasattr(result, "__aiter__"):
-                return [each async for each in result]
-            return await result
-
-        return lambda *args, **kwargs: loop.call(call, *args, **kwargs)
-
-
-def _listed(result: Any) -> Any:
-    return list(result) if hasattr(result, "by_page") else result
-
-
-def open_clerk(
-    flavour: str, broker: BrokerProcess, loop: LoopThread, text: str = "", **options: Any
-) -> Clerk:
-    string = text or sas.connection_string(broker.http_port)
-    options |= {"connection_verify": str(broker.authority), "retry_total": 0}
-    if flavour == "sync":
-        return Clerk(ServiceBusAdministrationClient.from_connection_string(string, **options), None)
-    make = AsyncAdministrationClient.from_connection_string
-    return Clerk(loop.call(make, string, **options), loop)
 
 
 @pytest.fixture(params=FLAVOURS)
@@ -319,7 +279,7 @@ def test_every_property_of_a_topic_is_kept(clerk: Clerk, name: str) -> None:
     clerk.create_subscription(name, "s")
     clerk.create_rule(name, "s", "r", filter=SqlRuleFilter("x = 1"))
     live = clerk.get_topic_runtime_properties(name)
-    assert (live.subscription_count, live.sql_filter_count) == (1, 1)
+    assert (live.subscription_count, live.sql_filter_count) == (1, 2)
     assert (live.correlation_filter_count, live.scheduled_message_count) == (0, 0)
     clerk.delete_topic(name)
 
@@ -424,7 +384,7 @@ def test_rules_keep_their_texts_and_values(clerk: Clerk, name: str) -> None:
     for number in range(101):
         clerk.create_rule(name, "s", f"r{number}", filter=SqlRuleFilter("x = 1"))
     names = [each.name for each in clerk.list_rules(name, "s")]
-    assert names == ["$Default", "sql", "correlation", *(f"r{n}" for n in range(101))]
+    assert names == ["$Default", *sorted(["sql", "correlation", *(f"r{n}" for n in range(101))])]
     clerk.delete_rule(name, "s", "sql")
     assert len(clerk.list_rules(name, "s")) == 103
     clerk.delete_topic(name)
@@ -463,7 +423,7 @@ def test_keys_of_an_entity_are_good_at_once(clerk: Clerk, broker: BrokerProcess,
     )
     clerk.create_queue(name, authorization_rules=[rule])
     (found,) = clerk.get_queue(name).authorization_rules
-    assert vars(found) | {"created_at_utc": None, "modified_at_utc": None} == vars(rule)
+    assert vars(found) == vars(rule), "it has no times that it was not sent with"
     text = sas.connection_string(broker.amqp_port, rule="sender", key="c2Vjb25kYXJ5", entity=name)
     with ServiceBusClient.from_connection_string(text, retry_total=0) as bus:
         with bus.get_queue_sender(name) as sender:

@@ -19,8 +19,8 @@ class Tour:
     def __init__(self, broker: BrokerProcess) -> None:
         self._broker = broker
 
-    def __call__(self, scenario: str, *entities: str) -> list[str]:
-        text = sas.connection_string(self._broker.http_port)
+    def __call__(self, scenario: str, *entities: str, signature: str | None = None) -> list[str]:
+        text = sas.connection_string(self._broker.http_port, signature=signature)
         done = subprocess.run(
             [go_client("./tour"), text, scenario, *entities],
             env=os.environ | {"SSL_CERT_FILE": str(self._broker.authority)},
@@ -108,10 +108,15 @@ def test_administration_over_https(tour: Tour) -> None:
         "changed 3 ReceiveDisabled PT45S",
         "counts 1 1 true false",
         "listed 1",
+        "forwards true go-made",
+        "size 400 true",
         "gone true",
         "twice 404",
         "topic P1D Active",
         "subscription s PT10S",
+        "accessed true",
+        "missing true true",
+        "date true",
         "n > @least 5 SET seen = TRUE",
         "weather true t",
         "rules correlation,sql",
@@ -119,3 +124,13 @@ def test_administration_over_https(tour: Tour) -> None:
         "subscriptions 1",
         "gone true",
     ]
+
+
+def test_a_signature_for_the_host_alone(tour: Tour, queue: str) -> None:
+    """As its helper makes connection strings that last for a while; by AMQP and by HTTPS."""
+    signature = sas.token("localhost")
+    seen = tour("scheduling", queue, signature=signature)
+    assert seen == ["scheduled 2", "waits b true true", "came soon true"]
+    assert (
+        tour("administration", "go-host", "go-host-topic", signature=signature)[-1] == "gone true"
+    )

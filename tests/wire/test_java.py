@@ -71,5 +71,9 @@ def test_administration(usual_ports: BrokerProcess, tmp_path: Path) -> None:
         "administration changed 3",
         "administration counts 1",
         "administration listed 1",
+        "administration forwards https://localhost/java-made true",
         "administration exists false",
+        "administration accessed true Active",
+        "administration below false false",
+        "administration date 2024-02-29T12:00Z",
     ]

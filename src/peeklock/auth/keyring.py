@@ -12,6 +12,7 @@ from peeklock.auth.sas import (
     SasToken,
     covers,
     is_jwt,
+    names_its_host,
     parse_sas,
     prefixes,
     resource_path,
@@ -89,9 +90,12 @@ class _Good:
 class KeyRing:
     """Knows the rules of the namespace and of each entity, and turns credentials into grants."""
 
-    __slots__ = ("_named", "_remembered", "_rules", "_watchers")
+    __slots__ = ("_named", "_remembered", "_rules", "_watchers", "is_host")
 
     def __init__(self, namespace_rules: Sequence[AuthorizationRule]) -> None:
+        # Tells of a path whether it begins with a host that this broker answers to, and not with an
+        # entity: tokens may be made for a host without a scheme.
+        self.is_host: Callable[[str], bool] = _is_no_host
         # The namespace is the path that is a prefix of all others.
         self._rules: dict[str, tuple[AuthorizationRule, ...]] = {}
         # At which paths there is a rule of a name: thousands of entities may have rules.
@@ -155,15 +159,9 @@ class KeyRing:
         token: str,
         audience: str,
         now: Instant,
-        is_host: Callable[[str], bool] | None = None,
     ) -> Grant | AuthRefusal:
-        """Check a token for an audience, which may be a URI or a bare path; the grant is for it.
-
-        Some clients name the namespace by its host alone in some tokens, without a port too. Then
-        it looks like a path, and `is_host` tells which of them mean the namespace: it must know
-        that by itself, and never from the request.
-        """
-        good = self._good(token, is_host)
+        """Check a token for an audience, which may be a URI or a bare path; the grant is for it."""
+        good = self._good(token)
         if isinstance(good, AuthRefusal):
             return good
         # What follows is told only to somebody who holds the key.
@@ -174,9 +172,9 @@ class KeyRing:
             return refusal.invalid_audience(good.resource, path)
         return Grant(path, good.rights, good.expires_at, good.proof.rule_name, good.proof)
 
-    def _good(self, token: str, is_host: Callable[[str], bool] | None) -> _Good | AuthRefusal:
+    def _good(self, token: str) -> _Good | AuthRefusal:
         """Check who signed a token; one that was found good is good until the rules change."""
-        remembered = None if is_host else self._remembered.get(token)
+        remembered = self._remembered.get(token)
         if remembered is not None:
             return remembered
         if is_jwt(token):
@@ -184,16 +182,14 @@ class KeyRing:
         parsed = parse_sas(token)
         if isinstance(parsed, AuthRefusal):
             return parsed
-        resource = signed_path(parsed.resource)
-        if is_host is not None and is_host(resource):
-            resource = ""
+        resource = signed_path(parsed.resource, self.is_host)
         found = self._signer(parsed, resource)
         if found is None:
             return refusal.invalid_signature()
         rule, proof = found
         good = _Good(resource, parsed.expires_at, rule.rights, proof)
-        # What a token means together with a host it does not mean alone.
-        if is_host is None and len(token) <= _REMEMBERED_LENGTH_MAX:
+        # What a token means that may begin with a host changes with the names of entities.
+        if names_its_host(parsed.resource) and len(token) <= _REMEMBERED_LENGTH_MAX:
             if len(self._remembered) >= _REMEMBERED_MAX:
                 del self._remembered[next(iter(self._remembered))]
             self._remembered[token] = good
@@ -201,7 +197,7 @@ class KeyRing:
 
     def has_signed(self, token: SasToken) -> bool:
         """Tell whether a rule of these made the token; it may have expired since."""
-        return self._signer(token, signed_path(token.resource)) is not None
+        return self._signer(token, signed_path(token.resource, self.is_host)) is not None
 
     def verify_plain(self, rule_name: str, key: str) -> list[Grant] | AuthRefusal:
         """Check a rule's name and key; the grants are for the places whose rule it is."""
@@ -228,6 +224,10 @@ class KeyRing:
                             if token.is_signed_with(key):
                                 return rule, Proof(path, rule.name, key)
         return None
+
+
+def _is_no_host(_path: str) -> bool:
+    return False
 
 
 def _key_among(rule: AuthorizationRule, key: str) -> bool:

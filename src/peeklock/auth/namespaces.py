@@ -5,7 +5,8 @@ neither means the first.
 """
 
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, final
 
 from peeklock.auth.keyring import KeyRing
@@ -36,13 +37,20 @@ class Namespace:
 class Namespaces:
     """Those of the configuration in its order, and behind them those that were kept."""
 
-    __slots__ = ("_by_key",)
+    __slots__ = ("_by_key", "_is_host")
 
     def __init__(self, configured: Sequence[Namespace]) -> None:
         """There is at least one."""
         self._by_key: Final = {namespace.name.lower(): namespace for namespace in configured}
         if not self._by_key or len(self._by_key) != len(configured):
             raise ValueError("there must be at least one namespace, and each name once")
+        self._is_host: Callable[[str, str], bool] | None = None
+
+    def answer_to(self, is_host: Callable[[str, str], bool]) -> None:
+        """Know hosts from entities: asked with a namespace's name and a path."""
+        self._is_host = is_host
+        for namespace in self.all():
+            namespace.keys.is_host = partial(is_host, namespace.name)
 
     def all(self) -> list[Namespace]:
         """List them."""
@@ -59,6 +67,8 @@ class Namespaces:
         if namespace is None:
             namespace = Namespace(name, is_configured=False)
             self._by_key[name.lower()] = namespace
+            if self._is_host is not None:
+                namespace.keys.is_host = partial(self._is_host, namespace.name)
         return namespace
 
     def at(self, host: str) -> Namespace | None:

@@ -16,6 +16,8 @@ ROOT_RULE_NAME: Final = "RootManageSharedAccessKey"
 # The key in every emulator connection string: public knowledge, so it is good on loopback only.
 DEVELOPMENT_KEY: Final = "SAS_KEY_VALUE"
 
+NO_TIMES: Final = ("", "")
+
 _FLAGS: Final = {"Listen": LISTEN, "Send": SEND, "Manage": MANAGE}
 _FLAGS_BY_LOWER_NAME: Final = {name.lower(): flag for name, flag in _FLAGS.items()}
 
@@ -29,14 +31,22 @@ class AuthorizationRule:
     primary_key: Final[str]
     secondary_key: Final[str]
     rights: Final[Rights]
+    # When it was made and changed, as its owner wrote it; nobody else says it.
+    times: Final[tuple[str, ...]]
 
     def __init__(
-        self, name: str, primary_key: str, secondary_key: str = "", rights: Rights = ALL_RIGHTS
+        self,
+        name: str,
+        primary_key: str,
+        secondary_key: str = "",
+        rights: Rights = ALL_RIGHTS,
+        times: tuple[str, ...] = NO_TIMES,
     ) -> None:
         self.name = name
         self.primary_key = primary_key
         self.secondary_key = secondary_key
         self.rights = complete(rights)
+        self.times = times
 
     def signing_keys(self) -> list[str]:
         """Return the keys that are set; an empty one signs nothing."""

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import hmac
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, final
 from urllib.parse import quote, unquote
@@ -122,10 +123,22 @@ def resource_path(resource: str) -> str:
     return "/".join(segment for segment in text.split("/") if segment)
 
 
-def signed_path(resource: str) -> str:
-    """Reduce what a token was signed for to its path; some clients leave the scheme away."""
+def signed_path(resource: str, is_host: Callable[[str], bool]) -> str:
+    """Reduce what a token was signed for to its path; some clients leave the scheme away.
+
+    Then the host looks like a part of the path. `is_host` is asked about a whole path whether it
+    begins with a host: it must know that by itself, and never from a request.
+    """
     path = resource_path(resource)
-    return path.partition("/")[2] if _HOST_AND_PORT.match(path) else path
+    if names_its_host(resource):
+        return path.partition("/")[2] if _HOST_AND_PORT.match(path) else path
+    return path.partition("/")[2] if path and is_host(path) else path
+
+
+def names_its_host(resource: str) -> bool:
+    """Tell whether a resource says by its form which part of it is the host."""
+    text = decode_until_stable(resource).partition("?")[0].lower()
+    return bool(_SCHEME_AND_HOST.match(text) or _HOST_AND_PORT.match(text.lstrip("/")))
 
 
 def covers(prefix: str, path: str) -> bool:

@@ -173,8 +173,7 @@ def _destinations(blueprint: Blueprint) -> dict[int, str]:
     """The lanes to be emptied and where they go; transfers name their destinations themselves."""
     wanted: dict[int, str] = {TRANSFER: ""}
     for lane, policy in blueprint.lanes.items():
-        # A session's messages are handed out to its holder only: such a lane does not forward.
-        if policy.forward_to and not policy.requires_session:
+        if policy.forward_to:
             wanted[lane] = policy.forward_to
         if policy.forward_dead_letters_to:
             wanted[lane | 1] = policy.forward_dead_letters_to

@@ -28,10 +28,14 @@ EITHER: Final = "either"
 
 
 class EntityError(Exception):
-    """A wish about an entity that was declined; the refusal says why."""
+    """A wish about an entity that was declined; the refusal says why.
 
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__(refusal.text)
+    Clients know which entity they asked for; who reads about a whole file is told it, too.
+    """
+
+    def __init__(self, refusal: Refusal, about: str = "") -> None:
+        text = refusal.text
+        super().__init__(f"{about}: {text.rstrip(' .')}." if about else text)
         self.refusal = refusal
 
 
@@ -83,16 +87,16 @@ def _check_common(
     kind: str,
 ) -> None:
     if before.partitions != after.partitions:
-        text = f"Partitioning cannot be changed for {kind.capitalize()} '{before.path}'."
-        raise EntityError(Refusal(NOT_ALLOWED, text))
+        text = f"Partitioning cannot be changed for {kind.capitalize()}. ."
+        raise EntityError(Refusal(NOT_ALLOWED, text), f"{kind} '{before.path}'")
     # The window may be another, but there is one or there is none.
     if (before.duplicate_window_ms > 0) != (after.duplicate_window_ms > 0):
         raise _fixed("RequiresDuplicateDetection", kind, before.path)
 
 
 def _fixed(name: str, kind: str, path: str) -> EntityError:
+    # The service's words, to the point behind the point.
     text = (
-        f"The value for the {name} property of an existing {kind.capitalize()} cannot be changed: "
-        f"that of '{path}' was chosen when it was made."
+        f"The value for the {name} property of an existing {kind.capitalize()} cannot be changed. ."
     )
-    return EntityError(Refusal(NOT_ALLOWED, text))
+    return EntityError(Refusal(NOT_ALLOWED, text), f"{kind} '{path}'")

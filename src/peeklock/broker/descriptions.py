@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias, final
 
-from peeklock.auth.rights import AuthorizationRule, Rights
+from peeklock.auth.rights import NO_TIMES, AuthorizationRule, Rights
 from peeklock.broker.rule_descriptions import read_rules, write_rules
 from peeklock.entity.definition import QueueDefinition, SubscriptionDefinition, TopicDefinition
 from peeklock.entity.rules.rule import Rule
@@ -99,6 +99,7 @@ def read_subscription(text: str) -> tuple[SubscriptionDefinition, list[Rule], in
     lane = document.pop("lane")
     created_at = document.pop("created_at")
     updated_at = document.pop("updated_at", created_at)
+    document["remarks"] = _remarks(document)
     definition = SubscriptionDefinition(document.pop("topic"), document.pop("name"), **document)
     return definition, rules, lane, created_at, updated_at
 
@@ -121,8 +122,12 @@ def _take_home(document: dict[str, Any]) -> tuple[list[AuthorizationRule], Place
     keys = _read_keys(document.pop("rules", []))
     place = _take_place(document)
     updated_at = document.pop("updated_at", place.created_at)
-    document["remarks"] = tuple((name, text) for name, text in document.pop("remarks", []))
+    document["remarks"] = _remarks(document)
     return keys, place, updated_at
+
+
+def _remarks(document: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, text) for name, text in document.pop("remarks", []))
 
 
 def _write(document: dict[str, Any]) -> str:
@@ -154,6 +159,7 @@ def _write_keys(keys: Sequence[AuthorizationRule]) -> list[dict[str, Any]]:
             "primary_key": key.primary_key,
             "secondary_key": key.secondary_key,
             "rights": int(key.rights),
+            **({"times": list(key.times)} if any(key.times) else {}),
         }
         for key in keys
     ]
@@ -162,7 +168,11 @@ def _write_keys(keys: Sequence[AuthorizationRule]) -> list[dict[str, Any]]:
 def _read_keys(written: Sequence[dict[str, Any]]) -> list[AuthorizationRule]:
     return [
         AuthorizationRule(
-            key["name"], key["primary_key"], key["secondary_key"], Rights(key["rights"])
+            key["name"],
+            key["primary_key"],
+            key["secondary_key"],
+            Rights(key["rights"]),
+            tuple(key.get("times", NO_TIMES)),
         )
         for key in written
     ]

@@ -107,7 +107,7 @@ def _write_value(value: Value) -> Any:
     if isinstance(value, UUID):
         return {"uuid": str(value)}
     if isinstance(value, InstantValue):
-        return {"instant": value.ticks}
+        return {"instant": [value.ticks, value.text] if value.text else value.ticks}
     assert isinstance(value, DurationValue), f"no rule has the value {value!r}"
     return {"duration": value.ticks}
 
@@ -125,7 +125,7 @@ def _read_value(written: Any) -> Value:
     if kind == "uuid":
         return UUID(value)
     if kind == "instant":
-        return InstantValue(value)
+        return InstantValue(*value) if isinstance(value, list) else InstantValue(value)
     if kind == "duration":
         return DurationValue(value)
     raise ValueError(f"no value is of the type {kind!r}")

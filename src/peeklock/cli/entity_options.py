@@ -174,6 +174,13 @@ CHOICES: Final = (
         "Refuse messages that no subscription would take.",
         (atom.TOPIC,),
     ),
+    Choice(
+        "UnlockOnDisconnect",
+        "--unlock-on-disconnect",
+        _FLAG,
+        "A broken connection gives its messages back at once.",
+        _SOURCES,
+    ),
     Choice("Status", "--status", _STATUS, "What may be done with the entity.", _ALL),
     Choice("UserMetadata", "--metadata", _TEXT, "A text of your own.", _ALL),
 )

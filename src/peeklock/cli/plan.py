@@ -24,7 +24,7 @@ from peeklock.configuration.writing import (
     subscription_properties,
     topic_properties,
 )
-from peeklock.entity.definition import NO_SIZE_LIMIT
+from peeklock.entity.definition import MESSAGE_SIZE_MAX_DEFAULT, NO_SIZE_LIMIT
 
 CREATE: Final = "create"
 UPDATE: Final = "update"
@@ -33,6 +33,7 @@ DELETE: Final = "delete"
 _FORWARDS: Final = ("ForwardTo", "ForwardDeadLetteredMessagesTo")
 _WINDOW: Final = "DuplicateDetectionHistoryTimeWindow"
 _KEYS: Final = "AuthorizationRules"
+_SIZE_MAX: Final = "MaxMessageSizeInKilobytes"
 
 
 @final
@@ -95,6 +96,9 @@ class Planner:
         """Plan for a queue or topic."""
         if known is None or before is None:
             bare = {key: value for key, value in wanted.items() if key not in _FORWARDS}
+            # The default is smaller than what may be chosen.
+            if bare.get(_SIZE_MAX) == MESSAGE_SIZE_MAX_DEFAULT // 1024:
+                del bare[_SIZE_MAX]
             self._create(self._homes, place, bare, tuple(rules))
             forwards = {key: ("", wanted[key]) for key in _FORWARDS if wanted.get(key)}
             if forwards:
@@ -217,10 +221,11 @@ def _merged(
     merged = {}
     for rule in wanted:
         same = before.get(rule.name)
-        if same is not None and not rule.primary_key:
-            rule = AuthorizationRule(rule.name, same.primary_key, same.secondary_key, rule.rights)
-        elif same is not None and rule.primary_key and not rule.secondary_key:
-            rule = AuthorizationRule(rule.name, rule.primary_key, same.secondary_key, rule.rights)
+        if same is not None:
+            keys = (rule.primary_key, rule.secondary_key or same.secondary_key)
+            if not rule.primary_key:
+                keys = (same.primary_key, same.secondary_key)
+            rule = AuthorizationRule(rule.name, *keys, rule.rights, same.times)
         merged[rule.name] = rule
     # In the order that they have: another one is no change.
     names = [name for name in before if name in merged]

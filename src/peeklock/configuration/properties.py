@@ -4,6 +4,7 @@ from typing import Final
 
 from peeklock.configuration.section import Section
 from peeklock.durations import LONGEST_DURATION_MS
+from peeklock.entity import definition
 from peeklock.entity.definition import (
     FOREVER_MS,
     MEGABYTE,
@@ -63,6 +64,12 @@ def partitions(properties: Section) -> int:
 def destination(properties: Section, key: str) -> str:
     """Read where messages are forwarded to: a name, or an absolute address; empty is nowhere."""
     return destination_path(properties.text(key, ""))
+
+
+def given_destinations(properties: Section) -> tuple[tuple[str, str], ...]:
+    """Read how destinations are named, so that they can be shown as they were given."""
+    names = ("ForwardTo", "ForwardDeadLetteredMessagesTo")
+    return definition.given_destinations({name: properties.text(name, "") for name in names})
 
 
 def note_problems(problems: Problems, entity: Section, properties: Section) -> None:

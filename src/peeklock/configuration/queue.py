@@ -45,6 +45,7 @@ def _read_definition(name: str, properties: Section) -> QueueDefinition:
         ),
         status=properties.text("Status", default.status),
         user_metadata=properties.text("UserMetadata", default.user_metadata),
+        remarks=common.given_destinations(properties),
     )
     properties.finish()
     return definition

@@ -117,6 +117,7 @@ def _read_subscription_definition(
         ),
         status=properties.text("Status", default.status),
         user_metadata=properties.text("UserMetadata", default.user_metadata),
+        remarks=common.given_destinations(properties),
     )
     properties.finish()
     return definition

@@ -124,9 +124,7 @@ class QueueDefinition:
             self.time_to_live_ms, self.auto_delete_ms, self.status, self.user_metadata
         )
         found += _handing_out_problems(self.lock_duration_ms, self.delivery_count_max)
-        return found + _forward_problems(
-            self.forward_to, self.forward_dead_letters_to, self.requires_session
-        )
+        return found + _forward_problems(self.forward_to, self.forward_dead_letters_to)
 
 
 @final
@@ -209,6 +207,8 @@ class SubscriptionDefinition:
     unlock_on_disconnect: Final[bool]
     status: Final[str]
     user_metadata: Final[str]
+    # Names and texts of what is shown as it was given: destinations that were addresses.
+    remarks: Final[tuple[tuple[str, str], ...]]
 
     def __init__(
         self,
@@ -228,6 +228,7 @@ class SubscriptionDefinition:
         unlock_on_disconnect: bool = False,
         status: str = ACTIVE,
         user_metadata: str = "",
+        remarks: tuple[tuple[str, str], ...] = (),
     ) -> None:
         self.topic = topic
         self.name = name
@@ -244,6 +245,7 @@ class SubscriptionDefinition:
         self.unlock_on_disconnect = unlock_on_disconnect
         self.status = status
         self.user_metadata = user_metadata
+        self.remarks = remarks
 
     @property
     def path(self) -> str:
@@ -259,9 +261,7 @@ class SubscriptionDefinition:
             self.time_to_live_ms, self.auto_delete_ms, self.status, self.user_metadata
         )
         found += _handing_out_problems(self.lock_duration_ms, self.delivery_count_max)
-        return found + _forward_problems(
-            self.forward_to, self.forward_dead_letters_to, self.requires_session
-        )
+        return found + _forward_problems(self.forward_to, self.forward_dead_letters_to)
 
 
 def is_entity_path(path: str) -> bool:
@@ -292,6 +292,17 @@ def destination_path(text: str) -> str:
     _, _, path = rest.partition("/")
     # An address that names nothing stays as it is, so that it is a problem and not "no forward".
     return unquote(path).strip("/") or text
+
+
+def given_destinations(texts: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    """Remark how destinations were named, by property; those that are plain paths say it all."""
+    return tuple((name, text) for name, text in texts.items() if destination_path(text) != text)
+
+
+def shown_destination(remarks: tuple[tuple[str, str], ...], name: str, path: str) -> str:
+    """Give a destination as it was given, as long as that still means it."""
+    text = dict(remarks).get(name, "")
+    return text if text and destination_path(text) == path else path
 
 
 def _is_name(text: str, length_max: int, signs: str) -> bool:
@@ -355,15 +366,11 @@ def _life_problems(
     return found
 
 
-def _forward_problems(
-    forward_to: str, forward_dead_letters_to: str, requires_session: bool
-) -> Problems:
+def _forward_problems(forward_to: str, forward_dead_letters_to: str) -> Problems:
     """What is wrong with the destinations; whether they exist is known to the broker alone."""
     found: Problems = []
     if forward_to and not is_entity_path(forward_to):
         found.append(("ForwardTo", _not_a_path(forward_to)))
-    elif forward_to and requires_session:
-        found.append(("ForwardTo", "an entity with sessions cannot forward"))
     if forward_dead_letters_to and not is_entity_path(forward_dead_letters_to):
         found.append(("ForwardDeadLetteredMessagesTo", _not_a_path(forward_dead_letters_to)))
     return found

@@ -105,6 +105,11 @@ class Delivering:
                     later.append(line)  # and stays touched
                     continue
                 line.is_touched = False
+                if line.parent is not None or line.book is not None:
+                    lane = line.whole()
+                    if self._is_carrying_on(lane, now) and not lane.is_touched:
+                        lane.is_touched = True
+                        later.append(lane)
                 if self._has_to_give(line):
                     self._deliver_lane(line, now)
                     if self._left <= 0 and self._has_to_give(line):
@@ -208,6 +213,33 @@ class Delivering:
                 if not lane.ready_count or self._left <= 0:
                     break
 
+    def _is_carrying_on(self, lane: Lane, now: int) -> bool:
+        """Hand the messages of a lane's sessions to who carries them on, if somebody does: session
+        by session, the one with the oldest message first. Tells whether that goes on later."""
+        book = lane.book
+        if book is None or not lane.waiting or not self._state.is_open(lane.number):
+            return False
+        receiver = lane.waiting[0]
+        while receiver.has_credit():
+            if self._left <= 0:
+                return lane.sessions_ready > 0
+            session = book.next_available()
+            if session is None:
+                return False
+            line = session.line
+            before = receiver.size_delivered
+            count = min(receiver.limit - receiver.delivered, self._left)
+            deliveries = self._run(line, receiver, count, now)
+            if deliveries:
+                self._hand(lane, receiver, deliveries, receiver.size_delivered - before, now)
+            if not line.ready_count:
+                book.forget_if_empty(session)
+                continue
+            book.offer(session)
+        lane.waiting.popleft()
+        receiver.waiting = False
+        return False
+
     def _serve(self, lane: Lane, receiver: Receiver, share: int, now: int) -> None:
         """Give one receiver its turn; it goes to the end of the line if it has credit left."""
         if receiver.closed or not receiver.has_credit():
@@ -223,14 +255,19 @@ class Delivering:
         before = receiver.size_delivered
         deliveries = self._run(lane, receiver, count, now)
         if deliveries:
-            receiver.delivered += len(deliveries)
-            size = receiver.size_delivered - before
-            self._state.notes.delivered(lane.number, receiver.consumer, deliveries, now)
-            self._state.replies.append(Delivered(receiver.origin, receiver.mode, deliveries, size))
+            self._hand(lane, receiver, deliveries, receiver.size_delivered - before, now)
         if receiver.has_credit():
             lane.waiting.append(receiver)
         else:
             receiver.waiting = False
+
+    def _hand(
+        self, lane: Lane, receiver: Receiver, deliveries: list[Delivery], size: int, now: int
+    ) -> None:
+        """Tell a receiver what it got."""
+        receiver.delivered += len(deliveries)
+        self._state.notes.delivered(lane.number, receiver.consumer, deliveries, now)
+        self._state.replies.append(Delivered(receiver.origin, receiver.mode, deliveries, size))
 
     def _run(self, line: Lane, receiver: Receiver, count: int, now: int) -> list[Delivery]:
         """Up to so many messages for one receiver, locked or removed as it receives; the one by
@@ -239,6 +276,8 @@ class Delivering:
         deliveries: list[Delivery] = []
         locking = receiver.mode != RECEIVE_AND_DELETE
         until = self._lock_until(line, receiver.mode, now)
+        # What is carried on out of a session has no holder: its lock is the lane's.
+        locking_line = line.whole() if receiver.mode == CARRY else line
         expires = not line.is_dead_letter
         expired: list[Entry] = []
         in_a_row = receiver.mode == PEEK_LOCK and line.parent is None
@@ -267,7 +306,7 @@ class Delivering:
                 continue
             left -= entry.size
             if locking:
-                deliveries.append(self.lock(line, entry, receiver.origin, until, False))
+                deliveries.append(self.lock(locking_line, entry, receiver.origin, until, False))
             else:
                 deliveries.append(self.remove(line, entry, STATE_ACTIVE))
         self._left -= len(deliveries)

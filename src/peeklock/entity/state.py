@@ -467,8 +467,9 @@ class State:
         ended meanwhile."""
         expired: list[Entry] = []
         for lock in locks:
-            line = lock.line
             entry = lock.entry
+            # What was to be carried on out of a session is locked by the lane.
+            line = lock.line if lane.book is None else self.line(lane, entry.session_id)
             if lock.deferred:
                 line.defer(entry)
                 continue

@@ -98,7 +98,29 @@ def test_all_pages_and_names_can_be_allowed() -> None:
 def test_own_names_are_those_that_somebody_gave() -> None:
     """What a token for the host alone means is not for a request to choose."""
     hosts = Hosts(SPACES, names=("peeklock", "*.example.com"), is_loopback=True)
-    own = ("localhost", "peeklock", "sbemulatorns", "depot.localhost", "a.example.com")
+    own = ("localhost", "127.0.0.1", "peeklock", "sbemulatorns", "depot.localhost", "a.example.com")
     assert all(hosts.is_own(name) for name in own)
     others = ("orders", "10.1.2.3", "x.localhost", "depot.example.org", "example.com")
     assert not any(hosts.is_own(name) for name in others)
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("localhost", True),
+        ("localhost/orders", True),
+        ("depot.localhost/orders/a", True),
+        ("orders", False),
+        ("orders/localhost", False),
+        ("peeklock", False),
+        ("peeklock/orders", False),
+        ("sbemulatorns/eu", False),
+        ("sbemulatorns/eu/x", False),
+        ("sbemulatorns/us", True),
+        ("localhost" + "/x" * 200, False),
+    ],
+)
+def test_a_name_that_is_an_entity_is_no_host(path: str, expected: bool) -> None:
+    """Even where all names are allowed: that says nothing about what tokens mean."""
+    hosts = Hosts(SPACES, names=("peeklock", "*"), is_loopback=True)
+    assert hosts.begins(path, {"orders", "peeklock", "sbemulatorns/eu"}.__contains__) is expected

@@ -16,6 +16,7 @@ from peeklock.gateway.http.admin.node import AdminNode
 from peeklock.gateway.http.answer import Answer
 from peeklock.gateway.http.guard import Guard
 from peeklock.gateway.http.health import Health
+from peeklock.gateway.http.hosts import Hosts
 from peeklock.gateway.http.journal import JournalNode
 from peeklock.gateway.http.messages.node import MessagesNode
 from peeklock.gateway.http.request import Request
@@ -49,6 +50,7 @@ class House:
         self.clock = self.bus.clock
         self.stores = Storehouse.of(MemoryStores(), store_names(2))
         door = self.bus.door
+        Hosts(self.broker.namespaces).know_entities(self.broker.find)
         guard = Guard(door.keys, self.clock, door.desk)
         self.messages = MessagesNode(self.broker, guard, door.desk, self.clock, door.chance, "ns")
         nodes: dict[str, Node] = {

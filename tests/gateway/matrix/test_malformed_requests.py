@@ -132,6 +132,8 @@ def test_names_that_no_entity_can_have(verb: str) -> None:
 def test_places_that_are_none(method: str) -> None:
     async def visit(house: House) -> None:
         for target in NO_PLACES:
+            if (method, target.partition("?")[0]) == ("GET", "/"):
+                continue  # the service document
             body = entry(queue()).encode() if method == "PUT" else b""
             raw = request(house, method, target, body, ATOM)
             assert (await check_refused(house, raw)).status in (400, 404, 405), target

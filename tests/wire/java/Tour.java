@@ -18,6 +18,8 @@ import com.azure.messaging.servicebus.administration.models.CreateQueueOptions;
 import com.azure.messaging.servicebus.administration.models.CreateRuleOptions;
 import com.azure.messaging.servicebus.administration.models.QueueProperties;
 import com.azure.messaging.servicebus.administration.models.SqlRuleFilter;
+import com.azure.messaging.servicebus.administration.models.SubscriptionProperties;
+import com.azure.messaging.servicebus.administration.models.SubscriptionRuntimeProperties;
 import com.azure.messaging.servicebus.models.DeadLetterOptions;
 import com.azure.messaging.servicebus.models.SubQueue;
 import java.time.Duration;
@@ -240,8 +242,31 @@ public class Tour {
             + office.getQueueRuntimeProperties(entity).getActiveMessageCount());
         System.out.println("administration listed "
             + office.listQueues().stream().filter(each -> each.getName().equals(entity)).count());
+        QueueProperties forwarding = office.createQueue(entity + "-in", new CreateQueueOptions()
+            .setForwardTo(entity).setSessionRequired(true));
+        System.out.println("administration forwards " + forwarding.getForwardTo() + " "
+            + office.getQueue(entity + "-in").getForwardTo().equals(forwarding.getForwardTo()));
+        office.deleteQueue(entity + "-in");
         office.deleteQueue(entity);
         System.out.println("administration exists " + office.getQueueExists(entity));
+        below(office, entity + "-topic");
+    }
+
+    private void below(ServiceBusAdministrationClient office, String topic) {
+        office.createTopic(topic);
+        SubscriptionProperties made = office.createSubscription(topic, "s");
+        SubscriptionRuntimeProperties live = office.getSubscriptionRuntimeProperties(topic, "s");
+        System.out.println("administration accessed " + live.getAccessedAt().equals(live.getCreatedAt())
+            + " " + made.getStatus());
+        System.out.println("administration below " + office.getSubscriptionExists(topic, "no")
+            + " " + office.getTopicExists(topic + "-no"));
+        OffsetDateTime at = OffsetDateTime.parse("2024-02-29T12:00:00Z");
+        SqlRuleFilter filter = new SqlRuleFilter("d < @d");
+        filter.getParameters().put("@d", at);
+        office.createRule(topic, "r", "s", new CreateRuleOptions(filter));
+        SqlRuleFilter found = (SqlRuleFilter) office.getRule(topic, "s", "r").getFilter();
+        System.out.println("administration date " + found.getParameters().get("@d"));
+        office.deleteTopic(topic);
     }
 
     private ServiceBusClientBuilder builder() {

@@ -23,6 +23,7 @@ _ATOM: Final = "http://www.w3.org/2005/Atom"
 _SERVICE_BUS: Final = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"
 _INSTANCE: Final = "http://www.w3.org/2001/XMLSchema-instance"
 _SCHEMA: Final = "http://www.w3.org/2001/XMLSchema"
+_TIMES: Final = ("CreatedTime", "ModifiedTime")
 _PAIR: Final = "KeyValueOfstringanyType"
 
 # What the service does not have; our broker shows it where it is not as in the service.
@@ -202,7 +203,9 @@ def _keys_xml(keys: Sequence[AuthorizationRule]) -> str:
         rules.append(
             '<AuthorizationRule i:type="SharedAccessAuthorizationRule">'
             "<ClaimType>SharedAccessKey</ClaimType><ClaimValue>None</ClaimValue>"
-            f"<Rights>{rights}</Rights>{_element('KeyName', key.name)}"
+            f"<Rights>{rights}</Rights>"
+            + "".join(_element(*pair) for pair in zip(_TIMES, key.times, strict=True) if pair[1])
+            + _element("KeyName", key.name)
             + "".join(_element(name, secret) for name, secret in secrets if secret)
             + "</AuthorizationRule>"
         )
@@ -347,6 +350,7 @@ def _read_keys(element: "Element") -> tuple[AuthorizationRule, ...]:
                 _child_text(rule, "PrimaryKey") or "",
                 _child_text(rule, "SecondaryKey") or "",
                 rights_from_names(names),
+                tuple(_child_text(rule, word) or "" for word in _TIMES),
             )
         )
     return tuple(keys)

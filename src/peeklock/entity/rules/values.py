@@ -29,12 +29,14 @@ _INTEGER_MAX: Final = (1 << 64) - 1
 @final
 @dataclass(slots=True, init=False)
 class InstantValue:
-    """A point in time, in ticks since 1970, UTC."""
+    """A point in time, in ticks since 1970, UTC, and as it was written, if it was."""
 
     ticks: Final[int]
+    text: Final[str]
 
-    def __init__(self, ticks: int) -> None:
+    def __init__(self, ticks: int, text: str = "") -> None:
         self.ticks = ticks
+        self.text = text
 
 
 @final

@@ -8,7 +8,8 @@ only those who run the network know them.
 """
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from itertools import accumulate
 from typing import Final, final
 from urllib.parse import urlsplit
 
@@ -19,6 +20,8 @@ ANY: Final = "*"
 _LOOPBACK: Final = "localhost"
 # Behind the name of a namespace: nobody but this machine or the service itself has names there.
 _SUFFIXES: Final = ("", ".localhost", ".servicebus.windows.net")
+# No entity has more of them: names have 260 characters at most.
+_SEGMENTS_MAX: Final = 132
 _DEFAULT_PORTS: Final = frozenset({"", "80", "443"})
 
 
@@ -44,7 +47,7 @@ class Hosts:
     def is_own(self, host: str) -> bool:
         """Tell whether a name, without a port, was given to this broker by who runs it."""
         name = host.lower().rstrip(".")
-        if name == _LOOPBACK or ANY in self._names or name in self._names:
+        if name == _LOOPBACK or _is_loopback_address(name) or (name in self._names):
             return True
         if f"*.{name.partition('.')[2]}" in self._names:
             return True
@@ -53,6 +56,24 @@ class Hosts:
             for each in self._namespaces.all()
             for suffix in _SUFFIXES
         )
+
+    def know_entities(self, find: Callable[[str, str], object | None]) -> None:
+        """Let all key rings tell these names from entities, which are found by namespace and
+        path."""
+
+        def is_host(namespace: str, path: str) -> bool:
+            return self.begins(path, lambda name: find(namespace, name) is not None)
+
+        self._namespaces.answer_to(is_host)
+
+    def begins(self, path: str, is_entity: Callable[[str], bool]) -> bool:
+        """Tell whether a path, in lower case, begins with one of these names; one that is an
+        entity's, or that of one above it, does not."""
+        segments = path.split("/", _SEGMENTS_MAX)
+        if not self.is_own(segments[0]):
+            return False
+        above = accumulate(segments, lambda left, right: f"{left}/{right}")
+        return len(segments) <= _SEGMENTS_MAX and not any(is_entity(each) for each in above)
 
     def refusal(self, host: str, origin: str) -> Answer | None:
         """Say why a request with these headers is not answered; None where it is."""
@@ -71,7 +92,9 @@ class Hosts:
 
     def _is_loopback_name(self, host: str) -> bool:
         name = _split(host)[0]
-        return name.endswith(f".{_LOOPBACK}") or _is_address(name) or self.is_own(name)
+        if ANY in self._names or name.endswith(f".{_LOOPBACK}"):
+            return True
+        return _is_address(name) or self.is_own(name)
 
     def _is_welcome(self, origin: str, host: str) -> bool:
         if ANY in self._origins or _bare_origin(origin) in self._origins:
@@ -95,6 +118,13 @@ def _split(host: str) -> tuple[str, str]:
 
 def _bare_origin(origin: str) -> str:
     return origin.lower().rstrip("/")
+
+
+def _is_loopback_address(name: str) -> bool:
+    try:
+        return ipaddress.ip_address(name.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def _is_address(name: str) -> bool:

@@ -14,6 +14,7 @@ from peeklock.broker.broker import Limits
 from peeklock.entity.message import Message, Traits
 from peeklock.gateway.http.admin.node import AdminNode
 from peeklock.gateway.http.answer import Answer
+from peeklock.gateway.http.hosts import Hosts
 from peeklock.gateway.http.request import Request
 from peeklock.gateway.refusals import RefusalDesk
 from peeklock.store.store import Catalog, Store
@@ -45,6 +46,7 @@ class Office:
         def chance() -> int:
             return next(count)
 
+        Hosts(self.broker.namespaces).know_entities(self.broker.find)
         desk = RefusalDesk(clock=self.clock, chance=chance, namespace="ns")
         self.node = AdminNode(
             self.broker, self.broker.namespaces.first.keys, desk, self.clock, chance, "ns"

@@ -20,6 +20,7 @@ from tests.broker.bench import Recorder, settle_down
 from tests.gateway.http.admin.office import (
     ATOM,
     BUS,
+    HOST,
     UPDATE,
     Office,
     counts,
@@ -54,7 +55,7 @@ def test_without_a_good_token_nothing_is_told() -> None:
             (office.token(rule="nobody"), "InvalidSignature"),
             ("Bearer a.b.c", "UnsupportedToken"),
             ("nonsense", "MalformedToken"),
-            (worker, "'Manage' claim is empty"),
+            (worker, "Manage,Entity"),
             (other, "InvalidSignature"),
         ):
             for method in ("GET", "PUT", "DELETE"):
@@ -95,9 +96,7 @@ def test_a_token_may_be_for_the_very_path_that_is_asked() -> None:
     run(scenario)
 
 
-@pytest.mark.parametrize(
-    "path", ["no", "no/Subscriptions/no", "no/Subscriptions/no/Rules/no", "a/b"]
-)
+@pytest.mark.parametrize("path", ["no", "a/b", ""])
 def test_what_is_not_there_is_an_empty_list(path: str) -> None:
     async def scenario(office: Office) -> None:
         feed = await office.feed(path)
@@ -116,9 +115,98 @@ def test_lists_of_what_is_not_there_are_not_found(path: str) -> None:
     run(scenario)
 
 
+def test_what_is_not_there_below_a_topic_is_not_found() -> None:
+    async def scenario(office: Office) -> None:
+        await office.put("news", topic())
+        await office.put("news/Subscriptions/all", subscription())
+        for path, where in (
+            ("no/Subscriptions/no", "no|no"),
+            ("news/Subscriptions/no", "news|no"),
+            ("news/Subscriptions/no/Rules/no", "news|no|no"),
+            ("news/Subscriptions/all/Rules/no", "news|all|no"),
+        ):
+            expected = (404, f"Entity 'ns:Topic:{where}' was not found.")
+            assert await office.refusal("GET", path) == expected
+
+    run(scenario)
+
+
+def test_the_service_document_is_everybody_s() -> None:
+    async def scenario(office: Office) -> None:
+        for target in ("/", "/?api-version=2021-05"):
+            answer = await office.node.answer(Request("GET", target, {"host": HOST}))
+            assert answer.status == 200
+            assert b"Publicly Listed Services" in answer.body()
+        assert (await office.node.answer(Request("PUT", "/", {"host": HOST}))).status == 401
+
+    run(scenario)
+
+
+OPERATIONS = [
+    ("GET", "orders", "Manage,EntityRead claims required for this operation."),
+    ("GET", "$Resources/queues", "Manage,EntityRead claims required for this operation."),
+    ("GET", "$namespaceinfo", "Manage,EntityRead claims required for this operation."),
+    ("PUT", "orders", "Authorization failed for specified action: Manage,EntityWrite."),
+    ("PUT", "no", "Authorization failed for specified action: Manage,EntityWrite."),
+    ("DELETE", "orders", "Authorization failed for specified action: Manage,EntityDelete."),
+    ("GET", "news/Subscriptions/all", "GetSubscription"),
+    ("GET", "news/Subscriptions/no", "GetSubscription"),
+    ("GET", "news/Subscriptions", "EnumerateSubscriptions"),
+    ("PUT", "news/Subscriptions/all", "CreateOrUpdateSubscription"),
+    ("DELETE", "news/Subscriptions/all", "DeleteSubscription"),
+    ("GET", "news/Subscriptions/all/Rules/$Default", "GetRule"),
+    ("GET", "news/Subscriptions/all/Rules", "EnumerateRules"),
+    ("PUT", "news/Subscriptions/all/Rules/r", "CreateOrUpdateRule"),
+    ("DELETE", "news/Subscriptions/all/Rules/r", "DeleteRule"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "words"), OPERATIONS)
+def test_without_the_right_to_manage_the_service_s_words_are_said(
+    method: str, path: str, words: str
+) -> None:
+    async def scenario(office: Office) -> None:
+        headers = await workers(office)
+        if " " not in words:
+            words_in_full = (
+                f"SubCode=40100: Unauthorized : Unauthorized access for '{words}' operation on "
+                f"endpoint 'sb://{HOST}/{path}'."
+            )
+        else:
+            words_in_full = words
+        said = await office.refusal(method, path, entry(queue()), headers=headers)
+        assert said == (401, words_in_full)
+
+    run(scenario)
+
+
+def test_without_the_right_to_manage_what_is_missing_looks_missing() -> None:
+    async def scenario(office: Office) -> None:
+        headers = await workers(office)
+        answer = await office.ask("GET", "no", headers=headers)
+        assert (answer.status, b"Publicly Listed Services" in answer.body()) == (200, True)
+        status, detail = await office.refusal("DELETE", "no", headers=headers)
+        assert (status, detail.startswith("No service is hosted")) == (404, True)
+
+    run(scenario)
+
+
+async def workers(office: Office) -> dict[str, str]:
+    """Some entities, and the headers of somebody who may use them all, and manage none."""
+    await office.put("orders", queue())
+    await office.put("news", topic())
+    await office.put("news/Subscriptions/all", subscription())
+    keys = office.broker.namespaces.first.keys
+    keys.set_namespace_rules([*keys.namespace_rules, key("worker", "secret", SEND | LISTEN)])
+    return {"authorization": office.token(rule="worker", key="secret")}
+
+
 @pytest.mark.parametrize("path", ["", "orders/$deadletterqueue", "b$d", "b%20d"])
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
 def test_names_that_nothing_has_are_refused(path: str, method: str) -> None:
+    if (method, path) == ("GET", ""):
+        return  # the service document
+
     async def scenario(office: Office) -> None:
         status, detail = await office.refusal(method, path, entry(queue()))
         assert status == 400

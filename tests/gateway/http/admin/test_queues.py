@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from peeklock.auth.rights import MANAGE, SEND
@@ -17,6 +19,7 @@ from peeklock.entity.commands import (
     SendMany,
     SettleMany,
 )
+from peeklock.entity.definition import QueueDefinition
 from peeklock.store.memory import MemoryCatalog, MemoryStore
 from tests.broker.bench import Recorder, settle_down, token
 from tests.gateway.http.admin.office import (
@@ -29,6 +32,7 @@ from tests.gateway.http.admin.office import (
     message,
     queue,
     run,
+    subscription,
     text,
     texts,
     topic,
@@ -106,7 +110,7 @@ def test_a_queue_that_says_nothing_has_the_defaults_of_the_service() -> None:
 def test_everything_that_is_chosen_comes_back() -> None:
     async def scenario(office: Office) -> None:
         await office.put("target", queue())
-        inner = written(CHOSEN | {"ForwardTo": "sb://localhost:5300/target"})
+        inner = written(CHOSEN)
         put = texts(await office.put("a/orders", queue(inner)))
         got = texts(await office.get("a%2Forders"))
         for found in (put, got):
@@ -238,10 +242,6 @@ def test_what_was_put_is_there_after_a_restart() -> None:
         ("<ForwardTo>nowhere</ForwardTo>", "destination entity 'nowhere' does not exist"),
         ("<ForwardTo>a$b</ForwardTo>", "ForwardTo"),
         ("<ForwardTo>sb://localhost:5300/sessions</ForwardTo>", "requires sessions"),
-        (
-            "<RequiresSession>true</RequiresSession><ForwardTo>target</ForwardTo>",
-            "an entity with sessions cannot forward",
-        ),
     ],
 )
 def test_what_cannot_be_is_said_and_changes_nothing(inner: str, words: str) -> None:
@@ -303,16 +303,70 @@ def test_what_was_chosen_for_good_stays(inner: str, words: str) -> None:
 
 def test_a_size_of_messages_is_known_from_2021_on() -> None:
     async def scenario(office: Office) -> None:
-        inner = "<MaxMessageSizeInKilobytes>512</MaxMessageSizeInKilobytes>"
+        inner = "<MaxMessageSizeInKilobytes>2048</MaxMessageSizeInKilobytes>"
         status, detail = await office.refusal(
             "PUT", "orders", entry(queue(inner)), version="2017-04"
         )
         assert (status, "MaxMessageSizeInKilobytes" in detail) == (400, True)
         await office.put("orders", queue(inner), version="2021-05")
-        assert text(await office.get("orders"), "MaxMessageSizeInKilobytes") == "512"
+        assert text(await office.get("orders"), "MaxMessageSizeInKilobytes") == "2048"
         assert (
             text(await office.get("orders", version="2017-04"), "MaxMessageSizeInKilobytes") is None
         )
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("make", [queue, topic])
+def test_a_size_of_messages_is_within_bounds_or_as_it_was(make: Callable[[str], str]) -> None:
+    def sized(kilobytes: int) -> str:
+        return make(f"<MaxMessageSizeInKilobytes>{kilobytes}</MaxMessageSizeInKilobytes>")
+
+    async def scenario(office: Office) -> None:
+        for wrong in (-1, 0, 256, 1_023, 102_401):
+            status, detail = await office.refusal("PUT", "one", entry(sized(wrong)))
+            assert status == 400
+            assert detail == (
+                f"SubCode=40000. The specified value {wrong} is invalid. The property "
+                "'MaxMessageSizeInKilobytes' must be between 1024 and 102400."
+            )
+        await office.put("one", make(""))
+        await office.put("one", sized(256), UPDATE)
+        await office.put("one", sized(1_024), UPDATE)
+        status, _ = await office.refusal("PUT", "one", entry(sized(256)), headers=UPDATE)
+        assert status == 400
+        await office.put("two", sized(102_400))
+        # What the configuration file chose may be anything, and is sent back.
+        await office.broker.put_queue(QueueDefinition("small", message_size_max=64 * 1024))
+        if make is queue:
+            await office.put("small", sized(64), UPDATE)
+            assert text(await office.get("small"), "MaxMessageSizeInKilobytes") == "64"
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    "given", ["target", "sb://localhost:5300/target", "https://elsewhere/target/", "SB://h/Target"]
+)
+def test_a_destination_comes_back_as_it_was_given(given: str) -> None:
+    async def scenario(office: Office) -> None:
+        await office.put("target", queue())
+        inner = f"<ForwardTo>{given}</ForwardTo><RequiresSession>true</RequiresSession>"
+        inner += f"<ForwardDeadLetteredMessagesTo>{given}</ForwardDeadLetteredMessagesTo>"
+        await office.put("news", topic())
+        for path, make in (("orders", queue), ("news/Subscriptions/s", subscription)):
+            for headers in ({}, UPDATE):
+                await office.put(path, make(inner), headers)
+                found = texts(await office.get(path))
+                assert found["ForwardTo"] == found["ForwardDeadLetteredMessagesTo"] == given
+            await office.put(path, make("<ForwardTo>target</ForwardTo>"), UPDATE)
+            found = texts(await office.get(path))
+            assert (found["ForwardTo"], "ForwardDeadLetteredMessagesTo" in found) == (
+                "target",
+                False,
+            )
+            await office.put(path, make(), UPDATE)
+            assert "ForwardTo" not in texts(await office.get(path))
 
     run(scenario)
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
@@ -56,6 +57,15 @@ func theQueue(t *tour, office *admin.Client, queue string) {
 		}
 	}
 	say("listed", listed)
+	forwarding := must(office.CreateQueue(t.ctx, queue+"-in", &admin.CreateQueueOptions{Properties: &admin.QueueProperties{
+		ForwardTo: pointer(queue), RequiresSession: pointer(true),
+	}}))
+	say("forwards", *forwarding.ForwardTo == *must(office.GetQueue(t.ctx, queue+"-in", nil)).ForwardTo, *forwarding.ForwardTo)
+	must(office.DeleteQueue(t.ctx, queue+"-in", nil))
+	_, err = office.CreateQueue(t.ctx, queue+"-big", &admin.CreateQueueOptions{Properties: &admin.QueueProperties{
+		MaxMessageSizeInKilobytes: pointer(int64(102401)),
+	}})
+	say("size", status(err), strings.Contains(err.Error(), "between 1024 and 102400"))
 	must(office.DeleteQueue(t.ctx, queue, nil))
 	gone := must(office.GetQueue(t.ctx, queue, nil))
 	say("gone", gone == nil)
@@ -73,6 +83,17 @@ func theTopic(t *tour, office *admin.Client, topic string) {
 		LockDuration: pointer("PT10S"),
 	}}))
 	say("subscription", made.SubscriptionName, *made.LockDuration)
+	fresh := must(office.GetSubscriptionRuntimeProperties(t.ctx, topic, "s", nil))
+	say("accessed", fresh.AccessedAt.Equal(fresh.CreatedAt))
+	say("missing", must(office.GetSubscription(t.ctx, topic, "no", nil)) == nil, must(office.GetRule(t.ctx, topic, "s", "no", nil)) == nil)
+	at := time.Date(2024, 2, 29, 12, 0, 0, 0, time.UTC)
+	must(office.CreateRule(t.ctx, topic, "s", &admin.CreateRuleOptions{
+		Name:   pointer("date"),
+		Filter: &admin.SQLFilter{Expression: "d < @d", Parameters: map[string]any{"@d": at}},
+	}))
+	date := must(office.GetRule(t.ctx, topic, "s", "date", nil)).Filter.(*admin.SQLFilter)
+	say("date", date.Parameters["@d"].(time.Time).Equal(at))
+	must(office.DeleteRule(t.ctx, topic, "s", "date", nil))
 	must(office.CreateRule(t.ctx, topic, "s", &admin.CreateRuleOptions{
 		Name:   pointer("sql"),
 		Filter: &admin.SQLFilter{Expression: "n > @least", Parameters: map[string]any{"@least": int64(5)}},

@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Final
 
 from peeklock.auth.rights import (
@@ -12,11 +13,11 @@ from peeklock.auth.rights import (
     rights_from_names,
     rights_names,
 )
-from peeklock.clock import Instant
 from peeklock.gateway.http.admin.reading import Content, Malformed
 from peeklock.gateway.http.admin.writing import Writer
 from peeklock.gateway.identifiers import Chance
 
+_TIMES: Final = ("CreatedTime", "ModifiedTime")
 _RULES_MAX: Final = 12
 _NAME_LENGTH_MAX: Final = 256
 _KEY_LENGTH_MAX: Final = 256
@@ -49,7 +50,19 @@ def _read_key(entry: Content, chance: Chance) -> AuthorizationRule:
     if any(len(key) > _KEY_LENGTH_MAX for key in keys):
         raise Malformed(f"A key of the rule '{name}' has more than {_KEY_LENGTH_MAX} characters.")
     primary, secondary = (key or _new_key(chance) for key in keys)
-    return AuthorizationRule(name, primary, secondary, _read_rights(entry, name))
+    times = tuple(_read_time(entry, word, name) for word in _TIMES)
+    return AuthorizationRule(name, primary, secondary, _read_rights(entry, name), times)
+
+
+def _read_time(entry: Content, word: str, name: str) -> str:
+    """Read when a rule was made or changed: kept as it was sent, and nothing where it was not."""
+    text = (entry.text(word) or "").strip()
+    try:
+        if text:
+            datetime.fromisoformat(text)
+    except ValueError as error:
+        raise Malformed(f"The {word} of the rule '{name}' is not a dateTime.") from error
+    return text
 
 
 def _read_rights(entry: Content, name: str) -> int:
@@ -76,10 +89,8 @@ def _new_key(chance: Chance) -> str:
     return base64.b64encode(raw).decode("ascii")
 
 
-def write_keys(
-    writer: Writer, keys: Sequence[AuthorizationRule], created: Instant, updated: Instant
-) -> None:
-    """Write the rules of an entity; each is as old as the entity."""
+def write_keys(writer: Writer, keys: Sequence[AuthorizationRule]) -> None:
+    """Write the rules of an entity, with the times that they were sent with."""
     inner = Writer()
     for key in keys:
         rule = Writer()
@@ -89,8 +100,8 @@ def write_keys(
         for name in reversed(rights_names(key.rights)):
             rights.text("AccessRights", name)
         rule.raw(f"<Rights>{rights.xml()}</Rights>")
-        rule.instant("CreatedTime", created)
-        rule.instant("ModifiedTime", updated)
+        for word, text in zip(_TIMES, key.times, strict=True):
+            rule.optional(word, text)
         rule.text("KeyName", key.name)
         rule.text("PrimaryKey", key.primary_key)
         rule.text("SecondaryKey", key.secondary_key)

@@ -29,12 +29,18 @@ from peeklock.gateway.http.admin.place import Place, place_of
 from peeklock.gateway.http.admin.putting import Putting
 from peeklock.gateway.http.admin.queues import queue_entry
 from peeklock.gateway.http.admin.reading import Malformed
-from peeklock.gateway.http.admin.refusals import Desk, NotDone, nobody_there, out_of_reach, wrong
+from peeklock.gateway.http.admin.refusals import (
+    Desk,
+    NotDone,
+    nobody_there,
+    not_managing,
+    out_of_reach,
+    wrong,
+)
 from peeklock.gateway.http.admin.rules import rule_entry
 from peeklock.gateway.http.admin.subscriptions import subscription_entry
 from peeklock.gateway.http.admin.topics import topic_entry
 from peeklock.gateway.http.answer import Answer
-from peeklock.gateway.http.hosts import Hosts
 from peeklock.gateway.http.request import Request
 from peeklock.gateway.identifiers import Chance
 from peeklock.gateway.refusals import RefusalDesk
@@ -58,23 +64,25 @@ class AdminNode:
         clock: Clock,
         chance: Chance,
         namespace: str,
-        hosts: Hosts | None = None,
     ) -> None:
         self._broker = broker
-        self._hosts = hosts or Hosts(broker.namespaces)
         self._namespace = namespace
         self._clock = clock
         self._started_at = clock.now()
-        self._admission = Admission(keys, clock, self._is_host)
+        self._admission = Admission(keys, clock)
         self._desk = Desk(desk, self._namespace)
         self._putting = Putting(broker, self._admission, chance, self._namespace)
 
     async def answer(self, request: Request) -> Answer:
         """Answer one request."""
         place = place_of(request)
+        if request.path == "/" and request.method == "GET":
+            # Everybody may see it, as in the service: there is nothing in it.
+            return nothing_answer(Asked(request, self._namespace), self._clock.now())
         try:
-            # Before anything else: who may not manage learns nothing.
-            self._admission.check(request)
+            # Before anything else: who may not manage learns little, and a stranger nothing.
+            if not self._admission.may_manage(request):
+                return self._kept_out(request, place)
             if place is None:
                 raise nobody_there()
             return await self._carried_out(request, place)
@@ -83,6 +91,21 @@ class AdminNode:
             is_inside = error.refusal.kind != UNAUTHORIZED
             kind = self._kind(place) if is_inside else QUEUE
             return self._desk.answer(error, request, place, kind)
+
+    def _kept_out(self, request: Request, place: Place | None) -> Answer:
+        """Answer who has a good token without the right to manage; a queue or topic that is not
+        there looks as it looks to everybody."""
+        is_missing = (
+            place is not None
+            and place.kind == places.HOME
+            and self._broker.find(self._namespace, place.path) is None
+        )
+        if is_missing:
+            if request.method == "GET":
+                return nothing_answer(Asked(request, self._namespace), self._clock.now())
+            if request.method == "DELETE":
+                raise nobody_there()
+        raise not_managing(request, place)
 
     async def _carried_out(self, request: Request, place: Place) -> Answer:
         problem = place.problem()
@@ -114,8 +137,10 @@ class AdminNode:
 
     async def _get(self, place: Place, asked: Asked) -> Answer:
         entry = await self._entry(place, asked)
-        if entry is None:
+        if entry is None and place.kind == places.HOME:
             return nothing_answer(asked, self._clock.now())
+        if entry is None:
+            raise self._desk.missing(place)
         return entry_answer(200, entry, asked, self._namespace)
 
     async def _entry(self, place: Place, asked: Asked) -> Entry | None:
@@ -184,7 +209,7 @@ class AdminNode:
         return feed_answer(title, path, page, entries, asked, self._namespace, self._clock.now())
 
     def _rules_feed(self, subscription: Subscription, asked: Asked) -> Answer:
-        # In the order of their making, the one that every subscription has at first before all.
+        # By name, the one that every subscription has at first before all.
         rules = in_order(subscription.rules)
         page = _page(asked, len(rules))
         entries = [rule_entry(subscription, rule) for rule in rules[page.skip : page.end]]
@@ -193,10 +218,6 @@ class AdminNode:
 
     def _homes(self) -> list[Queue | Topic]:
         return self._broker.homes(self._namespace)
-
-    def _is_host(self, name: str) -> bool:
-        """A name that is ours and an entity's means the entity."""
-        return self._hosts.is_own(name) and self._broker.find(self._namespace, name) is None
 
     def _kind(self, place: Place | None) -> str:
         entity = None if place is None else self._broker.find(self._namespace, place.path)

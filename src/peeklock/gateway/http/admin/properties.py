@@ -12,11 +12,15 @@ from peeklock.entity.definition import (
     FOREVER_MS,
     LOCK_DURATION_MS_MAX,
     MEGABYTE,
+    MESSAGE_SIZE_MAX_DEFAULT,
     NO_SIZE_LIMIT,
     PARTITIONS_DEFAULT,
     QueueDefinition,
+    SubscriptionDefinition,
     TopicDefinition,
     destination_path,
+    given_destinations,
+    shown_destination,
 )
 from peeklock.gateway.http.admin.atom import Asked
 from peeklock.gateway.http.admin.reading import Content, Malformed
@@ -27,7 +31,12 @@ SIZED_MESSAGES: Final = "2021-05"
 COUNTED_FILTERS: Final = "2024-05"
 
 Home: TypeAlias = QueueDefinition | TopicDefinition
+Forwarding: TypeAlias = QueueDefinition | SubscriptionDefinition
 Remarks: TypeAlias = tuple[tuple[str, str], ...]
+
+FORWARD_TO: Final = "ForwardTo"
+FORWARD_DEAD_LETTERS_TO: Final = "ForwardDeadLetteredMessagesTo"
+DESTINATIONS: Final = (FORWARD_TO, FORWARD_DEAD_LETTERS_TO)
 
 # What is kept because clients expect it back, although it has no effect here.
 _WINDOW: Final = "DuplicateDetectionHistoryTimeWindow"
@@ -43,6 +52,10 @@ _WINDOW_MS_DEFAULT: Final = 600_000
 # given no size has no limit here, and says what the service would say.
 _MEGABYTES_DEFAULT: Final = 1024
 _MEGABYTES_MAX: Final = 81_920
+
+# What the service lets be chosen for the largest message.
+_KILOBYTES_MIN: Final = 1_024
+_KILOBYTES_MAX: Final = 102_400
 
 _T = TypeVar("_T")
 
@@ -68,15 +81,27 @@ def read_destination(content: Content, name: str) -> str:
     return destination_path((content.text(name) or "").strip())
 
 
-def read_message_size_max(content: Content, asked: Asked, otherwise: int) -> int:
-    """Read the size of the largest message, which older versions do not have."""
+def read_message_size_max(content: Content, asked: Asked, known: Home | None) -> int:
+    """Read the size of the largest message, which older versions do not have.
+
+    The configuration file may choose smaller ones; who reads an entity and changes something else
+    sends that back.
+    """
     kilobytes = content.whole("MaxMessageSizeInKilobytes")
+    before = MESSAGE_SIZE_MAX_DEFAULT if known is None else known.message_size_max
     if kilobytes is None:
-        return otherwise
+        return before
     if not asked.knows(SIZED_MESSAGES):
         raise Malformed(
             "The property 'MaxMessageSizeInKilobytes' is not known to the api-version "
             f"{asked.version}; it is from {SIZED_MESSAGES} on."
+        )
+    if known is not None and kilobytes == before // 1024:
+        return before
+    if not _KILOBYTES_MIN <= kilobytes <= _KILOBYTES_MAX:
+        raise Malformed(
+            f"The specified value {kilobytes} is invalid. The property "
+            f"'MaxMessageSizeInKilobytes' must be between {_KILOBYTES_MIN} and {_KILOBYTES_MAX}."
         )
     return kilobytes * 1024
 
@@ -142,8 +167,10 @@ def _check_window(window_ms: int) -> None:
 
 
 def read_remarks(content: Content, known: Home | None) -> Remarks:
-    """Read what is kept without having an effect."""
+    """Read what is kept without having an effect, and how destinations were named."""
     remarks = {} if known is None else dict(known.remarks)
+    for name in DESTINATIONS:
+        remarks.pop(name, None)
     window_ms = content.duration_ms(_WINDOW)
     if window_ms is not None:
         remarks[_WINDOW] = format_duration(window_ms)
@@ -151,7 +178,12 @@ def read_remarks(content: Content, known: Home | None) -> Remarks:
         flag = content.flag(name)
         if flag is not None:
             remarks[name] = "true" if flag else "false"
-    return tuple(remarks.items())
+    return (*remarks.items(), *read_given_destinations(content))
+
+
+def read_given_destinations(content: Content) -> Remarks:
+    """Read how destinations are named: they are shown as they were given."""
+    return given_destinations({name: (content.text(name) or "").strip() for name in DESTINATIONS})
 
 
 def window_ms_of(definition: Home) -> int:
@@ -213,6 +245,8 @@ def write_extensions(
         writer.flag(_UNLOCK, True)
 
 
-def destination_url(asked: Asked, path: str) -> str:
-    """Say where messages go, as an address; empty for nowhere."""
-    return f"https://{asked.host}/{path}" if path else ""
+def write_destination(writer: Writer, definition: Forwarding, name: str) -> None:
+    """Write where messages go, as it was given; nowhere is left out."""
+    is_dead = name == FORWARD_DEAD_LETTERS_TO
+    path = definition.forward_dead_letters_to if is_dead else definition.forward_to
+    writer.optional(name, shown_destination(definition.remarks, name, path))

@@ -3,7 +3,7 @@
 from typing import Final, final
 
 from peeklock.broker.broker import Broker
-from peeklock.broker.changes import KNOWN, NEW
+from peeklock.broker.changes import KNOWN, NEW, check_expected
 from peeklock.broker.counting import Tally, count
 from peeklock.broker.destinations import Forwarding
 from peeklock.broker.entities import Queue, Subscription, Topic
@@ -44,6 +44,9 @@ class Putting:
         """Put what the body describes at a place."""
         content = read_content(request.body)
         expect = KNOWN if "if-match" in request.headers else NEW
+        if expect == KNOWN and self._broker.find(self._namespace, place.entity) is None:
+            # Before what is wrong with the change of what is not there.
+            check_expected(KNOWN, place.entity, is_known=False)
         if place.kind == HOME:
             entry = await self._put_home(request, content, place.path, asked, expect)
         elif place.kind == SUBSCRIPTION:

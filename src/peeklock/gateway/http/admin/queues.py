@@ -27,15 +27,15 @@ def read_queue(
         dead_letter_on_expiration=given(
             content.flag("DeadLetteringOnMessageExpiration"), before.dead_letter_on_expiration
         ),
-        message_size_max=common.read_message_size_max(content, asked, before.message_size_max),
+        message_size_max=common.read_message_size_max(content, asked, known),
         size_max=common.read_size_max(content, known),
         batched_store_access=given(
             content.flag("EnableBatchedOperations"), before.batched_store_access
         ),
         requires_session=given(content.flag("RequiresSession"), before.requires_session),
         duplicate_window_ms=common.read_duplicate_window_ms(content, known),
-        forward_to=common.read_destination(content, "ForwardTo"),
-        forward_dead_letters_to=common.read_destination(content, "ForwardDeadLetteredMessagesTo"),
+        forward_to=common.read_destination(content, common.FORWARD_TO),
+        forward_dead_letters_to=common.read_destination(content, common.FORWARD_DEAD_LETTERS_TO),
         auto_delete_ms=given(content.duration_ms("AutoDeleteOnIdle"), before.auto_delete_ms),
         partitions=partitions,
         unlock_on_disconnect=common.read_unlock_on_disconnect(content, before.unlock_on_disconnect),
@@ -62,9 +62,9 @@ def queue_entry(queue: Queue, tally: Tally, asked: Asked, *, shows_counts: bool 
     writer.whole("SizeInBytes", tally.bytes)
     writer.whole("MessageCount", tally.total)
     writer.flag("IsAnonymousAccessible", False)
-    write_keys(writer, queue.keys, created, updated)
+    write_keys(writer, queue.keys)
     writer.text("Status", definition.status)
-    writer.optional("ForwardTo", common.destination_url(asked, definition.forward_to))
+    common.write_destination(writer, definition, common.FORWARD_TO)
     writer.instant("CreatedAt", created)
     writer.instant("UpdatedAt", updated)
     writer.instant("AccessedAt", queue.guests.accessed_at)
@@ -76,10 +76,7 @@ def queue_entry(queue: Queue, tally: Tally, asked: Asked, *, shows_counts: bool 
     writer.text("EntityAvailabilityStatus", common.availability(queue, tally))
     writer.flag("EnableExpress", common.is_express(definition))
     writer.optional("UserMetadata", definition.user_metadata)
-    writer.optional(
-        "ForwardDeadLetteredMessagesTo",
-        common.destination_url(asked, definition.forward_dead_letters_to),
-    )
+    common.write_destination(writer, definition, common.FORWARD_DEAD_LETTERS_TO)
     if asked.knows(common.SIZED_MESSAGES):
         writer.whole("MaxMessageSizeInKilobytes", definition.message_size_max // 1024)
     common.write_extensions(

@@ -19,7 +19,14 @@ from peeklock.entity.refusals import (
     Refusal,
 )
 from peeklock.gateway.http.admin.atom import error_answer
-from peeklock.gateway.http.admin.place import HOME, RULE, Place
+from peeklock.gateway.http.admin.place import (
+    HOME,
+    RULE,
+    RULES,
+    SUBSCRIPTION,
+    SUBSCRIPTIONS,
+    Place,
+)
 from peeklock.gateway.http.answer import Answer
 from peeklock.gateway.http.request import Request
 from peeklock.gateway.refusals import RefusalDesk, tracker
@@ -40,6 +47,23 @@ _CONFLICT: Final = (
 )
 _MISSING: Final = "SubCode=40400. Not Found. The Operation doesn't exist."
 _NOBODY: Final = "No service is hosted at the specified address."
+
+
+# What it takes to use queues, topics and the namespace, and how the operations on what is below a
+# topic are called.
+_CLAIMS: Final = {
+    "GET": "Manage,EntityRead claims required for this operation.",
+    "PUT": "Authorization failed for specified action: Manage,EntityWrite.",
+    "DELETE": "Authorization failed for specified action: Manage,EntityDelete.",
+}
+_OPERATIONS: Final = {
+    **{
+        kind: {"GET": f"Get{word}", "PUT": f"CreateOrUpdate{word}", "DELETE": f"Delete{word}"}
+        for kind, word in ((SUBSCRIPTION, "Subscription"), (RULE, "Rule"))
+    },
+    SUBSCRIPTIONS: {"GET": "EnumerateSubscriptions"},
+    RULES: {"GET": "EnumerateRules"},
+}
 
 
 class NotDone(Exception):
@@ -82,13 +106,17 @@ class Desk:
             text = f"The messaging entity '{self._tracker(place)}' already exists."
             return NotDone(Refusal(ENTITY_EXISTS, _CONFLICT if place.kind == HOME else text))
         if refusal.kind == ENTITY_NOT_FOUND:
-            text = f"Entity '{self._tracker(place)}' was not found."
-            return NotDone(Refusal(ENTITY_NOT_FOUND, _MISSING if place.kind == HOME else text))
+            return self.missing(place)
         if refusal.kind == QUOTA_EXCEEDED:
             return NotDone(Refusal(QUOTA_EXCEEDED, f"SubCode=40300. {refusal.text}"))
         if refusal.kind in (INVALID_ARGUMENT, NOT_ALLOWED):
             return wrong(refusal.text)
         return NotDone(refusal)
+
+    def missing(self, place: Place) -> NotDone:
+        """Say that something is not there."""
+        text = f"Entity '{self._tracker(place)}' was not found."
+        return NotDone(Refusal(ENTITY_NOT_FOUND, _MISSING if place.kind == HOME else text))
 
     def _tracker(self, place: Place) -> str:
         where = tracker(self._namespace, QUEUE if place.kind == HOME else TOPIC, place.entity)
@@ -108,6 +136,19 @@ def nobody_there() -> NotDone:
 def unauthorized(text: str) -> NotDone:
     """Say why a request is not let in."""
     return NotDone(Refusal(UNAUTHORIZED, text), 401, _CHALLENGE)
+
+
+def not_managing(request: Request, place: Place | None) -> NotDone:
+    """Say in the service's words that a good token does not give the right to manage."""
+    verbs = _OPERATIONS.get("" if place is None else place.kind)
+    if verbs is None:
+        return unauthorized(_CLAIMS.get(request.method, _CLAIMS["PUT"]))
+    host = request.headers.get("host", "")
+    operation = verbs.get(request.method, verbs["GET"])
+    return unauthorized(
+        f"SubCode=40100: Unauthorized : Unauthorized access for '{operation}' operation on "
+        f"endpoint 'sb://{host}{request.path}'."
+    )
 
 
 def out_of_reach() -> NotDone:

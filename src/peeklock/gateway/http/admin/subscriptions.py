@@ -42,12 +42,13 @@ def read_subscription(
             content.flag("EnableBatchedOperations"), before.batched_store_access
         ),
         requires_session=given(content.flag("RequiresSession"), before.requires_session),
-        forward_to=common.read_destination(content, "ForwardTo"),
-        forward_dead_letters_to=common.read_destination(content, "ForwardDeadLetteredMessagesTo"),
+        forward_to=common.read_destination(content, common.FORWARD_TO),
+        forward_dead_letters_to=common.read_destination(content, common.FORWARD_DEAD_LETTERS_TO),
         auto_delete_ms=given(content.duration_ms("AutoDeleteOnIdle"), before.auto_delete_ms),
         unlock_on_disconnect=common.read_unlock_on_disconnect(content, before.unlock_on_disconnect),
         status=content.text("Status") or before.status,
         user_metadata=content.text("UserMetadata") or "",
+        remarks=common.read_given_destinations(content),
     )
 
 
@@ -63,7 +64,7 @@ def read_first_rules(content: Content) -> tuple[Rule, ...] | None:
 
 
 def subscription_entry(
-    subscription: Subscription, tally: Tally, asked: Asked, *, shows_counts: bool = True
+    subscription: Subscription, tally: Tally, _asked: Asked, *, shows_counts: bool = True
 ) -> Entry:
     """Describe a subscription; who has just put it is not told the counts."""
     definition = subscription.definition
@@ -78,17 +79,15 @@ def subscription_entry(
     writer.whole("MaxDeliveryCount", definition.delivery_count_max)
     writer.flag("EnableBatchedOperations", definition.batched_store_access)
     writer.text("Status", definition.status)
-    writer.optional("ForwardTo", common.destination_url(asked, definition.forward_to))
+    common.write_destination(writer, definition, common.FORWARD_TO)
     writer.instant("CreatedAt", created)
     writer.instant("UpdatedAt", updated)
-    writer.instant("AccessedAt", subscription.guests.accessed_at)
+    # One that nobody has used yet was accessed when it was made; queues and topics never were.
+    writer.instant("AccessedAt", subscription.guests.accessed_at or created)
     if shows_counts:
         common.write_counts(writer, tally)
     writer.optional("UserMetadata", definition.user_metadata)
-    writer.optional(
-        "ForwardDeadLetteredMessagesTo",
-        common.destination_url(asked, definition.forward_dead_letters_to),
-    )
+    common.write_destination(writer, definition, common.FORWARD_DEAD_LETTERS_TO)
     writer.duration("AutoDeleteOnIdle", definition.auto_delete_ms)
     writer.text("EntityAvailabilityStatus", common.availability(subscription, tally))
     common.write_extensions(writer, unlock_on_disconnect=definition.unlock_on_disconnect)

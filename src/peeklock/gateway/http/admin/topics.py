@@ -22,7 +22,7 @@ def read_topic(
         time_to_live_ms=given(
             content.duration_ms("DefaultMessageTimeToLive"), before.time_to_live_ms
         ),
-        message_size_max=common.read_message_size_max(content, asked, before.message_size_max),
+        message_size_max=common.read_message_size_max(content, asked, known),
         size_max=common.read_size_max(content, known),
         batched_store_access=given(
             content.flag("EnableBatchedOperations"), before.batched_store_access
@@ -52,7 +52,7 @@ def topic_entry(topic: Topic, tally: Tally, asked: Asked, *, shows_counts: bool 
     writer.whole("SizeInBytes", tally.bytes)
     writer.flag("FilteringMessagesBeforePublishing", definition.filter_before_publishing)
     writer.flag("IsAnonymousAccessible", False)
-    write_keys(writer, topic.keys, created, updated)
+    write_keys(writer, topic.keys)
     writer.text("Status", definition.status)
     writer.instant("CreatedAt", created)
     writer.instant("UpdatedAt", updated)
@@ -62,7 +62,9 @@ def topic_entry(topic: Topic, tally: Tally, asked: Asked, *, shows_counts: bool 
         common.write_counts(writer, tally, is_topic=True)
     writer.whole("SubscriptionCount", len(topic.subscriptions))
     if asked.knows(common.COUNTED_FILTERS):
-        writer.whole("SqlFilterCount", topic.rules.sql_filters)
+        # One that takes all or nothing is an SQL filter to the service.
+        rules = sum(len(each.rules) for each in topic.subscriptions.values())
+        writer.whole("SqlFilterCount", rules - topic.rules.correlation_filters)
         writer.whole("CorrelationFilterCount", topic.rules.correlation_filters)
     writer.duration("AutoDeleteOnIdle", definition.auto_delete_ms)
     writer.flag("EnablePartitioning", definition.partitions > 1)

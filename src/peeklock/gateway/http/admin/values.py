@@ -60,6 +60,11 @@ def _boolean(text: str) -> bool:
     return boolean_of({"1": "true", "0": "false"}.get(text, text))
 
 
+def _instant(text: str) -> InstantValue:
+    """Read an instant; it is shown as it was given, with the zone that it had, or none."""
+    return InstantValue(instant_of(text).ticks, text)
+
+
 def _binary(text: str) -> bytes:
     return b64decode(text, validate=True)
 
@@ -70,7 +75,7 @@ _READERS: Final[dict[str, Callable[[str], Value]]] = {
     **dict.fromkeys(("double", "float"), float),
     "decimal": _decimal,
     "boolean": _boolean,
-    "dateTime": instant_of,
+    "dateTime": _instant,
     "duration": duration_of,
     "guid": UUID,
     "base64Binary": _binary,
@@ -108,6 +113,8 @@ def _typed(value: Value) -> tuple[str, str, str]:
 
 
 def _instant_text(value: InstantValue) -> str:
+    if value.text:
+        return value.text
     try:
         return text_of(value)
     except FilterError:
