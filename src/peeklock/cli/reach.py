@@ -15,15 +15,20 @@ import typer
 
 from peeklock.cli.connection import DEVELOPMENT, ConnectionProblem, parse_connection
 from peeklock.client.administration.api import AdministrationApi
-from peeklock.client.administration.http_client import HTTPS_PORT, HttpClient, HttpEndpoint
+from peeklock.client.administration.http_client import HttpClient, HttpEndpoint
 from peeklock.client.connection_string import ConnectionString
+from peeklock.client.endpoints import (
+    AMQPS_PORT,
+    HTTPS_PORT,
+    trusting,
+)
+from peeklock.client.endpoints import amqp_port as usual_amqp_port
+from peeklock.client.endpoints import http_port as usual_http_port
 from peeklock.client.exceptions import ServiceBusError
 from peeklock.settings import AMQP_PORT, HTTP_PORT
 
 if TYPE_CHECKING:
     from peeklock.client.config import ClientConfig
-
-AMQPS_PORT: Final = 5671
 
 # Taking a store away, or deleting an entity, waits for what is under way in it.
 _TIMEOUT_S: Final = 120.0
@@ -64,22 +69,18 @@ class Reach:
     def client_config(self) -> "ClientConfig":
         """Tell a client of messages where the broker is; one that tries everything once."""
         from peeklock.client.config import ClientConfig
-        from peeklock.client.credentials import SasKey, SasToken
         from peeklock.client.retrying import RetryPolicy
 
-        given = self.connection
         try:
-            key = SasToken(given.token) if given.token else SasKey(given.rule_name, given.key)
+            return ClientConfig.of_connection(
+                self.connection,
+                port=self.amqp_port,
+                is_plain=self.context is None,
+                ssl_context=self.context,
+                retry=RetryPolicy(retry_total=0),
+            )
         except ValueError as error:
             raise ConnectionProblem(str(error)) from error
-        return ClientConfig(
-            host=given.host,
-            address=given.address,
-            port=self.amqp_port,
-            credential=key,
-            ssl_context=self.context,
-            retry=RetryPolicy(retry_total=0),
-        )
 
     def ask(self, method: str, target: str) -> dict[str, Any]:
         """Send one request and give the JSON document that is answered."""
@@ -145,20 +146,17 @@ def _reach(
 ) -> Reach:
     connection = parse_connection(text)
     is_plain = connection.is_plain and ca is None if tls is None else not tls
-    # Every port of a broker takes TLS too; the service's own ports are those of clients that do
-    # without the emulator's flag.
-    has_usual_ports = connection.is_plain or is_plain
-    amqp_port = amqp_port or connection.port or (AMQP_PORT if has_usual_ports else AMQPS_PORT)
-    if has_usual_ports:
-        http_port = http_port or HTTP_PORT
-    http_port = http_port or connection.port or HTTPS_PORT
+    is_local = connection.is_plain or is_plain
+    amqp_port = amqp_port or connection.port or usual_amqp_port(is_local=is_local)
+    # The port of a local connection string is that of AMQP.
+    named = None if is_local else connection.port
+    http_port = http_port or named or usual_http_port(is_local=is_local)
     if is_plain:
         return Reach(connection, http_port, amqp_port)
     try:
-        context = ssl.create_default_context(cafile=None if ca is None else str(ca))
-    except (OSError, ssl.SSLError) as error:
-        raise ConnectionProblem(f"the authority in {ca} cannot be read: {error}") from error
-    return Reach(connection, http_port, amqp_port, context)
+        return Reach(connection, http_port, amqp_port, trusting(ca))
+    except ValueError as error:
+        raise ConnectionProblem(str(error)) from error
 
 
 def _parameter(name: str, default: Any, kind: Any, option: Any) -> inspect.Parameter:

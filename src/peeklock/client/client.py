@@ -116,6 +116,7 @@ class ServiceBusClient:
                 await sender.send_messages(ServiceBusMessage("a cup of tea"))
         """
         check_known(options, SenderOptions)
+        self._connection.allow_unread(options.get("socket_timeout"))
         ours = self._defaults
         sender = ServiceBusSender(
             self._connection,
@@ -153,6 +154,7 @@ class ServiceBusClient:
             receiver = client.get_queue_receiver("orders", session_id=NEXT_AVAILABLE_SESSION)
         """
         check_known(options, ReceiverOptions)
+        self._connection.allow_unread(options.get("socket_timeout"))
         ours = self._defaults
         session_id = options.get("session_id")
         receiver = ServiceBusReceiver(

@@ -3,10 +3,14 @@
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, final
+from typing import Final, TypedDict, Unpack, final
 from urllib.parse import urlsplit
 
-from peeklock.client.connection_string import address_of, parse_connection_string
+from peeklock.client.connection_string import (
+    ConnectionString,
+    address_of,
+    parse_connection_string,
+)
 from peeklock.client.credentials import (
     AnyCredential,
     Credential,
@@ -14,14 +18,36 @@ from peeklock.client.credentials import (
     SasToken,
     credential_of,
 )
+from peeklock.client.endpoints import amqp_port, http_port, trusting
+from peeklock.client.proxy import HttpProxy
 from peeklock.client.retrying import RetryPolicy
-from peeklock.settings import AMQP_PORT, HTTP_PORT
 
-AMQPS_PORT: Final = 5671
-HTTPS_PORT: Final = 443
 WEBSOCKET_PATH: Final = "/$servicebus/websocket"
 # What is announced to the broker: it must say something within this time.
 IDLE_TIMEOUT_S: Final = 60.0
+
+
+class ConnectionOptions(TypedDict, total=False):
+    """How a broker is reached."""
+
+    is_websocket: bool
+    # Where to connect to instead: `host`, `host:port` or a URL.
+    custom_endpoint: str | None
+    # An HTTP proxy to go by.
+    proxy: HttpProxy | None
+    # The authority to trust, or a context that knows.
+    ca_file: str | Path | None
+    ssl_context: ssl.SSLContext | None
+    retry: RetryPolicy | None
+    idle_timeout_s: float
+    # The broker must read what it is sent within this time.
+    socket_timeout_s: float | None
+    # What stands before our own name in the connection's properties.
+    user_agent: str
+    # Whether frames are written to the log.
+    is_traced: bool
+    # Whether all links to entities are on one AMQP session, for transactions over several of them.
+    is_one_session: bool
 
 
 @final
@@ -38,9 +64,12 @@ class ClientConfig:
     ssl_context: Final[ssl.SSLContext | None]
     is_websocket: Final[bool]
     websocket_path: Final[str]
+    proxy: Final[HttpProxy | None]
     retry: Final[RetryPolicy]
     idle_timeout_s: Final[float]
-    # Whether all links to entities are on one AMQP session, for transactions over several of them.
+    socket_timeout_s: Final[float | None]
+    user_agent: Final[str]
+    is_traced: Final[bool]
     is_one_session: Final[bool]
     # The entity that the connection string is for, empty where it names none.
     entity_path: Final[str]
@@ -55,11 +84,17 @@ class ClientConfig:
         ssl_context: ssl.SSLContext | None = None,
         is_websocket: bool = False,
         websocket_path: str = WEBSOCKET_PATH,
+        proxy: HttpProxy | None = None,
         retry: RetryPolicy | None = None,
         idle_timeout_s: float = IDLE_TIMEOUT_S,
+        socket_timeout_s: float | None = None,
+        user_agent: str = "",
+        is_traced: bool = False,
         is_one_session: bool = False,
         entity_path: str = "",
     ) -> None:
+        if socket_timeout_s is not None and socket_timeout_s <= 0:
+            raise ValueError("socket_timeout must be greater than 0")
         self.host = host
         self.address = address
         self.port = port
@@ -67,45 +102,44 @@ class ClientConfig:
         self.ssl_context = ssl_context
         self.is_websocket = is_websocket
         self.websocket_path = websocket_path
+        self.proxy = proxy
         self.retry = RetryPolicy() if retry is None else retry
         self.idle_timeout_s = idle_timeout_s
+        self.socket_timeout_s = socket_timeout_s
+        self.user_agent = user_agent
+        self.is_traced = is_traced
         self.is_one_session = is_one_session
         self.entity_path = entity_path
 
     @staticmethod
-    def from_connection_string(
-        text: str,
-        *,
-        is_websocket: bool = False,
-        custom_endpoint: str | None = None,
-        ca_file: str | Path | None = None,
-        ssl_context: ssl.SSLContext | None = None,
-        retry: RetryPolicy | None = None,
-        idle_timeout_s: float = IDLE_TIMEOUT_S,
-        is_one_session: bool = False,
-    ) -> "ClientConfig":
-        """Read a connection string.
+    def from_connection_string(text: str, **options: Unpack[ConnectionOptions]) -> "ClientConfig":
+        """Read a connection string; ValueError says what is wrong with it.
 
         With UseDevelopmentEmulator=true nothing is encrypted, unless an authority is named here.
         """
         read = parse_connection_string(text)
-        is_plain = read.is_plain and ca_file is None and ssl_context is None
-        credential: Credential
-        credential = SasToken(read.token) if read.token else SasKey(read.rule_name, read.key)
+        is_trusting = options.get("ca_file") is not None or options.get("ssl_context") is not None
+        return ClientConfig.of_connection(
+            read, is_plain=read.is_plain and not is_trusting, **options
+        )
+
+    @staticmethod
+    def of_connection(
+        read: ConnectionString,
+        *,
+        is_plain: bool,
+        port: int | None = None,
+        **options: Unpack[ConnectionOptions],
+    ) -> "ClientConfig":
+        """Take a connection string that was read, and another port than its own if one is given."""
         return _config(
-            host=read.host,
-            port=read.port,
-            has_usual_ports=read.is_plain,
+            read.host,
+            port or read.port,
+            SasToken(read.token) if read.token else SasKey(read.rule_name, read.key),
+            is_local=read.is_plain,
             is_plain=is_plain,
-            credential=credential,
-            is_websocket=is_websocket,
-            custom_endpoint=custom_endpoint,
-            ca_file=ca_file,
-            ssl_context=ssl_context,
-            retry=retry,
-            idle_timeout_s=idle_timeout_s,
-            is_one_session=is_one_session,
             entity_path=read.entity_path,
+            options=options,
         )
 
     @staticmethod
@@ -114,91 +148,64 @@ class ClientConfig:
         credential: AnyCredential,
         *,
         is_plain: bool = False,
-        is_websocket: bool = False,
-        custom_endpoint: str | None = None,
-        ca_file: str | Path | None = None,
-        ssl_context: ssl.SSLContext | None = None,
-        retry: RetryPolicy | None = None,
-        idle_timeout_s: float = IDLE_TIMEOUT_S,
-        is_one_session: bool = False,
+        **options: Unpack[ConnectionOptions],
     ) -> "ClientConfig":
         """Name a namespace, `name.servicebus.windows.net` say, and who the client is."""
-        host, port = _host_and_port(fully_qualified_namespace)
+        host, port, _ = _parts(fully_qualified_namespace)
         return _config(
-            host=host,
-            port=port,
-            has_usual_ports=is_plain,
+            host,
+            port,
+            credential_of(credential),
+            is_local=is_plain,
             is_plain=is_plain,
-            credential=credential_of(credential),
-            is_websocket=is_websocket,
-            custom_endpoint=custom_endpoint,
-            ca_file=ca_file,
-            ssl_context=ssl_context,
-            retry=retry,
-            idle_timeout_s=idle_timeout_s,
-            is_one_session=is_one_session,
             entity_path="",
+            options=options,
         )
 
 
 def _config(
-    *,
     host: str,
     port: int | None,
-    has_usual_ports: bool,
-    is_plain: bool,
     credential: Credential,
-    is_websocket: bool,
-    custom_endpoint: str | None,
-    ca_file: str | Path | None,
-    ssl_context: ssl.SSLContext | None,
-    retry: RetryPolicy | None,
-    idle_timeout_s: float,
-    is_one_session: bool,
+    *,
+    is_local: bool,
+    is_plain: bool,
     entity_path: str,
+    options: ConnectionOptions,
 ) -> ClientConfig:
     address, path = address_of(host), WEBSOCKET_PATH
-    if custom_endpoint is not None:
+    custom = options.get("custom_endpoint")
+    if custom is not None:
         # It says where to connect to; the broker is still called by its own name.
-        address, custom_port, custom_path = _custom(custom_endpoint)
+        address, custom_port, custom_path = _parts(custom)
         port = custom_port or port
         path = custom_path or path
-    if port is None:
-        usual = HTTP_PORT if is_websocket else AMQP_PORT
-        encrypted = HTTPS_PORT if is_websocket else AMQPS_PORT
-        port = usual if has_usual_ports else encrypted
-    if not is_plain and ssl_context is None:
-        ssl_context = trusting(ca_file)
+    is_websocket = options.get("is_websocket", False)
+    usual = http_port if is_websocket else amqp_port
+    context = options.get("ssl_context")
+    if context is None and not is_plain:
+        context = trusting(options.get("ca_file"))
     return ClientConfig(
         host=host,
         address=address,
-        port=port,
+        port=port or usual(is_local=is_local),
         credential=credential,
-        ssl_context=None if is_plain else ssl_context,
+        ssl_context=None if is_plain else context,
         is_websocket=is_websocket,
         websocket_path=path,
-        retry=retry,
-        idle_timeout_s=idle_timeout_s,
-        is_one_session=is_one_session,
+        proxy=options.get("proxy"),
+        retry=options.get("retry"),
+        idle_timeout_s=options.get("idle_timeout_s", IDLE_TIMEOUT_S),
+        socket_timeout_s=options.get("socket_timeout_s"),
+        user_agent=options.get("user_agent", ""),
+        is_traced=options.get("is_traced", False),
+        is_one_session=options.get("is_one_session", False),
         entity_path=entity_path,
     )
 
 
-def trusting(ca_file: str | Path | None) -> ssl.SSLContext:
-    """Make a context that trusts an authority, or those that the system trusts."""
-    try:
-        return ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
-    except OSError as error:
-        raise ValueError(f"the authority in {ca_file} cannot be read: {error}") from error
-
-
-def _host_and_port(text: str) -> tuple[str, int | None]:
-    host, port, _ = _custom(text)
-    return host, port
-
-
-def _custom(text: str) -> tuple[str, int | None, str]:
-    """Read `host`, `host:port` or a URL."""
+def _parts(text: str) -> tuple[str, int | None, str]:
+    """Read `host`, `host:port` or a URL: host, port, path."""
     try:
         parts = urlsplit(text if "://" in text else f"sb://{text}")
         host, port = parts.hostname, parts.port

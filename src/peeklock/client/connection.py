@@ -48,6 +48,8 @@ class ClientConnection:
         self._clock: Final = SystemClock() if clock is None else clock
         # How a socket is got; another way than the network's is for those who have one.
         self._connector: Final = connector
+        # How long the broker may leave unread what it was sent: the most that somebody wants.
+        self._socket_timeout_s = config.socket_timeout_s
         self._line: Line | None = None
         self._opening: asyncio.Task[Line] | None = None
         self._is_closed = False
@@ -56,6 +58,16 @@ class ClientConnection:
     def is_closed(self) -> bool:
         """Whether `close` was called; nothing can be opened after that."""
         return self._is_closed
+
+    def allow_unread(self, socket_timeout_s: float | None) -> None:
+        """Let the broker take its time to read, for one of those who share the connection."""
+        if socket_timeout_s is None:
+            return
+        if socket_timeout_s <= 0:
+            raise ValueError("socket_timeout must be greater than 0")
+        self._socket_timeout_s = max(socket_timeout_s, self._socket_timeout_s or 0.0)
+        if self._line is not None:
+            self._line.transport.socket_timeout_s = self._socket_timeout_s
 
     async def open_sender(
         self,
@@ -201,6 +213,7 @@ class ClientConnection:
             if transport is not None:
                 transport.abort()
             raise
+        transport.socket_timeout_s = self._socket_timeout_s
         self._line = Line(transport, config, self._clock)
         return self._line
 

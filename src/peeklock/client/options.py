@@ -14,6 +14,7 @@ from peeklock.client.constants import (
     ServiceBusSessionFilter,
     ServiceBusSubQueue,
 )
+from peeklock.client.proxy import HttpProxy
 from peeklock.client.renewing import AutoLockRenewer
 from peeklock.client.reporting import OnError
 from peeklock.client.retrying import RetryPolicy
@@ -39,6 +40,12 @@ class ClientOptions(TypedDict, total=False):
     retry_backoff_factor: float
     retry_backoff_max: float
     retry_mode: str
+    try_timeout: float | None
+    http_proxy: Mapping[str, Any] | None
+    socket_timeout: float | None
+    user_agent: str | None
+    logging_enable: bool
+    uamqp_transport: bool
     flush_interval: float
     max_in_flight: int | None
     max_pending_messages: int
@@ -57,6 +64,7 @@ class SenderOptions(TypedDict, total=False):
     on_error: OnError | None
     link_properties: dict[Any, Any] | None
     client_identifier: str | None
+    socket_timeout: float | None
     via: str | None
 
 
@@ -72,6 +80,7 @@ class ReceiverOptions(TypedDict, total=False):
     flush_interval: float | None
     on_error: OnError | None
     client_identifier: str | None
+    socket_timeout: float | None
 
 
 class ProcessorOptions(TypedDict, total=False):
@@ -118,12 +127,21 @@ class Defaults:
 def connection_options(given: ClientOptions) -> dict[str, Any]:
     """Give what options say of the connection, in the words of ClientConfig."""
     check_known(given, ClientOptions)
+    if given.get("uamqp_transport"):
+        raise ValueError(
+            "uamqp_transport cannot be had: this client has an AMQP engine of its own, and no other"
+        )
+    proxy = given.get("http_proxy")
     return {
         "is_websocket": _is_websocket(given),
         "custom_endpoint": given.get("custom_endpoint_address"),
         "ca_file": given.get("connection_verify"),
         "ssl_context": given.get("ssl_context"),
         "is_one_session": given.get("enable_cross_entity_transactions", False),
+        "proxy": None if proxy is None else HttpProxy.read(proxy),
+        "socket_timeout_s": given.get("socket_timeout"),
+        "user_agent": given.get("user_agent") or "",
+        "is_traced": given.get("logging_enable", False),
         "retry": RetryPolicy(**_chosen(given, _RETRY)),
     }
 
@@ -145,7 +163,13 @@ def or_default(given: Any, default: Any) -> Any:
     return default if given is None else given
 
 
-_RETRY: Final = ("retry_total", "retry_backoff_factor", "retry_backoff_max", "retry_mode")
+_RETRY: Final = (
+    "retry_total",
+    "retry_backoff_factor",
+    "retry_backoff_max",
+    "retry_mode",
+    "try_timeout",
+)
 _DEFAULTS: Final = (
     "flush_interval",
     "max_in_flight",
@@ -157,6 +181,9 @@ _DEFAULTS: Final = (
 
 def _is_websocket(given: ClientOptions) -> bool:
     chosen = given.get("transport_type")
+    if given.get("http_proxy") is not None:
+        # Proxies let the web through, and hardly anything else.
+        return True
     if chosen is not None:
         return TransportType(chosen) is TransportType.AmqpOverWebsocket
     # As the official client: whoever goes by another way goes by that of the web.

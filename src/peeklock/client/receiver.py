@@ -28,7 +28,7 @@ from peeklock.client.prefetch import Prefetch
 from peeklock.client.received import ServiceBusReceivedMessage
 from peeklock.client.renewing import AutoLockRenewer
 from peeklock.client.reporting import OnError, Outcome, Reporting
-from peeklock.client.retrying import check_timeout, with_retries
+from peeklock.client.retrying import check_timeout, one_try, with_retries
 from peeklock.client.session import ServiceBusSession
 from peeklock.client.settler import Settler
 from peeklock.client.settling import COMPLETE, Settlement, check_locked, check_settleable
@@ -124,6 +124,7 @@ class ServiceBusReceiver:
         await with_retries(
             self._connection.config.retry,
             lambda: self._opened(self._session_wait_s(self._max_wait_time)),
+            bounds_tries=False,
         )
 
     # --- receiving
@@ -169,7 +170,8 @@ class ServiceBusReceiver:
             prefetch = self._prefetch if self._prefetch.count else None
             return link, await link.receive(count, left, prefetch)
 
-        return await with_retries(self._connection.config.retry, attempt)
+        # A wait for messages is no try that takes too long; to open the link may be one.
+        return await with_retries(self._connection.config.retry, attempt, bounds_tries=False)
 
     async def peek_messages(
         self,
@@ -462,7 +464,7 @@ class ServiceBusReceiver:
                 f"the session '{self._session.session_id}' ended with its link"
             )
         try:
-            link = await self._connection.open_receiver(
+            opening = self._connection.open_receiver(
                 self.entity_path,
                 deletes=self.receive_mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE,
                 session_id=wanted if isinstance(wanted, str) else None,
@@ -470,6 +472,8 @@ class ServiceBusReceiver:
                 wait_s=wait_s,
                 named_after=self.client_identifier,
             )
+            waits_s = 0.0 if wanted is None else wait_s
+            link = await one_try(self._connection.config.retry, opening, beyond_s=waits_s)
         except OperationTimeoutError as error:
             if wanted is None:
                 raise

@@ -142,8 +142,11 @@ class AutoLockRenewer:
         self,
         max_lock_renewal_duration: float = RENEWAL_DURATION_S,
         on_lock_renew_failure: OnRenewFailure | None = None,
+        loop: object = None,
     ) -> None:
         """The duration is how long a lock is kept alive, in seconds, from its registration on."""
+        if loop is not None:
+            raise ValueError("loop cannot be chosen: locks are renewed in the loop that is running")
         self._duration_s = max_lock_renewal_duration
         self._on_failure = on_lock_renew_failure
         self._renewals: set[Renewal] = set()

@@ -150,6 +150,9 @@ class ServiceBusTransaction:
             self._held.append(message)
         self._entities.add(entity)
         self._under_way += 1
+        if within_s is None:
+            # Nothing here is tried twice: one try is all of it.
+            within_s = connection.config.retry.try_timeout
         limit = asyncio.timeout(within_s)
         try:
             async with limit:

@@ -5,6 +5,7 @@ follows from it, and all that callers say in the same turn of the loop, leaves i
 """
 
 import asyncio
+import platform
 import uuid
 from collections.abc import Awaitable
 from typing import Any, Final, Protocol, final
@@ -39,6 +40,8 @@ from peeklock.client.exceptions import (
     ServiceBusQuotaExceededError,
     from_error,
 )
+from peeklock.client.proxy import tunnel
+from peeklock.client.tracing import Trace
 from peeklock.version import VERSION
 
 # Wide enough that the session's window never limits what the credit of a link allows.
@@ -98,7 +101,7 @@ class Transport(asyncio.Protocol):
             now=self._now(),
             hostname=config.host,
             credential=anonymous(),
-            properties={Symbol("product"): "peeklock", Symbol("version"): VERSION},
+            properties=_properties(config.user_agent),
         )
         # Done when the broker has opened its side; fails when it never does.
         self.opened: Final[asyncio.Future[None]] = self.loop.create_future()
@@ -117,6 +120,12 @@ class Transport(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._is_flush_due = False
         self._is_held = False
+        # How long the broker may leave unread what it was sent, and what watches that.
+        self.socket_timeout_s = config.socket_timeout_s
+        self._unread: asyncio.TimerHandle | None = None
+        name = f"{config.host}:{config.port}"
+        self._came = Trace(name, "<") if config.is_traced else None
+        self._went = Trace(name, ">") if config.is_traced else None
         self._ends: set[End] = set()
         self._pumping: list[End] = []
         # Links whose detach was sent and is not answered.
@@ -220,6 +229,8 @@ class Transport(asyncio.Protocol):
             except CarryingError as error:
                 self._end(ServiceBusConnectionError(str(error)))
                 return
+        if self._came is not None:
+            self._came.take(data)
         self._take(self.connection.receive(data, self._now()))
         while self.connection.cutter.rest:
             self._take(self.connection.receive(b"", self._now()))
@@ -228,16 +239,33 @@ class Transport(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The broker reads more slowly than it is written to: sends wait where they are."""
         self._is_held = True
+        if self.socket_timeout_s is not None:
+            self._unread = self.loop.call_later(self.socket_timeout_s, self._give_up)
 
     def resume_writing(self) -> None:
         """The broker has caught up."""
         self._is_held = False
+        self._forget_unread()
         self.wake()
+
+    def _give_up(self) -> None:
+        self._tell_all(
+            ServiceBusConnectionError(
+                f"the broker has read nothing for {self.socket_timeout_s} s (socket_timeout)"
+            )
+        )
+        self.abort()
+
+    def _forget_unread(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone, whoever ended it."""
         if self._timer is not None:
             self._timer.cancel()
+        self._forget_unread()
         reason = "the connection was closed" if exc is None else f"the connection was lost: {exc}"
         self._tell_all(ServiceBusConnectionError(reason))
         for future in self._leaving.values():
@@ -316,6 +344,8 @@ class Transport(asyncio.Protocol):
             end.pump()
         if connection.has_output:
             output = connection.take_output()
+            if self._went is not None:
+                self._went.take(output)
             transport.write(output if carrier is None else carrier.wrap(output))
         if connection.closed:
             self._end(ServiceBusConnectionError("the connection is over"))
@@ -359,14 +389,39 @@ class Transport(asyncio.Protocol):
 async def connect(config: ClientConfig) -> Transport:
     """Connect a socket, and encrypt it if that is wished; OSError where nobody is."""
     loop = asyncio.get_running_loop()
-    _, transport = await loop.create_connection(
-        lambda: Transport(config),
-        config.address,
-        config.port,
-        ssl=config.ssl_context,
-        server_hostname=None if config.ssl_context is None else config.address,
-    )
+    context = config.ssl_context
+    name = None if context is None else config.address
+    if config.proxy is None:
+        _, transport = await loop.create_connection(
+            lambda: Transport(config),
+            config.address,
+            config.port,
+            ssl=context,
+            server_hostname=name,
+        )
+        return transport
+    way = await tunnel(config.proxy, config.address, config.port)
+    try:
+        _, transport = await loop.create_connection(
+            lambda: Transport(config), sock=way, ssl=context, server_hostname=name
+        )
+    except BaseException:
+        way.close()
+        raise
     return transport
+
+
+def _properties(user_agent: str) -> dict[Any, Any]:
+    """Tell the broker who connects, as the official clients do."""
+    framework = f"Python/{platform.python_version()}"
+    own = f"peeklock/{VERSION} {framework} ({platform.platform()})"
+    return {
+        Symbol("product"): "peeklock",
+        Symbol("version"): VERSION,
+        Symbol("framework"): framework,
+        Symbol("platform"): platform.platform(),
+        Symbol("user-agent"): f"{user_agent} {own}".strip(),
+    }
 
 
 def _why(closed: Closed) -> ServiceBusError:

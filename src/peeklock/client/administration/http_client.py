@@ -12,9 +12,9 @@ from typing import Final, Protocol, final
 
 from peeklock.client.administration.errors import ServiceRequestError, ServiceResponseError
 from peeklock.client.connection_string import address_of, parse_connection_string
-from peeklock.settings import HTTP_PORT
+from peeklock.client.endpoints import http_port as usual_port
+from peeklock.client.endpoints import trusting
 
-HTTPS_PORT: Final = 443
 _TIMEOUT_S: Final = 60.0
 _ANSWER_BYTES_MAX: Final = 64 << 20
 
@@ -64,13 +64,9 @@ def http_endpoint(connection_string: str, http_port: int = 0, ca_file: str = "")
     named, and the ports are the broker's own. Each of them serves everything.
     """
     connection = parse_connection_string(connection_string)
-    usual = HTTP_PORT if connection.is_plain else HTTPS_PORT
-    port = http_port or connection.port or usual
+    port = http_port or connection.port or usual_port(is_local=connection.is_plain)
     if connection.is_plain and not ca_file:
         return HttpEndpoint(connection.host, port, connection)
-    # Imported late: the command line has a context of its own.
-    from peeklock.client.config import trusting
-
     return HttpEndpoint(connection.host, port, connection, trusting(ca_file or None))
 
 

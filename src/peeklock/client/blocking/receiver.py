@@ -240,7 +240,7 @@ class AutoLockRenewer:
         executor: Any = None,
         max_workers: int | None = None,
     ) -> None:
-        """The last two are for the official client's sake: renewing needs no threads here."""
+        """The last two are taken for the official client's sake: renewing needs no threads."""
         del executor, max_workers
         self._bridge = Bridge()
         told = None if on_lock_renew_failure is None else self._in_a_thread(on_lock_renew_failure)

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn, Type
 
 import typer
 
-from peeklock.client.config import AMQPS_PORT
 from peeklock.client.connection_string import DEVELOPMENT, parse_connection_string
+from peeklock.client.endpoints import amqp_port
 from peeklock.client.exceptions import ServiceBusError
-from peeklock.settings import AMQP_PORT
 from peeklock.spark.jobs.progress import Batches, Progress
 from peeklock.spark.jvm import NoJava
 
@@ -315,7 +314,7 @@ class Bus:
     def check(self) -> None:
         """Raise `Impossible` at once where nobody listens, instead of after minutes of retries."""
         given = parse_connection_string(self.connection_string)
-        port = given.port or (AMQP_PORT if given.is_plain else AMQPS_PORT)
+        port = given.port or amqp_port(is_local=given.is_plain)
         try:
             socket.create_connection((given.address, port), _CONNECTED_WITHIN_S).close()
         except OSError as error:
