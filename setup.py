@@ -49,6 +49,7 @@ HOT = (
     "broker/company.py",
     "broker/declining.py",
     "broker/forgetting.py",
+    "broker/former.py",
     "broker/gathering.py",
     "broker/haul.py",
     "broker/ledger.py",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from peeklock.entity.commands import DEAD, MAIN, TRANSFER, TRANSFER_DEAD, TakeOver
+from peeklock.entity.commands import DEAD, MAIN, TRANSFER, TRANSFER_DEAD, TakeOver, Tick
 from peeklock.entity.definition import QueueDefinition
 from peeklock.store.memory import MemoryStore
 from peeklock.store.store import Unavailable
@@ -265,7 +265,8 @@ def test_a_destination_may_change_while_a_run_is_in_doubt(
         town = Town(plain, QueueDefinition("b"), QueueDefinition("c"), store=store)
         town.open()
         await town.send("a", "x", "y")
-        Cut(store, 1, is_after=True, is_for_good=False)
+        # The first write says where they go, the second one takes them over.
+        Cut(store, 2, is_after=True, is_for_good=False)
         town.configure(QueueDefinition("a", forward_to="b", batched_store_access=False))
         await settle_down()
         assert town["b"].taken_over == [[1, 2]]
@@ -284,6 +285,89 @@ def test_a_destination_may_change_while_a_run_is_in_doubt(
         await town.close()
 
     asyncio.run(whole())
+
+
+@pytest.mark.parametrize("is_living", [True, False])
+def test_a_destination_may_change_and_the_process_end_while_a_run_is_in_doubt(
+    caplog: pytest.LogCaptureFixture, is_living: bool
+) -> None:
+    """R-T3: the change was known as long as the process lived; a crash after it doubled what the
+    first destination had, and so did a change while nobody was there."""
+    caplog.set_level(logging.CRITICAL)
+
+    async def whole() -> None:
+        store = MemoryStore()
+        first = QueueDefinition("b")
+        plain = QueueDefinition("a", batched_store_access=False)
+        town = Town(plain, first, QueueDefinition("c"), store=store)
+        town.open()
+        await town.send("a", "x", "y")
+        Cut(store, 2, is_after=True, is_for_good=False)
+        town.configure(QueueDefinition("a", forward_to="b", batched_store_access=False))
+        await settle_down()
+        changed = QueueDefinition("a", forward_to="c", batched_store_access=False)
+        if is_living:
+            town.configure(changed)
+            await settle_down()
+        # The process ends here.
+        restore_power(store)
+        town = Town(changed, first, QueueDefinition("c"), store=store)
+        town.open()
+        await town.rest()
+        await town.send("a", "z")
+        await town.rest()
+        assert sorted(await town.texts("b") + await town.texts("c")) == ["x", "y", "z"]
+        assert await town.texts("a") == []
+        assert "z" in await town.texts("c")
+        await town.close()
+        # Once nothing is in doubt, nobody is asked any more.
+        town = Town(changed, first, QueueDefinition("c"), store=store)
+        town.open()
+        await town.rest()
+        assert ways(town) == {MAIN: ["c"]}
+        await town.close()
+
+    asyncio.run(whole())
+
+
+def test_nothing_goes_to_a_new_destination_before_the_first_one_has_said_what_it_has(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+
+    async def whole() -> None:
+        store = MemoryStore()
+        town = Town(QueueDefinition("a", forward_to="b"), QueueDefinition("b"), store=store)
+        town.open()
+        await town.send("a", "x")
+        await town.rest()
+        changed = QueueDefinition("a", forward_to="c")
+        town = Town(changed, QueueDefinition("b"), QueueDefinition("c"), store=store)
+        town["b"].worker.store_lost()
+        town["b"].worker.submit(Tick())
+        town["b"].worker.store_lost()
+        await town.send("a", "y")
+        await settle_down()
+        town["b"].worker.store_back()
+        await town.rest()
+        assert await town.texts("b") == ["x"]
+        assert await town.texts("c") == ["y"]
+        await town.close()
+        # One that is gone has nothing, and nobody waits for it.
+        town = Town(QueueDefinition("a", forward_to="d"), QueueDefinition("d"), store=store)
+        town.open()
+        await town.send("a", "z")
+        await town.rest()
+        assert await town.texts("d") == ["z"]
+        await town.close()
+
+    asyncio.run(whole())
+
+
+def ways(town: Town) -> dict[int, list[str]]:
+    partition = town["a"].worker._partition
+    assert partition is not None
+    return partition._state.ways
 
 
 def test_a_damaged_message_does_not_let_those_behind_it_come_twice() -> None:

@@ -29,6 +29,8 @@ from peeklock.entity.commands import (
     SendMany,
     SettleAll,
     SettleMany,
+    TakeOver,
+    TellTaken,
     Tick,
 )
 from peeklock.entity.refusals import (
@@ -425,3 +427,17 @@ def test_a_description_and_time_concern_all_partitions() -> None:
         assert availability(bench.workers) == "Available"
 
     run(walk)
+
+
+def test_all_partitions_tell_what_they_have_taken_over() -> None:
+    async def test(bench: SpreadBench) -> None:
+        messages = [message(f"m{number}") for number in range(8)]
+        taking = TakeOver(Recorder(), 1, "source", list(range(1, 9)), messages, [])
+        assert isinstance(await bench.ask(taking), Accepted)
+        told = await bench.ask(TellTaken(Recorder(), 2, "source"))
+        assert isinstance(told, Numbered)
+        assert sorted(told.numbers) == list(range(1, 9))
+        await bench.take_away(0)
+        assert isinstance(await bench.ask(TellTaken(Recorder(), 3, "source")), Refused)
+
+    run(test)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from peeklock.cli.damage import DAMAGED
 from peeklock.cli.main import app
 from peeklock.store.catalog import EmbeddedCatalog
 from peeklock.store.embedded import EmbeddedStore
@@ -205,3 +206,42 @@ def test_a_broker_that_runs_is_left_alone(data: Path) -> None:
     asyncio.run(store.close())
     done = run("check", "--data", str(data / "nowhere"))
     assert "is no data directory of a broker" in done.stderr
+
+
+def test_a_partition_that_no_description_names_is_told(data: Path) -> None:
+    """After a repair of the catalog nobody reached it, and nobody was told."""
+
+    async def forget() -> None:
+        catalog = EmbeddedCatalog(data / "catalog")
+        await catalog.remove("ns", "queue", "q")
+        await catalog.close()
+
+    asyncio.run(forget())
+    done = run("check", "--data", str(data), "-o", "json")
+    assert done.exit_code == DAMAGED
+    (row,) = json.loads(done.stdout)["damage"]
+    assert row["partition"] == QUEUE.key
+    assert row["damage"] == "no description names it, and its 5 messages"
+    assert "restore a copy of the catalog" in row["consequence"]
+
+
+def test_what_a_deleted_entity_leaves_is_no_damage(data: Path) -> None:
+    async def delete() -> None:
+        catalog = EmbeddedCatalog(data / "catalog")
+        await catalog.remove("ns", "queue", "q")
+        await catalog.save("ns", "dropped", "q#7", "store")
+        await catalog.close()
+
+    asyncio.run(delete())
+    done = run("check", "--data", str(data))
+    assert (done.exit_code, done.stdout) == (0, "Nothing is damaged.\n")
+
+
+def test_what_was_made_when_there_was_one_store_is_known(data: Path) -> None:
+    async def age() -> None:
+        catalog = EmbeddedCatalog(data / "catalog")
+        await catalog.save("ns", "queue", "q", json.dumps({"incarnation": 7}))
+        await catalog.close()
+
+    asyncio.run(age())
+    assert run("check", "--data", str(data)).exit_code == 0

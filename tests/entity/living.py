@@ -38,6 +38,7 @@ def living(partition: Partition, now: int) -> dict[str, Any]:
         "stages": sorted(_stage(state.lane(MAIN), line) for line in state.stages.lines.values()),
         "writers": [_writer(each) for each in state.stages.writers.values()],
         "seen": {id: at for id, at in seen.items() if at + window_ms > now},
+        "ways": state.ways,
         "taken": {source: set(numbers) for source, numbers in state.taken.items()},
         "sequence": state.next_sequence,
         "position": state.next_position,

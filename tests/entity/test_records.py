@@ -4,7 +4,15 @@ from typing import get_args
 
 import pytest
 
-from peeklock.entity import claim_records, copy_records, notes, records, replies, stage_records
+from peeklock.entity import (
+    claim_records,
+    copy_records,
+    notes,
+    records,
+    replies,
+    stage_records,
+    way_records,
+)
 from peeklock.entity.message import NEVER, NO_DURATION, Message
 from peeklock.entity.records import Kept, Record, width
 
@@ -54,6 +62,7 @@ def others() -> list[Record]:
         records.DuplicatesDropped(1, ["a", "b"]),
         records.Remembered(1, ["a", "b"], [1, 1]),
         records.TakenOver(1, "elsewhere", [1, 2], [3]),
+        way_records.WaysNoted(1, 0, ["elsewhere"]),
         records.Reserved(1, 3),
         records.Lost(1, 3),
         records.LaneDropped(1, 4),

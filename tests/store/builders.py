@@ -57,6 +57,7 @@ from peeklock.entity.stage_records import (
     StagesDropped,
     StagesPublished,
 )
+from peeklock.entity.way_records import WaysNoted
 
 instants = st.integers(0, 1 << 42)
 sequences = st.one_of(
@@ -212,6 +213,8 @@ def later_records(draw: st.DrawFn, at: int, build: int) -> Record:
         return Remembered(at, list(seen), list(seen.values()))
     if build == 18:
         return TakenOver(at, draw(texts), draw(numbers()), draw(numbers()))
+    if build == 19 and draw(st.booleans()):
+        return WaysNoted(at, draw(lanes), draw(st.lists(texts, max_size=3)))
     if build == 19:
         return Reserved(at, draw(sequences)) if draw(st.booleans()) else Lost(at, draw(sequences))
     if build == 20:

@@ -21,6 +21,7 @@ from peeklock.entity.commands import (
     ReceiveDeferred,
     RenewLocks,
     SettleAll,
+    TellTaken,
 )
 from peeklock.entity.refusals import LOCK_LOST, LOCK_LOST_TEXT, MESSAGE_NOT_FOUND, Refusal
 from peeklock.entity.replies import Counted, Named, Numbered
@@ -136,6 +137,21 @@ class Asking:
         if self._reaches_all(command.origin, command.tag):
             for index in range(self._reach.count):
                 self._reach.ask(index, Count(gathering.part(index), 0, command.lane))
+
+    def tell_taken(self, command: TellTaken) -> None:
+        """What all partitions have taken over from a source; none may be missing."""
+
+        def join(answers: list[Any]) -> Any:
+            refused = gathering.refused(answers)
+            if refused is not None:
+                return refused
+            numbers = [number for each in answers for number in each.numbers]
+            return Numbered(command.origin, command.tag, numbers)
+
+        gathering = Gathering(command.origin, command.tag, self._reach.count, join)
+        if self._reaches_all(command.origin, command.tag):
+            for index in range(self._reach.count):
+                self._reach.ask(index, TellTaken(gathering.part(index), 0, command.source))
 
     def list_sessions(self, command: ListSessions) -> None:
         """A page of the names of all partitions' sessions; none may be missing."""

@@ -90,7 +90,7 @@ class Carrier:
         for lane, path in _destinations(self._blueprint).items():
             backoff_ms = self._backoffs.get(lane, 0)
             if backoff_ms == 0:
-                self._start(lane, path)
+                self._start(lane, path, asks=True)
             elif lane not in self._hauls and lane not in self._starting:
                 at = self._clock.now() + backoff_ms
                 self._starting[lane] = self._alarms.set(at, partial(self._start_late, lane))
@@ -100,18 +100,21 @@ class Carrier:
         self._blueprint = blueprint
         wanted = _destinations(blueprint)
         self._retired = [haul for haul in self._retired if not haul.is_done]
+        retired: set[int] = set()
         for lane, haul in list(self._hauls.items()):
             if wanted.get(lane) != haul.destination:
                 del self._hauls[lane]
                 haul.retire()
                 self._retired.append(haul)
+                retired.add(lane)
             else:
                 haul.nudge()
         for lane, path in wanted.items():
             # Transfers can wait until there is another reason to open the partition: if it rests
             # now, `opened` was called for those it had.
             if lane != TRANSFER or self._worker.is_open:
-                self._start(lane, path)
+                # What is under way to another destination is brought to an end by its own haul.
+                self._start(lane, path, asks=lane not in retired)
 
     def close(self, is_removed: bool = False) -> None:
         """Carry nothing any more; with `is_removed`, the entity will never come back."""
@@ -130,9 +133,9 @@ class Carrier:
         del self._starting[lane]
         path = _destinations(self._blueprint).get(lane)
         if path is not None and self._worker.is_open:
-            self._start(lane, path)
+            self._start(lane, path, asks=True)
 
-    def _start(self, lane: int, path: str) -> None:
+    def _start(self, lane: int, path: str, *, asks: bool) -> None:
         if lane in self._hauls or lane in self._starting:
             return
         forgetting = self._forgetting.get(lane)
@@ -151,6 +154,7 @@ class Carrier:
             self._clock,
             self._alarms,
             self._lost,
+            asks,
         )
         self._hauls[lane] = haul
         if path:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol, final
+from typing import Final, final
 
 from peeklock.broker.alarm import Alarm, Alarms
 from peeklock.broker.forgetting import Find, Forgetting
+from peeklock.broker.former import Former, Owner
 from peeklock.broker.route import BACKOFF_MS_MAX, BACKOFF_MS_MIN, Held, Route
 from peeklock.clock import Clock
 from peeklock.entity.commands import (
@@ -23,7 +24,6 @@ from peeklock.entity.commands import (
     RELEASE,
     TRANSFER,
     CloseReceiver,
-    Command,
     DeadLetterNote,
     Grant,
     LockToken,
@@ -97,14 +97,6 @@ _REASONS: Final = {
 _log: Final = logging.getLogger("peeklock.broker")
 
 
-class Owner(Protocol):
-    """Whoever owns the partition that messages are taken from."""
-
-    def submit(self, command: Command) -> None:
-        """Put a command into the mailbox."""
-        ...
-
-
 @final
 class Haul:
     """Empties one lane into its destination, from when it opens until its receiver is lost."""
@@ -115,6 +107,7 @@ class Haul:
         "_alarm",
         "_alarms",
         "_arrived",
+        "_asks",
         "_backoff_ms",
         "_clock",
         "_closed",
@@ -122,8 +115,10 @@ class Haul:
         "_doomed",
         "_find",
         "_forgetting",
+        "_former",
         "_fresh",
         "_held",
+        "_is_open",
         "_is_recovered",
         "_limit",
         "_lowest",
@@ -156,6 +151,7 @@ class Haul:
         clock: Clock,
         alarms: Alarms,
         on_lost: Callable[[Haul], None],
+        asks: bool = True,
     ) -> None:
         self.lane: int = lane
         self.destination: str = destination  # empty where each message names its own
@@ -168,6 +164,11 @@ class Haul:
         self._clock: Clock = clock
         self._alarms: Alarms = alarms
         self._on_lost: Callable[[Haul], None] = on_lost
+        # Whether destinations before this one are asked what they have; not where another haul
+        # brings what is under way to them to an end.
+        self._asks: bool = asks
+        self._former: Former | None = None
+        self._is_open: bool = False  # it has a place among the lane's receivers
         self._routes: dict[str, Route] = {}
         # The lowest number that lived in the lane when this began; 0 while that is not known.
         self._lowest: int = 0
@@ -196,8 +197,31 @@ class Haul:
     # From outside.
 
     def start(self) -> None:
-        """Take a place among the lane's receivers; before that, ask for what lives there."""
+        """Take a place among the lane's receivers; before that, ask for what lives there, and have
+        it written down where it goes."""
         self._owner.submit(Peek(self, NO_TAG, self.lane, 0, 1, 1))
+        if not self.destination:
+            self._begin({})
+            return
+        self._former = Former(
+            self.lane,
+            self.destination,
+            self._forgetting.source,
+            self._owner,
+            self._find,
+            self._clock,
+            self._alarms,
+            self._begin,
+            self._lose,
+        )
+        self._former.start(self._asks)
+
+    def _begin(self, taken: dict[str, list[int]]) -> None:
+        """Take a place; these numbers are at destinations that the lane had before."""
+        self._former = None
+        for path, numbers in taken.items():
+            self._forgetting.sent(path, numbers)
+        self._is_open = True
         self._owner.submit(OpenReceiver(self, self.lane, CARRY, CONSUMER))
         self._grant()
 
@@ -205,6 +229,7 @@ class Haul:
         """Take nothing more; what has not left goes back, what may have left is brought to an
         end."""
         self._retired = True
+        self._call_off()
         self._owner.submit(CloseReceiver(self, False))
         back = self._fresh
         self._fresh = []
@@ -385,7 +410,7 @@ class Haul:
         """Ask for as much as there is room for, in steps that are worth a command."""
         is_enough = self._limit - self._delivered > WINDOW_MAX // 2
         size_left = self._size_limit - self._size_delivered
-        if self._retired or (is_enough and size_left > WINDOW_BYTES_MAX // 2):
+        if self._retired or not self._is_open or (is_enough and size_left > WINDOW_BYTES_MAX // 2):
             return
         active = self._active
         size = self._active_size
@@ -545,12 +570,19 @@ class Haul:
         self._close()
         self._on_lost(self)
 
+    def _call_off(self) -> None:
+        """Whatever destinations before this one have, nobody wants to know."""
+        if self._former is not None:
+            self._former.close()
+            self._former = None
+
     def _close(self) -> None:
         self._closed = True
         for route in self._routes.values():
             route.close()
         self._held.clear()
         self._stuck.clear()
+        self._call_off()
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None

@@ -57,6 +57,7 @@ from peeklock.entity.commands import (
     SettleMany,
     Stage,
     TakeOver,
+    TellTaken,
     Tick,
 )
 from peeklock.entity.message import Message
@@ -188,6 +189,8 @@ class Spread:
             drop_stages(command, self._reach, self._under_way)
         elif isinstance(command, TakeOver):
             self._take_over(command)
+        elif isinstance(command, TellTaken):
+            self._asking.tell_taken(command)
         elif isinstance(command, Commit):
             home = home_of_commit(command, len(self.workers), self.by_message_id)
             if isinstance(home, Refusal):

@@ -16,9 +16,16 @@ from peeklock.store.store import Corrupt, PartitionId, StoreError
 
 DAMAGED: Final = 3
 
+# As the catalog calls what has partitions, and what is left of it; and where those rest that were
+# made when there was one store.
+_HOMES: Final = ("queue", "topic")
+_DROPPED: Final = "dropped"
+_FIRST_STORES: Final = ("store",)
+
 _CLOSED: Final = "stays closed until it is repaired"
 _SET_APART: Final = "goes to the dead letters when it is delivered"
 _ALL_LOST: Final = "concerns all of it, and cannot be repaired: restore a copy"
+_ORPHANED: Final = "nobody reaches it: restore a copy of the catalog"
 _NO_START: Final = "the broker does not start until it is repaired"
 
 
@@ -32,6 +39,8 @@ class _Data:
         self.problems = problems
         self.stores: list[StoreFindings] = []
         self.lost: list[tuple[str, str]] = []  # what is lost as a whole, and why
+        # By store: what the catalog calls the partitions that rest there.
+        self.names: dict[str, list[str]] = {}
 
     def rows(self) -> list[dict[str, Any]]:
         """One row for each damage."""
@@ -40,8 +49,12 @@ class _Data:
         for store in self.stores:
             name = store.directory.name
             rows += [_row(name, "", each, "may end the broker") for each in store.problems]
+            known = set(self.names.get(name, []))
             for found in store.partitions:
                 rows += _partition_rows(name, found)
+                if found.entry.name and found.entry.name not in known:
+                    text = f"no description names it, and its {len(found.live)} messages"
+                    rows.append(_row(name, found.name, text, _ORPHANED))
         return rows
 
 
@@ -124,7 +137,7 @@ def _examined(data: Path) -> Iterator[_Data]:
             return
         examined = _Data(whole, problems)
         for directory in directories:
-            names = _names(texts, directory.name)
+            names = examined.names[directory.name] = _names(texts, directory.name)
             try:
                 found = inspect_store(directory, directory / DATA, names)
             except (Corrupt, OSError) as error:
@@ -138,15 +151,23 @@ def _names(texts: list[str], store: str) -> list[str]:
     """What the catalog calls the partitions that rest in a store."""
     names: list[str] = []
     for text in texts:
-        namespace, _, path, described = json.loads(text)
-        document = json.loads(described)
-        places = document.get("stores", []) if isinstance(document, dict) else []
-        for index, place in enumerate(places):
+        namespace, kind, path, described = json.loads(text)
+        for index, (name, place) in enumerate(_places(kind, path, described)):
             if place == store:
-                incarnation = document.get("incarnation", 0)
-                name = f"{path}#{incarnation}" if incarnation else path
                 names.append(PartitionId(namespace, name, index).key)
     return names
+
+
+def _places(kind: str, path: str, described: str) -> list[tuple[str, str]]:
+    """The name that stores know an entity by, and the store of each partition."""
+    if kind == _DROPPED:  # it is deleted, and what it left is still to be removed
+        return [(path, place) for place in described.split()]
+    document = json.loads(described)
+    if not isinstance(document, dict) or kind not in _HOMES:
+        return []
+    incarnation = document.get("incarnation", 0)
+    name = f"{path}#{incarnation}" if incarnation else path
+    return [(name, place) for place in document.get("stores", _FIRST_STORES)]
 
 
 def _partition_rows(store: str, found: PartitionFindings) -> list[dict[str, Any]]:

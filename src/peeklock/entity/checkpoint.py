@@ -35,6 +35,7 @@ from peeklock.entity.session import MessageSession
 from peeklock.entity.stage_records import StageKept, StagesPublished
 from peeklock.entity.stages import StageLine
 from peeklock.entity.state import State
+from peeklock.entity.way_records import WaysNoted
 
 # A tail that is shorter in both is not worth a checkpoint: it is read in some tens of milliseconds.
 TAIL_BYTES_MIN: Final = 16 << 20
@@ -205,7 +206,10 @@ class Checkpoints:
                 yield True
 
     def _tell_numbers(self) -> Iterator[bool]:
-        """Numbers from elsewhere."""
+        """Numbers from elsewhere, and where messages may be."""
+        for lane, paths in self._state.ways.items():
+            self._state.records.append(WaysNoted(self._now, lane, paths))
+            self._weight += RECORD_BYTES + _length(paths)
         for source, numbers in list(self._state.taken.items()):
             all_numbers = list(numbers)
             for at in range(0, len(all_numbers), NUMBERS_PER_RECORD):

@@ -30,8 +30,10 @@ from peeklock.entity.stage_commands import (
 )
 from peeklock.entity.transfer_commands import (
     Commit,
+    NoteWay,
     Reserve,
     TakeOver,
+    TellTaken,
     Transfer,
 )
 
@@ -80,6 +82,8 @@ __all__ = [
     "SettleClaims",
     "Reserve",
     "TakeOver",
+    "NoteWay",
+    "TellTaken",
     "Transfer",
     "Commit",
     "Stage",
@@ -568,6 +572,8 @@ Command: TypeAlias = (
     | FetchClaims
     | SettleClaims
     | TakeOver
+    | NoteWay
+    | TellTaken
     | Commit
     | Stage
     | PublishStages

@@ -35,6 +35,7 @@ from peeklock.entity.commands import (
     Grant,
     ListClaims,
     ListSessions,
+    NoteWay,
     OpenReceiver,
     Peek,
     PublishStages,
@@ -53,6 +54,7 @@ from peeklock.entity.commands import (
     Stage,
     TakeOver,
     TellStages,
+    TellTaken,
     Tick,
 )
 from peeklock.entity.configuring import Configuring
@@ -78,6 +80,7 @@ from peeklock.entity.state import State
 from peeklock.entity.stint import Stint
 from peeklock.entity.ticking import Ticking
 from peeklock.entity.transaction import Committing
+from peeklock.entity.ways import Ways
 
 NO_REPLAY: Final = -1
 
@@ -132,6 +135,7 @@ class Partition:
         "_staging",
         "_state",
         "_ticking",
+        "_ways",
     )
 
     def __init__(
@@ -146,6 +150,7 @@ class Partition:
         self._state: State = state
         self._copying: Copying = Copying(state)
         self._entering: Entering = Entering(state, self._copying)
+        self._ways: Ways = Ways(state)
         self._settling: Settling = Settling(state)
         self._releasing: Releasing = Releasing(state, self._settling)
         self._accepting: Accepting = Accepting(state)
@@ -342,6 +347,10 @@ class Partition:
             self._entering.reserve(command, now)
         elif isinstance(command, TakeOver):
             self._entering.take_over(command, now)
+        elif isinstance(command, NoteWay):
+            self._ways.note(command, now)
+        elif isinstance(command, TellTaken):
+            self._ways.tell_taken(command)
         elif isinstance(command, Commit):
             self._committing.commit(command, now)
         elif isinstance(command, RenewSession):
@@ -361,7 +370,8 @@ class Partition:
         elif isinstance(command, (ClaimMessages, ListClaims, FetchClaims, SettleClaims)):
             self._decide_on_claims(command, now)
         elif isinstance(command, (Stage, PublishStages, DropStages, FindPublished, TellStages)):
-            self._decide_on_stages(command, now)
+            if not self._staging.decide(command, now):
+                self._held.append(command)
         elif isinstance(command, Configure):
             self._configuring.configure(command, now)
         else:
@@ -378,21 +388,6 @@ class Partition:
             self._claiming.claim(command, now)
         else:
             self._claiming.tell(command, now)
-
-    def _decide_on_stages(
-        self, command: Stage | PublishStages | DropStages | FindPublished | TellStages, now: int
-    ) -> None:
-        if isinstance(command, Stage):
-            self._staging.stage(command, now)
-        elif isinstance(command, PublishStages):
-            if not self._staging.publish(command, now):
-                self._held.append(command)
-        elif isinstance(command, DropStages):
-            self._staging.drop(command, now)
-        elif isinstance(command, FindPublished):
-            self._staging.find_published(command)
-        else:
-            self._staging.tell(command)
 
     def take_leftovers(self) -> list[Command]:
         """What the partition wants to be asked before all else, once its last decision rests: what

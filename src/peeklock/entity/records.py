@@ -31,6 +31,7 @@ from peeklock.entity.stage_records import (
     StagesDropped,
     StagesPublished,
 )
+from peeklock.entity.way_records import WaysNoted
 
 # Why messages were removed.
 COMPLETED: Final = 0
@@ -514,6 +515,7 @@ Record: TypeAlias = (
     | DuplicatesDropped
     | Remembered
     | TakenOver
+    | WaysNoted
     | Reserved
     | Lost
     | LaneDropped

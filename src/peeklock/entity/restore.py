@@ -64,6 +64,7 @@ from peeklock.entity.stage_records import (
 )
 from peeklock.entity.stage_replay import StagesReplayed, replay_publishing
 from peeklock.entity.state import State
+from peeklock.entity.way_records import WaysNoted
 
 EVERYTHING: Final = 1 << 62
 
@@ -225,6 +226,8 @@ class Restoring:
                 taken[number] = True
             if not taken:
                 del state.taken[record.source]
+        elif isinstance(record, WaysNoted):
+            state.ways[record.lane] = record.paths
         elif isinstance(record, Reserved):
             self._next_sequence = max(self._next_sequence, record.next_sequence)
         elif isinstance(record, Lost):
@@ -244,6 +247,8 @@ class Restoring:
             self._apply_to_stages(record, position)
         elif isinstance(record, LaneDropped):
             self._found.drop_lane(record.lane, self._next_sequence)
+            state.ways.pop(record.lane, None)
+            state.ways.pop(record.lane | 1, None)
         elif isinstance(record, CheckpointEnded):
             self._complete = self._complete or record.begun_position >= self.replayed
         else:

@@ -100,6 +100,23 @@ class Staging:
         # Next steps, which others may come before.
         self._leftovers: list[PublishStages] = []
 
+    def decide(
+        self, command: Stage | PublishStages | DropStages | FindPublished | TellStages, now: int
+    ) -> bool:
+        """Carry out what is asked about stages; False where it has to wait, and what comes after it
+        has to wait for this."""
+        if isinstance(command, Stage):
+            self.stage(command, now)
+        elif isinstance(command, PublishStages):
+            return self.publish(command, now)
+        elif isinstance(command, DropStages):
+            self.drop(command, now)
+        elif isinstance(command, FindPublished):
+            self.find_published(command)
+        else:
+            self.tell(command)
+        return True
+
     # Staging.
 
     def stage(self, command: Stage, now: int) -> None:

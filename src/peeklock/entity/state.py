@@ -87,6 +87,7 @@ class State:
         "stint",
         "taken",
         "touched",
+        "ways",
     )
 
     def __init__(
@@ -114,6 +115,8 @@ class State:
         self.dropped: Dropped = Dropped()
         # Numbers that came from other partitions and may come again, by source.
         self.taken: dict[str, dict[int, bool]] = {}
+        # By lane: entities that may have messages which are still here.
+        self.ways: dict[int, list[str]] = {}
         self.runs: list[Record] = []
         self.records: list[Record] = []
         self.replies: list[Reply] = []
@@ -268,6 +271,7 @@ class State:
             deleted = self._deleted.pop(each, None)
             if deleted is not None:
                 self.records.append(Removed(now, each, DELETED, deleted))
+            self.ways.pop(each, None)
             if lane is not None:
                 self._turn_away(lane)
         self.records.append(LaneDropped(now, number))

@@ -105,3 +105,39 @@ class Commit:
         self.origin = origin
         self.tag = tag
         self.work = work
+
+
+@final
+@dataclass(slots=True, init=False)
+class NoteWay:
+    """Messages of a lane will go to this entity: known over restarts before the first one goes, so
+    that a change of the destination is noticed. Answered with all entities that may have some of
+    them (`Named`); with `is_only`, the others have none that is still here."""
+
+    origin: Final[Any]
+    tag: Final[int]
+    lane: Final[int]
+    path: Final[str]
+    is_only: Final[bool]
+
+    def __init__(self, origin: Any, tag: int, lane: int, path: str, is_only: bool) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.lane = lane
+        self.path = path
+        self.is_only = is_only
+
+
+@final
+@dataclass(slots=True, init=False)
+class TellTaken:
+    """Which numbers of a source were taken over and not forgotten yet; answered by `Numbered`."""
+
+    origin: Final[Any]
+    tag: Final[int]
+    source: Final[str]
+
+    def __init__(self, origin: Any, tag: int, source: str) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.source = source

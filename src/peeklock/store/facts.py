@@ -41,6 +41,7 @@ from peeklock.entity.records import (
     TakenOver,
 )
 from peeklock.entity.stage_records import StageDropped, StageKept, StagesDropped, StagesPublished
+from peeklock.entity.way_records import WaysNoted
 from peeklock.store.claim_facts import decode_claim, encode_claim
 from peeklock.store.kinds import (
     ACTIVATED,
@@ -67,6 +68,7 @@ from peeklock.store.kinds import (
     STAGE_DROPPED,
     STAGES_PUBLISHED,
     TAKEN_OVER,
+    WAYS_NOTED,
 )
 from peeklock.store.note_facts import decode_note, encode_note
 from peeklock.store.packing import (
@@ -150,6 +152,8 @@ def _encode_rare(record: Record) -> bytes:
     if isinstance(record, TakenOver):
         head = _mark.pack(TAKEN_OVER, at, 0) + pack_text(record.source)
         return head + pack_sequences(record.numbers) + pack_sequences(record.forget)
+    if isinstance(record, WaysNoted):
+        return _fact.pack(WAYS_NOTED, at, record.lane, 0) + pack_texts(record.paths)
     if isinstance(record, CopiesBuried):
         return encode_burial(record.at, record.first_sequence, pack_buried(record.buried))
     if isinstance(record, Lost):
@@ -185,7 +189,7 @@ def decode_fact(record: memoryview, kind: int) -> Record:
     """Read what `encode_fact` wrote."""
     if REMOVED <= kind <= DEAD_LETTERED and kind != ACTIVATED:
         return _decode_listed(record, kind)
-    if kind in (CHECKPOINT_SLICE, SESSION_STATE_SET, LANE_DROPPED):
+    if kind in (CHECKPOINT_SLICE, SESSION_STATE_SET, LANE_DROPPED, WAYS_NOTED):
         return _decode_of_lane(record, kind)
     if CLAIMED <= kind <= OWNER_HEARD:
         return decode_claim(record, kind)
@@ -224,6 +228,9 @@ def _decode_of_lane(record: memoryview, kind: int) -> Record:
             raise ValueError("a session has a name")
         state, _ = unpack_bytes(record, offset)
         return SessionStateSet(at, lane, session_id, state)
+    if kind == WAYS_NOTED:
+        paths, _ = unpack_texts(record, _FACT_BYTES)
+        return WaysNoted(at, lane, paths)
     return LaneDropped(at, lane)
 
 

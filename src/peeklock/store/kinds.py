@@ -32,6 +32,7 @@ REMEMBERED: Final = 18
 TAKEN_OVER: Final = 19
 RESERVED: Final = 20
 LANE_DROPPED: Final = 21
+WAYS_NOTED: Final = 27
 
 # A body that several copies share.
 CARRIED_COPIES: Final = 22

@@ -19,6 +19,7 @@ from peeklock.entity import copy_records as copies
 from peeklock.entity import notes
 from peeklock.entity import records as kept
 from peeklock.entity import stage_records as stages
+from peeklock.entity import way_records as ways
 from peeklock.entity.commands import MAIN, TRANSFER
 from peeklock.entity.message import Message
 from peeklock.entity.records import Record, width
@@ -105,6 +106,7 @@ _NO_FACTS: Final = (
     kept.Lost,
     claims.OwnerHeard,
     stages.StageKept,
+    ways.WaysNoted,
 )
 
 # The properties of a message, when their descriptor is written in the short form, as by everybody.
