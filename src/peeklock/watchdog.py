@@ -28,6 +28,7 @@ _SHORT_S: Final = 0.001
 # A line of the log at most so often; those between are counted.
 _LOG_EVERY_S: Final = 1.0
 _NOTHING: Final = "nothing yet"
+_LOOKING: Final = "looking for garbage"
 
 _LOG: Final = logging.getLogger("peeklock.loop")
 
@@ -169,8 +170,8 @@ class Watchdog:
 
     def _collects(self, phase: str, told: dict[str, int]) -> None:
         """The collector begins or ends; only the oldest generation is everybody's wait."""
-        if told["generation"] == 1 and phase == "start":
-            STEP.work = "looking for garbage"
+        if told["generation"] == 1 and phase == "start" and not STEP.work.endswith(_LOOKING):
+            STEP.work = f"{STEP.work}, {_LOOKING}" if STEP.work else _LOOKING
         if told["generation"] < 2 or threading.get_ident() != self._thread_id:
             return
         if phase == "start":

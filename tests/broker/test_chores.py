@@ -20,6 +20,7 @@ from peeklock.entity.commands import (
     Commit,
     Grant,
     OpenReceiver,
+    Peek,
     ReceiveDeferred,
     Schedule,
     SendBatch,
@@ -168,6 +169,9 @@ def test_a_round_takes_commands_until_they_bring_many_messages() -> None:
     for number in range(10):
         mailbox.put(SendBatch(origin, number, [message("x")] * 40))
     assert [len(mailbox.take(1024, MB, 100)) for _ in range(4)] == [3, 3, 3, 1]
+    for number in range(5):
+        mailbox.put(Peek(origin, number, MAIN, 0, 250, MB))
+    assert [len(mailbox.take(1024, MB, 2000)) for _ in range(3)] == [2, 2, 1]
 
 
 def test_a_round_weighs_transactions() -> None:

@@ -131,12 +131,16 @@ def test_a_read_full_of_tokens_keeps_nobody_waiting(house: MakeHouse) -> None:
 
 
 def test_a_read_full_of_requests_keeps_nobody_waiting(house: MakeHouse) -> None:
+    """A partition answered all that had come in one step, 250 messages to each."""
     broker = house(queues={"q": {}})
+    with sender(broker) as peer:
+        send_large(peer, PART * 250, 0, BATCH_FORMAT)
+        peer.wait_for(Disposition)
     request = Message(
         properties=Properties(message_id="1"),
         application_properties={"operation": "com.microsoft:peek-message"},
         body_kind=VALUE_BODY,
-        body={"from-sequence-number": 0, "message-count": 1},
+        body={"from-sequence-number": 0, "message-count": 250},
     )
     with broker.pressed():
         ask_many(broker, "q/$management", encode_message(request))

@@ -16,6 +16,9 @@ from peeklock.entity.commands import (
     COMPLETE,
     Command,
     Commit,
+    FetchClaims,
+    Peek,
+    ReceiveDeferred,
     Requeue,
     Schedule,
     SendBatch,
@@ -33,6 +36,8 @@ RIDE_S_MAX: Final = 0.001
 # More completions than this are worth a write of their own.
 RIDERS_MAX: Final = 32
 SENDS_FLOW_S: Final = 0.002
+# A message in an answer takes as long as so many that are sent.
+LOOK_WEIGHT: Final = 4
 
 
 @final
@@ -64,7 +69,8 @@ class Mailbox:
 
     def take(self, count_max: int, bytes_max: int, messages_max: int) -> list[Command]:
         """The first commands, so many at most, and no more once they bring so many messages, or
-        these have so many bytes."""
+        these have so many bytes; messages that are asked for, and answered in one piece, count as
+        several."""
         commands = self.commands
         left = bytes_max
         messages_left = messages_max
@@ -82,6 +88,10 @@ class Mailbox:
                 left -= len(command.state)
             elif isinstance(command, Commit):
                 left -= _size_of(command)
+            elif isinstance(command, Peek):
+                messages_left -= LOOK_WEIGHT * command.count_max
+            elif isinstance(command, (ReceiveDeferred, FetchClaims)):
+                messages_left -= LOOK_WEIGHT * len(command.sequences)
         self.commands = []
         return commands
 

@@ -32,7 +32,7 @@ OWNER_LENGTH_MAX: Final = 128
 CLAIM_COUNT_MAX: Final = 10_000
 SESSION_COUNT_DEFAULT: Final = 100
 # The limits of one fetch; whoever wants more goes on from where it ended.
-FETCH_COUNT_MAX: Final = 10_000
+FETCH_COUNT_MAX: Final = 1_000
 FETCH_BYTES_DEFAULT: Final = 1 << 20
 FETCH_BYTES_MAX: Final = 4 << 20
 TIMEOUT_MS_MAX: Final = (1 << 32) - 1
