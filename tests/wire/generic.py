@@ -107,9 +107,10 @@ class Transaction:
         )
         assert self._next() == "declared"
 
-    def send(self, sender: Any, text: str) -> int:
-        """Send, and give the outcome: a plain one is a refusal."""
-        delivery = self._transaction.send(sender.link, message(text))
+    def send(self, sender: Any, sent: Any) -> int:
+        """Send a text or a message, and give the outcome: a plain one is a refusal."""
+        written = message(sent) if isinstance(sent, str) else sent
+        delivery = self._transaction.send(sender.link, written)
         self._wait(lambda: delivery.settled)
         delivery.settle()
         return int(delivery.remote_state)
@@ -175,7 +176,11 @@ def _condition(event: Any) -> str:
     return str(event.delivery.remote.condition.name)
 
 
-def message(text: str) -> Any:
-    """A message with a partition key, so that a partitioned queue takes several as one."""
-    key = {proton.symbol("x-opt-partition-key"): "k"}
-    return proton.Message(body=text.encode(), inferred=True, annotations=key)
+def message(text: str, key: str | None = "k", session: str | None = None) -> Any:
+    """A message with a partition key, so that a partitioned queue takes several as one; or with
+    another one, or none, or in a session."""
+    name = proton.symbol("x-opt-partition-key")
+    annotations = None if key is None or session is not None else {name: key}
+    return proton.Message(
+        body=text.encode(), inferred=True, annotations=annotations, group_id=session
+    )

@@ -5,7 +5,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
+from azure.servicebus import (
+    ServiceBusMessage,
+    ServiceBusReceivedMessage,
+    ServiceBusReceiveMode,
+)
 from azure.servicebus.amqp import (
     AmqpAnnotatedMessage,
     AmqpMessageBodyType,
@@ -13,7 +17,7 @@ from azure.servicebus.amqp import (
     AmqpMessageProperties,
 )
 
-from tests.wire.clients import PLACE, Bus, receive, receive_one
+from tests.wire.clients import PLACE, Bus, peek_all, receive, receive_one
 
 pytestmark = pytest.mark.side_by_side
 
@@ -142,6 +146,7 @@ def test_all_sections_of_one_message(bus: Bus, queue: str) -> None:
 
     assert raw.header is not None
     assert (raw.header.durable, raw.header.priority) == (True, 7)
+    assert (raw.header.time_to_live, raw.header.first_acquirer) == (None, None)
     assert raw.properties is not None
     assert raw.properties.message_id == b"an-id"
     assert raw.properties.user_id == b"somebody"
@@ -162,6 +167,42 @@ def test_all_sections_of_one_message(bus: Bus, queue: str) -> None:
     assert raw.delivery_annotations is not None
     assert raw.delivery_annotations[b"x-opt-hop"] == b"kept too"
     assert raw.footer == {b"checksum": b"abc"}
+
+
+def test_a_plain_message_is_told_little_of(bus: Bus, queue: str) -> None:
+    """No state and no first number; the lock token in an annotation of the delivery."""
+    bus.send(queue, ServiceBusMessage("a"))
+
+    with bus.receiver(queue) as receiver:
+        message = receive_one(receiver)
+        raw = message.raw_amqp_message
+        assert list(raw.annotations or {}) == [
+            b"x-opt-enqueued-time",
+            b"x-opt-sequence-number",
+            b"x-opt-locked-until",
+        ]
+        assert raw.delivery_annotations == {b"x-opt-lock-token": message.lock_token}
+        assert raw.header is not None
+        assert (raw.header.durable, raw.header.priority) == (None, None)
+        assert (raw.header.time_to_live, raw.header.first_acquirer) == (None, None)
+        (seen,) = peek_all(receiver)
+        assert list(seen.raw_amqp_message.annotations or {})[2:] == [
+            b"x-opt-enqueue-sequence-number",
+            b"x-opt-message-state",
+        ]
+        receiver.abandon_message(message)
+    mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
+    with bus.receiver(queue, receive_mode=mode) as receiver:
+        raw = receive_one(receiver).raw_amqp_message
+    assert list(raw.annotations or {}) == [b"x-opt-enqueued-time", b"x-opt-sequence-number"]
+    assert raw.delivery_annotations == {}
+
+
+def test_an_empty_session_id_goes_with_any_partition_key(bus: Bus, queue: str) -> None:
+    properties = AmqpMessageProperties(group_id="")
+    bus.send(queue, AmqpAnnotatedMessage(data_body=b"a", annotations=KEY, properties=properties))
+    with bus.receiver(queue) as receiver:
+        assert receive_one(receiver).partition_key == "k"
 
 
 def test_what_the_convenient_message_carries(bus: Bus, queue: str) -> None:

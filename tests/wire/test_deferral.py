@@ -55,8 +55,12 @@ def test_a_deferred_message_is_seen_by_peeking(bus: Bus, queue: str) -> None:
     bus.send(queue, *together("deferred", "active"))
 
     with bus.receiver(queue) as receiver:
-        defer_all(receiver, 1)
+        [number] = defer_all(receiver, 1)
         states = [(body(message), message.state) for message in peek_all(receiver)]
+        (locked,) = receiver.receive_deferred_messages(number)
+        assert locked.state == ServiceBusMessageState.DEFERRED
+        # Locked it is still a deferred one.
+        assert [(body(message), message.state) for message in peek_all(receiver)] == states
 
     assert states == [
         (b"deferred", ServiceBusMessageState.DEFERRED),

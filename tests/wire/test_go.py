@@ -60,7 +60,7 @@ def test_messages_are_settled_in_every_way(tour: Tour, queue: str) -> None:
 
 def test_messages_are_scheduled_and_cancelled(tour: Tour, queue: str) -> None:
     """R-F1: what is due is delivered, what is cancelled is gone."""
-    assert tour("scheduling", queue) == ["scheduled 2", "waits b true true", "came soon true"]
+    assert tour("scheduling", queue) == ["scheduled 2", "waits b true true", "came soon true true"]
 
 
 def test_sessions_are_accepted_by_id_and_next(tour: Tour, queues: Queues) -> None:

@@ -5,10 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from peeklock.amqp.composites import Header
+from peeklock.amqp.message import DATA_BODY, Message, encode_message
+from peeklock.client import ServiceBusClient, ServiceBusReceivedMessage
 from tests.wire import sas
 from tests.wire.broker_process import BrokerProcess
 from tests.wire.entities import Queues
 from tests.wire.java import java_client, trusting
+from tests.wire.own_client import run_with
 
 # One start of a virtual machine for all scenarios.
 TOURED_WITHIN_S = 100
@@ -25,11 +29,20 @@ SCENARIOS: dict[str, tuple[str, list[str]]] = {
             "dead dead-letter bad",
         ],
     ),
-    "scheduling": ("plain", ["waits b SCHEDULED", "came soon"]),
+    "scheduling": ("plain", ["waits b SCHEDULED", "came soon SCHEDULED"]),
     "session": (
         "session",
-        ["state half way", "got [blue1, blue2]", "next red", "got [red1, red2]"],
+        [
+            "state half way",
+            "deferred blue1 true",
+            "got [blue1, blue2] true",
+            "next red",
+            "deferred red1 true",
+            "got [red1, red2] true",
+        ],
     ),
+    # Another client has sent the message, with strings for keys.
+    "annotations": ("plain", ["own 7 text 1", "token true", "header true 7 PT0S null"]),
     "topic": ("topic", ["rule large", "all [n3, n9]", "large [n9]"]),
     "processor": ("plain", ["error USER_CALLBACK", "handled hard 1", "left 0"]),
     "sessions": ("session", ["[a1, a2, a3][b1, b2, b3]"]),
@@ -40,8 +53,28 @@ SCENARIOS: dict[str, tuple[str, list[str]]] = {
 def java_says(broker: BrokerProcess, queues: Queues) -> list[str]:
     """What the Java client saw, over all scenarios."""
     names = [queues.take(kind) for kind, _ in SCENARIOS.values()]
+    send_with_strings(broker, names[list(SCENARIOS).index("annotations")])
     text = sas.connection_string(broker.http_port)
     return run([*java_client("Tour.java"), text, ",".join(SCENARIOS), *names])
+
+
+def send_with_strings(broker: BrokerProcess, queue: str) -> None:
+    """Send a message whose annotations and footer have strings where symbols belong."""
+    payload = encode_message(
+        Message(
+            header=Header(durable=True, priority=7),
+            message_annotations={"own": 7},
+            body_kind=DATA_BODY,
+            body=[b"text"],
+            footer={"own": 1},
+        )
+    )
+
+    async def send(client: ServiceBusClient) -> None:
+        async with client.get_queue_sender(queue) as sender:
+            await sender.send_messages(ServiceBusReceivedMessage(payload))
+
+    run_with(broker.connection_string, send)
 
 
 def run(command: list[str]) -> list[str]:

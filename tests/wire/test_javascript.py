@@ -22,7 +22,7 @@ QUEUES_PER_FILE = {
 # What a file needs that is about something else than plain queues.
 OTHERS = {
     "administration.test.mjs": {},
-    "sessions.test.mjs": QUEUES_PER_FILE | {"session": 14, "short-lock-session": 3},
+    "sessions.test.mjs": QUEUES_PER_FILE | {"session": 14, "short-lock-session": 4},
     "topics.test.mjs": {
         "topic": 12,
         "partitioned-topic": 2,

@@ -257,6 +257,10 @@ def test_a_session_keeps_its_state(bus: Bus, queues: Queues) -> None:
         assert session(bus, receiver).get_state() == b"\x00first"
         session(bus, receiver).set_state(None)
         assert session(bus, receiver).get_state() is None
+        # No bytes are no state.
+        session(bus, receiver).set_state(b"x")
+        session(bus, receiver).set_state(b"")
+        assert session(bus, receiver).get_state() is None
 
 
 def test_a_state_that_is_too_large_is_refused(bus: Bus, queues: Queues) -> None:

@@ -182,6 +182,21 @@ def test_a_transaction_has_a_hundred_messages_at_most(
         assert peek(queue) == []
 
 
+def test_a_wrong_key_is_refused_with_its_message(
+    broker: BrokerProcess, queues: Queues, peek: Peek
+) -> None:
+    """Not at the end, and nothing of the transaction is carried out."""
+    for wrong in (message("x", key=None), message("x", key="other"), message("x", session="s")):
+        queue = queues.take("partitioned")
+        with Generic(broker.amqp_port) as client:
+            sender = client.sender(queue)
+            transaction = client.declare()
+            assert transaction.send(sender, "right") == WITHIN_TRANSACTION
+            assert transaction.send(sender, wrong) == REJECTED
+            assert transaction.commit() == "amqp:transaction:rollback"
+        assert peek(queue) == []
+
+
 # --- Java
 
 SCENARIOS = {

@@ -1,6 +1,8 @@
 // What a user of the official Java client does besides transactions. It is run with a connection
 // string, scenarios, and one entity for each of them; it prints what it saw, one line per fact.
 
+import com.azure.core.amqp.models.AmqpAnnotatedMessage;
+import com.azure.core.amqp.models.AmqpMessageHeader;
 import com.azure.core.util.BinaryData;
 import com.azure.messaging.servicebus.ServiceBusClientBuilder;
 import com.azure.messaging.servicebus.ServiceBusMessage;
@@ -65,6 +67,7 @@ public class Tour {
             case "topic" -> topic();
             case "processor" -> processor();
             case "sessions" -> sessionProcessor();
+            case "annotations" -> annotations();
             case "administration" -> administration();
             default -> throw new IllegalArgumentException(scenario);
         }
@@ -117,7 +120,7 @@ public class Tour {
             sender.scheduleMessage(message("soon"), OffsetDateTime.now().plusSeconds(1));
             ServiceBusReceivedMessage soon = take(receiver, 1).get(0);
             receiver.complete(soon);
-            System.out.println("scheduling came " + soon.getBody());
+            System.out.println("scheduling came " + soon.getBody() + " " + soon.getState());
         }
     }
 
@@ -145,8 +148,30 @@ public class Tour {
 
     private void finish(ServiceBusReceiverClient receiver) {
         List<ServiceBusReceivedMessage> got = take(receiver, 2);
-        got.forEach(receiver::complete);
-        System.out.println("session got " + texts(got));
+        receiver.defer(got.get(0));
+        ServiceBusReceivedMessage deferred =
+            receiver.receiveDeferredMessage(got.get(0).getSequenceNumber());
+        System.out.println("session deferred " + deferred.getBody() + " "
+            + deferred.getLockedUntil().isAfter(OffsetDateTime.now()));
+        receiver.complete(deferred);
+        receiver.complete(got.get(1));
+        System.out.println("session got " + texts(got) + " "
+            + got.get(1).getLockedUntil().isAfter(OffsetDateTime.now()));
+    }
+
+    private void annotations() {
+        try (ServiceBusReceiverClient receiver = receiver()) {
+            ServiceBusReceivedMessage got = take(receiver, 1).get(0);
+            receiver.complete(got);
+            AmqpAnnotatedMessage raw = got.getRawAmqpMessage();
+            System.out.println("annotations own " + raw.getMessageAnnotations().get("own") + " "
+                + got.getBody() + " " + raw.getFooter().get("own"));
+            Object token = raw.getDeliveryAnnotations().get("x-opt-lock-token");
+            System.out.println("annotations token " + got.getLockToken().equals(String.valueOf(token)));
+            AmqpMessageHeader header = raw.getHeader();
+            System.out.println("annotations header " + header.isDurable() + " " + header.getPriority()
+                + " " + header.getTimeToLive() + " " + header.isFirstAcquirer());
+        }
     }
 
     private void topic() {

@@ -37,6 +37,15 @@ describe("peeking", SIDE_BY_SIDE, () => {
     assert.deepEqual((await receive(receiver, 5)).map((m) => m.deliveryCount), [0, 0, 0, 0, 0]);
   });
 
+  it("leaves bodies out where that is wished", async () => {
+    const { sender, receiver } = open();
+    await sender.sendMessages({ body: "text", applicationProperties: { n: 1 } });
+    const [seen] = await receiver.peekMessages(1, { omitMessageBody: true });
+    assert.equal(seen.body, undefined);
+    assert.deepEqual(seen.applicationProperties, { n: 1 });
+    assert.equal((await receiveOne(receiver)).body, "text");
+  });
+
   it("R-S6: sees every state", async () => {
     const { sender, receiver } = open();
     await sender.sendMessages(["deferred", "locked", "active"].map((body) => ({ body, ...KEY })));
@@ -52,6 +61,9 @@ describe("peeking", SIDE_BY_SIDE, () => {
         ["scheduled", "scheduled"],
       ],
     );
+    const [again] = await receiver.receiveDeferredMessages(deferred.sequenceNumber);
+    assert.equal(again.state, "deferred");
+    assert.equal((await peekAll(receiver))[0].state, "deferred");
   });
 
   it("R-S2: walks through more than one answer can hold", async () => {
@@ -153,6 +165,7 @@ describe("scheduling", SIDE_BY_SIDE, () => {
     assert.ok(Date.now() >= due.getTime());
     assert.deepEqual([message.body, message.messageId, message.deliveryCount], ["later", "m", 0]);
     assert.equal(message.scheduledEnqueueTimeUtc.getTime(), due.getTime());
+    assert.equal(message.state, "scheduled");
     assert.ok(message.enqueuedTimeUtc >= due && message.enqueuedTimeUtc - due < 1_000);
   });
 

@@ -141,6 +141,24 @@ describe("holding", SIDE_BY_SIDE, () => {
     assert.equal((await receiveOne(again)).deliveryCount, 1);
   });
 
+  it("who receives and deletes goes on while nobody else wants the session", async () => {
+    const { queue, sender } = await filled("short-lock-session", "a1");
+    const receiver = await client.acceptSession(queue, "a", { receiveMode: "receiveAndDelete" });
+    const got = [];
+    const errors = [];
+    receiver.subscribe({
+      processMessage: async (message) => void got.push(message.body),
+      processError: async ({ error }) => void errors.push(error.code),
+    });
+    await sleep(LOCK_SHORT_MS + 1_000);
+    await sender.sendMessages({ body: "a2", sessionId: "a" });
+    while (got.length < 2 && !errors.length) await sleep(50);
+    assert.deepEqual([got, errors], [["a1", "a2"], []]);
+    await client.acceptSession(queue, "a");
+    while (!errors.length) await sleep(50);
+    assert.deepEqual(errors, ["SessionLockLost"]);
+  });
+
   it("keeps the state of a session", async () => {
     const queue = takeQueue("session");
     const receiver = await client.acceptSession(queue, "a");

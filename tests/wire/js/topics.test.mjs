@@ -329,7 +329,8 @@ describe("rules over the wire", SIDE_BY_SIDE, () => {
     const rules = makeClient(connectionString, ONCE).createRuleManager(topic, "a");
     await rules.createRule("mine", { sqlExpression: "n = 1" });
     const again = rules.createRule("MINE", { sqlExpression: "n = 2" });
-    await refused(again, "MessagingEntityAlreadyExists");
+    const error = await refused(again, "MessagingEntityAlreadyExists");
+    assert.match(error.message, /The messaging entity 'sbemulatorns:Topic:[^|']+\|a\|MINE' already exists\./);
     await assert.rejects(rules.createRule("wrong", { sqlExpression: "n = = 1" }), /parse/i);
     const action = { sqlExpression: "SET n" };
     await assert.rejects(rules.createRule("wrong", { sqlExpression: "1=1" }, action), /parse/i);

@@ -66,7 +66,7 @@ func scheduling(t *tour, entities ...string) {
 	soon := time.Now().Add(2 * time.Second)
 	must(sender.ScheduleMessages(t.ctx, []*azservicebus.Message{message("soon")}, soon, nil))
 	got := t.one(receiver)
-	say("came", string(got.Body), time.Since(soon) > -50*time.Millisecond)
+	say("came", string(got.Body), time.Since(soon) > -50*time.Millisecond, got.State == azservicebus.MessageStateScheduled)
 	check(receiver.CompleteMessage(t.ctx, got, nil))
 }
 
