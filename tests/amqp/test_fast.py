@@ -370,4 +370,4 @@ def test_the_frame_of_a_locked_message_is_the_one_of_the_tables(
 ) -> None:
     before, after = transfer_frame(handle, settled)
     written = before + ID_AND_TAG(delivery_id, 0xA010, tag) + after
-    assert written == build_transfer(handle, delivery_id, tag, 0, settled, False)
+    assert written == build_transfer(handle, delivery_id, tag, 0, settled, False, batchable=True)

@@ -38,7 +38,9 @@ def transfer_frame(handle: int, settled: bool) -> tuple[bytes, bytes]:
     """What stands before the id and behind the tag in a transfer of a whole message."""
     found = _frames.get((handle, settled))
     if found is None:
-        raw = build_transfer(handle, SERIAL_MASK, bytes(TAG_SIZE), 0, settled, False)
+        raw = build_transfer(
+            handle, SERIAL_MASK, bytes(TAG_SIZE), 0, settled, False, batchable=True
+        )
         id_at = raw.index(b"\x70\xff\xff\xff\xff") + 1
         found = (raw[:id_at], raw[id_at + 4 + 2 + TAG_SIZE :])
         if len(_frames) >= _FRAMES_MAX:
@@ -117,7 +119,14 @@ class Outgoing:
                 start += ID_AND_TAG(delivery_id, 0xA010, tag) + after
             else:
                 performative = build_transfer(
-                    link.handle, delivery_id, tag, message_format, settled, False, state=state
+                    link.handle,
+                    delivery_id,
+                    tag,
+                    message_format,
+                    settled,
+                    False,
+                    state=state,
+                    batchable=True,
                 )
                 size = HEAD_SIZE + len(performative) + len(head) + len(body)
                 start = frame_head(size, self.session.channel) + performative
@@ -277,6 +286,7 @@ class Outgoing:
                 waiting.settled,
                 True,
                 state=waiting.state if first else None,
+                batchable=True,
             )
             room = connection.peer_frame_max - HEAD_SIZE - len(performative)
             end = waiting.position + room
@@ -291,6 +301,7 @@ class Outgoing:
                     waiting.settled,
                     False,
                     state=waiting.state if first else None,
+                    batchable=True,
                 )
             if not connection.output.takes(len(performative) + end - waiting.position):
                 return False

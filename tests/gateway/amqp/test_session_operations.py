@@ -60,6 +60,12 @@ class Desk:
             "get-message-sessions", last_updated_time=since, skip=Int(skip), top=Int(top)
         )
         if status == 204:
+            # It is no error, but the service names it.
+            assert (
+                await self.refusal(
+                    "get-message-sessions", last_updated_time=since, skip=Int(skip), top=Int(top)
+                )
+            )[1] == "com.microsoft:session-not-found"
             return []
         assert body["skip"] == skip
         return list(body["sessions-ids"].items)

@@ -81,11 +81,13 @@ Writer: TypeAlias = Callable[[Call, Any], dict[Any, Any] | None]
 
 @final
 class Operation:
-    """One row of the table: the right that it takes and its two halves."""
+    """One row of the table: the right that it takes and its two halves. `nothing` is the condition
+    that the service names where there is nothing to tell, which is no error."""
 
-    __slots__ = ("read", "right", "write")
+    __slots__ = ("nothing", "read", "right", "write")
 
-    def __init__(self, right: Rights, read: Reader, write: Writer) -> None:
+    def __init__(self, right: Rights, read: Reader, write: Writer, nothing: str = "") -> None:
+        self.nothing: Final = nothing
         self.right: Final = right
         self.read: Final[Reader] = read
         self.write: Final[Writer] = write

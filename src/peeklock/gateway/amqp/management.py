@@ -127,7 +127,7 @@ class ManagementNode:
         else:
             pending = self._under_way.pop(reply.tag)
             if pending.transaction is None:
-                self._answer(pending.request, pending.operation.write(pending.call, reply))
+                self._answer(pending, reply)
             else:
                 self._reserved(pending, pending.transaction, reply)
         self._top_up()
@@ -186,7 +186,7 @@ class ManagementNode:
             refusal = transactions.enlist(transaction, work, call.now)
             if refusal is None:
                 done = Numbered(self, call.tag, [])
-                self._answer(pending.request, pending.operation.write(call, done))
+                self._answer(pending, done)
             else:
                 self._refuse(pending.request, refusal)
             return
@@ -222,7 +222,7 @@ class ManagementNode:
         transactions = self.wire.transactions
         refusal = transactions.enlist(transaction, work, call.now)
         if refusal is None:
-            self._answer(pending.request, pending.operation.write(call, reply))
+            self._answer(pending, reply)
         else:
             self._refuse(pending.request, refusal)
         transactions.done(transaction)
@@ -242,9 +242,13 @@ class ManagementNode:
             return node
         return self
 
-    def _answer(self, request: Request, body: dict[Any, Any] | None) -> None:
+    def _answer(self, pending: "Pending", reply: Any) -> None:
+        body = pending.operation.write(pending.call, reply)
         status = _NO_CONTENT if body is None else _OK
-        properties = {"statusCode": Int(status), "statusDescription": "OK"}
+        properties: dict[Any, Any] = {"statusCode": Int(status), "statusDescription": "OK"}
+        if body is None and pending.operation.nothing:
+            properties["errorCondition"] = Symbol(pending.operation.nothing)
+        request = pending.request
         request.responses.respond(encode_response(request, properties, body))
 
     def _refuse(self, request: Request, refusal: Refusal, state: bytes | None = None) -> None:

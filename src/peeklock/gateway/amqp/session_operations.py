@@ -88,5 +88,7 @@ SESSION_OPERATIONS: Final[dict[str, Operation]] = {
     PREFIX + "renew-session-lock": Operation(LISTEN, _read_renew, _write_renew),
     PREFIX + "set-session-state": Operation(LISTEN, _read_set_state, write_done),
     PREFIX + "get-session-state": Operation(LISTEN, _read_get_state, _write_get_state),
-    PREFIX + "get-message-sessions": Operation(LISTEN, _read_list, _write_list),
+    PREFIX + "get-message-sessions": Operation(
+        LISTEN, _read_list, _write_list, "com.microsoft:session-not-found"
+    ),
 }
