@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from peeklock.client import (
     ServiceBusClient,
     ServiceBusMessage,
@@ -261,5 +263,67 @@ def test_an_entity_that_is_not_there_is_told_and_asked_for_again(broker: BrokerP
             "no-such-queue", handle, on_error=lambda _, error: told.append(error)
         ):
             await until(lambda: len(told) == 2)
+
+    run_with(broker.connection_string, test)
+
+
+@pytest.mark.parametrize("sessions", [0, 1])
+def test_a_handler_cannot_wait_for_itself(
+    broker: BrokerProcess, queues: Queues, sessions: int
+) -> None:
+    """Neither by stopping its processor nor by closing the client; whoever else does it may."""
+    queue = queues.take("session" if sessions else "plain")
+
+    async def test(client: ServiceBusClient) -> None:
+        await send(client, queue, "one", **({"session_id": "s"} if sessions else {}))
+        refusals: list[str] = []
+
+        async def handle(
+            _message: ServiceBusReceivedMessage, _receiver: ServiceBusReceiver
+        ) -> None:
+            for end in (processor.stop, client.close):
+                with pytest.raises(RuntimeError) as refused:
+                    await end()
+                refusals.append(str(refused.value))
+
+        processor = client.get_queue_processor(queue, handle, max_concurrent_sessions=sessions)
+        async with processor:
+            await until(lambda: len(refusals) == 2)
+        text = "a handler cannot stop its processor: it would wait for itself"
+        assert refusals == [text, text]
+        assert await client.get_queue_receiver(queue).peek_messages() == []
+
+    run_with(broker.connection_string, test)
+
+
+def test_a_stop_that_is_cancelled_is_waited_for_by_the_next(
+    broker: BrokerProcess, queue: str
+) -> None:
+    async def test(client: ServiceBusClient) -> None:
+        await send(client, queue, "one", "two")
+        begun, go_on, ended = asyncio.Event(), asyncio.Event(), []
+
+        async def handle(message: ServiceBusReceivedMessage, _receiver: ServiceBusReceiver) -> None:
+            begun.set()
+            await go_on.wait()
+            ended.append(str(message))
+
+        processor = client.get_queue_processor(queue, handle)
+        await processor.start()
+        await begun.wait()
+        for _ in range(2):
+            stopping = asyncio.ensure_future(processor.stop())
+            await asyncio.sleep(0.05)
+            stopping.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await stopping
+        assert not processor.is_running
+        starting = asyncio.ensure_future(processor.start())
+        await asyncio.sleep(0.05)
+        assert (starting.done(), ended) == (False, [])
+        go_on.set()
+        await starting
+        await until(lambda: ended == ["one", "two"])
+        await processor.stop()
 
     run_with(broker.connection_string, test)

@@ -1,7 +1,10 @@
 """Transactions of our own client, for asyncio and blocking."""
 
 import asyncio
+import contextlib
+import random
 import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 
@@ -49,7 +52,7 @@ def message(body: str) -> ServiceBusMessage:
 
 
 async def seen(client: ServiceBusClient, queue: str) -> list[str]:
-    return bodies(await client.get_queue_receiver(queue).peek_messages(200))
+    return bodies(await client.get_queue_receiver(queue).peek_messages(1_000))
 
 
 async def arrived(client: ServiceBusClient, queue: str) -> str:
@@ -451,6 +454,59 @@ def test_a_broker_that_is_gone(broker: BrokerProcess, queue: str) -> None:
         await client.close()
         with pytest.raises(TransactionRolledBackError, match="lost before the commit"):
             await transaction.commit()
+
+    run(broker, test)
+
+
+def test_nothing_is_half_done(broker: BrokerProcess, queue: str) -> None:
+    """Connections are cut and callers cancelled at any moment: each transaction is whole or none.
+
+    One that says that it was committed is there, one that was rolled back is not, and what is in
+    doubt is not there by half.
+    """
+    chance = random.Random(7)
+    ended: dict[str, TransactionState] = {}
+
+    async def work(client: ServiceBusClient, name: str) -> None:
+        sender = client.get_queue_sender(queue)
+        transaction = client.transaction()
+        try:
+            async with transaction:
+                for part in range(3):
+                    await sender.send_messages(message(f"{name} {part}"), transaction=transaction)
+        except (asyncio.CancelledError, ServiceBusError):
+            # How it ended is told by the transaction, whoever has stopped waiting for it.
+            with contextlib.suppress(ServiceBusError, ValueError):
+                await transaction.commit()
+        ended[name] = transaction.state
+
+    async def test(direct: ServiceBusClient) -> None:
+        with TcpProxy(broker.amqp_port) as proxy:
+            text = broker.connection_string.replace(f":{broker.amqp_port}", f":{proxy.port}")
+            async with ServiceBusClient.from_connection_string(
+                text, retry_backoff_factor=0.01
+            ) as client:
+                for round in range(12):
+                    works = [
+                        asyncio.ensure_future(work(client, f"{round}-{each}")) for each in range(8)
+                    ]
+                    await asyncio.sleep(chance.random() * 0.1)
+                    for each in chance.sample(works, 2):
+                        each.cancel()
+                    await asyncio.sleep(chance.random() * 0.05)
+                    if round % 3:
+                        proxy.cut()
+                    await asyncio.gather(*works, return_exceptions=True)
+        counts = Counter(text.split()[0] for text in await seen(direct, queue))
+        for name, state in ended.items():
+            allowed = {
+                TransactionState.COMMITTED: (3,),
+                TransactionState.ROLLED_BACK: (0,),
+                TransactionState.IN_DOUBT: (0, 3),
+            }[state]
+            assert counts.pop(name, 0) in allowed, (name, state)
+        assert not counts
+        assert len(set(ended.values())) >= 2
 
     run(broker, test)
 

@@ -276,10 +276,16 @@ class ServiceBusClient:
         )
 
     async def close(self) -> None:
-        """Close all that was made here, and the connection; raise the first failure left over."""
+        """Close all that was made here, and the connection; raise the first failure left over.
+
+        A handler of a processor cannot call it, because it would wait for itself: RuntimeError.
+        """
         first: Exception | None = None
         # Processors first: they still settle by receivers of their own.
         made = sorted(self._made, key=lambda each: not isinstance(each, ServiceBusProcessor))
+        for each in made:
+            if isinstance(each, ServiceBusProcessor):
+                each.check_caller()
         for each in made:
             try:
                 await each.close()

@@ -127,8 +127,7 @@ class ServiceBusProcessor:
         workers = self._workers
         if not workers:
             return
-        if asyncio.current_task() in (*workers, *self._calls):
-            raise RuntimeError("a handler cannot stop its processor: it would wait for itself")
+        self.check_caller()
         self._stopping.set()
         for waiting in self._waiting:
             waiting.cancel()
@@ -140,6 +139,11 @@ class ServiceBusProcessor:
                 await self._renewer.close()
         for worker in workers:
             worker.result()
+
+    def check_caller(self) -> None:
+        """Raise RuntimeError if it is a handler of this processor that calls."""
+        if asyncio.current_task() in (*self._workers, *self._calls):
+            raise RuntimeError("a handler cannot stop its processor: it would wait for itself")
 
     async def close(self) -> None:
         """Stop; it can be started again."""

@@ -228,8 +228,11 @@ class ServiceBusTransaction:
 
     async def _declare(self, transport: Transport) -> "Control":
         link = await self._connection.open_coordinator(transport)
-        async with asyncio.timeout(ANSWERED_WITHIN_S):
-            id = await link.submit(_wish(Declare()))
+        try:
+            async with asyncio.timeout(ANSWERED_WITHIN_S):
+                id = await link.submit(_wish(Declare()))
+        except TimeoutError as error:
+            raise OperationTimeoutError("the broker has not declared the transaction") from error
         if not id:
             raise ServiceBusError("the broker accepted a transaction without giving its id")
         return Control(link, id)

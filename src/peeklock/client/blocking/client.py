@@ -196,6 +196,8 @@ class ServiceBusClient:
 
     def close(self) -> None:
         """Close all that was made here, and the connection; raise the first failure left over."""
+        for processor in list(self._processors):
+            processor.check_caller()
         first: Exception | None = None
         for processor in list(self._processors):
             try:

@@ -74,14 +74,18 @@ class ServiceBusProcessor:
 
         A handler cannot call it, because it would wait for itself: RuntimeError.
         """
-        if threading.get_ident() in self._handling:
-            raise RuntimeError("a handler cannot stop its processor: it would wait for itself")
+        self.check_caller()
         with self._changing:
             # Interrupted, it goes on stopping, and the next call waits for the same end.
             self._bridge.finish(self._inner.stop())
             threads, self._threads = self._threads, None
             if threads is not None:
                 threads.shutdown()
+
+    def check_caller(self) -> None:
+        """Raise RuntimeError if it is a handler of this processor that calls."""
+        if threading.get_ident() in self._handling:
+            raise RuntimeError("a handler cannot stop its processor: it would wait for itself")
 
     def close(self) -> None:
         """Stop; it can be started again."""
