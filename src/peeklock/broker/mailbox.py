@@ -37,7 +37,7 @@ RIDE_S_MAX: Final = 0.001
 RIDERS_MAX: Final = 32
 SENDS_FLOW_S: Final = 0.002
 # A message in an answer takes as long as so many that are sent.
-LOOK_WEIGHT: Final = 4
+LOOK_WEIGHT: Final = 5
 
 
 @final
