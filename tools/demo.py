@@ -34,7 +34,7 @@ from peeklock.spark.jobs import (
     tune,
 )
 from peeklock.spark.jobs.pages import sections
-from peeklock.spark.jobs.pages.page import Section, write_page
+from peeklock.spark.jobs.pages.page import PageSection, write_page
 from tools.shop import ARCHIVE, CONFIGURATION, NO_ADDRESS, ORDERS, Shop
 
 ROOT: Final = Path(__file__).parent.parent
@@ -242,16 +242,16 @@ class Demo:
     def write(self, page: Path) -> None:
         """Write the page."""
         with self._board.step(f"the page is written to {page}"):
-            spark = frame.Work("demo").spark
+            spark = frame.JobRun("demo").spark
             lake = frame.read_table(spark, self._out("lake"))
             undo = frame.read_table(spark, self._out("replay/undo"))
-            story = Section("The demonstration", _STORY)
+            story = PageSection("The demonstration", _STORY)
             for name, count in self._shop.counts.items():
                 story.figure(name, count)
             story.figure("events in the lake", lake.count())
             story.figure("dead letters replayed", undo.count())
             made = [
-                report.make_section(spark, name, frame.Place(self._out(name)))
+                report.make_section(spark, name, frame.TableFolder(self._out(name)))
                 for name in ("audit", "rollup", "triage", "skew", "tune")
             ]
             sample = lake.orderBy("sequence_number").select(
@@ -300,7 +300,7 @@ def main() -> None:
         with _quiet(directory / "jobs.log") as console, board.shown_on(console):
             shop.open()
             with board.step("Spark starts"):
-                frame.Work("demo", "local[2]", **QUICK).spark.range(1).count()
+                frame.JobRun("demo", "local[2]", **QUICK).spark.range(1).count()
             demo = Demo(directory, broker, shop, board)
             demo.run(seconds)
             status = demo.finish()

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, final
 
+from peeklock.cli.broker_access import BrokerAccess
 from peeklock.cli.letters import read_letter
-from peeklock.cli.reach import Reach
 from peeklock.client.administration import places
 from peeklock.client.administration.atom import Description
 from peeklock.client.blocking import (
@@ -32,7 +32,7 @@ class Bus:
     def __init__(self, process: BrokerProcess) -> None:
         self.process = process
         connection = parse_connection_string(process.connection_string)
-        self._reach = Reach(connection, process.http_port, process.amqp_port)
+        self._broker = BrokerAccess(connection, process.http_port, process.amqp_port)
         self._numbers = itertools.count(1)
 
     @property
@@ -70,16 +70,16 @@ class Bus:
 
     def delete(self, queue: str) -> None:
         """Delete a queue with all that is in it."""
-        self._reach.administration().delete(places.queue(queue))
+        self._broker.administration().delete(places.queue(queue))
 
     def described(self, path: str) -> Description:
         """Give a queue or a subscription with its counts."""
         topic, is_subscription, name = path.partition("/Subscriptions/")
         place = places.subscription(topic, name) if is_subscription else places.queue(path)
-        return self._reach.administration().get(place)
+        return self._broker.administration().get(place)
 
-    def _create(self, place: places.Place, properties: dict[str, Any]) -> None:
-        self._reach.administration().create(place, Description(place.kind, place.path, properties))
+    def _create(self, place: places.ResourcePath, properties: dict[str, Any]) -> None:
+        self._broker.administration().create(place, Description(place.kind, place.path, properties))
 
     def _name(self, kind: str) -> str:
         return f"{kind}-{next(self._numbers):03}"

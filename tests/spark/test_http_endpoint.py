@@ -10,7 +10,7 @@ import pytest
 
 from peeklock.client.administration.http_client import http_endpoint
 from peeklock.spark.jobs.frame import Bus as JobBus
-from peeklock.spark.jobs.namespace import Namespace
+from peeklock.spark.jobs.namespace import NamespaceListing
 from peeklock.spark.journal.client import JournalDescription, JournalUnavailable
 from peeklock.spark.journal.stream import client_of
 from peeklock.spark.options import Access, source_options
@@ -68,7 +68,9 @@ def test_everybody_comes_in_by_the_port_of_the_connection_string(bus: Bus) -> No
     access = accessing(bus.connection_string)
     assert journal(access, queue).entity == queue
     assert not describe(access, queue).is_partitioned
-    names = [entity.name for entity in Namespace(JobBus(bus.connection_string, None)).entities()]
+    names = [
+        entity.name for entity in NamespaceListing(JobBus(bus.connection_string, None)).entities()
+    ]
     assert queue in names
 
 

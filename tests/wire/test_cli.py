@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from peeklock.cli.broker_access import BrokerAccess
 from peeklock.cli.connection import parse_connection
-from peeklock.cli.reach import Reach
 from peeklock.client.administration import atom, places
 from peeklock.client.administration.atom import Description
 from tests.wire.broker_process import BrokerProcess, broker_python
@@ -384,7 +384,7 @@ def test_rules_that_no_file_can_say(shell: Shell) -> None:
     assert topic["Subscriptions"][0]["Rules"] == [nothing]
 
     connection = parse_connection(shell.broker.connection_string)
-    reach = Reach(connection, shell.broker.http_port, shell.broker.amqp_port)
+    reach = BrokerAccess(connection, shell.broker.http_port, shell.broker.amqp_port)
     sql = {"SqlExpression": "a = @p", "Parameters": {"@p": 5}}
     rule = Description(atom.RULE, "r", {"FilterType": "Sql", "SqlFilter": sql})
     reach.administration().create(places.rule("odd", "s", "r"), rule)

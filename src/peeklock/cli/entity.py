@@ -5,12 +5,12 @@ from typing import Annotated, Any, Final, TypeAlias
 
 import typer
 
+from peeklock.cli.broker_access import BrokerAccess, asks_broker
 from peeklock.cli.entity_options import choosing
 from peeklock.cli.output import Output, print_json, print_table
-from peeklock.cli.reach import Reach, reaching
 from peeklock.client.administration import atom, places
 from peeklock.client.administration.atom import Description
-from peeklock.client.administration.places import Place
+from peeklock.client.administration.places import ResourcePath
 
 queue_app = typer.Typer(help="The queues of a running broker.", no_args_is_help=True)
 topic_app = typer.Typer(help="The topics of a running broker.", no_args_is_help=True)
@@ -59,30 +59,32 @@ _COLUMNS: Final[dict[str, tuple[tuple[str, str], ...]]] = {
 
 
 def create_entity(
-    reach: Reach,
-    place: Place,
+    broker: BrokerAccess,
+    place: ResourcePath,
     chosen: dict[str, Any],
     output: str,
     first_rule: Description | None = None,
 ) -> None:
     """Make an entity and tell what it is."""
-    admin = reach.administration()
+    admin = broker.administration()
     admin.create(place, Description(place.kind, place.path, chosen), first_rule)
-    show_entity(reach, place, output)
+    show_entity(broker, place, output)
 
 
-def update_entity(reach: Reach, place: Place, chosen: dict[str, Any], output: str) -> None:
+def update_entity(
+    broker: BrokerAccess, place: ResourcePath, chosen: dict[str, Any], output: str
+) -> None:
     """Change some properties of an entity and leave the others."""
-    admin = reach.administration()
+    admin = broker.administration()
     known = admin.get(place)
-    changed = Description(place.kind, known.name, known.values | chosen, None, known.keys)
+    changed = Description(place.kind, known.name, known.values | chosen, keys=known.keys)
     admin.update(place, changed)
-    show_entity(reach, place, output)
+    show_entity(broker, place, output)
 
 
-def show_entity(reach: Reach, place: Place, output: str) -> None:
+def show_entity(broker: BrokerAccess, place: ResourcePath, output: str) -> None:
     """Tell everything about an entity."""
-    found = reach.administration().get(place)
+    found = broker.administration().get(place)
     if output == "json":
         print_json(told(found))
         return
@@ -91,9 +93,11 @@ def show_entity(reach: Reach, place: Place, output: str) -> None:
     print_table(f"{place.kind.capitalize()} '{place.path}'", ["property", "value"], rows)
 
 
-def list_entities(reach: Reach, place: Place, skip: int, top: int | None, output: str) -> None:
+def list_entities(
+    broker: BrokerAccess, place: ResourcePath, skip: int, top: int | None, output: str
+) -> None:
     """List entities with their counts, page by page."""
-    admin = reach.administration()
+    admin = broker.administration()
     found: list[Description] = []
     while top is None or len(found) < top:
         wanted = _PAGE if top is None else min(_PAGE, top - len(found))
@@ -113,9 +117,9 @@ def list_entities(reach: Reach, place: Place, skip: int, top: int | None, output
     print_table(f"{place.kind.capitalize()}s", titles, rows)
 
 
-def delete_entity(reach: Reach, place: Place, output: str) -> None:
+def delete_entity(broker: BrokerAccess, place: ResourcePath, output: str) -> None:
     """Delete an entity with all that is in it."""
-    reach.administration().delete(place)
+    broker.administration().delete(place)
     if output == "json":
         print_json({"deleted": place.path})
     else:
@@ -148,42 +152,42 @@ def _text(value: Any) -> str:
 # --- queues and topics
 
 
-def _make_commands(app: typer.Typer, kind: str, place_of: Callable[..., Place]) -> None:
+def _make_commands(app: typer.Typer, kind: str, place_of: Callable[..., ResourcePath]) -> None:
     """Give a kind of entity that has one name its commands."""
     everything = places.QUEUES if kind == atom.QUEUE else places.TOPICS
 
     @app.command(help=f"Make a {kind}.")
-    @reaching
+    @asks_broker
     @choosing(kind)
     def create(
-        reach: Reach, name: Name, *, chosen: dict[str, Any], output: Output = "table"
+        broker: BrokerAccess, name: Name, *, chosen: dict[str, Any], output: Output = "table"
     ) -> None:
-        create_entity(reach, place_of(name), chosen, output)
+        create_entity(broker, place_of(name), chosen, output)
 
     @app.command("list", help=f"List the {kind}s with their counts.")
-    @reaching
+    @asks_broker
     def list_all(
-        reach: Reach, *, skip: Skip = 0, top: Top = None, output: Output = "table"
+        broker: BrokerAccess, *, skip: Skip = 0, top: Top = None, output: Output = "table"
     ) -> None:
-        list_entities(reach, everything, skip, top, output)
+        list_entities(broker, everything, skip, top, output)
 
     @app.command(help=f"Tell everything about a {kind}: properties, counts, availability.")
-    @reaching
-    def show(reach: Reach, name: Name, *, output: Output = "table") -> None:
-        show_entity(reach, place_of(name), output)
+    @asks_broker
+    def show(broker: BrokerAccess, name: Name, *, output: Output = "table") -> None:
+        show_entity(broker, place_of(name), output)
 
     @app.command(help=f"Change properties of a {kind}; those that are not given stay.")
-    @reaching
+    @asks_broker
     @choosing(kind, for_update=True)
     def update(
-        reach: Reach, name: Name, *, chosen: dict[str, Any], output: Output = "table"
+        broker: BrokerAccess, name: Name, *, chosen: dict[str, Any], output: Output = "table"
     ) -> None:
-        update_entity(reach, place_of(name), chosen, output)
+        update_entity(broker, place_of(name), chosen, output)
 
     @app.command(help=f"Delete a {kind} with all that is in it.")
-    @reaching
-    def delete(reach: Reach, name: Name, *, output: Output = "table") -> None:
-        delete_entity(reach, place_of(name), output)
+    @asks_broker
+    def delete(broker: BrokerAccess, name: Name, *, output: Output = "table") -> None:
+        delete_entity(broker, place_of(name), output)
 
 
 _make_commands(queue_app, atom.QUEUE, places.queue)
@@ -194,10 +198,10 @@ _make_commands(topic_app, atom.TOPIC, places.topic)
 
 
 @subscription_app.command("create")
-@reaching
+@asks_broker
 @choosing(atom.SUBSCRIPTION)
 def create_subscription(
-    reach: Reach,
+    broker: BrokerAccess,
     topic: TopicName,
     name: SubscriptionName,
     *,
@@ -205,32 +209,37 @@ def create_subscription(
     output: Output = "table",
 ) -> None:
     """Make a subscription; its first rule takes everything."""
-    create_entity(reach, places.subscription(topic, name), chosen, output)
+    create_entity(broker, places.subscription(topic, name), chosen, output)
 
 
 @subscription_app.command("list")
-@reaching
+@asks_broker
 def list_subscriptions(
-    reach: Reach, topic: TopicName, *, skip: Skip = 0, top: Top = None, output: Output = "table"
+    broker: BrokerAccess,
+    topic: TopicName,
+    *,
+    skip: Skip = 0,
+    top: Top = None,
+    output: Output = "table",
 ) -> None:
     """List the subscriptions of a topic with their counts."""
-    list_entities(reach, places.subscriptions(topic), skip, top, output)
+    list_entities(broker, places.subscriptions(topic), skip, top, output)
 
 
 @subscription_app.command("show")
-@reaching
+@asks_broker
 def show_subscription(
-    reach: Reach, topic: TopicName, name: SubscriptionName, *, output: Output = "table"
+    broker: BrokerAccess, topic: TopicName, name: SubscriptionName, *, output: Output = "table"
 ) -> None:
     """Tell everything about a subscription: properties, counts, availability."""
-    show_entity(reach, places.subscription(topic, name), output)
+    show_entity(broker, places.subscription(topic, name), output)
 
 
 @subscription_app.command("update")
-@reaching
+@asks_broker
 @choosing(atom.SUBSCRIPTION, for_update=True)
 def update_subscription(
-    reach: Reach,
+    broker: BrokerAccess,
     topic: TopicName,
     name: SubscriptionName,
     *,
@@ -238,13 +247,13 @@ def update_subscription(
     output: Output = "table",
 ) -> None:
     """Change properties of a subscription; those that are not given stay."""
-    update_entity(reach, places.subscription(topic, name), chosen, output)
+    update_entity(broker, places.subscription(topic, name), chosen, output)
 
 
 @subscription_app.command("delete")
-@reaching
+@asks_broker
 def delete_subscription(
-    reach: Reach, topic: TopicName, name: SubscriptionName, *, output: Output = "table"
+    broker: BrokerAccess, topic: TopicName, name: SubscriptionName, *, output: Output = "table"
 ) -> None:
     """Delete a subscription with its rules and all that is in it."""
-    delete_entity(reach, places.subscription(topic, name), output)
+    delete_entity(broker, places.subscription(topic, name), output)

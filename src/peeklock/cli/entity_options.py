@@ -19,32 +19,16 @@ _STATUS: Final = "status"
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class Choice:
     """One property: its name in the service's words, its option, and of which entities it is."""
 
-    name: Final[str]
-    option: Final[str]
-    form: Final[str]
-    help: Final[str]
-    kinds: Final[tuple[str, ...]]
-    is_fixed: Final[bool]
-
-    def __init__(
-        self,
-        name: str,
-        option: str,
-        form: str,
-        help: str,
-        kinds: tuple[str, ...],
-        is_fixed: bool = False,
-    ) -> None:
-        self.name = name
-        self.option = option
-        self.form = form
-        self.help = help
-        self.kinds = kinds
-        self.is_fixed = is_fixed
+    name: str
+    option: str
+    form: str
+    help: str
+    kinds: tuple[str, ...]
+    is_fixed: bool = False
 
     def parameter(self) -> inspect.Parameter:
         """Give it as a parameter of a command; one that is not given is None."""

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 import typer
 
 from peeklock.cli import values
+from peeklock.cli.broker_access import BrokerAccess, asks_broker
 from peeklock.cli.connection import ConnectionProblem
 from peeklock.cli.output import Output, print_json, print_table
-from peeklock.cli.reach import Reach, reaching
 
 if TYPE_CHECKING:
     from peeklock.client.blocking import ServiceBusClient
@@ -48,7 +48,7 @@ _NOT_THIS_WAY: Final = ("amqp:not-allowed", "amqp:not-implemented")
 
 
 def send(
-    reach: Reach,
+    broker: BrokerAccess,
     entity: Entity,
     *,
     body: Annotated[
@@ -100,7 +100,7 @@ def send(
     except ValueError as error:
         raise ConnectionProblem(str(error)) from error
     failures: list[Exception] = []
-    with _client(reach) as client:
+    with _client(broker) as client:
         sender = client.get_queue_sender(entity, on_error=lambda _, error: failures.append(error))
         for letter in letters if len(letters) == count else letters * count:
             sender.send_soon(letter)
@@ -111,7 +111,7 @@ def send(
 
 
 def receive(
-    reach: Reach,
+    broker: BrokerAccess,
     entity: Source,
     *,
     count: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")] = 1,
@@ -148,7 +148,7 @@ def receive(
         raise values.wrong("--session", "needs the id of a session, and no --next-session")
     entity = _address(entity, dead_letter)
     mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE if delete else ServiceBusReceiveMode.PEEK_LOCK
-    with _client(reach) as client:
+    with _client(broker) as client:
         receiver = client.get_queue_receiver(
             entity,
             receive_mode=mode,
@@ -168,7 +168,7 @@ def receive(
 
 
 def peek(
-    reach: Reach,
+    broker: BrokerAccess,
     entity: Source,
     *,
     first: Annotated[
@@ -183,14 +183,14 @@ def peek(
     from peeklock.cli.letters import read_letter
 
     entity = _address(entity, dead_letter)
-    with _client(reach) as client:
+    with _client(broker) as client:
         receiver = client.get_queue_receiver(entity, session_id=session)
         messages = receiver.peek_messages(count, sequence_number=first)
         _print(entity, [read_letter(message.payload) for message in messages], output)
 
 
 def purge(
-    reach: Reach,
+    broker: BrokerAccess,
     entity: Source,
     *,
     before: Annotated[
@@ -206,7 +206,7 @@ def purge(
 
     entity = _address(entity, dead_letter)
     until = None if before is None else _moment(before, "--before")
-    with _client(reach) as client:
+    with _client(broker) as client:
         try:
             receiver = client.get_queue_receiver(entity, session_id=session)
             deleted = receiver.purge_messages(before_enqueue_time_utc=until)
@@ -234,14 +234,14 @@ def _drain(client: "ServiceBusClient", entity: str, session: str | None) -> int:
 
 
 @contextmanager
-def _client(reach: Reach) -> Iterator["ServiceBusClient"]:
+def _client(broker: BrokerAccess) -> Iterator["ServiceBusClient"]:
     """Give a client that tries once: whoever sits before a terminal can try again."""
     from peeklock.amqp.errors import DecodeError
     from peeklock.client.blocking import ServiceBusClient
     from peeklock.client.exceptions import ServiceBusError
 
     try:
-        with ServiceBusClient.of(reach.client_config()) as client:
+        with ServiceBusClient.of(broker.client_config()) as client:
             yield client
     except DecodeError as error:
         raise ConnectionProblem(f"what the broker said cannot be read: {error.text}") from error
@@ -312,4 +312,4 @@ def _moment(text: str, option: str) -> datetime:
 def add_to(app: typer.Typer) -> None:
     """Give the main command these commands."""
     for command in (send, receive, peek, purge):
-        app.command()(reaching(command))
+        app.command()(asks_broker(command))

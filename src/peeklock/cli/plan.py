@@ -13,7 +13,7 @@ from peeklock.cli.inventory import SIZE, queue_of, subscription_of, topic_of
 from peeklock.client.administration import atom, places
 from peeklock.client.administration.api import AdministrationApi
 from peeklock.client.administration.atom import Description
-from peeklock.client.administration.places import Place
+from peeklock.client.administration.places import ResourcePath
 from peeklock.configuration.content import (
     ConfiguredNamespace,
     ConfiguredSubscription,
@@ -37,39 +37,27 @@ _SIZE_MAX: Final = "MaxMessageSizeInKilobytes"
 
 
 @final
-@dataclass(slots=True, init=False)
-class Step:
+@dataclass(frozen=True, slots=True)
+class PlanStep:
     """One thing to do, and what it changes: of each property the value before and after."""
 
-    verb: Final[str]
-    place: Final[Place]
-    changes: Final[dict[str, tuple[Any, Any]]]
-    perform: Final[Callable[[], object]]
-
-    def __init__(
-        self,
-        verb: str,
-        place: Place,
-        changes: dict[str, tuple[Any, Any]],
-        perform: Callable[[], object],
-    ) -> None:
-        self.verb = verb
-        self.place = place
-        self.changes = changes
-        self.perform = perform
+    verb: str
+    place: ResourcePath
+    changes: dict[str, tuple[Any, Any]]
+    perform: Callable[[], object]
 
 
 @final
-class Planner:
+class ImportPlanner:
     """Compares a namespace of a file with a broker."""
 
     def __init__(self, admin: AdministrationApi) -> None:
         self._admin = admin
-        self._homes: list[Step] = []
-        self._subscriptions: list[Step] = []
-        self._changes: list[Step] = []
+        self._homes: list[PlanStep] = []
+        self._subscriptions: list[PlanStep] = []
+        self._changes: list[PlanStep] = []
 
-    def plan(self, namespace: ConfiguredNamespace) -> list[Step]:
+    def plan(self, namespace: ConfiguredNamespace) -> list[PlanStep]:
         """Give the steps in their order; none where all is as it should be."""
         for queue in namespace.queues:
             place = places.queue(queue.definition.path)
@@ -87,7 +75,7 @@ class Planner:
 
     def _home(
         self,
-        place: Place,
+        place: ResourcePath,
         wanted: dict[str, Any],
         rules: Sequence[AuthorizationRule],
         known: Description | None,
@@ -147,44 +135,44 @@ class Planner:
             if changes:
                 place = places.rule(definition.topic, definition.name, known[key].name)
                 self._changes.append(
-                    Step(UPDATE, place, changes, _call(self._admin.update, place, rule))
+                    PlanStep(UPDATE, place, changes, _call(self._admin.update, place, rule))
                 )
         # Last, so that no message finds a subscription without rules.
         for key, rule in known.items():
             if key not in wanted:
                 place = places.rule(definition.topic, definition.name, rule.name)
-                self._changes.append(Step(DELETE, place, {}, _call(self._admin.delete, place)))
+                self._changes.append(PlanStep(DELETE, place, {}, _call(self._admin.delete, place)))
 
     def _add_rule(
-        self, steps: list[Step], subscription: ConfiguredSubscription, rule: Description
+        self, steps: list[PlanStep], subscription: ConfiguredSubscription, rule: Description
     ) -> None:
         definition = subscription.definition
         place = places.rule(definition.topic, definition.name, rule.name)
         changes = {key: (None, value) for key, value in rule.values.items()}
-        steps.append(Step(CREATE, place, changes, _call(self._admin.create, place, rule)))
+        steps.append(PlanStep(CREATE, place, changes, _call(self._admin.create, place, rule)))
 
     def _create(
         self,
-        steps: list[Step],
-        place: Place,
+        steps: list[PlanStep],
+        place: ResourcePath,
         values: dict[str, Any],
         keys: tuple[AuthorizationRule, ...],
         first_rule: Description | None = None,
     ) -> None:
-        new = Description(place.kind, place.path, _sent(values), None, keys)
+        new = Description(place.kind, place.path, _sent(values), keys=keys)
         perform = _call(self._admin.create, place, new, first_rule)
-        steps.append(Step(CREATE, place, {}, perform))
+        steps.append(PlanStep(CREATE, place, {}, perform))
 
     def _update(
         self,
-        place: Place,
+        place: ResourcePath,
         values: dict[str, Any],
         keys: tuple[AuthorizationRule, ...],
         changes: dict[str, tuple[Any, Any]],
     ) -> None:
-        changed = Description(place.kind, place.path, _sent(values), None, keys)
+        changed = Description(place.kind, place.path, _sent(values), keys=keys)
         perform = _call(self._admin.update, place, changed)
-        self._changes.append(Step(UPDATE, place, changes, perform))
+        self._changes.append(PlanStep(UPDATE, place, changes, perform))
 
 
 def _call(method: Callable[..., object], *arguments: Any) -> Callable[[], object]:

@@ -2,18 +2,18 @@
 
 import typer
 
+from peeklock.cli.broker_access import BrokerAccess, asks_broker
 from peeklock.cli.output import Output, fail, print_json
-from peeklock.cli.reach import Reach, reaching
 
 
-@reaching
+@asks_broker
 def reload(
-    reach: Reach,
+    broker: BrokerAccess,
     *,
     output: Output = "table",
 ) -> None:
     """Let a running broker read its configuration file and its certificate again."""
-    document = reach.ask("POST", "/$reload")
+    document = broker.ask("POST", "/$reload")
     try:
         changed = [str(change) for change in document["changed"]]
         restart = [str(change) for change in document["restart"]]

@@ -228,23 +228,15 @@ def _told_rule(explanation: "Explanation") -> dict[str, Any]:
 
 
 def _filter_text(filter: "Filter") -> str:
+    from peeklock.configuration.writing import correlation_fields
     from peeklock.entity.rules.filter import FalseFilter, SqlFilter, TrueFilter
 
     if isinstance(filter, SqlFilter):
         return filter.text
     if isinstance(filter, (TrueFilter, FalseFilter)):
         return "true" if isinstance(filter, TrueFilter) else "false"
-    asked = {
-        "CorrelationId": filter.correlation_id,
-        "MessageId": filter.message_id,
-        "To": filter.to,
-        "ReplyTo": filter.reply_to,
-        "Label": filter.label,
-        "SessionId": filter.session_id,
-        "ReplyToSessionId": filter.reply_to_session_id,
-        "ContentType": filter.content_type,
-    }
-    texts = [f"{name} = {_text(value)}" for name, value in asked.items() if value is not None]
+    asked = correlation_fields(filter)
+    texts = [f"{name} = {_text(value)}" for name, value in asked.items()]
     texts += [f"user.{name} = {_text(value)}" for name, value in filter.properties.items()]
     return "correlation: " + ", ".join(texts)
 

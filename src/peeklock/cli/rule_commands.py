@@ -6,9 +6,9 @@ from typing import Annotated, Any, Final, TypeAlias
 import typer
 
 from peeklock.cli import values
+from peeklock.cli.broker_access import BrokerAccess, asks_broker
 from peeklock.cli.entity import Skip, SubscriptionName, Top, TopicName, delete_entity
 from peeklock.cli.output import Output, print_json, print_table
-from peeklock.cli.reach import Reach, reaching
 from peeklock.cli.rule import app as app
 from peeklock.client.administration import atom, places
 from peeklock.client.administration.atom import Description
@@ -36,25 +36,13 @@ Action: TypeAlias = Annotated[
 ]
 
 _SYSTEM: Final = "sys."
-_FIELDS: Final = {
-    name.lower(): name
-    for name in (
-        "ContentType",
-        "CorrelationId",
-        "Label",
-        "MessageId",
-        "ReplyTo",
-        "ReplyToSessionId",
-        "SessionId",
-        "To",
-    )
-} | {"subject": "Label"}
+_FIELDS: Final = {name.lower(): name for name in atom.CORRELATION_FIELDS} | {"subject": "Label"}
 
 
 @app.command()
-@reaching
+@asks_broker
 def create(
-    reach: Reach,
+    broker: BrokerAccess,
     topic: TopicName,
     subscription: SubscriptionName,
     name: RuleName,
@@ -70,14 +58,14 @@ def create(
     if action:
         chosen["Action"] = {"SqlExpression": action}
     place = places.rule(topic, subscription, name)
-    reach.administration().create(place, Description(atom.RULE, name, chosen))
-    _show(reach, topic, subscription, name, output)
+    broker.administration().create(place, Description(atom.RULE, name, chosen))
+    _show(broker, topic, subscription, name, output)
 
 
 @app.command("list")
-@reaching
+@asks_broker
 def list_rules(
-    reach: Reach,
+    broker: BrokerAccess,
     topic: TopicName,
     subscription: SubscriptionName,
     *,
@@ -86,14 +74,14 @@ def list_rules(
     output: Output = "table",
 ) -> None:
     """List the rules of a subscription."""
-    found = list(reach.administration().every(places.rules(topic, subscription)))
+    found = list(broker.administration().every(places.rules(topic, subscription)))
     _print(topic, subscription, found[skip : None if top is None else skip + top], output)
 
 
 @app.command()
-@reaching
+@asks_broker
 def show(
-    reach: Reach,
+    broker: BrokerAccess,
     topic: TopicName,
     subscription: SubscriptionName,
     name: RuleName,
@@ -101,13 +89,13 @@ def show(
     output: Output = "table",
 ) -> None:
     """Tell everything about a rule."""
-    _show(reach, topic, subscription, name, output)
+    _show(broker, topic, subscription, name, output)
 
 
 @app.command()
-@reaching
+@asks_broker
 def update(
-    reach: Reach,
+    broker: BrokerAccess,
     topic: TopicName,
     subscription: SubscriptionName,
     name: RuleName,
@@ -119,7 +107,7 @@ def update(
     output: Output = "table",
 ) -> None:
     """Change the filter or the action of a rule; an action that is empty is taken away."""
-    admin = reach.administration()
+    admin = broker.administration()
     place = places.rule(topic, subscription, name)
     known = admin.get(place)
     chosen = _filter(sql, correlation, constant)
@@ -128,13 +116,13 @@ def update(
     if action is not None:
         changed = changed | {"Action": {"SqlExpression": action} if action else None}
     admin.update(place, Description(atom.RULE, known.name, changed))
-    _show(reach, topic, subscription, name, output)
+    _show(broker, topic, subscription, name, output)
 
 
 @app.command()
-@reaching
+@asks_broker
 def delete(
-    reach: Reach,
+    broker: BrokerAccess,
     topic: TopicName,
     subscription: SubscriptionName,
     name: RuleName,
@@ -142,7 +130,7 @@ def delete(
     output: Output = "table",
 ) -> None:
     """Take a rule away from a subscription."""
-    delete_entity(reach, places.rule(topic, subscription, name), output)
+    delete_entity(broker, places.rule(topic, subscription, name), output)
 
 
 def _filter(
@@ -175,8 +163,8 @@ def _correlation(texts: list[str]) -> dict[str, Any]:
     return asked | ({"Properties": properties} if properties else {})
 
 
-def _show(reach: Reach, topic: str, subscription: str, name: str, output: str) -> None:
-    found = reach.administration().get(places.rule(topic, subscription, name))
+def _show(broker: BrokerAccess, topic: str, subscription: str, name: str, output: str) -> None:
+    found = broker.administration().get(places.rule(topic, subscription, name))
     if output == "json":
         print_json(_told(found))
     else:

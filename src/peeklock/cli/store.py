@@ -8,8 +8,8 @@ from urllib.parse import quote
 import typer
 
 from peeklock.cli import options
+from peeklock.cli.broker_access import BrokerAccess, asks_broker
 from peeklock.cli.output import Output, fail, print_json, print_table
-from peeklock.cli.reach import Reach, reaching
 
 app = typer.Typer(
     help="The stores of a running broker; of a stopped one, what is damaged in them.",
@@ -20,33 +20,33 @@ Name: TypeAlias = Annotated[str, typer.Argument(help="The name of a store, such 
 
 
 @app.command("list")
-@reaching
+@asks_broker
 def list_stores(
-    reach: Reach,
+    broker: BrokerAccess,
     *,
     output: Output = "table",
 ) -> None:
     """List the stores and tell which are online."""
-    _ask(reach, output, "GET", "/$stores")
+    _ask(broker, output, "GET", "/$stores")
 
 
 @app.command()
-@reaching
+@asks_broker
 def offline(
-    reach: Reach,
+    broker: BrokerAccess,
     name: Name,
     *,
     output: Output = "table",
 ) -> None:
     """Take a store away: the broker closes its files, and the rest goes on without it."""
     path = f"/$stores/{quote(name, safe='')}/offline"
-    _ask(reach, output, "POST", path)
+    _ask(broker, output, "POST", path)
 
 
 @app.command()
-@reaching
+@asks_broker
 def online(
-    reach: Reach,
+    broker: BrokerAccess,
     name: Name,
     *,
     make: Annotated[
@@ -59,7 +59,7 @@ def online(
 ) -> None:
     """Bring a store back."""
     path = f"/$stores/{quote(name, safe='')}/online"
-    _ask(reach, output, "POST", f"{path}?make=true" if make else path)
+    _ask(broker, output, "POST", f"{path}?make=true" if make else path)
 
 
 @app.command()
@@ -84,8 +84,8 @@ def repair(*, data: options.Data = Path("data"), output: Output = "table") -> No
     damage.repair(data, output)
 
 
-def _ask(reach: Reach, output: str, method: str, path: str) -> None:
-    document = reach.ask(method, path)
+def _ask(broker: BrokerAccess, output: str, method: str, path: str) -> None:
+    document = broker.ask(method, path)
     try:
         rows = [_row(store) for store in document["stores"]]
     except (KeyError, TypeError):

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import typer
 
 from peeklock.cli import values
+from peeklock.cli.broker_access import BrokerAccess, asks_broker
 from peeklock.cli.connection import ConnectionProblem
 from peeklock.cli.output import Output, fail, print_json, print_table
-from peeklock.cli.reach import Reach, reaching
 from peeklock.client.exceptions import ServiceBusError
 
 if TYPE_CHECKING:
-    from peeklock.cli.plan import Step
+    from peeklock.cli.plan import PlanStep
     from peeklock.configuration.content import ConfiguredNamespace
 
 _STDIN: Final = Path("-")
 
 
 def import_(
-    reach: Reach,
+    broker: BrokerAccess,
     file: Annotated[
         Path,
         typer.Argument(
@@ -47,13 +47,13 @@ def import_(
     output: Output = "table",
 ) -> None:
     """Create and update the entities that a file describes; others are left alone."""
-    from peeklock.cli.plan import Planner
+    from peeklock.cli.plan import ImportPlanner
     from peeklock.configuration.content import ConfigurationError
     from peeklock.configuration.writing import NotExpressible
 
     try:
         content, left_out = _read(file, parameter or [], namespace)
-        planner = Planner(reach.administration())
+        planner = ImportPlanner(broker.administration())
         steps = planner.plan(content)
     except (ConfigurationError, NotExpressible) as error:
         fail(str(error))
@@ -63,7 +63,7 @@ def import_(
 
 
 def export(
-    reach: Reach,
+    broker: BrokerAccess,
     *,
     format: Annotated[
         Literal["config", "arm"],
@@ -79,7 +79,7 @@ def export(
     from peeklock.configuration.arm_writing import template_of
     from peeklock.configuration.writing import NotExpressible, document_of
 
-    namespace = Inventory(reach.administration()).whole()
+    namespace = Inventory(broker.administration()).whole()
     try:
         document = (template_of if format == "arm" else document_of)(namespace)
     except NotExpressible as problem:
@@ -136,7 +136,7 @@ def _parameters(texts: list[str]) -> dict[str, str]:
     return found
 
 
-def _perform(steps: "list[Step]") -> None:
+def _perform(steps: "list[PlanStep]") -> None:
     for number, step in enumerate(steps):
         try:
             step.perform()
@@ -147,7 +147,7 @@ def _perform(steps: "list[Step]") -> None:
             ) from problem
 
 
-def _tell(steps: "list[Step]", left_out: list[str], dry_run: bool, output: str) -> None:
+def _tell(steps: "list[PlanStep]", left_out: list[str], dry_run: bool, output: str) -> None:
     if output == "json":
         print_json({"dry_run": dry_run, "changes": [_told(s) for s in steps], "left_out": left_out})
         return
@@ -161,7 +161,7 @@ def _tell(steps: "list[Step]", left_out: list[str], dry_run: bool, output: str) 
     print_table(title, ["", "kind", "path", "properties"], rows)
 
 
-def _told(step: "Step") -> dict[str, Any]:
+def _told(step: "PlanStep") -> dict[str, Any]:
     changes = {key: {"from": old, "to": new} for key, (old, new) in step.changes.items()}
     return {
         "verb": step.verb,
@@ -171,7 +171,7 @@ def _told(step: "Step") -> dict[str, Any]:
     }
 
 
-def _changes(step: "Step") -> str:
+def _changes(step: "PlanStep") -> str:
     return "\n".join(
         f"{key}: {_text(new)}" if old is None else f"{key}: {_text(old)} → {_text(new)}"
         for key, (old, new) in step.changes.items()
@@ -184,5 +184,5 @@ def _text(value: Any) -> str:
 
 def add_to(app: typer.Typer) -> None:
     """Give the main command these commands."""
-    app.command("import")(reaching(import_))
-    app.command()(reaching(export))
+    app.command("import")(asks_broker(import_))
+    app.command()(asks_broker(export))

@@ -113,7 +113,7 @@ def rule_properties(rule: Rule) -> dict[str, Any]:
             "SqlFilter": {"SqlExpression": filter.text},
         }
     elif isinstance(filter, CorrelationFilter):
-        fields = _correlation_fields(rule, filter)
+        fields = _asked(rule, filter)
         written = {"FilterType": "Correlation", "CorrelationFilter": fields}
     else:
         assert isinstance(filter, (TrueFilter, FalseFilter)), f"{filter!r} is a new kind of filter"
@@ -211,7 +211,8 @@ def _partitioning(partitions: int) -> dict[str, Any]:
     return {"EnablePartitioning": True, **count}
 
 
-def _correlation_fields(rule: Rule, filter: CorrelationFilter) -> dict[str, Any]:
+def correlation_fields(filter: CorrelationFilter) -> dict[str, str]:
+    """Return the properties of the system that a filter asks for, by their names in the file."""
     texts = {
         "CorrelationId": filter.correlation_id,
         "MessageId": filter.message_id,
@@ -222,9 +223,13 @@ def _correlation_fields(rule: Rule, filter: CorrelationFilter) -> dict[str, Any]
         "ReplyToSessionId": filter.reply_to_session_id,
         "ContentType": filter.content_type,
     }
+    return {name: text for name, text in texts.items() if text is not None}
+
+
+def _asked(rule: Rule, filter: CorrelationFilter) -> dict[str, Any]:
     for name, value in filter.properties.items():
         _refuse_value(rule, name, value)
-    fields: dict[str, Any] = {name: text for name, text in texts.items() if text is not None}
+    fields: dict[str, Any] = dict(correlation_fields(filter))
     return fields | ({"Properties": dict(filter.properties)} if filter.properties else {})
 
 

@@ -66,9 +66,9 @@ class ServiceBusSource(DataSource):
 
             return PeekStreamReader(options, columns)
         if options.mode == RECEIVE_AND_DELETE:
-            from peeklock.spark.source.receive_and_delete import TakingStreamReader
+            from peeklock.spark.source.receive_and_delete import ReceiveAndDeleteStreamReader
 
-            return TakingStreamReader(options, columns)
+            return ReceiveAndDeleteStreamReader(options, columns)
         from peeklock.spark.source.claim_stream import ClaimStreamReader
 
         return ClaimStreamReader(options, columns)

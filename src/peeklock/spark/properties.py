@@ -11,46 +11,29 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from peeklock.amqp.types import (
-    Array,
-    Byte,
-    Char,
-    Decimal32,
-    Decimal64,
-    Decimal128,
-    Described,
-    Float,
-    Int,
-    Short,
-    Symbol,
-    Timestamp,
-    Ubyte,
-    Uint,
-    Ulong,
-    Ushort,
-)
+from peeklock.amqp import types
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 # The most special types first: each is an int, a str or bytes too.
 _NAMES: Final[tuple[tuple[type, str], ...]] = (
     (bool, "boolean"),
-    (Ubyte, "ubyte"),
-    (Ushort, "ushort"),
-    (Uint, "uint"),
-    (Ulong, "ulong"),
-    (Byte, "byte"),
-    (Short, "short"),
-    (Int, "int"),
-    (Timestamp, "timestamp"),
+    (types.Ubyte, "ubyte"),
+    (types.Ushort, "ushort"),
+    (types.Uint, "uint"),
+    (types.Ulong, "ulong"),
+    (types.Byte, "byte"),
+    (types.Short, "short"),
+    (types.Int, "int"),
+    (types.Timestamp, "timestamp"),
     (int, "long"),
-    (Float, "float"),
+    (types.Float, "float"),
     (float, "double"),
-    (Symbol, "symbol"),
-    (Char, "char"),
+    (types.Symbol, "symbol"),
+    (types.Char, "char"),
     (str, "string"),
-    (Decimal32, "decimal32"),
-    (Decimal64, "decimal64"),
-    (Decimal128, "decimal128"),
+    (types.Decimal32, "decimal32"),
+    (types.Decimal64, "decimal64"),
+    (types.Decimal128, "decimal128"),
     (bytes, "binary"),
     (UUID, "uuid"),
 )
@@ -66,11 +49,11 @@ def as_text(value: Any) -> str | None:
         return value
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, Timestamp):
+    if isinstance(value, types.Timestamp):
         return instant_text(value)
     if isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")
-    if isinstance(value, (list, dict, Array, Described)):
+    if isinstance(value, (list, dict, types.Array, types.Described)):
         return json.dumps(_typed(value), ensure_ascii=False)
     return str(value)
 
@@ -106,10 +89,10 @@ def _typed(value: Any) -> Any:
         return {"list": [_typed(one) for one in value]}
     if isinstance(value, dict):
         return {"map": [[_typed(key), _typed(one)] for key, one in value.items()]}
-    if isinstance(value, Array):
+    if isinstance(value, types.Array):
         items = [_typed(one) for one in value.items]
         return {"array": [value.code, items, _typed(value.descriptor)]}
-    if isinstance(value, Described):
+    if isinstance(value, types.Described):
         return {"described": [_typed(value.descriptor), _typed(value.value)]}
     raise TypeError(f"{type(value).__name__} is no AMQP type")
 
@@ -137,9 +120,9 @@ def _value(typed: Any) -> Any:
         return {_value(key): _value(one) for key, one in plain}
     if name == "array":
         code, items, descriptor = plain
-        return Array(code, [_value(one) for one in items], _value(descriptor))
+        return types.Array(code, [_value(one) for one in items], _value(descriptor))
     if name == "described":
-        return Described(_value(plain[0]), _value(plain[1]))
+        return types.Described(_value(plain[0]), _value(plain[1]))
     if name in _IN_BASE64:
         plain = base64.b64decode(plain)
     kind = _TYPES.get(name)

@@ -11,7 +11,7 @@ START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
 
 @final
-class Planted:
+class MadeFacts:
     """A journal that grows fact by fact; instants are milliseconds after noon."""
 
     def __init__(self, entity: str = "orders") -> None:

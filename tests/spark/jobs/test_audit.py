@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark.jobs.made_facts import Planted
+from tests.spark.jobs.made_facts import MadeFacts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,46 +59,46 @@ def test_order_is_looked_at_within_sessions(spark: "SparkSession") -> None:
     assert [(row.message_id, row.session_id) for row in found.collect()] == [("a3", "a")]
 
 
-def planted_journal() -> Planted:
+def made_journal() -> MadeFacts:
     """A queue in which every end is seen once."""
-    planted = Planted()
+    made_facts = MadeFacts()
     for turn in range(10):
-        planted.handled(turn, 5, 5)
-    planted.send(100, message_id="resting")
-    expired = planted.send(101, message_id="expired")
-    planted.fact(200, "expire", expired)
-    dead = planted.send(102, message_id="dead")
-    planted.fact(201, "deliver", dead)
-    planted.fact(202, "deadletter", dead, reason="NoAddress")
+        made_facts.handled(turn, 5, 5)
+    made_facts.send(100, message_id="resting")
+    expired = made_facts.send(101, message_id="expired")
+    made_facts.fact(200, "expire", expired)
+    dead = made_facts.send(102, message_id="dead")
+    made_facts.fact(201, "deliver", dead)
+    made_facts.fact(202, "deadletter", dead, reason="NoAddress")
     # A dead letter that somebody took away, and one that was sent again and went well.
     for name in ("buried", "replayed"):
-        number = planted.send(103, message_id=name)
-        planted.fact(203, "deadletter", number)
-        planted.fact(204, "complete", number, sub_entity="$DeadLetterQueue")
-    planted.handled(250, 1, 1, message_id="replayed")
+        number = made_facts.send(103, message_id=name)
+        made_facts.fact(203, "deadletter", number)
+        made_facts.fact(204, "complete", number, sub_entity="$DeadLetterQueue")
+    made_facts.handled(250, 1, 1, message_id="replayed")
     # What is scheduled or staged is known by its id under the number that it gets later.
     for name, op, then in (("later", "schedule", "activate"), ("staged", "stage", "publish")):
-        old = planted.send(105, message_id=name, op=op)
-        new = planted.send(260, message_id=None, op=then, size=None, description=str(old))
-        planted.fact(261, "receive_delete", new)
+        old = made_facts.send(105, message_id=name, op=op)
+        new = made_facts.send(260, message_id=None, op=then, size=None, description=str(old))
+        made_facts.fact(261, "receive_delete", new)
     # What a link did not send is back, and may be received later.
     for name in ("back", "sent at last"):
-        number = planted.send(106, message_id=name)
-        planted.fact(206, "receive_delete", number)
-        planted.fact(207, "requeue", number)
+        number = made_facts.send(106, message_id=name)
+        made_facts.fact(206, "receive_delete", number)
+        made_facts.fact(207, "requeue", number)
         if name != "back":
-            planted.fact(208, "receive_delete", number)
-    planted.send(106, message_id="not yet", op="schedule")
-    given_up = planted.send(107, message_id="given up", op="stage")
-    planted.fact(300, "purge", given_up, reason="StageExpired")
+            made_facts.fact(208, "receive_delete", number)
+    made_facts.send(106, message_id="not yet", op="schedule")
+    given_up = made_facts.send(107, message_id="given up", op="stage")
+    made_facts.fact(300, "purge", given_up, reason="StageExpired")
     # Of a subscription that was deleted nobody knows the lane, nor of a change.
-    deleted = planted.send(108, message_id="deleted", sub_entity=None)
-    planted.fact(109, "change", deleted, sub_entity=None)
-    planted.fact(110, "complete", deleted, sub_entity=None)
-    twice = planted.handled(104, 1, 1, message_id="twice")
-    planted.fact(300, "complete", twice)
-    planted.fact(301, "complete", 99_999)
-    return planted
+    deleted = made_facts.send(108, message_id="deleted", sub_entity=None)
+    made_facts.fact(109, "change", deleted, sub_entity=None)
+    made_facts.fact(110, "complete", deleted, sub_entity=None)
+    twice = made_facts.handled(104, 1, 1, message_id="twice")
+    made_facts.fact(300, "complete", twice)
+    made_facts.fact(301, "complete", 99_999)
+    return made_facts
 
 
 def test_a_journal_knows_where_messages_are(spark: "SparkSession") -> None:
@@ -111,8 +111,8 @@ def test_a_journal_knows_where_messages_are(spark: "SparkSession") -> None:
     )
     from peeklock.spark.jobs.facts.table import follow
 
-    planted = planted_journal()
-    followed = identified(follow(planted.table(spark))).persist()
+    made_facts = made_journal()
+    followed = identified(follow(made_facts.table(spark))).persist()
     judged = judge(sent_by(followed), received_by(followed), ends_by(followed))
     assert verdicts(judged) == {
         "resting": {"resting", "back"},  # and what is not due yet was not sent yet
@@ -129,12 +129,12 @@ def test_the_job_ends_with_what_it_found(
     """R-D5: an exit status for CI, and a table of the offending ids."""
     from peeklock.spark.jobs import audit
 
-    planted = planted_journal()
-    planted.table(spark).write.parquet(str(tmp_path / "facts"))
+    made_facts = made_journal()
+    made_facts.table(spark).write.parquet(str(tmp_path / "facts"))
     ops = ("send", "schedule", "stage")
     sent = [
         (row["message_id"],)
-        for row in planted.rows
+        for row in made_facts.rows
         if row["op"] in ops and row["message_id"] != "given up"
     ]
     spark.createDataFrame([*sent, ("gone",)], "message_id string").write.json(

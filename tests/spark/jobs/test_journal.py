@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.spark.jobs.made_facts import Planted
+from tests.spark.jobs.made_facts import MadeFacts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -14,10 +14,10 @@ def test_a_subscription_is_named_with_its_dead_letters_and_no_other(
 ) -> None:
     from peeklock.spark.jobs.facts.fact_source import FactSource
 
-    planted = Planted("Events")
+    made_facts = MadeFacts("Events")
     for lane in ("Subscriptions/ab", "Subscriptions/a", "Subscriptions/A/$DeadLetterQueue", None):
-        planted.send(0, sub_entity=lane)
-    planted.table(spark).write.parquet(str(tmp_path / "facts"))
+        made_facts.send(0, sub_entity=lane)
+    made_facts.table(spark).write.parquet(str(tmp_path / "facts"))
     source = FactSource("", None, ["events/Subscriptions/a"], str(tmp_path / "facts"))
     found = [row.sub_entity for row in source.read(spark).orderBy("position").collect()]
     assert found == ["Subscriptions/a", "Subscriptions/A/$DeadLetterQueue"]

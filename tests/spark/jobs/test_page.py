@@ -9,12 +9,12 @@ import pytest
 
 from peeklock.spark.jobs.frame import Impossible
 from peeklock.spark.jobs.pages import sections
-from peeklock.spark.jobs.pages.page import Section, check_place, shown, write_page
+from peeklock.spark.jobs.pages.page import PageSection, check_place, shown, write_page
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-def page_of(tmp_path: Path, *parts: Section) -> str:
+def page_of(tmp_path: Path, *parts: PageSection) -> str:
     path = tmp_path / "deep" / "page.html"
     write_page(str(path), "A <title>", "Some text.", parts)
     assert [file.name for file in path.parent.iterdir()] == ["page.html"]
@@ -22,7 +22,7 @@ def page_of(tmp_path: Path, *parts: Section) -> str:
 
 
 def test_a_page_needs_nothing_else_and_says_what_its_plots_show(tmp_path: Path) -> None:
-    section = Section("Traffic")
+    section = PageSection("Traffic")
     section.figure("lost", 3, is_bad=True)
     section.lines("Rates over time.", [NOON, NOON.replace(minute=1)], {"a": [1, 2], "b": [2, None]})
     section.bars("Reasons.", {"<script>": 5, "x" * 80: 2})

@@ -70,15 +70,15 @@ def test_a_replay_that_was_interrupted_sends_nothing_twice(
     """R-D3: a crash between sending and completing; the next run completes and does not send."""
     from peeklock.spark.jobs import frame
     from peeklock.spark.jobs.namespace import entity_at
-    from peeklock.spark.jobs.replay import FromDeadLetters, Replay, Wish
+    from peeklock.spark.jobs.replay import FromDeadLetters, ReplayChoice, ReplayRun
 
     queue = bus.queue(MaxDeliveryCount=1)
     bury(bus, queue, 8)
-    place = frame.Place(str(tmp_path))
+    place = frame.TableFolder(str(tmp_path))
     reach = frame.Bus(bus.connection_string, bus.process.http_port)
 
-    def again() -> Replay:
-        return Replay(f"i-{queue}", Wish(new_ids="n"), reach, queue, place)
+    def again() -> ReplayRun:
+        return ReplayRun(f"i-{queue}", ReplayChoice(new_ids="n"), reach, queue, place)
 
     class Interrupted(Exception):
         pass
@@ -99,9 +99,9 @@ def test_a_replay_that_was_interrupted_sends_nothing_twice(
 
     interrupting: Any = Interrupting()
     with pytest.raises(StreamingQueryException):
-        FromDeadLetters(interrupting, entity_at(queue), 5).run(frame.Work("replay"))
+        FromDeadLetters(interrupting, entity_at(queue), 5).run(frame.JobRun("replay"))
     assert len(bus.peek(queue)) == 5
-    FromDeadLetters(again(), entity_at(queue), 5).run(frame.Work("replay"))
+    FromDeadLetters(again(), entity_at(queue), 5).run(frame.JobRun("replay"))
     assert len(bus.peek(queue)) == 8
     assert bus.peek(queue + DEAD_LETTERS) == []
     assert {one["ApplicationProperties"]["x-replayed-from"] for one in bus.peek(queue)} == {
@@ -115,15 +115,17 @@ def test_a_replay_whose_checkpoint_is_gone_completes_nothing_that_it_did_not_sen
     """R-D3: the same name on another machine counts its batches from 0 again."""
     from peeklock.spark.jobs import frame
     from peeklock.spark.jobs.namespace import entity_at
-    from peeklock.spark.jobs.replay import FromDeadLetters, Replay, Wish
+    from peeklock.spark.jobs.replay import FromDeadLetters, ReplayChoice, ReplayRun
 
     queue = bus.queue(MaxDeliveryCount=1)
     target = bus.queue()
     reach = frame.Bus(bus.connection_string, bus.process.http_port)
     for machine in ("one", "two"):
         bury(bus, queue, 4)
-        again = Replay(f"g-{queue}", Wish(), reach, target, frame.Place(str(tmp_path / machine)))
-        FromDeadLetters(again, entity_at(queue), 5).run(frame.Work("replay"))
+        again = ReplayRun(
+            f"g-{queue}", ReplayChoice(), reach, target, frame.TableFolder(str(tmp_path / machine))
+        )
+        FromDeadLetters(again, entity_at(queue), 5).run(frame.JobRun("replay"))
     assert bus.peek(queue + DEAD_LETTERS) == []
     assert len(bus.peek(target)) == 8
 
@@ -156,7 +158,7 @@ def test_a_lake_is_replayed_on_in_the_batches_that_it_was_begun_with(
 ) -> None:
     """R-D3: it was interrupted, and goes on at another rate; other rows are another replay."""
     from peeklock.spark.jobs import frame
-    from peeklock.spark.jobs.replay import FromLake, Replay, Wish
+    from peeklock.spark.jobs.replay import FromLake, ReplayChoice, ReplayRun
 
     queue = bus.queue()
     lake = str(tmp_path / "lake")
@@ -165,8 +167,10 @@ def test_a_lake_is_replayed_on_in_the_batches_that_it_was_begun_with(
     spark.createDataFrame(rows, columns).write.parquet(lake)
     reach = frame.Bus(bus.connection_string, bus.process.http_port)
 
-    def again(where: str = "") -> Replay:
-        return Replay("on", Wish(where), reach, queue, frame.Place(str(tmp_path / "out")))
+    def again(where: str = "") -> ReplayRun:
+        return ReplayRun(
+            "on", ReplayChoice(where), reach, queue, frame.TableFolder(str(tmp_path / "out"))
+        )
 
     class Interrupted(Exception):
         pass
@@ -187,24 +191,26 @@ def test_a_lake_is_replayed_on_in_the_batches_that_it_was_begun_with(
 
     interrupting: Any = Interrupting()
     with pytest.raises(Interrupted):
-        FromLake(interrupting, lake, 4).run(frame.Work("replay"))
-    FromLake(again(), lake, 3).run(frame.Work("replay"))
+        FromLake(interrupting, lake, 4).run(frame.JobRun("replay"))
+    FromLake(again(), lake, 3).run(frame.JobRun("replay"))
     assert bus.bodies(queue) == sorted(body for _, _, body in rows)
     with pytest.raises(frame.Impossible, match="another --id"):
-        FromLake(again("sequence_number > 3"), lake, 4).run(frame.Work("replay"))
+        FromLake(again("sequence_number > 3"), lake, 4).run(frame.JobRun("replay"))
 
 
 def test_a_table_whose_rows_nobody_can_tell_apart_is_refused(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
     from peeklock.spark.jobs import frame
-    from peeklock.spark.jobs.replay import FromLake, Replay, Wish
+    from peeklock.spark.jobs.replay import FromLake, ReplayChoice, ReplayRun
 
     lake = str(tmp_path / "lake")
     spark.createDataFrame([("q", "body")], "entity string, body string").write.parquet(lake)
-    again = Replay("r", Wish(), frame.Bus("", None), "q", frame.Place(str(tmp_path / "out")))
+    again = ReplayRun(
+        "r", ReplayChoice(), frame.Bus("", None), "q", frame.TableFolder(str(tmp_path / "out"))
+    )
     with pytest.raises(frame.Impossible, match="neither sequence_number nor message_id"):
-        FromLake(again, lake, 4).run(frame.Work("replay"))
+        FromLake(again, lake, 4).run(frame.JobRun("replay"))
 
 
 def test_what_cannot_be_replayed_is_said(capsys: pytest.CaptureFixture[str]) -> None:

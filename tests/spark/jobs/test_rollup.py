@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark.jobs.made_facts import Planted, made
+from tests.spark.jobs.made_facts import MadeFacts, made
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,11 +25,11 @@ def rolled(facts: "DataFrame", period: str = "minute") -> list[dict[str, Any]]:
 
 def test_a_minute_has_counts_bytes_and_percentiles(spark: "SparkSession") -> None:
     """R-D4: throughput and latency percentiles of an entity, from its journal."""
-    planted = Planted()
+    made_facts = MadeFacts()
     for turn in range(1, 1001):
         # Each a little slower than the one before; the last but one thousandth is an outlier.
-        planted.handled(turn, wait_ms=turn, work_ms=10 if turn < 1000 else 5000, size=50)
-    [minute] = rolled(planted.table(spark))
+        made_facts.handled(turn, wait_ms=turn, work_ms=10 if turn < 1000 else 5000, size=50)
+    [minute] = rolled(made_facts.table(spark))
     counted = {name: minute[name] for name in ("sends", "deliveries", "completes", "abandons")}
     assert counted == {"sends": 1000, "deliveries": 1000, "completes": 1000, "abandons": 0}
     assert (minute["bytes_in"], minute["bytes_out"]) == (50_000, 50_000)
@@ -45,19 +45,19 @@ def test_failures_are_counted_and_told_apart(spark: "SparkSession") -> None:
     from peeklock.spark.jobs.facts.tallies import tally_facts
     from peeklock.spark.jobs.rollup import labelled
 
-    planted = Planted()
-    number = planted.send(0)
+    made_facts = MadeFacts()
+    number = made_facts.send(0)
     for attempt in range(3):
-        planted.fact(100 * attempt + 10, "deliver", number, consumer="c1")
-        planted.fact(
+        made_facts.fact(100 * attempt + 10, "deliver", number, consumer="c1")
+        made_facts.fact(
             100 * attempt + 50,
             ("abandon", "lock_lost", "deadletter")[attempt],
             number,
             reason="NoAddress" if attempt == 2 else None,
         )
-    planted.fact(400, "deliver", number, sub_entity="$DeadLetterQueue")
-    planted.handled(500, 1, 1)
-    facts = planted.table(spark)
+    made_facts.fact(400, "deliver", number, sub_entity="$DeadLetterQueue")
+    made_facts.handled(500, 1, 1)
+    facts = made_facts.table(spark)
     main, dead = rolled(facts)
     assert {
         name: main[name] for name in ("deliveries", "abandons", "lock_losses", "dead_letters")
@@ -81,28 +81,28 @@ def test_failures_are_counted_and_told_apart(spark: "SparkSession") -> None:
 
 
 def test_the_backlog_is_what_came_and_did_not_go(spark: "SparkSession") -> None:
-    planted = Planted()
+    made_facts = MadeFacts()
     # Two that were there before the journal begins, and are seen only when they leave.
     for number, at_ms in ((900, 10), (901, MINUTE + 10)):
-        planted.fact(at_ms, "receive_delete", number)
-    numbers = [planted.send(turn, op="publish" if turn % 2 else "send") for turn in range(6)]
+        made_facts.fact(at_ms, "receive_delete", number)
+    numbers = [made_facts.send(turn, op="publish" if turn % 2 else "send") for turn in range(6)]
     for number in numbers[:4]:
-        planted.fact(2 * MINUTE, "deliver", number)
-        planted.fact(2 * MINUTE + 1, "complete", number)
-    planted.fact(3 * MINUTE, "expire", numbers[4])
-    planted.fact(3 * MINUTE, "defer", numbers[5])
-    assert [row["backlog"] for row in rolled(planted.table(spark))] == [7, 6, 2, 1]
-    [hour] = rolled(planted.table(spark), "hour")
+        made_facts.fact(2 * MINUTE, "deliver", number)
+        made_facts.fact(2 * MINUTE + 1, "complete", number)
+    made_facts.fact(3 * MINUTE, "expire", numbers[4])
+    made_facts.fact(3 * MINUTE, "defer", numbers[5])
+    assert [row["backlog"] for row in rolled(made_facts.table(spark))] == [7, 6, 2, 1]
+    [hour] = rolled(made_facts.table(spark), "hour")
     assert (hour["sends"], hour["backlog"], hour["expired"]) == (6, 1, 1)
 
 
 def test_lanes_and_partitions_are_kept_apart(spark: "SparkSession") -> None:
-    planted = Planted()
+    made_facts = MadeFacts()
     for partition in (0, 1):
         for lane in ("Subscriptions/a", "Subscriptions/b"):
-            number = planted.send(1, partition=partition, sub_entity=lane)
-            planted.fact(5 + partition, "receive_delete", number, sub_entity=lane)
-    rows = rolled(planted.table(spark))
+            number = made_facts.send(1, partition=partition, sub_entity=lane)
+            made_facts.fact(5 + partition, "receive_delete", number, sub_entity=lane)
+    rows = rolled(made_facts.table(spark))
     assert [(row["sub_entity"], row["partition_id"], row["total_ms_p50"]) for row in rows] == [
         ("Subscriptions/a", 0, 4),
         ("Subscriptions/a", 1, 5),
@@ -113,36 +113,36 @@ def test_lanes_and_partitions_are_kept_apart(spark: "SparkSession") -> None:
 
 def test_a_stream_counts_what_a_batch_counts(spark: "SparkSession", tmp_path: Path) -> None:
     """Lives that go over several batches, and a batch that comes twice, change nothing."""
-    from peeklock.spark.jobs.frame import Place
+    from peeklock.spark.jobs.frame import TableFolder
     from peeklock.spark.jobs.rollup import Stream
 
-    planted = Planted()
+    made_facts = MadeFacts()
     for turn in range(40):
-        number = planted.send(turn * 5000, session_id=f"s{turn % 3}")
-        planted.fact(turn * 5000 + 70, "deliver", number)
-        planted.fact(turn * 5000 + 90, "abandon", number)
-        planted.fact(turn * 5000 + 60_000, "deliver", number)
-        planted.fact(
+        number = made_facts.send(turn * 5000, session_id=f"s{turn % 3}")
+        made_facts.fact(turn * 5000 + 70, "deliver", number)
+        made_facts.fact(turn * 5000 + 90, "abandon", number)
+        made_facts.fact(turn * 5000 + 60_000, "deliver", number)
+        made_facts.fact(
             turn * 5000 + 60_500, "deadletter" if turn % 4 else "complete", number, reason="r"
         )
         if turn % 4:
-            planted.fact(
+            made_facts.fact(
                 turn * 5000 + 70_000, "receive_delete", number, sub_entity="$DeadLetterQueue"
             )
-    planted.rows.sort(key=lambda row: row["at"])
-    for position, row in enumerate(planted.rows):
+    made_facts.rows.sort(key=lambda row: row["at"])
+    for position, row in enumerate(made_facts.rows):
         row["position"] = position
-    place = Place(str(tmp_path / "out"))
+    place = TableFolder(str(tmp_path / "out"))
     stream = Stream(place, "1 minutes")
     # Three batches, so that lives go on over one that has no fact of them; the second comes twice.
-    first, second, third = (made(spark, planted.rows[at : at + 80]) for at in (0, 80, 160))
+    first, second, third = (made(spark, made_facts.rows[at : at + 80]) for at in (0, 80, 160))
     assert not stream.has_begun(spark)
     stream.count(first, 0)
     assert stream.has_begun(spark)
     stream.count(second, 1)
     stream.count(second, 1)
     stream.take(third, 2)
-    whole = rolled(planted.table(spark))
+    whole = rolled(made_facts.table(spark))
     parts = place.read(spark, "minutes").orderBy("sub_entity", "partition_id", "period").collect()
     assert [{k: v for k, v in row.asDict().items() if k != "is_final"} for row in parts] == whole
     assert {row["is_final"] for row in parts} == {True, False}
@@ -152,8 +152,8 @@ def test_a_fact_without_a_lane_begins_no_life(spark: "SparkSession") -> None:
     """It would be carried from batch to batch for ever: nothing ends it."""
     from peeklock.spark.jobs.facts.table import follow, unfinished
 
-    planted = Planted()
-    number = planted.send(0)
-    planted.fact(10, "change", number, sub_entity=None)
-    rows = unfinished(follow(planted.table(spark))).collect()
+    made_facts = MadeFacts()
+    number = made_facts.send(0)
+    made_facts.fact(10, "change", number, sub_entity=None)
+    rows = unfinished(follow(made_facts.table(spark))).collect()
     assert [(row["sub_entity"], row["sequence_number"]) for row in rows] == [("", number)]

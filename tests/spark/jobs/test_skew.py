@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from peeklock.entity.routing import partition_of_key
-from tests.spark.jobs.made_facts import Planted, only
+from tests.spark.jobs.made_facts import MadeFacts, only
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -15,13 +15,13 @@ def test_shares_of_partitions_and_their_gini(spark: "SparkSession") -> None:
     """R-D4: partition skew of an entity."""
     from peeklock.spark.jobs.skew import LINE, by_partition, gini, messages_in
 
-    planted = Planted()
+    made_facts = MadeFacts()
     for partition, count in enumerate((10, 20, 30, 40)):
         for turn in range(count):
-            number = planted.send(turn, partition=partition, size=10)
+            number = made_facts.send(turn, partition=partition, size=10)
             if turn % 2:
-                planted.fact(turn + 1, "receive_delete", number)
-    facts = planted.table(spark)
+                made_facts.fact(turn + 1, "receive_delete", number)
+    facts = made_facts.table(spark)
     shares = by_partition(messages_in(facts, "session_id"), facts).persist()
     rows = shares.orderBy("partition_id").collect()
     assert [row.share for row in rows] == [0.1, 0.2, 0.3, 0.4]
@@ -37,10 +37,10 @@ def test_empty_partitions_count(spark: "SparkSession") -> None:
     """One hundred messages in one of sixteen partitions could not be less even."""
     from peeklock.spark.jobs.skew import LINE, by_partition, gini, messages_in
 
-    planted = Planted("Orders")
+    made_facts = MadeFacts("Orders")
     for turn in range(100):
-        planted.send(turn, partition=5)
-    facts = planted.table(spark)
+        made_facts.send(turn, partition=5)
+    facts = made_facts.table(spark)
     messages = messages_in(facts, "session_id")
     told = only(gini(by_partition(messages, facts, {"orders": 16}), LINE))
     assert (told["loads"], told["gini"]) == (16, 15 / 16)
@@ -49,13 +49,13 @@ def test_empty_partitions_count(spark: "SparkSession") -> None:
 
 
 def test_partition_counts_come_from_descriptions() -> None:
-    from peeklock.spark.jobs.namespace import QUEUE, SUBSCRIPTION, TOPIC, Entity
+    from peeklock.spark.jobs.namespace import QUEUE, SUBSCRIPTION, TOPIC, ListedEntity
     from peeklock.spark.jobs.skew import partition_counts
 
     entities = [
-        Entity(QUEUE, "Plain"),
-        Entity(TOPIC, "Wide", properties={"PartitionCount": 16}),
-        Entity(SUBSCRIPTION, "audit", topic="Wide"),
+        ListedEntity(QUEUE, "Plain"),
+        ListedEntity(TOPIC, "Wide", properties={"PartitionCount": 16}),
+        ListedEntity(SUBSCRIPTION, "audit", topic="Wide"),
     ]
     assert partition_counts(entities) == {"plain": 1, "wide": 16}
 
@@ -63,17 +63,17 @@ def test_partition_counts_come_from_descriptions() -> None:
 def test_a_heavy_key_is_named_and_no_partition_helps(spark: "SparkSession") -> None:
     from peeklock.spark.jobs.skew import by_key, messages_in, top_keys, what_if
 
-    planted = Planted()
+    made_facts = MadeFacts()
     for turn in range(200):
-        planted.send(turn, session_id="heavy" if turn % 2 else f"s-{turn}")
+        made_facts.send(turn, session_id="heavy" if turn % 2 else f"s-{turn}")
     for turn in range(40):
-        planted.send(turn)
-    messages = messages_in(planted.table(spark), "session_id").persist()
+        made_facts.send(turn)
+    messages = messages_in(made_facts.table(spark), "session_id").persist()
     keys = by_key(messages).persist()
     first, *_ = top_keys(keys, 3).collect()
     assert (first.key, first.messages, first.share) == ("heavy", 100, 0.5)
     loads: dict[int, list[float]] = {n: [40 / n] * n for n in (1, 2, 4, 8, 16, 32)}
-    for row in planted.rows:
+    for row in made_facts.rows:
         for partitions, load in loads.items():
             if row.get("session_id"):
                 load[partition_of_key(row["session_id"], partitions)] += 1
@@ -95,12 +95,12 @@ def test_keys_go_where_the_broker_puts_them(spark: "SparkSession") -> None:
 def test_minutes_in_which_one_partition_took_too_much(spark: "SparkSession") -> None:
     from peeklock.spark.jobs.skew import by_partition, hot_minutes, messages_in
 
-    planted = Planted()
+    made_facts = MadeFacts()
     for minute in range(3):
         for turn in range(40):
             partition = 3 if minute == 1 else turn % 4
-            planted.send(minute * 60_000 + turn, partition=partition)
-    facts = planted.table(spark)
+            made_facts.send(minute * 60_000 + turn, partition=partition)
+    facts = made_facts.table(spark)
     messages = messages_in(facts, "session_id")
     hot = only(hot_minutes(messages, by_partition(messages, facts), 2.0))
     assert (hot["partition_id"], hot["minute"].minute, hot["times_even"]) == (3, 1, 4.0)

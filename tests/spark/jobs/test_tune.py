@@ -6,18 +6,18 @@ import pytest
 
 from peeklock.spark.jobs import rules, tune
 from peeklock.spark.jobs.facts.table import follow, unfinished
-from peeklock.spark.jobs.rules import Crew, Line
-from tests.spark.jobs.made_facts import Planted, made
+from peeklock.spark.jobs.rules import ConnectionFigures, LaneFigures
+from tests.spark.jobs.made_facts import MadeFacts, made
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-BUSY = Line("orders", sent_per_s=150.0, receivers=3, deliveries=9000, work_ms_p999=500.0)
+BUSY = LaneFigures("orders", sent_per_s=150.0, receivers=3, deliveries=9000, work_ms_p999=500.0)
 
 
 def test_prefetch_is_twenty_times_the_rate_at_a_lock_of_a_minute() -> None:
     """R-D4: the article's own example, 10 receivers with 10/s each, gives 2,000 and not 600."""
-    advice = rules.prefetch(BUSY, Crew("c", 10, 100.0, 100.0), rules.THROUGHPUT)
+    advice = rules.prefetch(BUSY, ConnectionFigures("c", 10, 100.0, 100.0), rules.THROUGHPUT)
     assert advice.advised == "2000"
     assert advice.arithmetic == (
         "20 x 100/s (all receivers of the connection, 10) x 60 s lock / 60 s = 2,000; consumed "
@@ -41,8 +41,10 @@ def test_prefetch_is_twenty_times_the_rate_at_a_lock_of_a_minute() -> None:
 def test_prefetch_by_lock_and_goal(
     lock_s: float, low: float, receivers: int, goal: str, advised: str
 ) -> None:
-    line = Line("q", receivers=receivers, work_ms_p999=500.0, lock_s=lock_s)
-    assert rules.prefetch(line, Crew("c", receivers, 100.0, low), goal).advised == advised
+    line = LaneFigures("q", receivers=receivers, work_ms_p999=500.0, lock_s=lock_s)
+    assert (
+        rules.prefetch(line, ConnectionFigures("c", receivers, 100.0, low), goal).advised == advised
+    )
 
 
 @pytest.mark.parametrize(
@@ -58,70 +60,70 @@ def test_prefetch_by_lock_and_goal(
     ],
 )
 def test_flush_interval(rate: float, senders: int, is_topic: bool, goal: str, advised: str) -> None:
-    line = Line("q", sent_per_s=rate, is_topic=is_topic)
+    line = LaneFigures("q", sent_per_s=rate, is_topic=is_topic)
     assert rules.flush_interval(line, senders, goal).advised == advised
 
 
 def test_locks_last_twice_what_the_slowest_take() -> None:
     assert rules.lock_duration(BUSY).advised == "60 s"
-    slow = Line("q", deliveries=10, lock_losses=2, work_ms_p999=41_000.0)
+    slow = LaneFigures("q", deliveries=10, lock_losses=2, work_ms_p999=41_000.0)
     assert rules.lock_duration(slow).advised == "120 s", "a lost lock asks for twice as much"
-    late = Line("q", deliveries=10, work_ms_p999=41_000.0)
+    late = LaneFigures("q", deliveries=10, work_ms_p999=41_000.0)
     assert rules.lock_duration(late).advised == "85 s"
-    for_ever = Line("q", deliveries=10, work_ms_p999=400_000.0)
+    for_ever = LaneFigures("q", deliveries=10, work_ms_p999=400_000.0)
     assert rules.lock_duration(for_ever).advised == "300 s"
 
 
 def test_lost_locks_raise_the_lock() -> None:
-    lost = Line("q", deliveries=9000, lock_losses=4, work_ms_p999=100.0, lock_s=5.0)
+    lost = LaneFigures("q", deliveries=9000, lock_losses=4, work_ms_p999=100.0, lock_s=5.0)
     assert rules.lock_duration(lost).advised == "10 s"
-    longest = Line("q", deliveries=9000, lock_losses=4, work_ms_p999=100.0, lock_s=300.0)
+    longest = LaneFigures("q", deliveries=9000, lock_losses=4, work_ms_p999=100.0, lock_s=300.0)
     advice = rules.lock_duration(longest)
     assert (advice.now, advice.advised) == ("300 s", "300 s")
     assert advice.arithmetic.endswith("the rest by renewing locks")
 
 
 def test_a_slow_connection_leaves_to_others_what_it_cannot_process() -> None:
-    crew = Crew("c", 1, peak_per_s=10.0, low_per_s=2.0)
+    crew = ConnectionFigures("c", 1, peak_per_s=10.0, low_per_s=2.0)
     assert rules.prefetch(BUSY, crew, rules.THROUGHPUT, connections=2).advised == "40"
     # Alone it may hold what it processes within half of the lock.
     assert rules.prefetch(BUSY, crew, rules.THROUGHPUT).advised == "60"
 
 
 def test_what_is_as_it_should_be_is_no_advice() -> None:
-    line = Line("q", receivers=1, deliveries=10, work_ms_p999=10.0, sent_per_s=150.0)
-    crews = {("q", ""): [Crew("c", 1, 10.0, 10.0, held=200)]}
+    line = LaneFigures("q", receivers=1, deliveries=10, work_ms_p999=10.0, sent_per_s=150.0)
+    crews = {("q", ""): [ConnectionFigures("c", 1, 10.0, 10.0, held=200)]}
     told = tune.advise([line], crews, goal=rules.THROUGHPUT, senders=1, ceiling_per_s=10_000.0)
     # Nobody but the client knows its flush interval.
     assert [(row["setting"], row["now"]) for row in told] == [("flush interval", "not known")]
-    crews = {("q", ""): [Crew("c", 1, 10.0, 10.0, held=20)]}
+    crews = {("q", ""): [ConnectionFigures("c", 1, 10.0, 10.0, held=20)]}
     first, _ = tune.advise([line], crews, goal=rules.THROUGHPUT, senders=1, ceiling_per_s=10_000.0)
     assert (first["setting"], first["now"], first["advised"]) == ("prefetch", "20", "200")
 
 
 def test_partitions_carry_the_busiest_stretch() -> None:
-    line = Line("q", sent_per_s=45_000.0, partitions=2)
+    line = LaneFigures("q", sent_per_s=45_000.0, partitions=2)
     advice = rules.partitions(line, 10_000.0)
     assert (advice.advised, advice.arithmetic.endswith("= 4.5; it has 2")) == ("8", True)
 
 
 def test_rates_are_measured_by_connection(spark: "SparkSession") -> None:
     """Two receivers of one connection count together, whoever of them is handed a message."""
-    planted = Planted()
+    made_facts = MadeFacts()
     for turn in range(400):
         sent_ms = turn * 50
-        number = planted.send(sent_ms)
-        planted.fact(sent_ms + 1, "deliver", number, consumer=f"till-7/link-{turn % 2}")
-        planted.fact(sent_ms + 21, "complete", number)
+        number = made_facts.send(sent_ms)
+        made_facts.fact(sent_ms + 1, "deliver", number, consumer=f"till-7/link-{turn % 2}")
+        made_facts.fact(sent_ms + 21, "complete", number)
     # A receiver that changes a message is told of without a lane.
-    planted.fact(2, "change", 1, sub_entity=None, description="shelf")
+    made_facts.fact(2, "change", 1, sub_entity=None, description="shelf")
     # Receivers that come one after the other, as for sessions, are one at a time.
-    short = Planted("sessions")
+    short = MadeFacts("sessions")
     for turn in range(30):
         number = short.send(turn * 100)
         short.fact(turn * 100 + 1, "deliver", number, consumer=f"till-7/session-{turn}")
         short.fact(turn * 100 + 50, "complete", number)
-    followed = follow(made(spark, planted.rows + short.rows)).persist()
+    followed = follow(made(spark, made_facts.rows + short.rows)).persist()
     crew, one = tune.measure_crews(followed).orderBy("entity").collect()
     assert (crew["connection"], crew["receivers"], crew["peak_per_s"]) == ("till-7", 2, 20.0)
     assert (one["entity"], one["receivers"]) == ("sessions", 1)
@@ -159,16 +161,16 @@ def test_twenty_histories_of_known_rates(spark: "SparkSession") -> None:
     """R-D4: the article's rule, exactly, wherever the history begins and ends."""
     rows = []
     for turn, (period_ms, length_ms, _, _) in enumerate(HISTORIES):
-        planted = Planted(f"q{turn:02}")
+        made_facts = MadeFacts(f"q{turn:02}")
         begin_ms = 1_234 * turn
         for at_ms in range(begin_ms, begin_ms + length_ms, period_ms):
-            planted.handled(at_ms, wait_ms=1, work_ms=7)
-        rows += planted.rows
+            made_facts.handled(at_ms, wait_ms=1, work_ms=7)
+        rows += made_facts.rows
     followed = follow(made(spark, rows)).persist()
     crews = measured_crews(followed)
     told = {
         f"q{turn:02}": rules.prefetch(
-            Line(f"q{turn:02}", receivers=1, work_ms_p999=7.0, lock_s=lock_s),
+            LaneFigures(f"q{turn:02}", receivers=1, work_ms_p999=7.0, lock_s=lock_s),
             crews[f"q{turn:02}"],
             rules.THROUGHPUT,
         ).advised
@@ -177,9 +179,9 @@ def test_twenty_histories_of_known_rates(spark: "SparkSession") -> None:
     assert told == {f"q{turn:02}": str(right) for turn, (*_, right) in enumerate(HISTORIES)}
 
 
-def measured_crews(followed: "DataFrame") -> dict[str, Crew]:
+def measured_crews(followed: "DataFrame") -> dict[str, ConnectionFigures]:
     return {
-        row["entity"]: Crew(
+        row["entity"]: ConnectionFigures(
             row["connection"], row["receivers"], row["peak_per_s"], row["low_per_s"], row["held"]
         )
         for row in tune.measure_crews(followed).collect()
@@ -187,42 +189,42 @@ def measured_crews(followed: "DataFrame") -> dict[str, Crew]:
 
 
 def test_pauses_are_not_slowness(spark: "SparkSession") -> None:
-    planted = Planted()
+    made_facts = MadeFacts()
     for begin_ms in (0, 100_000, 151_000):
         for at_ms in range(begin_ms, begin_ms + 25_000, 100):
-            planted.handled(at_ms, wait_ms=1, work_ms=7)
+            made_facts.handled(at_ms, wait_ms=1, work_ms=7)
     # And then it is really slow: one in a second.
     for at_ms in range(200_000, 241_000, 1_000):
-        planted.handled(at_ms, wait_ms=1, work_ms=7)
-    crew = measured_crews(follow(planted.table(spark)))["orders"]
+        made_facts.handled(at_ms, wait_ms=1, work_ms=7)
+    crew = measured_crews(follow(made_facts.table(spark)))["orders"]
     assert (crew.peak_per_s, crew.low_per_s) == (10.0, 1.0)
 
 
 def test_a_delivery_that_was_given_back_is_no_work(spark: "SparkSession") -> None:
-    planted = Planted()
+    made_facts = MadeFacts()
     for turn in range(20):
-        number = planted.send(turn * 1000)
-        planted.fact(turn * 1000 + 1, "deliver", number, consumer="c1")
-        planted.fact(turn * 1000 + 101, "abandon", number)
+        number = made_facts.send(turn * 1000)
+        made_facts.fact(turn * 1000 + 1, "deliver", number, consumer="c1")
+        made_facts.fact(turn * 1000 + 101, "abandon", number)
         # Nobody held it when it was dead-lettered, or when it was purged.
-        planted.fact(451_000 + turn, "deadletter" if turn % 2 else "purge", number)
-    followed = follow(planted.table(spark)).persist()
+        made_facts.fact(451_000 + turn, "deadletter" if turn % 2 else "purge", number)
+    followed = follow(made_facts.table(spark)).persist()
     line = next(row for row in tune.measure_lines(followed).collect() if not row.sub_entity)
     assert line["work_ms_p999"] == pytest.approx(100.0, rel=0.01)
 
 
 def test_work_goes_on_over_batches_and_ends_with_an_abandon(spark: "SparkSession") -> None:
-    planted = Planted()
-    given_back, held = planted.send(0), planted.send(0)
-    planted.fact(10, "deliver", given_back, consumer="c1")
-    planted.fact(20, "abandon", given_back)
-    planted.fact(30, "deliver", held, consumer="c1")
-    first = follow(planted.table(spark)).persist()
-    later = Planted()
-    later.rows = planted.rows[:]
-    planted.fact(1030, "complete", held)
-    planted.fact(5000, "deadletter", given_back)
-    second = follow(made(spark, planted.rows[len(later.rows) :]), unfinished(first))
+    made_facts = MadeFacts()
+    given_back, held = made_facts.send(0), made_facts.send(0)
+    made_facts.fact(10, "deliver", given_back, consumer="c1")
+    made_facts.fact(20, "abandon", given_back)
+    made_facts.fact(30, "deliver", held, consumer="c1")
+    first = follow(made_facts.table(spark)).persist()
+    later = MadeFacts()
+    later.rows = made_facts.rows[:]
+    made_facts.fact(1030, "complete", held)
+    made_facts.fact(5000, "deadletter", given_back)
+    second = follow(made(spark, made_facts.rows[len(later.rows) :]), unfinished(first))
     works = {
         row.op: row.delivered_at is not None
         for row in second.collect()
@@ -232,9 +234,9 @@ def test_work_goes_on_over_batches_and_ends_with_an_abandon(spark: "SparkSession
 
 
 def test_how_many_are_held_at_once(spark: "SparkSession") -> None:
-    planted = Planted()
+    made_facts = MadeFacts()
     for at_ms in range(0, 30_000, 100):
-        number = planted.send(at_ms)
-        planted.fact(at_ms, "deliver", number, consumer="c1/a" if at_ms % 200 else "c1/b")
-        planted.fact(at_ms + 1_950, "complete", number)
-    assert measured_crews(follow(planted.table(spark)))["orders"].held == 20
+        number = made_facts.send(at_ms)
+        made_facts.fact(at_ms, "deliver", number, consumer="c1/a" if at_ms % 200 else "c1/b")
+        made_facts.fact(at_ms + 1_950, "complete", number)
+    assert measured_crews(follow(made_facts.table(spark)))["orders"].held == 20

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from peeklock.spark import lake
 from peeklock.spark.lake.files import Contribution, Files, Layout, divided
 from peeklock.spark.lake.tables import (
-    Batch,
+    LakeBatch,
     LakeProblem,
     commit_delta,
     commit_parquet,
@@ -63,7 +63,7 @@ def contribution(
     return Contribution("query-1", batch, partition, done, schema)
 
 
-def together(*some: Contribution) -> Batch:
+def together(*some: Contribution) -> LakeBatch:
     batch = gathered(some)
     assert batch is not None
     return batch

@@ -14,7 +14,7 @@ from peeklock.spark.properties import to_json
 from peeklock.spark.sink.encoding import bodies, durations, entries_of, messages_of, milliseconds
 from peeklock.spark.sink.ids import digests, ids_of, places
 from peeklock.spark.sink.pace import Pace
-from peeklock.spark.sink.parcels import Room, TooLarge, in_order_of_keys, parcels
+from peeklock.spark.sink.parcels import ParcelLimits, TooLarge, in_order_of_keys, parcels
 
 TEXT_COLUMNS = {
     "message_id": "message_id",
@@ -149,7 +149,7 @@ def letters(*sizes: int) -> pa.BinaryArray:
     return pa.array([head + b"A" * (size - 8) for head, size in zip(heads, sizes, strict=True)])
 
 
-def cut(sizes: list[int], room: Room, **keys: Any) -> list[tuple[int, bool]]:
+def cut(sizes: list[int], room: ParcelLimits, **keys: Any) -> list[tuple[int, bool]]:
     found = list(parcels(letters(*sizes), room, keys.get("sessions"), keys.get("keys")))
     for parcel in found:
         assert len(parcel.payload) <= room.size_max
@@ -161,27 +161,27 @@ def test_parcels_hold_all_messages_in_order(payloads: list[bytes]) -> None:
     columns = {"message_id": pa.array(["m"] * len(payloads)), "body": pa.array(payloads)}
     messages = messages_of(columns, NOW)
     found: list[bytes] = []
-    for parcel in parcels(messages, Room(8_000), None, None):
+    for parcel in parcels(messages, ParcelLimits(8_000), None, None):
         assert len(parcel.payload) <= 8_000
         found += batch_messages(parcel.payload) if parcel.is_batch else [parcel.payload]
     assert found == messages.to_pylist()
 
 
 def test_parcels_are_filled_by_bytes() -> None:
-    assert cut([1_000] * 10, Room(6_000)) == [(4, True), (4, True), (2, True)]
-    assert cut([4_500, 10, 10], Room(5_000)) == [(1, False), (2, True)]
-    assert cut([1_000] * 5, Room(6_000, count_max=2)) == [(2, True), (2, True), (1, False)]
+    assert cut([1_000] * 10, ParcelLimits(6_000)) == [(4, True), (4, True), (2, True)]
+    assert cut([4_500, 10, 10], ParcelLimits(5_000)) == [(1, False), (2, True)]
+    assert cut([1_000] * 5, ParcelLimits(6_000, count_max=2)) == [(2, True), (2, True), (1, False)]
 
 
 def test_what_is_too_large_for_any_parcel_is_named() -> None:
     with pytest.raises(TooLarge, match="9,000 bytes, and the entity takes 5,000") as caught:
-        cut([10, 9_000], Room(5_000))
+        cut([10, 9_000], ParcelLimits(5_000))
     assert caught.value.row == 1
 
 
 def test_a_parcel_has_one_key_where_that_is_asked_for() -> None:
     keys = ["a", "a", "b", None, None]
-    assert cut([10] * 5, Room(5_000, is_one_key=True), keys=keys) == [
+    assert cut([10] * 5, ParcelLimits(5_000, is_one_key=True), keys=keys) == [
         (2, True),
         (1, False),
         (2, True),
@@ -189,7 +189,7 @@ def test_a_parcel_has_one_key_where_that_is_asked_for() -> None:
 
 
 def test_a_parcel_knows_its_sessions() -> None:
-    found = parcels(letters(*[2_000] * 4), Room(6_000), ["a", "b", None, "b"], None)
+    found = parcels(letters(*[2_000] * 4), ParcelLimits(6_000), ["a", "b", None, "b"], None)
     assert [sorted(parcel.sessions) for parcel in found] == [["a", "b"], ["b"]]
 
 

@@ -10,12 +10,12 @@ import pytest
 
 from peeklock.amqp.types import Array, Int
 from peeklock.client.exceptions import MessagingEntityNotFoundError
+from peeklock.spark.entity_client import EntityClient
 from peeklock.spark.options import OptionProblem, source_options
 from peeklock.spark.sink.dispatch import BadRow, NoDuplicateDetection, Task
 from peeklock.spark.sink.options import SinkOptions, sink_options
 from peeklock.spark.sink.settlement import BadAction
-from peeklock.spark.sink.writers import Written, _publish, _written, batch_writer, stream_writer
-from peeklock.spark.wire import Wire
+from peeklock.spark.sink.writers import RowsWritten, _publish, _written, batch_writer, stream_writer
 from tests.spark.bus import DEAD_LETTERS, Bus
 from tests.spark.source.reading import claim_reader
 from tests.spark.structs import struct
@@ -37,7 +37,7 @@ def options(bus: Bus, columns: str = "body string", **more: str) -> SinkOptions:
 
 def write(
     told: SinkOptions, *batches: pa.RecordBatch, batch: int = 0, partition: int = 0
-) -> Written:
+) -> RowsWritten:
     """What one attempt of a task does."""
     return _written(told, Task("writer", batch, partition), iter(batches))
 
@@ -280,7 +280,7 @@ def test_a_process_has_one_connection_to_a_namespace(bus: Bus) -> None:
         for queue, patience in ((first, "10s"), (second, "20s")):
             told = options(bus, queue=queue, retryDeadline=patience, **given)
             _publish(told, [write(told, rows(body=["a"]))])
-            assert Wire.to(told.access, queue).receive(1, 2_000, deletes=True)
+            assert EntityClient.to(told.access, queue).receive(1, 2_000, deletes=True)
         assert proxy.cut() == 1
 
 
@@ -362,7 +362,7 @@ def test_a_rate_is_kept(bus: Bus) -> None:
 
 def claimed(told: SinkOptions, count: int) -> list[int]:
     asked = {"owner": told.consumer_id, "epoch": 1, "message-count": Int(count)}
-    answer = Wire.to(told.access, told.entity).manage("com.peeklock:claim-messages", asked)
+    answer = EntityClient.to(told.access, told.entity).manage("com.peeklock:claim-messages", asked)
     numbers = answer["sequence-numbers"]
     assert isinstance(numbers, Array)
     return [int(number) for number in numbers.items]
@@ -398,13 +398,13 @@ def test_rows_settle_what_they_name(bus: Bus) -> None:
 
 
 @pytest.mark.parametrize("kept", ["auto", "broker", "deferral"])
-def test_rows_are_settled_in_the_ledger_of_the_query(bus: Bus, kept: str) -> None:
+def test_rows_are_settled_where_the_query_claimed_them(bus: Bus, kept: str) -> None:
     queue = bus.queue()
     bus.send(queue, ["done", "dead", "kept"])
-    reader = claim_reader(bus, queue, ledger=kept, settlement="manual")
+    reader = claim_reader(bus, queue, keeper=kept, settlement="manual")
     end = reader.latestOffset(reader.initialOffset())
     columns = "sequence_number long, action string"
-    told = options(bus, columns, queue=queue, operation="settle", ledger=kept)
+    told = options(bus, columns, queue=queue, operation="settle", keeper=kept)
     write(told, rows(sequence_number=[1, 2], action=["complete", "deadletter"]))
     assert bus.bodies(queue) == ["kept"]
     assert bus.bodies(queue + DEAD_LETTERS) == ["dead"]
@@ -415,10 +415,10 @@ def test_rows_are_settled_in_the_ledger_of_the_query(bus: Bus, kept: str) -> Non
 def test_what_deferral_cannot_do_is_told_before_anything_is_settled(bus: Bus) -> None:
     queue = bus.queue()
     bus.send(queue, ["a", "b"])
-    reader = claim_reader(bus, queue, ledger="deferral", settlement="manual")
+    reader = claim_reader(bus, queue, keeper="deferral", settlement="manual")
     reader.latestOffset(reader.initialOffset())
     columns = "sequence_number long, action string"
-    told = options(bus, columns, queue=queue, operation="settle", ledger="deferral")
+    told = options(bus, columns, queue=queue, operation="settle", keeper="deferral")
     with pytest.raises(BadAction, match="'abandon' is not possible where claims are kept by defer"):
         write(told, rows(sequence_number=[1, 2], action=["complete", "abandon"]))
     assert bus.bodies(queue) == ["a", "b"]

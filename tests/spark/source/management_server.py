@@ -26,7 +26,7 @@ _OUTCOMES = {
 }
 
 
-class Desk:
+class ManagementServer:
     """Answers what the gateway would, without a wire: names and shapes are those of the wire."""
 
     def __init__(self, partitions: int = 1, **properties: Any) -> None:

@@ -8,11 +8,11 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow.parquet as pq
 
+from peeklock.spark.entity_client import EntityClient
 from peeklock.spark.options import source_options
 from peeklock.spark.schema import MESSAGE_COLUMNS, Columns, struct_of
-from peeklock.spark.source.claim_keeper import BrokerLedger
+from peeklock.spark.source.claim_keeper import BrokerClaimKeeper
 from peeklock.spark.source.claim_stream import ClaimStreamReader
-from peeklock.spark.wire import Wire
 from tests.spark.bus import Bus
 
 if TYPE_CHECKING:
@@ -89,13 +89,13 @@ def claim_reader(bus: Bus, queue: str, **options: Any) -> ClaimStreamReader:
     return ClaimStreamReader(source_options(given, streaming=True), COLUMNS)
 
 
-def ledger(bus: Bus, queue: str, consumer: str = "") -> BrokerLedger:
+def claim_keeper(bus: Bus, queue: str, consumer: str = "") -> BrokerClaimKeeper:
     """The claims of a consumer; of the source's own when none is named."""
     given = {**bus.options, "queue": queue}
     if consumer:
         given["consumerId"] = consumer
     options = source_options(given, streaming=True)
-    return BrokerLedger(Wire.to(options.access, options.entity), options)
+    return BrokerClaimKeeper(EntityClient.to(options.access, options.entity), options)
 
 
 def read_all(reader: ClaimStreamReader, start: Any, end: Any) -> list[dict[str, Any]]:

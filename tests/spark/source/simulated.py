@@ -13,10 +13,10 @@ from typing import Any
 from peeklock.client.exceptions import ServiceBusConnectionError
 from peeklock.spark.options import SourceOptions, source_options
 from peeklock.spark.schema import MESSAGE_COLUMNS, Columns, struct_of
-from peeklock.spark.source.claim_keeper import BrokerLedger, Ledger
+from peeklock.spark.source.claim_keeper import BrokerClaimKeeper, ClaimKeeper
 from peeklock.spark.source.claim_stream import ClaimStreamReader
 from peeklock.spark.versions import ReadLimit
-from tests.spark.source.management_server import Desk
+from tests.spark.source.management_server import ManagementServer
 
 CONNECTION = "Endpoint=sb://localhost;SharedAccessKeyName=Root;SharedAccessKey=key"
 COLUMNS = Columns(struct_of(MESSAGE_COLUMNS), MESSAGE_COLUMNS)
@@ -39,11 +39,11 @@ class Steps:
             raise Crash
 
 
-class BreakingDesk:
+class BreakingServer:
     """The desk over a connection that may break before or after the broker has acted."""
 
-    def __init__(self, desk: Desk, steps: Steps) -> None:
-        self.desk = desk
+    def __init__(self, server: ManagementServer, steps: Steps) -> None:
+        self.server = server
         self.steps = steps
         # Operations whose next answer is lost, in this order.
         self.calls_lost: list[str] = []
@@ -57,13 +57,13 @@ class BreakingDesk:
         is_repeatable: bool = True,
     ) -> dict[Any, Any]:
         self.steps.step()
-        answer = self.desk.manage(operation, arguments, sub_queue)
+        answer = self.server.manage(operation, arguments, sub_queue)
         self.steps.step()
         if self.calls_lost and self.calls_lost[0] == operation:
             # The broker has acted and nobody heard of it; what may be repeated is, at once.
             self.calls_lost.pop(0)
             if is_repeatable:
-                return self.desk.manage(operation, arguments, sub_queue)
+                return self.server.manage(operation, arguments, sub_queue)
             raise ServiceBusConnectionError("the line broke")
         return answer
 
@@ -73,14 +73,14 @@ class SimulatedSpark:
 
     def __init__(
         self,
-        desk: Desk,
+        server: ManagementServer,
         *,
         is_old: bool = False,
         task: Callable[[list[dict[str, Any]]], None] | None = None,
         **options: str,
     ) -> None:
         self.steps = Steps()
-        self.desk = BreakingDesk(desk, self.steps)
+        self.server = BreakingServer(server, self.steps)
         self.is_old = is_old
         self.task = task or (lambda _rows: None)
         options.setdefault("maxWait", "0")
@@ -107,8 +107,8 @@ class SimulatedSpark:
     def numbers(self) -> list[int]:
         return [row["sequence_number"] for row in self.rows]
 
-    def connect(self, options: SourceOptions, kind: str) -> Ledger:
-        return BrokerLedger(self.desk, options)
+    def connect(self, options: SourceOptions, kind: str) -> ClaimKeeper:
+        return BrokerClaimKeeper(self.server, options)
 
     def run(self, *, available_now: bool = True, limit: ReadLimit | None = None) -> None:
         """Start the query, as after any crash, and run it until there is nothing new."""

@@ -1,4 +1,4 @@
-"""What the ledger makes of the broker's answers."""
+"""What the keeper of claims makes of the broker's answers."""
 
 from typing import Any
 
@@ -9,8 +9,8 @@ from peeklock.client.exceptions import (
     ServiceBusServerBusyError,
 )
 from peeklock.spark.options import source_options
-from peeklock.spark.source.claim_keeper import BrokerLedger
-from peeklock.spark.source.deferral import DeferralLedger
+from peeklock.spark.source.claim_keeper import BrokerClaimKeeper
+from peeklock.spark.source.deferral import DeferralClaimKeeper
 
 
 class Answers:
@@ -28,9 +28,9 @@ class Answers:
 KEY = "Endpoint=sb://localhost;SharedAccessKeyName=a;SharedAccessKey=b"
 
 
-def ledger(answers: Answers, **options: str) -> BrokerLedger:
+def keeper(answers: Answers, **options: str) -> BrokerClaimKeeper:
     given = {"connectionstring": KEY, "queue": "q", **options}
-    return BrokerLedger(answers, source_options(given, streaming=True))
+    return BrokerClaimKeeper(answers, source_options(given, streaming=True))
 
 
 HERE = {"epoch": 1, "sequence-numbers": [7], "sizes": [1], "attempts": [0]}
@@ -40,13 +40,13 @@ PART = {**HERE, "sequence-numbers": [], "sizes": [], "attempts": [], "missing-pa
 def test_claims_are_listed_when_all_partitions_are_there() -> None:
     """R-D1: what a partition holds that is away for a moment is not taken for gone."""
     answers = Answers(PART, HERE)
-    assert [one.number for one in ledger(answers).listed()] == [7]
+    assert [one.number for one in keeper(answers).listed()] == [7]
     assert answers.asked == 2
 
 
 def test_a_partition_that_stays_away_is_named() -> None:
     with pytest.raises(ServiceBusServerBusyError, match="partitions 3 of 'q'"):
-        ledger(Answers(PART), retrydeadline="1ms").listed()
+        keeper(Answers(PART), retrydeadline="1ms").listed()
 
 
 class Narrow:
@@ -64,9 +64,9 @@ class Narrow:
         return {"messages": [{"message": b""} for _ in numbers]}
 
 
-def deferrals(broker: Any) -> DeferralLedger:
+def deferrals(broker: Any) -> DeferralClaimKeeper:
     given = {"connectionstring": KEY, "queue": "q"}
-    return DeferralLedger(broker, source_options(given, streaming=True))
+    return DeferralClaimKeeper(broker, source_options(given, streaming=True))
 
 
 def test_deferred_messages_that_are_too_much_for_one_answer_are_settled_in_parts() -> None:

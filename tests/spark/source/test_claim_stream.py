@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.spark.bus import DEAD_LETTERS, Bus
-from tests.spark.source.reading import Reading, claim_reader, ledger
+from tests.spark.source.reading import Reading, claim_keeper, claim_reader
 from tests.wire.broker_process import BrokerProcess
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def test_a_query_that_was_overtaken_ends_with_a_clear_error(
     reading = Reading(spark, bus, tmp_path, queue=queue, maxWait="50ms")
     query = reading.start(available_now=False)
     until(query, lambda: reading.bodies() == ["a"])
-    ledger(bus, queue).enter()
+    claim_keeper(bus, queue).enter()
     with pytest.raises(Exception, match="another query reads"):
         query.awaitTermination(60)
 
@@ -217,7 +217,7 @@ def test_messages_are_deferred_where_the_broker_keeps_no_claims(
     """The way that works on Azure."""
     queue = bus.queue()
     bus.send(queue, [f"m-{n}" for n in range(7)])
-    reading = Reading(spark, bus, tmp_path, queue=queue, maxMessagesPerTrigger=3, ledger="deferral")
+    reading = Reading(spark, bus, tmp_path, queue=queue, maxMessagesPerTrigger=3, keeper="deferral")
     reading.change = failing
     with pytest.raises(Exception, match="the job has failed"):
         reading.run()
@@ -235,7 +235,7 @@ def test_manual_settlement_leaves_it_to_the_job(
     reading = Reading(spark, bus, tmp_path, queue=queue, settlement="manual")
     reading.run()
     assert len(bus.peek(queue)) == 2
-    settling = ledger(bus, queue)
+    settling = claim_keeper(bus, queue)
     assert settling.settle([row["sequence_number"] for row in reading.rows()], "completed") == 2
     assert bus.peek(queue) == []
 

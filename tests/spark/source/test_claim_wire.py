@@ -11,17 +11,17 @@ from peeklock.client.exceptions import ClaimFenced, MessagingEntityNotFoundError
 from peeklock.spark.source.claim_planner import DataLoss
 from peeklock.spark.versions import ReadAllAvailable, ReadMaxRows
 from tests.spark.bus import DEAD_LETTERS, Bus
-from tests.spark.source.reading import claim_reader, ledger, read_all
+from tests.spark.source.reading import claim_keeper, claim_reader, read_all
 from tests.wire.broker_process import BrokerProcess
 
-LEDGERS = pytest.mark.parametrize("kept", ["broker", "deferral"])
+KEEPERS = pytest.mark.parametrize("kept", ["broker", "deferral"])
 
 
-@LEDGERS
+@KEEPERS
 def test_a_batch_is_claimed_read_twice_and_settled(bus: Bus, kept: str) -> None:
     queue = bus.queue()
     bus.send(queue, [f"b-{n}" for n in range(20)])
-    reader = claim_reader(bus, queue, ledger=kept, maxMessagesPerTrigger=12)
+    reader = claim_reader(bus, queue, keeper=kept, maxMessagesPerTrigger=12)
     start = reader.initialOffset()
     end = reader.latestOffset(start, ReadMaxRows(12))
     first = read_all(reader, start, end)
@@ -37,11 +37,11 @@ def test_a_batch_is_claimed_read_twice_and_settled(bus: Bus, kept: str) -> None:
     assert bus.peek(queue) == []
 
 
-@LEDGERS
+@KEEPERS
 def test_all_that_is_available_is_one_batch(bus: Bus, kept: str) -> None:
     queue = bus.queue()
     bus.send(queue, [f"b-{n}" for n in range(20)])
-    reader = claim_reader(bus, queue, ledger=kept, maxMessagesPerTrigger=7, maxBytesPerTrigger=200)
+    reader = claim_reader(bus, queue, keeper=kept, maxMessagesPerTrigger=7, maxBytesPerTrigger=200)
     start = reader.initialOffset()
     end = reader.latestOffset(start, ReadAllAvailable())
     assert len(read_all(reader, start, end)) == 20
@@ -49,14 +49,14 @@ def test_all_that_is_available_is_one_batch(bus: Bus, kept: str) -> None:
     assert bus.peek(queue) == []
 
 
-@LEDGERS
+@KEEPERS
 def test_orphans_of_a_crash_are_the_next_batch(bus: Bus, kept: str) -> None:
     queue = bus.queue()
     bus.send(queue, ["a", "b", "c"])
-    lost = claim_reader(bus, queue, ledger=kept, maxMessagesPerTrigger=2)
+    lost = claim_reader(bus, queue, keeper=kept, maxMessagesPerTrigger=2)
     start = lost.initialOffset()
     claimed = lost.latestOffset(start)
-    reader = claim_reader(bus, queue, ledger=kept)
+    reader = claim_reader(bus, queue, keeper=kept)
     assert reader.latestOffset(start) == claimed
     bus.send(queue, ["d"])
     after = reader.latestOffset(claimed)
@@ -65,11 +65,11 @@ def test_orphans_of_a_crash_are_the_next_batch(bus: Bus, kept: str) -> None:
     assert bus.peek(queue) == []
 
 
-@LEDGERS
+@KEEPERS
 def test_available_now_reads_no_further(bus: Bus, kept: str) -> None:
     queue = bus.queue()
     bus.send(queue, ["a", "b", "c"])
-    reader = claim_reader(bus, queue, ledger=kept, maxMessagesPerTrigger=2)
+    reader = claim_reader(bus, queue, keeper=kept, maxMessagesPerTrigger=2)
     reader.prepareForTriggerAvailableNow()
     bus.send(queue, ["late"])
     start = reader.initialOffset()
@@ -127,7 +127,7 @@ def test_dead_lettering_between_plan_and_read_is_a_loss_or_not(bus: Bus, fails: 
     reader = claim_reader(bus, queue, failOnDataLoss=fails)
     start = reader.initialOffset()
     (partition,) = reader.partitions(start, reader.latestOffset(start))
-    ledger(bus, queue).settle([2], "suspended")
+    claim_keeper(bus, queue).settle([2], "suspended")
     if fails == "true":
         with pytest.raises(DataLoss, match=r"1 messages of .* gone \(2\)"):
             list(reader.read(partition))
@@ -151,7 +151,7 @@ def test_ten_thousand_scattered_numbers(bus: Bus) -> None:
     queue = bus.queue()
     for _ in range(3):
         bus.send(queue, ["x"] * 5_000)
-    other = ledger(bus, queue, "other")
+    other = claim_keeper(bus, queue, "other")
     other.enter()
     taken = [one.number for _ in range(2) for one in other.claim(10_000, 0, 1, None)]
     assert len(taken) == 15_000

@@ -8,10 +8,10 @@ import pytest
 
 from peeklock.spark.options import source_options
 from peeklock.spark.source.peek import PeekReader, PeekStreamReader, divided
-from peeklock.spark.source.receive_and_delete import TakingStreamReader
+from peeklock.spark.source.receive_and_delete import ReceiveAndDeleteStreamReader
 from peeklock.spark.versions import ReadAllAvailable, ReadMaxRows
 from tests.spark.bus import DEAD_LETTERS, Bus
-from tests.spark.source.reading import COLUMNS, Reading, ledger
+from tests.spark.source.reading import COLUMNS, Reading, claim_keeper
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,10 +45,10 @@ class Stream:
         self.reader = self.fresh()
         self.offset = self.reader.initialOffset()
 
-    def fresh(self) -> PeekStreamReader | TakingStreamReader:
+    def fresh(self) -> PeekStreamReader | ReceiveAndDeleteStreamReader:
         if self.options.mode == "peek":
             return PeekStreamReader(self.options, COLUMNS)
-        return TakingStreamReader(self.options, COLUMNS)
+        return ReceiveAndDeleteStreamReader(self.options, COLUMNS)
 
     def next(self, rows: int = 1_000) -> list[str]:
         """Read one batch; nothing where Spark would plan none."""
@@ -70,7 +70,7 @@ def test_a_batch_shows_everything_and_changes_nothing(bus: Bus) -> None:
     queue = bus.queue()
     bus.send(queue, ["a", "b"], subject="s")
     bus.send(queue, ["later"], at=(time.time_ns() // 1_000_000) + 3_600_000)
-    owner = ledger(bus, queue)
+    owner = claim_keeper(bus, queue)
     owner.enter()
     owner.claim(1, 0, 1, None)
     rows = batch(bus, queue)

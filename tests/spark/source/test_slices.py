@@ -3,12 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peeklock.spark.source.claim_keeper import Claimed
+from peeklock.spark.source.claim_keeper import ClaimedMessage
 from peeklock.spark.source.slices import divide
 
 _claims = st.lists(
     st.builds(
-        Claimed,
+        ClaimedMessage,
         st.integers(0, 3).flatmap(lambda p: st.integers(p << 48, (p << 48) + 500)),
         st.integers(0, 100_000),
         st.none() | st.sampled_from(["red", "blue", "green"]),
@@ -20,7 +20,7 @@ _claims = st.lists(
 
 @given(_claims, st.integers(1, 1 << 20), st.integers(1, 70))
 def test_every_message_is_in_one_task_and_sessions_are_whole(
-    claims: list[Claimed], slice_bytes: int, least: int
+    claims: list[ClaimedMessage], slice_bytes: int, least: int
 ) -> None:
     slices = divide(claims, slice_bytes, least)
     assert all(slices)
@@ -40,10 +40,10 @@ def test_every_message_is_in_one_task_and_sessions_are_whole(
 
 
 def test_small_batches_are_one_task_and_large_ones_are_many() -> None:
-    small = [Claimed(number, 1_000) for number in range(1_000)]
+    small = [ClaimedMessage(number, 1_000) for number in range(1_000)]
     assert len(divide(small, 8 << 20, 1)) == 1
     assert len(divide(small, 8 << 20, 4)) == 4
-    large = [Claimed(number, 100_000) for number in range(1_000)]
+    large = [ClaimedMessage(number, 100_000) for number in range(1_000)]
     sizes = [len(one) for one in divide(large, 8 << 20, 1)]
     assert len(sizes) == 12
     assert max(sizes) - min(sizes) <= 1

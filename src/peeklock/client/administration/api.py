@@ -16,7 +16,7 @@ from peeklock.client.administration.errors import (
     refusal,
 )
 from peeklock.client.administration.http_client import HttpClient
-from peeklock.client.administration.places import Place
+from peeklock.client.administration.places import ResourcePath
 
 _QUERY: Final = "api-version=2024-05"
 _CONTENT_TYPE: Final = "application/atom+xml;type=entry;charset=utf-8"
@@ -50,7 +50,7 @@ class AdministrationApi:
         # An empty list is how the service says that there is nothing.
         return None if isinstance(found, Feed) else found
 
-    def find(self, place: Place) -> Description | None:
+    def find(self, place: ResourcePath) -> Description | None:
         """Return what is at a place, None where nothing is; what is of another kind is an error."""
         found = self.look(place.path)
         if found is not None and found.kind != place.kind:
@@ -58,7 +58,7 @@ class AdministrationApi:
             raise ResourceNotFoundError(problem, status_code=_NOT_FOUND)
         return found
 
-    def get(self, place: Place) -> Description:
+    def get(self, place: ResourcePath) -> Description:
         """Return what is at a place."""
         found = self.find(place)
         if found is None:
@@ -66,14 +66,14 @@ class AdministrationApi:
             raise ResourceNotFoundError(problem, status_code=_NOT_FOUND)
         return found
 
-    def page(self, place: Place, skip: int, top: int) -> Feed:
+    def page(self, place: ResourcePath, skip: int, top: int) -> Feed:
         """Return a part of a list."""
         found = self._read("GET", place.path, query=f"$skip={skip}&$top={top}&")
         if not isinstance(found, Feed):
             raise self._http.not_a_broker(200)
         return found
 
-    def every(self, place: Place) -> Iterator[Description]:
+    def every(self, place: ResourcePath) -> Iterator[Description]:
         """Return a whole list, page by page."""
         skip = 0
         while True:
@@ -84,22 +84,22 @@ class AdministrationApi:
                 return
 
     def create(
-        self, place: Place, new: Description, first_rule: Description | None = None
+        self, place: ResourcePath, new: Description, first_rule: Description | None = None
     ) -> Description:
         """Make something that is not there yet, and return it as it was made."""
         return self._put(place, new, atom.write_entry(new, first_rule))
 
-    def update(self, place: Place, changed: Description) -> Description:
+    def update(self, place: ResourcePath, changed: Description) -> Description:
         """Change something that is there; what is described is all of it."""
         return self._put(place, changed, atom.write_entry(changed), is_update=True)
 
-    def delete(self, place: Place) -> None:
+    def delete(self, place: ResourcePath) -> None:
         """Delete something. A name can be that of a queue or of a topic: it is looked at first."""
         self.get(place)
         self._ask("DELETE", place.path)
 
     def _put(
-        self, place: Place, described: Description, body: bytes, *, is_update: bool = False
+        self, place: ResourcePath, described: Description, body: bytes, *, is_update: bool = False
     ) -> Description:
         headers = {"Content-Type": _CONTENT_TYPE, **self._for_destinations(described)}
         if is_update:

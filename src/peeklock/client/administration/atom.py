@@ -5,7 +5,7 @@ service and agree nearly everywhere, so that commands, import and export speak o
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, final
 from xml.sax.saxutils import escape, quoteattr
 
@@ -97,7 +97,8 @@ _RUNTIME: Final[dict[str, type]] = {
     "UpdatedAt": str,
     "AccessedAt": str,
 }
-_FIELDS: Final = (
+# What a correlation filter may ask for besides application properties.
+CORRELATION_FIELDS: Final = (
     "CorrelationId",
     "MessageId",
     "To",
@@ -121,46 +122,26 @@ class Unreadable(Exception):
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class Description:
     """An entity or a rule: what its owner chose, and what the broker knows about it."""
 
-    kind: Final[str]
-    name: Final[str]
-    values: Final[dict[str, Any]]
-    runtime: Final[dict[str, Any]]
-    keys: Final[tuple[AuthorizationRule, ...]]
+    kind: str
+    name: str
+    values: dict[str, Any]
+    runtime: dict[str, Any] = field(default_factory=dict)
+    keys: tuple[AuthorizationRule, ...] = ()
     # What neither files nor commands speak of.
-    others: Final[dict[str, Any]]
-
-    def __init__(
-        self,
-        kind: str,
-        name: str,
-        values: dict[str, Any],
-        runtime: dict[str, Any] | None = None,
-        keys: tuple[AuthorizationRule, ...] = (),
-        others: dict[str, Any] | None = None,
-    ) -> None:
-        self.kind = kind
-        self.name = name
-        self.values = values
-        self.runtime = runtime or {}
-        self.keys = keys
-        self.others = others or {}
+    others: dict[str, Any] = field(default_factory=dict)
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class Feed:
     """A page of a list, and whether there is another one."""
 
-    entries: Final[list[Description]]
-    has_more: Final[bool]
-
-    def __init__(self, entries: list[Description], has_more: bool) -> None:
-        self.entries = entries
-        self.has_more = has_more
+    entries: list[Description]
+    has_more: bool
 
 
 # --- writing
@@ -217,7 +198,7 @@ def _rule_xml(rule: Description) -> str:
     kind = str(values["FilterType"])
     if kind == "Correlation":
         asked = values["CorrelationFilter"]
-        inner = "".join(_element(name, asked[name]) for name in _FIELDS if name in asked)
+        inner = "".join(_element(name, asked[name]) for name in CORRELATION_FIELDS if name in asked)
         inner += _pairs_xml("Properties", asked.get("Properties", {}))
     else:
         sql = values.get("SqlFilter", {})
@@ -363,7 +344,7 @@ def _read_rule(element: "Element") -> dict[str, Any]:
     kind = _type(filter).removesuffix("Filter")
     values: dict[str, Any] = {"FilterType": kind}
     if kind == "Correlation":
-        texts = {name: _child_text(filter, name) for name in _FIELDS}
+        texts = {name: _child_text(filter, name) for name in CORRELATION_FIELDS}
         asked: dict[str, Any] = {name: text for name, text in texts.items() if text is not None}
         values["CorrelationFilter"] = asked | _read_pairs(filter, "Properties")
     elif kind == "Sql":

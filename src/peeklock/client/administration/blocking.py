@@ -33,7 +33,7 @@ from peeklock.client.administration.errors import (
     HttpResponseError,
 )
 from peeklock.client.administration.http_client import HttpClient, HttpEndpoint, http_endpoint
-from peeklock.client.administration.places import Place
+from peeklock.client.administration.places import ResourcePath
 from peeklock.client.administration.properties import (
     NamespaceProperties,
     QueueOptions,
@@ -356,10 +356,10 @@ class ServiceBusAdministrationClient:
 
     # --- asking
 
-    def _get(self, place: Place) -> Description:
+    def _get(self, place: ResourcePath) -> Description:
         return self._reading(lambda: self._api.get(place))
 
-    def _every(self, place: Place) -> Iterator[Description]:
+    def _every(self, place: ResourcePath) -> Iterator[Description]:
         skip = 0
         while True:
             page = self._reading(partial(self._api.page, place, skip, _PAGE))
@@ -369,14 +369,14 @@ class ServiceBusAdministrationClient:
                 return
 
     def _create(
-        self, place: Place, new: Description, first_rule: Description | None = None
+        self, place: ResourcePath, new: Description, first_rule: Description | None = None
     ) -> Description:
         return self._asked(lambda: self._api.create(place, new, first_rule), is_read=False)
 
-    def _update(self, place: Place, changed: Description) -> None:
+    def _update(self, place: ResourcePath, changed: Description) -> None:
         self._asked(lambda: self._api.update(place, changed), is_read=False)
 
-    def _delete(self, place: Place) -> None:
+    def _delete(self, place: ResourcePath) -> None:
         self._asked(lambda: self._api.delete(place), is_read=False)
 
     def _reading(self, ask: Callable[[], T]) -> T:

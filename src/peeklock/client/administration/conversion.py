@@ -83,7 +83,7 @@ def description_of(kind: str, properties: Any) -> Description:
             value = duration_text(value)
         values[_wire_name(each.name)] = getattr(value, "value", value)
     keys = getattr(properties, "authorization_rules", None) or []
-    return Description(kind, properties.name, values, None, tuple(map(_key, keys)), values)
+    return Description(kind, properties.name, values, {}, tuple(map(_key, keys)), values)
 
 
 def properties_of(found: Description, kind: type[T]) -> T:

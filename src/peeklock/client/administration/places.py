@@ -7,16 +7,12 @@ from peeklock.client.administration import atom
 
 
 @final
-@dataclass(slots=True, init=False)
-class Place:
+@dataclass(frozen=True, slots=True)
+class ResourcePath:
     """Where an entity or a rule is, or a list of them."""
 
-    kind: Final[str]
-    path: Final[str]
-
-    def __init__(self, kind: str, path: str) -> None:
-        self.kind = kind
-        self.path = path
+    kind: str
+    path: str
 
     @property
     def told(self) -> str:
@@ -24,35 +20,35 @@ class Place:
         return f"the {self.kind} '{self.path}'"
 
 
-def queue(name: str) -> Place:
+def queue(name: str) -> ResourcePath:
     """Say where a queue is."""
-    return Place(atom.QUEUE, name)
+    return ResourcePath(atom.QUEUE, name)
 
 
-def topic(name: str) -> Place:
+def topic(name: str) -> ResourcePath:
     """Say where a topic is."""
-    return Place(atom.TOPIC, name)
+    return ResourcePath(atom.TOPIC, name)
 
 
-def subscription(topic_name: str, name: str) -> Place:
+def subscription(topic_name: str, name: str) -> ResourcePath:
     """Say where a subscription is."""
-    return Place(atom.SUBSCRIPTION, f"{topic_name}/Subscriptions/{name}")
+    return ResourcePath(atom.SUBSCRIPTION, f"{topic_name}/Subscriptions/{name}")
 
 
-def rule(topic_name: str, subscription_name: str, name: str) -> Place:
+def rule(topic_name: str, subscription_name: str, name: str) -> ResourcePath:
     """Say where a rule is."""
-    return Place(atom.RULE, f"{topic_name}/Subscriptions/{subscription_name}/Rules/{name}")
+    return ResourcePath(atom.RULE, f"{topic_name}/Subscriptions/{subscription_name}/Rules/{name}")
 
 
-QUEUES: Final = Place(atom.QUEUE, "$Resources/queues")
-TOPICS: Final = Place(atom.TOPIC, "$Resources/topics")
+QUEUES: Final = ResourcePath(atom.QUEUE, "$Resources/queues")
+TOPICS: Final = ResourcePath(atom.TOPIC, "$Resources/topics")
 
 
-def subscriptions(topic_name: str) -> Place:
+def subscriptions(topic_name: str) -> ResourcePath:
     """Say where the subscriptions of a topic are."""
-    return Place(atom.SUBSCRIPTION, f"{topic_name}/Subscriptions")
+    return ResourcePath(atom.SUBSCRIPTION, f"{topic_name}/Subscriptions")
 
 
-def rules(topic_name: str, subscription_name: str) -> Place:
+def rules(topic_name: str, subscription_name: str) -> ResourcePath:
     """Say where the rules of a subscription are."""
-    return Place(atom.RULE, f"{topic_name}/Subscriptions/{subscription_name}/Rules")
+    return ResourcePath(atom.RULE, f"{topic_name}/Subscriptions/{subscription_name}/Rules")

@@ -300,7 +300,7 @@ def audit(
     allowed = set(allow or ())
     if strange := allowed - set(VERDICTS):
         raise frame.Impossible(f"there is no verdict '{strange.pop()}': {', '.join(VERDICTS)}")
-    work = frame.Work("audit", master)
+    work = frame.JobRun("audit", master)
     source = FactSource(connection_string, http_port, entity, facts)
     uses_journal = journal or not (sent and received)
     if uses_journal:
@@ -308,7 +308,7 @@ def audit(
     spark = work.spark
     with work.progress.step("comparing"):
         counts, wrong = _audit(spark, source if uses_journal else None, sent, received)
-    place = frame.Place(out, table_format)
+    place = frame.TableFolder(out, table_format)
     rows = [{"verdict": verdict, "messages": count} for verdict, count in counts.items()]
     place.write(work.spark.createDataFrame(rows, "verdict string, messages long"), "verdicts")
     place.write(wrong, "offending")

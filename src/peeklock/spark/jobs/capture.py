@@ -98,7 +98,7 @@ def capture(
     if mode == JOURNAL:
         options["includeBody"] = "true" if include_body else "false"
     bus.check()
-    work = frame.Work("capture", master)
+    work = frame.JobRun("capture", master)
     trigger: dict[str, Any] = {"availableNow": True}
     if interval:
         trigger = {"processingTime": frame.spark_interval(interval)}

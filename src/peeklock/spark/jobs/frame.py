@@ -155,7 +155,7 @@ def _told(problem: BaseException) -> str:
 
 
 @final
-class Work:
+class JobRun:
     """A run of a job: its session, and what it tells while it goes on."""
 
     def __init__(self, name: str, master: str = "", **settings: str) -> None:
@@ -233,7 +233,7 @@ def spark_interval(text: str) -> str:
 
 
 @final
-class Place:
+class TableFolder:
     """A directory of tables in one form."""
 
     def __init__(self, location: str, form: str = PARQUET) -> None:

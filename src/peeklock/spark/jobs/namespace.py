@@ -11,13 +11,13 @@ from peeklock.client.administration.atom import SUBSCRIPTION as SUBSCRIPTION
 from peeklock.client.administration.atom import TOPIC as TOPIC
 from peeklock.client.administration.errors import AzureError
 from peeklock.client.administration.http_client import HttpClient, http_endpoint
-from peeklock.client.administration.places import Place
+from peeklock.client.administration.places import ResourcePath
 from peeklock.spark.jobs.frame import Bus, Impossible
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Entity:
+class ListedEntity:
     """A queue, topic or subscription with its properties as the service names them."""
 
     kind: str
@@ -44,23 +44,23 @@ class Entity:
         return {self.kind: self.name}
 
 
-def entity_at(path: str) -> Entity:
+def entity_at(path: str) -> ListedEntity:
     """What a path means, without asking; a name alone is as good for a queue as for a topic."""
     topic, is_subscription, name = path.strip("/").partition("/Subscriptions/")
     if is_subscription:
-        return Entity(SUBSCRIPTION, name, topic)
-    return Entity(QUEUE, topic)
+        return ListedEntity(SUBSCRIPTION, name, topic)
+    return ListedEntity(QUEUE, topic)
 
 
 @final
-class Namespace:
+class NamespaceListing:
     """What a connection string leads to."""
 
     def __init__(self, bus: Bus) -> None:
         self._http = HttpClient(http_endpoint(bus.connection_string, bus.http_port or 0))
         self._api = AdministrationApi(self._http)
 
-    def entities(self) -> list[Entity]:
+    def entities(self) -> list[ListedEntity]:
         """All queues, topics and subscriptions."""
         try:
             queues = list(self._every(places.QUEUES))
@@ -76,6 +76,6 @@ class Namespace:
             self._http.close()
         return [*queues, *topics, *subscriptions]
 
-    def _every(self, place: Place, topic: str = "") -> Iterator[Entity]:
+    def _every(self, place: ResourcePath, topic: str = "") -> Iterator[ListedEntity]:
         for found in self._api.every(place):
-            yield Entity(found.kind, found.name, topic, {**found.values, **found.runtime})
+            yield ListedEntity(found.kind, found.name, topic, {**found.values, **found.runtime})

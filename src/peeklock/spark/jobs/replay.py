@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as fn
 
 from peeklock.spark.jobs import frame
-from peeklock.spark.jobs.namespace import SUBSCRIPTION, Entity, entity_at
+from peeklock.spark.jobs.namespace import SUBSCRIPTION, ListedEntity, entity_at
 from peeklock.spark.schema import MESSAGE_COLUMNS
 from peeklock.spark.sink.options import SEND_COLUMNS
 
@@ -40,7 +40,7 @@ _SHOWN_COLUMNS: Final = ("message_id", "session_id", "subject", "dead_letter_rea
 
 @final
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ReplayChoice:
     """Which messages are sent again, and how they are changed."""
 
     where: str = ""
@@ -104,14 +104,14 @@ def _quoted(name: str) -> str:
 
 @final
 @dataclass(slots=True)
-class Replay:
+class ReplayRun:
     """A replay that can be begun again under its name: what was sent is not sent twice."""
 
     id: str
-    wish: Wish
+    wish: ReplayChoice
     bus: frame.Bus
     target: str
-    place: frame.Place
+    place: frame.TableFolder
     rate: int = 0
     writers: int = 2
     sent: int = field(default=0)
@@ -148,7 +148,7 @@ class Replay:
 class FromDeadLetters:
     """Dead letters are claimed, sent, and completed after that; the others stay where they are."""
 
-    def __init__(self, replay: Replay, entity: Entity, batch_size: int) -> None:
+    def __init__(self, replay: ReplayRun, entity: ListedEntity, batch_size: int) -> None:
         self._replay = replay
         self._entity = entity
         self._batch_size = batch_size
@@ -168,7 +168,7 @@ class FromDeadLetters:
         rows = spark.read.format("servicebus").options(**self._where, mode="peek").load()
         return self._replay.wish.chosen(rows)
 
-    def run(self, work: frame.Work) -> None:
+    def run(self, work: frame.JobRun) -> None:
         """Replay all that is there now."""
         checkpoint = self._replay.place.path(f"checkpoint/{self._replay.id}")
         self._run = f"/{_run_of(work.spark, checkpoint)}"
@@ -203,7 +203,7 @@ class FromDeadLetters:
     def _release(self) -> None:
         """Give back what was claimed and not wanted; its delivery count is what it was."""
         from peeklock.spark.options import source_options
-        from peeklock.spark.source.claim_stream import open_ledger
+        from peeklock.spark.source.claim_stream import open_claim_keeper
 
         options = source_options(
             {
@@ -216,9 +216,9 @@ class FromDeadLetters:
             },
             streaming=True,
         )
-        ledger = open_ledger(options, options.ledger)
-        ledger.enter()
-        ledger.settle([claimed.number for claimed in ledger.listed()], "released")
+        keeper = open_claim_keeper(options, options.ledger)
+        keeper.enter()
+        keeper.settle([claimed.number for claimed in keeper.listed()], "released")
 
 
 def _run_of(spark: "SparkSession", checkpoint: str) -> str:
@@ -243,7 +243,7 @@ def _run_of(spark: "SparkSession", checkpoint: str) -> str:
 class FromLake:
     """Archived messages are sent again, in batches of the same messages each time."""
 
-    def __init__(self, replay: Replay, table: str, batch_size: int) -> None:
+    def __init__(self, replay: ReplayRun, table: str, batch_size: int) -> None:
         self._replay = replay
         self._table = table
         self._batch_size = batch_size
@@ -252,7 +252,7 @@ class FromLake:
         """What would be replayed."""
         return self._replay.wish.chosen(frame.read_table(spark, self._table))
 
-    def run(self, work: frame.Work) -> None:
+    def run(self, work: frame.JobRun) -> None:
         """Replay it, from the first batch that is not done."""
         rows = self.look(work.spark)
         if not any(name in rows.columns for name in _TOLD_APART_BY):
@@ -378,13 +378,13 @@ def replay(
     target = to or (entity if is_queue else "")
     if not target:
         raise frame.Impossible("say where to with --to: a subscription cannot be sent to")
-    wish = Wish(where, select, transform, f"replay-{replay_id}" if new_ids else "")
+    wish = ReplayChoice(where, select, transform, f"replay-{replay_id}" if new_ids else "")
     bus = frame.Bus(connection_string, http_port)
-    again = Replay(replay_id, wish, bus, target, frame.Place(out), rate)
+    again = ReplayRun(replay_id, wish, bus, target, frame.TableFolder(out), rate)
     # A batch appears all at once, so that a second's worth is the finest that a rate can be.
     size = batch_size or (min(rate, _BATCH) if rate else _BATCH)
     bus.check()
-    work = frame.Work("replay", master)
+    work = frame.JobRun("replay", master)
     messages = FromDeadLetters(again, source, size) if source else FromLake(again, lake, size)
     if dry_run:
         found = messages.look(work.spark).persist()

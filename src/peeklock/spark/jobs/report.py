@@ -8,7 +8,7 @@ import typer
 
 from peeklock.spark.jobs import frame
 from peeklock.spark.jobs.pages import sections
-from peeklock.spark.jobs.pages.page import Section, check_place, write_page
+from peeklock.spark.jobs.pages.page import PageSection, check_place, write_page
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,9 +40,9 @@ def report(
     if not any(places.values()):
         raise frame.Impossible("nothing to report: give the output of a job, such as --rollup DIR")
     check_place(out, "--out")
-    work = frame.Work("report", master)
+    work = frame.JobRun("report", master)
     made = [
-        make_section(work.spark, name, frame.Place(location, table_format))
+        make_section(work.spark, name, frame.TableFolder(location, table_format))
         for name, location in places.items()
         if location
     ]
@@ -51,7 +51,7 @@ def report(
     work.tell(f"the page is {out}")
 
 
-def make_section(spark: "SparkSession", name: str, place: frame.Place) -> Section:
+def make_section(spark: "SparkSession", name: str, place: frame.TableFolder) -> PageSection:
     """The section of one job's tables."""
 
     def rows(table: str, *order: str) -> list[dict[str, Any]]:

@@ -74,7 +74,7 @@ def labelled(tallies: DataFrame, period: str) -> DataFrame:
     )
 
 
-def write(tallies: DataFrame, place: frame.Place, watermark: str) -> None:
+def write(tallies: DataFrame, place: frame.TableFolder, watermark: str) -> None:
     """Write the tables of minutes, hours and labels."""
     for table, period in PERIODS.items():
         place.write(with_finality(roll(tallies, period), period, watermark), table)
@@ -96,7 +96,7 @@ class Stream:
     has two slots that take turns, so that the one a batch began with is there when it is repeated.
     """
 
-    def __init__(self, place: frame.Place, watermark: str) -> None:
+    def __init__(self, place: frame.TableFolder, watermark: str) -> None:
         self._place = place
         self._watermark = watermark
 
@@ -169,8 +169,8 @@ def rollup(
     master: frame.Master = "",
 ) -> None:
     """Rates, latency percentiles, lock losses, delivery counts and backlog from the journal."""
-    work = frame.Work("rollup", master)
-    place = frame.Place(out, table_format)
+    work = frame.JobRun("rollup", master)
+    place = frame.TableFolder(out, table_format)
     late = frame.spark_interval(watermark)
     source = FactSource(connection_string, http_port, entity, facts)
     source.check()

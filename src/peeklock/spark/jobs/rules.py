@@ -34,7 +34,7 @@ PARTITION_COUNTS: Final = (1, 2, 4, 8, 16, 32)
 
 @final
 @dataclass(frozen=True, slots=True)
-class Line:
+class LaneFigures:
     """What was measured of a queue or subscription."""
 
     entity: str
@@ -52,7 +52,7 @@ class Line:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Crew:
+class ConnectionFigures:
     """What was measured of all receivers of one connection."""
 
     connection: str
@@ -75,7 +75,7 @@ class Advice:
     arithmetic: str
 
 
-def prefetch(line: Line, crew: Crew, goal: str, connections: int = 1) -> Advice:
+def prefetch(line: LaneFigures, crew: ConnectionFigures, goal: str, connections: int = 1) -> Advice:
     """Advise how many messages a connection's receivers may hold in advance.
 
     What is held at once is all that the journal tells of the present setting.
@@ -106,7 +106,7 @@ def prefetch(line: Line, crew: Crew, goal: str, connections: int = 1) -> Advice:
     return Advice("prefetch", now, str(advised), text)
 
 
-def flush_interval(line: Line, senders: int, goal: str) -> Advice:
+def flush_interval(line: LaneFigures, senders: int, goal: str) -> Advice:
     """How long a sender waits for company."""
     rate = line.sent_per_s
     if goal == LATENCY:
@@ -131,7 +131,7 @@ def flush_interval(line: Line, senders: int, goal: str) -> Advice:
     return Advice("flush interval", NOT_KNOWN, f"{interval_ms} ms", text)
 
 
-def lock_duration(line: Line) -> Advice:
+def lock_duration(line: LaneFigures) -> Advice:
     """Advise how long a lock must last for what the slowest handlers take."""
     now = f"{_short(line.lock_s)} s"
     wanted = LOCK_FACTOR * line.work_ms_p999 / 1000
@@ -152,7 +152,7 @@ def lock_duration(line: Line) -> Advice:
     return Advice("lock duration", now, f"{rounded} s", text)
 
 
-def partitions(line: Line, ceiling_per_s: float) -> Advice:
+def partitions(line: LaneFigures, ceiling_per_s: float) -> Advice:
     """How many partitions carry the busiest stretch."""
     wanted = max(math.ceil(line.sent_per_s / ceiling_per_s), 1)
     fitting = next((n for n in PARTITION_COUNTS if n >= wanted), PARTITION_COUNTS[-1])
@@ -163,7 +163,7 @@ def partitions(line: Line, ceiling_per_s: float) -> Advice:
     return Advice("partitions", str(line.partitions), str(fitting), text)
 
 
-def batched_store_access(line: Line, goal: str) -> Advice:
+def batched_store_access(line: LaneFigures, goal: str) -> Advice:
     """Advise whether commits may wait for company."""
     now = "on" if line.is_batched else "off"
     if goal == LATENCY and line.sent_per_s < HIGH_RATE:

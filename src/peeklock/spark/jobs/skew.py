@@ -12,7 +12,7 @@ from pyspark.sql.window import WindowSpec
 from peeklock.spark.jobs import frame
 from peeklock.spark.jobs.facts.fact_source import FactSource
 from peeklock.spark.jobs.facts.table import BURIAL, ENTERING, LEAVING, completed, is_one_of
-from peeklock.spark.jobs.namespace import Entity, Namespace
+from peeklock.spark.jobs.namespace import ListedEntity, NamespaceListing
 
 # How many partitions an entity can have.
 PARTITIONS: Final = (1, 2, 4, 8, 16, 32)
@@ -158,7 +158,7 @@ def what_if(messages: DataFrame, keys: DataFrame) -> DataFrame:
     ).orderBy(*LINE, "partitions")
 
 
-def partition_counts(entities: Iterable[Entity]) -> dict[str, int]:
+def partition_counts(entities: Iterable[ListedEntity]) -> dict[str, int]:
     """How many partitions each queue and topic has, by its name in lower case."""
     return {
         e.name.lower(): e.properties.get("PartitionCount") or 1 for e in entities if not e.topic
@@ -198,7 +198,7 @@ def skew(
     master: frame.Master = "",
 ) -> None:
     """Shares of partitions and session keys, Gini, hot minutes, and what if with N partitions."""
-    work = frame.Work("skew", master)
+    work = frame.JobRun("skew", master)
     source = FactSource(connection_string, http_port, entity, facts)
     source.check()
     rows = source.read(work.spark).persist()
@@ -206,7 +206,7 @@ def skew(
         rows.count()
     messages = messages_in(rows, key).persist()
     keys = by_key(messages).persist()
-    known = {} if facts else partition_counts(Namespace(source.bus).entities())
+    known = {} if facts else partition_counts(NamespaceListing(source.bus).entities())
     partitions = by_partition(messages, rows, known).persist()
     tables = {
         "partitions": partitions.orderBy(*LINE, "partition_id"),
@@ -216,7 +216,7 @@ def skew(
         "hot_minutes": hot_minutes(messages, partitions, hot),
         "what_if": what_if(messages, keys),
     }
-    place = frame.Place(out, table_format)
+    place = frame.TableFolder(out, table_format)
     for name, table in tables.items():
         place.write(table, name)
         frame.print_rows(name, frame.shown(place.read(work.spark, name)))

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from peeklock.spark.jobs import frame
-from peeklock.spark.jobs.namespace import TOPIC, Entity, Namespace
+from peeklock.spark.jobs.namespace import TOPIC, ListedEntity, NamespaceListing
 from peeklock.spark.jobs.pages.page import check_place, write_page
 from peeklock.spark.jobs.pages.sections import triage_section
 
@@ -112,7 +112,7 @@ def trend_of(letters: DataFrame, period: str) -> DataFrame:
     return letters.groupBy(*by).agg(fn.count("*").alias("messages")).orderBy("period", "entity")
 
 
-def dead_letters(spark: "SparkSession", bus: frame.Bus, entities: list[Entity]) -> DataFrame:
+def dead_letters(spark: "SparkSession", bus: frame.Bus, entities: list[ListedEntity]) -> DataFrame:
     """What lies in the dead-letter queues, looked at and left where it is."""
     if not entities:
         return spark.createDataFrame([], COLUMNS)
@@ -146,9 +146,9 @@ def _looked_at(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]
                     yield found.set_column(names.index("entity"), "entity", entity)
 
 
-def with_dead_letters(bus: frame.Bus, paths: list[str] | None) -> list[Entity]:
+def with_dead_letters(bus: frame.Bus, paths: list[str] | None) -> list[ListedEntity]:
     """The queues and subscriptions that were named, or all of them, if they have dead letters."""
-    there = [entity for entity in Namespace(bus).entities() if entity.kind != TOPIC]
+    there = [entity for entity in NamespaceListing(bus).entities() if entity.kind != TOPIC]
     if paths:
         known = {entity.path.lower(): entity for entity in there}
         missing = [path for path in paths if path.lower() not in known]
@@ -198,10 +198,10 @@ def triage(
     master: frame.Master = "",
 ) -> None:
     """Group dead letters by fingerprint, with samples and a trend, as tables and as a page."""
-    place = frame.Place(out, table_format)
+    place = frame.TableFolder(out, table_format)
     target = page or place.path("triage.html")
     check_place(target, "--page")
-    work = frame.Work("triage", master)
+    work = frame.JobRun("triage", master)
     bus = frame.Bus(connection_string, http_port)
     if not letters:
         bus.check()

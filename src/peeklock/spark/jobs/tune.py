@@ -13,8 +13,8 @@ from peeklock.spark.jobs.facts.fact_source import FactSource
 from peeklock.spark.jobs.facts.rates import rates
 from peeklock.spark.jobs.facts.table import DELIVERING, LIFE, SETTLING, follow, is_one_of, so_far
 from peeklock.spark.jobs.facts.tallies import quantile, ranked, tally
-from peeklock.spark.jobs.namespace import Entity, Namespace
-from peeklock.spark.jobs.rules import Crew, Line
+from peeklock.spark.jobs.namespace import ListedEntity, NamespaceListing
+from peeklock.spark.jobs.rules import ConnectionFigures, LaneFigures
 
 LINE: Final = ("entity", "sub_entity")
 ADVICE: Final = (
@@ -100,8 +100,8 @@ def _connection(consumer: str) -> Column:
 
 
 def advise(
-    lines: Sequence[Line],
-    crews: dict[tuple[str, str], list[Crew]],
+    lines: Sequence[LaneFigures],
+    crews: dict[tuple[str, str], list[ConnectionFigures]],
     *,
     goal: str,
     senders: int,
@@ -170,23 +170,23 @@ def tune(
     master: frame.Master = "",
 ) -> None:
     """Advise on prefetch, flush interval, lock duration and partitions, and show the arithmetic."""
-    work = frame.Work("tune", master)
+    work = frame.JobRun("tune", master)
     source = FactSource(connection_string, http_port, entity, facts)
     source.check()
     followed = follow(source.read(work.spark).drop("body")).persist()
     with work.progress.step("reading facts"):
         followed.count()
-    entities = [] if facts else Namespace(source.bus).entities()
+    entities = [] if facts else NamespaceListing(source.bus).entities()
     described = {entity.path.lower(): entity for entity in entities}
     lines = [_line(row.asDict(), described, lock_duration) for row in _sorted(followed)]
-    crews: dict[tuple[str, str], list[Crew]] = {}
+    crews: dict[tuple[str, str], list[ConnectionFigures]] = {}
     for row in measure_crews(followed).orderBy("connection").collect():
-        crew = Crew(
+        crew = ConnectionFigures(
             row["connection"], row["receivers"], row["peak_per_s"], row["low_per_s"], row["held"]
         )
         crews.setdefault((row["entity"], row["sub_entity"]), []).append(crew)
     rows = advise(lines, crews, goal=goal, senders=senders, ceiling_per_s=partition_ceiling)
-    place = frame.Place(out, table_format)
+    place = frame.TableFolder(out, table_format)
     place.write(work.spark.createDataFrame(rows, ADVICE), "advice")
     frame.print_rows("advice", rows)
     work.tell(f"{len(rows)} pieces of advice are in {place.path('advice')}")
@@ -196,7 +196,7 @@ def _sorted(followed: DataFrame) -> list[Any]:
     return measure_lines(followed).orderBy(*LINE).collect()
 
 
-def _line(row: dict[str, Any], described: dict[str, Entity], lock_s: float) -> Line:
+def _line(row: dict[str, Any], described: dict[str, ListedEntity], lock_s: float) -> LaneFigures:
     path = "/".join(filter(None, (row["entity"], row["sub_entity"]))).lower()
     entity = described.get(path.removesuffix("/$deadletterqueue"))
     own = entity.properties if entity is not None else {}
@@ -206,7 +206,7 @@ def _line(row: dict[str, Any], described: dict[str, Entity], lock_s: float) -> L
     known = own.get("LockDuration", "")
     if not lock_s:
         lock_s = parse_duration(known) / 1000 if known else rules.PREFETCH_LOCK_S
-    return Line(
+    return LaneFigures(
         entity=row["entity"],
         sub_entity=row["sub_entity"],
         is_topic=row["sub_entity"].startswith("Subscriptions/"),

@@ -25,7 +25,7 @@ class LakeProblem(Exception):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Batch:
+class LakeBatch:
     """The files of all tasks of one batch."""
 
     writer: str
@@ -49,20 +49,20 @@ class Batch:
         }
 
 
-def gathered(contributions: Sequence[Contribution]) -> Batch | None:
+def gathered(contributions: Sequence[Contribution]) -> LakeBatch | None:
     """Put together what the tasks of a batch have done; None where nobody tells of anything."""
     if not contributions:
         return None
     ordered = sorted(contributions, key=lambda one: one.partition)
     schemas = [pa.ipc.read_schema(pa.py_buffer(one.schema)) for one in ordered if one.schema]
     files = [file for one in ordered for file in one.files]
-    return Batch(ordered[0].writer, ordered[0].batch, files, schemas[0] if schemas else None)
+    return LakeBatch(ordered[0].writer, ordered[0].batch, files, schemas[0] if schemas else None)
 
 
 # --- Delta
 
 
-def commit_delta(layout: Layout, batch: Batch) -> bool:
+def commit_delta(layout: Layout, batch: LakeBatch) -> bool:
     """Add the files to the table in one commit; tells whether they were not there before.
 
     The commit carries the writer's batch number, and the table remembers it: a batch that comes
@@ -173,7 +173,7 @@ def _values(layout: Layout, file: LakeFile) -> dict[str, str | None]:
 # --- Parquet
 
 
-def commit_parquet(layout: Layout, batch: Batch) -> None:
+def commit_parquet(layout: Layout, batch: LakeBatch) -> None:
     """Give the files their names, which are the same whenever the batch is written again.
 
     The manifest is written first: should this end in between, the next try knows from it which
@@ -196,7 +196,7 @@ def commit_parquet(layout: Layout, batch: Batch) -> None:
     delete(layout.path, stale)
 
 
-def _final_names(batch: Batch) -> dict[str, str]:
+def _final_names(batch: LakeBatch) -> dict[str, str]:
     names: dict[str, str] = {}
     for number, file in enumerate(batch.files):
         directory = posixpath.dirname(file.name)

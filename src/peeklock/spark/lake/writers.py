@@ -114,7 +114,7 @@ def layout_of(options: Mapping[str, str], schema: StructType, overwrite: bool) -
 
 @final
 @dataclass(frozen=True, slots=True)
-class Laid(WriterCommitMessage):
+class FilesWritten(WriterCommitMessage):
     """What a task tells the driver."""
 
     contribution: Contribution
@@ -128,7 +128,7 @@ class LakeBatchWriter(DataSourceArrowWriter):
         self._layout = layout
         self._id = uuid4().hex
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Laid:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> FilesWritten:
         """Write the files of one task."""
         return _laid(self._layout, self._id, 0, iterator)
 
@@ -149,7 +149,7 @@ class LakeStreamWriter(StreamBase):
         self._layout = layout
         self._schema = schema
 
-    def write(self, iterator: Iterator[Any]) -> Laid:
+    def write(self, iterator: Iterator[Any]) -> FilesWritten:
         """Write the files of one task."""
         batches = iterator if HAS_STREAMS_OF_ARROW else record_batches(iterator, self._schema)
         return _laid(self._layout, *query_of_task(), batches)
@@ -163,7 +163,9 @@ class LakeStreamWriter(StreamBase):
         _give_up(self._layout, messages)
 
 
-def _laid(layout: Layout, writer: str, batch: int, batches: Iterator[pa.RecordBatch]) -> Laid:
+def _laid(
+    layout: Layout, writer: str, batch: int, batches: Iterator[pa.RecordBatch]
+) -> FilesWritten:
     files = Files(layout)
     try:
         for rows in batches:
@@ -174,7 +176,7 @@ def _laid(layout: Layout, writer: str, batch: int, batches: Iterator[pa.RecordBa
         files.give_up()
         raise
     schema = b"" if files.schema is None else files.schema.serialize().to_pybytes()
-    return Laid(Contribution(writer, batch, partition_of_task(), done, schema))
+    return FilesWritten(Contribution(writer, batch, partition_of_task(), done, schema))
 
 
 def _commit(layout: Layout, messages: list[WriterCommitMessage | None]) -> None:
@@ -193,4 +195,4 @@ def _give_up(layout: Layout, messages: list[WriterCommitMessage | None]) -> None
 
 
 def _contributions(messages: list[WriterCommitMessage | None]) -> list[Contribution]:
-    return [message.contribution for message in messages if isinstance(message, Laid)]
+    return [message.contribution for message in messages if isinstance(message, FilesWritten)]

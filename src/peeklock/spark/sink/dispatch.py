@@ -20,6 +20,7 @@ from peeklock.client.exceptions import (
     ServiceBusAuthorizationError,
     ServiceBusError,
 )
+from peeklock.spark.entity_client import EntityClient, connection
 from peeklock.spark.options import Access
 from peeklock.spark.sink.description import Unknown, describe
 from peeklock.spark.sink.encoding import bodies, durations, messages_of, milliseconds
@@ -27,8 +28,7 @@ from peeklock.spark.sink.ids import ids_of
 from peeklock.spark.sink.options import IDS, SEND_COLUMNS, STAGE, SinkOptions
 from peeklock.spark.sink.outbox import Outbox
 from peeklock.spark.sink.pace import Pace
-from peeklock.spark.sink.parcels import Room, TooLarge, in_order_of_keys, parcels
-from peeklock.spark.wire import Wire, connection
+from peeklock.spark.sink.parcels import ParcelLimits, TooLarge, in_order_of_keys, parcels
 
 PUBLISH: Final = "com.peeklock:publish-stages"
 DROP: Final = "com.peeklock:drop-stages"
@@ -185,7 +185,7 @@ class Dispatch:
         )
         size_max = self._loop.run(outbox.size_max())
         count_max = 1 << 30 if pace is None else pace.count_max
-        return _Lane(nature, outbox, Room(size_max, count_max, nature.is_one_key))
+        return _Lane(nature, outbox, ParcelLimits(size_max, count_max, nature.is_one_key))
 
 
 @final
@@ -195,7 +195,7 @@ class _Lane:
 
     nature: Nature
     outbox: Outbox
-    room: Room
+    room: ParcelLimits
 
 
 # --- what is known of entities, for all tasks of this process
@@ -224,7 +224,7 @@ def _ask(options: SinkOptions, entity: str) -> Nature:
         return _by_ids(options, entity)
     try:
         # To drop no stage changes nothing, and only a broker that has stages says so.
-        Wire.to(options.access, entity).manage(DROP, {"stages": []})
+        EntityClient.to(options.access, entity).manage(DROP, {"stages": []})
     except ServiceBusError as error:
         if error.is_retryable or isinstance(error, _NOT_ABOUT_STAGES):
             raise

@@ -26,7 +26,7 @@ _PAUSE_FIRST_S: Final = 0.1
 _PAUSE_MAX_S: Final = 10.0
 
 
-class Link(Protocol):
+class ParcelLink(Protocol):
     """A link on which parcels leave, as the client has it."""
 
     max_message_size: int
@@ -40,10 +40,12 @@ class Link(Protocol):
         ...
 
 
-class Opener(Protocol):
+class LinkOpener(Protocol):
     """Who opens links: a connection of the client."""
 
-    async def open_sender(self, address: str, *, properties: dict[Any, Any] | None = None) -> Link:
+    async def open_sender(
+        self, address: str, *, properties: dict[Any, Any] | None = None
+    ) -> ParcelLink:
         """Open a link to an entity."""
         ...
 
@@ -73,7 +75,7 @@ class Outbox:
 
     def __init__(
         self,
-        connection: Opener,
+        connection: LinkOpener,
         entity: str,
         *,
         stage_name: Callable[[], str] | None,
@@ -88,7 +90,7 @@ class Outbox:
         self._deadline_s: Final = deadline_s
         self._pace: Final = pace
         self._sleep: Final = sleep
-        self._link: Link | None = None
+        self._link: ParcelLink | None = None
         self._segment = _Segment("", {})
         self._waiting: deque[_Item] = deque()
         self._under_way: dict[asyncio.Future[None], _Item] = {}
@@ -180,7 +182,7 @@ class Outbox:
             and self._sessions.isdisjoint(parcel.sessions)
         )
 
-    def _submit(self, link: Link, item: _Item) -> None:
+    def _submit(self, link: ParcelLink, item: _Item) -> None:
         parcel = item.parcel
         if self._stage_name is not None:
             self._segment.items[item.number] = item

@@ -42,7 +42,7 @@ class Parcel:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Room:
+class ParcelLimits:
     """What fits: the largest transfer, and the most messages of one."""
 
     size_max: int
@@ -60,7 +60,10 @@ def in_order_of_keys(keys: list[Any]) -> Any:
 
 
 def parcels(
-    messages: pa.BinaryArray, room: Room, sessions: list[str | None] | None, keys: list[Any] | None
+    messages: pa.BinaryArray,
+    room: ParcelLimits,
+    sessions: list[str | None] | None,
+    keys: list[Any] | None,
 ) -> Iterator[Parcel]:
     """Cut messages into parcels, in their order; rows of the same key must stand together."""
     entries = entries_of(messages)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from peeklock.spark.options import CLAIM, SourceOptions, source_options
 from peeklock.spark.sink.options import SinkOptions
 from peeklock.spark.source.claim_keeper import DEFERRAL
-from peeklock.spark.source.claim_stream import open_ledger
+from peeklock.spark.source.claim_stream import open_claim_keeper
 
 ACTIONS: Final = {
     "complete": "completed",
@@ -36,15 +36,15 @@ def settle_rows(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> None
     """
     # It is opened and not entered: the query that has claimed the messages must not be fenced by
     # its own job.
-    ledger = open_ledger(_as_reader(options), options.ledger)
+    keeper = open_claim_keeper(_as_reader(options), options.ledger)
     for batch in batches:
         groups = _grouped(batch)
-        if ledger.kind == DEFERRAL:
+        if keeper.kind == DEFERRAL:
             _check_deferral(groups)
         for (action, reason, description), numbers in groups.items():
             note = {"deadletter-reason": reason, "deadletter-description": description}
             told = {key: text for key, text in note.items() if text is not None}
-            ledger.settle(numbers, ACTIONS[action], note=told)
+            keeper.settle(numbers, ACTIONS[action], note=told)
 
 
 def _check_deferral(groups: Groups) -> None:

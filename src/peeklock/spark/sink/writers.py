@@ -14,6 +14,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from peeklock.client.exceptions import ServiceBusError
+from peeklock.spark.entity_client import EntityClient
 from peeklock.spark.options import OptionProblem
 from peeklock.spark.rows import record_batches
 from peeklock.spark.sink.dispatch import DROP, PUBLISH, Dispatch, Task
@@ -25,14 +26,13 @@ from peeklock.spark.tasks import (
     partition_of_task,
     query_of_task,
 )
-from peeklock.spark.wire import Wire
 
 _log: Final = logging.getLogger("peeklock.spark")
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Written(WriterCommitMessage):
+class RowsWritten(WriterCommitMessage):
     """What a task did: the driver publishes its stages, in this order."""
 
     task: Task
@@ -62,7 +62,7 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> RowsWritten:
         """Send the rows of one task."""
         task = Task(self._options.write_id, self._options.batch_id, partition_of_task())
         return _written(self._options, task, iterator)
@@ -84,7 +84,7 @@ class StreamWriter(StreamBase):
         self._options = options
         self._schema = schema
 
-    def write(self, iterator: Iterator[Any]) -> Written:
+    def write(self, iterator: Iterator[Any]) -> RowsWritten:
         """Send the rows of one task."""
         batches = iterator if HAS_STREAMS_OF_ARROW else record_batches(iterator, self._schema)
         task = Task(*query_of_task(), partition_of_task())
@@ -102,10 +102,10 @@ class StreamWriter(StreamBase):
 # --- in a task
 
 
-def _written(options: SinkOptions, task: Task, batches: Iterator[pa.RecordBatch]) -> Written:
+def _written(options: SinkOptions, task: Task, batches: Iterator[pa.RecordBatch]) -> RowsWritten:
     if options.operation == SETTLE:
         settle_rows(options, batches)
-        return Written(task, {})
+        return RowsWritten(task, {})
     dispatch = Dispatch(options, task)
     try:
         for batch in batches:
@@ -115,7 +115,7 @@ def _written(options: SinkOptions, task: Task, batches: Iterator[pa.RecordBatch]
     except BaseException:
         dispatch.give_up()
         raise
-    return Written(task, stages)
+    return RowsWritten(task, stages)
 
 
 # --- on the driver
@@ -129,7 +129,7 @@ def _publish(options: SinkOptions, messages: list[WriterCommitMessage | None]) -
         stages = [stage for one in written for stage in one.stages.get(entity, [])]
         if not stages:
             continue
-        wire = Wire.to(options.access, entity)
+        wire = EntityClient.to(options.access, entity)
         asked = {"writer": task.writer, "batch": task.batch, "stages": stages}
         wire.manage(PUBLISH, asked)
         # Attempts that failed or came second have left theirs.
@@ -141,10 +141,10 @@ def _give_up(options: SinkOptions, messages: list[WriterCommitMessage | None]) -
         for entity, stages in one.stages.items():
             # No others: a driver that is being replaced must not drop what its successor has of
             # the same batch.
-            _drop(Wire.to(options.access, entity), {"stages": stages})
+            _drop(EntityClient.to(options.access, entity), {"stages": stages})
 
 
-def _drop(wire: Wire, which: dict[str, Any]) -> None:
+def _drop(wire: EntityClient, which: dict[str, Any]) -> None:
     """Drop stages that nobody will publish; what is not dropped now ends by itself."""
     try:
         wire.manage(DROP, which)
@@ -152,5 +152,5 @@ def _drop(wire: Wire, which: dict[str, Any]) -> None:
         _log.warning("the stages of %s are left to their end: %s", which, error)
 
 
-def _of(messages: list[WriterCommitMessage | None]) -> list[Written]:
-    return [message for message in messages if isinstance(message, Written)]
+def _of(messages: list[WriterCommitMessage | None]) -> list[RowsWritten]:
+    return [message for message in messages if isinstance(message, RowsWritten)]

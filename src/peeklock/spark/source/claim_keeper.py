@@ -1,4 +1,4 @@
-"""Claims as a reader needs them: four verbs, whoever keeps the book.
+"""Claims as a reader needs them: four verbs, whoever keeps them.
 
 `BrokerLedger` asks our broker, where each verb is one operation that may be repeated. Where there
 is no such operation, `deferral.DeferralLedger` does the same by deferring messages.
@@ -13,10 +13,10 @@ from typing import Any, Final, Protocol, final
 from peeklock.amqp.constructors import LONG
 from peeklock.amqp.types import Array, Int, Uint
 from peeklock.client.exceptions import ClaimFenced, ServiceBusError, ServiceBusServerBusyError
+from peeklock.spark.entity_client import patiently
 from peeklock.spark.offsets import partition_of
 from peeklock.spark.options import SourceOptions
 from peeklock.spark.source.arrow import number_of
-from peeklock.spark.wire import patiently
 
 AUTO: Final = "auto"
 BROKER: Final = "broker"
@@ -42,8 +42,8 @@ _SETTLE: Final = "com.peeklock:settle-claims"
 _PEEK: Final = "com.microsoft:peek-message"
 
 
-class Manager(Protocol):
-    """What a ledger needs of the wire."""
+class ManagementNode(Protocol):
+    """What a keeper of claims asks: the management node of an entity."""
 
     def manage(
         self,
@@ -60,7 +60,7 @@ class Manager(Protocol):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Claimed:
+class ClaimedMessage:
     """One message that belongs to this reader until it is settled."""
 
     number: int
@@ -82,19 +82,19 @@ class Backlog:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Page:
+class ClaimPage:
     """Some of the messages that were asked for, and how many of the numbers it answers."""
 
     payloads: list[bytes]
     looked_at: int
 
 
-class Ledger(Protocol):
+class ClaimKeeper(Protocol):
     """Who has claimed what."""
 
     @property
     def kind(self) -> str:
-        """Which kind of ledger it is, so that tasks open the same."""
+        """Return which kind of keeper it is, so that tasks open the same."""
         ...
 
     def enter(self) -> None:
@@ -103,7 +103,7 @@ class Ledger(Protocol):
 
     def claim(
         self, rows: int, size: int, sessions: int, upto: dict[int, int] | None
-    ) -> list[Claimed]:
+    ) -> list[ClaimedMessage]:
         """Claim what is ready, the oldest first; nothing when there is nothing.
 
         A size of 0 is any number of bytes.
@@ -111,7 +111,7 @@ class Ledger(Protocol):
         """
         ...
 
-    def listed(self) -> list[Claimed]:
+    def listed(self) -> list[ClaimedMessage]:
         """List everything that this reader has claimed."""
         ...
 
@@ -119,7 +119,7 @@ class Ledger(Protocol):
         """Tell how much there is besides."""
         ...
 
-    def fetch(self, numbers: Sequence[int], *, omit_body: bool) -> Iterator[Page]:
+    def fetch(self, numbers: Sequence[int], *, omit_body: bool) -> Iterator[ClaimPage]:
         """Give claimed messages in the order of the numbers; those that are gone are left out."""
         ...
 
@@ -135,12 +135,12 @@ class Ledger(Protocol):
 
 
 @final
-class BrokerLedger:
+class BrokerClaimKeeper:
     """The book that the broker keeps: one operation for each verb."""
 
     kind: Final = BROKER
 
-    def __init__(self, wire: Manager, options: SourceOptions) -> None:
+    def __init__(self, wire: ManagementNode, options: SourceOptions) -> None:
         self._wire = wire
         self._owner = options.consumer_id
         self._timeout_ms = options.claim_timeout_ms
@@ -160,7 +160,7 @@ class BrokerLedger:
 
     def claim(
         self, rows: int, size: int, sessions: int, upto: dict[int, int] | None
-    ) -> list[Claimed]:
+    ) -> list[ClaimedMessage]:
         """Claim in one call; the broker divides it among its partitions."""
         asked: dict[str, Any] = {
             "owner": self._owner,
@@ -176,9 +176,9 @@ class BrokerLedger:
         answer = self._asked(_CLAIM, asked, is_repeatable=False)
         return _claimed(answer) if answer else []
 
-    def listed(self) -> list[Claimed]:
+    def listed(self) -> list[ClaimedMessage]:
         """List page by page."""
-        found: list[Claimed] = []
+        found: list[ClaimedMessage] = []
         first = 0
         while True:
             page = _claimed(patiently(partial(self._whole_page, first), self._access))
@@ -207,7 +207,7 @@ class BrokerLedger:
             -1 if oldest is None else int(oldest),
         )
 
-    def fetch(self, numbers: Sequence[int], *, omit_body: bool) -> Iterator[Page]:
+    def fetch(self, numbers: Sequence[int], *, omit_body: bool) -> Iterator[ClaimPage]:
         """Ask again and again for what the bytes of one answer did not reach; never for many more
         than have fitted before."""
         at = 0
@@ -222,7 +222,7 @@ class BrokerLedger:
                     "max-bytes": FETCH_BYTES,
                 },
             )
-            page = Page(_messages(answer), int(answer["looked-at"]))
+            page = ClaimPage(_messages(answer), int(answer["looked-at"]))
             yield page
             at += page.looked_at
             count = min(PAGE, 2 * page.looked_at)
@@ -274,15 +274,15 @@ class BrokerLedger:
             ) from fenced
 
 
-def heads(wire: Manager, numbers: Sequence[int], sub_queue: str = "") -> list[bytes]:
+def heads(wire: ManagementNode, numbers: Sequence[int], sub_queue: str = "") -> list[bytes]:
     """Look at messages by their numbers, in ascending order, without their bodies."""
     pages = peek_pages(wire, numbers, omit_body=True, sub_queue=sub_queue)
     return [payload for page in pages for payload in page.payloads]
 
 
 def peek_pages(
-    wire: Manager, numbers: Sequence[int], *, omit_body: bool, sub_queue: str = ""
-) -> Iterator[Page]:
+    wire: ManagementNode, numbers: Sequence[int], *, omit_body: bool, sub_queue: str = ""
+) -> Iterator[ClaimPage]:
     """Walk over an entity from number to number, and keep what was asked for."""
     wanted = sorted(numbers)
     at = 0
@@ -294,12 +294,12 @@ def peek_pages(
         last = max((number for number, _ in known if number is not None), default=None)
         upto = len(wanted) if last is None else bisect_right(wanted, last)
         asked = set(wanted[at:upto])
-        yield Page([payload for number, payload in known if number in asked], upto - at)
+        yield ClaimPage([payload for number, payload in known if number in asked], upto - at)
         at = upto
 
 
 def peek_page(
-    wire: Manager, first: int, count: int, *, omit_body: bool, sub_queue: str = ""
+    wire: ManagementNode, first: int, count: int, *, omit_body: bool, sub_queue: str = ""
 ) -> list[bytes]:
     """Peek once: what the entity has from this number on."""
     asked = {
@@ -310,7 +310,7 @@ def peek_page(
     return _messages(wire.manage(_PEEK, asked, sub_queue))
 
 
-def last_numbers(wire: Manager) -> dict[int, int]:
+def last_numbers(wire: ManagementNode) -> dict[int, int]:
     """Find the highest number of each partition: the broker knows, elsewhere one must walk."""
     answer = _looked_up(wire)
     if answer is not None:
@@ -319,7 +319,7 @@ def last_numbers(wire: Manager) -> dict[int, int]:
     return {partition_of(number): number for number, _ in walk(wire)}
 
 
-def active_count(wire: Manager) -> int:
+def active_count(wire: ManagementNode) -> int:
     """Tell how many messages are ready to be received; elsewhere, whether there is any."""
     answer = _looked_up(wire)
     if answer is not None:
@@ -327,12 +327,12 @@ def active_count(wire: Manager) -> int:
     return len(peek_page(wire, 0, 1, omit_body=True))
 
 
-def keeps_claims(wire: Manager) -> bool:
+def keeps_claims(wire: ManagementNode) -> bool:
     """Tell whether the broker keeps a book of claims; to ask fences nobody."""
     return _looked_up(wire) is not None
 
 
-def walk(wire: Manager) -> Iterator[tuple[int, bytes]]:
+def walk(wire: ManagementNode) -> Iterator[tuple[int, bytes]]:
     """Look at everything without bodies."""
     first = 0
     while True:
@@ -346,7 +346,7 @@ def walk(wire: Manager) -> Iterator[tuple[int, bytes]]:
         first = numbered[-1][0] + 1
 
 
-def _looked_up(wire: Manager) -> dict[Any, Any] | None:
+def _looked_up(wire: ManagementNode) -> dict[Any, Any] | None:
     """List the claims of nobody, for what else is in the answer; None where there is no such."""
     asked = {"owner": NOBODY, "from-sequence-number": 0, "message-count": Int(1)}
     try:
@@ -366,12 +366,12 @@ def _items(answer: dict[Any, Any], name: str) -> list[Any]:
     return list(value.items) if isinstance(value, Array) else list(value or [])
 
 
-def _claimed(answer: dict[Any, Any]) -> list[Claimed]:
+def _claimed(answer: dict[Any, Any]) -> list[ClaimedMessage]:
     numbers = _items(answer, "sequence-numbers")
     sizes = _items(answer, "sizes")
     sessions = _items(answer, "session-ids") or [None] * len(numbers)
     attempts = _items(answer, "attempts") or [0] * len(numbers)
     return [
-        Claimed(int(number), int(size), session, int(times))
+        ClaimedMessage(int(number), int(size), session, int(times))
         for number, size, session, times in zip(numbers, sizes, sessions, attempts, strict=True)
     ]

@@ -24,8 +24,8 @@ from peeklock.spark.source.claim_keeper import (
     DEFERRAL,
     PAGE,
     SUSPENDED,
-    Claimed,
-    Ledger,
+    ClaimedMessage,
+    ClaimKeeper,
 )
 from peeklock.spark.source.slices import divide
 
@@ -52,14 +52,14 @@ def data_loss(entity: str, numbers: Sequence[int]) -> DataLoss:
 
 
 @final
-class ClaimBook:
+class ClaimPlanner:
     """The claims of one query, as this process knows them."""
 
-    def __init__(self, options: SourceOptions, ledger: Ledger) -> None:
+    def __init__(self, options: SourceOptions, keeper: ClaimKeeper) -> None:
         self._options = options
-        self._ledger = ledger
+        self._keeper = keeper
         # What is claimed and not in a batch that Spark has committed; None until it was asked.
-        self._held: dict[int, Claimed] | None = None
+        self._held: dict[int, ClaimedMessage] | None = None
         # The last batch whose messages were settled, or given back; -1 before the first.
         self._finished = -1
         # What was given back instead of being read, by batch.
@@ -70,22 +70,22 @@ class ClaimBook:
         self._upto: dict[int, int] | None = None
 
     @property
-    def ledger_kind(self) -> str:
-        """Which kind of ledger the tasks must open."""
-        return self._ledger.kind
+    def keeper_kind(self) -> str:
+        """Return which kind of keeper the tasks must open."""
+        return self._keeper.kind
 
     # --- what Spark asks for
 
     def stop_at_what_is_there(self) -> None:
         """Read no further than what is there now."""
-        self._ledger.enter()
-        self._upto = self._ledger.backlog().last_numbers
+        self._keeper.enter()
+        self._upto = self._keeper.backlog().last_numbers
 
     def latest(
         self, start: ClaimOffset, rows: int, size: int, *, everything: bool = False
     ) -> ClaimOffset:
         """Settle the batch that ends at `start`, and give the next one, or `start` if none is."""
-        self._ledger.enter()
+        self._keeper.enter()
         self._finish(start)
         held = self._stock()
         batch = _cut(list(held.values()), rows, size, everything)
@@ -114,12 +114,12 @@ class ClaimBook:
 
     def commit(self, end: ClaimOffset) -> None:
         """Settle a second time, should `latest` not have been called with this offset."""
-        self._ledger.enter()
+        self._keeper.enter()
         self._finish(end)
 
     def report(self) -> dict[str, Any]:
         """Tell the backlog, for the progress events."""
-        backlog = self._ledger.backlog()
+        backlog = self._keeper.backlog()
         now = time.time_ns() // 1_000_000
         age = -1 if backlog.oldest_enqueued < 0 else max(0, now - backlog.oldest_enqueued)
         return {
@@ -143,7 +143,7 @@ class ClaimBook:
         if numbers and not self._options.is_manual:
             if self._held is None:
                 numbers = self._truly_done(offset, numbers)
-            self._ledger.settle(numbers, COMPLETED)
+            self._keeper.settle(numbers, COMPLETED)
         if self._held is not None:
             for number in numbers:
                 self._held.pop(number, None)
@@ -151,29 +151,29 @@ class ClaimBook:
 
     def _truly_done(self, offset: ClaimOffset, numbers: list[int]) -> list[int]:
         """Leave out what the process before gave back instead of reading it, and claimed again."""
-        if self._ledger.kind == DEFERRAL:
+        if self._keeper.kind == DEFERRAL:
             return numbers
-        claimed = {one.number for one in self._ledger.listed()}
+        claimed = {one.number for one in self._keeper.listed()}
         numbers = [number for number in numbers if number in claimed]
         again = self._marked(offset, numbers)
         return [number for number in numbers if number not in again]
 
-    def _stock(self) -> dict[int, Claimed]:
+    def _stock(self) -> dict[int, ClaimedMessage]:
         """Know what is claimed: after a crash it may be more than any offset says.
 
         Where the job settles by itself, what it had not settled comes again.
         """
         if self._held is None:
-            self._held = {claimed.number: claimed for claimed in self._ledger.listed()}
+            self._held = {claimed.number: claimed for claimed in self._keeper.listed()}
         return self._held
 
     # --- claiming
 
-    def _claim(self, rows: int, size: int, everything: bool) -> list[Claimed]:
+    def _claim(self, rows: int, size: int, everything: bool) -> list[ClaimedMessage]:
         """Claim; wait a while for the first message unless what is there now is all."""
         upto = self._upto
         if everything and upto is None:
-            upto = self._ledger.backlog().last_numbers
+            upto = self._keeper.backlog().last_numbers
         deadline = time.monotonic() + self._options.wait_ms / 1000
         pause_s = _POLL_S
         while True:
@@ -186,12 +186,12 @@ class ClaimBook:
 
     def _claim_once(
         self, rows: int, size: int, upto: dict[int, int] | None, everything: bool
-    ) -> list[Claimed]:
-        batch: list[Claimed] = []
+    ) -> list[ClaimedMessage]:
+        batch: list[ClaimedMessage] = []
         sessions = self._options.sessions_max
         while everything or (len(batch) < rows and size > 0):
             asked = min(PAGE, rows if everything else rows - len(batch))
-            got = self._ledger_claim(batch, asked, 0 if everything else size, upto)
+            got = self._keeper_claim(batch, asked, 0 if everything else size, upto)
             batch += got
             size -= sum(claimed.size for claimed in got)
             # A short answer is the end, or a message that failed before and must be with few.
@@ -199,31 +199,31 @@ class ClaimBook:
                 break
         return batch
 
-    def _ledger_claim(
-        self, batch: list[Claimed], count: int, size: int, upto: dict[int, int] | None
-    ) -> list[Claimed]:
+    def _keeper_claim(
+        self, batch: list[ClaimedMessage], count: int, size: int, upto: dict[int, int] | None
+    ) -> list[ClaimedMessage]:
         """Claim once. When the answer is lost only the book knows what was claimed: what it has
         beyond this batch is that, or, where the job settles by itself, not settled yet."""
         deadline = time.monotonic() + self._options.access.retry_deadline_ms / 1000
         while True:
             try:
-                return self._ledger.claim(count, size, self._options.sessions_max, upto)
+                return self._keeper.claim(count, size, self._options.sessions_max, upto)
             except ServiceBusError as error:
                 if not error.is_retryable or time.monotonic() >= deadline:
                     raise
                 _log.warning("claim result unknown; listing claims: %s", error)
             known = {claimed.number for claimed in batch}
-            found = [one for one in self._ledger.listed() if one.number not in known]
+            found = [one for one in self._keeper.listed() if one.number not in known]
             if found:
                 return found
             time.sleep(_POLL_MAX_S)
 
     # --- a batch that was begun before
 
-    def _replayed(self, end: ClaimOffset, numbers: list[int]) -> dict[int, Claimed]:
+    def _replayed(self, end: ClaimOffset, numbers: list[int]) -> dict[int, ClaimedMessage]:
         """Find the messages of a batch that an earlier process had planned."""
-        self._ledger.enter()
-        owned = {claimed.number: claimed for claimed in self._ledger.listed()}
+        self._keeper.enter()
+        owned = {claimed.number: claimed for claimed in self._keeper.listed()}
         mine = {number: owned[number] for number in numbers if number in owned}
         gone = [number for number in numbers if number not in owned]
         if gone and not self._options.is_manual:
@@ -241,7 +241,7 @@ class ClaimBook:
             return {}
         return mine
 
-    def _is_poisoned(self, claims: list[Claimed]) -> bool:
+    def _is_poisoned(self, claims: list[ClaimedMessage]) -> bool:
         """Tell whether a batch has taken the query down too often.
 
         Batches with messages that failed before are small, and one failure more is enough to
@@ -256,7 +256,7 @@ class ClaimBook:
         small = max(1, self._options.rows_max >> 3)
         if attempts < enough or len(claims) > small:
             return False
-        heads = self._ledger.heads([claimed.number for claimed in claims])
+        heads = self._keeper.heads([claimed.number for claimed in claims])
         # Those that others could not consume are no suspects: to give a batch back that its sink
         # has written already would write it twice.
         mine = f"{self._options.consumer_id}#"
@@ -268,9 +268,9 @@ class ClaimBook:
         if len(numbers) == 1:
             text = f"its batch failed in Spark {self._options.batch_attempts_max} times or alone"
             note |= {"deadletter-reason": TASK_FAILED, "deadletter-description": text}
-            self._ledger.settle(numbers, SUSPENDED, note=note)
+            self._keeper.settle(numbers, SUSPENDED, note=note)
         else:
-            self._ledger.settle(numbers, ABANDONED, note=note)
+            self._keeper.settle(numbers, ABANDONED, note=note)
         self._given_back.setdefault(end.counter, set()).update(numbers)
         _log.warning(
             "batch %d of '%s' failed again and again: its %d messages were %s",
@@ -286,7 +286,7 @@ class ClaimBook:
     def _marked(self, offset: ClaimOffset, numbers: list[int]) -> set[int]:
         """Find those that were given back, or dead-lettered, when this batch could not be read."""
         mark = self._mark(offset)
-        heads = self._ledger.heads(numbers) if numbers else []
+        heads = self._keeper.heads(numbers) if numbers else []
         seen = {number_of(head) for head in heads}
         # One delivery more may have been one too many for them.
         heads += self._dead([number for number in numbers if number not in seen])
@@ -303,15 +303,17 @@ class ClaimBook:
     def _dead(self, numbers: list[int]) -> list[bytes]:
         if not numbers or self._options.entity.endswith(DEAD_LETTERS):
             return []  # Nothing is behind a dead-letter queue.
-        return self._ledger.heads(numbers, sub_queue=DEAD_LETTERS)
+        return self._keeper.heads(numbers, sub_queue=DEAD_LETTERS)
 
 
-def _cut(claims: list[Claimed], rows: int, size: int, everything: bool) -> list[Claimed]:
+def _cut(
+    claims: list[ClaimedMessage], rows: int, size: int, everything: bool
+) -> list[ClaimedMessage]:
     """Take the first claims that fit into a batch, one at least."""
     claims.sort(key=lambda claimed: claimed.number)
     if everything:
         return claims
-    batch: list[Claimed] = []
+    batch: list[ClaimedMessage] = []
     for claimed in claims[:rows]:
         size -= claimed.size
         if batch and size < 0:
@@ -320,7 +322,7 @@ def _cut(claims: list[Claimed], rows: int, size: int, everything: bool) -> list[
     return batch
 
 
-def _is_over(batch: list[Claimed], sessions: int) -> bool:
+def _is_over(batch: list[ClaimedMessage], sessions: int) -> bool:
     """Tell whether a batch has its number of sessions."""
     names = {claimed.session_id for claimed in batch if claimed.session_id is not None}
     return len(names) >= sessions

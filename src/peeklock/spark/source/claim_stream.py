@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from peeklock.spark.ahead import ahead
+from peeklock.spark.entity_client import EntityClient
 from peeklock.spark.offsets import ClaimOffset, pack, unpack
 from peeklock.spark.options import SourceOptions
 from peeklock.spark.schema import Columns
@@ -20,19 +21,18 @@ from peeklock.spark.source.claim_keeper import (
     DEAD_LETTERS,
     DEFERRAL,
     SUSPENDED,
-    BrokerLedger,
-    Ledger,
+    BrokerClaimKeeper,
+    ClaimKeeper,
     keeps_claims,
 )
-from peeklock.spark.source.claim_planner import ClaimBook, data_loss
-from peeklock.spark.source.deferral import DeferralLedger
+from peeklock.spark.source.claim_planner import ClaimPlanner, data_loss
+from peeklock.spark.source.deferral import DeferralClaimKeeper
 from peeklock.spark.versions import (
     ReadLimit,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
     limits_of,
 )
-from peeklock.spark.wire import Wire
 
 BAD_RECORD = "SparkBadRecord"
 
@@ -41,17 +41,17 @@ BAD_RECORD = "SparkBadRecord"
 class ClaimSlice(InputPartition):
     """The messages that one task reads, and where claims are kept."""
 
-    def __init__(self, packed: str, ledger: str) -> None:
+    def __init__(self, packed: str, keeper: str) -> None:
         super().__init__(packed)
         self.packed = packed
-        self.ledger = ledger
+        self.ledger = keeper
 
 
-def open_ledger(options: SourceOptions, kind: str) -> Ledger:
-    """Open the ledger of this kind; `auto` asks the broker whether it keeps one."""
-    wire = Wire.to(options.access, options.entity)
+def open_claim_keeper(options: SourceOptions, kind: str) -> ClaimKeeper:
+    """Open the keeper of this kind; `auto` asks the broker whether it keeps claims."""
+    wire = EntityClient.to(options.access, options.entity)
     is_deferral = kind == DEFERRAL or (kind == AUTO and not keeps_claims(wire))
-    return DeferralLedger(wire, options) if is_deferral else BrokerLedger(wire, options)
+    return DeferralClaimKeeper(wire, options) if is_deferral else BrokerClaimKeeper(wire, options)
 
 
 @final
@@ -62,12 +62,12 @@ class ClaimStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self,
         options: SourceOptions,
         columns: Columns,
-        connect: Callable[[SourceOptions, str], Ledger] = open_ledger,
+        connect: Callable[[SourceOptions, str], ClaimKeeper] = open_claim_keeper,
     ) -> None:
         self._options = options
         self._columns = columns
         self._connect = connect
-        self._book: ClaimBook | None = None
+        self._book: ClaimPlanner | None = None
         # The last offset that was seen: before 4.2 Spark does not say where a batch starts.
         self._last: dict[str, Any] | None = None
 
@@ -112,7 +112,7 @@ class ClaimStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if begin == until:
             return []
         book = self._opened()
-        return [ClaimSlice(pack(numbers), book.ledger_kind) for numbers in book.plan(begin, until)]
+        return [ClaimSlice(pack(numbers), book.keeper_kind) for numbers in book.plan(begin, until)]
 
     def commit(self, end: dict[str, Any]) -> None:
         """Settle what Spark has committed."""
@@ -121,10 +121,10 @@ class ClaimStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """Nothing depends on this: Spark seldom calls it."""
 
-    def _opened(self) -> ClaimBook:
+    def _opened(self) -> ClaimPlanner:
         if self._book is None:
-            ledger = self._connect(self._options, self._options.ledger)
-            self._book = ClaimBook(self._options, ledger)
+            keeper = self._connect(self._options, self._options.ledger)
+            self._book = ClaimPlanner(self._options, keeper)
         return self._book
 
     # --- in a task
@@ -133,7 +133,7 @@ class ClaimStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Fetch the messages of a slice; as often as Spark likes, and twice at once."""
         assert isinstance(partition, ClaimSlice), partition
         options, columns = self._options, self._columns
-        ledger = self._connect(options, partition.ledger)
+        keeper = self._connect(options, partition.ledger)
         decoder = Decoder(
             columns,
             options.entity,
@@ -143,18 +143,18 @@ class ClaimStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         omit_body = not wants_body(columns, options.include_body)
         numbers = unpack(partition.packed)
         at = 0
-        for page in ahead(ledger.fetch(numbers, omit_body=omit_body)):
+        for page in ahead(keeper.fetch(numbers, omit_body=omit_body)):
             asked = numbers[at : at + page.looked_at]
             at += page.looked_at
             if len(page.payloads) < len(asked):
-                self._missed(ledger, asked, page.payloads)
+                self._missed(keeper, asked, page.payloads)
             if page.payloads:
                 yield decoder.batch(page.payloads)
         for number, problem in decoder.bad:
             note = {"deadletter-reason": BAD_RECORD, "deadletter-description": problem[:4096]}
-            ledger.settle([number], SUSPENDED, note=note)
+            keeper.settle([number], SUSPENDED, note=note)
 
-    def _missed(self, ledger: Ledger, asked: list[int], payloads: list[bytes]) -> None:
+    def _missed(self, keeper: ClaimKeeper, asked: list[int], payloads: list[bytes]) -> None:
         """Decide on messages that are gone; where the job settles by itself, they are done."""
         options = self._options
         if options.is_manual or not options.fails_on_loss:
@@ -163,7 +163,7 @@ class ClaimStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         gone = [number for number in asked if number not in found]
         if options.bad_records == "deadletter":
             # An earlier attempt of this task has put them there.
-            buried = {number_of(head) for head in ledger.heads(gone, DEAD_LETTERS)}
+            buried = {number_of(head) for head in keeper.heads(gone, DEAD_LETTERS)}
             gone = [number for number in gone if number not in buried]
         if gone:
             raise data_loss(options.entity, gone)

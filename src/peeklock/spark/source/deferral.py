@@ -18,6 +18,7 @@ from peeklock.client.exceptions import (
     MessagingEntityNotFoundError,
     ServiceBusQuotaExceededError,
 )
+from peeklock.spark.entity_client import EntityClient
 from peeklock.spark.offsets import partition_of
 from peeklock.spark.options import SourceOptions
 from peeklock.spark.source.arrow import OWNER_MARK, Parts, number_of
@@ -26,13 +27,12 @@ from peeklock.spark.source.claim_keeper import (
     DEFERRAL,
     PEEK_COUNT,
     Backlog,
-    Claimed,
-    Page,
+    ClaimedMessage,
+    ClaimPage,
     heads,
     peek_pages,
     walk,
 )
-from peeklock.spark.wire import Wire
 
 _DISPOSE: Final = "com.microsoft:update-disposition"
 _BY_NUMBER: Final = "com.microsoft:receive-by-sequence-number"
@@ -45,12 +45,12 @@ _ABSENT: Final = (MessageNotFoundError, MessagingEntityNotFoundError, MessageLoc
 
 
 @final
-class DeferralLedger:
+class DeferralClaimKeeper:
     """The book that is written on the messages themselves."""
 
     kind: Final = DEFERRAL
 
-    def __init__(self, wire: Wire, options: SourceOptions) -> None:
+    def __init__(self, wire: EntityClient, options: SourceOptions) -> None:
         self._wire = wire
         self._owner = options.consumer_id
 
@@ -63,9 +63,9 @@ class DeferralLedger:
         size: int,
         sessions: int,  # noqa: ARG002 - there are none here
         upto: dict[int, int] | None,
-    ) -> list[Claimed]:
+    ) -> list[ClaimedMessage]:
         """Receive under locks, then defer with the tag; what came too late is given back."""
-        found: list[Claimed] = []
+        found: list[ClaimedMessage] = []
         left = size or _NO_BOUND
         while len(found) < rows and left > 0:
             count = min(PEEK_COUNT, rows - len(found))
@@ -85,16 +85,16 @@ class DeferralLedger:
                 self._dispose([_token(delivery.tag) for delivery, _ in kept], "defered")
             if late:
                 self._wire.release(late)
-            found += [Claimed(number, len(delivery.payload)) for delivery, number in kept]
+            found += [ClaimedMessage(number, len(delivery.payload)) for delivery, number in kept]
             left -= sum(len(delivery.payload) for delivery, _ in kept)
             if late or len(deliveries) < count:
                 break
         return sorted(found, key=lambda claimed: claimed.number)
 
-    def listed(self) -> list[Claimed]:
+    def listed(self) -> list[ClaimedMessage]:
         """Walk over everything and keep what has the tag."""
         return [
-            Claimed(number, len(payload))
+            ClaimedMessage(number, len(payload))
             for number, payload in walk(self._wire)
             if self._is_mine(payload)
         ]
@@ -113,10 +113,10 @@ class DeferralLedger:
                 oldest = enqueued if oldest < 0 else min(oldest, enqueued)
         return Backlog(last, active, oldest)
 
-    def fetch(self, numbers: Sequence[int], *, omit_body: bool) -> Iterator[Page]:
+    def fetch(self, numbers: Sequence[int], *, omit_body: bool) -> Iterator[ClaimPage]:
         """Peek, and leave out what is not this reader's any more."""
         for page in peek_pages(self._wire, numbers, omit_body=omit_body):
-            yield Page([one for one in page.payloads if self._is_mine(one)], page.looked_at)
+            yield ClaimPage([one for one in page.payloads if self._is_mine(one)], page.looked_at)
 
     def heads(self, numbers: Sequence[int], sub_queue: str = "") -> list[bytes]:
         """Peek."""

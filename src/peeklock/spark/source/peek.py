@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 
 from peeklock.amqp.errors import DecodeError
 from peeklock.spark.ahead import ahead
+from peeklock.spark.entity_client import EntityClient
 from peeklock.spark.offsets import NUMBER_MAX, PlaceOffset, first_number, partition_of
 from peeklock.spark.options import PEEK, SourceOptions, Span
 from peeklock.spark.schema import Columns
@@ -24,7 +25,6 @@ from peeklock.spark.versions import (
     SupportsTriggerAvailableNow,
     limits_of,
 )
-from peeklock.spark.wire import Wire
 
 LATEST = "latest"
 # How many numbers a task of a batch has at least before the batch is divided by itself.
@@ -53,7 +53,7 @@ class PeekReader(DataSourceReader):
     def partitions(self) -> list[PeekSlice]:
         """Divide the numbers that are there among tasks."""
         options = self._options
-        wire = Wire.to(options.access, options.entity)
+        wire = EntityClient.to(options.access, options.entity)
         slices: list[PeekSlice] = []
         for partition, last in sorted(last_numbers(wire).items()):
             last = min(last, options.span.last_number) if options.span.last_number >= 0 else last
@@ -139,8 +139,8 @@ class PeekStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """Nothing is held."""
 
-    def _wire(self) -> Wire:
-        return Wire.to(self._options.access, self._options.entity)
+    def _wire(self) -> EntityClient:
+        return EntityClient.to(self._options.access, self._options.entity)
 
     def _walked(self, start: dict[int, int], rows: int) -> dict[int, int]:
         """Find where the next batch ends in each partition, each having its share of the rows."""
@@ -162,7 +162,7 @@ class PeekStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return places
 
 
-def _step(wire: Wire, first: int, upto: int, rows: int) -> tuple[list[int], int]:
+def _step(wire: EntityClient, first: int, upto: int, rows: int) -> tuple[list[int], int]:
     """Walk through one partition; give the numbers found, and where to go on, -1 for nowhere."""
     partition = partition_of(first)
     taken: list[int] = []
@@ -193,7 +193,7 @@ def read_slice(
     """Look at all messages of a slice, page by page."""
     if part.last < part.first:
         return
-    wire = Wire.to(options.access, options.entity)
+    wire = EntityClient.to(options.access, options.entity)
     include_body = options.include_body
     decoder = Decoder(
         columns, options.entity, bad_records=options.bad_records, include_body=include_body
@@ -206,7 +206,7 @@ def read_slice(
             yield decoder.batch(payloads)
 
 
-def _pages(wire: Wire, part: PeekSlice, *, omit_body: bool) -> Iterator[list[bytes]]:
+def _pages(wire: EntityClient, part: PeekSlice, *, omit_body: bool) -> Iterator[list[bytes]]:
     first = part.first
     while first <= part.last:
         page = peek_page(wire, first, PEEK_COUNT, omit_body=omit_body)

@@ -12,6 +12,7 @@ from typing import Any, Final, final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from peeklock.spark.entity_client import EntityClient
 from peeklock.spark.offsets import PlaceOffset
 from peeklock.spark.options import RECEIVE_AND_DELETE, SourceOptions
 from peeklock.spark.schema import Columns
@@ -22,7 +23,6 @@ from peeklock.spark.versions import (
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
-from peeklock.spark.wire import Wire
 
 _WAIT_MS: Final = 300
 _POLL_S: Final = 0.05
@@ -35,7 +35,7 @@ _log: Final = logging.getLogger("peeklock.spark")
 
 
 @final
-class Share(InputPartition):
+class ReceivedShare(InputPartition):
     """How many messages one task receives at most."""
 
     def __init__(self, rows: int) -> None:
@@ -44,7 +44,7 @@ class Share(InputPartition):
 
 
 @final
-class TakingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class ReceiveAndDeleteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Counts batches, and lets tasks receive what is there."""
 
     def __init__(self, options: SourceOptions, columns: Columns) -> None:
@@ -85,18 +85,18 @@ class TakingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._last = PlaceOffset(offset.mode, offset.entity, {0: offset.places[0] + 1}).json()
         return self._last
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Share]:
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[ReceivedShare]:
         """Give each task its share of the batch."""
         self._last = end
         if start == end:
             return []
         count = min(self._options.partitions_min, self._options.rows_max)
         rows = self._options.rows_max
-        return [Share(rows * (at + 1) // count - rows * at // count) for at in range(count)]
+        return [ReceivedShare(rows * (at + 1) // count - rows * at // count) for at in range(count)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Receive until there is nothing more, or enough."""
-        assert isinstance(partition, Share), partition
+        assert isinstance(partition, ReceivedShare), partition
         options = self._options
         wire = self._wire()
         decoder = Decoder(
@@ -122,8 +122,8 @@ class TakingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """Nothing is held."""
 
-    def _wire(self) -> Wire:
-        return Wire.to(self._options.access, self._options.entity)
+    def _wire(self) -> EntityClient:
+        return EntityClient.to(self._options.access, self._options.entity)
 
     def _has_something(self) -> bool:
         deadline = time.monotonic() + self._options.wait_ms / 1000

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from peeklock.spark.offsets import partition_of
-from peeklock.spark.source.claim_keeper import Claimed
+from peeklock.spark.source.claim_keeper import ClaimedMessage
 
 # What a message costs besides its bytes.
 _ROW_BYTES: Final = 200
 
 
-def divide(claims: Sequence[Claimed], slice_bytes: int, slices_min: int) -> list[list[int]]:
+def divide(claims: Sequence[ClaimedMessage], slice_bytes: int, slices_min: int) -> list[list[int]]:
     """Divide messages into tasks of about the same size, each a list of ascending numbers.
 
     What is near in numbers stays near, so that most tasks ask only one partition of the entity.
@@ -26,9 +26,9 @@ def divide(claims: Sequence[Claimed], slice_bytes: int, slices_min: int) -> list
     return [sorted(numbers) for numbers in slices if numbers]
 
 
-def _units(claims: Sequence[Claimed]) -> list[tuple[list[int], int]]:
+def _units(claims: Sequence[ClaimedMessage]) -> list[tuple[list[int], int]]:
     """Put together what belongs together: the messages of a session, any other for itself."""
-    sessions: dict[tuple[int, str], list[Claimed]] = {}
+    sessions: dict[tuple[int, str], list[ClaimedMessage]] = {}
     units: list[tuple[list[int], int]] = []
     for claimed in claims:
         if claimed.session_id is None:

@@ -5,7 +5,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, final
 
 from peeklock.spark.jobs import delta, frame
-from peeklock.spark.jobs.namespace import SUBSCRIPTION, Entity, Namespace, entity_at
+from peeklock.spark.jobs.namespace import SUBSCRIPTION, ListedEntity, NamespaceListing, entity_at
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -50,12 +50,12 @@ class FactSource:
             return self._chosen(spark.readStream.schema(schema).parquet(self._table))
         return self._chosen(_together(self._each(lambda: spark.readStream)))
 
-    def entities(self) -> list[Entity]:
+    def entities(self) -> list[ListedEntity]:
         """The queues and topics whose journals are meant; who names them need not manage them."""
         if self._paths:
             names = dict.fromkeys(_split(path)[0] for path in self._paths)
             return [entity_at(name) for name in names]
-        there = [e for e in Namespace(self.bus).entities() if e.kind != SUBSCRIPTION]
+        there = [e for e in NamespaceListing(self.bus).entities() if e.kind != SUBSCRIPTION]
         if not there:
             raise frame.Impossible("the namespace has neither queue nor topic")
         return there

@@ -33,7 +33,7 @@ _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 @final
 @dataclass(slots=True)
-class Section:
+class PageSection:
     """A heading with figures, plots and tables below it."""
 
     title: str
@@ -71,7 +71,7 @@ def check_place(path: str, option: str) -> None:
         raise Impossible(f"a page is a local file, and '{path}' is none: name one with {option}")
 
 
-def write_page(path: str, title: str, text: str, sections: Sequence[Section]) -> None:
+def write_page(path: str, title: str, text: str, sections: Sequence[PageSection]) -> None:
     """Write a page; one that is there is replaced at once."""
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     made = environment.from_string(PAGE).render(title=title, text=text, sections=sections)

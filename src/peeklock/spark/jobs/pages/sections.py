@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from peeklock.spark.jobs.pages.page import Rows, Section
+from peeklock.spark.jobs.pages.page import PageSection, Rows
 
 _LINES_MAX: Final = 6
 _ROWS_MAX: Final = 60
@@ -15,9 +15,9 @@ def line_name(row: Mapping[str, Any]) -> str:
     return "/".join(filter(None, (row["entity"], row["sub_entity"])))
 
 
-def rollup_section(minutes: Rows, labels: Rows) -> Section:
+def rollup_section(minutes: Rows, labels: Rows) -> PageSection:
     """Rates, latencies and backlog over time."""
-    section = Section("Traffic", "What the journal says of every minute.")
+    section = PageSection("Traffic", "What the journal says of every minute.")
     whole = {
         name: sum(row[name] or 0 for row in minutes)
         for name in ("sends", "deliveries", "completes", "abandons", "lock_losses", "dead_letters")
@@ -108,9 +108,9 @@ def _counted(labels: Rows, measure: str) -> dict[str, float]:
     return counted
 
 
-def triage_section(groups: Rows, trend: Rows) -> Section:
+def triage_section(groups: Rows, trend: Rows) -> PageSection:
     """Dead letters by what went wrong."""
-    section = Section("Dead letters", "Grouped by reason and by what the description says.")
+    section = PageSection("Dead letters", "Grouped by reason and by what the description says.")
     section.figure("dead letters", sum(row["messages"] for row in groups), is_bad=bool(groups))
     section.figure("groups", len(groups))
     section.figure("entities", len({row["entity"] for row in groups}))
@@ -147,9 +147,9 @@ def triage_section(groups: Rows, trend: Rows) -> Section:
     return section
 
 
-def skew_section(tables: Mapping[str, Rows]) -> Section:
+def skew_section(tables: Mapping[str, Rows]) -> PageSection:
     """How evenly things are loaded."""
-    section = Section("Skew", "0 is even; near 1 is all on one partition or key.")
+    section = PageSection("Skew", "0 is even; near 1 is all on one partition or key.")
     for row in tables.get("partitions_gini", ()):
         section.figure(f"Gini, {line_name(row)}", row["gini"], is_bad=row["gini"] > 0.5)
     partitions = tables.get("partitions", ())
@@ -169,16 +169,18 @@ def skew_section(tables: Mapping[str, Rows]) -> Section:
     return section
 
 
-def tune_section(advice: Rows) -> Section:
+def tune_section(advice: Rows) -> PageSection:
     """Advice and its arithmetic."""
-    section = Section("Advice", "By the rules of the performance article, from what was measured.")
+    section = PageSection(
+        "Advice", "By the rules of the performance article, from what was measured."
+    )
     section.table("Settings", advice[:_ROWS_MAX])
     return section
 
 
-def audit_section(verdicts: Rows, offending: Rows) -> Section:
+def audit_section(verdicts: Rows, offending: Rows) -> PageSection:
     """What became of all messages."""
-    section = Section("Audit", "What was sent against what was received and settled.")
+    section = PageSection("Audit", "What was sent against what was received and settled.")
     for row in verdicts:
         is_bad = row["verdict"] in _BAD and row["messages"] > 0
         if row["messages"] or row["verdict"] in _BAD:
@@ -187,9 +189,9 @@ def audit_section(verdicts: Rows, offending: Rows) -> Section:
     return section
 
 
-def rows_section(title: str, text: str, tables: Iterable[tuple[str, Rows]]) -> Section:
+def rows_section(title: str, text: str, tables: Iterable[tuple[str, Rows]]) -> PageSection:
     """Some tables under a heading."""
-    section = Section(title, text)
+    section = PageSection(title, text)
     for name, rows in tables:
         section.table(name, rows)
     return section

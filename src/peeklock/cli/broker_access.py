@@ -1,6 +1,6 @@
 """How commands reach a running broker: the options that say where it is, and what it is asked.
 
-A command takes a `Reach` as its first parameter; `reaching` puts the options in its place.
+A command takes a `BrokerAccess` first; `asks_broker` puts the options in its place.
 """
 
 import inspect
@@ -36,26 +36,14 @@ _ON_A_PORT: Final[dict[str, Any]] = {"min": 1, "max": 65535}
 
 
 @final
-@dataclass(slots=True, init=False)
-class Reach:
+@dataclass(frozen=True, slots=True)
+class BrokerAccess:
     """A broker that can be asked."""
 
-    connection: Final[ConnectionString]
-    http_port: Final[int]
-    amqp_port: Final[int]
-    context: Final[ssl.SSLContext | None]
-
-    def __init__(
-        self,
-        connection: ConnectionString,
-        http_port: int,
-        amqp_port: int,
-        context: ssl.SSLContext | None = None,
-    ) -> None:
-        self.connection = connection
-        self.http_port = http_port
-        self.amqp_port = amqp_port
-        self.context = context
+    connection: ConnectionString
+    http_port: int
+    amqp_port: int
+    context: ssl.SSLContext | None = None
 
     def http(self) -> HttpClient:
         """Return a client for requests over HTTP."""
@@ -106,7 +94,7 @@ class Reach:
         return ConnectionProblem(f"cannot reach a broker at {where}: {reason}{_advice(error)}")
 
 
-def reaching(command: Callable[..., None]) -> Callable[..., None]:
+def asks_broker(command: Callable[..., None]) -> Callable[..., None]:
     """Let a command take a Reach; its users give connection string, ports and trust instead."""
 
     @wraps(command)
@@ -122,8 +110,8 @@ def reaching(command: Callable[..., None]) -> Callable[..., None]:
         from peeklock.cli.output import fail
 
         try:
-            reach = _reach(connection_string, http_port, amqp_port, tls, ca)
-            command(reach, *arguments, **options)
+            broker = _broker_access(connection_string, http_port, amqp_port, tls, ca)
+            command(broker, *arguments, **options)
         except ConnectionProblem as problem:
             fail(str(problem))
         except ServiceBusError as problem:
@@ -141,9 +129,9 @@ def _advice(error: BaseException | None) -> str:
     return ""
 
 
-def _reach(
+def _broker_access(
     text: str, http_port: int | None, amqp_port: int | None, tls: bool | None, ca: Path | None
-) -> Reach:
+) -> BrokerAccess:
     connection = parse_connection(text)
     is_plain = connection.is_plain and ca is None if tls is None else not tls
     is_local = connection.is_plain or is_plain
@@ -152,9 +140,9 @@ def _reach(
     named = None if is_local else connection.port
     http_port = http_port or named or usual_http_port(is_local=is_local)
     if is_plain:
-        return Reach(connection, http_port, amqp_port)
+        return BrokerAccess(connection, http_port, amqp_port)
     try:
-        return Reach(connection, http_port, amqp_port, trusting(ca))
+        return BrokerAccess(connection, http_port, amqp_port, trusting(ca))
     except ValueError as error:
         raise ConnectionProblem(str(error)) from error
 

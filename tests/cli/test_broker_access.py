@@ -6,26 +6,26 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from peeklock.cli.broker_access import BrokerAccess, asks_broker
 from peeklock.cli.connection import DEVELOPMENT
-from peeklock.cli.reach import Reach, reaching
 
 KEY = "SharedAccessKeyName=n;SharedAccessKey=k"
 PLAIN = f"{KEY};UseDevelopmentEmulator=true"
 
 
 def reached(*arguments: str, **environment: str) -> tuple[str, int, int, bool]:
-    found: list[Reach] = []
+    found: list[BrokerAccess] = []
     app = typer.Typer()
 
     @app.command()
-    @reaching
-    def ask(reach: Reach) -> None:
-        found.append(reach)
+    @asks_broker
+    def ask(broker: BrokerAccess) -> None:
+        found.append(broker)
 
     done = CliRunner().invoke(app, list(arguments), env=environment)
     assert done.exit_code == 0, done.output
-    (reach,) = found
-    return reach.connection.host, reach.amqp_port, reach.http_port, reach.context is not None
+    (broker,) = found
+    return broker.connection.host, broker.amqp_port, broker.http_port, broker.context is not None
 
 
 @pytest.mark.parametrize(
@@ -54,9 +54,9 @@ def test_a_signature_that_cannot_be_read_is_said() -> None:
     app = typer.Typer()
 
     @app.command()
-    @reaching
-    def ask(reach: Reach) -> None:
-        reach.client_config()
+    @asks_broker
+    def ask(broker: BrokerAccess) -> None:
+        broker.client_config()
 
     done = CliRunner().invoke(app, ["--connection-string", given])
     assert done.exit_code == 1

@@ -22,7 +22,7 @@ T = TypeVar("T")
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 5.0
 
-_wires: Final[dict[tuple[int, Access, str], "Wire"]] = {}
+_wires: Final[dict[tuple[int, Access, str], "EntityClient"]] = {}
 _connections: Final[dict[tuple[str, str, str], PerProcess]] = {}
 
 
@@ -41,7 +41,7 @@ def connection(access: Access) -> PerProcess:
 
 
 @final
-class Wire:
+class EntityClient:
     """One entity, asked over the connection that this process has to its namespace."""
 
     def __init__(self, access: Access, entity: str) -> None:
@@ -51,12 +51,12 @@ class Wire:
         self._receivers: dict[bool, ReceiverLink] = {}
 
     @staticmethod
-    def to(access: Access, entity: str) -> "Wire":
+    def to(access: Access, entity: str) -> "EntityClient":
         """Give this process's way to an entity."""
         key = (os.getpid(), access, entity)
         wire = _wires.get(key)
         if wire is None:
-            wire = _wires[key] = Wire(access, entity)
+            wire = _wires[key] = EntityClient(access, entity)
         return wire
 
     def manage(
