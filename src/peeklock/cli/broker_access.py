@@ -88,14 +88,14 @@ class BrokerAccess:
         return document
 
     def unreachable(self, port: int, error: Exception) -> ConnectionProblem:
-        """Say that nobody can be asked."""
+        """Return the error that says that nobody can be asked."""
         reason = str(error) or repr(error)
         where = f"{self.connection.host}:{port}"
         return ConnectionProblem(f"cannot reach a broker at {where}: {reason}{_advice(error)}")
 
 
 def asks_broker(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command take a Reach; its users give connection string, ports and trust instead."""
+    """Let a command take a BrokerAccess; users give connection string, ports and trust instead."""
 
     @wraps(command)
     def wrapped(

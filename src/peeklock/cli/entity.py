@@ -127,7 +127,7 @@ def delete_entity(broker: BrokerAccess, place: ResourcePath, output: str) -> Non
 
 
 def told(found: Description) -> dict[str, Any]:
-    """Give a description as JSON; keys are told by export alone."""
+    """Return a description as JSON; keys are told by export alone."""
     rules = [{"Name": key.name, "Rights": _rights(key)} for key in found.keys]
     return {
         "Name": found.name,

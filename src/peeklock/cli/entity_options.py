@@ -31,7 +31,7 @@ class Choice:
     is_fixed: bool = False
 
     def parameter(self) -> inspect.Parameter:
-        """Give it as a parameter of a command; one that is not given is None."""
+        """Return it as a parameter of a command; one that is not given is None."""
         names = [self.option]
         if self.form == _FLAG:
             names = [f"{self.option}/--no-{self.option.removeprefix('--')}"]

@@ -38,7 +38,7 @@ class Inventory:
         self._admin = admin
 
     def whole(self) -> ConfiguredNamespace:
-        """Give the whole namespace."""
+        """Return the whole namespace."""
         queues = [
             ConfiguredQueue(queue_of(found), found.keys)
             for found in self._admin.every(places.QUEUES)

@@ -36,7 +36,7 @@ def read_letter(payload: bytes) -> dict[str, Any]:
 
 
 def preview(told: dict[str, Any]) -> str:
-    """Give the beginning of a body, in one line."""
+    """Return the beginning of a body, in one line."""
     body = told.get("Body")
     if "BodyBase64" in told:
         return f"({told['BodyBytes']} bytes)"
@@ -46,7 +46,7 @@ def preview(told: dict[str, Any]) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Give a value as JSON has it; the types that it does not have are written as text."""
+    """Return a value as JSON has it; the types that it does not have are written as text."""
     if isinstance(value, Timestamp):
         return _instant(value)
     if value is None or isinstance(value, (bool, str, float)):
@@ -61,7 +61,7 @@ def plain(value: Any) -> Any:
 
 
 def _own(properties: Properties | None) -> dict[str, Any]:
-    """Give what the message says about itself."""
+    """Return what the message says about itself."""
     if properties is None:
         return {}
     return {

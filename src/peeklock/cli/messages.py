@@ -235,7 +235,7 @@ def _drain(client: "ServiceBusClient", entity: str, session: str | None) -> int:
 
 @contextmanager
 def _client(broker: BrokerAccess) -> Iterator["ServiceBusClient"]:
-    """Give a client that tries once: whoever sits before a terminal can try again."""
+    """Return a client that tries once: whoever sits before a terminal can try again."""
     from peeklock.amqp.errors import DecodeError
     from peeklock.client.blocking import ServiceBusClient
     from peeklock.client.exceptions import ServiceBusError

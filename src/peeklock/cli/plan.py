@@ -58,7 +58,7 @@ class ImportPlanner:
         self._changes: list[PlanStep] = []
 
     def plan(self, namespace: ConfiguredNamespace) -> list[PlanStep]:
-        """Give the steps in their order; none where all is as it should be."""
+        """Return the steps in their order; none where all is as it should be."""
         for queue in namespace.queues:
             place = places.queue(queue.definition.path)
             known = self._admin.find(place)
@@ -188,7 +188,7 @@ def _differences(before: dict[str, Any], after: dict[str, Any]) -> dict[str, tup
 
 
 def _sent(values: dict[str, Any]) -> dict[str, Any]:
-    """Give what is sent. A window without detection has no effect, and somebody's may be kept; a
+    """Return what is sent. A window without detection has no effect, and somebody's may be kept; a
     quota that is none is not said."""
     is_off = values.get("RequiresDuplicateDetection") is False
     return {
@@ -201,7 +201,7 @@ def _sent(values: dict[str, Any]) -> dict[str, Any]:
 def _merged(
     wanted: Sequence[AuthorizationRule], known: tuple[AuthorizationRule, ...]
 ) -> tuple[AuthorizationRule, ...]:
-    """Give the rules that are to be: a file without rules leaves those that there are, and a rule
+    """Return the rules that are to be: a file without rules leaves those that there are, and a rule
     without keys keeps those that it has."""
     if not wanted:
         return known

@@ -135,7 +135,7 @@ def _read_message(path: Path) -> "PropertyBag":
 
 
 def _arriving() -> "dict[str, Value]":
-    """Give the properties that every message has when the rules are asked."""
+    """Return the properties that every message has when the rules are asked."""
     from peeklock.clock import SystemClock
     from peeklock.entity.replies import STATE_ACTIVE
     from peeklock.entity.rules import values
@@ -256,7 +256,7 @@ def _told_changes(changes: "Changes") -> dict[str, Any]:
 
 
 def _plain(value: "Value") -> Any:
-    """Give a value as JSON has it; the types that it does not have are written as text."""
+    """Return a value as JSON has it; the types that it does not have are written as text."""
     from peeklock.entity.rules.conversion import text_of
 
     if value is None or isinstance(value, (bool, str, int, float)):

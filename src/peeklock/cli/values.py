@@ -75,5 +75,5 @@ def scalar(text: str) -> str | int | float | bool:
 
 
 def wrong(option: str, problem: str) -> typer.BadParameter:
-    """Say what is wrong with the value of an option, which ends with 2."""
+    """Return the error for a wrong value of an option; the command ends with 2."""
     return typer.BadParameter(problem, param_hint=f"'{option}'")

@@ -25,15 +25,19 @@ _FOR_STREAMS: Final = ("claim", "receiveanddelete")
 
 @final
 class ServiceBusSource(DataSource):
-    """What `.format("servicebus")` is."""
+    """What `.format("servicebus")` is: Spark makes one with the options, and asks it for the rest.
+
+    All methods raise OptionProblem (a ValueError), which names the option that is wrong and never
+    shows a secret.
+    """
 
     @classmethod
     def name(cls) -> str:
-        """Say what it is called."""
+        """Return what it is called."""
         return "servicebus"
 
     def schema(self) -> StructType:
-        """Give all columns; here, where errors are shown as they are, options are checked."""
+        """Return all columns; here, where errors are shown as they are, options are checked."""
         from peeklock.spark.options import JOURNAL, source_options
         from peeklock.spark.schema import JOURNAL_COLUMNS, MESSAGE_COLUMNS, struct_of
 
@@ -98,15 +102,15 @@ class ServiceBusSource(DataSource):
 
 @final
 class LakeSource(DataSource):
-    """What `.format("servicebus_lake")` is; it is written only."""
+    """What `.format("servicebus_lake")` is; written only; reading raises OptionProblem."""
 
     @classmethod
     def name(cls) -> str:
-        """Say what it is called."""
+        """Return what it is called."""
         return LAKE
 
     def schema(self) -> StructType:
-        """Say that there is nothing to read here."""
+        """Raise OptionProblem: there is nothing to read here."""
         from peeklock.spark.options import OptionProblem
 
         raise OptionProblem(f"{LAKE} is written; read it as what it is, with delta or parquet")

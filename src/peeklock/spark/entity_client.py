@@ -27,7 +27,7 @@ _connections: Final[dict[tuple[str, str, str], PerProcess]] = {}
 
 
 def connection(access: Access) -> PerProcess:
-    """Give this process's connection to a namespace, for everything that is asked or sent there."""
+    """Return this process's connection to a namespace, for all that is asked or sent there."""
     key = (access.connection_string, access.transport, access.ca_file)
     if key not in _connections:
         config = ClientConfig.from_connection_string(
@@ -52,7 +52,7 @@ class EntityClient:
 
     @staticmethod
     def to(access: Access, entity: str) -> "EntityClient":
-        """Give this process's way to an entity."""
+        """Return this process's way to an entity."""
         key = (os.getpid(), access, entity)
         wire = _wires.get(key)
         if wire is None:

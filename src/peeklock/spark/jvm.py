@@ -50,12 +50,26 @@ def session(
     is_quiet: bool = False,
     **conf: Any,
 ) -> "SparkSession":
-    """Give a session of Spark: the one that is there, or a new one with everything it needs.
+    """Return a session of Spark in which `format("servicebus")` works.
 
-    `master` is as `spark-submit` has it, and `sc://host:port` is a Spark Connect server, as is what
-    `remote` says. Without either it is what `spark-submit` was told, and all cores of this machine
-    where nobody was told anything. `is_quiet` leaves only errors of Spark's log, where this starts
-    a Spark of its own; PEEKLOCK_SPARK_LOG=warn brings the rest back.
+    It is the one that is there, or a new one with everything it needs: a Java, this Python for the
+    workers, and the source registered.
+
+        from peeklock.spark import session
+
+        spark = session("my job", "local[4]")
+        spark.read.format("servicebus").option("connectionString", BUS).option("queue", "q").load()
+
+    Parameters:
+        app_name: the name that Spark's own pages show.
+        master: as `spark-submit` has it; `sc://host:port` is a Spark Connect server. Without it and
+            `remote`, what `spark-submit` was told, else all cores of this machine.
+        remote: a Spark Connect server.
+        is_quiet: leave only errors of Spark's log, where this starts a Spark of its own;
+            PEEKLOCK_SPARK_LOG=warn brings the rest back.
+        conf: more settings of Spark, by their names: `**{"spark.sql.shuffle.partitions": "8"}`.
+
+    Raises NoJava where no Java that Spark can use is found; the text says what would help.
     """
     from pyspark.sql import SparkSession
 
@@ -86,7 +100,7 @@ def session(
 
 
 def prepare(master: str | None = None) -> None:
-    """Set the environment in which a session can start on this machine."""
+    """Set the environment so that a session can start on this machine; raise NoJava if none can."""
     # A gateway that runs already has its Java.
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         os.environ["JAVA_HOME"] = str(java_home())
@@ -97,7 +111,7 @@ def prepare(master: str | None = None) -> None:
 
 
 def java_home() -> Path:
-    """Find a Java and give its home, or that of a shim where it cannot be started as it is."""
+    """Return the home of a Java, or of a shim where it needs one; raise NoJava if there is none."""
     named = os.environ.get("JAVA_HOME")
     if named:
         home = Path(named)
@@ -118,7 +132,7 @@ def java_home() -> Path:
 
 
 def _is_submitted() -> bool:
-    """Tell whether somebody else has said where to run."""
+    """Return whether somebody else has said where to run."""
     return any(name in os.environ for name in ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "MASTER"))
 
 
@@ -158,7 +172,7 @@ def _version(java: Path) -> int | None:
 
 
 def _startable(home: Path) -> Path:
-    """Give a home that Spark can start: this one, or a shim before it."""
+    """Return a home that Spark can start: this one, or a shim before it."""
     if _has_vectors(home):
         return home
     if os.name != "posix":
@@ -167,7 +181,7 @@ def _startable(home: Path) -> Path:
 
 
 def _has_vectors(home: Path) -> bool:
-    """Tell whether the module is there; a Java that lists none was built whole."""
+    """Return whether the module is there; a Java that lists none was built whole."""
     try:
         modules = _MODULES.search((home / "release").read_text())
     except OSError:

@@ -26,7 +26,7 @@ def partition_of(number: int) -> int:
 
 
 def first_number(partition: int) -> int:
-    """Give the number below which a partition has none."""
+    """Return the number below which a partition has none."""
     return partition << _LOW_BITS
 
 
@@ -120,7 +120,7 @@ class ClaimOffset:
         return unpack(self.packed)
 
     def json(self) -> dict[str, Any]:
-        """Give it as Spark keeps it."""
+        """Return it as Spark keeps it."""
         return {"v": VERSION, "m": "claim", "e": self.entity, "n": self.counter, "c": self.packed}
 
     @staticmethod
@@ -145,7 +145,7 @@ class PlaceOffset:
     start: str = ""
 
     def json(self) -> dict[str, Any]:
-        """Give it as Spark keeps it, partitions in their order."""
+        """Return it as Spark keeps it, partitions in their order."""
         places = {str(index): self.places[index] for index in sorted(self.places)}
         offset: dict[str, Any] = {"v": VERSION, "m": self.mode, "e": self.entity, "p": places}
         if self.start:

@@ -175,19 +175,19 @@ class Given:
         self._texts[option.name] = _checked(option, text.strip())
 
     def text(self, name: str) -> str:
-        """Give what was said, or the default."""
+        """Return what was said, or the default."""
         return self._texts.get(name, self._options[name].default)
 
     def has(self, name: str) -> bool:
-        """Tell whether it was said at all."""
+        """Return whether it was said at all."""
         return name in self._texts
 
     def flag(self, name: str) -> bool:
-        """Give a yes or a no."""
+        """Return a yes or a no."""
         return self.text(name).lower() == "true"
 
     def number(self, name: str, missing: int = -1) -> int:
-        """Give a number, bytes, milliseconds or an instant; `missing` where there is none."""
+        """Return a number, bytes, milliseconds or an instant; `missing` where there is none."""
         text = self.text(name)
         return _amount(self._options[name], text) if text else missing
 
@@ -284,7 +284,7 @@ def _entity(given: Given, access: Access, mode: str) -> str:
 
 
 def place_of(given: Given, entity: str) -> str:
-    """Give the path that messages are received from, which a topic has none of."""
+    """Return the path that messages are received from, which a topic has none of."""
     topic, subscription = given.text("topic"), given.text("subscription")
     path = f"{topic}/Subscriptions/{subscription}" if topic else entity
     return path + SUB_QUEUES[given.text("subQueue")]
@@ -325,7 +325,7 @@ def _span(given: Given, mode: str, *, streaming: bool) -> Span:
 
 
 def _checked(option: Option, text: str) -> str:
-    """Give the text as the table has it, or say what is allowed."""
+    """Return the text as the table has it, or raise what says what is allowed."""
     if option.kind == CHOICE:
         for choice in option.choices:
             if choice.lower() == text.lower():

@@ -59,7 +59,7 @@ def _kind(kind: DataType) -> pa.DataType:
 
 
 def _plain(value: Any, kind: DataType) -> Any:
-    """Give a value as Arrow takes it. Spark tells instants in the time zone of the worker, without
+    """Return a value as Arrow takes it. Spark tells instants in the zone of the worker, without
     naming it."""
     if value is None:
         return None

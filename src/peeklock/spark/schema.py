@@ -85,7 +85,7 @@ class SchemaProblem(ValueError):
 
 
 def struct_of(columns: dict[str, DataType]) -> StructType:
-    """Give all columns as Spark's type of a row."""
+    """Return all columns as Spark's type of a row."""
     return StructType([StructField(name, kind, True) for name, kind in columns.items()])
 
 

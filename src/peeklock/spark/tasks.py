@@ -25,13 +25,13 @@ _BATCH: Final = "streaming.sql.batchId"
 
 
 def partition_of_task() -> int:
-    """Give the number of the partition that this task is for; 0 outside of any."""
+    """Return the number of the partition that this task is for; 0 outside of any."""
     context = TaskContext.get()
     return 0 if context is None else context.partitionId()
 
 
 def query_of_task() -> tuple[str, int]:
-    """Give the id of the query, which is that of its checkpoint, and the number of its batch."""
+    """Return the id of the query, which is that of its checkpoint, and the number of its batch."""
     return _told(_QUERY), int(_told(_BATCH))
 
 

@@ -401,10 +401,10 @@ def test_rows_settle_what_they_name(bus: Bus) -> None:
 def test_rows_are_settled_where_the_query_claimed_them(bus: Bus, kept: str) -> None:
     queue = bus.queue()
     bus.send(queue, ["done", "dead", "kept"])
-    reader = claim_reader(bus, queue, keeper=kept, settlement="manual")
+    reader = claim_reader(bus, queue, ledger=kept, settlement="manual")
     end = reader.latestOffset(reader.initialOffset())
     columns = "sequence_number long, action string"
-    told = options(bus, columns, queue=queue, operation="settle", keeper=kept)
+    told = options(bus, columns, queue=queue, operation="settle", ledger=kept)
     write(told, rows(sequence_number=[1, 2], action=["complete", "deadletter"]))
     assert bus.bodies(queue) == ["kept"]
     assert bus.bodies(queue + DEAD_LETTERS) == ["dead"]
@@ -415,10 +415,10 @@ def test_rows_are_settled_where_the_query_claimed_them(bus: Bus, kept: str) -> N
 def test_what_deferral_cannot_do_is_told_before_anything_is_settled(bus: Bus) -> None:
     queue = bus.queue()
     bus.send(queue, ["a", "b"])
-    reader = claim_reader(bus, queue, keeper="deferral", settlement="manual")
+    reader = claim_reader(bus, queue, ledger="deferral", settlement="manual")
     reader.latestOffset(reader.initialOffset())
     columns = "sequence_number long, action string"
-    told = options(bus, columns, queue=queue, operation="settle", keeper="deferral")
+    told = options(bus, columns, queue=queue, operation="settle", ledger="deferral")
     with pytest.raises(BadAction, match="'abandon' is not possible where claims are kept by defer"):
         write(told, rows(sequence_number=[1, 2], action=["complete", "abandon"]))
     assert bus.bodies(queue) == ["a", "b"]

@@ -1,4 +1,4 @@
-"""A management desk in the same process: the real partitions behind the operations on claims."""
+"""A management node in the same process: the real partitions behind the operations on claims."""
 
 from typing import Any
 

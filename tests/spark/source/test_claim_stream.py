@@ -217,7 +217,7 @@ def test_messages_are_deferred_where_the_broker_keeps_no_claims(
     """The way that works on Azure."""
     queue = bus.queue()
     bus.send(queue, [f"m-{n}" for n in range(7)])
-    reading = Reading(spark, bus, tmp_path, queue=queue, maxMessagesPerTrigger=3, keeper="deferral")
+    reading = Reading(spark, bus, tmp_path, queue=queue, maxMessagesPerTrigger=3, ledger="deferral")
     reading.change = failing
     with pytest.raises(Exception, match="the job has failed"):
         reading.run()

@@ -21,7 +21,7 @@ KEEPERS = pytest.mark.parametrize("kept", ["broker", "deferral"])
 def test_a_batch_is_claimed_read_twice_and_settled(bus: Bus, kept: str) -> None:
     queue = bus.queue()
     bus.send(queue, [f"b-{n}" for n in range(20)])
-    reader = claim_reader(bus, queue, keeper=kept, maxMessagesPerTrigger=12)
+    reader = claim_reader(bus, queue, ledger=kept, maxMessagesPerTrigger=12)
     start = reader.initialOffset()
     end = reader.latestOffset(start, ReadMaxRows(12))
     first = read_all(reader, start, end)
@@ -41,7 +41,7 @@ def test_a_batch_is_claimed_read_twice_and_settled(bus: Bus, kept: str) -> None:
 def test_all_that_is_available_is_one_batch(bus: Bus, kept: str) -> None:
     queue = bus.queue()
     bus.send(queue, [f"b-{n}" for n in range(20)])
-    reader = claim_reader(bus, queue, keeper=kept, maxMessagesPerTrigger=7, maxBytesPerTrigger=200)
+    reader = claim_reader(bus, queue, ledger=kept, maxMessagesPerTrigger=7, maxBytesPerTrigger=200)
     start = reader.initialOffset()
     end = reader.latestOffset(start, ReadAllAvailable())
     assert len(read_all(reader, start, end)) == 20
@@ -53,10 +53,10 @@ def test_all_that_is_available_is_one_batch(bus: Bus, kept: str) -> None:
 def test_orphans_of_a_crash_are_the_next_batch(bus: Bus, kept: str) -> None:
     queue = bus.queue()
     bus.send(queue, ["a", "b", "c"])
-    lost = claim_reader(bus, queue, keeper=kept, maxMessagesPerTrigger=2)
+    lost = claim_reader(bus, queue, ledger=kept, maxMessagesPerTrigger=2)
     start = lost.initialOffset()
     claimed = lost.latestOffset(start)
-    reader = claim_reader(bus, queue, keeper=kept)
+    reader = claim_reader(bus, queue, ledger=kept)
     assert reader.latestOffset(start) == claimed
     bus.send(queue, ["d"])
     after = reader.latestOffset(claimed)
@@ -69,7 +69,7 @@ def test_orphans_of_a_crash_are_the_next_batch(bus: Bus, kept: str) -> None:
 def test_available_now_reads_no_further(bus: Bus, kept: str) -> None:
     queue = bus.queue()
     bus.send(queue, ["a", "b", "c"])
-    reader = claim_reader(bus, queue, keeper=kept, maxMessagesPerTrigger=2)
+    reader = claim_reader(bus, queue, ledger=kept, maxMessagesPerTrigger=2)
     reader.prepareForTriggerAvailableNow()
     bus.send(queue, ["late"])
     start = reader.initialOffset()

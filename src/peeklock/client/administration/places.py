@@ -21,22 +21,22 @@ class ResourcePath:
 
 
 def queue(name: str) -> ResourcePath:
-    """Say where a queue is."""
+    """Return where a queue is."""
     return ResourcePath(atom.QUEUE, name)
 
 
 def topic(name: str) -> ResourcePath:
-    """Say where a topic is."""
+    """Return where a topic is."""
     return ResourcePath(atom.TOPIC, name)
 
 
 def subscription(topic_name: str, name: str) -> ResourcePath:
-    """Say where a subscription is."""
+    """Return where a subscription is."""
     return ResourcePath(atom.SUBSCRIPTION, f"{topic_name}/Subscriptions/{name}")
 
 
 def rule(topic_name: str, subscription_name: str, name: str) -> ResourcePath:
-    """Say where a rule is."""
+    """Return where a rule is."""
     return ResourcePath(atom.RULE, f"{topic_name}/Subscriptions/{subscription_name}/Rules/{name}")
 
 
@@ -45,10 +45,10 @@ TOPICS: Final = ResourcePath(atom.TOPIC, "$Resources/topics")
 
 
 def subscriptions(topic_name: str) -> ResourcePath:
-    """Say where the subscriptions of a topic are."""
+    """Return where the subscriptions of a topic are."""
     return ResourcePath(atom.SUBSCRIPTION, f"{topic_name}/Subscriptions")
 
 
 def rules(topic_name: str, subscription_name: str) -> ResourcePath:
-    """Say where the rules of a subscription are."""
+    """Return where the rules of a subscription are."""
     return ResourcePath(atom.RULE, f"{topic_name}/Subscriptions/{subscription_name}/Rules")

@@ -57,7 +57,7 @@ def read(spark: "SparkSession", path: str) -> "DataFrame":
 
 
 def _is_told(name: str, action: dict[str, Any]) -> bool:
-    """Tell whether a file's directories say the same of a column as the log; they need not."""
+    """Return whether a file's directories say the same of a column as the log; they need not."""
     value = action[f"partition.{name}"]
     segment = f"{name}={_NO_VALUE if value is None else value}"
     return segment in action["path"].split("/")[:-1]

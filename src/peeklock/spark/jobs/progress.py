@@ -45,7 +45,7 @@ class Progress:
 
     @contextmanager
     def step(self, text: str) -> Iterator[None]:
-        """Say what is being done, and how long it took if that was worth a line."""
+        """Tell what is being done, and how long it took if that was worth a line."""
         begun_at = self._clock()
         self.show(f"{text} ...")
         yield

@@ -270,7 +270,7 @@ class FromLake:
             work.progress.show(f"batch {batch} of {last}: {count:,} messages are sent")
 
     def _plan(self, spark: "SparkSession", rows: int) -> tuple[int, str]:
-        """Give the size of the batches and the name of the run, as they were when it began.
+        """Return the size of the batches and the name of the run, as they were when it began.
 
         Batches are known by their numbers. Of other rows, or in another size, a batch with the same
         number has other messages, and those of it that were not sent would be taken for sent.

@@ -74,7 +74,20 @@ class JournalPage:
 
 @final
 class JournalClient:
-    """One reader of journals."""
+    """Reads the journals of a namespace; it blocks, and waits for a broker that is away.
+
+    from peeklock.spark.facts import FactDecoder
+    from peeklock.spark.journal_client import JournalClient
+
+    with JournalClient(BUS) as client:
+        journal = client.describe("orders")
+        for partition in journal.partitions:
+            page = client.page("orders", partition.index, partition.first)
+            decoder = FactDecoder("orders", partition.index, journal.lanes)
+            for chunk in page.chunks:
+                decoder.add(chunk)
+            print(decoder.take().to_pandas())
+    """
 
     def __init__(
         self,
@@ -85,7 +98,15 @@ class JournalClient:
         timeout_s: float = _TIMEOUT_S,
         deadline_s: float = _DEADLINE_S,
     ) -> None:
-        """One answer is waited for until the timeout, and asked for until the deadline."""
+        """Find the broker; nothing is sent yet. A ValueError says what is wrong.
+
+        Parameters:
+            connection_string: as for all clients; its key needs the right Listen.
+            http_port: the broker's port for HTTP, where the string does not say it.
+            ca_file: the authority that is trusted; it also turns encryption on.
+            timeout_s: how long one answer is waited for.
+            deadline_s: how long is asked again while the broker or a store is away.
+        """
         endpoint = http_endpoint(connection_string, http_port, ca_file)
         self._http = HttpClient(endpoint, timeout_s=timeout_s)
         self._deadline_s = deadline_s
@@ -101,7 +122,11 @@ class JournalClient:
         self._http.close()
 
     def describe(self, entity: str) -> JournalDescription:
-        """Tell what there is of the journal of a queue or topic."""
+        """Return which partitions the journal of a queue or topic has, and how far they reach.
+
+        Raises JournalGone where there is no such entity, JournalUnavailable where the broker stays
+        away until the deadline, JournalError for every other refusal.
+        """
         answer = self._get(f"/{_quoted(entity)}/$journal")
         try:
             return _description(json.loads(answer.content))
@@ -111,7 +136,11 @@ class JournalClient:
     def page(
         self, entity: str, partition: int, after: int, limit_bytes: int = LIMIT_BYTES
     ) -> JournalPage:
-        """Read one page."""
+        """Return the chunks of a partition from a position on, as many as `limit_bytes` allow.
+
+        The first chunk may begin before the position, and `next` of the page is where to go on.
+        Raises what `describe` raises.
+        """
         path = f"/{_quoted(entity)}/$journal/{partition}?after={after}&limit={limit_bytes}"
         answer = self._get(path)
         headers = answer.headers

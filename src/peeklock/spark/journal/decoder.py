@@ -122,7 +122,11 @@ _BINARY8: Final = 0xA0
 
 @final
 class FactDecoder:
-    """Gathers the rows of chunks of one partition, column by column."""
+    """Makes rows of the chunks of one partition's journal, column by column.
+
+    `add` takes chunks as `JournalClient` gives them, `take` returns the rows gathered so far as one
+    Arrow batch and begins anew.
+    """
 
     def __init__(
         self,
@@ -133,7 +137,15 @@ class FactDecoder:
         schema: pa.Schema = SCHEMA,
         include_body: bool = False,
     ) -> None:
-        """`schema` may leave columns out and have them in any order."""
+        """Make a decoder.
+
+        Parameters:
+            entity: the name that the column `entity` shows.
+            partition_id: the number that the column `partition_id` shows.
+            lanes: the names of lanes, as `JournalDescription.lanes` has them.
+            schema: which columns, a part of `SCHEMA` in any order; others cost nothing.
+            include_body: whether the column `body` is filled.
+        """
         self._entity = entity
         self._partition_id = partition_id
         self._lanes = lanes
@@ -180,7 +192,7 @@ class FactDecoder:
             position = end
 
     def take(self) -> pa.RecordBatch:
-        """Give what was gathered, and begin anew."""
+        """Return what was gathered, and begin anew."""
         columns = self._columns
         columns["entity"] = [self._entity] * self.count
         columns["partition_id"] = [self._partition_id] * self.count
@@ -459,7 +471,7 @@ def decode(
     until: int = EVERYTHING,
     include_body: bool = False,
 ) -> pa.RecordBatch:
-    """Give the rows of one chunk."""
+    """Return the rows of one chunk."""
     decoder = FactDecoder(entity, partition_id, lanes, schema=schema, include_body=include_body)
     decoder.add(chunk, after, until)
     return decoder.take()

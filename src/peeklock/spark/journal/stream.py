@@ -71,7 +71,7 @@ class JournalSlice(InputPartition):
 
 
 def client_of(access: Access) -> JournalClient:
-    """Give this process's reader of journals."""
+    """Return this process's reader of journals."""
     key = (os.getpid(), access)
     client = _clients.get(key)
     if client is None:
@@ -128,7 +128,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return PlaceOffset(JOURNAL, self._options.entity, {}, start).json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Say how many facts a batch has at most, about; bytes are estimated here."""
+        """Return how many facts a batch has at most, about; bytes are estimated here."""
         return ReadMaxRows(self._options.rows_max)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
@@ -206,7 +206,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._described
 
     def _is_another(self, offset: PlaceOffset, described: JournalDescription) -> bool:
-        """Tell whether the entity was deleted and made again since the offset was written."""
+        """Return whether the entity was deleted and made again since the offset was written."""
         if offset.start in ("", LATEST, _of(described)):
             return False
         made_again(self._options)

@@ -85,7 +85,7 @@ class LakeFile:
 
 
 def opened(path: str) -> tuple[fs.FileSystem, str]:
-    """Give the file system of a path and the path within it; a place is local without a scheme."""
+    """Return the file system of a path and the path within it; without a scheme it is local."""
     if "://" not in path:
         return fs.LocalFileSystem(), path
     system, inner = fs.FileSystem.from_uri(path)
@@ -93,7 +93,7 @@ def opened(path: str) -> tuple[fs.FileSystem, str]:
 
 
 def written_schema(schema: pa.Schema, layout: Layout) -> pa.Schema:
-    """Give the columns of the lake: those of the rows, and the ones that it is divided by."""
+    """Return the columns of the lake: those of the rows, and the ones that it is divided by."""
     return pa.schema([*schema, *(pa.field(name, _MADE[name]) for name in layout.made)])
 
 
@@ -224,7 +224,7 @@ def divided(
 
 
 def _moments(instants: Any, wanted: tuple[str, ...]) -> dict[str, Any]:
-    """Give the day and the hour of instants, both of UTC."""
+    """Return the day and the hour of instants, both of UTC."""
     plain = pc.cast(pc.cast(instants, pa.int64()), pa.timestamp("us"))
     found = {DATE: pc.floor_temporal(plain, unit="day"), HOUR: pc.hour(plain)}
     return {name: pc.cast(found[name], _MADE[name]) for name in wanted}

@@ -103,7 +103,15 @@ def commit_delta(layout: Layout, batch: LakeBatch) -> bool:
 
 
 def remove_orphans(path: str, *, older_than_hours: int = 24) -> list[str]:
-    """Delete files that no version of a table needs: what killed tasks have left behind."""
+    """Delete the files of a Delta table that killed tasks have left behind, and return their names.
+
+    Parameters:
+        path: where the table is.
+        older_than_hours: younger files are kept, because a task that runs now may have written
+            them.
+
+    Raises deltalake's TableNotFoundError where there is no table.
+    """
     table = _deltalake().DeltaTable(path)
     names: list[str] = table.vacuum(
         retention_hours=older_than_hours,

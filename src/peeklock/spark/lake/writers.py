@@ -63,7 +63,31 @@ def write_stream(
     time_column: str = "enqueued_time",
     query_name: str | None = None,
 ) -> "StreamingQuery":
-    """Start a query that writes a stream into a lake; path and checkpoint are shared storage."""
+    """Start a query that writes a stream into a lake, each batch exactly once, and return it.
+
+        from peeklock.spark.lake import write_stream
+
+        query = write_stream(
+            orders, "/shared/lake/orders", checkpoint="/shared/checkpoints/orders",
+            trigger={"availableNow": True},
+        )
+        query.awaitTermination()
+
+    Parameters:
+        df: a stream.
+        path: where the lake is or is to be; storage that all workers see.
+        kind: "delta" for a Delta table, "parquet" for files in directories.
+        checkpoint: where Spark keeps how far it is; shared storage too.
+        trigger: the keywords of Spark's `trigger`, `{"processingTime": "1 minute"}` say.
+        max_file_mb: from which size on a file is ended.
+        partition_by: columns, and `date` and `hour` of `time_column`, with commas between. Without
+            it those of `entity,date,hour` that the rows have.
+        time_column: which instant gives `date` and `hour`.
+        query_name: the name of the query on Spark's own pages.
+
+    Raises OptionProblem (a ValueError) where an option is wrong. What goes wrong later ends the
+    query: LakeProblem says that the lake cannot be written as it was asked for.
+    """
     writer = (
         df.writeStream.format(LAKE)
         .option("kind", kind)

@@ -235,7 +235,7 @@ def _ask(options: SinkOptions, entity: str) -> Nature:
 
 
 def _may_have_partitions(options: SinkOptions, entity: str) -> bool:
-    """Tell whether keys must be kept apart; where that cannot be known, they are."""
+    """Return whether keys must be kept apart; where that cannot be known, they are."""
     if not _has_keys(options):
         return True  # There is no key to keep apart.
     try:
@@ -270,7 +270,7 @@ def _complain(options: SinkOptions, text: str) -> None:
 
 
 def _columns(batch: pa.RecordBatch) -> dict[str, Any]:
-    """Give the columns that are sent, in the form in which they are written."""
+    """Return the columns that are sent, in the form in which they are written."""
     columns = {name: batch.column(name) for name in batch.schema.names if name in SEND_COLUMNS}
     columns["body"] = bodies(columns["body"])
     if "scheduled_enqueue_time" in columns:
@@ -281,7 +281,7 @@ def _columns(batch: pa.RecordBatch) -> dict[str, Any]:
 
 
 def _with_keys(columns: dict[str, Any]) -> Any:
-    """Give each row a key: its own, its session's, or one that its id leads to.
+    """Return a key for each row: its own, its session's, or one that its id leads to.
 
     A batch that is written again must meet the partitions that have it already.
     """

@@ -165,7 +165,7 @@ def _from_map(column: Any) -> Bytes:
 
 
 def _entries(column: Any) -> tuple[Any, Any]:
-    """Give the keys and the values of all maps, cut to those that the array shows."""
+    """Return the keys and the values of all maps, cut to those that the array shows."""
     first, last = column.offsets[0].as_py(), column.offsets[-1].as_py()
     return column.keys.slice(first, last - first), column.items.slice(first, last - first)
 
@@ -227,20 +227,20 @@ _WRITERS: Final[dict[int, Callable[[Any], Bytes]]] = {
 
 
 def milliseconds(column: Any) -> Any:
-    """Give instants as milliseconds since 1970; they are UTC, whatever zone they are shown in."""
+    """Return instants as milliseconds since 1970; they are UTC, whatever zone they are shown in."""
     kind = pa.timestamp("ms", tz=column.type.tz)
     return pc.cast(pc.cast(column, kind, safe=False), pa.int64())
 
 
 def durations(column: Any) -> Any:
-    """Give lengths of time in milliseconds; a number is in milliseconds already."""
+    """Return lengths of time in milliseconds; a number is in milliseconds already."""
     if pa.types.is_duration(column.type):
         return pc.cast(pc.cast(column, pa.duration("ms"), safe=False), pa.int64())
     return pc.cast(column, pa.int64())
 
 
 def bodies(column: Any) -> Bytes:
-    """Give bodies as bytes: binary as it is, texts in UTF-8, everything else as JSON."""
+    """Return bodies as bytes: binary as it is, texts in UTF-8, everything else as JSON."""
     if _is_bytes(column.type):
         return _binary(column)
     written = [

@@ -17,7 +17,7 @@ _DIGEST_BYTES: Final = 16
 def ids_of(
     own: Any | None, chosen: list[Any], prefix: str, first_row: int, rows: int
 ) -> pa.StringArray:
-    """Give an id for each row: `own` is the column of ids, `chosen` those to make a digest of."""
+    """Return an id for each row: `own` is the column of ids, `chosen` those to make a digest of."""
     if own is not None and own.null_count == 0:
         return own
     made = digests(chosen) if chosen else places(prefix, first_row, rows)
@@ -37,7 +37,7 @@ def digests(columns: list[Any]) -> pa.StringArray:
 
 
 def _told(column: Any) -> list[Any]:
-    """Give values in a form that is the same in every process and version."""
+    """Return values in a form that is the same in every process and version."""
     kind = column.type
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         values: list[Any] = column.to_pylist()

@@ -106,7 +106,7 @@ class Outbox:
         self.stages: Final[list[str]] = []
 
     async def size_max(self) -> int:
-        """Give the size of the largest transfer that the entity takes."""
+        """Return the size of the largest transfer that the entity takes."""
         while self._link is None:
             await self._open()
         return self._link.max_message_size or SIZE_MAX_DEFAULT

@@ -52,7 +52,7 @@ class ParcelLimits:
 
 
 def in_order_of_keys(keys: list[Any]) -> Any:
-    """Give the order in which rows of the same keys stand together, each group as it was."""
+    """Return the order in which rows of the same keys stand together, each group as it was."""
     codes = [pc.fill_null(key.dictionary_encode().indices, -1) for key in keys]
     table = pa.table(codes, names=[str(number) for number in range(len(codes))])
     order = [(name, "ascending") for name in table.column_names]
@@ -96,7 +96,7 @@ def _parcel(
 
 
 def _offsets(entries: pa.BinaryArray) -> Any:
-    """Give where each entry begins, and where the last one ends."""
+    """Return where each entry begins, and where the last one ends."""
     offsets = memoryview(entries.buffers()[1]).cast("i")
     return offsets[entries.offset : entries.offset + len(entries) + 1]
 

@@ -57,7 +57,7 @@ def _check_deferral(groups: Groups) -> None:
 
 
 def _as_reader(options: SinkOptions) -> SourceOptions:
-    """Give the options of the query whose claims these are, as far as they matter here."""
+    """Return the options of the query whose claims these are, as far as they matter here."""
     given = {
         "connectionString": options.access.connection_string,
         "queue": options.entity,

@@ -158,7 +158,7 @@ def _expires(parts: Parts) -> int | None:
 
 
 def _bytes(parts: Parts) -> bytes | None:
-    """Give the body as bytes: data as it is, a text as UTF-8, any other value as JSON."""
+    """Return the body as bytes: data as it is, a text as UTF-8, any other value as JSON."""
     kind, found = parts.body
     if kind == 0:
         return None
@@ -339,7 +339,7 @@ def _nothing(_parts: Parts) -> None:
 
 
 def wants_body(columns: Columns, include_body: bool) -> bool:
-    """Tell whether bodies must travel at all."""
+    """Return whether bodies must travel at all."""
     return include_body and ("body" in columns or "body_section" in columns)
 
 

@@ -42,7 +42,7 @@ _SETTLE: Final = "com.peeklock:settle-claims"
 _PEEK: Final = "com.microsoft:peek-message"
 
 
-class ManagementNode(Protocol):
+class EntityManagement(Protocol):
     """What a keeper of claims asks: the management node of an entity."""
 
     def manage(
@@ -120,7 +120,7 @@ class ClaimKeeper(Protocol):
         ...
 
     def fetch(self, numbers: Sequence[int], *, omit_body: bool) -> Iterator[ClaimPage]:
-        """Give claimed messages in the order of the numbers; those that are gone are left out."""
+        """Return claimed messages in the order of the numbers; those that are gone are left out."""
         ...
 
     def heads(self, numbers: Sequence[int], sub_queue: str = "") -> list[bytes]:
@@ -140,7 +140,7 @@ class BrokerClaimKeeper:
 
     kind: Final = BROKER
 
-    def __init__(self, wire: ManagementNode, options: SourceOptions) -> None:
+    def __init__(self, wire: EntityManagement, options: SourceOptions) -> None:
         self._wire = wire
         self._owner = options.consumer_id
         self._timeout_ms = options.claim_timeout_ms
@@ -274,14 +274,14 @@ class BrokerClaimKeeper:
             ) from fenced
 
 
-def heads(wire: ManagementNode, numbers: Sequence[int], sub_queue: str = "") -> list[bytes]:
+def heads(wire: EntityManagement, numbers: Sequence[int], sub_queue: str = "") -> list[bytes]:
     """Look at messages by their numbers, in ascending order, without their bodies."""
     pages = peek_pages(wire, numbers, omit_body=True, sub_queue=sub_queue)
     return [payload for page in pages for payload in page.payloads]
 
 
 def peek_pages(
-    wire: ManagementNode, numbers: Sequence[int], *, omit_body: bool, sub_queue: str = ""
+    wire: EntityManagement, numbers: Sequence[int], *, omit_body: bool, sub_queue: str = ""
 ) -> Iterator[ClaimPage]:
     """Walk over an entity from number to number, and keep what was asked for."""
     wanted = sorted(numbers)
@@ -299,7 +299,7 @@ def peek_pages(
 
 
 def peek_page(
-    wire: ManagementNode, first: int, count: int, *, omit_body: bool, sub_queue: str = ""
+    wire: EntityManagement, first: int, count: int, *, omit_body: bool, sub_queue: str = ""
 ) -> list[bytes]:
     """Peek once: what the entity has from this number on."""
     asked = {
@@ -310,7 +310,7 @@ def peek_page(
     return _messages(wire.manage(_PEEK, asked, sub_queue))
 
 
-def last_numbers(wire: ManagementNode) -> dict[int, int]:
+def last_numbers(wire: EntityManagement) -> dict[int, int]:
     """Find the highest number of each partition: the broker knows, elsewhere one must walk."""
     answer = _looked_up(wire)
     if answer is not None:
@@ -319,7 +319,7 @@ def last_numbers(wire: ManagementNode) -> dict[int, int]:
     return {partition_of(number): number for number, _ in walk(wire)}
 
 
-def active_count(wire: ManagementNode) -> int:
+def active_count(wire: EntityManagement) -> int:
     """Tell how many messages are ready to be received; elsewhere, whether there is any."""
     answer = _looked_up(wire)
     if answer is not None:
@@ -327,12 +327,12 @@ def active_count(wire: ManagementNode) -> int:
     return len(peek_page(wire, 0, 1, omit_body=True))
 
 
-def keeps_claims(wire: ManagementNode) -> bool:
-    """Tell whether the broker keeps a book of claims; to ask fences nobody."""
+def keeps_claims(wire: EntityManagement) -> bool:
+    """Return whether the broker keeps a book of claims; to ask fences nobody."""
     return _looked_up(wire) is not None
 
 
-def walk(wire: ManagementNode) -> Iterator[tuple[int, bytes]]:
+def walk(wire: EntityManagement) -> Iterator[tuple[int, bytes]]:
     """Look at everything without bodies."""
     first = 0
     while True:
@@ -346,7 +346,7 @@ def walk(wire: ManagementNode) -> Iterator[tuple[int, bytes]]:
         first = numbered[-1][0] + 1
 
 
-def _looked_up(wire: ManagementNode) -> dict[Any, Any] | None:
+def _looked_up(wire: EntityManagement) -> dict[Any, Any] | None:
     """List the claims of nobody, for what else is in the answer; None where there is no such."""
     asked = {"owner": NOBODY, "from-sequence-number": 0, "message-count": Int(1)}
     try:

@@ -42,7 +42,7 @@ class DataLoss(Exception):
 
 
 def data_loss(entity: str, numbers: Sequence[int]) -> DataLoss:
-    """Say which messages are gone, and what can be done."""
+    """Return which messages are gone, and what can be done."""
     shown = ", ".join(map(str, numbers[:_SHOWN])) + (" ..." if len(numbers) > _SHOWN else "")
     return DataLoss(
         f"{len(numbers)} messages of '{entity}' that this batch was to read are gone ({shown}): "
@@ -242,7 +242,7 @@ class ClaimPlanner:
         return mine
 
     def _is_poisoned(self, claims: list[ClaimedMessage]) -> bool:
-        """Tell whether a batch has taken the query down too often.
+        """Return whether a batch has taken the query down too often.
 
         Batches with messages that failed before are small, and one failure more is enough to
         divide them further; for a lone one it takes two, because one crash may have been chance.
@@ -323,7 +323,7 @@ def _cut(
 
 
 def _is_over(batch: list[ClaimedMessage], sessions: int) -> bool:
-    """Tell whether a batch has its number of sessions."""
+    """Return whether a batch has its number of sessions."""
     names = {claimed.session_id for claimed in batch if claimed.session_id is not None}
     return len(names) >= sessions
 

@@ -81,7 +81,7 @@ class ClaimStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ClaimOffset(self._options.entity, 0, "").json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Say how many rows a batch has at most; bytes are watched here."""
+        """Return how many rows a batch has at most; bytes are watched here."""
         return ReadMaxRows(self._options.rows_max)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name

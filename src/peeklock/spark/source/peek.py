@@ -90,7 +90,7 @@ class PeekStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return PlaceOffset(PEEK, self._options.entity, {}, start).json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Say how many rows a batch has at most; bytes are not known before they are read."""
+        """Return how many rows a batch has at most; bytes are not known before they are read."""
         return ReadMaxRows(self._options.rows_max)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
@@ -218,7 +218,7 @@ def _pages(wire: EntityClient, part: PeekSlice, *, omit_body: bool) -> Iterator[
 
 
 def is_within(payload: bytes, span: Span) -> bool:
-    """Tell whether a message was enqueued in the time that was asked for."""
+    """Return whether a message was enqueued in the time that was asked for."""
     try:
         enqueued = Parts(payload).annotations.get("x-opt-enqueued-time")
     except DecodeError:

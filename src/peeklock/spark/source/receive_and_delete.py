@@ -60,7 +60,7 @@ class ReceiveAndDeleteStreamReader(DataSourceStreamReader, SupportsTriggerAvaila
         return PlaceOffset(RECEIVE_AND_DELETE, self._options.entity, {0: 0}).json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Say how many rows a batch has at most."""
+        """Return how many rows a batch has at most."""
         return ReadMaxRows(self._options.rows_max)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
@@ -86,7 +86,7 @@ class ReceiveAndDeleteStreamReader(DataSourceStreamReader, SupportsTriggerAvaila
         return self._last
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[ReceivedShare]:
-        """Give each task its share of the batch."""
+        """Return each task its share of the batch."""
         self._last = end
         if start == end:
             return []
