@@ -32,6 +32,7 @@ from peeklock.configuration.content import (
 from peeklock.configuration.start import configuration_for
 from peeklock.entity.definition import QUEUE, SUBSCRIPTION, TOPIC
 from peeklock.gateway.http.reload import NotReloaded, Reloaded
+from peeklock.gateway.issuers import Issuers, Keys, KeysError
 from peeklock.gateway.tls import Tls
 from peeklock.settings import Settings
 from peeklock.store.store import StoreError
@@ -83,10 +84,18 @@ def _forwarding(namespace: ConfiguredNamespace) -> list[Forwarding]:
 class Reload:
     """Reads the configuration file and the certificate again, and lets them hold."""
 
-    def __init__(self, settings: Settings, broker: Broker, tls: Tls | None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        broker: Broker,
+        tls: Tls | None,
+        issuers: dict[str, Issuers] | None = None,
+    ) -> None:
+        """Issuers are those of each namespace, by its name in lower case."""
         self._settings: Final = settings
         self._broker: Final = broker
         self._tls: Final = tls
+        self._issuers: Final = {} if issuers is None else issuers
         self._turn: Final = asyncio.Lock()
 
     async def __call__(self) -> Reloaded:
@@ -96,7 +105,8 @@ class Reload:
                 # A file may be long, and a disk slow; others go on meanwhile.
                 configuration = await asyncio.to_thread(configuration_for, self._settings)
                 shown = None if self._tls is None else await asyncio.to_thread(self._tls.read_again)
-            except (ConfigurationError, OSError, ValueError) as error:
+                keys = await asyncio.to_thread(self._keys_of_issuers, configuration)
+            except (ConfigurationError, OSError, ValueError, KeysError) as error:
                 raise NotReloaded(str(error)) from error
             problems = [
                 problem
@@ -112,6 +122,7 @@ class Reload:
             except (ConfigurationError, StoreError) as error:
                 raise NotReloaded(f"{error}; what was done before that stays") from error
             changed += self._let_keys_hold(known)
+            changed += self._let_issuers_hold(known, keys)
             if self._tls is not None and shown is not None and self._tls.show(shown):
                 changed.append("the certificate is another")
             return Reloaded(changed, restart)
@@ -141,6 +152,31 @@ class Reload:
             found = asked.get(namespace.name.lower())
             if found is not None and self._keys_change(namespace, found):
                 changed.append(f"the rules of the namespace '{namespace.name}' are others")
+        return changed
+
+    def _keys_of_issuers(self, configuration: Configuration) -> dict[str, dict[str, Keys]]:
+        """Read the keys of all issuers, beside the loop."""
+        return {
+            each.name.lower(): self._issuers[each.name.lower()].load(each.issuers)
+            for each in configuration.namespaces
+            if each.name.lower() in self._issuers
+        }
+
+    def _let_issuers_hold(
+        self, known: list[ConfiguredNamespace], keys: dict[str, dict[str, Keys]]
+    ) -> list[str]:
+        """Believe the issuers of the file; who was believed by others is sent away."""
+        changed: list[str] = []
+        for each in known:
+            issuers = self._issuers.get(each.name.lower())
+            if issuers is None or not issuers.hold(each.issuers, keys[each.name.lower()]):
+                continue
+            issuers.begin()
+            believed = None if issuers.is_empty else issuers
+            self._broker.namespaces.get(each.name).keys.believe(believed)
+            changed.append(
+                f"the token issuers of the namespace '{each.name}' or their keys are others"
+            )
         return changed
 
     def _keys_change(self, namespace: Namespace, asked: ConfiguredNamespace) -> bool:

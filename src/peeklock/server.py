@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Final, NoReturn
 
 from peeklock.amqp.limits import Limits as EngineLimits
@@ -25,6 +26,7 @@ from peeklock.budgets import Budgets
 from peeklock.clock import Clock, SystemClock
 from peeklock.configuration.content import (
     Configuration,
+    ConfigurationError,
 )
 from peeklock.configuration.start import configuration_for, refuse_exposure
 from peeklock.entity.rules.filter import SqlFilter
@@ -52,6 +54,7 @@ from peeklock.gateway.http.router import ENTITIES, JOURNALS, MESSAGES, Node
 from peeklock.gateway.http.stores import StoresNode
 from peeklock.gateway.http.visitors import Visitors
 from peeklock.gateway.identifiers import hex_digits
+from peeklock.gateway.issuers import Issuers, KeysError
 from peeklock.gateway.listener import Listener
 from peeklock.gateway.lobby import Lobby
 from peeklock.gateway.refusals import RefusalDesk
@@ -139,7 +142,8 @@ async def _serve(
     doors = _doors(settings, broker, clock, chance, desks, budgets)
     amqp = AmqpConnections(doors, lobby=lobby)
     visitors = Visitors(budgets, connections_max=settings.http_connections_max)
-    reload = Reload(settings, broker, tls)
+    issuers = await _issuers(settings, configuration, broker)
+    reload = Reload(settings, broker, tls, issuers)
     http = _http(settings, overview, broker, stores, amqp, clock, chance, desks, visitors, reload)
     overview.connections.update(amqp=lambda: amqp.count, http=lambda: http.count)
     listener = _listener(settings, amqp, http, tls, budgets)
@@ -159,6 +163,8 @@ async def _serve(
         listener.stop()
         await amqp.stop()
         http.stop()
+        for each in issuers.values():
+            each.end()
         await broker.close()
     _LOG.info("stopped")
     if at_end is not None:
@@ -192,6 +198,25 @@ def _broker(
     for state in stores.states():
         stores.get(state.name).on_switched = partial(broker.store_switched, state.name)
     return broker
+
+
+async def _issuers(
+    settings: Settings, configuration: Configuration, broker: Broker
+) -> dict[str, Issuers]:
+    """Make what checks JSON web tokens, for each namespace."""
+    directory = Path() if settings.config is None else settings.config.parent
+    made: dict[str, Issuers] = {}
+    for namespace in configuration.namespaces:
+        issuers = made[namespace.name.lower()] = Issuers(directory)
+        if namespace.issuers:
+            try:
+                keys = await asyncio.to_thread(issuers.load, namespace.issuers)
+            except KeysError as error:
+                raise ConfigurationError(str(settings.config), [str(error)]) from error
+            issuers.hold(namespace.issuers, keys)
+            issuers.begin()
+            broker.namespaces.get(namespace.name).keys.believe(issuers)
+    return made
 
 
 def _listener(

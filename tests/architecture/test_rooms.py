@@ -73,4 +73,6 @@ def test_every_third_party_that_is_imported_is_declared() -> None:
 
 
 def _names(requirements: list[str]) -> set[str]:
-    return {re.split(r"[<>=\[ ]", line)[0].replace("-", "_") for line in requirements}
+    """The modules of requirements, which are called as these are but for one."""
+    names = {re.split(r"[<>=\[ ]", line)[0].replace("-", "_") for line in requirements}
+    return {"jwt" if name == "PyJWT" else name for name in names}

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, final
 
 from peeklock.auth import refusal
+from peeklock.auth.issuer import WebToken, WebTokens
 from peeklock.auth.refusal import AuthRefusal
 from peeklock.auth.rights import NO_RIGHTS, AuthorizationRule, Rights
 from peeklock.auth.sas import (
@@ -17,6 +18,7 @@ from peeklock.auth.sas import (
     prefixes,
     resource_path,
     signed_path,
+    web_text,
 )
 from peeklock.clock import Instant
 
@@ -26,6 +28,8 @@ NEVER: Final = 1 << 62
 # remembered, so that the memory for them is bounded.
 _REMEMBERED_MAX: Final = 256
 _REMEMBERED_LENGTH_MAX: Final = 2_048
+# Where the rule of a JSON web token stands: no entity has such a path.
+_ISSUER: Final = "$issuer"
 _NO_KEY: Final = "there is no such rule"
 
 
@@ -90,7 +94,7 @@ class _Good:
 class KeyRing:
     """Knows the rules of the namespace and of each entity, and turns credentials into grants."""
 
-    __slots__ = ("_named", "_remembered", "_rules", "_watchers", "is_host")
+    __slots__ = ("_named", "_remembered", "_rules", "_watchers", "_web", "is_host")
 
     def __init__(self, namespace_rules: Sequence[AuthorizationRule]) -> None:
         # Tells of a path whether it begins with a host that this broker answers to, and not with an
@@ -103,6 +107,7 @@ class KeyRing:
         # Only what was signed with one of our keys gets in here, so that nobody else can fill it.
         self._remembered: dict[str, _Good] = {}
         self._watchers: list[Callable[[], None]] = []
+        self._web: WebTokens | None = None
         self._set("", namespace_rules)
 
     def watch(self, changed: Callable[[], None]) -> None:
@@ -124,6 +129,17 @@ class KeyRing:
         if not key:
             raise ValueError("an entity has a path; the namespace's rules are given at the start")
         self._change(key, rules)
+
+    def believe(self, web: WebTokens | None) -> None:
+        """Let somebody check JSON web tokens; also after whom it believes has changed."""
+        self._web = web
+        for changed in self._watchers:
+            changed()
+
+    def believes(self, token: str) -> bool:
+        """Tell whether a JSON web token is from an issuer of ours; it may have expired since."""
+        web = self._web
+        return web is not None and isinstance(web.read(web_text(token), None), WebToken)
 
     def _change(self, path: str, rules: Sequence[AuthorizationRule]) -> None:
         if self._rules.get(path, ()) == tuple(rules):
@@ -149,6 +165,10 @@ class KeyRing:
         proof = grant.proof
         if proof is None:
             return grant.rights
+        if proof.rule_path == _ISSUER:
+            web = self._web
+            found = None if web is None else web.read(proof.key, None)
+            return found.rights if isinstance(found, WebToken) else NO_RIGHTS
         for rule in self._rules.get(proof.rule_path, ()):
             if rule.name == proof.rule_name and _key_among(rule, proof.key):
                 return rule.rights
@@ -161,6 +181,8 @@ class KeyRing:
         now: Instant,
     ) -> Grant | AuthRefusal:
         """Check a token for an audience, which may be a URI or a bare path; the grant is for it."""
+        if is_jwt(token):
+            return self._verify_web(web_text(token), audience, now)
         good = self._good(token)
         if isinstance(good, AuthRefusal):
             return good
@@ -172,13 +194,21 @@ class KeyRing:
             return refusal.invalid_audience(good.resource, path)
         return Grant(path, good.rights, good.expires_at, good.proof.rule_name, good.proof)
 
+    def _verify_web(self, token: str, audience: str, now: Instant) -> Grant | AuthRefusal:
+        """Check a JSON web token: its roles say what it gives, on the whole namespace."""
+        web = self._web
+        found = refusal.unsupported_jwt() if web is None else web.read(token, now)
+        if isinstance(found, AuthRefusal):
+            return found
+        proof = Proof(_ISSUER, found.subject, token)
+        path = resource_path(audience)
+        return Grant(path, found.rights, found.expires_at, found.subject, proof)
+
     def _good(self, token: str) -> _Good | AuthRefusal:
         """Check who signed a token; one that was found good is good until the rules change."""
         remembered = self._remembered.get(token)
         if remembered is not None:
             return remembered
-        if is_jwt(token):
-            return refusal.unsupported_jwt()
         parsed = parse_sas(token)
         if isinstance(parsed, AuthRefusal):
             return parsed

@@ -12,7 +12,7 @@ from typing import Final, final
 from peeklock.auth.keyring import KeyRing
 from peeklock.auth.refusal import AuthRefusal
 from peeklock.auth.rights import AuthorizationRule
-from peeklock.auth.sas import parse_sas
+from peeklock.auth.sas import is_jwt, parse_sas
 
 # The longest name that DNS has; longer ones are nobody's, and cost nothing.
 _HOST_LENGTH_MAX: Final = 253
@@ -88,7 +88,10 @@ class Namespaces:
         return None
 
     def of_token(self, token: str) -> Namespace:
-        """Find the one whose key has signed a token; the first where none has."""
+        """Find the one whose key has signed a token, or that believes its issuer; the first where
+        none does."""
+        if is_jwt(token):
+            return next((e for e in self.all() if e.keys.believes(token)), self.first)
         parsed = parse_sas(token)
         if isinstance(parsed, AuthRefusal):
             return self.first

@@ -35,8 +35,20 @@ def unsupported_jwt() -> AuthRefusal:
     """Decline a JSON web token, for which there is no issuer to ask."""
     return AuthRefusal(
         UNSUPPORTED_TOKEN,
-        "UnsupportedToken: This broker has no token issuer and takes no JSON web tokens (JWT); "
-        "use a shared access key or a shared access signature.",
+        "UnsupportedToken: This namespace has no token issuer and takes no JSON web tokens (JWT); "
+        "name one as TokenIssuers in the configuration, or use a shared access key or signature.",
+    )
+
+
+def untrusted(what: str) -> AuthRefusal:
+    """Decline a JSON web token, and say what about it is not believed."""
+    return AuthRefusal(INVALID_SIGNATURE, f"InvalidToken: The token is not believed: {what}.")
+
+
+def not_yet(begins_at: Instant) -> AuthRefusal:
+    """Decline a token whose time has not come."""
+    return AuthRefusal(
+        EXPIRED_TOKEN, f"NotYetValid: The token is good from '{iso_instant(begins_at)}' on."
     )
 
 

@@ -13,6 +13,7 @@ from peeklock.auth.refusal import AuthRefusal, malformed
 from peeklock.clock import Instant
 
 _PREFIX: Final = "sharedaccesssignature "
+_BEARER: Final = "bearer "
 _REQUIRED: Final = ("sr", "sig", "se", "skn")
 _SCHEME_AND_HOST: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/]*")
 # No entity's name has a colon, so that this is never a path.
@@ -72,8 +73,16 @@ def is_sas(text: str) -> bool:
 
 def is_jwt(text: str) -> bool:
     """Tell a JSON web token by its three parts of URL-safe base64."""
-    parts = text.removeprefix("Bearer ").split(".")
+    if len(text) > TOKEN_LENGTH_MAX:
+        return False
+    parts = web_text(text).split(".")
     return len(parts) == 3 and all(part and _is_base64url(part) for part in parts)
+
+
+def web_text(text: str) -> str:
+    """Give a JSON web token without the word that stands before it in HTTP."""
+    is_bearer = text[: len(_BEARER)].lower() == _BEARER
+    return text[len(_BEARER) :].strip() if is_bearer else text
 
 
 def parse_sas(text: str) -> SasToken | AuthRefusal:

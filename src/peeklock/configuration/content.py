@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, final
 
+from peeklock.auth.issuer import TokenIssuer
 from peeklock.auth.rights import AuthorizationRule, development_rule
 from peeklock.entity.definition import QueueDefinition, SubscriptionDefinition, TopicDefinition
 from peeklock.entity.rules.rule import Rule
@@ -78,6 +79,7 @@ class ConfiguredNamespace:
     rules: Final[tuple[AuthorizationRule, ...]]
     queues: Final[tuple[ConfiguredQueue, ...]]
     topics: Final[tuple[ConfiguredTopic, ...]]
+    issuers: Final[tuple[TokenIssuer, ...]]
 
     def __init__(
         self,
@@ -85,11 +87,13 @@ class ConfiguredNamespace:
         rules: tuple[AuthorizationRule, ...] | None = None,
         queues: tuple[ConfiguredQueue, ...] = (),
         topics: tuple[ConfiguredTopic, ...] = (),
+        issuers: tuple[TokenIssuer, ...] = (),
     ) -> None:
         self.name = name
         self.rules = (development_rule(),) if rules is None else rules
         self.queues = queues
         self.topics = topics
+        self.issuers = issuers
 
     def all_rules(self) -> list[AuthorizationRule]:
         """List the authorization rules of the namespace, of its queues and of its topics."""

@@ -10,6 +10,7 @@ from peeklock.configuration.content import (
     ConfigurationError,
     ConfiguredNamespace,
 )
+from peeklock.configuration.issuers import read_token_issuers
 from peeklock.configuration.queue import read_queue
 from peeklock.configuration.section import Section
 from peeklock.configuration.topic import read_topic
@@ -82,8 +83,9 @@ def _read_namespace(section: Section) -> ConfiguredNamespace:
         names.take(topic.definition.path, TOPIC, entry)
         topics.append(topic)
     rules = read_authorization_rules(section)
+    issuers = read_token_issuers(section)
     section.finish()
-    return ConfiguredNamespace(name, rules, tuple(queues), tuple(topics))
+    return ConfiguredNamespace(name, rules, tuple(queues), tuple(topics), issuers)
 
 
 @final

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 from peeklock.auth.rights import LISTEN, MANAGE, SEND, AuthorizationRule
 from peeklock.auth.sas import generate_sas
+from tests.gateway.issuer import LocalIssuer
 
 HOST = "localhost"
+# Whom the namespace believes, and somebody who says to be the same.
+LOCAL, STRANGER = LocalIssuer(), LocalIssuer()
 HOUR_MS = 3_600_000
 
 # The rights by their names, and all ways to combine them; a rule may also give none.
@@ -40,6 +44,7 @@ CHANGED = "made for something else than was signed"
 WEB_TOKEN = "JSON web token"
 EMPTY = "empty"
 NO_TOKEN = "no token"
+OTHER_AUDIENCE = "for another audience"
 _DEFECTS = (WRONG_KEY, UNKNOWN_RULE, EXPIRED, CUT, CHANGED, WEB_TOKEN, EMPTY, NO_TOKEN)
 
 
@@ -51,11 +56,14 @@ class Credential:
     rights: frozenset[str]
     made_for: str
     defect: str = SOUND
+    # From the issuer that the namespace believes, with roles in place of a rule.
+    is_web: bool = False
 
     def __str__(self) -> str:
         names = "+".join(sorted(self.rights)) or "nothing"
         defect = f", {self.defect}" if self.defect else ""
-        return f"{names} on the {self.rule_at} for {self.made_for}{defect}"
+        kind = "by roles " if self.is_web else ""
+        return f"{kind}{names} on the {self.rule_at} for {self.made_for}{defect}"
 
     @property
     def rule(self) -> str:
@@ -63,6 +71,8 @@ class Credential:
 
     def token(self, home: str, here: str, now: int) -> str | None:
         """Make it, for a thing that belongs to an entity; None is to show nothing at all."""
+        if self.is_web:
+            return self._web_token(now)
         if self.defect in (NO_TOKEN, EMPTY):
             return None if self.defect == NO_TOKEN else ""
         if self.defect == WEB_TOKEN:
@@ -76,6 +86,21 @@ class Credential:
         if self.defect == CUT:
             return text[: len(text) // 2]
         return text.replace("sr=sb", "sr=SB") if self.defect == CHANGED else text
+
+    def _web_token(self, now: int) -> str:
+        by = STRANGER if self.defect == WRONG_KEY else LOCAL
+        claims: dict[str, Any] = {
+            EXPIRED: {"exp": now // 1000 - 120},
+            OTHER_AUDIENCE: {"aud": "https://storage.azure.com"},
+            UNKNOWN_RULE: {"iss": "https://nobody.example/"},
+        }
+        text = by.token(now, *self.rights, **claims.get(self.defect, {}))
+        if self.defect == CUT:
+            return text[: len(text) // 2]
+        if self.defect == CHANGED:
+            head, _, sign = text.split(".")
+            return f"{head}.{LOCAL.token(now + 1000, *RIGHTS).split('.')[1]}.{sign}"
+        return text
 
     def is_good(self) -> bool:
         """Whether it opens the entity: a rule signs for its own place and all below it, and a token
@@ -115,7 +140,12 @@ def every_credential() -> list[Credential]:
         for place in (NAMESPACE, HOME)
         for defect in _DEFECTS
     ]
-    return sound + broken
+    web = [Credential(NAMESPACE, rights, NAMESPACE, is_web=True) for rights in COMBINATIONS]
+    web += [
+        Credential(NAMESPACE, everything, NAMESPACE, defect, is_web=True)
+        for defect in (WRONG_KEY, UNKNOWN_RULE, EXPIRED, CUT, CHANGED, OTHER_AUDIENCE)
+    ]
+    return sound + broken + web
 
 
 CREDENTIALS = every_credential()

@@ -26,10 +26,12 @@ from peeklock.store.memory import MemoryStore, MemoryStores
 from peeklock.store.storehouse import Storehouse, store_names
 from tests.broker.bench import settle_down
 from tests.gateway.amqp.bus import Bus
+from tests.gateway.issuer import believing
 from tests.gateway.matrix.credentials import (
     HOME,
     HOST,
     HOUR_MS,
+    LOCAL,
     NAMESPACE,
     OTHER,
     OTHER_PATH,
@@ -50,6 +52,7 @@ class House:
         self.clock = self.bus.clock
         self.stores = Storehouse.of(MemoryStores(), store_names(2))
         door = self.bus.door
+        door.keys.believe(believing(LOCAL))
         Hosts(self.broker.namespaces).know_entities(self.broker.find)
         guard = Guard(door.keys, self.clock, door.desk)
         self.messages = MessagesNode(self.broker, guard, door.desk, self.clock, door.chance, "ns")

@@ -1,0 +1,83 @@
+"""Issuers of JSON web tokens, such as Entra ID: whom a namespace believes, and for what."""
+
+from dataclasses import dataclass
+from typing import Final, Protocol, final
+
+from peeklock.auth.refusal import AuthRefusal
+from peeklock.auth.rights import LISTEN, MANAGE, NO_RIGHTS, SEND, Rights, complete
+from peeklock.clock import Instant
+
+# What tokens for the service are made for, whichever namespace they are shown to.
+AUDIENCES: Final = ("https://servicebus.azure.net", "https://servicebus.azure.net/")
+# The roles that the service has by itself.
+ROLES: Final = {
+    "Azure Service Bus Data Owner": MANAGE,
+    "Azure Service Bus Data Sender": SEND,
+    "Azure Service Bus Data Receiver": LISTEN,
+}
+SKEW_MS: Final = 60_000
+REFRESH_MS: Final = 600_000
+
+
+@final
+@dataclass(slots=True, init=False)
+class TokenIssuer:
+    """Whose tokens are believed, by which keys they are checked, and what roles are worth."""
+
+    issuer: Final[str]
+    audiences: Final[tuple[str, ...]]
+    # A file with a JSON web key set, or where to fetch one: one of them is given.
+    keys_file: Final[str]
+    keys_url: Final[str]
+    roles: Final[dict[str, Rights]]
+    skew_ms: Final[int]
+    refresh_ms: Final[int]
+
+    def __init__(
+        self,
+        issuer: str,
+        audiences: tuple[str, ...] = AUDIENCES,
+        *,
+        keys_file: str = "",
+        keys_url: str = "",
+        roles: dict[str, Rights] | None = None,
+        skew_ms: int = SKEW_MS,
+        refresh_ms: int = REFRESH_MS,
+    ) -> None:
+        self.issuer = issuer
+        self.audiences = audiences
+        self.keys_file = keys_file
+        self.keys_url = keys_url
+        self.roles = dict(ROLES) if roles is None else roles
+        self.skew_ms = skew_ms
+        self.refresh_ms = refresh_ms
+
+    def rights_of(self, roles: list[str]) -> Rights:
+        """Add up what roles are worth; those that nobody named are worth nothing."""
+        rights = NO_RIGHTS
+        for role in roles:
+            rights |= self.roles.get(role, NO_RIGHTS)
+        return complete(rights)
+
+
+@final
+@dataclass(slots=True, init=False)
+class WebToken:
+    """What a JSON web token that was found good says: who shows it, with which rights, how long."""
+
+    subject: Final[str]
+    rights: Final[Rights]
+    expires_at: Final[Instant]
+
+    def __init__(self, subject: str, rights: Rights, expires_at: Instant) -> None:
+        self.subject = subject
+        self.rights = rights
+        self.expires_at = expires_at
+
+
+class WebTokens(Protocol):
+    """Who checks JSON web tokens."""
+
+    def read(self, token: str, now: Instant | None) -> WebToken | AuthRefusal:
+        """Check a token; without an instant its time is no matter."""
+        ...
