@@ -20,7 +20,7 @@ MB = 1 << 20
 
 
 def file_bytes(broker: House, store: str = "store") -> int:
-    return (Path(broker.process.data) / store / "data.mdb").stat().st_size
+    return sum(path.stat().st_size for path in (Path(broker.process.data) / store).iterdir())
 
 
 def commits(broker: House) -> tuple[int, dict[float, int]]:

@@ -11,7 +11,8 @@ import pytest
 
 from peeklock.client import ServiceBusClient, ServiceBusReceivedMessage
 from peeklock.client.exceptions import ServiceBusError
-from peeklock.store.pages import Pages
+from peeklock.store.inspection import inspect_store
+from peeklock.store.pages import DATA
 from tests.pressure.conftest import MakeHouse
 from tests.pressure.house import House
 from tests.wire.broker_process import broker_python
@@ -25,8 +26,11 @@ BAD: Final = "the one in between, of which a bit is flipped"
 def flip(broker: House, text: str, *, is_head: bool = False) -> None:
     """Flip a bit of the message with a text, in its body or in what stands before it; in all copies
     that the engine has left."""
-    file = broker.process.data / "store" / "data.mdb"
-    values = [bytes(value) for _, value in Pages(file).entries(b"values")]
+    store = broker.process.data / "store"
+    stretches = [
+        s for each in inspect_store(store, store / DATA).partitions for s in each.stretches
+    ]
+    values = [bytes(stretch.raw) for stretch in stretches if stretch.raw is not None]
     (chunk,) = [value for value in values if text.encode() in value]
     count = int.from_bytes(chunk[4:8], "little")
     base = 28 + 12 * count
@@ -35,7 +39,10 @@ def flip(broker: House, text: str, *, is_head: bool = False) -> None:
     start = max([base, *(end for end in ends if end <= place)])
     damaged = bytearray(chunk)
     damaged[start + 12 if is_head else place + 5] ^= 1
-    file.write_bytes(file.read_bytes().replace(chunk, bytes(damaged)))
+    for file in store.iterdir():
+        raw = file.read_bytes()
+        if chunk in raw:
+            file.write_bytes(raw.replace(chunk, bytes(damaged)))
 
 
 def fill(broker: House, *queues: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Protocol, final
 
@@ -14,6 +14,9 @@ from peeklock.store.segments.frames import Buffer
 
 _PIECE: Final = 1 << 20
 _PIECES_MAX: Final = 512
+
+# Not every system can sync the data of a file alone.
+sync_data: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
 
 
 class Disk(Protocol):
@@ -69,13 +72,16 @@ class RealDisk:
 
     def sync(self, file: int) -> None:
         """Size and place of the file do not change: its data are enough."""
-        os.fdatasync(file)
+        sync_data(file)
 
 
 def _fill(path: Path, size: int, flags: int) -> None:
     flags |= os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
     file = os.open(path, flags, 0o600)
     try:
+        if hasattr(os, "posix_fallocate"):
+            # A disk without so much room says so at once.
+            os.posix_fallocate(file, 0, size)
         with mmap.mmap(-1, _PIECE) as zeros:  # begins with a page, as direct writes must
             offset = 0
             while offset < size:

@@ -25,7 +25,7 @@ from peeklock.store.segments.frames import (
 )
 from peeklock.store.segments.index import Index, Living
 from peeklock.store.segments.log import Commit, Log
-from peeklock.store.segments.scan import Durable, Scan
+from peeklock.store.segments.scan import Scan, durable
 from peeklock.store.segments.tail import Place, Tail
 from peeklock.store.store import Corrupt
 
@@ -54,12 +54,8 @@ def open_log(index: Index, segments: Segments, log: Log) -> None:
     for at, (segment, use) in enumerate(uses):
         following = uses[at + 1][1] if at + 1 < len(uses) else None
         offset = index.offset if use.number == index.use else PAGE
-        with translated(f"read {segment.path}"):
-            durable = Durable(str(segment.path), offset)
-            try:
-                end = _scan(log, Scan(durable.read, use, offset), use, following)
-            finally:
-                durable.close()
+        with translated(f"read {segment.path}"), durable(segment.path, offset) as read:
+            end = _scan(log, Scan(read, use, offset), use, following)
         log.go_on(use.number, end, segment if following is None else None)
 
 
@@ -101,11 +97,8 @@ def uses_behind(
 
 def _has_commit(segment: Segment, use: Use) -> bool:
     """Whether a use ever began: a header without a commit behind it means nothing."""
-    durable = Durable(str(segment.path), PAGE)
-    try:
-        return Scan(durable.read, use, PAGE).next() is not None
-    finally:
-        durable.close()
+    with durable(segment.path, PAGE) as read:
+        return Scan(read, use, PAGE).next() is not None
 
 
 def _scan(log: Log, scan: Scan, use: Use, following: Use | None) -> int:

@@ -6,6 +6,7 @@ what still lives in them is written again at the end of the log.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final, final
 
 from peeklock.store.environment import translated
@@ -13,7 +14,7 @@ from peeklock.store.ledger import CHUNK_KEY
 from peeklock.store.segments.files import Segments
 from peeklock.store.segments.frames import APPENDED, MOVED, PAGE, Part, Use
 from peeklock.store.segments.index import Index, decode_place
-from peeklock.store.segments.scan import Scan, held
+from peeklock.store.segments.scan import Pieces, Scan
 from peeklock.store.segments.tail import moved
 
 # What one commit moves, at most, beside one chunk.
@@ -60,9 +61,8 @@ class Relocation:
         segment = self._segments.used.get(self._use)
         if living is None or segment is None:
             return None
-        content = bytearray(segment.size)
-        self._segments.read(self._use, 0, content)
-        return Scan(held(content), Use(self._use, living.salt, 0), PAGE)
+        pieces = Pieces(partial(self._segments.piece, segment))
+        return Scan(pieces.read, Use(self._use, living.salt, 0), PAGE)
 
     def _emptiest(self) -> int:
         found, least = 0, 1.0

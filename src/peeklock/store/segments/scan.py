@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Final, TypeAlias, final
 
+from peeklock.store.segments.disk import sync_data
 from peeklock.store.segments.frames import (
     FRAME_BYTES,
     FRAME_MARK_AT,
@@ -72,35 +75,37 @@ class Scan:
 
 
 @final
-class Durable:
-    """A segment file as it is on the disk: what is not there yet is synced first."""
+class Pieces:
+    """Reads ahead, so that small frames cost no call each."""
 
-    def __init__(self, path: str, begin: int) -> None:
-        """Nobody asks for what lies before `begin`."""
-        self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    def __init__(self, read: Callable[[int, int], bytes]) -> None:
+        """It is asked for so many bytes at an offset, and gives less at the end."""
+        self._read = read
         self._begin = 0
         self._piece = b""
-        try:
-            os.fdatasync(self._file)
-            if hasattr(os, "posix_fadvise"):
-                # What the system only remembers is no proof that it rests.
-                begin = begin // PAGE * PAGE
-                os.posix_fadvise(self._file, begin, 0, os.POSIX_FADV_DONTNEED)
-        except BaseException:
-            self.close()
-            raise
 
     def read(self, offset: int, size: int) -> Buffer:
         """Give so many bytes, less at the end."""
         begin = offset - self._begin
         if begin < 0 or begin + size > len(self._piece):
             self._begin, begin = offset, 0
-            self._piece = os.pread(self._file, max(size, _PIECE), offset)
+            self._piece = self._read(offset, max(size, _PIECE))
         return memoryview(self._piece)[begin : begin + size]
 
-    def close(self) -> None:
-        """Let the file go."""
-        os.close(self._file)
+
+@contextlib.contextmanager
+def durable(path: Path, begin: int) -> Iterator[Read]:
+    """Read a segment file from an offset on, as it is on the disk; what is not yet is synced."""
+    file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        sync_data(file)
+        if hasattr(os, "posix_fadvise"):
+            # What the system only remembers is no proof that it rests.
+            begin = begin // PAGE * PAGE
+            os.posix_fadvise(file, begin, 0, os.POSIX_FADV_DONTNEED)
+        yield Pieces(lambda offset, size: os.pread(file, size, offset)).read
+    finally:
+        os.close(file)
 
 
 def held(content: Buffer) -> Read:
