@@ -12,15 +12,19 @@ import logging
 import math
 import urllib.request
 from pathlib import Path
-from typing import Any, Final, TypeAlias, final
-
-import jwt
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from peeklock.auth import refusal
 from peeklock.auth.issuer import TokenIssuer, WebToken
 from peeklock.auth.refusal import AuthRefusal
 from peeklock.clock import Instant
 from peeklock.gateway import logbook
+
+if TYPE_CHECKING:
+    import jwt
+
+# PyJWT is imported where it is used, first of all beside the loop when keys are read: a broker that
+# believes nobody starts without it.
 
 _LOG: Final = logging.getLogger("peeklock.issuers")
 
@@ -38,7 +42,7 @@ _REMEMBERED_MAX: Final = 1_000
 # Seconds since 1970 up to the year 9999 and beyond.
 _SECONDS_MAX: Final = 1e12
 
-Keys: TypeAlias = dict[str, jwt.PyJWK]
+Keys: TypeAlias = "dict[str, jwt.PyJWK]"
 
 
 class KeysError(Exception):
@@ -129,6 +133,8 @@ class Issuers:
                 _LOG.info("%s", line)
 
     def _load(self, issuer: TokenIssuer) -> Keys:
+        import jwt
+
         where = issuer.keys_url or str(self._directory / issuer.keys_file)
         try:
             if issuer.keys_url:
@@ -164,6 +170,8 @@ class Issuers:
         return good
 
     def _check(self, token: str) -> tuple[WebToken, float] | AuthRefusal:
+        import jwt
+
         try:
             header = jwt.get_unverified_header(token)
             said = jwt.decode(token, options={"verify_signature": False})
@@ -196,7 +204,7 @@ class Issuers:
             return refusal.untrusted(f"{error}".rstrip(".").lower())
         return _of_claims(claims, issuer)
 
-    def _key(self, issuer: TokenIssuer, kid: Any) -> jwt.PyJWK | None:
+    def _key(self, issuer: TokenIssuer, kid: Any) -> "jwt.PyJWK | None":
         keys = self._keys.get(issuer.issuer, {})
         if kid is None:
             # Who has but one key need not name it.
@@ -215,6 +223,8 @@ def _names(keys: dict[str, Keys]) -> dict[str, dict[str, Any]]:
 
 
 def _read_keys(document: Any) -> Keys:
+    import jwt
+
     entries = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
         raise ValueError("it is no JSON web key set, an object with a list of keys")
