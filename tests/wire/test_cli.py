@@ -133,7 +133,7 @@ def test_a_queue_lives_and_goes(shell: Shell) -> None:
     made = shell.json(
         *("queue", "create", "life/one", "--lock-duration", "30s", "--max-delivery-count", "5"),
         *("--time-to-live", "P1D", "--dead-letter-expired", "--metadata", "a <b> & c"),
-        *("--max-size-mb", "2048", "--max-message-size-kb", "512", "--no-batched-operations"),
+        *("--max-size-mb", "2048", "--max-message-size-kb", "2048", "--no-batched-operations"),
     )
     assert made["Properties"] == made["Properties"] | {
         "LockDuration": "PT30S",
@@ -142,7 +142,7 @@ def test_a_queue_lives_and_goes(shell: Shell) -> None:
         "DeadLetteringOnMessageExpiration": True,
         "UserMetadata": "a <b> & c",
         "MaxSizeInMegabytes": 2048,
-        "MaxMessageSizeInKilobytes": 512,
+        "MaxMessageSizeInKilobytes": 2048,
         "EnableBatchedOperations": False,
     }
     assert made["Runtime"]["EntityAvailabilityStatus"] == "Available"
