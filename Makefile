@@ -43,8 +43,8 @@ setup: $(DEV) $(NODE) ## make the virtual environment and install the tests' pac
 run: $(RUNTIME) ## serve, compiled where a C compiler is there (PEEKLOCK_PURE=1: plain)
 	@exec $(BIN)/python -m tools.run
 
-format: $(DEV) ## rewrite the source in the house style
-	$(BIN)/ruff check --quiet --fix-only . && $(BIN)/ruff format --quiet .
+format: $(DEV) ## rewrite source and documents in the house style
+	$(BIN)/ruff check --quiet --fix-only . && $(BIN)/ruff format --quiet . && $(BIN)/python -m tools.markdown && $(BIN)/python -m tests.architecture.shared
 
 check: $(DEV) ## lint, types, import rules, tidiness; all that fails is told
 	@$(BIN)/python -m tools.check

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.tree import ROOT, name, parse, python_files
+from tools.markdown import long_lines
 
 PACKAGE = ROOT / "src" / "peeklock"
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -31,6 +32,12 @@ def test_every_name_in_the_architecture_exists() -> None:
 def test_every_link_between_documents_leads_somewhere(document: Path) -> None:
     links = [link for link in LINK.findall(document.read_text()) if "://" not in link]
     assert [link for link in links if not (document.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+def test_lines_of_documents_fit(document: Path) -> None:
+    # Tables and code may be longer; `make format` wraps the rest.
+    assert long_lines(document.read_text()) == []
 
 
 def test_every_option_is_in_the_reference() -> None:

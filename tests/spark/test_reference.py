@@ -26,6 +26,7 @@ def test_every_option_is_in_the_reference_as_it_is() -> None:
 
 
 def test_every_column_is_in_the_reference() -> None:
+    words = " ".join(REFERENCE.split())
     for columns in (MESSAGE_COLUMNS, JOURNAL_COLUMNS):
         for name, kind in columns.items():
-            assert f"`{name}` {kind.simpleString()}" in REFERENCE, name
+            assert f"`{name}` {kind.simpleString()}" in words, name
