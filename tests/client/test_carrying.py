@@ -14,7 +14,8 @@ from wsproto.events import (
     TextMessage,
 )
 
-from peeklock.client.carrying import SUBPROTOCOL, Carrier, CarryingError
+from peeklock.amqp.dialect import WEBSOCKET_PROTOCOL
+from peeklock.client.carrying import Carrier, CarryingError
 
 
 def opened() -> tuple[Carrier, WSConnection]:
@@ -24,8 +25,8 @@ def opened() -> tuple[Carrier, WSConnection]:
     (request,) = server.events()
     assert isinstance(request, Request)
     assert (request.host, request.target) == ("broker:443", "/$servicebus/websocket")
-    assert request.subprotocols == [SUBPROTOCOL]
-    assert carrier.unwrap(server.send(AcceptConnection(subprotocol=SUBPROTOCOL))) == b""
+    assert request.subprotocols == [WEBSOCKET_PROTOCOL]
+    assert carrier.unwrap(server.send(AcceptConnection(subprotocol=WEBSOCKET_PROTOCOL))) == b""
     assert carrier.is_open
     return carrier, server
 

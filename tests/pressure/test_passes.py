@@ -13,9 +13,10 @@ from uuid import UUID
 import pytest
 
 from peeklock.amqp.composites import ACCEPTED, Disposition, Properties, Transfer, decode_composite
+from peeklock.amqp.dialect import BATCH_FORMAT
 from peeklock.amqp.message import VALUE_BODY, Message, encode_message
 from peeklock.client import ServiceBusClient, ServiceBusMessage
-from peeklock.gateway.amqp.batches import BATCH_COUNT_MAX, BATCH_FORMAT
+from peeklock.gateway.amqp.batches import BATCH_COUNT_MAX
 from tests.pressure.conftest import MakeHouse
 from tests.pressure.house import House
 from tests.pressure.raw import RECEIVER, SENDER, Raw, frame

@@ -8,16 +8,17 @@ from struct import Struct
 from typing import Any, Final
 
 from peeklock.amqp.codec import decode, encode, skip
+from peeklock.amqp.dialect import (
+    ENQUEUE_SEQUENCE_NUMBER,
+    ENQUEUED_TIME,
+    LOCK_TOKEN,
+    LOCKED_UNTIL,
+    MESSAGE_STATE,
+    SEQUENCE_NUMBER,
+)
 from peeklock.amqp.readers import UINT32
 from peeklock.amqp.sections import FOOTER, map_items, section_at
 from peeklock.amqp.types import Symbol, Uint
-
-SEQUENCE_NUMBER: Final = b"x-opt-sequence-number"
-ENQUEUED_TIME: Final = b"x-opt-enqueued-time"
-LOCKED_UNTIL: Final = b"x-opt-locked-until"
-ENQUEUE_SEQUENCE_NUMBER: Final = b"x-opt-enqueue-sequence-number"
-MESSAGE_STATE: Final = b"x-opt-message-state"
-LOCK_TOKEN: Final = b"x-opt-lock-token"
 
 _FLAGS: Final = {-1: b"\x40", 0: b"\x42", 1: b"\x41"}
 _NULL: Final = b"\x40"

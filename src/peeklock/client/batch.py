@@ -4,6 +4,7 @@ from struct import Struct
 from typing import Final, final
 
 from peeklock.amqp.codec import encode, encode_into
+from peeklock.amqp.dialect import PARTITION_KEY
 from peeklock.amqp.message import (
     find_annotation,
     id_text,
@@ -90,10 +91,10 @@ def envelope_front(payload: bytes) -> bytes:
         return b""  # Content and nothing else: the most common message has no keys.
     cut = split(payload)
     out = bytearray()
-    key = find_annotation(cut.annotations, b"x-opt-partition-key")
+    key = find_annotation(cut.annotations, PARTITION_KEY)
     if key is not None:
         out += b"\x00\x53\x72"
-        encode_into(out, {Symbol("x-opt-partition-key"): str(key)})
+        encode_into(out, {Symbol(PARTITION_KEY.decode()): str(key)})
     own = read_properties(cut.bare, cut.properties_at)
     message_id = id_text(own.raw(MESSAGE_ID), "message-id")
     group = own.raw(GROUP_ID)

@@ -16,7 +16,7 @@ from wsproto.events import (
 from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import RemoteProtocolError
 
-SUBPROTOCOL: Final = "AMQPWSB10"
+from peeklock.amqp.dialect import WEBSOCKET_PROTOCOL
 
 
 class CarryingError(Exception):
@@ -31,7 +31,7 @@ class Carrier:
 
     def __init__(self, host: str, path: str) -> None:
         self._machine = WSConnection(ConnectionType.CLIENT)
-        request = Request(host=host, target=path, subprotocols=[SUBPROTOCOL])
+        request = Request(host=host, target=path, subprotocols=[WEBSOCKET_PROTOCOL])
         self.opening: Final = self._machine.send(request)
         self.is_open = False
         # What must be sent in answer to what was just unwrapped.

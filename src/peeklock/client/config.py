@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final, TypedDict, Unpack, final
 from urllib.parse import urlsplit
 
+from peeklock.amqp.dialect import WEBSOCKET_PATH
 from peeklock.client.connection_string import (
     ConnectionString,
     address_of,
@@ -22,7 +23,6 @@ from peeklock.client.endpoints import amqp_port, http_port, trusting
 from peeklock.client.proxy import HttpProxy
 from peeklock.client.retrying import RetryPolicy
 
-WEBSOCKET_PATH: Final = "/$servicebus/websocket"
 # What is announced to the broker: it must say something within this time.
 IDLE_TIMEOUT_S: Final = 60.0
 

@@ -8,6 +8,7 @@ from typing import Any, Final, final
 from weakref import WeakSet
 
 from peeklock.amqp.composites import Coordinator, Target
+from peeklock.amqp.dialect import ASSOCIATED_LINK, TRANSFER_DESTINATION
 from peeklock.amqp.types import Symbol, Uint
 from peeklock.client.config import ClientConfig
 from peeklock.client.exceptions import (
@@ -22,8 +23,6 @@ from peeklock.client.tokens import Tokens
 from peeklock.client.transport import Transport, connect
 from peeklock.clock import Clock, SystemClock
 
-# How a link that is attached to one entity says that another one is meant (send-via).
-TRANSFER_DESTINATION: Final = Symbol("com.microsoft:transfer-destination-address")
 # How long a broker may take to answer an attach, a token or a request.
 ANSWERED_WITHIN_S: Final = 60.0
 # How long it may take to reach it: the socket, its encryption, and AMQP's first words.
@@ -85,7 +84,7 @@ class ClientConnection:
         await line.tokens.show(address)
         if via is not None:
             await line.tokens.show(via)
-            properties = {**(properties or {}), TRANSFER_DESTINATION: address}
+            properties = {**(properties or {}), Symbol(TRANSFER_DESTINATION): address}
         link = SenderLink(
             line.transport,
             _name(named_after or address),
@@ -148,7 +147,7 @@ class ClientConnection:
             "com.microsoft:server-timeout": Uint(max(1, round(within_s * 1000))),
         }
         if link_name is not None:
-            properties["associated-link-name"] = link_name
+            properties[ASSOCIATED_LINK] = link_name
         state = None if stamp is None else await stamp(line.transport)
         return content(await desk.ask(properties, arguments, within_s, state))
 

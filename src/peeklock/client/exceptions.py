@@ -23,18 +23,31 @@
 
 from typing import ClassVar, Final
 
+from peeklock.amqp.dialect import (
+    CLAIM_FENCED,
+    ENTITY_DISABLED,
+    ENTITY_EXISTS,
+    MESSAGE_LOCK_LOST,
+    MESSAGE_NOT_FOUND,
+    SERVER_BUSY,
+    SESSION_CANNOT_BE_LOCKED,
+    SESSION_LOCK_LOST,
+    TIMEOUT,
+)
 from peeklock.amqp.errors import (
+    CONNECTION_FORCED,
+    DETACH_FORCED,
+    FRAMING_ERROR,
+    INTERNAL_ERROR,
+    MESSAGE_SIZE_EXCEEDED,
+    NOT_FOUND,
+    RESOURCE_LIMIT_EXCEEDED,
     TRANSACTION_ROLLBACK,
     TRANSACTION_TIMEOUT,
     TRANSACTION_UNKNOWN_ID,
+    UNAUTHORIZED_ACCESS,
     AmqpError,
 )
-
-CLAIM_FENCED: Final = "com.peeklock:claim-fenced"
-TIMEOUT: Final = "com.microsoft:timeout"
-SERVER_BUSY: Final = "com.microsoft:server-busy"
-MESSAGE_LOCK_LOST: Final = "com.microsoft:message-lock-lost"
-SESSION_LOCK_LOST: Final = "com.microsoft:session-lock-lost"
 
 
 class ServiceBusError(Exception):
@@ -156,27 +169,27 @@ _BY_CONDITION: Final[dict[str, type[ServiceBusError]]] = {
     SERVER_BUSY: ServiceBusServerBusyError,
     MESSAGE_LOCK_LOST: MessageLockLostError,
     SESSION_LOCK_LOST: SessionLockLostError,
-    "com.microsoft:session-cannot-be-locked": SessionCannotBeLockedError,
-    "com.microsoft:message-not-found": MessageNotFoundError,
-    "com.microsoft:entity-disabled": MessagingEntityDisabledError,
-    "com.microsoft:entity-already-exists": MessagingEntityAlreadyExistsError,
+    SESSION_CANNOT_BE_LOCKED: SessionCannotBeLockedError,
+    MESSAGE_NOT_FOUND: MessageNotFoundError,
+    ENTITY_DISABLED: MessagingEntityDisabledError,
+    ENTITY_EXISTS: MessagingEntityAlreadyExistsError,
     "com.microsoft:auth-failed": ServiceBusAuthorizationError,
-    "amqp:unauthorized-access": ServiceBusAuthorizationError,
-    "amqp:not-found": MessagingEntityNotFoundError,
-    "amqp:resource-limit-exceeded": ServiceBusQuotaExceededError,
-    "amqp:link:message-size-exceeded": MessageSizeExceededError,
+    UNAUTHORIZED_ACCESS: ServiceBusAuthorizationError,
+    NOT_FOUND: MessagingEntityNotFoundError,
+    RESOURCE_LIMIT_EXCEEDED: ServiceBusQuotaExceededError,
+    MESSAGE_SIZE_EXCEEDED: MessageSizeExceededError,
     TRANSACTION_ROLLBACK: TransactionRolledBackError,
     TRANSACTION_TIMEOUT: TransactionRolledBackError,
     TRANSACTION_UNKNOWN_ID: TransactionRolledBackError,
-    "amqp:link:detach-forced": ServiceBusConnectionError,
-    "amqp:connection:forced": ServiceBusConnectionError,
-    "amqp:connection:framing-error": ServiceBusConnectionError,
+    DETACH_FORCED: ServiceBusConnectionError,
+    CONNECTION_FORCED: ServiceBusConnectionError,
+    FRAMING_ERROR: ServiceBusConnectionError,
 }
 
 # Conditions without a kind of their own after which another try makes sense.
 _RETRYABLE: Final = frozenset(
     {
-        "amqp:internal-error",
+        INTERNAL_ERROR,
         "com.microsoft:operation-cancelled",
         "com.microsoft:container-close",
         "com.microsoft:store-lock-lost",
@@ -223,10 +236,10 @@ def from_status(status: int, condition: str, message: str) -> ServiceBusError:
 def from_token_status(status: int, message: str) -> ServiceBusError:
     """Give the exception for a token that was not taken."""
     if status == 404:
-        return MessagingEntityNotFoundError(message, condition="amqp:not-found")
+        return MessagingEntityNotFoundError(message, condition=NOT_FOUND)
     if status in (408, 503) or status >= 500:
         return from_status(status, "", message)
-    return ServiceBusAuthenticationError(message, condition="amqp:unauthorized-access")
+    return ServiceBusAuthenticationError(message, condition=UNAUTHORIZED_ACCESS)
 
 
 def _rebuilt(

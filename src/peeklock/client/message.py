@@ -7,6 +7,7 @@ from typing import Any, Final, TypeAlias, final
 from uuid import UUID
 
 from peeklock.amqp.codec import encode, encode_into
+from peeklock.amqp.dialect import PARTITION_KEY, SCHEDULED_TIME, VIA_PARTITION_KEY
 from peeklock.amqp.message import Message, decode_message
 from peeklock.amqp.types import Symbol, Timestamp
 from peeklock.client.constants import AmqpMessageBodyType
@@ -29,9 +30,9 @@ _ANNOTATIONS_HEAD: Final = b"\x00\x53\x72"
 _APPLICATION_PROPERTIES_HEAD: Final = b"\x00\x53\x74"
 _NULL: Final = b"\x40"
 _UINT32: Final = Struct(">I")
-_SCHEDULED: Final = Symbol("x-opt-scheduled-enqueue-time")
-_PARTITION_KEY: Final = Symbol("x-opt-partition-key")
-_VIA_PARTITION_KEY: Final = Symbol("x-opt-via-partition-key")
+_SCHEDULED: Final = Symbol(SCHEDULED_TIME.decode())
+_PARTITION_KEY: Final = Symbol(PARTITION_KEY.decode())
+_VIA_PARTITION_KEY: Final = Symbol(VIA_PARTITION_KEY.decode())
 
 
 @final

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias, final
 
+from peeklock.amqp.dialect import PARTITION_KEY
 from peeklock.amqp.message import Message, encode_message
 from peeklock.client.message import ServiceBusMessage
 from peeklock.client.received import ServiceBusReceivedMessage
@@ -25,7 +26,7 @@ class RawMessage:
         properties = self._message.properties
         if properties is not None and properties.group_id is not None:
             return str(properties.group_id)
-        key = (self._message.message_annotations or {}).get("x-opt-partition-key")
+        key = (self._message.message_annotations or {}).get(PARTITION_KEY.decode())
         return None if key is None else str(key)
 
     def encoded(self) -> bytes:

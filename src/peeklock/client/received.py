@@ -8,6 +8,19 @@ from uuid import UUID
 from peeklock.amqp.annotations import find_annotation
 from peeklock.amqp.codec import decode
 from peeklock.amqp.delivery import IncomingDelivery
+from peeklock.amqp.dialect import (
+    DEAD_LETTER_DESCRIPTION,
+    DEAD_LETTER_REASON,
+    DEAD_LETTER_SOURCE,
+    ENQUEUE_SEQUENCE_NUMBER,
+    ENQUEUED_TIME,
+    LOCKED_UNTIL,
+    MESSAGE_STATE,
+    PARTITION_ID,
+    PARTITION_KEY,
+    SCHEDULED_TIME,
+    SEQUENCE_NUMBER,
+)
 from peeklock.amqp.message import (
     DATA_BODY,
     NO_BODY,
@@ -35,22 +48,20 @@ _TOKEN_SIZE: Final = 16
 # What the broker wrote about its own copy, and what has no meaning for the next one.
 _NOT_SENT_AGAIN: Final = frozenset(
     (
-        b"x-opt-sequence-number",
-        b"x-opt-enqueued-time",
-        b"x-opt-locked-until",
-        b"x-opt-enqueue-sequence-number",
-        b"x-opt-message-state",
-        b"x-opt-scheduled-enqueue-time",
-        b"x-opt-deadletter-source",
-        b"x-opt-partition-id",
+        SEQUENCE_NUMBER,
+        ENQUEUED_TIME,
+        LOCKED_UNTIL,
+        ENQUEUE_SEQUENCE_NUMBER,
+        MESSAGE_STATE,
+        SCHEDULED_TIME,
+        DEAD_LETTER_SOURCE,
+        PARTITION_ID,
     )
 )
 _BODY_TYPES: Final = {
     SEQUENCE_BODY: AmqpMessageBodyType.SEQUENCE,
     VALUE_BODY: AmqpMessageBodyType.VALUE,
 }
-_DEAD_LETTER_REASON: Final = "DeadLetterReason"
-_DEAD_LETTER_DESCRIPTION: Final = "DeadLetterErrorDescription"
 
 
 @final
@@ -99,7 +110,7 @@ class ServiceBusReceivedMessage:
         self._locked_until: int | None = None
         self._cut: Sections | None = None
         self._properties: LazyProperties | None = None
-        self._annotations: dict[str, Any] | None = None
+        self._annotations: dict[bytes, Any] | None = None
         self._application_properties: dict[str, Any] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -206,29 +217,29 @@ class ServiceBusReceivedMessage:
     @property
     def partition_key(self) -> str | None:
         """What decided on the partition."""
-        return _text(self._annotation("x-opt-partition-key"))
+        return _text(self._annotation(PARTITION_KEY))
 
     @property
     def scheduled_enqueue_time_utc(self) -> datetime | None:
         """When the message was to be handed out first."""
-        return _moment(self._annotation("x-opt-scheduled-enqueue-time"))
+        return _moment(self._annotation(SCHEDULED_TIME))
 
     # --- what the broker says
 
     @property
     def sequence_number(self) -> int | None:
         """The number of the message in its entity."""
-        return _number(find_annotation(self._sections().annotations, b"x-opt-sequence-number"))
+        return _number(find_annotation(self._sections().annotations, SEQUENCE_NUMBER))
 
     @property
     def enqueued_sequence_number(self) -> int | None:
         """The number that the message had where it was enqueued first."""
-        return _number(self._annotation("x-opt-enqueue-sequence-number"))
+        return _number(self._annotation(ENQUEUE_SEQUENCE_NUMBER))
 
     @property
     def enqueued_time_utc(self) -> datetime | None:
         """When the message was enqueued."""
-        return _moment(self._annotation("x-opt-enqueued-time"))
+        return _moment(self._annotation(ENQUEUED_TIME))
 
     @property
     def expires_at_utc(self) -> datetime | None:
@@ -244,22 +255,22 @@ class ServiceBusReceivedMessage:
     @property
     def state(self) -> ServiceBusMessageState:
         """Where the message is in its life."""
-        return ServiceBusMessageState(int(self._annotation("x-opt-message-state") or 0))
+        return ServiceBusMessageState(int(self._annotation(MESSAGE_STATE) or 0))
 
     @property
     def dead_letter_reason(self) -> str | None:
         """Why the message was dead-lettered, in a word."""
-        return _text(self.application_properties.get(_DEAD_LETTER_REASON))
+        return _text(self.application_properties.get(DEAD_LETTER_REASON))
 
     @property
     def dead_letter_error_description(self) -> str | None:
         """Why the message was dead-lettered, in a sentence."""
-        return _text(self.application_properties.get(_DEAD_LETTER_DESCRIPTION))
+        return _text(self.application_properties.get(DEAD_LETTER_DESCRIPTION))
 
     @property
     def dead_letter_source(self) -> str | None:
         """The entity in which the message was dead-lettered before it was forwarded."""
-        return _text(self._annotation("x-opt-deadletter-source"))
+        return _text(self._annotation(DEAD_LETTER_SOURCE))
 
     @property
     def has_lock(self) -> bool:
@@ -293,7 +304,7 @@ class ServiceBusReceivedMessage:
         if self.link is not None and self.link.session_id is not None:
             return None
         if self._locked_until is None:
-            self._locked_until = _number(self._annotation("x-opt-locked-until"))
+            self._locked_until = _number(self._annotation(LOCKED_UNTIL))
         return self._locked_until
 
     @property
@@ -342,14 +353,14 @@ class ServiceBusReceivedMessage:
             self._properties = read_properties(cut.bare, cut.properties_at)
         return self._properties
 
-    def _annotation(self, name: str) -> Any:
+    def _annotation(self, name: bytes) -> Any:
         if self._annotations is None:
             items = self._sections().annotations
-            found: dict[str, Any] = {}
+            found: dict[bytes, Any] = {}
             at = 0
             while at < len(items):
                 key, at = decode(items, at)
-                found[str(key)], at = decode(items, at)
+                found[str(key).encode()], at = decode(items, at)
             self._annotations = found
         return self._annotations.get(name)
 

@@ -15,6 +15,13 @@ from peeklock.amqp.composites import (
     decode_composite,
 )
 from peeklock.amqp.delivery import IncomingDelivery, OutgoingDelivery
+from peeklock.amqp.dialect import (
+    SESSION_FILTER,
+    SESSION_LOCKED_UNTIL,
+    TICKS_AT_1970,
+    TICKS_PER_MS,
+    TIMEOUT,
+)
 from peeklock.amqp.errors import DecodeError
 from peeklock.amqp.types import Symbol, Uint
 from peeklock.client.attachment import DETACHED_WITHIN_S, Attachment
@@ -22,12 +29,8 @@ from peeklock.client.exceptions import ServiceBusConnectionError, ServiceBusErro
 from peeklock.client.prefetch import Prefetch
 from peeklock.client.transport import Transport
 
-SESSION_FILTER: Final = Symbol("com.microsoft:session-filter")
-LOCKED_UNTIL: Final = "com.microsoft:locked-until-utc"
-ATTACH_TIMEOUT: Final = Symbol("com.microsoft:timeout")
-# .NET counts in tenths of microseconds from the year 1.
-_TICKS_1970: Final = 621_355_968_000_000_000
-_TICKS_PER_MS: Final = 10_000
+_SESSION_FILTER: Final = Symbol(SESSION_FILTER)
+_ATTACH_TIMEOUT: Final = Symbol(TIMEOUT)
 
 # Settle modes [2.8.2, 2.8.3]: the sender settles at once or not at all, the receiver after it.
 _UNSETTLED: Final = 0
@@ -93,10 +96,12 @@ class ReceiverLink:
         is_session = any_session or session_id is not None
         self._link: Final = transport.entity_session().attach_receiver(
             name,
-            Source(address=address, filter={SESSION_FILTER: session_id} if is_session else None),
+            Source(address=address, filter={_SESSION_FILTER: session_id} if is_session else None),
             snd_settle_mode=_SETTLED if deletes else _UNSETTLED,
             rcv_settle_mode=_FIRST if deletes else _SECOND,
-            properties={ATTACH_TIMEOUT: Uint(max(1, round(wait_s * 1000)))} if is_session else None,
+            properties={_ATTACH_TIMEOUT: Uint(max(1, round(wait_s * 1000)))}
+            if is_session
+            else None,
         )
         self._attachment: Final = Attachment(transport, self._link, self)
         self._arrived: deque[IncomingDelivery] = deque()
@@ -321,11 +326,11 @@ class ReceiverLink:
         source, properties = self._link.source, self._link.properties
         given = source.filter if isinstance(source, Source) else None
         if given:
-            session_id = given.get(SESSION_FILTER)
+            session_id = given.get(_SESSION_FILTER)
             self.session_id = session_id if isinstance(session_id, str) else None
-        ticks = (properties or {}).get(LOCKED_UNTIL)
+        ticks = (properties or {}).get(SESSION_LOCKED_UNTIL)
         if isinstance(ticks, int):
-            self.locked_until_ms = (int(ticks) - _TICKS_1970) // _TICKS_PER_MS
+            self.locked_until_ms = (int(ticks) - TICKS_AT_1970) // TICKS_PER_MS
         self._attachment.attached()
 
     def on_transfers(self, deliveries: list[IncomingDelivery]) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Final, Self, cast, final
 from uuid import uuid4
 
 from peeklock.amqp.constructors import LONG
+from peeklock.amqp.dialect import PARTITION_KEY, SCHEDULED_TIME
 from peeklock.amqp.message import find_annotation, read_properties, split
 from peeklock.amqp.types import Array, Symbol, Timestamp
 from peeklock.client.batch import BATCH_SIZE_DEFAULT, ServiceBusMessageBatch
@@ -29,8 +30,6 @@ from peeklock.client.outbound import Outbound, Sendable, as_message
 from peeklock.client.reporting import OnError, Reporting
 from peeklock.client.retrying import check_timeout, with_retries
 from peeklock.client.transactions import ServiceBusTransaction, managed
-
-_SCHEDULED: Final = b"x-opt-scheduled-enqueue-time"
 
 
 @final
@@ -324,7 +323,7 @@ def _scheduled(message: Outbound, at: datetime) -> dict[str, Any]:
     entry: dict[str, Any] = {"message-id": own.message_id or uuid4().hex, "message": payload}
     if own.group_id is not None:
         entry["session-id"] = own.group_id
-    key = find_annotation(cut.annotations, b"x-opt-partition-key")
+    key = find_annotation(cut.annotations, PARTITION_KEY)
     if key is not None:
         entry["partition-key"] = str(key)
     return entry
@@ -335,8 +334,8 @@ def _with_time(payload: bytes, instant: int) -> bytes:
     from peeklock.amqp.message import drop_annotations, head
 
     cut = split(payload)
-    items, count = drop_annotations(cut.annotations, frozenset((_SCHEDULED,)))
-    items += encode(Symbol(_SCHEDULED.decode())) + encode(Timestamp(instant))
+    items, count = drop_annotations(cut.annotations, frozenset((SCHEDULED_TIME,)))
+    items += encode(Symbol(SCHEDULED_TIME.decode())) + encode(Timestamp(instant))
     front = head(
         durable=cut.durable,
         priority=cut.priority,

@@ -15,18 +15,15 @@ from peeklock.amqp.composites import (
     decode_composite,
 )
 from peeklock.amqp.delivery import IncomingDelivery, OutgoingDelivery
-from peeklock.amqp.errors import DecodeError
+from peeklock.amqp.dialect import BATCH_FORMAT, BATCH_SIZE_MAX
+from peeklock.amqp.errors import MESSAGE_SIZE_EXCEEDED, DecodeError
 from peeklock.amqp.session import Session
 from peeklock.client.attachment import Attachment
 from peeklock.client.exceptions import MessageSizeExceededError, ServiceBusError, from_error
 from peeklock.client.transport import Transport
 
-# How the wire calls a transfer that carries several messages.
-BATCH_FORMAT: Final = 0x80013700
-# How a broker says that batches may not be as large as single messages.
-BATCH_SIZE: Final = "com.microsoft:max-message-batch-size"
-# Where it does not say so: the service takes no larger batches on any tier.
-BATCH_SIZE_MAX: Final = 1 << 20
+# Where a broker does not say how large a batch may be; the service takes no larger one.
+_LARGEST_BATCH: Final = 1 << 20
 _TAG_SIZE: Final = 16
 # Sends that leave together; the last sizes of lists are thrown away soon.
 _RUN_MAX: Final = 1024
@@ -69,7 +66,7 @@ class SenderLink:
         # The largest message that the entity takes, 0 says that there is no limit; and the largest
         # batch, which may be smaller.
         self.max_message_size = 0
-        self.max_batch_size = BATCH_SIZE_MAX
+        self.max_batch_size = _LARGEST_BATCH
         # Called once, when the link is gone, with the reason; for whoever opened it.
         self.when_gone: Callable[[ServiceBusError], None] | None = None
         self.transport: Final = transport
@@ -181,8 +178,8 @@ class SenderLink:
     def on_attached(self) -> None:
         """The broker has attached its side, and said how large a message may be."""
         self.max_message_size = self._link.peer_max_message_size
-        batches = (self._link.properties or {}).get(BATCH_SIZE)
-        self.max_batch_size = batches if isinstance(batches, int) and batches else BATCH_SIZE_MAX
+        batches = (self._link.properties or {}).get(BATCH_SIZE_MAX)
+        self.max_batch_size = batches if isinstance(batches, int) and batches else _LARGEST_BATCH
         if self.max_message_size:
             self.max_batch_size = min(self.max_batch_size, self.max_message_size)
         self._attachment.attached()
@@ -239,7 +236,7 @@ class SenderLink:
 def _too_large(size: int, size_max: int) -> MessageSizeExceededError:
     return MessageSizeExceededError(
         f"the message has {size} bytes, and the entity takes {size_max}",
-        condition="amqp:link:message-size-exceeded",
+        condition=MESSAGE_SIZE_EXCEEDED,
     )
 
 

@@ -4,6 +4,7 @@ from typing import Any, Final, final
 
 from peeklock.amqp.composites import ACCEPTED, encode_modified, encode_rejected
 from peeklock.amqp.constructors import UUID_CODE
+from peeklock.amqp.dialect import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON
 from peeklock.amqp.errors import AmqpError
 from peeklock.amqp.types import Array, Symbol
 from peeklock.client.exceptions import MessageAlreadySettled
@@ -49,9 +50,9 @@ def dead_letter(
     changed = None if not properties else wire_properties(properties)
     info: dict[Any, Any] = {Symbol(key): value for key, value in (changed or {}).items()}
     if reason is not None:
-        info[Symbol("DeadLetterReason")] = reason
+        info[Symbol(DEAD_LETTER_REASON)] = reason
     if description is not None:
-        info[Symbol("DeadLetterErrorDescription")] = description
+        info[Symbol(DEAD_LETTER_DESCRIPTION)] = description
     arguments: dict[str, Any] = {
         "deadletter-reason": reason,
         "deadletter-description": description,

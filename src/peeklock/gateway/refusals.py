@@ -9,6 +9,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, final
 
+from peeklock.amqp.dialect import (
+    ARGUMENT_ERROR,
+    CLAIM_FENCED,
+    ENTITY_DISABLED,
+    ENTITY_EXISTS,
+    MESSAGE_LOCK_LOST,
+    MESSAGE_NOT_FOUND,
+    NO_MATCHING_SUBSCRIPTION,
+    SERVER_BUSY,
+    SESSION_CANNOT_BE_LOCKED,
+    SESSION_LOCK_LOST,
+    TIMEOUT,
+)
 from peeklock.clock import Clock, Instant
 from peeklock.entity import refusals as kinds
 from peeklock.entity.definition import QUEUE
@@ -27,18 +40,6 @@ _SUBSCRIPTIONS: Final = "/subscriptions/"
 # answer fits into a frame of the client and a line of the log can be read.
 _TEXT_LENGTH_MAX: Final = 4_096
 _NAME_LENGTH_MAX: Final = 512
-
-MESSAGE_LOCK_LOST: Final = "com.microsoft:message-lock-lost"
-MESSAGE_NOT_FOUND: Final = "com.microsoft:message-not-found"
-ARGUMENT_ERROR: Final = "com.microsoft:argument-error"
-ENTITY_DISABLED: Final = "com.microsoft:entity-disabled"
-SERVER_BUSY: Final = "com.microsoft:server-busy"
-TIMEOUT: Final = "com.microsoft:timeout"
-SESSION_LOCK_LOST: Final = "com.microsoft:session-lock-lost"
-SESSION_CANNOT_BE_LOCKED: Final = "com.microsoft:session-cannot-be-locked"
-NO_MATCHING_SUBSCRIPTION: Final = "com.microsoft:no-matching-subscription"
-CLAIM_FENCED: Final = "com.peeklock:claim-fenced"
-ENTITY_EXISTS: Final = "com.microsoft:entity-already-exists"
 
 
 @final

@@ -23,10 +23,11 @@ from wsproto.events import (
 from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import RemoteProtocolError
 
+from peeklock.amqp.dialect import WEBSOCKET_PROTOCOL
 from peeklock.gateway.http.answer import Answer, refused
 
 # The service's name for AMQP in WebSockets, and the name that the standard gave it later.
-SUBPROTOCOLS: Final = ("AMQPWSB10", "amqp")
+SUBPROTOCOLS: Final = (WEBSOCKET_PROTOCOL, "amqp")
 # Clients bound the messages that they take, some at 4 MB; the bytes may be cut anywhere.
 MESSAGE_BYTES_MAX: Final = 256 * 1024
 # Frames that are read before others have their turn: one read may hold thousands of empty ones.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from peeklock.amqp.composites import Accepted, Rejected
+from peeklock.amqp.dialect import BATCH_FORMAT
 from peeklock.amqp.errors import MESSAGE_SIZE_EXCEEDED
 from peeklock.amqp.events import LinkDetached, SettlementsReceived
 from peeklock.amqp.link import Link
 from peeklock.amqp.sections import BODY_SECTIONS_MAX
 from peeklock.auth.rights import DEVELOPMENT_KEY, ROOT_RULE_NAME
 from peeklock.auth.sas import generate_sas
-from peeklock.gateway.amqp.batches import BATCH_COUNT_MAX, BATCH_FORMAT
+from peeklock.gateway.amqp.batches import BATCH_COUNT_MAX
 from peeklock.gateway.amqp.passes import LINK_COST, PASS_COST, TOKEN_COST
 from tests.gateway.amqp.bus import (
     HOST,

@@ -8,6 +8,13 @@ from dataclasses import dataclass
 from typing import Any, Final, final
 
 from peeklock.amqp.composites import Source, encode_composite
+from peeklock.amqp.dialect import (
+    SESSION_FILTER,
+    SESSION_LOCKED_UNTIL,
+    TICKS_AT_1970,
+    TICKS_PER_MS,
+    TIMEOUT,
+)
 from peeklock.amqp.link import Link
 from peeklock.amqp.types import Char, Described, Symbol, Ulong
 from peeklock.entity.refusals import INVALID_ARGUMENT, Refusal
@@ -16,14 +23,8 @@ SESSION_ID_LENGTH_MAX: Final = 128
 # How long the next session is waited for when the client does not say.
 WAIT_MS_DEFAULT: Final = 65_000
 
-_FILTER: Final = "com.microsoft:session-filter"
 _FILTER_CODE: Final = 0x137000000C
-_TIMEOUT: Final = "com.microsoft:timeout"
-_LOCKED_UNTIL: Final = Symbol("com.microsoft:locked-until-utc")
-
-# .NET counts in ticks of 100 ns from the year 1.
-_TICKS_PER_MS: Final = 10_000
-_TICKS_IN_1970: Final = 621_355_968_000_000_000
+_LOCKED_UNTIL: Final = Symbol(SESSION_LOCKED_UNTIL)
 
 
 @final
@@ -57,7 +58,7 @@ def read_wish(link: Link) -> SessionWish | Refusal | None:
         return Refusal(INVALID_ARGUMENT, text)
     wait_ms = _wait_ms(link)
     if wait_ms < 0:
-        text = f"The link property '{_TIMEOUT}' must be a number of milliseconds."
+        text = f"The link property '{TIMEOUT}' must be a number of milliseconds."
         return Refusal(INVALID_ARGUMENT, text)
     return SessionWish(None if value is None else str(value), wait_ms)
 
@@ -92,13 +93,13 @@ def granted_source(link: Link, session_id: str) -> bytes:
 
 def granted_properties(locked_until: int) -> dict[Any, Any]:
     """Say until when the session is locked: a long in .NET's ticks, not a timestamp."""
-    return {_LOCKED_UNTIL: _TICKS_IN_1970 + locked_until * _TICKS_PER_MS}
+    return {_LOCKED_UNTIL: TICKS_AT_1970 + locked_until * TICKS_PER_MS}
 
 
 def _filter_key(link: Link) -> Any:
     """Give the key of the session filter as the client wrote it, None where there is none."""
     for key in link.source.filter or {}:
-        if str(key) == _FILTER:
+        if str(key) == SESSION_FILTER:
             return key
     return None
 
@@ -110,6 +111,6 @@ def _is_code(descriptor: Any) -> bool:
 def _wait_ms(link: Link) -> int:
     """Give the time that the client allows, -1 when it cannot be read."""
     for key, value in (link.properties or {}).items():
-        if str(key) == _TIMEOUT and value is not None:
+        if str(key) == TIMEOUT and value is not None:
             return int(value) if isinstance(value, int) and not isinstance(value, bool) else -1
     return WAIT_MS_DEFAULT

@@ -4,6 +4,7 @@ from bisect import bisect_left, insort
 from typing import Any, Final, final
 
 from peeklock.amqp.composites import Coordinator
+from peeklock.amqp.dialect import TRANSFER_DESTINATION
 from peeklock.amqp.link import RECEIVER, Link
 from peeklock.auth.claims import Claims
 from peeklock.auth.rights import LISTEN, NO_RIGHTS, SEND, Rights
@@ -46,7 +47,6 @@ from peeklock.gateway.amqp.wire import Wire
 # The settle mode of a sender that settles before it sends [2.8.2]: receive and delete.
 _SETTLED: Final = 1
 # A sender that sends by way of one entity to another.
-_DESTINATION: Final = "com.microsoft:transfer-destination-address"
 
 
 @final
@@ -147,11 +147,13 @@ class Attaching:
     def _destination_of(self, guest: "LinkGuest") -> Entity | Refusal | None:
         """The other entity that a sender's messages are carried to, where it names one; the right
         to send is needed on both."""
-        named = (guest.link.properties or {}).get(_DESTINATION)
+        named = (guest.link.properties or {}).get(TRANSFER_DESTINATION)
         if named is None:
             return None
         if not isinstance(named, str):
-            return Refusal(INVALID_ARGUMENT, f"The link property {_DESTINATION} must be a string.")
+            return Refusal(
+                INVALID_ARGUMENT, f"The link property {TRANSFER_DESTINATION} must be a string."
+            )
         address = parse_address(named)
         if address.kind != ENTITY:
             return Refusal(INVALID_ARGUMENT, f"No message can be transferred to '{named}'.")

@@ -9,7 +9,6 @@ from peeklock.gateway.amqp.passes import Pass
 from peeklock.gateway.amqp.translate import incoming, way_of
 from peeklock.gateway.identifiers import MessageIds
 
-BATCH_FORMAT: Final = 0x80013700
 # A batch is one decision, whole or not at all. The service takes 4,500 messages, and in its premium
 # tier about 15,900.
 BATCH_COUNT_MAX: Final = 16_000

@@ -8,10 +8,9 @@ from struct import Struct
 from typing import Final, final
 
 from peeklock.amqp.codec import encode
+from peeklock.amqp.dialect import PARTITION_KEY
 from peeklock.amqp.message import drop_annotations, with_symbols
 from peeklock.amqp.types import Symbol
-
-PARTITION_KEY: Final = b"x-opt-partition-key"
 
 AS_IT_LIVES: Final = -2
 """The ttl of the header is the life that the message was given, or absent with it."""

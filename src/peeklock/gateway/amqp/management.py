@@ -3,6 +3,7 @@
 from typing import Any, Final, final
 
 from peeklock.amqp.delivery import IncomingDelivery
+from peeklock.amqp.dialect import ASSOCIATED_LINK
 from peeklock.amqp.link import SENDER, Link
 from peeklock.amqp.types import Int, Symbol
 from peeklock.auth.claims import Claims
@@ -42,7 +43,6 @@ from peeklock.gateway.amqp.wire import Wire
 
 _OK: Final = 200
 _NO_CONTENT: Final = 204
-_ASSOCIATED_LINK: Final = "associated-link-name"
 # What a request may carry beside the largest message: names, numbers and the other arguments. The
 # longest ones settle 100,000 claims, whose numbers take nine bytes each in a list.
 _ARGUMENTS_SIZE_MAX: Final = 1024 * 1024
@@ -233,7 +233,7 @@ class ManagementNode:
         A name that no session receiver of this connection has is answered with this node: it holds
         no session, so that a receiver that lost its link has lost its session too.
         """
-        name = request.properties.get(_ASSOCIATED_LINK)
+        name = request.properties.get(ASSOCIATED_LINK)
         if not isinstance(name, str):
             return None
         link = self.wire.connection.roster.find(SENDER, name)

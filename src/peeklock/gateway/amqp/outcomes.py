@@ -21,6 +21,7 @@ from peeklock.amqp.composites import (
     decode_composite,
     encode_modified,
 )
+from peeklock.amqp.dialect import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON
 from peeklock.amqp.errors import DecodeError
 from peeklock.entity.commands import (
     ABANDON,
@@ -33,8 +34,6 @@ from peeklock.entity.commands import (
 from peeklock.entity.refusals import INVALID_ARGUMENT, Refusal
 from peeklock.gateway.amqp.arguments import Arguments
 
-REASON: Final = "DeadLetterReason"
-DESCRIPTION: Final = "DeadLetterErrorDescription"
 # What the service keeps of either.
 NOTE_LENGTH_MAX: Final = 4_096
 
@@ -143,8 +142,8 @@ def disposition(arguments: Arguments, statuses: dict[str, int]) -> Settlement:
     note = None
     if outcome == DEAD_LETTER:
         # The explicit reason beats the one among the properties.
-        among_reason = properties.pop(REASON, None)
-        among_description = properties.pop(DESCRIPTION, None)
+        among_reason = properties.pop(DEAD_LETTER_REASON, None)
+        among_description = properties.pop(DEAD_LETTER_DESCRIPTION, None)
         note = dead_letter_note(
             among_reason if reason is None else reason,
             among_description if description is None else description,
@@ -217,8 +216,8 @@ def _rejected(outcome: Rejected) -> Settlement:
     properties: dict[Any, Any] = {}
     if error.info is not None:
         properties.update({str(key): value for key, value in error.info.items()})
-    reason = properties.pop(REASON, None)
-    description = properties.pop(DESCRIPTION, None)
+    reason = properties.pop(DEAD_LETTER_REASON, None)
+    description = properties.pop(DEAD_LETTER_DESCRIPTION, None)
     if description is None:
         description = error.description
     return Settlement(DEAD_LETTER, changes_of(properties), dead_letter_note(reason, description))

@@ -7,6 +7,7 @@ where a rule copies it. Instants, durations and decimals have forms of their own
 from decimal import Context, Decimal
 from typing import Any, Final
 
+from peeklock.amqp.dialect import TICKS_AT_1970
 from peeklock.amqp.types import (
     Decimal32,
     Decimal64,
@@ -25,7 +26,6 @@ _TIMESPAN: Final = Symbol("com.microsoft:timespan")
 _DATETIME_OFFSET: Final = Symbol("com.microsoft:datetime-offset")
 _URI: Final = Symbol("com.microsoft:uri")
 # .NET counts from the year 1.
-_TICKS_AT_1970: Final = 621_355_968_000_000_000
 
 _LONG_MIN: Final = -(1 << 63)
 _LONG_MAX: Final = (1 << 63) - 1
@@ -72,7 +72,7 @@ def _plain(value: Described) -> Any:
         if value.descriptor == _TIMESPAN:
             return DurationValue(content)
         if value.descriptor == _DATETIME_OFFSET:
-            return InstantValue(content - _TICKS_AT_1970)
+            return InstantValue(content - TICKS_AT_1970)
     if value.descriptor == _URI and isinstance(content, str):
         return content
     return value

@@ -4,6 +4,7 @@ from typing import Any, Final, final
 
 from peeklock.amqp.composites import ACCEPTED, encode_rejected
 from peeklock.amqp.delivery import IncomingDelivery
+from peeklock.amqp.dialect import BATCH_FORMAT, BATCH_SIZE_MAX
 from peeklock.amqp.errors import DECODE_ERROR, AmqpError, DecodeError
 from peeklock.amqp.events import RunReceived
 from peeklock.amqp.link import Link
@@ -13,7 +14,7 @@ from peeklock.entity.message import Message
 from peeklock.entity.refusals import INVALID_ARGUMENT, MESSAGE_TOO_BIG, NOT_ALLOWED, Refusal
 from peeklock.entity.replies import Accepted, Numbered, Refused
 from peeklock.gateway.amqp import texts
-from peeklock.gateway.amqp.batches import BATCH_COUNT_MAX, BATCH_FORMAT, Batch
+from peeklock.gateway.amqp.batches import BATCH_COUNT_MAX, Batch
 from peeklock.gateway.amqp.door import Entity, rejected
 from peeklock.gateway.amqp.passes import Pass
 from peeklock.gateway.amqp.transactions import Work, transfers
@@ -27,7 +28,7 @@ CREDIT: Final = 1_000
 # is not kept waiting, large enough that the flows cost nothing.
 _USED_BEFORE_TOP_UP: Final = 100
 
-_BATCH_SIZE_MAX: Final = Symbol("com.microsoft:max-message-batch-size")
+_BATCH_SIZE_MAX: Final = Symbol(BATCH_SIZE_MAX)
 # A message that is somewhat too large is rejected and the link lives on; beyond this much more the
 # machine gives the link up instead of gathering the rest of it.
 _GATHERED_BEYOND_MAX: Final = 1024 * 1024

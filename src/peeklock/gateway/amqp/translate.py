@@ -8,6 +8,21 @@ messages, and everything here has a short way for those.
 from typing import Any, Final
 
 from peeklock.amqp.codec import encode
+from peeklock.amqp.dialect import (
+    DEAD_LETTER_DESCRIPTION,
+    DEAD_LETTER_REASON,
+    DEAD_LETTER_SOURCE,
+    ENQUEUE_SEQUENCE_NUMBER,
+    ENQUEUED_TIME,
+    LOCK_TOKEN,
+    LOCKED_UNTIL,
+    MESSAGE_STATE,
+    PARTITION_ID,
+    PARTITION_KEY,
+    SCHEDULED_TIME,
+    SEQUENCE_NUMBER,
+    VIA_PARTITION_KEY,
+)
 from peeklock.amqp.errors import DecodeError
 from peeklock.amqp.message import (
     DURABLE_BEFORE,
@@ -45,32 +60,29 @@ from peeklock.entity.replies import (
     Delivery,
     Details,
 )
-from peeklock.gateway.amqp.envelope import AS_IT_LIVES, DURABLE, PARTITION_KEY, Envelope, opened
+from peeklock.gateway.amqp.envelope import AS_IT_LIVES, DURABLE, Envelope, opened
 from peeklock.gateway.amqp.lock_tokens import pack_tag, tag_begin, turned
-from peeklock.gateway.amqp.outcomes import DESCRIPTION, REASON
 from peeklock.gateway.identifiers import MessageIds
 
 UINT_MAX: Final = 0xFFFF_FFFF
 
-_SCHEDULED_TIME: Final = b"x-opt-scheduled-enqueue-time"
 # Annotations that the broker writes itself. A received message that is sent again brings those of
 # its former life, and they mean nothing any more.
 _OURS: Final = frozenset(
     {
-        _SCHEDULED_TIME,
-        b"x-opt-sequence-number",
-        b"x-opt-enqueued-time",
-        b"x-opt-locked-until",
-        b"x-opt-enqueue-sequence-number",
-        b"x-opt-message-state",
-        b"x-opt-lock-token",
-        b"x-opt-deadletter-source",
-        b"x-opt-partition-id",
+        SCHEDULED_TIME,
+        SEQUENCE_NUMBER,
+        ENQUEUED_TIME,
+        LOCKED_UNTIL,
+        ENQUEUE_SEQUENCE_NUMBER,
+        MESSAGE_STATE,
+        LOCK_TOKEN,
+        DEAD_LETTER_SOURCE,
+        PARTITION_ID,
     }
 )
-_VIA_PARTITION_KEY: Final = b"x-opt-via-partition-key"
-_SCHEDULED_KEY: Final = encode(Symbol(_SCHEDULED_TIME.decode("ascii")))
-_SOURCE_KEY: Final = encode(Symbol("x-opt-deadletter-source"))
+_SCHEDULED_KEY: Final = encode(Symbol(SCHEDULED_TIME.decode("ascii")))
+_SOURCE_KEY: Final = encode(Symbol(DEAD_LETTER_SOURCE.decode("ascii")))
 # Descriptor, constructor and size of a wide data section.
 _DATA_HEAD_SIZE: Final = 8
 
@@ -239,9 +251,9 @@ def with_details(content: bytes, details: Details) -> bytes:
     if details.changes is not None:
         changes.update(details.changes)
     if details.reason is not None:
-        changes[REASON] = encode(details.reason)
+        changes[DEAD_LETTER_REASON] = encode(details.reason)
     if details.description is not None:
-        changes[DESCRIPTION] = encode(details.description)
+        changes[DEAD_LETTER_DESCRIPTION] = encode(details.description)
     sections = split(content)
     try:
         return merge_application_properties(
@@ -267,7 +279,7 @@ def _time_to_live(sections: Sections, now: int) -> int:
 
 
 def _scheduled_at(annotations: bytes) -> int:
-    value = find_annotation(annotations, _SCHEDULED_TIME)
+    value = find_annotation(annotations, SCHEDULED_TIME)
     if value is None:
         return NEVER
     if not isinstance(value, Timestamp):
@@ -290,7 +302,7 @@ def _read_keys(message: Message, sections: Sections, has: int, made: bytes) -> N
     if sections.annotations_count:
         partition_key = partition_key_in(sections.annotations)
         if partition_key is not None and len(partition_key) > KEY_LENGTH_MAX:
-            raise _too_long("x-opt-partition-key")
+            raise _too_long(PARTITION_KEY.decode("ascii"))
         traits.partition_key = partition_key
     # Rules look for properties and a forwarded message may get some: they must be a map.
     check_application_properties(sections.bare, sections.application_properties_at)
@@ -298,9 +310,9 @@ def _read_keys(message: Message, sections: Sections, has: int, made: bytes) -> N
 
 def way_of(payload: bytes) -> str | None:
     """Read which partition of another entity a message goes by on its way, as clients say it."""
-    if _VIA_PARTITION_KEY not in payload:
+    if VIA_PARTITION_KEY not in payload:
         return None  # The cheap answer, and nearly always the right one.
-    return _key_in(find_annotation(split(payload).annotations, _VIA_PARTITION_KEY))
+    return _key_in(find_annotation(split(payload).annotations, VIA_PARTITION_KEY))
 
 
 def partition_key_in(annotations: bytes) -> str | None:
@@ -412,7 +424,7 @@ def header_ttl(kept: Envelope, message: Message) -> int:
 
 def was_scheduled(kept: Envelope) -> bool:
     """Whether a message was scheduled in an entity before this one: senders cannot say so."""
-    return find_annotation(kept.annotations, _SCHEDULED_TIME) is not None
+    return find_annotation(kept.annotations, SCHEDULED_TIME) is not None
 
 
 def scheduled_item(instant: int) -> bytes:

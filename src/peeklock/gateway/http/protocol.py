@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol, TypeAlias, final
 
 import h11
 
+from peeklock.amqp.dialect import WEBSOCKET_PATH
 from peeklock.gateway import logbook
 from peeklock.gateway.http.answer import Answer, bad_request, refused
 from peeklock.gateway.http.caller import Caller
@@ -42,7 +43,7 @@ _ANSWERS_IN_A_ROW_MAX: Final = 16
 _EVENTS_IN_A_ROW_MAX: Final = 128
 _LATER: Final = (("retry-after", "1"),)
 # Where AMQP over WebSockets is asked for; some clients add a slash.
-_WEBSOCKETS: Final = b"/$servicebus/websocket"
+_WEBSOCKETS: Final = WEBSOCKET_PATH.encode()
 
 Route: TypeAlias = Callable[[Request], Answer | Coroutine[Any, Any, Answer]]
 """Answers a request, at once or later."""

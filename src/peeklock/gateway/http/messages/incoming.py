@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from peeklock.amqp import properties as place
 from peeklock.amqp.codec import encode
+from peeklock.amqp.dialect import VIA_PARTITION_KEY
 from peeklock.amqp.message import with_fields, with_message_id
 from peeklock.amqp.sections import APPLICATION_PROPERTIES
 from peeklock.amqp.types import Described, Symbol, Timestamp, Ulong
@@ -38,7 +39,7 @@ BATCH_TYPE: Final = "application/vnd.microsoft.servicebus.json"
 
 _DATA_HEAD: Final = Struct(">4sI")
 _DATA: Final = b"\x00\x53\x75\xb0"
-_VIA_PARTITION_KEY: Final = encode(Symbol("x-opt-via-partition-key"))
+_VIA_PARTITION_KEY: Final = encode(Symbol(VIA_PARTITION_KEY.decode("ascii")))
 # Where the properties of a message hold those of BrokerProperties.
 _FIELDS: Final = (
     ("CorrelationId", place.CORRELATION_ID),
