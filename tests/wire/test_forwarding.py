@@ -114,7 +114,7 @@ def test_scheduled_messages_go_on_when_they_are_due(bus: Bus, queues: Queues) ->
     (got,) = arrived(bus, f"{group}/out")
     assert body(got) == b"2"
     assert datetime.now(UTC) >= due - timedelta(milliseconds=50)
-    assert got.state == ServiceBusMessageState.ACTIVE
+    assert got.state == ServiceBusMessageState.SCHEDULED
 
 
 def test_many_messages_arrive_once_and_in_order(bus: Bus, queues: Queues) -> None:

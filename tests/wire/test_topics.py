@@ -380,7 +380,7 @@ def test_scheduled_messages_wait_in_the_topic(bus: Bus, queues: Queues, kind: st
     for each in got:
         assert each.enqueued_time_utc is not None
         assert each.enqueued_time_utc >= due - timedelta(seconds=1)
-        assert (each.delivery_count, each.state) == (0, ServiceBusMessageState.ACTIVE)
+        assert (each.delivery_count, each.state) == (0, ServiceBusMessageState.SCHEDULED)
     assert sorted(taken(bus, topic, "b", 2)) == [b"2", b"3"]
 
 
