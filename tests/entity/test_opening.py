@@ -12,6 +12,7 @@ from peeklock.entity.commands import MAIN
 from peeklock.entity.definition import SubscriptionDefinition, TopicDefinition
 from peeklock.entity.message import BodyBudget, Message
 from peeklock.entity.partition import PLACED_AT_ONCE, Partition
+from peeklock.entity.placing import SHARDS, Entries
 from peeklock.entity.records import (
     Enqueued,
     LaneDropped,
@@ -57,6 +58,10 @@ def published(count: int, lanes: list[int], first: int = 1) -> list[Record]:
     ]
 
 
+def known(entries: Entries) -> int:
+    return sum(1 for _ in entries.numbers())
+
+
 def steps_of(partition: Partition, records: list[Record]) -> list[int]:
     """How many messages each step of a restore brought in or took out."""
     entries = restoring_of(partition)._entries
@@ -64,9 +69,9 @@ def steps_of(partition: Partition, records: list[Record]) -> list[int]:
     counts = []
     is_done = False
     while not is_done:
-        before = len(entries)
+        before = known(entries)
         is_done = partition.restore_some()
-        counts.append(abs(len(entries) - before))
+        counts.append(abs(known(entries) - before))
     return counts
 
 
@@ -177,3 +182,18 @@ def test_sessions_are_found_in_parts() -> None:
     assert steps >= 2 * count // PLACED_AT_ONCE
     partition.opened()
     assert queue.partition.live_count == partition.live_count
+
+
+def test_no_dictionary_of_an_opening_is_large() -> None:
+    """One of two million grew in a step of 100 ms."""
+    lanes = list(range(4, 4 + 2 * LANES_MAX, 2))
+    partition = opening(*lanes)
+    steps_of(partition, published(20, lanes))
+    entries = restoring_of(partition)._entries
+    bound = 2 * 20 * LANES_MAX // SHARDS
+    assert max(map(len, entries._shards)) <= bound
+    assert max(map(len, entries._lanes)) <= bound
+    while not partition.place_some():
+        pass
+    assert not any(entries._shards)
+    assert not any(entries._lanes)

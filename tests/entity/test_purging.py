@@ -5,6 +5,7 @@ from peeklock.entity import replies as told
 from peeklock.entity.blueprint import queue_blueprint
 from peeklock.entity.commands import MAIN
 from peeklock.entity.definition import DISABLED, QueueDefinition
+from peeklock.entity.purging import LOOKS
 from peeklock.entity.records import Removed
 from peeklock.entity.refusals import ENTITY_DISABLED
 from peeklock.entity.replies import Reply
@@ -87,3 +88,29 @@ def test_a_queue_that_is_closed_meanwhile_keeps_nobody_waiting() -> None:
     decide(queue, ask.Configure(queue.described()))
     queue.partition.take_leftovers()
     assert told.Numbered("me", 2, [3]) in queue.ask(purging(queue, 2, 3))
+
+
+def test_a_line_of_which_nothing_is_old_enough_is_looked_through_in_parts() -> None:
+    """All of it was looked at in one decision."""
+    queue = AtHand(stint=Stint(4))
+    queue.now -= 10
+    old = queue.send("a", "b")
+    queue.now += 10
+    for _ in range(10):
+        queue.send(*["x"] * 100)
+    command = ask.DeleteMany("m", 7, MAIN, 100, queue.now)
+    (reply,) = queue.ask(command)
+    assert reply == told.Numbered("m", 7, [2])
+    assert queue.decisions >= 1000 // (4 * LOOKS)
+    assert not set(old) & set(queue.numbers())
+
+
+def test_what_came_back_is_among_the_oldest() -> None:
+    queue = AtHand(stint=Stint(1))
+    queue.send(*"abcdef")
+    held = queue.receive(3)
+    queue.settle(ask.ABANDON, held[2], held[0])
+    queue.now += 1
+    (reply,) = queue.ask(ask.DeleteMany("m", 7, MAIN, 3, queue.now))
+    assert reply == told.Numbered("m", 7, [3])
+    assert queue.contents(queue.peek()) == ["b", "e", "f"]

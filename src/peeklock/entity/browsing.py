@@ -18,7 +18,7 @@ from peeklock.entity.commands import (
 from peeklock.entity.delivering import Delivering, look_at
 from peeklock.entity.lane import LOCKED, WITH_SESSION, Entry, Lane, Lock
 from peeklock.entity.looking import Look
-from peeklock.entity.purging import Purge
+from peeklock.entity.purging import Purge, Sweep
 from peeklock.entity.records import CLAIMED, DEFERRED, PURGED, SCHEDULED, Removed
 from peeklock.entity.refusals import (
     MESSAGE_NOT_FOUND,
@@ -39,7 +39,6 @@ from peeklock.entity.replies import (
     Numbered,
     Refused,
 )
-from peeklock.entity.session import SessionBook
 from peeklock.entity.state import State
 
 
@@ -54,7 +53,7 @@ class Browsing:
         self._delivering: Delivering = delivering
         # Under way, in stints.
         self._look: Look | None = None
-        self._purge: Purge | None = None
+        self._purge: Purge | Sweep | None = None
 
     def peek(self, command: Peek) -> bool:
         """Messages in the order of their numbers, within the limits, at least one if any. Tells
@@ -157,16 +156,11 @@ class Browsing:
         state = self._state
         line = self._line(command.lane, command.session_id)
         old: list[Entry] = []
-        if line is not None and line.book is not None:
-            purge = self._look_for(line.book, command, under_way)
+        if line is not None:
+            purge = self._look_for(line, command, under_way)
             if purge is None:
                 return False
             old = self._delete_oldest(purge)
-        elif line is not None:
-            old = line.oldest(command.enqueued_before, command.count_max)
-            for entry in old:
-                state.forget(line.drop_ready(entry))
-            self._tidy(line)
         if old:
             deleted = [entry.sequence for entry in old]
             state.records.append(Removed(now, command.lane, PURGED, deleted))
@@ -174,22 +168,28 @@ class Browsing:
         return True
 
     def _look_for(
-        self, book: SessionBook, command: DeleteMany, under_way: Purge | None
-    ) -> Purge | None:
-        """What a command deletes, once all sessions were looked at; one command after the other."""
+        self, line: Lane, command: DeleteMany, under_way: Purge | Sweep | None
+    ) -> Purge | Sweep | None:
+        """What a command deletes, once all was looked at; one command after the other."""
         if self._purge is not None:
             return None
         purge = under_way
-        if purge is None or purge.book is not book:
-            purge = Purge(command, book)
+        if purge is None or purge.line is not line:
+            purge = Sweep(command, line) if line.book is None else Purge(command, line.book)
         if not purge.look_on(self._state.stint):
             self._purge = purge
             return None
         return purge
 
-    def _delete_oldest(self, purge: Purge) -> list[Entry]:
-        """Delete the oldest of all sessions: the first of each, and then the next one of those that
-        lost theirs."""
+    def _delete_oldest(self, purge: Purge | Sweep) -> list[Entry]:
+        """Delete the oldest of a line; of all sessions the first of each, and then the next one of
+        those that lost theirs."""
+        if isinstance(purge, Sweep):
+            old = purge.oldest()
+            for entry in old:
+                self._state.forget(purge.line.drop_ready(entry))
+            self._tidy(purge.line)
+            return old
         before = purge.command.enqueued_before
         firsts = purge.oldest()
         deleted: list[Entry] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-from typing import final
+from typing import Final, final
 
 from peeklock.entity.blueprint import FIRST_SUBSCRIPTION_LANE
 from peeklock.entity.claim_replay import ClaimsReplayed
@@ -20,16 +20,78 @@ from peeklock.entity.records import CLAIMED, DEFERRED, SCHEDULED, STAGED
 from peeklock.entity.stage_replay import StagesReplayed
 from peeklock.entity.state import State
 
+# A power of two.
+SHARDS: Final = 256
+MASK: Final = SHARDS - 1
+LET_GO_AT_ONCE: Final = 16
+
+
+@final
+class Entries:
+    """Messages by number, and the lanes of those that are not in the main one.
+
+    They lie in so many dictionaries that none of them is large: one of a million grows, and goes,
+    in a step of its own.
+    """
+
+    __slots__ = ("_lanes", "_shards")
+
+    def __init__(self) -> None:
+        self._shards: list[dict[int, Entry]] = []  # made with the first one
+        self._lanes: list[dict[int, int]] = []
+
+    def get(self, sequence: int) -> Entry | None:
+        """The message with this number, if there is one."""
+        return self._shards[sequence & MASK].get(sequence) if self._shards else None
+
+    def put(self, entry: Entry) -> None:
+        """There is a message, in the lane where one of its number was, or else in the main one."""
+        if not self._shards:
+            self._shards = [{} for _ in range(SHARDS)]
+        sequence = entry.sequence
+        self._shards[sequence & MASK][sequence] = entry
+
+    def pop(self, sequence: int) -> Entry | None:
+        """There is none any more; answers it if there was."""
+        if self._lanes:
+            self._lanes[sequence & MASK].pop(sequence, None)
+        return self._shards[sequence & MASK].pop(sequence, None) if self._shards else None
+
+    def lane_of(self, sequence: int) -> int:
+        """In which lane a message is."""
+        return self._lanes[sequence & MASK].get(sequence, MAIN) if self._lanes else MAIN
+
+    def set_lane(self, sequence: int, lane: int) -> None:
+        """A message is in this lane."""
+        if not self._lanes:
+            self._lanes = [{} for _ in range(SHARDS)]
+        if lane == MAIN:
+            self._lanes[sequence & MASK].pop(sequence, None)
+        else:
+            self._lanes[sequence & MASK][sequence] = lane
+
+    def numbers(self) -> Iterator[int]:
+        """All numbers, in no order."""
+        for shard in self._shards:
+            yield from shard
+
+    def let_go(self) -> Iterator[int]:
+        """All were taken out: what held them goes, a part at a time."""
+        for number in range(len(self._shards)):
+            self._shards[number] = {}
+            if self._lanes:
+                self._lanes[number] = {}
+            yield number
+
 
 @final
 class Found:
     """What the records told of, by number. It exists only while opening."""
 
-    __slots__ = ("_dropped", "_late", "claims", "entries", "forsaken", "lanes", "stages", "states")
+    __slots__ = ("_dropped", "_late", "claims", "entries", "forsaken", "stages", "states")
 
     def __init__(self, state: State) -> None:
-        self.entries: dict[int, Entry] = {}
-        self.lanes: dict[int, int] = {}  # of those that are not in the main lane
+        self.entries: Entries = Entries()
         # The states of sessions, by lane and name, and those whose lane was dropped.
         self.states: dict[int, dict[str, tuple[bytes, int]]] = {}
         self.forsaken: list[dict[str, tuple[bytes, int]]] = []
@@ -51,11 +113,8 @@ class Found:
     def keep(self, entry: Entry, lane: int) -> None:
         """A message is in this lane, whatever was told of it before."""
         sequence = entry.sequence
-        self.entries[sequence] = entry
-        if lane == MAIN:
-            self.lanes.pop(sequence, None)
-            return
-        self.lanes[sequence] = lane
+        self.entries.put(entry)
+        self.entries.set_lane(sequence, lane)
         if sequence < self._dropped.get(lane & ~1, 0):
             # Another subscription has the lane by now, and got back what it had before.
             self._late.setdefault(lane & ~1, set()).add(sequence)
@@ -69,10 +128,9 @@ class Found:
 
     def numbers(self) -> list[int]:
         """The numbers of all that live, in no order."""
-        if not self._dropped:
-            return list(self.entries)
-        lanes = self.lanes
-        return [each for each in self.entries if not self.is_gone(each, lanes.get(each, MAIN))]
+        entries = self.entries
+        numbers = list(entries.numbers())
+        return [each for each in numbers if not self.is_gone(each, entries.lane_of(each))]
 
 
 @final
@@ -145,11 +203,13 @@ class Placing:
         """Every entry goes into its line, in the order of their numbers."""
         state = self._state
         found = self._found
-        sorting = Sorting(iter(found.entries))
+        entries = found.entries
+        sorting = Sorting(entries.numbers())
         while not sorting.is_done:
             for sequence in sorting.next(self._count):
-                number = found.lanes.pop(sequence, MAIN)
-                entry = found.entries.pop(sequence)
+                number = entries.lane_of(sequence)
+                entry = entries.pop(sequence)
+                assert entry is not None, "what was counted is there"
                 if number != MAIN and found.is_gone(sequence, number):
                     continue
                 if self._exists(number):
@@ -157,6 +217,9 @@ class Placing:
                 else:
                     self._strays.add(number & ~1)
             yield False
+        for number in entries.let_go():
+            if number % LET_GO_AT_ONCE == 0:
+                yield False
 
     def _look_around(self) -> Iterator[bool]:
         """What falls due next, and which sessions can be had."""

@@ -20,7 +20,7 @@ from peeklock.entity.notes import (
     SessionLockNoted,
     SettlementsFailed,
 )
-from peeklock.entity.placing import Found, Placing
+from peeklock.entity.placing import Entries, Found, Placing
 from peeklock.entity.portions import portion, portions
 from peeklock.entity.records import (
     CLAIMED,
@@ -80,7 +80,6 @@ class Restoring:
         "_entries",
         "_found",
         "_has_lost",
-        "_lanes",
         "_next_sequence",
         "_placing",
         "_records",
@@ -94,8 +93,7 @@ class Restoring:
         self._state: State = state
         found = Found(state)
         self._found: Found = found
-        self._entries: dict[int, Entry] = found.entries
-        self._lanes: dict[int, int] = found.lanes
+        self._entries: Entries = found.entries
         self._claims: ClaimsReplayed = found.claims
         self._stages: StagesReplayed = found.stages
         # Records that are being taken in: the next one, and how much of it was.
@@ -160,9 +158,8 @@ class Restoring:
             self._enqueued(record, position)
         elif isinstance(record, Removed):
             for sequence in record.sequences:
-                if self._entries.pop(sequence, None) is None:
+                if self._entries.pop(sequence) is None:
                     self._unknown(sequence)
-                self._lanes.pop(sequence, None)
                 self._claims.let_go(sequence)
         elif isinstance(record, HandedTo):
             pass
@@ -261,7 +258,7 @@ class Restoring:
     ) -> None:
         if isinstance(record, Staged):
             for entry in self._stages.staged(record, position):
-                self._entries[entry.sequence] = entry
+                self._entries.put(entry)
             end = record.first_sequence + len(record.messages)
             self._next_sequence = max(self._next_sequence, end)
         elif isinstance(record, StagesPublished):
@@ -277,25 +274,27 @@ class Restoring:
             for at, kept in enumerate(record.entries):
                 self._kept(kept, MAIN)
                 if record.seen and record.seen[at]:
-                    self._entries[kept.sequence].detailed().seen = record.seen[at]
+                    staged = self._entries.get(kept.sequence)
+                    assert staged is not None, "it was just kept"
+                    staged.detailed().seen = record.seen[at]
 
     def _publish_staged(self, record: StagesPublished) -> None:
         sequence = record.first_sequence
         for old, expires_at in zip(record.sequences, record.expirations, strict=True):
-            entry = self._entries.pop(old, None)
+            entry = self._entries.pop(old)
             self._stages.left(old)
             if entry is None:
                 self._unknown(old)
             else:
                 replay_publishing(entry, sequence, expires_at, record.at)
-                self._entries[sequence] = entry
+                self._entries.put(entry)
             sequence += 1
         self._next_sequence = max(self._next_sequence, sequence)
 
     def _remove_staged(self, sequences: list[int]) -> None:
         for sequence in sequences:
             self._stages.left(sequence)
-            if self._entries.pop(sequence, None) is None:
+            if self._entries.pop(sequence) is None:
                 self._unknown(sequence)
 
     def _enqueued(self, record: Enqueued, position: int) -> None:
@@ -307,7 +306,7 @@ class Restoring:
             entry.session_id = message.session_id
             if message.has_past:
                 entry.detailed().remember(message)
-            entries[sequence] = entry
+            entries.put(entry)
             self._remember(message, at)
             sequence += 1
             position += 1
@@ -349,8 +348,8 @@ class Restoring:
             entry = Entry(sequence, position, at, expires_at, message.size, None)
             entry.session_id = message.session_id
             entry.details = details
-            self._entries[sequence] = entry
-            self._lanes[sequence] = lane
+            self._entries.put(entry)
+            self._entries.set_lane(sequence, lane)
             sequence += 1
         self._next_sequence = max(self._next_sequence, sequence)
 
@@ -363,7 +362,7 @@ class Restoring:
                 self._unknown(sequence)
             else:
                 bury(entry, (buried.reasons[why], buried.descriptions[why]))
-                self._lanes[sequence] = lane | 1
+                self._entries.set_lane(sequence, lane | 1)
 
     def _transferring(self, record: Transferring, position: int) -> None:
         message = record.message
@@ -372,8 +371,8 @@ class Restoring:
         details = entry.detailed()
         details.remember(message)
         details.destination = record.destination
-        self._entries[record.first_sequence] = entry
-        self._lanes[record.first_sequence] = TRANSFER
+        self._entries.put(entry)
+        self._entries.set_lane(record.first_sequence, TRANSFER)
         self._next_sequence = max(self._next_sequence, record.first_sequence + 1)
 
     def _scheduled(self, record: Scheduled, position: int) -> None:
@@ -387,7 +386,7 @@ class Restoring:
             details.remember(message)
             details.scheduled_at = message.scheduled_at
             details.time_to_live_ms = message.time_to_live_ms
-            self._entries[sequence] = entry
+            self._entries.put(entry)
             sequence += 1
             position += 1
         self._next_sequence = max(self._next_sequence, sequence)
@@ -395,7 +394,7 @@ class Restoring:
     def _activated(self, record: Activated) -> None:
         sequence = record.first_sequence
         for old, expires_at in zip(record.sequences, record.expirations, strict=True):
-            entry = self._entries.pop(old, None)
+            entry = self._entries.pop(old)
             if entry is None:
                 self._unknown(old)
             else:
@@ -403,7 +402,7 @@ class Restoring:
                 entry.place = READY
                 entry.expires_at = expires_at
                 entry.enqueued_at = entry.detailed().scheduled_at
-                self._entries[sequence] = entry
+                self._entries.put(entry)
             sequence += 1
         self._next_sequence = max(self._next_sequence, sequence)
 
@@ -424,7 +423,7 @@ class Restoring:
                 details = entry.detailed()
                 details.reason = record.reason
                 details.description = record.description
-                self._lanes[sequence] = record.lane | 1
+                self._entries.set_lane(sequence, record.lane | 1)
 
     def _kept(self, kept: Kept, lane: int) -> None:
         entry = Entry(
@@ -469,7 +468,12 @@ class Restoring:
 
     def positions(self) -> dict[int, int]:
         """Where the bodies of all that live rest, by number."""
-        return {number: self._entries[number].position for number in self._found.numbers()}
+        positions: dict[int, int] = {}
+        for number in self._found.numbers():
+            entry = self._entries.get(number)
+            assert entry is not None, "what was counted is there"
+            positions[number] = entry.position
+        return positions
 
     @property
     def next_sequence(self) -> int:
