@@ -364,6 +364,30 @@ def test_nothing_goes_to_a_new_destination_before_the_first_one_has_said_what_it
     asyncio.run(whole())
 
 
+def test_a_destination_that_has_nothing_any_more_is_not_asked_again() -> None:
+    """It may be damaged: nobody waits for what it cannot say."""
+
+    async def whole() -> None:
+        store = MemoryStore()
+        plain = QueueDefinition("a", forward_to="b")
+        town = Town(plain, QueueDefinition("b"), QueueDefinition("c"), store=store)
+        town.open()
+        await town.send("a", "x")
+        await town.rest()
+        assert ways(town) == {MAIN: ["b"]}
+        changed = QueueDefinition("a", forward_to="c")
+        town.configure(changed)
+        await town.rest()
+        assert ways(town) == {MAIN: ["c"]}
+        await town.send("a", "y")
+        await town.rest()
+        assert await town.texts("b") == ["x"]
+        assert await town.texts("c") == ["y"]
+        await town.close()
+
+    asyncio.run(whole())
+
+
 def ways(town: Town) -> dict[int, list[str]]:
     partition = town["a"].worker._partition
     assert partition is not None

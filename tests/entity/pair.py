@@ -96,7 +96,7 @@ class Pair:
         replies = self.step(commands)
         is_one = True
         leftovers = self.partition.take_leftovers()
-        while leftovers:
+        while leftovers or self.partition.is_unfinished:
             is_one = False
             replies += self.step(leftovers)
             leftovers = self.partition.take_leftovers()

@@ -13,6 +13,7 @@ from typing import Final, Protocol, final
 
 from peeklock.broker.alarm import Alarm, Alarms
 from peeklock.broker.forgetting import Destination, Find, Forgetting
+from peeklock.broker.former import NOTHING, UNDER_WAY, UNKNOWN
 from peeklock.broker.haul import Haul
 from peeklock.broker.route import BACKOFF_MS_MAX, BACKOFF_MS_MIN
 from peeklock.clock import Clock
@@ -90,7 +91,7 @@ class Carrier:
         for lane, path in _destinations(self._blueprint).items():
             backoff_ms = self._backoffs.get(lane, 0)
             if backoff_ms == 0:
-                self._start(lane, path, asks=True)
+                self._start(lane, path, UNKNOWN)
             elif lane not in self._hauls and lane not in self._starting:
                 at = self._clock.now() + backoff_ms
                 self._starting[lane] = self._alarms.set(at, partial(self._start_late, lane))
@@ -100,21 +101,25 @@ class Carrier:
         self._blueprint = blueprint
         wanted = _destinations(blueprint)
         self._retired = [haul for haul in self._retired if not haul.is_done]
-        retired: set[int] = set()
+        # By lane: what those who carried there until now know of it.
+        known = {haul.lane: UNDER_WAY for haul in self._retired}
         for lane, haul in list(self._hauls.items()):
             if wanted.get(lane) != haul.destination:
                 del self._hauls[lane]
+                is_away = haul.has_some_away
                 haul.retire()
                 self._retired.append(haul)
-                retired.add(lane)
+                if is_away or lane in known:
+                    known[lane] = UNDER_WAY
+                else:
+                    known[lane] = NOTHING if haul.has_begun else UNKNOWN
             else:
                 haul.nudge()
         for lane, path in wanted.items():
             # Transfers can wait until there is another reason to open the partition: if it rests
             # now, `opened` was called for those it had.
             if lane != TRANSFER or self._worker.is_open:
-                # What is under way to another destination is brought to an end by its own haul.
-                self._start(lane, path, asks=lane not in retired)
+                self._start(lane, path, known.get(lane, UNKNOWN))
 
     def close(self, is_removed: bool = False) -> None:
         """Carry nothing any more; with `is_removed`, the entity will never come back."""
@@ -133,9 +138,9 @@ class Carrier:
         del self._starting[lane]
         path = _destinations(self._blueprint).get(lane)
         if path is not None and self._worker.is_open:
-            self._start(lane, path, asks=True)
+            self._start(lane, path, UNKNOWN)
 
-    def _start(self, lane: int, path: str, *, asks: bool) -> None:
+    def _start(self, lane: int, path: str, before: int) -> None:
         if lane in self._hauls or lane in self._starting:
             return
         forgetting = self._forgetting.get(lane)
@@ -154,7 +159,7 @@ class Carrier:
             self._clock,
             self._alarms,
             self._lost,
-            asks,
+            before,
         )
         self._hauls[lane] = haul
         if path:

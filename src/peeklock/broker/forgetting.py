@@ -102,6 +102,11 @@ class Forgetting:
         for number in numbers:
             self._may_have[number] = path
 
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether there may be some such."""
+        return len(self._may_have) > 0
+
     def way_of(self, number: int, path: str) -> str:
         """Where a message goes: to the destination that may have it already, else to this one. A
         change of the destination meanwhile would double it otherwise."""

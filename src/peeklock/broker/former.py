@@ -22,6 +22,11 @@ from peeklock.entity.replies import Named, Numbered, Refused, Reply
 
 NOTING: Final = 0  # the tag of what the lane is asked
 
+# What is known of the destinations before the present one.
+UNKNOWN: Final = 0  # they are asked
+UNDER_WAY: Final = 1  # another haul brings to an end what they may have
+NOTHING: Final = 2  # they have nothing that is still here
+
 _log: Final = logging.getLogger("peeklock.broker")
 
 
@@ -87,10 +92,11 @@ class Former:
         self._alarm: Alarm | None = None
         self._closed: bool = False
 
-    def start(self, asks: bool) -> None:
-        """Write down where messages will go; with `asks`, ask where they went before."""
-        self._asks = asks
-        self._owner.submit(NoteWay(self, NOTING, self._lane, self._destination, False))
+    def start(self, known: int) -> None:
+        """Write down where messages will go; ask where they went before unless that is known."""
+        self._asks = known == UNKNOWN
+        is_only = known == NOTHING
+        self._owner.submit(NoteWay(self, NOTING, self._lane, self._destination, is_only))
 
     def _ask(self) -> None:
         """Ask those who have not answered yet."""

@@ -14,7 +14,7 @@ from typing import Final, final
 
 from peeklock.broker.alarm import Alarm, Alarms
 from peeklock.broker.forgetting import Find, Forgetting
-from peeklock.broker.former import Former, Owner
+from peeklock.broker.former import UNKNOWN, Former, Owner
 from peeklock.broker.route import BACKOFF_MS_MAX, BACKOFF_MS_MIN, Held, Route
 from peeklock.clock import Clock
 from peeklock.entity.commands import (
@@ -107,8 +107,8 @@ class Haul:
         "_alarm",
         "_alarms",
         "_arrived",
-        "_asks",
         "_backoff_ms",
+        "_before",
         "_clock",
         "_closed",
         "_delivered",
@@ -118,7 +118,6 @@ class Haul:
         "_former",
         "_fresh",
         "_held",
-        "_is_open",
         "_is_recovered",
         "_limit",
         "_lowest",
@@ -135,6 +134,7 @@ class Haul:
         "_unsettled",
         "_wording",
         "destination",
+        "has_begun",
         "has_settled",
         "lane",
     )
@@ -151,7 +151,7 @@ class Haul:
         clock: Clock,
         alarms: Alarms,
         on_lost: Callable[[Haul], None],
-        asks: bool = True,
+        before: int = UNKNOWN,
     ) -> None:
         self.lane: int = lane
         self.destination: str = destination  # empty where each message names its own
@@ -164,11 +164,9 @@ class Haul:
         self._clock: Clock = clock
         self._alarms: Alarms = alarms
         self._on_lost: Callable[[Haul], None] = on_lost
-        # Whether destinations before this one are asked what they have; not where another haul
-        # brings what is under way to them to an end.
-        self._asks: bool = asks
+        self._before: int = before  # what is known of destinations before this one
         self._former: Former | None = None
-        self._is_open: bool = False  # it has a place among the lane's receivers
+        self.has_begun: bool = False  # it has a place among the lane's receivers
         self._routes: dict[str, Route] = {}
         # The lowest number that lived in the lane when this began; 0 while that is not known.
         self._lowest: int = 0
@@ -214,14 +212,14 @@ class Haul:
             self._begin,
             self._lose,
         )
-        self._former.start(self._asks)
+        self._former.start(self._before)
 
     def _begin(self, taken: dict[str, list[int]]) -> None:
         """Take a place; these numbers are at destinations that the lane had before."""
         self._former = None
         for path, numbers in taken.items():
             self._forgetting.sent(path, numbers)
-        self._is_open = True
+        self.has_begun = True
         self._owner.submit(OpenReceiver(self, self.lane, CARRY, CONSUMER))
         self._grant()
 
@@ -257,6 +255,13 @@ class Haul:
                 if held.outcome == COMPLETE:
                     self._forgetting.gone(held.path, [held.sequence])
         self._close()
+
+    @property
+    def has_some_away(self) -> bool:
+        """Whether a destination may have something that is still here."""
+        away = any(route.in_doubt() for route in self._routes.values())
+        away = away or self._forgetting.is_in_doubt
+        return away or any(held.outcome == COMPLETE for held in self._held.values())
 
     @property
     def is_done(self) -> bool:
@@ -410,7 +415,7 @@ class Haul:
         """Ask for as much as there is room for, in steps that are worth a command."""
         is_enough = self._limit - self._delivered > WINDOW_MAX // 2
         size_left = self._size_limit - self._size_delivered
-        if self._retired or not self._is_open or (is_enough and size_left > WINDOW_BYTES_MAX // 2):
+        if self._retired or not self.has_begun or (is_enough and size_left > WINDOW_BYTES_MAX // 2):
             return
         active = self._active
         size = self._active_size

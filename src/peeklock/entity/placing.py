@@ -20,9 +20,9 @@ from peeklock.entity.records import CLAIMED, DEFERRED, SCHEDULED, STAGED
 from peeklock.entity.stage_replay import StagesReplayed
 from peeklock.entity.state import State
 
-# A power of two.
+# A power of two; and how many messages are kept in one.
 SHARDS: Final = 256
-MASK: Final = SHARDS - 1
+ALONE_MAX: Final = 4096
 LET_GO_AT_ONCE: Final = 16
 
 
@@ -30,45 +30,54 @@ LET_GO_AT_ONCE: Final = 16
 class Entries:
     """Messages by number, and the lanes of those that are not in the main one.
 
-    They lie in so many dictionaries that none of them is large: one of a million grows, and goes,
-    in a step of its own.
+    Where they are many, they lie in so many dictionaries that none of them is large: one of a
+    million grows, and goes, in a step of its own.
     """
 
-    __slots__ = ("_lanes", "_shards")
+    __slots__ = ("_lanes", "_mask", "_shards")
 
     def __init__(self) -> None:
-        self._shards: list[dict[int, Entry]] = []  # made with the first one
-        self._lanes: list[dict[int, int]] = []
+        self._shards: list[dict[int, Entry]] = [{}]
+        self._lanes: list[dict[int, int]] = [{}]
+        self._mask: int = 0
 
     def get(self, sequence: int) -> Entry | None:
         """The message with this number, if there is one."""
-        return self._shards[sequence & MASK].get(sequence) if self._shards else None
+        return self._shards[sequence & self._mask].get(sequence)
 
     def put(self, entry: Entry) -> None:
         """There is a message, in the lane where one of its number was, or else in the main one."""
-        if not self._shards:
-            self._shards = [{} for _ in range(SHARDS)]
         sequence = entry.sequence
-        self._shards[sequence & MASK][sequence] = entry
+        shard = self._shards[sequence & self._mask]
+        shard[sequence] = entry
+        if self._mask == 0 and len(shard) > ALONE_MAX:
+            self._part()
 
     def pop(self, sequence: int) -> Entry | None:
         """There is none any more; answers it if there was."""
-        if self._lanes:
-            self._lanes[sequence & MASK].pop(sequence, None)
-        return self._shards[sequence & MASK].pop(sequence, None) if self._shards else None
+        self._lanes[sequence & self._mask].pop(sequence, None)
+        return self._shards[sequence & self._mask].pop(sequence, None)
 
     def lane_of(self, sequence: int) -> int:
         """In which lane a message is."""
-        return self._lanes[sequence & MASK].get(sequence, MAIN) if self._lanes else MAIN
+        return self._lanes[sequence & self._mask].get(sequence, MAIN)
 
     def set_lane(self, sequence: int, lane: int) -> None:
         """A message is in this lane."""
-        if not self._lanes:
-            self._lanes = [{} for _ in range(SHARDS)]
         if lane == MAIN:
-            self._lanes[sequence & MASK].pop(sequence, None)
+            self._lanes[sequence & self._mask].pop(sequence, None)
         else:
-            self._lanes[sequence & MASK][sequence] = lane
+            self._lanes[sequence & self._mask][sequence] = lane
+
+    def _part(self) -> None:
+        shard, lanes = self._shards[0], self._lanes[0]
+        self._mask = SHARDS - 1
+        self._shards = [{} for _ in range(SHARDS)]
+        self._lanes = [{} for _ in range(SHARDS)]
+        for sequence, entry in shard.items():
+            self._shards[sequence & self._mask][sequence] = entry
+        for sequence, lane in lanes.items():
+            self._lanes[sequence & self._mask][sequence] = lane
 
     def numbers(self) -> Iterator[int]:
         """All numbers, in no order."""
@@ -79,8 +88,7 @@ class Entries:
         """All were taken out: what held them goes, a part at a time."""
         for number in range(len(self._shards)):
             self._shards[number] = {}
-            if self._lanes:
-                self._lanes[number] = {}
+            self._lanes[number] = {}
             yield number
 
 
