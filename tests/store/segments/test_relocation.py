@@ -122,3 +122,35 @@ async def keep_busy(store: SegmentStore, old: list[PartitionId]) -> None:
         await store.append(BUSY, epoch, position, begun, replay_from=position)
         await store.trim(BUSY, position, [], now=1 << 40)
         position += 1
+
+
+def test_a_segment_that_cannot_be_read_keeps_nobody_from_trimming(tmp_path: Path) -> None:
+    """What lies in it stays there; the others are freed."""
+    old: list[PartitionId] = []
+
+    async def scenario() -> None:
+        store = SegmentStore(tmp_path, segment_bytes=64 << 10, retention=Retention(age_ms=0))
+        epoch = (await store.open(BUSY)).epoch
+        position = 1
+        for turn in range(20):
+            old.append(queue(turn))
+            await store.open(old[-1])
+            await store.append(old[-1], 1, 1, [enqueued(5, 1, 1, SIZE)])
+            await store.append(BUSY, epoch, position, [enqueued(5, position, 50, 1000)])
+            position += 50
+        begun = [CheckpointBegun(5, position)]
+        await store.append(BUSY, epoch, position, begun, replay_from=position)
+        await store._ask(lambda _: 0)
+        damaged = store._segments.used[7]
+        damaged.path.rename(damaged.path.with_name("aside"))
+        store._segments._handles.clear()
+        assert await store.trim(BUSY, position, [], now=1 << 40) == position
+        damaged.path.with_name("aside").rename(damaged.path)
+        assert 7 in store._index.living
+        assert len(store._index.living) < 8
+        for each in old:
+            found = await store.payloads(each, [1])
+            assert [shown(message) for message in found] == [shown(message_of(1, SIZE))]
+        await store.close()
+
+    asyncio.run(scenario())

@@ -6,6 +6,7 @@ what still lives in them is written again at the end of the log.
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import Final, final
 
@@ -16,6 +17,9 @@ from peeklock.store.segments.frames import APPENDED, MOVED, PAGE, Part, Use
 from peeklock.store.segments.index import Index, decode_place
 from peeklock.store.segments.scan import Pieces, Scan
 from peeklock.store.segments.tail import moved
+from peeklock.store.store import Corrupt
+
+_LOG: Final = logging.getLogger("peeklock.store")
 
 # What one commit moves, at most, beside one chunk.
 MOVED_BYTES: Final = 1 << 20
@@ -48,7 +52,11 @@ class Relocation:
                     self._scan = self._begin()
                     if self._scan is None:
                         return []
-                pinning = self._pinning(self._scan)
+                try:
+                    pinning = self._pinning(self._scan)
+                except Corrupt as error:
+                    _LOG.error("store-segment-damaged use=%d error=%r", self._use, str(error))
+                    pinning = []
                 if pinning:
                     return pinning
                 # All that can be found was moved; what a damaged frame hides stays where it is.

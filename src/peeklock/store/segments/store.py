@@ -7,11 +7,12 @@ committed.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Literal, cast, final
+from typing import Final, Literal, cast, final
 
 from peeklock.entity.message import Message
 from peeklock.entity.records import Record, width
@@ -46,6 +47,8 @@ from peeklock.store.store import (
     StoreError,
     Unavailable,
 )
+
+_LOG: Final = logging.getLogger("peeklock.store")
 
 
 @final
@@ -189,7 +192,11 @@ class SegmentStore:
         trim = Trim(upto, frozenset(keep_blocks), now, index.retention, len(self._tails))
         while await self._ask(partial(index.trim_round, tail.number, trim)):
             pass
-        await self._relocate()
+        try:
+            await self._relocate()
+        except StoreError as error:
+            # The journal was trimmed all the same; the next trim tries again.
+            _LOG.warning("store-relocation-failed error=%r", str(error))
         kept = index.partitions.get(tail.number)
         return 0 if kept is None else kept.extent.first
 
