@@ -44,10 +44,11 @@ LOOK_WEIGHT: Final = 5
 class Mailbox:
     """Commands in the order of their arrival, and the worker's sleep."""
 
-    __slots__ = ("_complete_at", "_is_riding", "_wake", "commands", "sent_at")
+    __slots__ = ("_complete_at", "_is_riding", "_wake", "commands", "is_cut", "sent_at")
 
     def __init__(self) -> None:
         self.commands: list[Command] = []
+        self.is_cut: bool = False  # the last round left some: it was full
         self.sent_at: float = -1.0  # when a round last stored sends
         self._wake: asyncio.Future[None] | None = None
         self._is_riding: bool = False  # completions wait for a send
@@ -77,6 +78,7 @@ class Mailbox:
         for count, command in enumerate(commands):
             if count == count_max or left <= 0 or messages_left <= 0:
                 self.commands = commands[count:]
+                self.is_cut = True
                 return commands[:count]
             if isinstance(command, (SendMany, SendBatch, Schedule, Stage, TakeOver)):
                 messages_left -= len(command.messages)
@@ -93,6 +95,7 @@ class Mailbox:
             elif isinstance(command, (ReceiveDeferred, FetchClaims)):
                 messages_left -= LOOK_WEIGHT * len(command.sequences)
         self.commands = []
+        self.is_cut = False
         return commands
 
     def take_all(self) -> list[Command]:

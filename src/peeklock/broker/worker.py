@@ -310,7 +310,7 @@ class PartitionWorker:
                 leftovers = partition.take_leftovers()
                 if leftovers:
                     self._mailbox.put_first(leftovers)
-                if leftovers or partition.is_unfinished:
+                if leftovers or partition.is_unfinished or self._mailbox.is_cut:
                     await asyncio.sleep(0)  # the others on this loop have their turn before
             else:
                 self.answering.release()  # nobody waits for chores
