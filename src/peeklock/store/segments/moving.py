@@ -17,7 +17,7 @@ import lmdb
 from peeklock.store.embedded import FORMAT as OLD_FORMAT
 from peeklock.store.environment import Environment, sync_directory, translated
 from peeklock.store.ledger import CHUNK_KEY, Ledger
-from peeklock.store.pages import DATA
+from peeklock.store.pages import DATA, why_too_short
 from peeklock.store.records import chunk_header
 from peeklock.store.retention import Retention
 from peeklock.store.segments.disk import Disk
@@ -51,7 +51,9 @@ def make_way(directory: Path, disk: Disk, segment_bytes: int) -> None:
 
 
 def _form(directory: Path) -> str:
-    """The format of what is there; nothing where the engine has better words for it."""
+    """The format of what is there; nothing where whoever opens it has better words for it."""
+    if why_too_short(directory / DATA) is not None:
+        return ""  # the engine would end the process
     try:
         with lmdb.open(
             str(directory), readonly=True, lock=False, max_dbs=2, create=False
