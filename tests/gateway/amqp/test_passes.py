@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from peeklock.amqp.composites import Accepted, Rejected
-from peeklock.amqp.dialect import BATCH_FORMAT
+from peeklock.amqp.delivery import IncomingDelivery
+from peeklock.amqp.dialect import BATCH_FORMAT, TRANSFER_DESTINATION
 from peeklock.amqp.errors import MESSAGE_SIZE_EXCEEDED
 from peeklock.amqp.events import LinkDetached, SettlementsReceived
 from peeklock.amqp.link import Link
 from peeklock.amqp.sections import BODY_SECTIONS_MAX
+from peeklock.amqp.types import Symbol
 from peeklock.auth.rights import DEVELOPMENT_KEY, ROOT_RULE_NAME
 from peeklock.auth.sas import generate_sas
+from peeklock.entity.definition import QueueDefinition
 from peeklock.gateway.amqp.batches import BATCH_COUNT_MAX
-from peeklock.gateway.amqp.passes import LINK_COST, PASS_COST, TOKEN_COST
+from peeklock.gateway.amqp.passes import LINK_COST, PASS_COST, TOKEN_COST, Begun
 from tests.gateway.amqp.bus import (
     HOST,
     HOUR_MS,
     Bus,
+    bodies,
+    condition_of,
     plain,
     request,
     serve,
@@ -46,6 +53,43 @@ def test_a_long_batch_is_read_in_passes_and_keeps_its_place() -> None:
             assert body in found["messages"][0]["message"]
 
     serve(talk)
+
+
+def test_a_batch_that_is_refused_half_read_leaves_nothing_to_the_next_one() -> None:
+    part = b"\x00\x53\x75\xa0\x06\x00\x53\x75\xa0\x01"
+
+    async def talk(bus: Bus) -> None:
+        client = await bus.authorized()
+        await client.put_token("other")
+        link = await client.sender(properties={Symbol(TRANSFER_DESTINATION): "other"})
+        client.post(link, PART * (2 * PASS_COST), form=BATCH_FORMAT)
+        client.post(link, part + b"x" + part + b"y", form=BATCH_FORMAT)
+        client.peer.receive(client.connection.take_output(), bus.clock.now())
+        assert client.peer.is_behind
+        # The link stays: what was changed is the entity that its messages are carried to.
+        await bus.bench.broker.put_queue(_queue("other", message_size_max=1_024))
+        outcomes = [outcome for outcome, _ in await client.outcomes()]
+        assert condition_of(outcomes[0]) == MESSAGE_SIZE_EXCEEDED
+        assert isinstance(outcomes[1], Accepted)
+        receiver = await client.receiver("other", credit=10)
+        assert bodies(client.arrived(receiver)) == ["x", "y"]
+
+    serve(talk, _queue("q"), _queue("other"))
+
+
+def _queue(path: str, **more: Any) -> QueueDefinition:
+    return QueueDefinition(path, batched_store_access=False, **more)
+
+
+def test_what_was_begun_of_a_delivery_belongs_to_no_other_one() -> None:
+    first, second = (IncomingDelivery(at, b"", 0, False, b"", None) for at in range(2))
+    begun = Begun()
+    begun.keep(first, "half")
+    assert begun.take(second) is None
+    assert begun.take(first) is None, "it was given up"
+    begun.keep(first, "half")
+    assert begun.take(first) == "half"
+    assert begun.take(first) is None
 
 
 def test_a_batch_of_too_many_messages_is_rejected_and_the_link_stays() -> None:

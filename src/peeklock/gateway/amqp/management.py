@@ -32,7 +32,7 @@ from peeklock.gateway.amqp.calls import Call, Operation, numbers
 from peeklock.gateway.amqp.cbs import CREDIT
 from peeklock.gateway.amqp.door import Entity
 from peeklock.gateway.amqp.operations import OPERATIONS
-from peeklock.gateway.amqp.passes import Pass, request_cost
+from peeklock.gateway.amqp.passes import Begun, Pass, request_cost
 from peeklock.gateway.amqp.receiving import ReceivingNode
 from peeklock.gateway.amqp.requests import Request, encode_response, receive_request
 from peeklock.gateway.amqp.responses import ResponseLinks
@@ -54,10 +54,10 @@ class ManagementNode:
 
     __slots__ = (
         "_address",
+        "_begun",
         "_claims",
         "_entity",
         "_next_tag",
-        "_read",
         "_responses",
         "_under_way",
         "link",
@@ -82,7 +82,7 @@ class ManagementNode:
         self._under_way: Final[dict[int, Pending]] = {}
         self._next_tag = 0
         # A request that was read and is not asked yet.
-        self._read: Request | None = None
+        self._begun: Final = Begun()
 
     def open(self) -> None:
         """Attach, and take requests at once."""
@@ -98,8 +98,7 @@ class ManagementNode:
         for delivery in deliveries:
             if work.left <= 0:
                 break
-            request = self._read
-            self._read = None
+            request: Request | None = self._begun.take(delivery)
             if request is None:
                 work.left -= request_cost(len(delivery.payload))
                 request = receive_request(
@@ -107,7 +106,7 @@ class ManagementNode:
                 )
                 if request is not None and work.left <= 0:
                     # It was long: what it asks for is for another pass.
-                    self._read = request
+                    self._begun.keep(delivery, request)
                     break
             done += 1
             if request is not None:

@@ -4,7 +4,9 @@ A pass is a step of the loop. What a peer asks for is counted by what it costs, 
 of what is dear is several short steps, as one full of tiny frames is (`amqp/cutter.py`).
 """
 
-from typing import Final, final
+from typing import Any, Final, final
+
+from peeklock.amqp.delivery import IncomingDelivery
 
 # What one pass does, in messages that are read: about as many microseconds.
 PASS_COST: Final = 4_000
@@ -32,6 +34,30 @@ class Pass:
     def begin(self) -> None:
         """Begin another one."""
         self.left = PASS_COST
+
+
+@final
+class Begun:
+    """What a pass has read of a delivery whose rest is for another pass. It belongs to that
+    delivery: one that is refused in between leaves nothing to the next one."""
+
+    __slots__ = ("_delivery", "_read")
+
+    def __init__(self) -> None:
+        self._delivery: IncomingDelivery | None = None
+        self._read: Any = None
+
+    def keep(self, delivery: IncomingDelivery, read: Any) -> None:
+        """Keep what was read until the delivery is looked at again."""
+        self._delivery = delivery
+        self._read = read
+
+    def take(self, delivery: IncomingDelivery) -> Any:
+        """Give what was read of a delivery, or None; nothing is kept any more then."""
+        read = self._read if self._delivery is delivery else None
+        self._delivery = None
+        self._read = None
+        return read
 
 
 def request_cost(size: int) -> int:

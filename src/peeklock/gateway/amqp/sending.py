@@ -16,7 +16,7 @@ from peeklock.entity.replies import Accepted, Numbered, Refused
 from peeklock.gateway.amqp import texts
 from peeklock.gateway.amqp.batches import BATCH_COUNT_MAX, Batch
 from peeklock.gateway.amqp.door import Entity, rejected
-from peeklock.gateway.amqp.passes import Pass
+from peeklock.gateway.amqp.passes import Begun, Pass
 from peeklock.gateway.amqp.transactions import Work, transfers
 from peeklock.gateway.amqp.translate import incoming, incoming_run, way_of
 from peeklock.gateway.amqp.wire import Wire
@@ -39,7 +39,7 @@ class SendingNode:
     """Takes messages for a queue; each is answered when it is stored, or refused."""
 
     __slots__ = (
-        "_batch",
+        "_begun",
         "_destination",
         "_entity",
         "_ids",
@@ -70,7 +70,7 @@ class SendingNode:
         self._ids: Final = wire.door.message_ids
         self._in_flight = 0
         # The batch that is being read, in as many passes as it takes.
-        self._batch: Batch | None = None
+        self._begun: Final = Begun()
 
     def open(self) -> None:
         """Attach, and let the client send at once."""
@@ -201,6 +201,7 @@ class SendingNode:
     def _take_one(self, delivery: IncomingDelivery, now: int, work: Pass) -> bool:
         """Take what does not go the short way: too large, a batch, within a transaction, or for
         another entity; answers whether it is done, or goes on in another pass."""
+        begun = self._begun.take(delivery)
         size = len(delivery.payload)
         size_max = self._size_max()
         if size > size_max:
@@ -216,8 +217,9 @@ class SendingNode:
         ways: list[str | None] = []
         try:
             if is_batch:
-                batch = self._read_batch(delivery.payload, is_plain, now, work)
-                if batch is None:
+                batch = begun if isinstance(begun, Batch) else Batch(delivery.payload)
+                if not self._read_on(batch, is_plain, now, work):
+                    self._begun.keep(delivery, batch)
                     return False
                 if batch.is_too_long:
                     text = f"A batch has at most {BATCH_COUNT_MAX} messages; send it in several."
@@ -245,17 +247,10 @@ class SendingNode:
             self._submit_batch(delivery, messages)
         return True
 
-    def _read_batch(self, payload: bytes, is_plain: bool, now: int, work: Pass) -> Batch | None:
-        """Read on in a batch; None where the rest of it is for another pass."""
-        batch = self._batch
-        self._batch = None
-        if batch is None:
-            batch = Batch(payload)
+    def _read_on(self, batch: Batch, is_plain: bool, now: int, work: Pass) -> bool:
+        """Read on in a batch; answers whether nothing is left to be read."""
         wants_keys = not is_plain or self._entity.wants_keys
-        if batch.read(work, now, self._ids, wants_keys=wants_keys, wants_ways=not is_plain):
-            return batch
-        self._batch = batch
-        return None
+        return batch.read(work, now, self._ids, wants_keys=wants_keys, wants_ways=not is_plain)
 
     def _submit_batch(self, delivery: IncomingDelivery, messages: list[Message]) -> None:
         self._in_flight += 1
