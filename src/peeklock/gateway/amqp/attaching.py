@@ -10,9 +10,7 @@ from peeklock.auth.claims import Claims
 from peeklock.auth.rights import LISTEN, NO_RIGHTS, SEND, Rights
 from peeklock.auth.sas import resource_path
 from peeklock.entity.commands import PEEK_LOCK, RECEIVE_AND_DELETE
-from peeklock.entity.definition import (
-    QUEUE,
-)
+from peeklock.entity.definition import QUEUE
 from peeklock.entity.refusals import (
     ENTITY_NOT_FOUND,
     INVALID_ARGUMENT,
@@ -46,7 +44,6 @@ from peeklock.gateway.amqp.wire import Wire
 
 # The settle mode of a sender that settles before it sends [2.8.2]: receive and delete.
 _SETTLED: Final = 1
-# A sender that sends by way of one entity to another.
 
 
 @final

@@ -43,8 +43,8 @@ from peeklock.gateway.amqp.wire import Wire
 
 _OK: Final = 200
 _NO_CONTENT: Final = 204
-# What a request may carry beside the largest message: names, numbers and the other arguments. The
-# longest ones settle 100,000 claims, whose numbers take nine bytes each in a list.
+# What a request may carry beside the largest message: names, numbers and the other arguments.
+# As many lock tokens as it may have elements (`REQUEST_ELEMENTS_MAX`) are half of it.
 _ARGUMENTS_SIZE_MAX: Final = 1024 * 1024
 
 
