@@ -17,6 +17,8 @@ from peeklock.client.endpoints import trusting
 
 _TIMEOUT_S: Final = 60.0
 _ANSWER_BYTES_MAX: Final = 64 << 20
+# Each request that changes something opens a connection, and leaves it to those that only read.
+_IDLE_MAX: Final = 4
 
 
 class Authorizer(Protocol):
@@ -163,13 +165,20 @@ class HttpClient:
         if not self._keeps_connections or answer.will_close or not answer.isclosed():
             connection.close()
         else:
-            with self._lock:
-                self._idle.append(connection)
+            self._keep(connection)
         return HttpAnswer(answer.status, named, content)
 
     def _kept(self) -> http.client.HTTPConnection | None:
         with self._lock:
             return self._idle.pop() if self._idle else None
+
+    def _keep(self, connection: http.client.HTTPConnection) -> None:
+        """Keep the latest few: the broker closes the oldest ones first."""
+        with self._lock:
+            self._idle.append(connection)
+            surplus = self._idle.pop(0) if len(self._idle) > _IDLE_MAX else None
+        if surplus is not None:
+            surplus.close()
 
     def _opened(self) -> http.client.HTTPConnection:
         endpoint = self.endpoint
