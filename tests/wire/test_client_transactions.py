@@ -160,6 +160,27 @@ def test_what_was_rolled_back_is_settled_again(broker: BrokerProcess, queue: str
     run(broker, test)
 
 
+def test_a_commit_waits_for_what_is_settled_by_its_token(broker: BrokerProcess, queue: str) -> None:
+    async def test(client: ServiceBusClient) -> None:
+        await send(client, queue, "a")
+        receiver = client.get_queue_receiver(queue)
+        raw = await take_one(receiver)
+        await receiver.defer_message(raw)
+        assert raw.sequence_number is not None
+        [deferred] = await receiver.receive_deferred_messages(raw.sequence_number)
+        transaction = client.transaction()
+        settling = asyncio.ensure_future(
+            receiver.complete_message(deferred, transaction=transaction)
+        )
+        await asyncio.sleep(0)  # It is under way, and nothing of it is on the wire.
+        await transaction.commit()
+        await settling
+        assert deferred.is_settled
+        assert await seen(client, queue) == []
+
+    run(broker, test)
+
+
 def test_scheduling_and_cancelling(broker: BrokerProcess, queue: str) -> None:
     async def test(client: ServiceBusClient) -> None:
         sender = client.get_queue_sender(queue)

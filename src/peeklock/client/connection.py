@@ -4,7 +4,7 @@ import asyncio
 import ssl
 import uuid
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, final
+from typing import Any, Final, TypeAlias, final
 from weakref import WeakSet
 
 from peeklock.amqp.composites import Coordinator, Target
@@ -27,6 +27,8 @@ from peeklock.clock import Clock, SystemClock
 ANSWERED_WITHIN_S: Final = 60.0
 # How long it may take to reach it: the socket, its encryption, and AMQP's first words.
 CONNECTED_WITHIN_S: Final = 30.0
+# Gives the state that makes a request part of a transaction, which lives on one connection.
+Stamp: TypeAlias = Callable[[Transport], Awaitable[bytes]]
 
 
 @final
@@ -131,7 +133,7 @@ class ClientConnection:
         *,
         link_name: str | None = None,
         within_s: float = ANSWERED_WITHIN_S,
-        stamp: Callable[[Transport], Awaitable[bytes]] | None = None,
+        stamp: Stamp | None = None,
     ) -> dict[Any, Any]:
         """Ask the management node of an entity, with the full name of an operation.
 

@@ -13,7 +13,7 @@ from peeklock.amqp.delivery import IncomingDelivery
 from peeklock.amqp.types import Array, Int, Timestamp, Uint
 from peeklock.client import settling
 from peeklock.client.batching import FLUSH_INTERVAL_S, CompleteBatching
-from peeklock.client.connection import ANSWERED_WITHIN_S, ClientConnection
+from peeklock.client.connection import ANSWERED_WITHIN_S, ClientConnection, Stamp
 from peeklock.client.constants import (
     ServiceBusReceiveMode,
     ServiceBusSessionFilter,
@@ -385,7 +385,7 @@ class ServiceBusReceiver:
         operation: str,
         arguments: dict[str, Any],
         timeout: float | None = None,
-        transaction: ServiceBusTransaction | None = None,
+        stamp: Stamp | None = None,
     ) -> dict[Any, Any]:
         """Ask the entity's management node, in the name of this receiver's link."""
         self._check_open()
@@ -400,8 +400,8 @@ class ServiceBusReceiver:
             operation,
             arguments,
             within_s=timeout,
-            transaction=transaction,
             link_name=name,
+            stamp=stamp,
         )
 
     async def _ask(
@@ -409,9 +409,9 @@ class ServiceBusReceiver:
         operation: str,
         arguments: dict[str, Any],
         *,
-        transaction: ServiceBusTransaction | None,
+        stamp: Stamp | None,
     ) -> dict[Any, Any]:
-        return await self.manage(operation, self._in_session(arguments), transaction=transaction)
+        return await self.manage(operation, self._in_session(arguments), stamp=stamp)
 
     async def _settle(
         self,

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final, Protocol, final
 
 from peeklock.amqp.delivery import IncomingDelivery
-from peeklock.client.connection import ClientConnection
+from peeklock.client.connection import ClientConnection, Stamp
 from peeklock.client.exceptions import ServiceBusConnectionError, SessionLockLostError
 from peeklock.client.links import ReceiverLink
 from peeklock.client.received import ServiceBusReceivedMessage
@@ -23,9 +23,9 @@ class Asker(Protocol):
         operation: str,
         arguments: dict[str, Any],
         *,
-        transaction: ServiceBusTransaction | None,
+        stamp: Stamp | None,
     ) -> object:
-        """Ask, in the name of the receiver's link."""
+        """Ask, in the name of the receiver's link; once, where a stamp is given."""
         ...
 
 
@@ -77,7 +77,9 @@ class Settler:
         link = message.link
         if link is not None and link.session_id is not None:
             raise SessionLockLostError(f"the session '{link.session_id}' ended with its link")
-        await self._ask("update-disposition", how.by_token(message), transaction=transaction)
+        # Whoever settles within a transaction performs it already: it is not entered again here.
+        stamp = None if transaction is None else transaction.stamp
+        await self._ask("update-disposition", how.by_token(message), stamp=stamp)
 
     async def settle_within(
         self,

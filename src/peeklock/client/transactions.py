@@ -27,7 +27,7 @@ from peeklock.amqp.errors import (
 )
 from peeklock.amqp.message import VALUE_BODY, Message, encode_message
 from peeklock.amqp.types import Encoded
-from peeklock.client.connection import ANSWERED_WITHIN_S, ClientConnection
+from peeklock.client.connection import ANSWERED_WITHIN_S, ClientConnection, Stamp
 from peeklock.client.exceptions import (
     OperationTimeoutError,
     ServiceBusError,
@@ -317,21 +317,26 @@ async def managed(
     within_s: float | None = None,
     transaction: ServiceBusTransaction | None = None,
     link_name: str | None = None,
-    messages: Iterable[ServiceBusReceivedMessage] = (),
+    stamp: Stamp | None = None,
 ) -> dict[Any, Any]:
     """Ask an entity's management node, as often as makes sense, or once within a transaction.
 
-    `messages` are those that the request settles.
+    A stamp is given by those who perform already what they ask for: that is asked once too.
     """
     ask = partial(
-        connection.manage, entity, f"com.microsoft:{operation}", arguments, link_name=link_name
+        connection.manage,
+        entity,
+        f"com.microsoft:{operation}",
+        arguments,
+        link_name=link_name,
+        stamp=stamp,
     )
+    if stamp is not None:
+        return await ask()
     if transaction is None:
         return await with_retries(connection.config.retry, ask, within_s=within_s)
     within = partial(ask, stamp=transaction.stamp)
-    return await transaction.perform(
-        connection, entity, within, within_s=within_s, messages=messages
-    )
+    return await transaction.perform(connection, entity, within, within_s=within_s)
 
 
 @final
