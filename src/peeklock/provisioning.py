@@ -32,7 +32,8 @@ from peeklock.configuration.content import (
 from peeklock.configuration.start import configuration_for
 from peeklock.entity.definition import QUEUE, SUBSCRIPTION, TOPIC
 from peeklock.gateway.http.reload import NotReloaded, Reloaded
-from peeklock.gateway.issuers import Issuers, Keys, KeysError
+from peeklock.gateway.issuers import Issuers, KeysError
+from peeklock.gateway.key_sets import Keys
 from peeklock.gateway.tls import Tls
 from peeklock.settings import Settings
 from peeklock.store.store import StoreError
@@ -105,7 +106,7 @@ class Reload:
                 # A file may be long, and a disk slow; others go on meanwhile.
                 configuration = await asyncio.to_thread(configuration_for, self._settings)
                 shown = None if self._tls is None else await asyncio.to_thread(self._tls.read_again)
-                keys = await asyncio.to_thread(self._keys_of_issuers, configuration)
+                keys = await self._keys_of_issuers(configuration)
             except (ConfigurationError, OSError, ValueError, KeysError) as error:
                 raise NotReloaded(str(error)) from error
             problems = [
@@ -154,13 +155,17 @@ class Reload:
                 changed.append(f"the rules of the namespace '{namespace.name}' are others")
         return changed
 
-    def _keys_of_issuers(self, configuration: Configuration) -> dict[str, dict[str, Keys]]:
-        """Read the keys of all issuers, beside the loop."""
-        return {
-            each.name.lower(): self._issuers[each.name.lower()].load(each.issuers)
+    async def _keys_of_issuers(self, configuration: Configuration) -> dict[str, dict[str, Keys]]:
+        """Read the keys of all issuers side by side, and beside the loop."""
+        asked = {
+            each.name.lower(): each.issuers
             for each in configuration.namespaces
             if each.name.lower() in self._issuers
         }
+        found = await asyncio.gather(
+            *(asyncio.to_thread(self._issuers[name].load, asked[name]) for name in asked)
+        )
+        return dict(zip(asked, found, strict=True))
 
     def _let_issuers_hold(
         self, known: list[ConfiguredNamespace], keys: dict[str, dict[str, Keys]]

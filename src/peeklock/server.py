@@ -27,6 +27,7 @@ from peeklock.clock import Clock, SystemClock
 from peeklock.configuration.content import (
     Configuration,
     ConfigurationError,
+    ConfiguredNamespace,
 )
 from peeklock.configuration.start import configuration_for, refuse_exposure
 from peeklock.entity.rules.filter import SqlFilter
@@ -205,17 +206,18 @@ async def _issuers(
 ) -> dict[str, Issuers]:
     """Make what checks JSON web tokens, for each namespace."""
     directory = Path() if settings.config is None else settings.config.parent
-    made: dict[str, Issuers] = {}
-    for namespace in configuration.namespaces:
-        issuers = made[namespace.name.lower()] = Issuers(directory)
-        if namespace.issuers:
-            try:
-                keys = await asyncio.to_thread(issuers.load, namespace.issuers)
-            except KeysError as error:
-                raise ConfigurationError(str(settings.config), [str(error)]) from error
-            issuers.hold(namespace.issuers, keys)
-            issuers.begin()
-            broker.namespaces.get(namespace.name).keys.believe(issuers)
+    made = {namespace.name.lower(): Issuers(directory) for namespace in configuration.namespaces}
+
+    async def believe(namespace: ConfiguredNamespace) -> None:
+        issuers = made[namespace.name.lower()]
+        issuers.hold(namespace.issuers, await asyncio.to_thread(issuers.load, namespace.issuers))
+        issuers.begin()
+        broker.namespaces.get(namespace.name).keys.believe(issuers)
+
+    try:
+        await asyncio.gather(*(believe(each) for each in configuration.namespaces if each.issuers))
+    except KeysError as error:
+        raise ConfigurationError(str(settings.config), [str(error)]) from error
     return made
 
 

@@ -54,6 +54,8 @@ def test_everything_can_be_chosen() -> None:
         ({"Issuer": "i"}, "KeysFile: must be given, or KeysUrl"),
         ({"Issuer": "i", "KeysFile": "k", "KeysUrl": "https://k"}, "KeysFile: must be given"),
         ({"Issuer": "i", "KeysUrl": "file:///etc/passwd"}, "KeysUrl: 'file:///etc/passwd' is no"),
+        ({"Issuer": "i", "KeysUrl": "http://idp.local/k"}, "KeysUrl: 'http://idp.local/k' is no"),
+        ({"Issuer": "i", "KeysUrl": "http://[::1"}, "KeysUrl: 'http://[::1' is no"),
         ({"Issuer": "i", "KeysFile": "k", "Audiences": []}, "Audiences: must have"),
         ({"Issuer": "i", "KeysFile": "k", "ClockSkew": "PT1H"}, "ClockSkew: must be between"),
         ({"Issuer": "i", "KeysFile": "k", "KeysRefresh": "PT1S"}, "KeysRefresh: must be"),
@@ -67,6 +69,14 @@ def test_everything_can_be_chosen() -> None:
 def test_what_is_wrong_is_named(entry: dict[str, Any], words: str) -> None:
     (problem,) = problems(config(TokenIssuers=[entry]))
     assert f"TokenIssuers[0].{words}" in problem
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:1/k", "http://localhost/k", "http://[::1]:80/k", "https://idp.local"]
+)
+def test_keys_come_by_https_or_from_this_machine(url: str) -> None:
+    (found,) = read({"Issuer": "i", "KeysUrl": url})
+    assert found.keys_url == url
 
 
 def test_an_issuer_is_named_once() -> None:

@@ -1,7 +1,9 @@
 """Issuers of JSON web tokens, such as Entra ID: whom a namespace believes, and for what."""
 
+import ipaddress
 from dataclasses import dataclass
 from typing import Final, Protocol, final
+from urllib.parse import urlsplit
 
 from peeklock.auth.refusal import AuthRefusal
 from peeklock.auth.rights import LISTEN, MANAGE, NO_RIGHTS, SEND, Rights, complete
@@ -17,6 +19,7 @@ ROLES: Final = {
 }
 SKEW_MS: Final = 60_000
 REFRESH_MS: Final = 600_000
+_LOOPBACK: Final = "localhost"
 
 
 @final
@@ -81,3 +84,25 @@ class WebTokens(Protocol):
     def read(self, token: str, now: Instant | None) -> WebToken | AuthRefusal:
         """Check a token; without an instant its time is no matter."""
         ...
+
+
+def is_safe_address(url: str) -> bool:
+    """Tell whether nobody on the way can answer in the place of an address: it is one of https, or
+    of http on this machine."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+    except ValueError:
+        return False
+    if parts.scheme == "https":
+        return bool(host)
+    return parts.scheme == "http" and _is_loopback(host)
+
+
+def _is_loopback(host: str) -> bool:
+    if host.rstrip(".") == _LOOPBACK:
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,9 +1,8 @@
 """Reads TokenIssuers: whose JSON web tokens a namespace believes."""
 
 from typing import Final
-from urllib.parse import urlsplit
 
-from peeklock.auth.issuer import AUDIENCES, REFRESH_MS, SKEW_MS, TokenIssuer
+from peeklock.auth.issuer import AUDIENCES, REFRESH_MS, SKEW_MS, TokenIssuer, is_safe_address
 from peeklock.auth.rights import Rights, rights_from_names
 from peeklock.configuration.section import Section
 
@@ -34,8 +33,9 @@ def _read_issuer(entry: Section) -> TokenIssuer:
         entry.note("Audiences", "must have at least one entry")
     if bool(keys_file) == bool(keys_url):
         entry.note("KeysFile", "must be given, or KeysUrl, and not both")
-    if keys_url and urlsplit(keys_url).scheme not in ("http", "https"):
-        entry.note("KeysUrl", f"'{keys_url}' is no address of http or https")
+    if keys_url and not is_safe_address(keys_url):
+        # Who can answer there says whose tokens are good.
+        entry.note("KeysUrl", f"'{keys_url}' is no address of https, or of http on this machine")
     if not 0 <= skew_ms <= _SKEW_MS_MAX:
         entry.note("ClockSkew", "must be between 0 and 10 minutes")
     if refresh_ms < _REFRESH_MS_MIN:

@@ -7,42 +7,40 @@ cannot have it done more often than every ten seconds. Where fetching fails the 
 
 import asyncio
 import contextlib
+import http.client
 import json
 import logging
 import math
-import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+from typing import Any, Final, final
 
 from peeklock.auth import refusal
 from peeklock.auth.issuer import TokenIssuer, WebToken
 from peeklock.auth.refusal import AuthRefusal
 from peeklock.clock import Instant
 from peeklock.gateway import logbook
-
-if TYPE_CHECKING:
-    import jwt
+from peeklock.gateway.key_sets import (
+    KEYS_BYTES_MAX,
+    Keys,
+    SigningKey,
+    fetch,
+    identities,
+    read_keys,
+)
 
 # PyJWT is imported where it is used, first of all beside the loop when keys are read: a broker that
 # believes nobody starts without it.
 
 _LOG: Final = logging.getLogger("peeklock.issuers")
 
-# Public keys only: with these nobody can use a published key as the secret of an HMAC, and a token
-# without a signature is none.
-ALGORITHMS: Final = frozenset(
-    {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
-)
-_KEYS_BYTES_MAX: Final = 1 << 20
-_KEYS_MAX: Final = 1_000
-_FETCH_S_MAX: Final = 5.0
 # No sooner than this after a fetch, whatever tokens say.
 FETCH_PAUSE_S: Final = 10.0
+# How many issuers are asked at the same time.
+_FETCHES_MAX: Final = 16
 _REMEMBERED_MAX: Final = 1_000
 # Seconds since 1970 up to the year 9999 and beyond.
 _SECONDS_MAX: Final = 1e12
-
-Keys: TypeAlias = "dict[str, jwt.PyJWK]"
 
 
 class KeysError(Exception):
@@ -60,6 +58,8 @@ class Issuers:
         self._keys: dict[str, Keys] = {}
         # What was found good, whatever its time: it is checked again when the keys are others.
         self._remembered: dict[str, tuple[WebToken, float]] = {}
+        # Which keys of theirs are of no use, because that is told once.
+        self._unused: dict[str, list[str]] = {}
         self._wanted: dict[str, asyncio.Event] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -70,15 +70,21 @@ class Issuers:
 
         An issuer that cannot be reached is believed once it can; wrong files are a KeysError.
         """
-        found: dict[str, Keys] = {}
-        for each in issuers:
-            try:
-                found[each.issuer] = self._load(each)
-            except KeysError as error:
-                if each.keys_file:
-                    raise
-                _LOG.warning("%s", logbook.line("keys-not-fetched", text=str(error)))
-        return found
+        if not issuers:
+            return {}
+        # Side by side: the start of a broker waits for the slowest of them, not for their sum.
+        with ThreadPoolExecutor(min(len(issuers), _FETCHES_MAX)) as threads:
+            loaded = list(threads.map(self._load_or_warn, issuers))
+        return {each.issuer: keys for each, keys in zip(issuers, loaded, strict=True) if keys}
+
+    def _load_or_warn(self, issuer: TokenIssuer) -> Keys | None:
+        try:
+            return self._load(issuer)
+        except KeysError as error:
+            if issuer.keys_file:
+                raise
+            _LOG.warning("%s", logbook.line("keys-not-fetched", text=str(error)))
+            return None
 
     def hold(self, issuers: tuple[TokenIssuer, ...], keys: dict[str, Keys]) -> bool:
         """Let these hold from now on; tells whether anything is different. Keys that could not be
@@ -126,27 +132,40 @@ class Issuers:
             except KeysError as error:
                 _LOG.warning("%s", logbook.line("keys-not-fetched", text=str(error)))
                 continue
-            if _names({"": keys}) != _names({"": self._keys.get(issuer.issuer, {})}):
+            except Exception:  # noqa: BLE001 - keys must be fetched again, whatever it was
+                _LOG.exception("%s", logbook.line("keys-not-fetched", issuer=issuer.issuer))
+                continue
+            if identities(keys) != identities(self._keys.get(issuer.issuer, {})):
                 self._keys[issuer.issuer] = keys
                 self._remembered.clear()
                 line = logbook.line("keys-changed", issuer=issuer.issuer, keys=len(keys))
                 _LOG.info("%s", line)
 
     def _load(self, issuer: TokenIssuer) -> Keys:
-        import jwt
-
         where = issuer.keys_url or str(self._directory / issuer.keys_file)
         try:
             if issuer.keys_url:
-                with urllib.request.urlopen(issuer.keys_url, timeout=_FETCH_S_MAX) as answer:
-                    raw = answer.read(_KEYS_BYTES_MAX + 1)
+                raw = fetch(issuer.keys_url)
             else:
-                raw = (self._directory / issuer.keys_file).read_bytes()
-            if len(raw) > _KEYS_BYTES_MAX:
-                raise ValueError(f"it has more than {_KEYS_BYTES_MAX} bytes")
-            return _read_keys(json.loads(raw))
-        except (OSError, ValueError, RecursionError, jwt.PyJWTError) as error:
-            raise KeysError(f"the keys of '{issuer.issuer}' at {where}: {error}") from error
+                with (self._directory / issuer.keys_file).open("rb") as file:
+                    raw = file.read(KEYS_BYTES_MAX + 1)
+            if len(raw) > KEYS_BYTES_MAX:
+                raise ValueError(f"it has more than {KEYS_BYTES_MAX} bytes")
+            keys, unused = read_keys(json.loads(raw))
+        except (OSError, ValueError, RecursionError, http.client.HTTPException) as error:
+            text = str(error) or type(error).__name__
+            raise KeysError(f"the keys of '{issuer.issuer}' at {where}: {text}") from error
+        self._warn_of_unused(issuer, unused)
+        return keys
+
+    def _warn_of_unused(self, issuer: TokenIssuer, unused: list[str]) -> None:
+        """Name keys that cannot be used, once and not with each fetch."""
+        known = self._unused.get(issuer.issuer, [])
+        self._unused[issuer.issuer] = unused
+        for text in unused:
+            if text not in known:
+                line = logbook.line("key-not-used", issuer=issuer.issuer, text=text)
+                _LOG.warning("%s", line)
 
     # --- tokens
 
@@ -187,7 +206,7 @@ class Issuers:
             claims = jwt.decode(
                 token,
                 key.key,
-                algorithms=[key.algorithm_name],
+                algorithms=[key.algorithm],
                 audience=issuer.audiences,
                 issuer=issuer.issuer,
                 # Times are compared with the broker's own clock.
@@ -204,7 +223,7 @@ class Issuers:
             return refusal.untrusted(f"{error}".rstrip(".").lower())
         return _of_claims(claims, issuer)
 
-    def _key(self, issuer: TokenIssuer, kid: Any) -> "jwt.PyJWK | None":
+    def _key(self, issuer: TokenIssuer, kid: Any) -> SigningKey | None:
         keys = self._keys.get(issuer.issuer, {})
         if kid is None:
             # Who has but one key need not name it.
@@ -215,32 +234,9 @@ class Issuers:
         return key
 
 
-def _names(keys: dict[str, Keys]) -> dict[str, dict[str, Any]]:
+def _names(keys: dict[str, Keys]) -> dict[str, dict[str, bytes]]:
     """What tells one key from another."""
-    return {
-        issuer: {name: key._jwk_data for name, key in each.items()} for issuer, each in keys.items()
-    }
-
-
-def _read_keys(document: Any) -> Keys:
-    import jwt
-
-    entries = document.get("keys") if isinstance(document, dict) else None
-    if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
-        raise ValueError("it is no JSON web key set, an object with a list of keys")
-    if len(entries) > _KEYS_MAX:
-        raise ValueError(f"it has more than {_KEYS_MAX} keys")
-    keys: Keys = {}
-    for at, entry in enumerate(entries):
-        # Keys for encryption, symmetric ones and kinds that we do not know are nothing to us.
-        if entry.get("use", "sig") != "sig" or entry.get("kty") not in ("RSA", "EC", "OKP"):
-            continue
-        key = jwt.PyJWK(entry)
-        if key.algorithm_name in ALGORITHMS:
-            keys[str(entry.get("kid", f"#{at}"))] = key
-    if not keys:
-        raise ValueError("it has no public key that signs")
-    return keys
+    return {issuer: identities(each) for issuer, each in keys.items()}
 
 
 def _of_claims(claims: dict[str, Any], issuer: TokenIssuer) -> tuple[WebToken, float] | AuthRefusal:
