@@ -4,7 +4,8 @@
 have the names of the configuration file, as commands, import and export do.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final, final
 from urllib.parse import quote
 
@@ -22,6 +23,10 @@ _QUERY: Final = "api-version=2024-05"
 _CONTENT_TYPE: Final = "application/atom+xml;type=entry;charset=utf-8"
 _PAGE: Final = 100
 _NOT_FOUND: Final = 404
+
+
+def _once(read: Callable[[], Feed]) -> Feed:
+    return read()
 
 
 @final
@@ -73,11 +78,13 @@ class AdministrationApi:
             raise self._http.not_a_broker(200)
         return found
 
-    def every(self, place: ResourcePath) -> Iterator[Description]:
-        """Return a whole list, page by page."""
+    def every(
+        self, place: ResourcePath, ask: Callable[[Callable[[], Feed]], Feed] = _once
+    ) -> Iterator[Description]:
+        """Return a whole list, page by page; `ask` may ask for a page more than once."""
         skip = 0
         while True:
-            page = self.page(place, skip, _PAGE)
+            page = ask(partial(self.page, place, skip, _PAGE))
             yield from page.entries
             skip += len(page.entries)
             if not page.has_more or not page.entries:

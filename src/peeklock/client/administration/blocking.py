@@ -13,7 +13,6 @@ Names and meanings are those of `azure.servicebus.management`. Threads may share
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from typing import Any, Final, Self, TypeVar, Unpack, final
 
 from peeklock.client.administration import places
@@ -57,7 +56,6 @@ from peeklock.client.credentials import AnyCredential
 
 T = TypeVar("T")
 
-_PAGE: Final = 100
 _TIMEOUT_S: Final = 120.0
 _RETRY_TOTAL: Final = 3
 _FIRST_PAUSE_S: Final = 0.4
@@ -360,13 +358,7 @@ class ServiceBusAdministrationClient:
         return self._reading(lambda: self._api.get(place))
 
     def _every(self, place: ResourcePath) -> Iterator[Description]:
-        skip = 0
-        while True:
-            page = self._reading(partial(self._api.page, place, skip, _PAGE))
-            yield from page.entries
-            skip += len(page.entries)
-            if not page.has_more or not page.entries:
-                return
+        return self._api.every(place, self._reading)
 
     def _create(
         self, place: ResourcePath, new: Description, first_rule: Description | None = None
