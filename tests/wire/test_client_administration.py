@@ -132,13 +132,23 @@ def assert_same(ours: Any, theirs: Any) -> None:
 
 def _keys(rules: list[Any]) -> list[tuple[Any, ...]]:
     return [
-        (rule.key_name, set(rule.rights), rule.primary_key, rule.secondary_key) for rule in rules
+        (
+            rule.key_name,
+            set(rule.rights),
+            rule.primary_key,
+            rule.secondary_key,
+            rule.created_at_utc,
+            rule.modified_at_utc,
+        )
+        for rule in rules
     ]
 
 
 @pytest.mark.smoke
 def test_a_queue_is_the_same_to_both(admin: Admin, other: OfficialClient, name: str) -> None:
-    key = AuthorizationRule("shop", [AccessRights.SEND, AccessRights.LISTEN], "one", "two")
+    rights: list[AccessRights | str] = [AccessRights.SEND, AccessRights.LISTEN]
+    at = datetime(2024, 5, 1, 10, 0, 0, 500_000, UTC)
+    key = AuthorizationRule("shop", rights, "one", "two", at, at + MINUTES)
     made = admin.create_queue(name, authorization_rules=[key], **EVERYTHING)
     assert {key: getattr(made, key) for key in EVERYTHING} == EVERYTHING
     assert_same(admin.get_queue(name), other.get_queue(name))
@@ -152,8 +162,13 @@ def test_a_queue_is_the_same_to_both(admin: Admin, other: OfficialClient, name: 
     other.update_queue(theirs)
     assert admin.get_queue(name).lock_duration == timedelta(seconds=20)
     assert _keys(admin.get_queue(name).authorization_rules) == [
-        ("shop", {"Send", "Listen"}, "one", "two")
+        ("shop", {"Send", "Listen"}, "one", "two", at, at + MINUTES)
     ]
+    # What is not spoken of stays.
+    admin.update_queue({"name": name, "max_delivery_count": 4})
+    changed = admin.get_queue(name)
+    assert changed.max_delivery_count == 4
+    assert [rule.key_name for rule in changed.authorization_rules] == ["shop"]
     admin.delete_queue(name)
     with pytest.raises(ResourceNotFoundError, match=f"there is no queue '{name}'"):
         admin.get_queue(name)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from peeklock.auth import rights as auth
 from peeklock.client.administration import (
     FOREVER,
     AccessRights,
@@ -49,6 +50,32 @@ def test_what_is_written_is_read() -> None:
     found = read_answer(written)
     assert isinstance(found, Description)
     assert properties_of(found, QueueProperties) == queue
+
+
+def test_rules_keep_the_times_that_they_came_with() -> None:
+    times = ("2024-05-01T10:00:00.1234567Z", "2024-05-02T10:00:00+02:00")
+    found = Description(
+        atom.QUEUE, "q", {}, keys=(auth.AuthorizationRule("k", "one", times=times),)
+    )
+    queue = properties_of(found, QueueProperties)
+    assert queue.authorization_rules is not None
+    [rule] = queue.authorization_rules
+    assert rule.created_at_utc == datetime(2024, 5, 1, 10, 0, 0, 123456, UTC)
+    assert rule.modified_at_utc == datetime(2024, 5, 2, 8, tzinfo=UTC)
+    [kept] = description_of(atom.QUEUE, queue).keys
+    assert kept.times == times
+    rule.modified_at_utc = datetime(2025, 1, 1, tzinfo=UTC)
+    [changed] = description_of(atom.QUEUE, queue).keys
+    assert changed.times == (times[0], "2025-01-01T00:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("kind", "made"), [(atom.QUEUE, QueueProperties), (atom.TOPIC, TopicProperties)]
+)
+def test_rules_that_nobody_speaks_of_stay(kind: str, made: Any) -> None:
+    assert b"AuthorizationRules" not in write_entry(description_of(kind, made("e")))
+    # None of them is wanted any more.
+    assert b"AuthorizationRules" in write_entry(description_of(kind, made("e", [])))
 
 
 def test_secrets_are_not_shown() -> None:

@@ -131,6 +131,8 @@ class Description:
     values: dict[str, Any]
     runtime: dict[str, Any] = field(default_factory=dict)
     keys: tuple[AuthorizationRule, ...] = ()
+    # Whether nothing is said of keys when it is written: those that are there stay.
+    is_silent_on_keys: bool = field(default=False, kw_only=True)
     # What neither files nor commands speak of.
     others: dict[str, Any] = field(default_factory=dict)
 
@@ -157,7 +159,7 @@ def write_entry(description: Description, first_rule: Description | None = None)
         inner += _values_xml(_OTHERS[kind], description.others)
         if first_rule is not None:
             inner += f"<DefaultRuleDescription>{_rule_xml(first_rule)}</DefaultRuleDescription>"
-        if kind != SUBSCRIPTION:
+        if kind != SUBSCRIPTION and not description.is_silent_on_keys:
             inner += _keys_xml(description.keys)
     name = _NAMES[kind]
     return (

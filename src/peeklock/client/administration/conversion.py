@@ -82,8 +82,11 @@ def description_of(kind: str, properties: Any) -> Description:
         if isinstance(value, timedelta):
             value = duration_text(value)
         values[_wire_name(each.name)] = getattr(value, "value", value)
-    keys = getattr(properties, "authorization_rules", None) or []
-    return Description(kind, properties.name, values, {}, tuple(map(_key, keys)), values)
+    rules = getattr(properties, "authorization_rules", None)
+    keys = tuple(map(_key, rules or ()))
+    return Description(
+        kind, properties.name, values, {}, keys, values, is_silent_on_keys=rules is None
+    )
 
 
 def properties_of(found: Description, kind: type[T]) -> T:
@@ -137,12 +140,23 @@ def _member(kind: type[EntityStatus] | type[EntityAvailabilityStatus], text: str
 def _key(rule: AuthorizationRule) -> auth.AuthorizationRule:
     names = [str(getattr(right, "value", right)) for right in rule.rights]
     rights = auth.rights_from_names(names)
-    return auth.AuthorizationRule(rule.key_name, rule.primary_key, rule.secondary_key, rights)
+    times = tuple(
+        written if at == instant(written) else instant_text(at)
+        for at, written in zip(
+            (rule.created_at_utc, rule.modified_at_utc), rule.written_times, strict=True
+        )
+    )
+    return auth.AuthorizationRule(
+        rule.key_name, rule.primary_key, rule.secondary_key, rights, times
+    )
 
 
 def _rule(key: auth.AuthorizationRule) -> AuthorizationRule:
     rights: list[AccessRights | str] = [AccessRights(n) for n in auth.rights_names(key.rights)]
-    return AuthorizationRule(key.name, rights, key.primary_key, key.secondary_key)
+    created_at, modified_at = map(instant, key.times)
+    return AuthorizationRule(
+        key.name, rights, key.primary_key, key.secondary_key, created_at, modified_at, key.times
+    )
 
 
 # --- rules
@@ -217,7 +231,7 @@ def _written(values: Mapping[str, RuleValue]) -> dict[str, Any]:
 
 def _written_value(value: RuleValue) -> Any:
     if isinstance(value, datetime):
-        return {"type": "dateTime", "text": _utc(value).isoformat().replace("+00:00", "Z")}
+        return {"type": "dateTime", "text": instant_text(value)}
     if isinstance(value, timedelta):
         return {"type": "duration", "text": duration_text(value)}
     return value
@@ -257,6 +271,11 @@ def instant(text: str) -> datetime | None:
         return None
     # The service writes ten millionths of a second, which Python 3.11 cuts by itself.
     return _utc(datetime.fromisoformat(text))
+
+
+def instant_text(value: datetime | None) -> str:
+    """Write an instant in UTC; empty where there is none."""
+    return "" if value is None else _utc(value).isoformat().replace("+00:00", "Z")
 
 
 def _utc(value: datetime) -> datetime:

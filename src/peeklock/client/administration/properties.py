@@ -59,6 +59,10 @@ class AuthorizationRule:
     rights: list[AccessRights | str]
     primary_key: str = field(default="", repr=False)
     secondary_key: str = field(default="", repr=False)
+    created_at_utc: datetime | None = None
+    modified_at_utc: datetime | None = None
+    # The two times as they were read: they are written back to the last digit.
+    written_times: tuple[str, ...] = field(default=("", ""), repr=False, compare=False)
 
 
 @final
