@@ -366,6 +366,7 @@ def test_credentials_and_tls(flavour: str, broker: BrokerProcess, loop: LoopThre
         made(host, key, is_plain=True),
         made(host, signature, is_plain=True),
         made(host, key, ca_file=str(broker.authority)),
+        made(host, key, connection_verify=str(broker.authority)),
     ):
         admin = Admin(client, None if flavour == "sync" else loop)
         assert admin.get_namespace_properties().name

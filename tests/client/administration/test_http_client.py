@@ -4,10 +4,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 
+from peeklock.client.administration.blocking import ServiceBusAdministrationClient
+from peeklock.client.administration.errors import ServiceResponseError
 from peeklock.client.administration.http_client import HttpClient, http_endpoint
+from peeklock.client.credentials import SasKey
 
 HANDLED_WITHIN_S = 10.0
 
@@ -22,6 +26,13 @@ class Server(ThreadingHTTPServer):
         self.opened = 0
         self.open = 0
         self.changed = threading.Condition()
+
+    @property
+    def connection_string(self) -> str:
+        return (
+            f"Endpoint=sb://localhost:{self.server_address[1]};SharedAccessKeyName=k;"
+            "SharedAccessKey=v;UseDevelopmentEmulator=true"
+        )
 
     def until_open(self, count: int) -> bool:
         with self.changed:
@@ -72,13 +83,7 @@ def serving() -> Iterator[Server]:
 @pytest.mark.parametrize("method", ["PUT", "DELETE"])
 def test_what_changes_something_leaves_few_connections(method: str) -> None:
     with serving() as server:
-        port = server.server_address[1]
-        client = HttpClient(
-            http_endpoint(
-                f"Endpoint=sb://localhost:{port};SharedAccessKeyName=k;SharedAccessKey=v;"
-                "UseDevelopmentEmulator=true"
-            )
-        )
+        client = HttpClient(http_endpoint(server.connection_string))
         for _ in range(20):
             assert client.request(method, "/a", body=b"x").content == b"ok"
         assert server.until_open(4)
@@ -88,3 +93,32 @@ def test_what_changes_something_leaves_few_connections(method: str) -> None:
         assert server.opened == 20
         client.close()
         assert server.until_open(0)
+
+
+def test_requests_are_logged_for_those_who_want_it(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "peeklock.client.administration")
+    with serving() as server:
+        for is_wanted in (False, True):
+            text = server.connection_string
+            with ServiceBusAdministrationClient.from_connection_string(
+                text, logging_enable=is_wanted
+            ) as admin:
+                with pytest.raises(ServiceResponseError):
+                    admin.get_queue("a")
+                assert bool(caplog.messages) is is_wanted
+    assert caplog.messages == ["GET /a?api-version=2024-05: 200"]
+
+
+def test_an_authority_has_two_names() -> None:
+    text = "Endpoint=sb://localhost;SharedAccessKeyName=k;SharedAccessKey=v"
+    made = ServiceBusAdministrationClient.from_connection_string
+    for wrong, said in (
+        ({"connection_verify": "a.pem", "ca_file": "b.pem"}, "one of them"),
+        ({"connection_verify": False}, "the file of the authority"),
+        ({"connection_verify": "no-such.pem"}, "no-such.pem cannot be read"),
+    ):
+        options: dict[str, Any] = wrong
+        with pytest.raises(ValueError, match=said):
+            made(text, **options)
+        with pytest.raises(ValueError, match=said):
+            ServiceBusAdministrationClient("localhost", SasKey("k", "v"), **options)

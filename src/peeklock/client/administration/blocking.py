@@ -13,6 +13,7 @@ Names and meanings are those of `azure.servicebus.management`. Threads may share
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final, Self, TypeVar, Unpack, final
 
 from peeklock.client.administration import places
@@ -79,9 +80,11 @@ class ServiceBusAdministrationClient:
         *,
         http_port: int = 0,
         ca_file: str = "",
+        connection_verify: str | Path | None = None,
         is_plain: bool = False,
         timeout: float = _TIMEOUT_S,
         retry_total: int = _RETRY_TOTAL,
+        logging_enable: bool = False,
     ) -> None:
         """Name a namespace, `name.servicebus.windows.net` say, and who asks.
 
@@ -91,10 +94,13 @@ class ServiceBusAdministrationClient:
                 one of `peeklock.client.credentials`.
             http_port: the broker's port for HTTP, where the namespace does not say it.
             ca_file: the authority that is trusted instead of those of the system.
+            connection_verify: the same, as the official client calls it.
             is_plain: whether nothing is encrypted; a broker on this machine may be asked so.
             timeout: how many seconds one answer is waited for.
             retry_total: how often is asked again what may succeed then. What changes something is
                 asked again only where the broker said that it did nothing.
+            logging_enable: whether each request and its status is a line of the logger
+                `peeklock.client.administration` (level DEBUG), without tokens and contents.
         """
         from peeklock.client.config import ClientConfig
 
@@ -103,13 +109,13 @@ class ServiceBusAdministrationClient:
             credential,
             is_plain=is_plain,
             is_websocket=True,  # It is told the ports of HTTP.
-            ca_file=ca_file or None,
+            ca_file=_authority(ca_file, connection_verify) or None,
         )
         self._token: KeptToken | None = KeptToken(config.host, credential)
         endpoint = HttpEndpoint(
             config.host, http_port or config.port, self._token, config.ssl_context
         )
-        self._begin(endpoint, timeout, retry_total)
+        self._begin(endpoint, timeout, retry_total, is_traced=logging_enable)
 
     @classmethod
     def from_connection_string(
@@ -118,8 +124,10 @@ class ServiceBusAdministrationClient:
         *,
         http_port: int = 0,
         ca_file: str = "",
+        connection_verify: str | Path | None = None,
         timeout: float = _TIMEOUT_S,
         retry_total: int = _RETRY_TOTAL,
+        logging_enable: bool = False,
     ) -> Self:
         """Read a connection string; a ValueError says what is wrong with one.
 
@@ -129,11 +137,14 @@ class ServiceBusAdministrationClient:
         """
         client = cls.__new__(cls)
         client._token = None
-        client._begin(http_endpoint(conn_str, http_port, ca_file), timeout, retry_total)
+        endpoint = http_endpoint(conn_str, http_port, _authority(ca_file, connection_verify))
+        client._begin(endpoint, timeout, retry_total, is_traced=logging_enable)
         return client
 
-    def _begin(self, endpoint: HttpEndpoint, timeout_s: float, retry_total: int) -> None:
-        self._http = HttpClient(endpoint, timeout_s=timeout_s)
+    def _begin(
+        self, endpoint: HttpEndpoint, timeout_s: float, retry_total: int, *, is_traced: bool
+    ) -> None:
+        self._http = HttpClient(endpoint, timeout_s=timeout_s, is_traced=is_traced)
         self._api = AdministrationApi(self._http)
         self._retry_total = retry_total
 
@@ -401,3 +412,14 @@ class ServiceBusAdministrationClient:
     def kept_token(self) -> KeptToken | None:
         """The token that must be renewed before a call, where the key is not in a string."""
         return self._token
+
+
+def _authority(ca_file: str, connection_verify: str | Path | bool | None) -> str:
+    """Give the one that is named under either name; empty where none is."""
+    if connection_verify is None:
+        return ca_file
+    if isinstance(connection_verify, bool):
+        raise ValueError("connection_verify is the file of the authority that is trusted")
+    if ca_file:
+        raise ValueError("ca_file and connection_verify are the same: one of them is enough")
+    return str(connection_verify)

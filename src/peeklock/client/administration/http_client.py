@@ -5,6 +5,7 @@ tasks of Spark can use it. Threads may share a client.
 """
 
 import http.client
+import logging
 import ssl
 import threading
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from peeklock.client.connection_string import address_of, parse_connection_strin
 from peeklock.client.endpoints import http_port as usual_port
 from peeklock.client.endpoints import trusting
 
+_LOG: Final = logging.getLogger("peeklock.client.administration")
 _TIMEOUT_S: Final = 60.0
 _ANSWER_BYTES_MAX: Final = 64 << 20
 # Each request that changes something opens a connection, and leaves it to those that only read.
@@ -92,11 +94,13 @@ class HttpClient:
         *,
         timeout_s: float = _TIMEOUT_S,
         keeps_connections: bool = True,
+        is_traced: bool = False,
     ) -> None:
         """Wait for an answer until the timeout; who keeps connections calls `close` at the end."""
         self.endpoint = endpoint
         self._timeout_s = timeout_s
         self._keeps_connections = keeps_connections
+        self._is_traced = is_traced
         self._lock = threading.Lock()
         self._idle: list[http.client.HTTPConnection] = []
 
@@ -161,6 +165,9 @@ class HttpClient:
         except BaseException:
             connection.close()
             raise
+        if self._is_traced:
+            # Neither headers nor contents: there are tokens and keys in them.
+            _LOG.debug("%s %s: %d", method, target, answer.status)
         named = {name.lower(): value for name, value in answer.getheaders()}
         if not self._keeps_connections or answer.will_close or not answer.isclosed():
             connection.close()
