@@ -122,7 +122,8 @@ class ServiceBusProcessor:
         """Take no more messages, and return when all handlers have ended and all is settled.
 
         A call that is cancelled stops all the same; another one waits for the end. A handler
-        cannot call it, because it would wait for itself: RuntimeError.
+        cannot call it, because it would wait for itself: RuntimeError. It may let another task
+        stop, but must not wait for that one either: nobody could see that they wait in a circle.
         """
         workers = self._workers
         if not workers:

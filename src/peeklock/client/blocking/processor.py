@@ -72,7 +72,8 @@ class ServiceBusProcessor:
     def stop(self) -> None:
         """Take no more messages, and return when all handlers have ended and all is settled.
 
-        A handler cannot call it, because it would wait for itself: RuntimeError.
+        A handler cannot call it, because it would wait for itself: RuntimeError. It may let
+        another thread stop, but must not wait for that one either.
         """
         self.check_caller()
         with self._changing:
