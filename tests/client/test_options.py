@@ -79,6 +79,8 @@ def test_what_a_sender_and_a_receiver_cannot_be_told() -> None:
         client.get_queue_sender("q", max_pending_bytes=0)
     with pytest.raises(ValueError, match="loop that is running"):
         AutoLockRenewer(loop=object())
+    with pytest.raises(ValueError, match="max_workers"):
+        blocking.AutoLockRenewer(max_workers=0)
 
 
 @pytest.mark.parametrize(

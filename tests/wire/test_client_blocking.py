@@ -1,6 +1,7 @@
 """The blocking face of our own client: the official synchronous client's words."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -87,29 +88,38 @@ def test_sessions(broker: BrokerProcess, queues: Queues) -> None:
             receiver.complete_message(message)
 
 
-def test_who_is_told_of_a_lock_may_use_the_client(broker: BrokerProcess, queues: Queues) -> None:
+@pytest.mark.parametrize("is_given", [False, True])
+def test_who_is_told_of_a_lock_may_use_the_client(
+    broker: BrokerProcess, queues: Queues, is_given: bool
+) -> None:
+    """It is told in threads of its own, or in those that were given."""
     queue = queues.take("short-lock-session")
     told = threading.Event()
     seen: list[object] = []
 
     def on_failure(session: ServiceBusSession, cause: Exception | None) -> None:
         seen.extend((session.session_id, session.get_state(), cause))
+        thread = threading.current_thread().name
+        seen.append(thread.partition("_")[0])
         told.set()
 
     with (
         ServiceBusClient.from_connection_string(broker.connection_string) as client,
-        AutoLockRenewer(0.1, on_failure, max_workers=4) as renewer,
+        ThreadPoolExecutor(1, "mine") as mine,
+        AutoLockRenewer(0.1, on_failure, mine if is_given else None, max_workers=4) as renewer,
         client.get_queue_sender(queue) as sender,
     ):
         sender.send_messages(ServiceBusMessage("x", session_id="s"))
         with client.get_queue_receiver(queue, session_id="s") as receiver:
             renewer.register(receiver, receiver.session)
             assert told.wait(WITHIN_S)
-            assert seen == ["s", None, None]
+            assert seen == ["s", None, None, "mine" if is_given else "peeklock-renewal"]
             assert isinstance(receiver.session.auto_renew_error, AutoLockRenewTimeout)
             [message] = receiver.receive_messages(1, WITHIN_S)
             receiver.complete_message(message)
         renewer.close(wait=True)
+        # Whose threads they are can go on using them.
+        assert mine.submit(lambda: 1).result() == 1
 
 
 def test_what_failed_and_nobody_saw_is_raised_at_the_end(

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from datetime import datetime
 from typing import Any, Final, Self, TypeAlias, cast, final
 
@@ -237,12 +238,17 @@ class AutoLockRenewer:
         self,
         max_lock_renewal_duration: float = RENEWAL_DURATION_S,
         on_lock_renew_failure: OnFailure | None = None,
-        executor: Any = None,
+        executor: Executor | None = None,
         max_workers: int | None = None,
     ) -> None:
-        """The last two are taken for the official client's sake: renewing needs no threads."""
-        del executor, max_workers
+        """Callbacks run in threads: those of an executor, or so many at most of their own.
+
+        The renewing itself needs none. An executor that is given is not shut down by `close`.
+        """
         self._bridge = Bridge()
+        own = ThreadPoolExecutor(max_workers, "peeklock-renewal") if executor is None else None
+        self._own_threads: Final = own
+        self._threads: Final = own if executor is None else executor
         told = None if on_lock_renew_failure is None else self._in_a_thread(on_lock_renew_failure)
         self.inner: Final = AwaitedRenewer(max_lock_renewal_duration, told)
 
@@ -270,6 +276,9 @@ class AutoLockRenewer:
         """Renew nothing any more; `wait` is for the official client's sake, it takes no time."""
         del wait
         self._bridge.run(self.inner.close())
+        if self._own_threads is not None:
+            # Not waited for: it may be a callback that closes.
+            self._own_threads.shutdown(wait=False)
 
     def _in_a_thread(self, function: OnFailure) -> OnRenewFailure:
         """Let a callback be called where it may call the blocking client: not in the loop."""
@@ -277,6 +286,7 @@ class AutoLockRenewer:
         async def tell(renewable: Any, cause: Exception | None) -> None:
             if isinstance(renewable, AwaitedSession):
                 renewable = ServiceBusSession(renewable, self._bridge)
-            await asyncio.to_thread(function, renewable, cause)
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._threads, function, renewable, cause)
 
         return tell
