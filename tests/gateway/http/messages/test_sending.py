@@ -11,6 +11,7 @@ from peeklock.amqp.message import DATA_BODY, Message, decode_message
 from peeklock.amqp.types import Int, Symbol, Timestamp
 from peeklock.auth.rights import LISTEN, SEND, AuthorizationRule
 from peeklock.gateway.amqp.batches import BATCH_COUNT_MAX
+from peeklock.gateway.http.messages.entries import VALUES_MAX
 from tests.gateway.http.messages.rest import BATCH, Rest, nothing_stored, queue, serve
 
 NEW_YEAR = "Fri, 01 Jan 2027 00:00:00 GMT"
@@ -192,8 +193,15 @@ def test_a_batch_is_stored_whole() -> None:
 @pytest.mark.parametrize(
     ("document", "said"),
     [
-        ("", "cannot be read as JSON"),
-        ("{", "cannot be read as JSON"),
+        ("", "must be a JSON array"),
+        ("{", "must be a JSON array"),
+        ('[{"Body": "a"},]', "place 1 of the batch: It must be a JSON object"),
+        ('[{"Body": "a"}}]', "cannot be read as JSON"),
+        ('[{"Body": "a"]]', "cannot be read as JSON"),
+        ('[{"Body": "a"}] 1', "something stands behind the array"),
+        ('["', "it ends within the array"),
+        ('["\\', "it ends within the array"),
+        ('[{"Body": "a", "X": [' + "1," * VALUES_MAX + "1]}]", "more than 1024 values"),
         ('[{"Body": "a"}', "cannot be read as JSON"),
         ("[" * 100_000, "nested too deeply"),
         ('[{"Body": NaN}]', "not a number of JSON"),

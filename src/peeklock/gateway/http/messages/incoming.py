@@ -26,14 +26,10 @@ from peeklock.gateway.http.messages.custom_properties import (
     read_custom_object,
 )
 from peeklock.gateway.http.messages.documents import read_json
+from peeklock.gateway.http.messages.entries import entries_of
 from peeklock.gateway.http.messages.malformed import Malformed
 from peeklock.gateway.http.request import Request
 from peeklock.gateway.identifiers import MessageIds
-
-# A body up to this is parsed where it came; beyond that a thread does it.
-_PARSED_AT_ONCE: Final = 8_192
-# Messages of a batch that are read before others have their turn.
-_READ_AT_ONCE: Final = 200
 
 BATCH_TYPE: Final = "application/vnd.microsoft.servicebus.json"
 
@@ -81,50 +77,38 @@ def read_message(request: Request, now: int, ids: MessageIds, wants_keys: bool) 
 
 def read_batch(request: Request, now: int, ids: MessageIds, wants_keys: bool) -> list[Message]:
     """Read the messages of a request: a JSON array of objects."""
-    return read_entries(parse_batch(request.body), 0, now, ids, wants_keys)
+    messages: list[Message] = []
+    for entry in entries_of(request.body):
+        if entry is not None:
+            messages.append(_at_place(len(messages), entry, now, ids, wants_keys))
+    return messages
 
 
 async def read_long_batch(
     request: Request, now: int, ids: MessageIds, wants_keys: bool
 ) -> list[Message]:
-    """The same, and what is long keeps nobody waiting: it is parsed beside the loop, and read some
-    messages at a time."""
-    if len(request.body) <= _PARSED_AT_ONCE:
-        return read_batch(request, now, ids, wants_keys)
-    entries = await asyncio.to_thread(parse_batch, request.body)
+    """The same, and what is long keeps nobody waiting: it is read in parts."""
     messages: list[Message] = []
-    for at in range(0, len(entries), _READ_AT_ONCE):
-        messages += read_entries(entries[at : at + _READ_AT_ONCE], at, now, ids, wants_keys)
-        await asyncio.sleep(0)
+    for entry in entries_of(request.body):
+        if entry is None:
+            await asyncio.sleep(0)
+        else:
+            messages.append(_at_place(len(messages), entry, now, ids, wants_keys))
     return messages
 
 
-def parse_batch(body: bytes) -> list[Any]:
-    """Find the entries of a batch."""
-    document = read_json(body, "The body")
-    if not isinstance(document, list) or not document:
-        raise Malformed("The body of a batch must be a JSON array with a message at least.")
-    if len(document) > BATCH_COUNT_MAX:
+def _at_place(place: int, entry: bytes, now: int, ids: MessageIds, wants_keys: bool) -> Message:
+    if place == BATCH_COUNT_MAX:
         raise Malformed(f"A batch has at most {BATCH_COUNT_MAX} messages; send it in several.")
-    return document
+    try:
+        if not entry.startswith(b"{"):
+            raise Malformed("It must be a JSON object.")
+        return _entry(read_json(entry, "It"), now, ids, wants_keys)
+    except Malformed as error:
+        raise Malformed(f"The message at place {place} of the batch: {error}") from error
 
 
-def read_entries(
-    entries: list[Any], first: int, now: int, ids: MessageIds, wants_keys: bool
-) -> list[Message]:
-    """Read some entries of a batch, of which the first stands at that place."""
-    messages: list[Message] = []
-    for at, entry in enumerate(entries, first):
-        try:
-            messages.append(_entry(entry, now, ids, wants_keys))
-        except Malformed as error:
-            raise Malformed(f"The message at place {at} of the batch: {error}") from error
-    return messages
-
-
-def _entry(entry: Any, now: int, ids: MessageIds, wants_keys: bool) -> Message:
-    if not isinstance(entry, dict):
-        raise Malformed("It must be a JSON object.")
+def _entry(entry: dict[str, Any], now: int, ids: MessageIds, wants_keys: bool) -> Message:
     body = entry.get("Body")
     if not isinstance(body, str):
         raise Malformed("Body must be a string.")
