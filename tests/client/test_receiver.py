@@ -10,7 +10,7 @@ from peeklock.amqp.composites import ACCEPTED, RELEASED
 from peeklock.client.exceptions import ServiceBusConnectionError
 from peeklock.client.message import ServiceBusMessage
 from peeklock.client.receiver import ServiceBusReceiver
-from tests.client.engine_broker import Bench, until
+from tests.client.engine_broker import Bench, turns, until
 
 
 def run(body: Callable[[Bench], Coroutine[Any, Any, None]], **options: Any) -> None:
@@ -53,11 +53,15 @@ def test_a_receiver_that_is_closing_settles_what_it_has_and_takes_nothing_more()
         await until(lambda: bench.broker.settled)
         with pytest.raises(ValueError, match="closed"):
             receiver.complete_soon(second)
+        also = asyncio.ensure_future(receiver.close())
+        await turns()
+        assert not also.done()
         [event] = bench.broker.settled
         event.link.settle([delivery.id for delivery in event.deliveries], ACCEPTED)
         bench.broker.flush()
         await outcome
         await closing
+        await also
 
     run(body)
 

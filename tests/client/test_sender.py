@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from peeklock.amqp.composites import ACCEPTED
 from peeklock.amqp.message import batch_messages, decode_message
 from peeklock.amqp.types import Symbol, Ulong
 from peeklock.client.exceptions import ServiceBusConnectionError
 from peeklock.client.message import ServiceBusMessage
 from peeklock.client.sender import ServiceBusSender
-from tests.client.engine_broker import Bench, until
+from tests.client.engine_broker import Bench, turns, until
 
 HOUR_S = 3600.0
 
@@ -183,5 +184,42 @@ def test_a_message_does_not_leave_after_its_sender_was_closed() -> None:
             await sending
         await until(lambda: not bench.broker.links["to q"].attached)
         assert bench.broker.arrived == []
+
+    run(body)
+
+
+def test_whoever_closes_too_waits_for_what_the_first_one_sends() -> None:
+    async def body(bench: Bench) -> None:
+        sender = ServiceBusSender(bench.connection, "q", flush_interval=HOUR_S)
+        await sender.send_messages(ServiceBusMessage("open"))
+        bench.broker.accepts = False
+        outcome = sender.send_soon(ServiceBusMessage("soon")).outcome
+        first = asyncio.ensure_future(sender.close())
+        await until(lambda: arrived(bench) == [b"open", b"soon"])
+        second = asyncio.ensure_future(sender.close())
+        await turns()
+        assert not second.done()
+        bench.broker.links["to q"].settle([bench.broker.arrived[-1].id], ACCEPTED)
+        bench.broker.flush()
+        await outcome
+        await first
+        await second
+
+    run(body)
+
+
+def test_a_close_that_was_cancelled_holds_nobody_up() -> None:
+    async def body(bench: Bench) -> None:
+        sender = ServiceBusSender(bench.connection, "q", flush_interval=HOUR_S)
+        await sender.send_messages(ServiceBusMessage("open"))
+        bench.broker.accepts = False
+        outcome = sender.send_soon(ServiceBusMessage("soon")).outcome
+        first = asyncio.ensure_future(sender.close())
+        await until(lambda: arrived(bench) == [b"open", b"soon"])
+        first.cancel()
+        await sender.close()
+        await bench.connection.close()
+        with pytest.raises((ValueError, ServiceBusConnectionError)):
+            await outcome
 
     run(body)

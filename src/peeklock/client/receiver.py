@@ -81,6 +81,7 @@ class ServiceBusReceiver:
         # Nothing more is taken; what is held is still settled.
         self._is_closing = False
         self._is_closed = False
+        self._closed = asyncio.Event()
         # What peek goes on behind.
         self._last: ServiceBusReceivedMessage | None = None
         self._reporting = Reporting(on_error)
@@ -367,15 +368,20 @@ class ServiceBusReceiver:
     async def close(self) -> None:
         """Settle what is held, give back what was prefetched, detach."""
         if self._is_closing:
+            # Who closes the client next must not cut off what the other call waits for.
+            await self._closed.wait()
             return
         self._is_closing = True
         try:
-            await self._completes.flush()
+            try:
+                await self._completes.flush()
+            finally:
+                self._is_closed = True
+            link, self._link = self._link, None
+            if link is not None:
+                await link.close()
         finally:
-            self._is_closed = True
-        link, self._link = self._link, None
-        if link is not None:
-            await link.close()
+            self._closed.set()
         self._reporting.raise_first()
 
     # --- underneath

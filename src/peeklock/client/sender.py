@@ -73,6 +73,7 @@ class ServiceBusSender:
         # Nothing more is taken; what is held still leaves.
         self._is_closing = False
         self._is_closed = False
+        self._closed = asyncio.Event()
         self._reporting = Reporting(on_error)
         self._batching = SendBatching(
             self._send,
@@ -199,15 +200,20 @@ class ServiceBusSender:
     async def close(self) -> None:
         """Send what is held, detach, and raise what failed and nobody awaited."""
         if self._is_closing:
+            # Who closes the client next must not cut off what the other call waits for.
+            await self._closed.wait()
             return
         self._is_closing = True
         try:
-            await self._batching.flush()
+            try:
+                await self._batching.flush()
+            finally:
+                self._is_closed = True
+            link, self._link = self._link, None
+            if link is not None:
+                await link.close()
         finally:
-            self._is_closed = True
-        link, self._link = self._link, None
-        if link is not None:
-            await link.close()
+            self._closed.set()
         self._reporting.raise_first()
 
     # --- underneath
