@@ -206,7 +206,10 @@ async def _issuers(
 ) -> dict[str, Issuers]:
     """Make what checks JSON web tokens, for each namespace."""
     directory = Path() if settings.config is None else settings.config.parent
-    made = {namespace.name.lower(): Issuers(directory) for namespace in configuration.namespaces}
+    made = {
+        each.name.lower(): Issuers(directory, broker.namespaces.get(each.name).keys.issuers_changed)
+        for each in configuration.namespaces
+    }
 
     async def believe(namespace: ConfiguredNamespace) -> None:
         issuers = made[namespace.name.lower()]

@@ -7,6 +7,7 @@ import base64
 import hashlib
 import hmac
 import json
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,12 +23,15 @@ from peeklock.auth.refusal import (
     EXPIRED_TOKEN,
     INVALID_SIGNATURE,
     MALFORMED_TOKEN,
+    NO_ROLE,
     UNSUPPORTED_TOKEN,
     AuthRefusal,
 )
 from peeklock.auth.rights import ALL_RIGHTS, LISTEN, NO_RIGHTS, SEND
+from peeklock.gateway import issuers as issuers_module
 from peeklock.gateway.issuers import Issuers, KeysError
-from tests.gateway.issuer import ISSUER, LocalIssuer
+from tests.broker.bench import until
+from tests.gateway.issuer import AUDIENCE, ISSUER, ROLES, LocalIssuer
 
 NOW = 1_700_000_000_000
 
@@ -60,7 +64,9 @@ def test_roles_are_worth_rights(tmp_path: Path, local: LocalIssuer) -> None:
     ):
         for _ in range(2):
             found = issuers.read(local.token(NOW, *rights), NOW)
-            assert found == WebToken("somebody", expected, NOW + 3_600_000 + 60_000)
+            assert isinstance(found, WebToken)
+            assert (found.subject, found.rights) == ("somebody", expected)
+            assert found.expires_at == NOW + 3_600_000 + 60_000
     own = believing(tmp_path, local, roles={"writers": SEND})
     for roles, worth in (("writers", SEND), (["x", "writers"], SEND), (["Writers"], 0), (None, 0)):
         found = own.read(local.token(NOW, roles=roles), NOW)
@@ -109,6 +115,7 @@ def changed(local: LocalIssuer) -> str:
         (lambda local: local.token(NOW, iss=None), INVALID_SIGNATURE),
         (lambda local: local.token(NOW, exp=NOW // 1000 - 60), EXPIRED_TOKEN),
         (lambda local: local.token(NOW, nbf=NOW // 1000 + 61), EXPIRED_TOKEN),
+        (lambda local: local.token(NOW, exp=NOW // 1000 + 28 * 3600 + 61), EXPIRED_TOKEN),
         (lambda _: "a.b.c", MALFORMED_TOKEN),
         (lambda _: "e30.e30.e30", INVALID_SIGNATURE),
     ],
@@ -126,6 +133,7 @@ def test_clocks_may_differ_a_little(tmp_path: Path, local: LocalIssuer) -> None:
     for token in (
         local.token(NOW, exp=NOW // 1000 - 59),
         local.token(NOW, nbf=NOW // 1000 + 59),
+        local.token(NOW, exp=NOW // 1000 + 28 * 3600 + 59),
     ):
         assert isinstance(issuers.read(token, NOW), WebToken)
         assert reason(strict.read(token, NOW)) == EXPIRED_TOKEN
@@ -159,6 +167,138 @@ def test_keys_change_and_what_was_believed_is_no_more(tmp_path: Path, local: Loc
     ring.believe(issuers)
     assert ring.current_rights(grant) == NO_RIGHTS
     assert len(called) == 2
+
+
+def test_a_token_without_a_role_is_no_grant(tmp_path: Path, local: LocalIssuer) -> None:
+    ring = KeyRing([])
+    ring.believe(believing(tmp_path, local))
+    for roles in ([], ["Reader"], None):
+        refused = ring.verify(local.token(NOW, roles=roles), "q", NOW)
+        assert reason(refused) == NO_ROLE
+        assert isinstance(refused, AuthRefusal)
+        assert "'somebody' gives no right: its claim 'roles'" in refused.text
+
+
+def test_a_grant_follows_what_its_token_rests_on(tmp_path: Path, local: LocalIssuer) -> None:
+    issuers = believing(tmp_path, local)
+    ring = KeyRing([])
+    ring.believe(issuers)
+    several = local.token(NOW, "Send", "Listen", aud=["https://other", AUDIENCE])
+    grant = ring.verify(several, "q", NOW)
+    assert isinstance(grant, Grant)
+    name: dict[str, Any] = {"keys_file": "keys.json"}
+    keys = issuers.load((TokenIssuer(ISSUER, **name),))
+    send_only = {ROLES["Send"]: SEND}
+    for believed, expected in (
+        ((TokenIssuer(ISSUER, **name),), SEND | LISTEN),
+        ((TokenIssuer(ISSUER, roles=send_only, **name),), SEND),
+        ((TokenIssuer(ISSUER, ("https://other",), **name),), NO_RIGHTS),
+        ((TokenIssuer(ISSUER, (AUDIENCE,), **name),), SEND | LISTEN),
+        ((), NO_RIGHTS),
+    ):
+        issuers.hold(believed, keys)
+        assert ring.current_rights(grant) == expected
+
+
+def test_grants_of_long_tokens_do_not_keep_them(tmp_path: Path, local: LocalIssuer) -> None:
+    ring = KeyRing([])
+    ring.believe(believing(tmp_path, local))
+    token = local.token(NOW, "Send", groups="x" * 8_000)
+
+    def grants() -> list[Grant | AuthRefusal]:
+        # Each request brings its own copy of the text.
+        return [ring.verify(f"Bearer {token}", f"q{each}", NOW) for each in range(100)]
+
+    grants()
+    tracemalloc.start()
+    kept = grants()
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert isinstance(kept[-1], Grant)
+    assert size < 100 * 1_000
+
+
+@pytest.mark.parametrize("kid", [None, "first"])
+def test_a_token_that_does_not_fit_has_keys_fetched_soon(
+    tmp_path: Path, local: LocalIssuer, kid: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another key of the same name, and tokens that name none; and the key that is gone takes what
+    it has signed along."""
+    published = [local.published()]
+    monkeypatch.setattr(issuers_module, "fetch", lambda _: published[-1])
+    monkeypatch.setattr(issuers_module, "FETCH_PAUSE_S", 0.001)
+    withdrawn: list[int] = []
+
+    def token(issuer: LocalIssuer) -> str:
+        headers = None if kid is None else {"kid": kid}
+        said = jwt.decode(issuer.token(NOW, "Send"), options={"verify_signature": False})
+        return jwt.encode(said, issuer.keys["first"], "ES256", headers=headers)
+
+    async def scenario() -> None:
+        issuers = Issuers(tmp_path, lambda: withdrawn.append(1))
+        believed = (TokenIssuer(ISSUER, keys_url="https://i/keys"),)
+        issuers.hold(believed, issuers.load(believed))
+        issuers.begin()
+        older = issuers.read(token(local), NOW)
+        assert isinstance(older, WebToken)
+        assert issuers.current_rights(older.proof) == SEND
+        newer = LocalIssuer()
+        published.append(newer.published())
+        shown = token(newer)
+        await until(lambda: isinstance(issuers.read(shown, NOW), WebToken))
+        assert issuers.current_rights(older.proof) == NO_RIGHTS
+        assert withdrawn == [1]
+        issuers.end()
+
+    asyncio.run(scenario())
+
+
+def test_a_token_without_a_name_has_keys_fetched_where_there_are_several(
+    tmp_path: Path, local: LocalIssuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local.rotate("second")
+    published = [local.published()]
+    monkeypatch.setattr(issuers_module, "fetch", lambda _: published[-1])
+    monkeypatch.setattr(issuers_module, "FETCH_PAUSE_S", 0.001)
+
+    async def scenario() -> None:
+        issuers = Issuers(tmp_path)
+        believed = (TokenIssuer(ISSUER, keys_url="https://i/keys"),)
+        issuers.hold(believed, issuers.load(believed))
+        issuers.begin()
+        said = jwt.decode(local.token(NOW, "Send"), options={"verify_signature": False})
+        shown = jwt.encode(said, local.keys["second"], "ES256")
+        assert reason(issuers.read(shown, NOW)) == INVALID_SIGNATURE
+        del local.keys["first"]
+        published.append(local.published())
+        await until(lambda: isinstance(issuers.read(shown, NOW), WebToken))
+        issuers.end()
+
+    asyncio.run(scenario())
+
+
+def test_a_first_fetch_that_fails_is_tried_again_soon(
+    tmp_path: Path, local: LocalIssuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = [OSError("no"), OSError("not yet")]
+
+    def fetch(_: str) -> bytes:
+        if answers:
+            raise answers.pop()
+        return local.published()
+
+    monkeypatch.setattr(issuers_module, "fetch", fetch)
+    monkeypatch.setattr(issuers_module, "FETCH_PAUSE_S", 0.001)
+
+    async def scenario() -> None:
+        issuers = Issuers(tmp_path)
+        believed = (TokenIssuer(ISSUER, keys_url="https://i/keys"),)
+        issuers.hold(believed, issuers.load(believed))
+        issuers.begin()
+        await until(lambda: bool(issuers._keys[ISSUER]))
+        issuers.end()
+
+    asyncio.run(scenario())
 
 
 def test_a_token_finds_the_namespace_that_believes_it(tmp_path: Path, local: LocalIssuer) -> None:

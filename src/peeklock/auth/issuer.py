@@ -65,17 +65,43 @@ class TokenIssuer:
 
 @final
 @dataclass(slots=True, init=False)
+class WebProof:
+    """What a JSON web token rests on: it gives nothing any more once that is gone.
+
+    The token itself is not kept, because each grant has one of these.
+    """
+
+    issuer: Final[str]
+    # The identity of the key that has signed it.
+    key: Final[bytes]
+    # Those of its audiences and roles that the configuration names.
+    audiences: Final[tuple[str, ...]]
+    roles: Final[tuple[str, ...]]
+
+    def __init__(
+        self, issuer: str, key: bytes, audiences: tuple[str, ...], roles: tuple[str, ...]
+    ) -> None:
+        self.issuer = issuer
+        self.key = key
+        self.audiences = audiences
+        self.roles = roles
+
+
+@final
+@dataclass(slots=True, init=False)
 class WebToken:
     """What a JSON web token that was found good says: who shows it, with which rights, how long."""
 
     subject: Final[str]
     rights: Final[Rights]
     expires_at: Final[Instant]
+    proof: Final[WebProof]
 
-    def __init__(self, subject: str, rights: Rights, expires_at: Instant) -> None:
+    def __init__(self, subject: str, rights: Rights, expires_at: Instant, proof: WebProof) -> None:
         self.subject = subject
         self.rights = rights
         self.expires_at = expires_at
+        self.proof = proof
 
 
 class WebTokens(Protocol):
@@ -83,6 +109,10 @@ class WebTokens(Protocol):
 
     def read(self, token: str, now: Instant | None) -> WebToken | AuthRefusal:
         """Check a token; without an instant its time is no matter."""
+        ...
+
+    def current_rights(self, proof: WebProof) -> Rights:
+        """Tell what a token gives by the keys and roles of now."""
         ...
 
 

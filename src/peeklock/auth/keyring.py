@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, final
 
 from peeklock.auth import refusal
-from peeklock.auth.issuer import WebToken, WebTokens
+from peeklock.auth.issuer import WebProof, WebToken, WebTokens
 from peeklock.auth.refusal import AuthRefusal
 from peeklock.auth.rights import NO_RIGHTS, AuthorizationRule, Rights
 from peeklock.auth.sas import (
@@ -28,8 +28,6 @@ NEVER: Final = 1 << 62
 # remembered, so that the memory for them is bounded.
 _REMEMBERED_MAX: Final = 256
 _REMEMBERED_LENGTH_MAX: Final = 2_048
-# Where the rule of a JSON web token stands: no entity has such a path.
-_ISSUER: Final = "$issuer"
 _NO_KEY: Final = "there is no such rule"
 
 
@@ -57,7 +55,7 @@ class Grant:
     rights: Final[Rights]
     expires_at: Final[Instant]
     rule_name: Final[str]
-    proof: Proof | None = field(compare=False)
+    proof: Proof | WebProof | None = field(compare=False)
 
     def __init__(
         self,
@@ -65,7 +63,7 @@ class Grant:
         rights: Rights,
         expires_at: Instant,
         rule_name: str,
-        proof: Proof | None = None,
+        proof: Proof | WebProof | None = None,
     ) -> None:
         self.path = path
         self.rights = rights
@@ -133,6 +131,10 @@ class KeyRing:
     def believe(self, web: WebTokens | None) -> None:
         """Let somebody check JSON web tokens; also after whom it believes has changed."""
         self._web = web
+        self.issuers_changed()
+
+    def issuers_changed(self) -> None:
+        """Have what was granted to JSON web tokens looked at again: a key may be gone."""
         for changed in self._watchers:
             changed()
 
@@ -165,10 +167,9 @@ class KeyRing:
         proof = grant.proof
         if proof is None:
             return grant.rights
-        if proof.rule_path == _ISSUER:
+        if isinstance(proof, WebProof):
             web = self._web
-            found = None if web is None else web.read(proof.key, None)
-            return found.rights if isinstance(found, WebToken) else NO_RIGHTS
+            return NO_RIGHTS if web is None else web.current_rights(proof)
         for rule in self._rules.get(proof.rule_path, ()):
             if rule.name == proof.rule_name and _key_among(rule, proof.key):
                 return rule.rights
@@ -200,9 +201,11 @@ class KeyRing:
         found = refusal.unsupported_jwt() if web is None else web.read(token, now)
         if isinstance(found, AuthRefusal):
             return found
-        proof = Proof(_ISSUER, found.subject, token)
+        if found.rights == NO_RIGHTS:
+            # A connection must not count as known for a token that opens nothing.
+            return refusal.without_role(found.subject)
         path = resource_path(audience)
-        return Grant(path, found.rights, found.expires_at, found.subject, proof)
+        return Grant(path, found.rights, found.expires_at, found.subject, found.proof)
 
     def _good(self, token: str) -> _Good | AuthRefusal:
         """Check who signed a token; one that was found good is good until the rules change."""

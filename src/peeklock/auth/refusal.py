@@ -11,6 +11,7 @@ UNSUPPORTED_TOKEN: Final = "UnsupportedToken"
 INVALID_SIGNATURE: Final = "InvalidSignature"
 EXPIRED_TOKEN: Final = "ExpiredToken"
 INVALID_AUDIENCE: Final = "InvalidAudience"
+NO_ROLE: Final = "NoRole"
 
 
 @final
@@ -43,6 +44,22 @@ def unsupported_jwt() -> AuthRefusal:
 def untrusted(what: str) -> AuthRefusal:
     """Decline a JSON web token, and say what about it is not believed."""
     return AuthRefusal(INVALID_SIGNATURE, f"InvalidToken: The token is not believed: {what}.")
+
+
+def without_role(subject: str) -> AuthRefusal:
+    """Decline a JSON web token that is good and gives nothing."""
+    return AuthRefusal(
+        NO_ROLE,
+        f"Unauthorized: The token of '{subject}' gives no right: its claim 'roles' names no role "
+        "that is worth one in this namespace.",
+    )
+
+
+def too_long(hours: int) -> AuthRefusal:
+    """Decline a JSON web token that would be good for longer than we believe anybody."""
+    return AuthRefusal(
+        EXPIRED_TOKEN, f"InvalidToken: The token is good for more than {hours} hours from now."
+    )
 
 
 def not_yet(begins_at: Instant) -> AuthRefusal:

@@ -1,23 +1,27 @@
 """Tokens of Entra ID and other issuers, checked by the keys that the issuers publish.
 
-The keys are in a file, or are fetched: at the start, every so often, and when a token names a key
-that is not known, which is how issuers change keys. Nothing is fetched on the loop, and tokens
-cannot have it done more often than every ten seconds. Where fetching fails the keys of before stay.
+The keys are in a file, or are fetched: at the start, every so often, and when a token does not fit
+those that are known, which is how issuers change keys. Nothing is fetched on the loop, and tokens
+cannot have it done more often than every ten seconds. Where fetching fails the keys of before stay;
+what was signed with a key that an issuer publishes no more ends.
 """
 
 import asyncio
 import contextlib
+import hashlib
 import http.client
 import json
 import logging
 import math
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final, TypeAlias, final
 
 from peeklock.auth import refusal
-from peeklock.auth.issuer import TokenIssuer, WebToken
+from peeklock.auth.issuer import TokenIssuer, WebProof, WebToken
 from peeklock.auth.refusal import AuthRefusal
+from peeklock.auth.rights import NO_RIGHTS, Rights
 from peeklock.clock import Instant
 from peeklock.gateway import logbook
 from peeklock.gateway.key_sets import (
@@ -39,8 +43,14 @@ FETCH_PAUSE_S: Final = 10.0
 # How many issuers are asked at the same time.
 _FETCHES_MAX: Final = 16
 _REMEMBERED_MAX: Final = 1_000
+# Entra ID gives nobody a longer life. What is signed cannot be taken back but with its key.
+_LIFE_H_MAX: Final = 28
+_HOUR_MS: Final = 3_600_000
 # Seconds since 1970 up to the year 9999 and beyond.
 _SECONDS_MAX: Final = 1e12
+
+# A token that was found good, from when on it is, and from when on its life is short enough.
+_Checked: TypeAlias = tuple[WebToken, Instant, Instant]
 
 
 class KeysError(Exception):
@@ -51,13 +61,18 @@ class KeysError(Exception):
 class Issuers:
     """The issuers of one namespace, each with its keys of now."""
 
-    def __init__(self, directory: Path) -> None:
-        """Files are looked for beside the configuration."""
+    def __init__(self, directory: Path, on_withdrawn: Callable[[], None] | None = None) -> None:
+        """Files are looked for beside the configuration; `on_withdrawn` hears that a refresh has
+        taken keys away."""
         self._directory: Final = directory
+        self._on_withdrawn: Final = on_withdrawn
         self._issuers: dict[str, TokenIssuer] = {}
         self._keys: dict[str, Keys] = {}
-        # What was found good, whatever its time: it is checked again when the keys are others.
-        self._remembered: dict[str, tuple[WebToken, float]] = {}
+        # The same, to find a key by what it is: thousands of grants may be held against it.
+        self._published: dict[str, frozenset[bytes]] = {}
+        # What was found good, by the digest of the token and whatever its time: it is checked again
+        # when the keys are others.
+        self._remembered: dict[bytes, _Checked] = {}
         # Which keys of theirs are of no use, because that is told once.
         self._unused: dict[str, list[str]] = {}
         self._wanted: dict[str, asyncio.Event] = {}
@@ -95,6 +110,7 @@ class Issuers:
         wanted = {each.issuer: each for each in issuers}
         is_same = wanted == self._issuers and _names(known) == _names(self._keys)
         self._issuers, self._keys = wanted, known
+        self._published = {name: _published(each) for name, each in known.items()}
         self._remembered.clear()
         return not is_same
 
@@ -122,10 +138,14 @@ class Issuers:
 
     async def _refresh(self, issuer: TokenIssuer) -> None:
         wanted = self._wanted[issuer.issuer]
+        refresh_s = issuer.refresh_ms / 1000
+        pause_s = min(FETCH_PAUSE_S, refresh_s)
         while True:
-            await asyncio.sleep(min(FETCH_PAUSE_S, issuer.refresh_ms / 1000))
-            with contextlib.suppress(TimeoutError):  # their time comes by itself
-                await asyncio.wait_for(wanted.wait(), issuer.refresh_ms / 1000)
+            await asyncio.sleep(pause_s)
+            # Without any key nobody's token can be checked: then it is tried again at once.
+            if self._keys.get(issuer.issuer):
+                with contextlib.suppress(TimeoutError):  # their time comes by itself
+                    await asyncio.wait_for(wanted.wait(), refresh_s - pause_s)
             wanted.clear()
             try:
                 keys = await asyncio.to_thread(self._load, issuer)
@@ -135,11 +155,20 @@ class Issuers:
             except Exception:  # noqa: BLE001 - keys must be fetched again, whatever it was
                 _LOG.exception("%s", logbook.line("keys-not-fetched", issuer=issuer.issuer))
                 continue
-            if identities(keys) != identities(self._keys.get(issuer.issuer, {})):
-                self._keys[issuer.issuer] = keys
-                self._remembered.clear()
-                line = logbook.line("keys-changed", issuer=issuer.issuer, keys=len(keys))
-                _LOG.info("%s", line)
+            self._renew(issuer, keys)
+
+    def _renew(self, issuer: TokenIssuer, keys: Keys) -> None:
+        """Let fetched keys hold; who lives on one that is gone is sent away."""
+        if identities(keys) == identities(self._keys.get(issuer.issuer, {})):
+            return
+        before = self._published.get(issuer.issuer, frozenset())
+        self._keys[issuer.issuer] = keys
+        self._published[issuer.issuer] = _published(keys)
+        self._remembered.clear()
+        line = logbook.line("keys-changed", issuer=issuer.issuer, keys=len(keys))
+        _LOG.info("%s", line)
+        if not before <= _published(keys) and self._on_withdrawn is not None:
+            self._on_withdrawn()
 
     def _load(self, issuer: TokenIssuer) -> Keys:
         where = issuer.keys_url or str(self._directory / issuer.keys_file)
@@ -171,7 +200,8 @@ class Issuers:
 
     def read(self, token: str, now: Instant | None) -> WebToken | AuthRefusal:
         """Check a token; without an instant its time is no matter."""
-        found = self._remembered.get(token)
+        digest = hashlib.sha256(token.encode()).digest()
+        found = self._remembered.get(digest)
         if found is None:
             checked = self._check(token)
             if isinstance(checked, AuthRefusal):
@@ -179,16 +209,28 @@ class Issuers:
             found = checked
             if len(self._remembered) >= _REMEMBERED_MAX:
                 del self._remembered[next(iter(self._remembered))]
-            self._remembered[token] = found
-        good, begins_at = found
+            self._remembered[digest] = found
+        good, begins_at, short_at = found
         # What follows is told only to somebody whom the issuer knows.
         if now is not None and good.expires_at <= now:
             return refusal.expired(good.expires_at)
         if now is not None and begins_at > now:
-            return refusal.not_yet(int(begins_at))
+            return refusal.not_yet(begins_at)
+        if now is not None and short_at > now:
+            return refusal.too_long(_LIFE_H_MAX)
         return good
 
-    def _check(self, token: str) -> tuple[WebToken, float] | AuthRefusal:
+    def current_rights(self, proof: WebProof) -> Rights:
+        """Tell what a token gives by the keys and roles of now; its signature is still good if its
+        key is still there."""
+        issuer = self._issuers.get(proof.issuer)
+        if issuer is None or not any(each in issuer.audiences for each in proof.audiences):
+            return NO_RIGHTS
+        if proof.key not in self._published.get(proof.issuer, ()):
+            return NO_RIGHTS
+        return issuer.rights_of(list(proof.roles))
+
+    def _check(self, token: str) -> _Checked | AuthRefusal:
         import jwt
 
         try:
@@ -201,7 +243,8 @@ class Issuers:
             return refusal.untrusted("its issuer is none of those in the configuration")
         key = self._key(issuer, header.get("kid"))
         if key is None:
-            return refusal.untrusted("it names a key that its issuer has not published so far")
+            self._want_keys(issuer)
+            return refusal.untrusted("it names no key that its issuer has published so far")
         try:
             claims = jwt.decode(
                 token,
@@ -220,18 +263,23 @@ class Issuers:
         except jwt.InvalidAudienceError:
             return refusal.untrusted("it is for another audience")
         except (jwt.PyJWTError, ValueError) as error:
+            if isinstance(error, (jwt.InvalidSignatureError, jwt.InvalidAlgorithmError)):
+                # Its issuer may have a new key of the same name, or without any.
+                self._want_keys(issuer)
             return refusal.untrusted(f"{error}".rstrip(".").lower())
-        return _of_claims(claims, issuer)
+        return _of_claims(claims, issuer, key)
 
     def _key(self, issuer: TokenIssuer, kid: Any) -> SigningKey | None:
         keys = self._keys.get(issuer.issuer, {})
         if kid is None:
             # Who has but one key need not name it.
             return next(iter(keys.values())) if len(keys) == 1 else None
-        key = keys.get(str(kid))
-        if key is None and issuer.issuer in self._wanted:
+        return keys.get(str(kid))
+
+    def _want_keys(self, issuer: TokenIssuer) -> None:
+        """Have keys fetched soon, because a token does not fit those of now."""
+        if issuer.issuer in self._wanted:
             self._wanted[issuer.issuer].set()
-        return key
 
 
 def _names(keys: dict[str, Keys]) -> dict[str, dict[str, bytes]]:
@@ -239,7 +287,13 @@ def _names(keys: dict[str, Keys]) -> dict[str, dict[str, bytes]]:
     return {issuer: identities(each) for issuer, each in keys.items()}
 
 
-def _of_claims(claims: dict[str, Any], issuer: TokenIssuer) -> tuple[WebToken, float] | AuthRefusal:
+def _published(keys: Keys) -> frozenset[bytes]:
+    return frozenset(identities(keys).values())
+
+
+def _of_claims(
+    claims: dict[str, Any], issuer: TokenIssuer, key: SigningKey
+) -> _Checked | AuthRefusal:
     expires = _instant(claims.get("exp"))
     begins = _instant(claims.get("nbf", 0))
     if expires is None or begins is None:
@@ -250,8 +304,18 @@ def _of_claims(claims: dict[str, Any], issuer: TokenIssuer) -> tuple[WebToken, f
         return refusal.untrusted("its roles are no list of texts")
     names = (claims.get(name) for name in ("oid", "appid", "azp", "sub"))
     subject = next((name for name in names if isinstance(name, str)), "nobody")
-    good = WebToken(subject[:128], issuer.rights_of(listed), expires + issuer.skew_ms)
-    return good, begins - issuer.skew_ms
+    aud = claims["aud"]
+    meant = [aud] if isinstance(aud, str) else aud
+    proof = WebProof(
+        issuer.issuer,
+        key.identity,
+        tuple(each for each in issuer.audiences if each in meant),
+        tuple(role for role in issuer.roles if role in listed),
+    )
+    rights = issuer.rights_of(list(proof.roles))
+    good = WebToken(subject[:128], rights, expires + issuer.skew_ms, proof)
+    short_at = expires - _LIFE_H_MAX * _HOUR_MS - issuer.skew_ms
+    return good, begins - issuer.skew_ms, short_at
 
 
 def _instant(seconds: Any) -> Instant | None:

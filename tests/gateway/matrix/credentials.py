@@ -104,7 +104,10 @@ class Credential:
 
     def is_good(self) -> bool:
         """Whether it opens the entity: a rule signs for its own place and all below it, and a token
-        is good for what it was made for and all below that."""
+        is good for what it was made for and all below that. One of an issuer without any role is
+        good for nothing."""
+        if self.is_web and not self.rights:
+            return False
         opened = {NAMESPACE: (NAMESPACE, HOME, HERE), HOME: (HOME, HERE), OTHER: ()}
         return self.defect == SOUND and self.made_for in opened[self.rule_at]
 
