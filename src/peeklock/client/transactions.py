@@ -111,8 +111,9 @@ class ServiceBusTransaction:
         Raises `TransactionRolledBackError` when nothing was carried out: an operation had failed,
         the broker refused, or its time (two minutes) was over. Raises `TransactionInDoubtError`
         when the connection is lost before the answer: then it was carried out wholly or not at
-        all, and only the entities can tell. A call that is cancelled commits all the same;
-        `commit` again waits for the same answer. ValueError after a rollback that was asked for.
+        all, and only the entities can tell. A call that is cancelled commits all the same, unless
+        the client is closed before; `commit` again waits for the same answer. ValueError after a
+        rollback that was asked for.
         """
         if self._ending is not None and not self._is_commit:
             raise ValueError("the transaction cannot be committed: it was rolled back")
