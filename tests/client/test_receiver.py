@@ -79,3 +79,19 @@ def test_a_link_that_was_being_opened_when_its_receiver_was_closed_does_not_stay
         await until(lambda: not bench.broker.links["from q"].attached)
 
     run(body)
+
+
+def test_a_message_that_is_given_twice_is_refused_and_stays_as_it_is() -> None:
+    async def body(bench: Bench) -> None:
+        receiver = ServiceBusReceiver(bench.connection, "q")
+        await receiver.open()
+        bench.broker.stock = [ServiceBusMessage("x").encoded()]
+        [message] = await receiver.receive_messages(1, 1)
+        with pytest.raises(ValueError, match="given twice"):
+            await receiver.complete_messages([message, message])
+        with pytest.raises(ValueError, match="given twice"):
+            receiver.release_messages([message, message])
+        await receiver.complete_messages([message])
+        await receiver.close()
+
+    run(body)

@@ -31,7 +31,13 @@ from peeklock.client.reporting import OnError, Outcome, Reporting
 from peeklock.client.retrying import check_timeout, one_try, with_retries
 from peeklock.client.session import ServiceBusSession
 from peeklock.client.settler import Settler
-from peeklock.client.settling import COMPLETE, Settlement, check_locked, check_settleable
+from peeklock.client.settling import (
+    COMPLETE,
+    Settlement,
+    check_all_settleable,
+    check_locked,
+    check_settleable,
+)
 from peeklock.client.transactions import ServiceBusTransaction, managed
 
 # How many completes are held at most; more are no faster.
@@ -256,8 +262,7 @@ class ServiceBusReceiver:
     ) -> None:
         """Remove messages, in one write; raises the first failure when all are answered."""
         self._check_open()
-        for message in messages:
-            check_settleable(message)
+        check_all_settleable(messages)
         if transaction is not None:
             await self._settler.settle_within(transaction, messages, COMPLETE)
             return
@@ -317,8 +322,7 @@ class ServiceBusReceiver:
     def release_messages(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
         """Give messages back as if they had not been handed out; nothing is answered."""
         self._check_open()
-        for message in messages:
-            check_settleable(message)
+        check_all_settleable(messages)
         for message in messages:
             message.is_settled = True
             if message.link is not None and message.delivery is not None and message.link.is_open:

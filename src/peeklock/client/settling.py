@@ -1,5 +1,6 @@
 """The four answers to a message, as a link says them and as a management node does."""
 
+from collections.abc import Sequence
 from typing import Any, Final, final
 
 from peeklock.amqp.composites import ACCEPTED, encode_modified, encode_rejected
@@ -80,6 +81,14 @@ def check_settleable(message: ServiceBusReceivedMessage) -> None:
     check_locked(message)
     if message.transaction is not None:
         raise ValueError("the message belongs to a transaction that has not ended")
+
+
+def check_all_settleable(messages: Sequence[ServiceBusReceivedMessage]) -> None:
+    """Make sure of it for messages that are settled together: each of them has one answer."""
+    for message in messages:
+        check_settleable(message)
+    if len(set(map(id, messages))) < len(messages):
+        raise ValueError("a message is given twice")
 
 
 def check_locked(message: ServiceBusReceivedMessage) -> None:
