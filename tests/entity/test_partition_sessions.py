@@ -292,6 +292,19 @@ def test_who_receives_and_deletes_without_credit_loses_the_session(queue: AtHand
     assert queue.contents(queue.take(9, "other")) == ["a3"]
 
 
+def test_what_is_deleted_at_once_tells_the_end_of_its_session_too(queue: AtHand) -> None:
+    queue.send("a0", "a1", session="a")
+    queue.accept("a", mode=RECEIVE_AND_DELETE)
+    (taken,) = queue.take(1)
+    assert (taken.number, taken.locked_until) == (0, queue.now + LOCK_MS)
+    queue.ask(ask.CloseReceiver("holder", False))
+    queue.accept("a")
+    queue.settle(DEFER, queue.take(1)[0])
+    queue.ask(ask.ReceiveDeferred("m", 7, MAIN, [2], RECEIVE_AND_DELETE, "a"))
+    (found,) = queue.found()
+    assert (found.number, found.locked_until) == (0, queue.now + LOCK_MS)
+
+
 def test_a_lock_that_expires_counts_the_deliveries_and_tells_the_holder(queue: AtHand) -> None:
     queue.send("a0", "a1", "a2", session="a")
     queue.accept("a")

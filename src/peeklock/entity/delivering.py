@@ -406,6 +406,9 @@ class Delivering:
     def remove(self, line: Lane, entry: Entry, state: int) -> Delivery:
         """Hand an entry out for good (R-S1)."""
         delivery = look_at(entry, state)
+        session = line.session
+        if session is not None:
+            delivery.locked_until = session.until  # the session is locked, if not the message
         self._state.delete(line.number, entry)
         return delivery
 

@@ -164,8 +164,8 @@ def outgoing_run(
     """Write messages for a receiver in a row: for each its lock token as a delivery tag, what the
     broker says of it, and the message itself; tells how many bytes these are."""
     size = 0
-    # Neighbours are alike: what the head before had around its numbers, and by what. A lock is told
-    # from none by its end.
+    # Neighbours are alike: what the head before had around its numbers, and by what. They are all
+    # for one receiver: each has a lock, or none has one.
     envelope = b""
     count = enqueued_at = locked_until = ttl_ms = -1
     before = between = behind = b""
