@@ -214,12 +214,34 @@ def test_a_host_without_a_scheme_is_the_namespace_and_what_follows_narrows_it() 
     assert reason(keys.verify(token("orders"), "invoices", NOW)) == INVALID_AUDIENCE
 
 
-@pytest.mark.parametrize("resource", ["localhost:5300", "peeklock:443/", "[::1]:5300"])
-def test_a_host_with_a_port_is_never_an_entity(resource: str) -> None:
-    """No name has a colon: whoever signed this meant the namespace."""
-    assert isinstance(ring().verify(token(resource), "orders", NOW), Grant)
-    below = ring().verify(token(f"{resource.rstrip('/')}/invoices"), "orders", NOW)
+@pytest.mark.parametrize(
+    "resource", ["localhost:5300", "LocalHost:443/", "[::1]:5300", "10.0.0.7:5300"]
+)
+def test_a_host_with_a_port_is_the_namespace_if_it_is_ours(resource: str) -> None:
+    """An address with a port is nothing else."""
+    keys = ring()
+    keys.is_host = partial(_begins, "localhost")
+    assert isinstance(keys.verify(token(resource), "orders", NOW), Grant)
+    below = keys.verify(token(f"{resource.rstrip('/')}/invoices"), "orders", NOW)
     assert reason(below) == INVALID_AUDIENCE
+
+
+@pytest.mark.parametrize(
+    "resource",
+    [
+        "sb://ns/a:1",
+        "sb://ns/foo:80/orders",
+        "sb://ns/localhost:5300",
+        "https://ns.servicebus.windows.net/localhost:443/orders",
+        "invoices:443",
+        "foo:80/orders",
+    ],
+)
+def test_what_only_looks_like_a_port_opens_nothing(resource: str) -> None:
+    keys = ring()
+    keys.is_host = partial(_begins, "localhost")
+    for _ in range(2):
+        assert reason(keys.verify(token(resource), "orders", NOW)) == INVALID_AUDIENCE
 
 
 def test_any_number_of_tokens_is_taken_and_few_are_remembered() -> None:

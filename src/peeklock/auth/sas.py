@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import hmac
+import ipaddress
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,8 +17,7 @@ _PREFIX: Final = "sharedaccesssignature "
 _BEARER: Final = "bearer "
 _REQUIRED: Final = ("sr", "sig", "se", "skn")
 _SCHEME_AND_HOST: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/]*")
-# No entity's name has a colon, so that this is never a path.
-_HOST_AND_PORT: Final = re.compile(r"([^/:]+|\[[^/\]]+\]):[0-9]{1,5}(/|$)")
+_PORT: Final = re.compile(r":[0-9]{1,5}$")
 
 # The longest entity path, percent-encoded twice, with all other parts fits into a quarter of this.
 TOKEN_LENGTH_MAX: Final = 16_384
@@ -135,19 +135,24 @@ def resource_path(resource: str) -> str:
 def signed_path(resource: str, is_host: Callable[[str], bool]) -> str:
     """Reduce what a token was signed for to its path; some clients leave the scheme away.
 
-    Then the host looks like a part of the path. `is_host` is asked about a whole path whether it
-    begins with a host: it must know that by itself, and never from a request.
+    Then the host looks like a part of the path, with or without a port. `is_host` is asked about a
+    whole path, the port left out, whether it begins with a host: it must know that by itself, and
+    never from a request. An address with a port is a host whoever is asked.
     """
     path = resource_path(resource)
-    if names_its_host(resource):
-        return path.partition("/")[2] if _HOST_AND_PORT.match(path) else path
-    return path.partition("/")[2] if path and is_host(path) else path
+    if not path or names_its_host(resource):
+        return path
+    first, _, rest = path.partition("/")
+    name = _PORT.sub("", first)
+    if name != first and _is_address(name):
+        return rest
+    return rest if is_host(f"{name}/{rest}" if rest else name) else path
 
 
 def names_its_host(resource: str) -> bool:
     """Tell whether a resource says by its form which part of it is the host."""
     text = decode_until_stable(resource).partition("?")[0].lower()
-    return bool(_SCHEME_AND_HOST.match(text) or _HOST_AND_PORT.match(text.lstrip("/")))
+    return bool(_SCHEME_AND_HOST.match(text))
 
 
 def covers(prefix: str, path: str) -> bool:
@@ -181,6 +186,14 @@ def _sign(text: str, key: str) -> str:
     # The key is used as the text it is, although it looks like base64.
     digest = hmac.new(key.encode(), text.encode(), hashlib.sha256).digest()
     return base64.b64encode(digest).decode("ascii")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    return True
 
 
 def _is_base64url(part: str) -> bool:
