@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
+import resource
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -216,3 +219,27 @@ def test_an_index_that_is_too_short_is_refused_with_a_sentence(tmp_path: Path, l
     os.truncate(data, int(data.stat().st_size * left))
     with pytest.raises(Corrupt, match=r"bytes shorter than it was: page .* `peeklock store check`"):
         opened(tmp_path)
+
+
+def test_a_process_without_a_descriptor_left_takes_nothing_for_damaged(tmp_path: Path) -> None:
+    """What the system refuses says nothing of what lies on the disk; the broker asks again."""
+
+    async def scenario(store: SegmentStore) -> None:
+        await store.open(ORDERS)
+        await store.append(ORDERS, 1, 1, [enqueued(5, 1, 20, 1000)])
+        with no_descriptors(), pytest.raises(Unavailable, match="Too many open files"):
+            await store.payloads(ORDERS, [1, 2, 3])
+        await expect(store, ORDERS, 21, 1000)
+
+    run(opened(tmp_path), scenario)
+
+
+@contextlib.contextmanager
+def no_descriptors() -> Iterator[None]:
+    """Be at the limit meanwhile."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -221,28 +221,30 @@ class Segments:
                     self._sort_out()
 
     def read(self, number: int, offset: int, target: bytearray | memoryview) -> None:
-        """Fill a buffer from a segment; Corrupt where there is nothing to fill it from."""
-        segment = self.used.get(number)
-        if segment is None:
-            # A reader that began before may still look for it.
-            segment = next((s for _, s in self._leaving if s.use and s.use.number == number), None)
-        if segment is None:
-            raise Corrupt(f"segment {number} is missing in {self._directory}")
-        try:
-            handle = self._handle(str(segment.path))
-            done = os.preadv(handle.file, [target], offset)
-        except OSError as error:
-            raise Corrupt(f"{segment.path} cannot be read at {offset}: {error}") from error
-        if done != len(target):
+        """Fill a buffer from a segment; Corrupt where there is nothing to fill it from.
+
+        What the system refuses (OSError) says nothing of what lies there: another time it may do.
+        """
+        segment = self._segment(number)
+        handle = self._handle(str(segment.path))
+        if os.preadv(handle.file, [target], offset) != len(target):
             raise Corrupt(f"{segment.path} ends before {offset + len(target)}")
 
     def piece(self, segment: Segment, offset: int, size: int) -> bytes:
-        """Read so many bytes of a segment, less at its end."""
-        try:
-            handle = self._handle(str(segment.path))  # kept: it ends with whoever uses it
-            return os.pread(handle.file, size, offset)
-        except OSError as error:
-            raise Corrupt(f"{segment.path} cannot be read at {offset}: {error}") from error
+        """Read so many bytes of a segment, less at its end; errors are those of the system."""
+        handle = self._handle(str(segment.path))  # kept: it ends with whoever uses it
+        return os.pread(handle.file, size, offset)
+
+    def _segment(self, number: int) -> Segment:
+        segment = self.used.get(number)
+        if segment is not None:
+            return segment
+        # A reader that began before may still look for it.
+        for _, leaving in self._leaving:
+            use = leaving.use
+            if use is not None and use.number == number:
+                return leaving
+        raise Corrupt(f"segment {number} is missing in {self._directory}")
 
     def _handle(self, path: str) -> _Handle:
         with self._lock:
