@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
 import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from peeklock.entity.records import CheckpointBegun
@@ -14,6 +17,7 @@ from peeklock.store.segments.store import SegmentStore
 from peeklock.store.store import PartitionId
 from tests.store.builders import enqueued, message_of, shown
 from tests.store.homes import replayed
+from tests.store.segments.disks import Faulty
 
 QUEUES = 10_000
 SEGMENT = 1 << 20
@@ -124,23 +128,35 @@ async def keep_busy(store: SegmentStore, old: list[PartitionId]) -> None:
         position += 1
 
 
+async def pin(store: SegmentStore, old: list[PartitionId]) -> int:
+    """Something old in each segment, all else to be trimmed; answers up to where."""
+    epoch = (await store.open(BUSY)).epoch
+    position = 1
+    for turn in range(20):
+        old.append(queue(turn))
+        await store.open(old[-1])
+        await store.append(old[-1], 1, 1, [enqueued(5, 1, 1, SIZE)])
+        await store.append(BUSY, epoch, position, [enqueued(5, position, 50, 1000)])
+        position += 50
+    begun = [CheckpointBegun(5, position)]
+    await store.append(BUSY, epoch, position, begun, replay_from=position)
+    await store._ask(lambda _: 0)
+    return position
+
+
+async def expect_old(store: SegmentStore, old: list[PartitionId]) -> None:
+    for each in old:
+        found = await store.payloads(each, [1])
+        assert [shown(message) for message in found] == [shown(message_of(1, SIZE))]
+
+
 def test_a_segment_that_cannot_be_read_keeps_nobody_from_trimming(tmp_path: Path) -> None:
-    """What lies in it stays there; the others are freed."""
+    """What lies in it stays there until it can be read; the others are freed."""
     old: list[PartitionId] = []
 
     async def scenario() -> None:
         store = SegmentStore(tmp_path, segment_bytes=64 << 10, retention=Retention(age_ms=0))
-        epoch = (await store.open(BUSY)).epoch
-        position = 1
-        for turn in range(20):
-            old.append(queue(turn))
-            await store.open(old[-1])
-            await store.append(old[-1], 1, 1, [enqueued(5, 1, 1, SIZE)])
-            await store.append(BUSY, epoch, position, [enqueued(5, position, 50, 1000)])
-            position += 50
-        begun = [CheckpointBegun(5, position)]
-        await store.append(BUSY, epoch, position, begun, replay_from=position)
-        await store._ask(lambda _: 0)
+        position = await pin(store, old)
         damaged = store._segments.used[7]
         damaged.path.rename(damaged.path.with_name("aside"))
         store._segments._handles.clear()
@@ -148,9 +164,54 @@ def test_a_segment_that_cannot_be_read_keeps_nobody_from_trimming(tmp_path: Path
         damaged.path.with_name("aside").rename(damaged.path)
         assert 7 in store._index.living
         assert len(store._index.living) < 8
-        for each in old:
-            found = await store.payloads(each, [1])
-            assert [shown(message) for message in found] == [shown(message_of(1, SIZE))]
+        await expect_old(store, old)
+        # It was only away: nothing of it is lost, nor does it stay for ever.
+        assert store._relocation._unreadable == set()
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_what_could_not_be_moved_is_moved_the_next_time(tmp_path: Path) -> None:
+    """A full disk refuses a move; with room again its segment is freed as all others."""
+    old: list[PartitionId] = []
+    disk = Faulty()
+
+    async def scenario() -> None:
+        store = SegmentStore(
+            tmp_path, segment_bytes=64 << 10, retention=Retention(age_ms=0), disk=disk
+        )
+        position = await pin(store, old)
+        disk.write_error = OSError(errno.ENOSPC, "full")
+        for _ in range(3):
+            await store.trim(BUSY, position, [], now=1 << 40)
+        assert len(store._index.living) > 15
+        disk.write_error = None
+        await store.trim(BUSY, position, [], now=1 << 40)
+        assert len(store._index.living) < 8
+        assert store._relocation._unreadable == set()
+        await expect_old(store, old)
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_moves_are_read_on_the_thread_of_the_store(tmp_path: Path) -> None:
+    """The threads that all share may be taken by whoever waits for a disk that hangs."""
+    old: list[PartitionId] = []
+
+    async def scenario() -> None:
+        taken = ThreadPoolExecutor(1)
+        asyncio.get_running_loop().set_default_executor(taken)
+        store = SegmentStore(tmp_path, segment_bytes=64 << 10, retention=Retention(age_ms=0))
+        position = await pin(store, old)
+        hanging = threading.Event()
+        taken.submit(hanging.wait)
+        try:
+            await asyncio.wait_for(store.trim(BUSY, position, [], now=1 << 40), 20)
+        finally:
+            hanging.set()
+        assert len(store._index.living) < 8
         await store.close()
 
     asyncio.run(scenario())

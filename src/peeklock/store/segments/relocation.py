@@ -24,6 +24,9 @@ _LOG: Final = logging.getLogger("peeklock.store")
 # What one commit moves, at most, beside one chunk.
 MOVED_BYTES: Final = 1 << 20
 
+# What one look reads, about: others want to read, too.
+_LOOK_BYTES: Final = 8 << 20
+
 
 @final
 class Relocation:
@@ -37,6 +40,8 @@ class Relocation:
         self._scan: Scan | None = None
         # Uses whose frames cannot be read to their ends; they stay until all in them is gone.
         self._unreadable: set[int] = set()
+        # Uses that the system would not read; they are tried again after all others.
+        self._put_off: set[int] = set()
 
     @property
     def is_due(self) -> bool:
@@ -44,24 +49,42 @@ class Relocation:
         living = self._index.living_bytes
         return self._segments.used_bytes > 2 * living + self._reserve_bytes
 
-    def next(self) -> list[Part]:
-        """Some chunks that pin the emptiest segment; nothing when there is none to be freed."""
+    def next(self) -> list[Part] | None:
+        """Some chunks that pin the emptiest segment; None when there is none to be freed.
+
+        What was given and could not be moved is found again after `start_over`.
+        """
         with translated("read what pins a segment"), self._segments.reading():
-            while True:
-                if self._scan is None or self._use not in self._index.living:
-                    self._scan = self._begin()
-                    if self._scan is None:
-                        return []
-                try:
-                    pinning = self._pinning(self._scan)
-                except Corrupt as error:
-                    _LOG.error("store-segment-damaged use=%d error=%r", self._use, str(error))
-                    pinning = []
-                if pinning:
-                    return pinning
-                # All that can be found was moved; what a damaged frame hides stays where it is.
-                self._unreadable.add(self._use)
-                self._scan = None
+            if self._scan is None or self._use not in self._index.living:
+                self._scan = self._begin()
+            if self._scan is None:
+                self._put_off.clear()
+                return None
+            begin = self._scan.offset
+            try:
+                pinning = self._pinning(self._scan)
+            except Corrupt as error:
+                _LOG.error("store-segment-damaged use=%d error=%r", self._use, str(error))
+                pinning = []
+                self._leave(self._unreadable)
+            except OSError as error:
+                if not self._put_off:
+                    _LOG.warning("store-segment-unread use=%d error=%r", self._use, str(error))
+                pinning = []
+                self._leave(self._put_off)
+            else:
+                if self._scan.offset == begin:
+                    # All that can be found was moved; what a damaged frame hides stays.
+                    self._leave(self._unreadable)
+            return pinning
+
+    def start_over(self) -> None:
+        """What was given last was not moved: look through that segment once more."""
+        self._scan = None
+
+    def _leave(self, uses: set[int]) -> None:
+        uses.add(self._use)
+        self._scan = None
 
     def _begin(self) -> Scan | None:
         self._use = self._emptiest()
@@ -74,9 +97,10 @@ class Relocation:
 
     def _emptiest(self) -> int:
         found, least = 0, 1.0
+        passed = self._unreadable | self._put_off
         for number, living in list(self._index.living.items()):
             segment = self._segments.used.get(number)
-            if segment is None or number >= self._index.use or number in self._unreadable:
+            if segment is None or number >= self._index.use or number in passed:
                 continue
             share = living.size / segment.size
             if share < least:
@@ -86,9 +110,13 @@ class Relocation:
     def _pinning(self, scan: Scan) -> list[Part]:
         pinning: list[Part] = []
         size = 0
+        end = scan.offset + _LOOK_BYTES
         environment = self._index.environment
         with environment.lmdb.begin(db=environment.values, buffers=True) as transaction:
-            while size < MOVED_BYTES and (frame := scan.next()) is not None:
+            while size < MOVED_BYTES and scan.offset < end:
+                frame = scan.next()
+                if frame is None:
+                    break
                 for part in frame.parts:
                     if part.kind not in (APPENDED, MOVED):
                         continue

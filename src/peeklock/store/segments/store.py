@@ -247,13 +247,18 @@ class SegmentStore:
         if self._relocating.locked():
             return
         async with self._relocating:
-            while not self._closed and self._relocation.is_due:
-                parts = await asyncio.to_thread(self._relocation.next)
-                if not parts:
-                    break
-                await self._submit(Move(parts))
-                # The segment is free when the index knows of it.
-                await self._ask(_nothing)
+            try:
+                while not self._closed and self._relocation.is_due:
+                    parts = await self._reading.run(self._relocation.next)
+                    if parts is None:
+                        break
+                    if parts:
+                        await self._submit(Move(parts))
+                        # The segment is free when the index knows of it.
+                        await self._ask(_nothing)
+            except BaseException:
+                self._relocation.start_over()
+                raise
 
     def _look_soon(self) -> None:
         """Look for the room that is left beside the loop: even that can hang with a disk."""
