@@ -161,9 +161,11 @@ class Segments:
         """Nothing lives in these any more, and that rests."""
         with self._lock:
             for number in numbers:
-                segment = self.used.pop(number, None)
+                segment = self.used.get(number)
                 if segment is not None:
+                    # In this order: whoever reads looks at both without the lock.
                     self._leaving.append((self._time, segment))
+                    del self.used[number]
             if numbers:
                 self._time += 1
             self._sort_out()
