@@ -394,7 +394,12 @@ def test_a_commit_waits_for_what_is_under_way(broker: BrokerProcess, queue: str)
         sender = client.get_queue_sender(queue)
         transaction = client.transaction()
         sends = [
-            asyncio.ensure_future(sender.send_messages(message(str(n)), transaction=transaction))
+            # A list needs the link before it is a batch.
+            asyncio.ensure_future(
+                sender.send_messages(
+                    [message(str(n))] if n % 2 else message(str(n)), transaction=transaction
+                )
+            )
             for n in range(20)
         ]
         await asyncio.sleep(0)

@@ -107,19 +107,17 @@ class ServiceBusSender:
         """
         self._check_open()
         check_timeout(timeout)
-        if isinstance(message, ServiceBusMessageBatch):
-            batch = message
-        elif (several := _several(message)) is not None:
-            batch = await self._batch_of(several)
-        else:
-            payload = as_message(cast(Sendable, message)).encoded()
-            # What was given before and is still held leaves first.
-            await self._batching.give_way()
-            await self._send(payload, False, timeout, transaction)
+        if transaction is None:
+            payload, is_batch = await self._payload_of(message)
+            if payload is not None:
+                await self._send(payload, is_batch, timeout)
             return
-        if len(batch):
-            await self._batching.give_way()
-            await self._send(batch.encoded(), True, timeout, transaction)
+        await transaction.perform(
+            self._connection,
+            self._via or self.entity_name,
+            partial(self._send_within, transaction, message),
+            within_s=timeout,
+        )
 
     def send_soon(self, message: Sendable) -> Buffered:
         """Send soon: messages that are given soon after each other leave as one batch.
@@ -254,42 +252,52 @@ class ServiceBusSender:
                 self._link = opened
             return self._link
 
-    async def _send(
+    async def _payload_of(
+        self, message: Sendable | ServiceBusMessageBatch | Iterable[Sendable]
+    ) -> tuple[bytes | None, bool]:
+        """Give what is to be sent, and whether it is a batch; None for one of no messages."""
+        if isinstance(message, ServiceBusMessageBatch):
+            batch = message
+        elif (several := _several(message)) is not None:
+            batch = await self._batch_of(several)
+        else:
+            payload = as_message(cast(Sendable, message)).encoded()
+            # What was given before and is still held leaves first.
+            await self._batching.give_way()
+            return payload, False
+        if not len(batch):
+            return None, True
+        await self._batching.give_way()
+        return batch.encoded(), True
+
+    async def _send(self, payload: bytes, is_batch: bool, timeout: float | None = None) -> None:
+        async def attempt() -> None:
+            await self._submit(await self._opened(), payload, is_batch)
+
+        await with_retries(self._connection.config.retry, attempt, within_s=timeout)
+
+    async def _send_within(
         self,
-        payload: bytes,
-        is_batch: bool,
-        timeout: float | None = None,
-        transaction: ServiceBusTransaction | None = None,
+        transaction: ServiceBusTransaction,
+        message: Sendable | ServiceBusMessageBatch | Iterable[Sendable],
     ) -> None:
-        retry = self._connection.config.retry
-
-        async def attempt(link: SenderLink, state: bytes | None = None) -> None:
-            largest = link.max_message_size
-            if largest and len(payload) > largest:
-                raise MessageSizeExceededError(
-                    f"the message of {len(payload)} bytes exceeds what the entity takes: {largest}"
-                )
-            async with self._bound:
-                await link.submit(payload, is_batch=is_batch, state=state)
-
-        async def alone() -> None:
-            await attempt(await self._opened())
-
-        if transaction is None:
-            await with_retries(retry, alone, within_s=timeout)
-            return
-
-        async def within(transaction: ServiceBusTransaction) -> None:
+        """Send as part of a transaction, which waits for all of it from the first step on."""
+        payload, is_batch = await self._payload_of(message)
+        if payload is not None:
             # To open a link can be tried again, what is sent on it cannot.
-            link = await with_retries(retry, self._opened)
-            await attempt(link, await transaction.stamp(link.transport))
+            link = await with_retries(self._connection.config.retry, self._opened)
+            await self._submit(link, payload, is_batch, await transaction.stamp(link.transport))
 
-        await transaction.perform(
-            self._connection,
-            self._via or self.entity_name,
-            partial(within, transaction),
-            within_s=timeout,
-        )
+    async def _submit(
+        self, link: SenderLink, payload: bytes, is_batch: bool, state: bytes | None = None
+    ) -> None:
+        largest = link.max_message_size
+        if largest and len(payload) > largest:
+            raise MessageSizeExceededError(
+                f"the message of {len(payload)} bytes exceeds what the entity takes: {largest}"
+            )
+        async with self._bound:
+            await link.submit(payload, is_batch=is_batch, state=state)
 
     async def _manage(
         self,
