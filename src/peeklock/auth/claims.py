@@ -86,11 +86,12 @@ class Claims:
             heappop(ends)
         return ends[0][0] if ends else None
 
-    def expire(self, now: Instant) -> list[Grant]:
-        """Drop the grants whose time is over and return them, for the links that lived on them."""
+    def expire(self, now: Instant, most: int = GRANTS_MAX) -> list[Grant]:
+        """Drop the grants whose time is over, so many at most, and return them, for the links that
+        lived on them."""
         ended: list[Grant] = []
         next_expiry = self.next_expiry()
-        while next_expiry is not None and next_expiry <= now:
+        while next_expiry is not None and next_expiry <= now and len(ended) < most:
             ended.append(self._grants.pop(heappop(self._ends)[1]))
             next_expiry = self.next_expiry()
         return ended

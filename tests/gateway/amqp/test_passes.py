@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from peeklock.amqp.composites import Accepted, Rejected
 from peeklock.amqp.delivery import IncomingDelivery
 from peeklock.amqp.dialect import BATCH_FORMAT, TRANSFER_DESTINATION
@@ -12,9 +14,11 @@ from peeklock.amqp.events import LinkDetached, SettlementsReceived
 from peeklock.amqp.link import Link
 from peeklock.amqp.sections import BODY_SECTIONS_MAX
 from peeklock.amqp.types import Symbol
-from peeklock.auth.rights import DEVELOPMENT_KEY, ROOT_RULE_NAME
+from peeklock.auth.keyring import Grant
+from peeklock.auth.rights import DEVELOPMENT_KEY, ROOT_RULE_NAME, SEND
 from peeklock.auth.sas import generate_sas
 from peeklock.entity.definition import QueueDefinition
+from peeklock.gateway.amqp.attaching import EXPIRED_AT_ONCE
 from peeklock.gateway.amqp.batches import BATCH_COUNT_MAX
 from peeklock.gateway.amqp.passes import LINK_COST, PASS_COST, TOKEN_COST, Begun
 from tests.gateway.amqp.bus import (
@@ -224,3 +228,46 @@ def test_links_whose_right_ends_go_in_passes_and_are_not_served_meanwhile() -> N
         assert (await client.manage(manage, "peek-message", asked))[0] == 204
 
     serve(talk)
+
+
+@pytest.mark.parametrize("count", [3 * EXPIRED_AT_ONCE - 1, 3 * EXPIRED_AT_ONCE])
+def test_very_many_tokens_end_in_passes_and_nobody_is_served_meanwhile(count: int) -> None:
+    async def talk(bus: Bus) -> None:
+        client = await bus.connect()
+        await client.put_token("q", life_ms=60_000)
+        link = await client.sender()
+        for number in range(count):
+            client.peer._claims.put(Grant(f"other{number}", SEND, bus.clock.wall() + 10_000, "r"))
+        client.passes = 0
+        bus.clock.advance(61_000)
+        client.post(link, plain("too late"))
+        await client.talk()
+        assert client.passes >= 3
+        assert len(client.take(LinkDetached)) == 1
+        assert client.take(SettlementsReceived) == []
+        assert client.peer._claims.is_empty
+
+    serve(talk)
+
+
+def test_the_links_of_a_path_are_listed_when_it_is_reviewed() -> None:
+    """Each of thousands of tokens that end at once may be for all links of a connection."""
+    path = "a/b/c/d/e/f/g/h"
+    count = 150
+
+    async def talk(bus: Bus) -> None:
+        client = await bus.connect()
+        for end in range(1, len(path) + 1, 2):
+            await client.put_token(path[:end], life_ms=60_000)
+        for _ in range(count):
+            await client.sender(path)
+        client.passes = 0
+        bus.clock.advance(61_000)
+        client.peer.tick(bus.clock.now())
+        assert client.peer.is_behind
+        assert len(client.peer._attaching._doubted) <= count
+        await client.talk()
+        assert len(client.take(LinkDetached)) == count
+        assert not client.peer.is_behind
+
+    serve(talk, *(_queue(path[:end]) for end in range(1, len(path) + 1, 2)))

@@ -152,7 +152,7 @@ class Peer:
         """
         self._at = at
         self._work.begin()
-        if at >= self.deadline:
+        if at >= self.deadline or self._attaching.is_expiring:
             # Rights that have ended must not serve what has just arrived.
             self._tick(at)
         now = self.wire.door.clock.now()
@@ -204,10 +204,7 @@ class Peer:
             self._take_turn()
         if self.wire.is_stalled(at):
             self._close(RESOURCE_LIMIT_EXCEEDED, texts.STALLED)
-        expired = self._claims.expire(clock.wall())
-        for grant in expired:
-            self._attaching.doubt(grant.path, texts.EXPIRED)
-        if expired:
+        if self._attaching.expire(clock.wall()):
             self._attaching.review(self._work)
             self._claims_changed()
         self.wire.transactions.expire(clock.now())
@@ -258,6 +255,7 @@ class Peer:
         tells whether nothing of it stays in memory. What had come before is still done."""
         self.wire.is_lost = True
         self._work.begin()
+        self._attaching.expire(self.wire.door.clock.wall())
         if not self._attaching.review(self._work):
             return False
         if self._has_left:
