@@ -33,6 +33,7 @@ def test_everything_can_be_chosen() -> None:
             "KeysUrl": "https://i/keys",
             "KeysRefresh": "PT1M",
             "ClockSkew": "PT0S",
+            "AllowPlain": True,
             "Roles": [
                 {"Name": "in", "Rights": ["Send"]},
                 {"Name": "out", "Rights": ["Listen"]},
@@ -41,7 +42,13 @@ def test_everything_can_be_chosen() -> None:
     )
     roles = {"in": SEND, "out": LISTEN}
     expected = TokenIssuer(
-        "i", ("a", "b"), keys_url="https://i/keys", roles=roles, skew_ms=0, refresh_ms=60_000
+        "i",
+        ("a", "b"),
+        keys_url="https://i/keys",
+        roles=roles,
+        skew_ms=0,
+        refresh_ms=60_000,
+        allows_plain=True,
     )
     assert found == expected
     assert found.rights_of(["in", "out", "other"]) == SEND | LISTEN

@@ -35,6 +35,8 @@ class TokenIssuer:
     roles: Final[dict[str, Rights]]
     skew_ms: Final[int]
     refresh_ms: Final[int]
+    # Whether its tokens may come without TLS from other machines.
+    allows_plain: Final[bool]
 
     def __init__(
         self,
@@ -46,6 +48,7 @@ class TokenIssuer:
         roles: dict[str, Rights] | None = None,
         skew_ms: int = SKEW_MS,
         refresh_ms: int = REFRESH_MS,
+        allows_plain: bool = False,
     ) -> None:
         self.issuer = issuer
         self.audiences = audiences
@@ -54,6 +57,7 @@ class TokenIssuer:
         self.roles = dict(ROLES) if roles is None else roles
         self.skew_ms = skew_ms
         self.refresh_ms = refresh_ms
+        self.allows_plain = allows_plain
 
     def rights_of(self, roles: list[str]) -> Rights:
         """Add up what roles are worth; those that nobody named are worth nothing."""
@@ -96,12 +100,23 @@ class WebToken:
     rights: Final[Rights]
     expires_at: Final[Instant]
     proof: Final[WebProof]
+    # Whether it may come without TLS from other machines.
+    allows_plain: Final[bool]
 
-    def __init__(self, subject: str, rights: Rights, expires_at: Instant, proof: WebProof) -> None:
+    def __init__(
+        self,
+        subject: str,
+        rights: Rights,
+        expires_at: Instant,
+        proof: WebProof,
+        *,
+        allows_plain: bool = False,
+    ) -> None:
         self.subject = subject
         self.rights = rights
         self.expires_at = expires_at
         self.proof = proof
+        self.allows_plain = allows_plain
 
 
 class WebTokens(Protocol):
@@ -126,13 +141,16 @@ def is_safe_address(url: str) -> bool:
         return False
     if parts.scheme == "https":
         return bool(host)
-    return parts.scheme == "http" and _is_loopback(host)
+    return parts.scheme == "http" and is_loopback(host)
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Tell whether a name or an address is this machine's own."""
     if host.rstrip(".") == _LOOPBACK:
         return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        address = ipaddress.ip_address(host)
     except ValueError:
         return False
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback

@@ -180,10 +180,16 @@ class KeyRing:
         token: str,
         audience: str,
         now: Instant,
+        *,
+        is_exposed: bool = False,
     ) -> Grant | AuthRefusal:
-        """Check a token for an audience, which may be a URI or a bare path; the grant is for it."""
+        """Check a token for an audience, which may be a URI or a bare path; the grant is for it.
+
+        A shared access signature may come as others can read it, because it is for one place; a web
+        token is good at every service of its audience.
+        """
         if is_jwt(token):
-            return self._verify_web(web_text(token), audience, now)
+            return self._verify_web(web_text(token), audience, now, is_exposed)
         good = self._good(token)
         if isinstance(good, AuthRefusal):
             return good
@@ -195,12 +201,16 @@ class KeyRing:
             return refusal.invalid_audience(good.resource, path)
         return Grant(path, good.rights, good.expires_at, good.proof.rule_name, good.proof)
 
-    def _verify_web(self, token: str, audience: str, now: Instant) -> Grant | AuthRefusal:
+    def _verify_web(
+        self, token: str, audience: str, now: Instant, is_exposed: bool
+    ) -> Grant | AuthRefusal:
         """Check a JSON web token: its roles say what it gives, on the whole namespace."""
         web = self._web
         found = refusal.unsupported_jwt() if web is None else web.read(token, now)
         if isinstance(found, AuthRefusal):
             return found
+        if is_exposed and not found.allows_plain:
+            return refusal.exposed()
         if found.rights == NO_RIGHTS:
             # A connection must not count as known for a token that opens nothing.
             return refusal.without_role(found.subject)

@@ -12,6 +12,7 @@ INVALID_SIGNATURE: Final = "InvalidSignature"
 EXPIRED_TOKEN: Final = "ExpiredToken"
 INVALID_AUDIENCE: Final = "InvalidAudience"
 NO_ROLE: Final = "NoRole"
+EXPOSED_TOKEN: Final = "ExposedToken"
 
 
 @final
@@ -52,6 +53,15 @@ def without_role(subject: str) -> AuthRefusal:
         NO_ROLE,
         f"Unauthorized: The token of '{subject}' gives no right: its claim 'roles' names no role "
         "that is worth one in this namespace.",
+    )
+
+
+def exposed() -> AuthRefusal:
+    """Decline a JSON web token that came as others on the network can read it."""
+    return AuthRefusal(
+        EXPOSED_TOKEN,
+        "ExposedToken: A JSON web token is taken over TLS, or from the broker's own machine; "
+        "'AllowPlain' of the token issuer in the configuration allows others.",
     )
 
 

@@ -27,6 +27,7 @@ def _read_issuer(entry: Section) -> TokenIssuer:
     keys_file, keys_url = entry.text("KeysFile", ""), entry.text("KeysUrl", "")
     skew_ms = entry.duration_ms("ClockSkew", SKEW_MS)
     refresh_ms = entry.duration_ms("KeysRefresh", REFRESH_MS)
+    allows_plain = entry.flag("AllowPlain", default=False)
     roles = _read_roles(entry)
     entry.finish()
     if not audiences:
@@ -48,6 +49,7 @@ def _read_issuer(entry: Section) -> TokenIssuer:
         roles=roles,
         skew_ms=skew_ms,
         refresh_ms=refresh_ms,
+        allows_plain=allows_plain,
     )
 
 

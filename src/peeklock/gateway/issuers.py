@@ -313,7 +313,13 @@ def _of_claims(
         tuple(role for role in issuer.roles if role in listed),
     )
     rights = issuer.rights_of(list(proof.roles))
-    good = WebToken(subject[:128], rights, expires + issuer.skew_ms, proof)
+    good = WebToken(
+        subject[:128],
+        rights,
+        expires + issuer.skew_ms,
+        proof,
+        allows_plain=issuer.allows_plain,
+    )
     short_at = expires - _LIFE_H_MAX * _HOUR_MS - issuer.skew_ms
     return good, begins - issuer.skew_ms, short_at
 

@@ -149,11 +149,20 @@ class Client:
         *,
         host: str | None = HOST,
         lobby: Lobby | None = None,
+        is_exposed: bool = False,
     ) -> None:
         now = bus.clock.now()
         self.bus = bus
         self.pipe = Pipe()
-        self.peer = Peer(bus.doors, self.pipe, "test:1", now, host="test", lobby=lobby)
+        self.peer = Peer(
+            bus.doors,
+            self.pipe,
+            "test:1",
+            now,
+            host="test",
+            lobby=lobby,
+            is_exposed=is_exposed,
+        )
         self.connection = Connection(
             role=CLIENT,
             container_id="the-client",

@@ -64,7 +64,8 @@ class Belonging:
         if not self.is_inside:
             self._stand_before(self._doors.of_token(token))
         door = self._wire.door
-        found = door.keys.verify(token, audience, door.clock.wall())
+        now, is_exposed = door.clock.wall(), self._wire.is_exposed
+        found = door.keys.verify(token, audience, now, is_exposed=is_exposed)
         if isinstance(found, Grant) and not self.has_place:
             self._take_place(door)
         return found

@@ -101,8 +101,10 @@ class Peer:
         *,
         host: str = "",
         lobby: Lobby | None = None,
+        is_exposed: bool = False,
     ) -> None:
-        """The name is for the log; the host is the address that it counts for."""
+        """The name is for the log; the host is the address that it counts for. An exposed one is
+        where others can read what is said."""
         door = doors.first
         lobby = lobby or Lobby()
         self._standing: Final = Standing(self, lobby, host, door.limits.held_without_token_max)
@@ -117,7 +119,7 @@ class Peer:
         )
         self._connection.links_max = door.limits.links_without_token_max
         self._connection.sessions_max = door.limits.sessions_without_token_max
-        self.wire: Final = Wire(door, self._connection, outlet, name)
+        self.wire: Final = Wire(door, self._connection, outlet, name, is_exposed=is_exposed)
         self._claims: Final = Claims()
         self._responses: Final = ResponseLinks()
         self._belonging: Final = Belonging(doors, self.wire)

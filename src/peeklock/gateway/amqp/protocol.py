@@ -8,6 +8,7 @@ from typing import Final, Protocol, final
 from peeklock.gateway import logbook
 from peeklock.gateway.amqp.door import Doors
 from peeklock.gateway.amqp.peer import Peer
+from peeklock.gateway.exposure import is_exposed
 from peeklock.gateway.lobby import Lobby
 
 # Less than this is never waited: a deadline in the past is looked at in the next turn of the loop.
@@ -65,6 +66,7 @@ class AmqpProtocol(asyncio.Protocol):
             self._now(),
             host=address[0],
             lobby=self._connections.lobby,
+            is_exposed=is_exposed(transport),
         )
         self._tick()
 

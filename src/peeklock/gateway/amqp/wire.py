@@ -45,6 +45,7 @@ class Wire:
         "container",
         "door",
         "host",
+        "is_exposed",
         "is_lost",
         "is_reading_held",
         "is_writing_held",
@@ -56,12 +57,22 @@ class Wire:
         "wanting",
     )
 
-    def __init__(self, door: Door, connection: Connection, outlet: Outlet, peer_name: str) -> None:
+    def __init__(
+        self,
+        door: Door,
+        connection: Connection,
+        outlet: Outlet,
+        peer_name: str,
+        *,
+        is_exposed: bool = False,
+    ) -> None:
         # That of the first namespace, until the peer has said which one it means.
         self.door = door
         self.connection: Final = connection
         self.outlet: Final = outlet
         self.peer_name: Final = peer_name
+        # Others on the network can read what is said.
+        self.is_exposed: Final = is_exposed
         self.transactions: Final = Transactions(door.limits, door.chance)
         # How the peer calls us; known when it has opened.
         self.host = "localhost"

@@ -28,7 +28,8 @@ class Guard:
         if token is None:
             text = "The request has no Authorization header with a shared access signature."
             return self._refuse(request, 401, text)
-        found = self._keys.verify(token, audience, self._clock.wall())
+        now = self._clock.wall()
+        found = self._keys.verify(token, audience, now, is_exposed=request.is_exposed)
         if not isinstance(found, Grant):
             return self._refuse(request, 401, found.text)
         if not allows(found.rights, wanted):

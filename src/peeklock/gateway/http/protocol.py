@@ -11,6 +11,7 @@ import h11
 
 from peeklock.amqp.dialect import WEBSOCKET_PATH
 from peeklock.gateway import logbook
+from peeklock.gateway.exposure import is_exposed
 from peeklock.gateway.http.answer import Answer, bad_request, refused
 from peeklock.gateway.http.caller import Caller
 from peeklock.gateway.http.heads import HEAD_BYTES_MAX, problem_of_bytes, problem_of_framing
@@ -95,6 +96,7 @@ class HttpProtocol(asyncio.Protocol):
         self._body_bytes_max = BODY_BYTES_MAX
         self._transport: asyncio.Transport | None = None
         self._peer = ""
+        self._is_exposed = False
         self._scheme = "http"
         # When the client has been silent for too long, and the timer that looks whether it has:
         # one for many requests, because each moves the instant.
@@ -122,6 +124,7 @@ class HttpProtocol(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
             self._peer = f"{peer[0]}:{peer[1]}"
+        self._is_exposed = is_exposed(transport)
         if transport.get_extra_info("sslcontext") is not None:
             self._scheme = "https"
         if self._visitors.joined(self):
@@ -320,6 +323,7 @@ class HttpProtocol(asyncio.Protocol):
             named=headers.raw_items(),
             scheme=self._scheme,
             caller=self._caller,
+            is_exposed=self._is_exposed,
         )
 
     def _is_for_websockets(self) -> bool:

@@ -21,6 +21,8 @@ class Request:
     named: Final[Sequence[tuple[bytes, bytes]]]
     scheme: Final[str]
     caller: Final[Caller]
+    # Whether others on the network can read it.
+    is_exposed: Final[bool]
 
     def __init__(
         self,
@@ -33,6 +35,7 @@ class Request:
         named: Sequence[tuple[bytes, bytes]] = (),
         scheme: str = "http",
         caller: Caller | None = None,
+        is_exposed: bool = False,
     ) -> None:
         self.method = method
         self.target = target
@@ -42,6 +45,7 @@ class Request:
         self.named = named
         self.scheme = scheme
         self.caller = caller or Caller()
+        self.is_exposed = is_exposed
 
     @property
     def path(self) -> str:

@@ -26,20 +26,21 @@ class Admission:
         token = request.headers.get("authorization")
         if token is None:
             raise unauthorized("MissingToken: The authorization header was not found.")
-        return allows(self._grant(token, request.path).rights, MANAGE)
+        return allows(self._grant(request, token, request.path).rights, MANAGE)
 
     def check_destination(self, request: Request, header: str, path: str) -> None:
         """Let forward who may send to the destination: by a token for it, or by the request's."""
         token = request.headers.get(header) or request.headers.get("authorization") or ""
-        found = self._grant(token, path)
+        found = self._grant(request, token, path)
         if not allows(found.rights, SEND):
             raise unauthorized(
                 f"Unauthorized access. 'Send' claim is empty: the rule '{found.rule_name}' does "
                 "not give it."
             )
 
-    def _grant(self, token: str, audience: str) -> Grant:
-        found = self._keys.verify(token, audience, self._clock.wall())
+    def _grant(self, request: Request, token: str, audience: str) -> Grant:
+        now = self._clock.wall()
+        found = self._keys.verify(token, audience, now, is_exposed=request.is_exposed)
         if not isinstance(found, Grant):
             raise unauthorized(found.text)
         return found
