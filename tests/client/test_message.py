@@ -11,6 +11,7 @@ import pytest
 from peeklock.amqp.composites import Header, Properties
 from peeklock.amqp.message import (
     DATA_BODY,
+    NO_BODY,
     SEQUENCE_BODY,
     VALUE_BODY,
     Message,
@@ -185,6 +186,12 @@ def test_it_is_told_what_a_content_is_made_of() -> None:
     assert delivered(body_kind=DATA_BODY, body=[b"x"]).body_type == "data"
     assert delivered(body_kind=SEQUENCE_BODY, body=[[1]]).body_type == "sequence"
     assert delivered(body_kind=VALUE_BODY, body=1).body_type == "value"
+
+
+def test_every_content_can_be_shown() -> None:
+    assert str(delivered(body_kind=NO_BODY)) == str(read(ServiceBusMessage([]))) == ""
+    assert str(delivered(body_kind=SEQUENCE_BODY, body=[[1, "a"]])) == "[[1, 'a']]"
+    assert str(delivered(body_kind=VALUE_BODY, body="a")) == "a"
 
 
 def test_a_value_is_given_as_it_is() -> None:

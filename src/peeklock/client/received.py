@@ -125,8 +125,10 @@ class ServiceBusReceivedMessage:
         )
 
     def __str__(self) -> str:
-        pieces = self.body
-        return str(pieces) if self._body_kind() != DATA_BODY else b"".join(pieces).decode()
+        kind, body = self._body_kind(), self.body
+        if kind in (DATA_BODY, NO_BODY):
+            return b"".join(body).decode()
+        return str(list(body) if kind == SEQUENCE_BODY else body)
 
     def __bytes__(self) -> bytes:
         if self._body_kind() not in (DATA_BODY, NO_BODY):
