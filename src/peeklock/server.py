@@ -75,9 +75,9 @@ _LOG: Final = logging.getLogger("peeklock.server")
 
 # Messages and locks are garbage by reference count; cycles are few, and looking for them among a
 # million entries costs. A look takes 0.1 us for each object that is new since the one before, and
-# is part of a step of the loop: 12,000 of the youngest, 36,000 of the middle ones. All of them are
-# looked at only once in 126 million that came and stayed. One round of sends makes thousands.
-_GC_THRESHOLDS: Final = (12_000, 2, 3_500)
+# is part of a step of the loop: 8,000 of the youngest, 24,000 of the middle ones. All of them are
+# looked at only once in 128 million that came and stayed. One round of sends makes thousands.
+_GC_THRESHOLDS: Final = (8_000, 1, 8_000)
 # Enough for all connections of several namespaces, and for the stores.
 _DESCRIPTORS: Final = 65_536
 

@@ -57,7 +57,7 @@ KINDS: Final[dict[str, tuple[int, dict[str, Any]]]] = {
     "unlock-on-disconnect": (4, {"UnlockOnDisconnect": True}),
     "send-disabled": (4, {"Status": "SendDisabled"}),
     "receive-disabled": (4, {"Status": "ReceiveDisabled"}),
-    "own-rules": (32, {}),
+    "own-rules": (40, {}),
     "session": (80, {"RequiresSession": True}),
     "partitioned": (70, {"EnablePartitioning": True}),
     "partitioned-short-lock": (

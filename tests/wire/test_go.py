@@ -130,7 +130,7 @@ def test_a_signature_for_the_host_alone(tour: Tour, queue: str) -> None:
     """As its helper makes connection strings that last for a while; by AMQP and by HTTPS."""
     signature = sas.token("localhost")
     seen = tour("scheduling", queue, signature=signature)
-    assert seen == ["scheduled 2", "waits b true true", "came soon true"]
+    assert seen == ["scheduled 2", "waits b true true", "came soon true true"]
     assert (
         tour("administration", "go-host", "go-host-topic", signature=signature)[-1] == "gone true"
     )
