@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from peeklock.amqp.limits import Limits as EngineLimits
-from peeklock.auth.namespaces import Namespace, Namespaces
+from peeklock.auth.namespaces import Namespace
 from peeklock.auth.rights import DEVELOPMENT_KEY, AuthorizationRule
 from peeklock.broker.alarm import LoopAlarms
 from peeklock.broker.broker import Broker, Limits
@@ -45,7 +45,7 @@ from peeklock.gateway.http.admin.node import AdminNode
 from peeklock.gateway.http.figures import Overview
 from peeklock.gateway.http.guard import Guard
 from peeklock.gateway.http.health import READY, ReadyNode
-from peeklock.gateway.http.hosts import Hosts
+from peeklock.gateway.http.hosts import Hosts, make_namespaces
 from peeklock.gateway.http.journal import JournalNode
 from peeklock.gateway.http.messages.node import MessagesNode
 from peeklock.gateway.http.metrics import METRICS, MetricsNode
@@ -136,7 +136,7 @@ async def _serve(
     overview = Overview(watchdog, budgets, figures)
     stores, catalog = await _open_stores(settings, figures)
     overview.store_states = stores.states
-    broker = _broker(settings, configuration, stores, catalog, clock, chance, budgets)
+    broker, hosts = _broker(settings, configuration, stores, catalog, clock, chance, budgets)
     overview.homes = broker.homes
     desks = partial(_desk, clock, chance, overview)
     lobby = Lobby(budgets, strangers_max=settings.connections_max)
@@ -145,7 +145,9 @@ async def _serve(
     visitors = Visitors(budgets, connections_max=settings.http_connections_max)
     issuers = await _issuers(settings, configuration, broker)
     reload = Reload(settings, broker, tls, issuers)
-    http = _http(settings, overview, broker, stores, amqp, clock, chance, desks, visitors, reload)
+    http = _http(
+        settings, overview, broker, stores, amqp, clock, chance, desks, hosts, visitors, reload
+    )
     overview.connections.update(amqp=lambda: amqp.count, http=lambda: http.count)
     listener = _listener(settings, amqp, http, tls, budgets)
     try:
@@ -180,10 +182,18 @@ def _broker(
     clock: Clock,
     chance: Callable[[], int],
     budgets: Budgets,
-) -> Broker:
-    """Make what owns the entities, and hears when a store comes or goes."""
+) -> tuple[Broker, Hosts]:
+    """Make what owns the entities, and hears when a store comes or goes; and the names by which it
+    is called, which keys tell from entities."""
+    namespaces, hosts = make_namespaces(
+        {each.name: each.rules for each in configuration.namespaces},
+        lambda namespace, path: broker.find(namespace, path),
+        names=(*settings.allowed_hosts, *settings.tls_names, settings.host),
+        origins=settings.allowed_origins,
+        is_loopback=settings.is_loopback(),
+    )
     broker = Broker(
-        Namespaces([Namespace(each.name, each.rules) for each in configuration.namespaces]),
+        namespaces,
         stores,
         catalog,
         clock,
@@ -198,7 +208,7 @@ def _broker(
     )
     for state in stores.states():
         stores.get(state.name).on_switched = partial(broker.store_switched, state.name)
-    return broker
+    return broker, hosts
 
 
 async def _issuers(
@@ -317,6 +327,7 @@ def _http(
     clock: Clock,
     chance: Callable[[], int],
     desks: Callable[[Namespace], RefusalDesk],
+    hosts: Hosts,
     visitors: Visitors,
     reload: Reload,
 ) -> HttpConnections:
@@ -336,13 +347,6 @@ def _http(
     def journal_node(namespace: Namespace) -> JournalNode:
         return JournalNode(broker, guard(namespace), namespace.name)
 
-    hosts = Hosts(
-        broker.namespaces,
-        names=(*settings.allowed_hosts, *settings.tls_names, settings.host),
-        origins=settings.allowed_origins,
-        is_loopback=settings.is_loopback(),
-    )
-    hosts.know_entities(broker.find)
     messages = PerNamespace(broker.namespaces, message_node)
     nodes: dict[str, Node] = {
         # The stores are everybody's; who manages the first namespace looks after them.

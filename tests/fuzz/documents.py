@@ -41,8 +41,7 @@ def sas(data: bytes) -> str:
     """A token, and what it is shown for."""
     text, _, audience = data.decode("utf-8", "replace").partition("\n")
     ring = KeyRing([development_rule()])
-    with_hosts = KeyRing([development_rule()])
-    with_hosts.is_host = lambda path: path.partition("/")[0] == "h"
+    with_hosts = KeyRing([development_rule()], lambda path: path.partition("/")[0] == "h")
     told = [
         repr(ring.verify(text, audience, 1000)),
         repr(with_hosts.verify(text, audience, 1000)),

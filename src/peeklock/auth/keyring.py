@@ -92,12 +92,16 @@ class _Good:
 class KeyRing:
     """Knows the rules of the namespace and of each entity, and turns credentials into grants."""
 
-    __slots__ = ("_named", "_remembered", "_rules", "_watchers", "_web", "is_host")
+    __slots__ = ("_is_host", "_named", "_remembered", "_rules", "_watchers", "_web")
 
-    def __init__(self, namespace_rules: Sequence[AuthorizationRule]) -> None:
-        # Tells of a path whether it begins with a host that this broker answers to, and not with an
-        # entity: tokens may be made for a host without a scheme.
-        self.is_host: Callable[[str], bool] = _is_no_host
+    def __init__(
+        self,
+        namespace_rules: Sequence[AuthorizationRule],
+        is_host: Callable[[str], bool] | None = None,
+    ) -> None:
+        """`is_host` tells of a path whether it begins with a host that this broker answers to, and
+        not with an entity: tokens may be made for a host without a scheme."""
+        self._is_host: Final = is_host or _is_no_host
         # The namespace is the path that is a prefix of all others.
         self._rules: dict[str, tuple[AuthorizationRule, ...]] = {}
         # At which paths there is a rule of a name: thousands of entities may have rules.
@@ -225,7 +229,7 @@ class KeyRing:
         parsed = parse_sas(token)
         if isinstance(parsed, AuthRefusal):
             return parsed
-        resource = signed_path(parsed.resource, self.is_host)
+        resource = signed_path(parsed.resource, self._is_host)
         found = self._signer(parsed, resource)
         if found is None:
             return refusal.invalid_signature()
@@ -240,7 +244,7 @@ class KeyRing:
 
     def has_signed(self, token: SasToken) -> bool:
         """Tell whether a rule of these made the token; it may have expired since."""
-        return self._signer(token, signed_path(token.resource, self.is_host)) is not None
+        return self._signer(token, signed_path(token.resource, self._is_host)) is not None
 
     def verify_plain(self, rule_name: str, key: str) -> list[Grant] | AuthRefusal:
         """Check a rule's name and key; the grants are for the places whose rule it is."""

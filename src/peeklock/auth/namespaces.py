@@ -7,7 +7,7 @@ neither means the first.
 import ipaddress
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 from peeklock.auth.keyring import KeyRing
 from peeklock.auth.refusal import AuthRefusal
@@ -17,6 +17,9 @@ from peeklock.auth.sas import is_jwt, parse_sas
 # The longest name that DNS has; longer ones are nobody's, and cost nothing.
 _HOST_LENGTH_MAX: Final = 253
 
+# Tells hosts from entities, asked with a namespace's name and a path.
+IsHost: TypeAlias = Callable[[str, str], bool]
+
 
 @final
 class Namespace:
@@ -25,10 +28,15 @@ class Namespace:
     __slots__ = ("is_configured", "keys", "name")
 
     def __init__(
-        self, name: str, rules: Sequence[AuthorizationRule] = (), *, is_configured: bool = True
+        self,
+        name: str,
+        rules: Sequence[AuthorizationRule] = (),
+        *,
+        is_configured: bool = True,
+        is_host: IsHost | None = None,
     ) -> None:
         self.name: Final = name
-        self.keys: Final = KeyRing(rules)
+        self.keys: Final = KeyRing(rules, None if is_host is None else partial(is_host, name))
         # One that is not stands only in the catalog, and the keys of its entities alone open it.
         self.is_configured: Final = is_configured
 
@@ -39,18 +47,12 @@ class Namespaces:
 
     __slots__ = ("_by_key", "_is_host")
 
-    def __init__(self, configured: Sequence[Namespace]) -> None:
-        """There is at least one."""
+    def __init__(self, configured: Sequence[Namespace], is_host: IsHost | None = None) -> None:
+        """There is at least one; those that are made later know hosts by `is_host`."""
         self._by_key: Final = {namespace.name.lower(): namespace for namespace in configured}
         if not self._by_key or len(self._by_key) != len(configured):
             raise ValueError("there must be at least one namespace, and each name once")
-        self._is_host: Callable[[str, str], bool] | None = None
-
-    def answer_to(self, is_host: Callable[[str, str], bool]) -> None:
-        """Know hosts from entities: asked with a namespace's name and a path."""
-        self._is_host = is_host
-        for namespace in self.all():
-            namespace.keys.is_host = partial(is_host, namespace.name)
+        self._is_host: Final = is_host
 
     def all(self) -> list[Namespace]:
         """List them."""
@@ -65,10 +67,8 @@ class Namespaces:
         """Give the one with this name; one that nobody configured is known from now on."""
         namespace = self._by_key.get(name.lower())
         if namespace is None:
-            namespace = Namespace(name, is_configured=False)
+            namespace = Namespace(name, is_configured=False, is_host=self._is_host)
             self._by_key[name.lower()] = namespace
-            if self._is_host is not None:
-                namespace.keys.is_host = partial(self._is_host, namespace.name)
         return namespace
 
     def at(self, host: str) -> Namespace | None:

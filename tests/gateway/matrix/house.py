@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from peeklock.auth.namespaces import Namespace, Namespaces
 from peeklock.auth.rights import DEVELOPMENT_KEY, ROOT_RULE_NAME, development_rule
 from peeklock.auth.sas import generate_sas
 from peeklock.broker.counting import count
@@ -16,7 +15,7 @@ from peeklock.gateway.http.admin.node import AdminNode
 from peeklock.gateway.http.answer import Answer
 from peeklock.gateway.http.guard import Guard
 from peeklock.gateway.http.health import Health
-from peeklock.gateway.http.hosts import Hosts
+from peeklock.gateway.http.hosts import make_namespaces
 from peeklock.gateway.http.journal import JournalNode
 from peeklock.gateway.http.messages.node import MessagesNode
 from peeklock.gateway.http.request import Request
@@ -47,13 +46,15 @@ class House:
         store = MemoryStore()
         store.before_commit = self._committed
         rules = [development_rule(), *rules_at(NAMESPACE, "")]
-        self.bus = Bus(store, namespaces=Namespaces([Namespace("ns", rules)]))
+        namespaces, _ = make_namespaces(
+            {"ns": rules}, lambda space, path: self.broker.find(space, path)
+        )
+        self.bus = Bus(store, namespaces=namespaces)
         self.broker = self.bus.bench.broker
         self.clock = self.bus.clock
         self.stores = Storehouse.of(MemoryStores(), store_names(2))
         door = self.bus.door
         door.keys.believe(believing(LOCAL))
-        Hosts(self.broker.namespaces).know_entities(self.broker.find)
         guard = Guard(door.keys, self.clock, door.desk)
         self.messages = MessagesNode(self.broker, guard, door.desk, self.clock, door.chance, "ns")
         nodes: dict[str, Node] = {

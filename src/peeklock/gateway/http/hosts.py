@@ -8,12 +8,13 @@ only those who run the network know them.
 """
 
 import ipaddress
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Final, final
 from urllib.parse import urlsplit
 
-from peeklock.auth.namespaces import Namespaces
+from peeklock.auth.namespaces import Namespace, Namespaces
+from peeklock.auth.rights import AuthorizationRule
 from peeklock.gateway.http.answer import Answer, refused
 
 ANY: Final = "*"
@@ -57,15 +58,6 @@ class Hosts:
             for suffix in _SUFFIXES
         )
 
-    def know_entities(self, find: Callable[[str, str], object | None]) -> None:
-        """Let all key rings tell these names from entities, which are found by namespace and
-        path."""
-
-        def is_host(namespace: str, path: str) -> bool:
-            return self.begins(path, lambda name: find(namespace, name) is not None)
-
-        self._namespaces.answer_to(is_host)
-
     def begins(self, path: str, is_entity: Callable[[str], bool]) -> bool:
         """Tell whether a path, in lower case, begins with one of these names; one that is an
         entity's, or that of one above it, does not."""
@@ -103,6 +95,26 @@ class Hosts:
         if not is_whole or scheme.lower() not in ("http", "https"):
             return False
         return _split(authority) == _split(host)
+
+
+def make_namespaces(
+    rules: Mapping[str, Sequence[AuthorizationRule]],
+    find: Callable[[str, str], object | None],
+    *,
+    names: Iterable[str] = (),
+    origins: Iterable[str] = (),
+    is_loopback: bool = False,
+) -> tuple[Namespaces, Hosts]:
+    """Make the namespaces with these rules, and the names of the broker, by which their key rings
+    tell hosts from entities; entities are found by namespace and path."""
+
+    def is_host(namespace: str, path: str) -> bool:
+        return hosts.begins(path, lambda name: find(namespace, name) is not None)
+
+    spaces = [Namespace(name, each, is_host=is_host) for name, each in rules.items()]
+    namespaces = Namespaces(spaces, is_host)
+    hosts = Hosts(namespaces, names=names, origins=origins, is_loopback=is_loopback)
+    return namespaces, hosts
 
 
 def _split(host: str) -> tuple[str, str]:

@@ -8,13 +8,18 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from xml.etree.ElementTree import Element, fromstring
 
-from peeklock.auth.rights import DEVELOPMENT_KEY, ROOT_RULE_NAME, AuthorizationRule
+from peeklock.auth.rights import (
+    DEVELOPMENT_KEY,
+    ROOT_RULE_NAME,
+    AuthorizationRule,
+    development_rule,
+)
 from peeklock.auth.sas import generate_sas
 from peeklock.broker.broker import Limits
 from peeklock.entity.message import Message, Traits
 from peeklock.gateway.http.admin.node import AdminNode
 from peeklock.gateway.http.answer import Answer
-from peeklock.gateway.http.hosts import Hosts
+from peeklock.gateway.http.hosts import make_namespaces
 from peeklock.gateway.http.request import Request
 from peeklock.gateway.refusals import RefusalDesk
 from peeklock.store.store import Catalog, Store
@@ -38,7 +43,10 @@ class Office:
         catalog: Catalog | None = None,
         limits: Limits | None = None,
     ) -> None:
-        self.bench = Bench(catalog=catalog, stores=stores, limits=limits)
+        namespaces, _ = make_namespaces(
+            {"ns": [development_rule()]}, lambda space, path: self.broker.find(space, path)
+        )
+        self.bench = Bench(catalog=catalog, stores=stores, limits=limits, namespaces=namespaces)
         self.broker = self.bench.broker
         self.clock = self.bench.clock
         count = itertools.count(1)
@@ -46,7 +54,6 @@ class Office:
         def chance() -> int:
             return next(count)
 
-        Hosts(self.broker.namespaces).know_entities(self.broker.find)
         desk = RefusalDesk(clock=self.clock, chance=chance, namespace="ns")
         self.node = AdminNode(
             self.broker, self.broker.namespaces.first.keys, desk, self.clock, chance, "ns"
