@@ -1,6 +1,7 @@
 """The connection: opened once for many, opened anew after a loss, closed without a trace."""
 
 import asyncio
+import ssl
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -476,3 +477,21 @@ def test_sends_wait_while_the_broker_does_not_read() -> None:
         await asyncio.gather(*sends)
 
     run(body, credit=10)
+
+
+def test_a_certificate_that_is_not_trusted_names_the_option_of_its_user() -> None:
+    async def distrust(_: ClientConfig) -> Transport:
+        raise ssl.SSLCertVerificationError("self-signed certificate")
+
+    async def texts() -> None:
+        for name in ("connection_verify", "caFile"):
+            text = "Endpoint=sb://a.example;SharedAccessKeyName=n;SharedAccessKey=k"
+            found = ClientConfig.from_connection_string(text)
+            if name == "caFile":
+                found = ClientConfig.from_connection_string(text, ca_option=name)
+            connection = ClientConnection(found, connector=distrust)
+            with pytest.raises(ServiceBusCommunicationError, match=rf"\({name} names"):
+                await connection.open_sender("q")
+            await connection.close()
+
+    asyncio.run(texts())

@@ -383,7 +383,9 @@ def test_without_the_flag_of_the_emulator_everything_is_encrypted(
         run(config, body)
 
     async def refused(connection: ClientConnection) -> None:
-        with pytest.raises(ServiceBusCommunicationError, match="ca_file names the authority"):
+        with pytest.raises(
+            ServiceBusCommunicationError, match="connection_verify names the authority"
+        ):
             await connection.open_sender("plain-001")
 
     run(text, refused)

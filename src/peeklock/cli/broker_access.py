@@ -65,6 +65,7 @@ class BrokerAccess:
                 port=self.amqp_port,
                 is_plain=self.context is None,
                 ssl_context=self.context,
+                ca_option="--ca FILE",
                 retry=RetryPolicy(retry_total=0),
             )
         except ValueError as error:

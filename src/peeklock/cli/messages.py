@@ -1,6 +1,5 @@
 """`peeklock send`, `receive`, `peek` and `purge`: messages of a running broker, over AMQP."""
 
-import ssl
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +16,6 @@ from peeklock.cli.output import Output, print_json, print_table
 
 if TYPE_CHECKING:
     from peeklock.client.blocking import ServiceBusClient
-    from peeklock.client.exceptions import ServiceBusError
 
 Entity: TypeAlias = Annotated[
     str,
@@ -246,14 +244,7 @@ def _client(broker: BrokerAccess) -> Iterator["ServiceBusClient"]:
     except DecodeError as error:
         raise ConnectionProblem(f"what the broker said cannot be read: {error.text}") from error
     except ServiceBusError as error:
-        raise ConnectionProblem(_told(error)) from error
-
-
-def _told(error: "ServiceBusError") -> str:
-    text = str(error) or error.condition
-    if isinstance(error.__cause__, ssl.SSLCertVerificationError):
-        text += " (--ca FILE names the authority that is trusted)"
-    return text
+        raise ConnectionProblem(str(error) or error.condition) from error
 
 
 def _content(body: str | None, file: Path | None) -> bytes:

@@ -25,6 +25,7 @@ from peeklock.client.retrying import RetryPolicy
 
 # What is announced to the broker: it must say something within this time.
 IDLE_TIMEOUT_S: Final = 60.0
+CA_OPTION: Final = "connection_verify"
 
 
 class ConnectionOptions(TypedDict, total=False):
@@ -38,6 +39,8 @@ class ConnectionOptions(TypedDict, total=False):
     # The authority to trust, or a context that knows.
     ca_file: str | Path | None
     ssl_context: ssl.SSLContext | None
+    # What the user calls the option that names the authority, for texts.
+    ca_option: str
     retry: RetryPolicy | None
     idle_timeout_s: float
     # The broker must read what it is sent within this time.
@@ -62,6 +65,7 @@ class ClientConfig:
     credential: Final[Credential]
     # None sends everything in clear.
     ssl_context: Final[ssl.SSLContext | None]
+    ca_option: Final[str]
     is_websocket: Final[bool]
     websocket_path: Final[str]
     proxy: Final[HttpProxy | None]
@@ -82,6 +86,7 @@ class ClientConfig:
         port: int,
         credential: Credential,
         ssl_context: ssl.SSLContext | None = None,
+        ca_option: str = CA_OPTION,
         is_websocket: bool = False,
         websocket_path: str = WEBSOCKET_PATH,
         proxy: HttpProxy | None = None,
@@ -100,6 +105,7 @@ class ClientConfig:
         self.port = port
         self.credential = credential
         self.ssl_context = ssl_context
+        self.ca_option = ca_option
         self.is_websocket = is_websocket
         self.websocket_path = websocket_path
         self.proxy = proxy
@@ -191,6 +197,7 @@ def _config(
         port=port or usual(is_local=is_local),
         credential=credential,
         ssl_context=None if is_plain else context,
+        ca_option=options.get("ca_option", CA_OPTION),
         is_websocket=is_websocket,
         websocket_path=path,
         proxy=options.get("proxy"),

@@ -208,7 +208,7 @@ class ClientConnection:
             raise OperationTimeoutError(f"no broker answers at {where}") from error
         except OSError as error:
             raise ServiceBusCommunicationError(
-                f"cannot reach a broker at {where}: {_reason(error)}"
+                f"cannot reach a broker at {where}: {_reason(error, config.ca_option)}"
             ) from error
         except BaseException:
             if transport is not None:
@@ -311,8 +311,8 @@ def _name(address: str) -> str:
     return f"{address}-{uuid.uuid4().hex}"
 
 
-def _reason(error: OSError) -> str:
+def _reason(error: OSError, ca_option: str) -> str:
     reason = str(error) or repr(error)
     if isinstance(error, ssl.SSLCertVerificationError):
-        reason += " (ca_file names the authority that is trusted)"
+        reason += f" ({ca_option} names the authority that is trusted)"
     return reason

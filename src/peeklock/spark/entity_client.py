@@ -6,6 +6,7 @@ come to the same process.
 
 import os
 import random
+import ssl
 import time
 from collections.abc import Callable
 from typing import Any, Final, TypeVar, final
@@ -34,6 +35,7 @@ def connection(access: Access) -> PerProcess:
             access.connection_string,
             is_websocket=access.transport == "websocket",
             ca_file=access.ca_file or None,
+            ca_option="caFile",
         )
         # Another thread may have been quicker.
         _connections.setdefault(key, PerProcess(config))
@@ -106,7 +108,8 @@ async def _awaited(link: ReceiverLink, deliveries: list[IncomingDelivery]) -> No
 def patiently(ask: Callable[[], T], access: Access) -> T:
     """Ask until there is an answer, a refusal that will not pass, or no time left.
 
-    Spark does not try again: an error on the driver is the end of the query.
+    Spark does not try again: an error on the driver is the end of the query. A certificate that is
+    not trusted stays so, and waiting would only hide it.
     """
     deadline = time.monotonic() + access.retry_deadline_ms / 1000
     pause_s = _FIRST_PAUSE_S
@@ -115,7 +118,8 @@ def patiently(ask: Callable[[], T], access: Access) -> T:
             return ask()
         except ServiceBusError as error:
             left_s = deadline - time.monotonic()
-            if not error.is_retryable or left_s <= 0:
+            is_distrusted = isinstance(error.__cause__, ssl.SSLCertVerificationError)
+            if not error.is_retryable or is_distrusted or left_s <= 0:
                 raise
         # Many tasks that lost the same broker should not all come back at once.
         time.sleep(min(left_s, pause_s * (0.5 + random.random())))

@@ -50,7 +50,8 @@ OPTIONS: Final = (
         TEXT,
         "",
         BOTH,
-        "Host (and port) of the namespace, where `credential` holds only the key.",
+        "Host (and port) of the namespace, where `credential` holds only the key. It is reached by "
+        "TLS: with an authority of your own `caFile` is needed.",
     ),
     Option(
         "credential",

@@ -13,6 +13,7 @@ Names and meanings are those of `azure.servicebus.management`. Threads may share
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar, Unpack, final
 
@@ -144,6 +145,7 @@ class ServiceBusAdministrationClient:
     def _begin(
         self, endpoint: HttpEndpoint, timeout_s: float, retry_total: int, *, is_traced: bool
     ) -> None:
+        endpoint = replace(endpoint, ca_option="ca_file")
         self._http = HttpClient(endpoint, timeout_s=timeout_s, is_traced=is_traced)
         self._api = AdministrationApi(self._http)
         self._retry_total = retry_total

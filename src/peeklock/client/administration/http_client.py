@@ -42,6 +42,8 @@ class HttpEndpoint:
     authorizer: Authorizer
     # None sends everything in clear.
     context: ssl.SSLContext | None = None
+    # What the user calls the option that names the authority, for texts; empty tells nothing of it.
+    ca_option: str = ""
 
     @property
     def address(self) -> str:
@@ -143,7 +145,10 @@ class HttpClient:
     def unreachable(self, error: Exception) -> ServiceRequestError:
         """Return the error that says that nobody can be asked."""
         where = f"{self.endpoint.host}:{self.endpoint.port}"
-        return ServiceRequestError(f"cannot reach a broker at {where}: {str(error) or repr(error)}")
+        reason = str(error) or repr(error)
+        if isinstance(error, ssl.SSLCertVerificationError) and self.endpoint.ca_option:
+            reason += f" ({self.endpoint.ca_option} names the authority that is trusted)"
+        return ServiceRequestError(f"cannot reach a broker at {where}: {reason}")
 
     def not_a_broker(self, status: int) -> ServiceResponseError:
         """Return the error that says that something else answers."""

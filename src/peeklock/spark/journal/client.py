@@ -6,6 +6,7 @@ library. One connection is kept as long as it works.
 
 import json
 import random
+import ssl
 import struct
 import time
 from dataclasses import dataclass
@@ -174,6 +175,10 @@ class JournalClient:
                 wait_s = float(told) if told.isdigit() else 0.0
             except ServiceRequestError as error:
                 problem = f"no answer from port {self._http.endpoint.port}: {error.__cause__}"
+                if isinstance(error.__cause__, ssl.SSLCertVerificationError):
+                    # It stays so, and waiting would only hide it.
+                    advice = "caFile, or ca_file, names the authority that is trusted"
+                    raise JournalError(f"{problem} ({advice})") from error
             # Tasks that failed together do not come back together.
             wait_s = max(wait_s, pause_s) * random.uniform(0.5, 1.0)
             if time.monotonic() + wait_s > give_up_at:
