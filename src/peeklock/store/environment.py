@@ -18,6 +18,9 @@ from peeklock.store.store import Corrupt, StoreError, Unavailable
 OWNER: Final = "owner.lock"
 _FORMAT_KEY: Final = b"format"
 
+# Formats that this release reads too, if it is told to.
+_OPTIONS: Final = {"peeklock store 2": "--store segments"}
+
 _GIB: Final = 1 << 30
 # The map is the limit of what a store can hold. Where an unused part of it costs nothing it is as
 # big as anybody will need, because growing it later is unsafe while transactions are open.
@@ -61,10 +64,10 @@ class Environment:
                 transaction.put(_FORMAT_KEY, form.encode())
             elif found != form.encode():
                 name = "nothing" if found is None else found.decode(errors="replace")
-                raise StoreError(
-                    f"{self.directory} was written in the format {name!r}; "
-                    f"this release reads and writes {form!r}"
-                )
+                text = f"this release reads and writes {form!r}"
+                if name in _OPTIONS:
+                    text = f"it is opened with `{_OPTIONS[name]}`; what was asked for is {form!r}"
+                raise StoreError(f"{self.directory} was written in the format {name!r}; {text}")
 
     def is_in_place(self) -> bool:
         """Tell whether the file that is open is the one that the next start will find."""

@@ -171,7 +171,7 @@ def test_there_is_no_way_back(tmp_path: Path, old: tuple[Path, list[object]]) ->
     directory = tmp_path / "store"
     shutil.copytree(old[0], directory)
     asyncio.run(opened(directory).close())
-    with pytest.raises(StoreError, match=r"'peeklock store 2'.*'peeklock store 1'"):
+    with pytest.raises(StoreError, match=r"'peeklock store 2'.*`--store segments`"):
         EmbeddedStore(directory)
 
 
@@ -185,6 +185,10 @@ def test_a_damaged_store_is_repaired_before_it_is_moved(
         with environment.begin(db=values, write=True) as transaction:
             assert transaction.delete((2).to_bytes(4, "big") + (3).to_bytes(8, "big"))
     before = (directory / "data.mdb").read_bytes()
-    with pytest.raises((Corrupt, Unavailable), match="goes on at 4 where 3 is due"):
+    with pytest.raises((Corrupt, Unavailable), match="goes on at 4 where 3 is due") as told:
         opened(directory)
+    for words in ("moved to segments", "`peeklock store check`", "`peeklock store repair`"):
+        assert words in str(told.value)
+    assert not (directory / "moving").exists()
+    assert not list(directory.glob("segment*"))
     assert (directory / "data.mdb").read_bytes() == before

@@ -69,24 +69,40 @@ def _move(directory: Path, disk: Disk, segment_bytes: int) -> None:
     fresh = directory / _MOVING
     old = Environment(directory, OLD_FORMAT)
     try:
-        shutil.rmtree(fresh, ignore_errors=True)
-        for path in directory.glob(f"{PREFIX}*"):
-            path.unlink()
-        ledger = Ledger(old, Retention())
-        for problem in ledger.damaged.values():
-            raise Corrupt(f"{directory} cannot be moved over before it is repaired: {problem}")
-        new = Environment(fresh, FORMAT)
+        _clear(directory)
         try:
-            with translated(f"move {directory} over"):
-                _copy(ledger, Index(new, Retention()), Segments(directory, disk, segment_bytes))
-        finally:
-            new.close()
+            _write_anew(old, fresh, Segments(directory, disk, segment_bytes))
+        except Corrupt as error:
+            _clear(directory)
+            raise Corrupt(
+                f"{directory} cannot be moved to segments, because it is damaged: {error}; "
+                "`peeklock store check` says what is lost, `peeklock store repair` gives it up"
+            ) from error
         os.replace(fresh / DATA, directory / DATA)
         sync_directory(directory)
         (directory / "lock.mdb").unlink(missing_ok=True)
         shutil.rmtree(fresh, ignore_errors=True)
     finally:
         old.close()
+
+
+def _write_anew(old: Environment, fresh: Path, segments: Segments) -> None:
+    ledger = Ledger(old, Retention())
+    for problem in ledger.damaged.values():
+        raise Corrupt(problem)
+    new = Environment(fresh, FORMAT)
+    try:
+        with translated(f"move {old.directory} over"):
+            _copy(ledger, Index(new, Retention()), segments)
+    finally:
+        new.close()
+
+
+def _clear(directory: Path) -> None:
+    """Remove what a move has written that did not come to its end."""
+    shutil.rmtree(directory / _MOVING, ignore_errors=True)
+    for path in directory.glob(f"{PREFIX}*"):
+        path.unlink()
 
 
 def _copy(ledger: Ledger, index: Index, segments: Segments) -> None:
