@@ -247,6 +247,14 @@ def test_many_messages_are_sent_peeked_deleted_and_purged(shell: Shell, tmp_path
     assert shell.json("peek", "many")["messages"] == []
 
 
+def test_many_of_which_some_are_refused_are_counted(shell: Shell) -> None:
+    text = shell.fails("send", "nobody", "--body", "x", "--count", "3")
+    assert text.strip().endswith("sent 0 of 3 messages")
+    done = shell.run("send", "nobody", "--body", "x", "--count", "3", "-o", "json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout) == {"sent": 0, "failed": 3}
+
+
 def test_a_partitioned_queue_is_purged(shell: Shell) -> None:
     shell.json("queue", "create", "wide", "--partitioned")
     shell.json("send", "wide", "--body", "x", "--count", "50")

@@ -81,6 +81,7 @@ def send(
 ) -> None:
     """Send a message, or many alike, and return when the broker has accepted them."""
     from peeklock.client.blocking import ServiceBusMessage
+    from peeklock.client.exceptions import ServiceBusError
 
     content = _content(body, file)
     options: dict[str, Any] = {
@@ -100,11 +101,23 @@ def send(
     failures: list[Exception] = []
     with _client(broker) as client:
         sender = client.get_queue_sender(entity, on_error=lambda _, error: failures.append(error))
-        for letter in letters if len(letters) == count else letters * count:
-            sender.send_soon(letter)
-        sender.flush()
-        if failures:
-            raise failures[0]
+        given = 0
+        try:
+            for letter in letters if len(letters) == count else letters * count:
+                sender.send_soon(letter)
+                given += 1
+            sender.flush()
+            if failures:
+                raise failures[0]
+        except ServiceBusError as error:
+            if count == 1:
+                raise
+            # What is in doubt because the connection broke counts as not sent.
+            sent = given - len(failures)
+            if output == "json":
+                print_json({"sent": sent, "failed": count - sent})
+            text = f"{str(error) or error.condition}; sent {sent:,} of {_messages(count)}"
+            raise ConnectionProblem(text) from error
     _say(output, {"sent": count}, f"sent {_messages(count)}")
 
 
