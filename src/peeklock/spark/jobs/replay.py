@@ -267,7 +267,7 @@ class FromLake:
             count = self._replay.send(chosen, batch, run)
             done = work.spark.createDataFrame([(batch, count)], "batch long, messages long")
             done.write.mode("append").parquet(self._done)
-            work.progress.show(f"batch {batch} of {last}: {count:,} messages are sent")
+            work.progress.show(f"batch {batch + 1} of {last + 1}: {count:,} messages are sent")
 
     def _plan(self, spark: "SparkSession", rows: int) -> tuple[int, str]:
         """Return the size of the batches and the name of the run, as they were when it began.
