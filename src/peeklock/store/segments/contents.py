@@ -14,7 +14,7 @@ from peeklock.store.ledger import CHUNK_KEY, DROPPED, ENTRY_KEY, PARTITION, Part
 from peeklock.store.segments import frames
 from peeklock.store.segments.disk import RealDisk
 from peeklock.store.segments.files import SEGMENT_BYTES, Segment, Segments
-from peeklock.store.segments.frames import FRAME_BYTES, PAGE, Part, Use
+from peeklock.store.segments.frames import FRAME_BYTES, PAGE, Doubtful, Part, Use
 from peeklock.store.segments.index import (
     APPLIED,
     SEGMENT,
@@ -100,12 +100,12 @@ class Contents:
         scan = Scan(held(content), use, offset)
         while end is None or scan.offset < end:
             offset = scan.offset
-            frame = scan.next()
-            if frame is None or (end is None and not frame.is_whole):
+            found = scan.next()
+            if found is None or (end is None and isinstance(found, Doubtful)):
                 later = scan.later(offset + FRAME_BYTES)
                 if later is None and end is None:
                     return  # it was never answered
-                if frame is None:
+                if found is None:
                     behind = f"{later}" if later is not None else "its end"
                     text = f"{segment.path.name} cannot be read from {offset} to {behind}"
                     self.problems.append(f"{text}: nobody can tell whose commits were there")
@@ -113,6 +113,7 @@ class Contents:
                         return
                     scan.offset = later
                     continue
+            frame = found.frame if isinstance(found, Doubtful) else found
             for part in frame.parts:
                 self._take_in(part, content)
 

@@ -92,16 +92,24 @@ class Use:
 
 @final
 class Frame:
-    """One commit as it was read."""
+    """One commit as it was read, whole."""
 
-    __slots__ = ("is_whole", "next", "offset", "parts")
+    __slots__ = ("next", "offset", "parts")
 
-    def __init__(self, offset: int, end: int, parts: list[Part], is_whole: bool) -> None:
+    def __init__(self, offset: int, end: int, parts: list[Part]) -> None:
         self.offset: int = offset
         self.next: int = end  # where the next one begins
         self.parts: list[Part] = parts
-        # Whether all of its data fit their checksum.
-        self.is_whole: bool = is_whole
+
+
+@final
+class Doubtful:
+    """A commit whose data do not fit their checksum, while its head does: torn, or damaged."""
+
+    __slots__ = ("frame",)
+
+    def __init__(self, frame: Frame) -> None:
+        self.frame: Frame = frame
 
 
 def encode_header(use: Use) -> bytes:
@@ -167,7 +175,7 @@ def frame_bytes(raw: Buffer, use: Use, offset: int) -> int:
     return size
 
 
-def decode_frame(raw: Buffer, use: Use, offset: int) -> Frame | None:
+def decode_frame(raw: Buffer, use: Use, offset: int) -> Frame | Doubtful | None:
     """Read the frame that begins here, if one does; its parts refer to their data, not copied."""
     size = frame_bytes(raw, use, offset)
     count: int = _frame.unpack_from(raw)[1] if size else 0
@@ -189,8 +197,9 @@ def decode_frame(raw: Buffer, use: Use, offset: int) -> Frame | None:
         part.offset = offset + at
         parts.append(part)
         at += length
+    frame = Frame(offset, aligned(offset + size), parts)
     is_whole = at == size and len(view) >= size and _crc32(view[base:size]) == data_crc
-    return Frame(offset, aligned(offset + size), parts, is_whole)
+    return frame if is_whole else Doubtful(frame)
 
 
 def frame_mark(use: Use) -> bytes:

@@ -20,6 +20,7 @@ from peeklock.store.segments.frames import (
     FRAME_BYTES,
     OPENED,
     PAGE,
+    Doubtful,
     Frame,
     Use,
 )
@@ -106,16 +107,17 @@ def _scan(log: Log, scan: Scan, use: Use, following: Use | None) -> int:
     end = following.before_end if following is not None else None
     while end is None or scan.offset < end:
         offset = scan.offset
-        frame = scan.next()
-        if end is None and (frame is None or not frame.is_whole):
-            within = LOOK_BYTES if frame is None and scan.is_clean else None
+        found = scan.next()
+        if end is None and not isinstance(found, Frame):
+            within = LOOK_BYTES if found is None and scan.is_clean else None
             if scan.later(offset + FRAME_BYTES, within) is None:
                 return offset  # it was never answered
-        if frame is None:
+        if found is None:
             raise Corrupt(
                 f"segment {use.number} is damaged at {offset}, and commits lie behind that: {_HINT}"
             )
         # Data that are damaged are noticed chunk by chunk, by those who need them.
+        frame = found.frame if isinstance(found, Doubtful) else found
         _take_in(log, use.number, frame)
     return scan.offset
 

@@ -13,7 +13,7 @@ from typing import Final, final
 from peeklock.store.environment import translated
 from peeklock.store.ledger import CHUNK_KEY
 from peeklock.store.segments.files import Segments
-from peeklock.store.segments.frames import APPENDED, MOVED, PAGE, Part, Use
+from peeklock.store.segments.frames import APPENDED, MOVED, PAGE, Doubtful, Part, Use
 from peeklock.store.segments.index import Index, decode_place
 from peeklock.store.segments.scan import Pieces, Scan
 from peeklock.store.segments.tail import moved
@@ -114,9 +114,11 @@ class Relocation:
         environment = self._index.environment
         with environment.lmdb.begin(db=environment.values, buffers=True) as transaction:
             while size < MOVED_BYTES and scan.offset < end:
-                frame = scan.next()
-                if frame is None:
+                found = scan.next()
+                if found is None:
                     break
+                # Chunks have checksums of their own: damaged or not, they go where others are.
+                frame = found.frame if isinstance(found, Doubtful) else found
                 for part in frame.parts:
                     if part.kind not in (APPENDED, MOVED):
                         continue

@@ -14,6 +14,7 @@ from peeklock.store.segments.frames import (
     FRAME_MARK_AT,
     PAGE,
     Buffer,
+    Doubtful,
     Frame,
     Use,
     aligned,
@@ -38,12 +39,13 @@ class Scan:
         self._use = use
         self.offset = offset
 
-    def next(self) -> Frame | None:
-        """The frame that begins here, whole or not; nothing where none does."""
-        frame = self._frame(self.offset)
-        if frame is not None:
+    def next(self) -> Frame | Doubtful | None:
+        """The commit that begins here; nothing where none does."""
+        found = self._frame(self.offset)
+        if found is not None:
+            frame = found.frame if isinstance(found, Doubtful) else found
             self.offset = frame.next
-        return frame
+        return found
 
     def later(self, offset: int, within: int | None = None) -> int | None:
         """Where the next frame begins whose head is whole, at or behind an offset."""
@@ -69,7 +71,7 @@ class Scan:
         size = paged(self.offset) - self.offset
         return size > 0 and not any(self._read(self.offset, size))
 
-    def _frame(self, offset: int) -> Frame | None:
+    def _frame(self, offset: int) -> Frame | Doubtful | None:
         size = frame_bytes(self._read(offset, FRAME_BYTES), self._use, offset)
         return decode_frame(self._read(offset, size), self._use, offset) if size else None
 
