@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, final
 
+from peeklock.store.environment import sync_directory
 from peeklock.store.segments.disk import Disk
 from peeklock.store.segments.frames import PAGE, Use, decode_header, paged
 from peeklock.store.store import Corrupt
@@ -148,6 +149,15 @@ class Segments:
                 self.used.pop(segment.use.number, None)
             segment.use = None
             self._spare.append(segment)
+
+    def discard(self, segment: Segment) -> None:
+        """Take a file away for good: what was written to it must never pass for a use."""
+        with self._lock:
+            if segment.use is not None:
+                self.used.pop(segment.use.number, None)
+            self._handles.pop(str(segment.path), None)
+        segment.path.unlink(missing_ok=True)
+        sync_directory(self._directory)
 
     def prepare(self) -> None:
         """Make the next file before it is needed."""

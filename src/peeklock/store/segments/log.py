@@ -151,15 +151,17 @@ class Log:
         segment = segments.take(self.use + 1, self.offset, paged(PAGE + size))
         assert segment.use is not None
         file = -1
+        is_begun = False
         try:
             file = os.open(segment.path, os.O_RDWR | os.O_CLOEXEC)
             pieces = [encode_header(segment.use), *encode_frame(segment.use, PAGE, parts)]
+            is_begun = True
             self._put(file, pieces, 0, PAGE + size)
         except BaseException:
             if file >= 0:
                 os.close(file)
             if self.failure is None:
-                segments.put_back(segment)
+                self._take_back(segment, is_begun)
             raise
         self.close()
         self._file = file
@@ -167,6 +169,17 @@ class Log:
         self.use += 1
         self._is_early = True
         self.offset = aligned(PAGE + size)
+
+    def _take_back(self, segment: Segment, is_begun: bool) -> None:
+        """The use did not begin. Its number is given again, so that no trace of it may stay."""
+        if not is_begun:
+            self._segments.put_back(segment)
+            return
+        try:
+            self._segments.discard(segment)
+        except OSError as error:
+            self.failure = f"a segment that was not begun cannot be removed: {error}"
+            raise
 
     def _put(self, file: int, pieces: list[Buffer], offset: int, end: int) -> None:
         """Write up to the end of the last page, and sync."""

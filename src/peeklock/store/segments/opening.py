@@ -81,14 +81,26 @@ def uses_behind(
     uses: list[tuple[Segment, Use]] = []
     number = last if last in living else last + 1
     while True:
-        chosen: Segment | None = None
+        begun: list[tuple[Segment, Use]] = []
+        doubtful: list[tuple[Segment, Use]] = []
         for segment in candidates.get(number, ()):
-            assert segment.use is not None
-            if number in living or _has_commit(segment, segment.use):
-                chosen = segment
-        if chosen is None or chosen.use is None:
+            use = segment.use
+            assert use is not None
+            if number in living or _has_commit(segment, use):
+                begun.append((segment, use))
+            else:
+                doubtful.append((segment, use))
+                segment.use = None
+        if not begun and len(doubtful) == 1 and max(candidates) > number:
+            # The log went on behind it: its one commit was answered, and is damaged.
+            begun = doubtful
+            begun[0][0].use = begun[0][1]
+        if not begun:
             break
-        uses.append((chosen, chosen.use))
+        if len(begun) > 1:
+            names = " and ".join([segment.path.name for segment, _ in begun])
+            raise Corrupt(f"segment {number} is there more than once, in {names}: {_HINT}")
+        uses += begun
         number += 1
     later = [each for each in candidates if each > number]
     if later:
@@ -97,9 +109,13 @@ def uses_behind(
 
 
 def _has_commit(segment: Segment, use: Use) -> bool:
-    """Whether a use ever began: a header without a commit behind it means nothing."""
+    """Whether a use ever began: a header without a commit behind it means nothing.
+
+    One that is not whole counts where others lie behind it: then it is damage.
+    """
     with durable(segment.path, PAGE) as read:
-        return Scan(read, use, PAGE).next() is not None
+        scan = Scan(read, use, PAGE)
+        return isinstance(scan.next(), Frame) or scan.later(PAGE + FRAME_BYTES) is not None
 
 
 def _scan(log: Log, scan: Scan, use: Use, following: Use | None) -> int:

@@ -1,0 +1,106 @@
+"""What an opening makes of files that a bad disk left: nothing answered is lost without a word."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from peeklock.store.segments.frames import PAGE, Buffer, decode_header
+from peeklock.store.segments.store import SegmentStore
+from peeklock.store.store import Corrupt, Unavailable
+from tests.store.builders import enqueued
+from tests.store.homes import ORDERS
+from tests.store.segments.disks import SEGMENT, Faulty, copied, expect, opened, run
+
+# ---- a segment that could not be begun
+
+
+class Partly(Faulty):
+    """A disk that is full when a segment begins, after so many bytes of it."""
+
+    taken: int | None = None
+
+    def write(self, file: int, pieces: Sequence[Buffer], offset: int) -> None:
+        if self.taken is not None and offset == 0:
+            os.pwrite(file, b"".join(pieces)[: self.taken], 0)
+            os.fsync(file)
+            raise OSError(errno.ENOSPC, "full")
+        super().write(file, pieces, offset)
+
+
+@pytest.mark.parametrize("taken", [0, PAGE, PAGE + 400, SEGMENT])
+def test_a_segment_that_could_not_be_begun_leaves_no_trace(tmp_path: Path, taken: int) -> None:
+    """The next one has the same number: an opening must not take this one for it."""
+    directory = tmp_path / "store"
+    disk = Partly()
+
+    async def scenario(store: SegmentStore) -> None:
+        await store.open(ORDERS)
+        position = 1
+        store._segments.prepare()
+        while store._log.left_bytes > 9000:
+            await store.append(ORDERS, 1, position, [enqueued(5, position, 1, 4000)])
+            position += 1
+        disk.taken = taken
+        with pytest.raises(Unavailable, match="full"):
+            await store.append(ORDERS, 1, position, [enqueued(5, position, 2, 4000)])
+        disk.taken = None
+        for _ in range(10):
+            await store.append(ORDERS, 1, position, [enqueued(5, position, 2, 4000)])
+            position += 2
+        copied(directory, "left")
+        ends.append(position)
+
+    ends: list[int] = []
+    run(opened(directory, disk=disk, lag_s=1000), scenario)
+    run(opened(tmp_path / "left"), lambda store: expect(store, ORDERS, ends[0], 4000))
+    run(opened(tmp_path / "left"), lambda store: expect(store, ORDERS, ends[0], 4000))
+
+
+def test_a_use_that_is_there_twice_is_damage(tmp_path: Path) -> None:
+    """Nobody can tell which of them was answered."""
+    left, _ = filled(tmp_path)
+    path = newest(left)
+    shutil.copy(path, path.with_name("segment-00000099"))
+    with pytest.raises(Corrupt, match=r"segment \d is there more than once, in .*-00000099"):
+        opened(left)
+
+
+def test_a_segment_whose_first_commit_is_damaged_was_begun_all_the_same(tmp_path: Path) -> None:
+    left, _ = filled(tmp_path)
+    with newest(left).open("r+b") as file:
+        file.seek(PAGE + 20)
+        file.write(b"damage")
+    with pytest.raises(Corrupt, match=r"is damaged at .*, and commits lie behind that"):
+        opened(left)
+
+
+def filled(tmp_path: Path) -> tuple[Path, int]:
+    """A store of several segments whose index knows nothing yet, and where its journal ends."""
+    directory = tmp_path / "store"
+    end = 80
+
+    async def scenario(store: SegmentStore) -> None:
+        await store.open(ORDERS)
+        for position in range(1, end):
+            await store.append(ORDERS, 1, position, [enqueued(5, position, 1, 4000)])
+        copied(directory, "left")
+
+    run(opened(directory, lag_s=1000), scenario)
+    return tmp_path / "left", end
+
+
+def newest(directory: Path) -> Path:
+    """The segment that was begun last."""
+    uses: dict[int, Path] = {}
+    for path in directory.glob("segment-*"):
+        use = decode_header(path.read_bytes())
+        if use is not None:
+            uses[use.number] = path
+    assert len(uses) > 2
+    return uses[max(uses)]
