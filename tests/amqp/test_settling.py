@@ -6,6 +6,7 @@ import pytest
 
 from peeklock.amqp.composites import (
     ACCEPTED,
+    REJECTED_PLAIN,
     RELEASED,
     Accepted,
     TransactionalState,
@@ -110,14 +111,15 @@ def test_what_is_kept_goes_with_its_link(end: str) -> None:
 
 @pytest.mark.parametrize("known", [0, 1, 2])
 def test_a_transactional_outcome_for_unknown_deliveries_is_told(known: int) -> None:
-    """Plain outcomes for them are common and mean nothing."""
+    """Plain outcomes that name them beside others are common and mean nothing."""
     pair = Pair()
     receiver, sender, ids = sent(pair, 2)
     sender.settle(ids[known:], ACCEPTED)
     for state in (ACCEPTED, RELEASED, b""):
-        receiver.settle(ids, state, settled=False)
+        receiver.settle(ids, state, settled=state == RELEASED and not known)
     pair.exchange()
-    assert events_of(pair.server_events, StrayReceived) == []
+    strays = events_of(pair.server_events, StrayReceived)
+    assert [stray.outcome for stray in strays] == ([] if known else [ACCEPTED])
     pair.clear()
     within = encode_composite(TransactionalState(txn_id=b"t", outcome=Accepted()))
     receiver.settle(ids, within, settled=False)
@@ -125,3 +127,36 @@ def test_a_transactional_outcome_for_unknown_deliveries_is_told(known: int) -> N
     strays = events_of(pair.server_events, StrayReceived)
     assert [stray.outcome for stray in strays] == ([] if known == 2 else [within])
     assert told(pair) == list(range(known))
+
+
+def test_who_settles_what_is_settled_gets_an_answer() -> None:
+    pair = Pair()
+    receiver, sender, ids = sent(pair, 3)
+    sender.settle(ids, ACCEPTED)
+    pair.exchange()
+    pair.clear()
+    receiver.settle(ids[1:], RELEASED, settled=False)
+    pair.exchange()
+    (stray,) = events_of(pair.server_events, StrayReceived)
+    assert (stray.first, stray.count, stray.is_awaited) == (ids[1], 2, True)
+    stray.session.settling.answer(stray.first, stray.count, REJECTED_PLAIN)
+    pair.exchange()
+    answers = events_of(pair.client_events, AnswersReceived)
+    assert [(each.state, each.ids) for each in answers] == [(REJECTED_PLAIN, ids[1:])]
+    # Of a session that is over nothing is said.
+    stray.session.end()
+    stray.session.settling.answer(stray.first, stray.count, REJECTED_PLAIN)
+    pair.exchange()
+
+
+def test_what_was_never_sent_has_no_answer() -> None:
+    pair = Pair()
+    receiver, sender, ids = sent(pair, 3)
+    sender.settle(ids, ACCEPTED)
+    pair.exchange()
+    pair.clear()
+    behind, ahead = ids[-1] + 1, (ids[0] - 1) & 0xFFFFFFFF
+    for unknown in ([behind], [ids[-1], behind], [ahead]):
+        receiver.settle(unknown, ACCEPTED, settled=False)
+        pair.exchange()
+    assert events_of(pair.server_events, StrayReceived) == []

@@ -167,14 +167,25 @@ class SessionEnded:
 class StrayReceived:
     """The peer told an outcome for deliveries that are not known, or not any more.
 
-    It is told only of states other than the plain outcomes: who speaks of a transaction relies on
-    everything in it.
+    It is told of states other than the plain outcomes, because who speaks of a transaction relies
+    on everything in it; and where somebody waits for an answer (`is_awaited`), which is due for
+    all of the range.
     """
 
+    session: Final[Session]
     outcome: Final[bytes]
+    first: Final[int]
+    count: Final[int]
+    is_awaited: Final[bool]
 
-    def __init__(self, outcome: bytes) -> None:
+    def __init__(
+        self, session: Session, outcome: bytes, first: int, count: int, is_awaited: bool
+    ) -> None:
+        self.session = session
         self.outcome = outcome
+        self.first = first
+        self.count = count
+        self.is_awaited = is_awaited
 
 
 @final

@@ -62,9 +62,11 @@ class Gathering:
         self.events.append(event)
         return event
 
-    def stray(self, outcome: bytes) -> None:
+    def stray(
+        self, session: Session, outcome: bytes, first: int, count: int, is_awaited: bool
+    ) -> None:
         """Tells of an outcome that came for nothing."""
-        self.events.append(StrayReceived(outcome))
+        self.events.append(StrayReceived(session, outcome, first, count, is_awaited))
 
     def answers(self, link: Link, state: bytes) -> AnswersReceived:
         """Opens the list of deliveries that the sender has settled on a link."""

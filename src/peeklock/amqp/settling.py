@@ -9,6 +9,7 @@ from peeklock.amqp.errors import INVALID_FIELD
 from peeklock.amqp.fast import build_disposition, parse_disposition
 from peeklock.amqp.frames import SERIAL_HALF, SERIAL_MASK
 from peeklock.amqp.link import RECEIVER, Link
+from peeklock.amqp.moves import MAPPED
 from peeklock.amqp.wide import WideRanges
 
 if TYPE_CHECKING:
@@ -94,6 +95,18 @@ class Settling:
             if kept is not None:
                 del kept.link.kept[delivery_id]
 
+    def answer(self, first: int, count: int, state: bytes) -> None:
+        """Tells a peer that waits for it what became of deliveries that are settled already."""
+        if self.session.state == MAPPED:
+            last = (first + count - 1) & SERIAL_MASK
+            self.session.write(build_disposition(False, first, last, True, state))
+
+    def _was_sent(self, first: int, count: int) -> bool:
+        """Whether every number of a range has been that of a delivery."""
+        outgoing = self.session.outgoing
+        sent = (outgoing.next_delivery_id - first) & SERIAL_MASK
+        return count <= sent <= (outgoing.next_delivery_id - outgoing.first_id) & SERIAL_MASK
+
     def flush(self) -> None:
         """Writes what was gathered, as few and as wide ranges as there are."""
         told = self.told
@@ -152,8 +165,13 @@ class Settling:
             for delivery in self._kept_within(first, count):
                 known += 1
                 self._tell(delivery, outcome, settled)
-        if known < count and outcome and not _is_plain(outcome):
-            self.session.connection.gathering.stray(outcome)
+        if known < count:
+            # Whoever settles a range may name what is settled already; with nothing else in it,
+            # and unsettled, it waits for an answer.
+            is_awaited = known == 0 and not settled and self._was_sent(first, count)
+            if is_awaited or (outcome and not _is_plain(outcome)):
+                gathering = self.session.connection.gathering
+                gathering.stray(self.session, outcome, first, count, is_awaited)
         if settled and self.session.outgoing.queue:
             self.session.outgoing.pump()
 

@@ -120,6 +120,7 @@ class ClientConnection:
             session_id=session_id,
             any_session=any_session,
             wait_s=wait_s,
+            answered_within_s=self.config.retry.try_timeout or ANSWERED_WITHIN_S,
         )
         await link.wait_open(wait_s + ANSWERED_WITHIN_S)
         line.receivers.add(link)

@@ -81,6 +81,7 @@ class ServiceBusReceivedMessage:
         "is_peeked",
         "is_settled",
         "link",
+        "needs_token",
         "payload",
         "transaction",
     )
@@ -104,6 +105,8 @@ class ServiceBusReceivedMessage:
         # Received and deleted: there is nothing left to settle.
         self.is_deleted = is_deleted
         self.is_settled = is_deleted
+        # Its delivery is settled although its lock may live on: only the token settles it.
+        self.needs_token = False
         # The transaction that settles the message, while that has not ended.
         self.transaction: object = None
         self.auto_renew_error: Exception | None = None

@@ -25,7 +25,12 @@ from peeklock.amqp.dialect import (
 from peeklock.amqp.errors import DecodeError
 from peeklock.amqp.types import Symbol, Uint
 from peeklock.client.attachment import DETACHED_WITHIN_S, Attachment
-from peeklock.client.exceptions import ServiceBusConnectionError, ServiceBusError, from_error
+from peeklock.client.exceptions import (
+    OperationTimeoutError,
+    ServiceBusConnectionError,
+    ServiceBusError,
+    from_error,
+)
 from peeklock.client.prefetch import Prefetch
 from peeklock.client.transport import Transport
 
@@ -51,6 +56,7 @@ class ReceiverLink:
 
     __slots__ = (
         "__weakref__",
+        "_answered_within_s",
         "_arrived",
         "_asked",
         "_attachment",
@@ -59,6 +65,7 @@ class ReceiverLink:
         "_drained",
         "_good",
         "_is_taken_back",
+        "_late_timer",
         "_link",
         "_loop",
         "_prefetch",
@@ -82,6 +89,7 @@ class ReceiverLink:
         session_id: str | None,
         any_session: bool,
         wait_s: float,
+        answered_within_s: float,
     ) -> None:
         self.name: Final = name
         # Whether messages are gone when they are given (receive and delete).
@@ -117,6 +125,9 @@ class ReceiverLink:
         self._drain_timer: asyncio.TimerHandle | None = None
         self._is_taken_back = False
         self._awaited: dict[int, Settlement] = {}
+        # How long an answer to a settlement may take; one timer looks at all that are awaited.
+        self._answered_within_s: Final = answered_within_s
+        self._late_timer: asyncio.TimerHandle | None = None
         # Answers that are known to be a yes.
         self._good: set[bytes] = {ACCEPTED, REJECTED_PLAIN, RELEASED}
 
@@ -281,7 +292,8 @@ class ReceiverLink:
     ) -> asyncio.Future[None]:
         """Tell the outcome of messages; the future tells when the broker has taken all of it.
 
-        It fails with what was wrong with the first of them that was refused.
+        It fails with what was wrong with the first of them that was refused, or when no answer
+        comes in time.
         """
         if self.deletes:
             raise ValueError("messages that are deleted when they are received cannot be settled")
@@ -292,12 +304,25 @@ class ReceiverLink:
             future.set_result(None)
         else:
             ids = [delivery.id for delivery in deliveries]
-            settlement = Settlement(future, len(ids))
+            settlement = Settlement(future, len(ids), self._loop.time() + self._answered_within_s)
             for delivery_id in ids:
                 self._awaited[delivery_id] = settlement
             self._link.settle(ids, outcome, settled=False)
+            if self._late_timer is None:
+                self._late_timer = self._loop.call_at(settlement.due, self._give_up_late)
             self.transport.wake()
         return future
+
+    def _give_up_late(self) -> None:
+        """Tell those whose answer has not come in time, and look again when the next is due."""
+        self._late_timer = None
+        now = self._loop.time()
+        late = [each for each, settlement in self._awaited.items() if settlement.due <= now]
+        for delivery_id in late:
+            self._awaited.pop(delivery_id).give_up(self._answered_within_s)
+        if self._awaited:
+            due = min(settlement.due for settlement in self._awaited.values())
+            self._late_timer = self._loop.call_at(due, self._give_up_late)
 
     def release(self, deliveries: Sequence[IncomingDelivery]) -> None:
         """Give messages back as if they had not been handed out; nothing is answered."""
@@ -392,6 +417,9 @@ class ReceiverLink:
             # Its messages went back with the session; without one they stay locked and usable, and
             # what was deleted when it was handed out is nowhere else.
             self._arrived.clear()
+        if self._late_timer is not None:
+            self._late_timer.cancel()
+            self._late_timer = None
         awaited, self._awaited = self._awaited, {}
         for settlement in awaited.values():
             if not settlement.future.done():
@@ -419,12 +447,23 @@ class ReceiverLink:
 class Settlement:
     """What was told of some messages at once, and how many answers are missing."""
 
-    __slots__ = ("future", "left", "refusal")
+    __slots__ = ("due", "future", "left", "refusal")
 
-    def __init__(self, future: asyncio.Future[None], left: int) -> None:
+    def __init__(self, future: asyncio.Future[None], left: int, due: float) -> None:
         self.future = future
         self.left = left
+        self.due = due
         self.refusal: bytes | None = None
+
+    def give_up(self, within_s: float) -> None:
+        """Tell whoever waits that nobody knows how it went."""
+        if not self.future.done():
+            self.future.set_exception(
+                OperationTimeoutError(
+                    f"a settlement was not answered within {within_s} s: nobody can tell whether "
+                    "it was carried out"
+                )
+            )
 
     def finish(self) -> None:
         """Tell whoever waits how it went."""

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, Protocol, final
 
-from peeklock.amqp.delivery import IncomingDelivery
 from peeklock.client.connection import ClientConnection, Stamp
 from peeklock.client.exceptions import ServiceBusConnectionError, SessionLockLostError
 from peeklock.client.links import ReceiverLink
@@ -55,12 +54,12 @@ class Settler:
         await self._settled(message, how)
 
     async def _settled(self, message: ServiceBusReceivedMessage, how: Settlement) -> None:
-        link, delivery = message.link, message.delivery
         try:
-            if link is not None and delivery is not None and link.is_open:
+            link = _link_of(message)
+            if link is not None:
                 # A link that breaks meanwhile leaves the lock as it is.
                 with contextlib.suppress(ServiceBusConnectionError):
-                    await link.settle([delivery], how.outcome)
+                    await _by_link(link, [message], how.outcome)
                     return
             await self._settle_by_token(message, how)
         except BaseException:
@@ -75,7 +74,7 @@ class Settler:
     ) -> None:
         """Settle when the link is gone, or was never there: the lock token is enough."""
         link = message.link
-        if link is not None and link.session_id is not None:
+        if link is not None and link.session_id is not None and not link.is_open:
             raise SessionLockLostError(f"the session '{link.session_id}' ended with its link")
         # Whoever settles within a transaction performs it already: it is not entered again here.
         stamp = None if transaction is None else transaction.stamp
@@ -88,22 +87,22 @@ class Settler:
         how: Settlement,
     ) -> None:
         """Settle messages when a transaction is committed: by their links, or by their tokens."""
-        by_link: dict[ReceiverLink, list[IncomingDelivery]] = {}
+        by_link: dict[ReceiverLink, list[ServiceBusReceivedMessage]] = {}
         by_token: list[ServiceBusReceivedMessage] = []
         for message in messages:
-            link, delivery = message.link, message.delivery
-            if link is not None and delivery is not None and link.is_open:
-                by_link.setdefault(link, []).append(delivery)
+            link = _link_of(message)
+            if link is not None:
+                by_link.setdefault(link, []).append(message)
             else:
                 by_token.append(message)
 
-        async def by(link: ReceiverLink, deliveries: list[IncomingDelivery]) -> None:
+        async def by(link: ReceiverLink, settled: list[ServiceBusReceivedMessage]) -> None:
             state = await transaction.stamp(link.transport, how.outcome)
-            await link.settle(deliveries, state)
+            await _by_link(link, settled, state)
 
         async def settle() -> None:
             await asyncio.gather(
-                *(by(link, deliveries) for link, deliveries in by_link.items()),
+                *(by(link, settled) for link, settled in by_link.items()),
                 *(self._settle_by_token(message, how, transaction) for message in by_token),
             )
 
@@ -115,8 +114,8 @@ class Settler:
 
     def _begin_complete(self, message: ServiceBusReceivedMessage) -> asyncio.Future[None]:
         """Tell the link now, so that all of one turn of the loop leave in one write."""
-        link, delivery = message.link, message.delivery
-        if link is None or delivery is None or not link.is_open:
+        link, delivery = _link_of(message), message.delivery
+        if link is None or delivery is None:
             return asyncio.ensure_future(self._settled(message, COMPLETE))
         told = link.settle([delivery], COMPLETE.outcome)
         ended: asyncio.Future[None] = told.get_loop().create_future()
@@ -142,7 +141,33 @@ class Settler:
             )
         else:
             message.is_settled = False
+            message.needs_token = True
             _resolve(ended, error)
+
+
+def _link_of(message: ServiceBusReceivedMessage) -> ReceiverLink | None:
+    """Give the link that settles a message, or None where only its token does."""
+    link = message.link
+    if link is None or message.delivery is None or message.needs_token or not link.is_open:
+        return None
+    return link
+
+
+async def _by_link(
+    link: ReceiverLink, messages: Sequence[ServiceBusReceivedMessage], outcome: bytes
+) -> None:
+    """Settle messages by the link that they came on.
+
+    A refusal settles a delivery as well, so that what is said of it next may be heard by nobody.
+    The same holds for who has not waited for the answer. The lock may live on.
+    """
+    deliveries = [message.delivery for message in messages if message.delivery is not None]
+    try:
+        await link.settle(deliveries, outcome)
+    except BaseException:
+        for message in messages:
+            message.needs_token = True
+        raise
 
 
 def _resolve(future: asyncio.Future[None], error: BaseException | None) -> None:

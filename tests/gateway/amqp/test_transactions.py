@@ -274,8 +274,9 @@ def test_a_completed_message_is_gone_with_the_commit() -> None:
         assert await peeked(bus, "q") == ["in"]
         assert isinstance(await control.commit(txn), Accepted)
         assert await peeked(bus, "q") == ["out"]
-        # The lock is gone too: nothing answers a settlement of what is settled for good.
-        assert await client.settle(receiver, [delivery.id], ACCEPTED) == []
+        # The lock is gone too: a settlement of what is settled for good is refused.
+        (answer,) = await client.settle(receiver, [delivery.id], ACCEPTED)
+        assert condition_of(answer) == "com.microsoft:message-lock-lost"
 
     serve(talk)
 

@@ -313,8 +313,8 @@ def test_what_was_settled_before_cannot_be_settled_within() -> None:
         await client.settle(receiver, [delivery.id], ACCEPTED)
         txn = await control.declare()
         await send_within(client, sender, plain("out"), txn)
-        state = TransactionalState(txn_id=txn, outcome=Accepted())
-        assert await client.settle(receiver, [delivery.id], encode_composite(state)) == []
+        answer = await settle_within(client, receiver, [delivery.id], txn)
+        assert condition_of(answer) == "com.microsoft:message-lock-lost"
         assert condition_of(await control.commit(txn)) == "amqp:transaction:rollback"
         assert await peeked(bus, "q") == []
 

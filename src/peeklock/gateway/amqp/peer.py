@@ -36,14 +36,14 @@ from peeklock.amqp.parting import come_apart, drop_unfinished
 from peeklock.amqp.sasl import ANONYMOUS, MSSBCBS, PLAIN
 from peeklock.auth.claims import Claims
 from peeklock.auth.refusal import AuthRefusal
-from peeklock.entity.refusals import QUOTA_EXCEEDED, UNAUTHORIZED, Refusal
+from peeklock.entity.refusals import LOCK_LOST, QUOTA_EXCEEDED, UNAUTHORIZED, Refusal
 from peeklock.gateway import logbook
 from peeklock.gateway.amqp import texts
 from peeklock.gateway.amqp.attaching import Attaching
 from peeklock.gateway.amqp.belonging import Belonging
 from peeklock.gateway.amqp.cbs import TokenNode
 from peeklock.gateway.amqp.coordinator import CoordinatorNode
-from peeklock.gateway.amqp.door import Doors, Outlet
+from peeklock.gateway.amqp.door import Doors, Outlet, rejected
 from peeklock.gateway.amqp.keys import NO_DEADLINE, ShownKey
 from peeklock.gateway.amqp.management import ManagementNode
 from peeklock.gateway.amqp.passes import FLOW_COST, LINK_COST, Pass
@@ -358,7 +358,11 @@ class Peer:
             self._standing.progressed(ATTACHED)
             self._attaching.attach(event.link, now)
         elif isinstance(event, StrayReceived):
+            self._work.left -= FLOW_COST
             self.wire.transactions.missed(event.outcome)
+            if event.is_awaited:
+                declined = self._decline(Refusal(LOCK_LOST, texts.SETTLED_ALREADY), "settle")
+                event.session.settling.answer(event.first, event.count, rejected(declined))
         else:
             if isinstance(event, LinkDetached) and event.link.state == DETACHING:
                 # We ended it, because of what the peer did. A discharge that came behind that

@@ -25,7 +25,7 @@ from peeklock.entity.commands import (
     Requeue,
     SettleMany,
 )
-from peeklock.entity.refusals import Refusal
+from peeklock.entity.refusals import LOCK_LOST, SESSION_LOCK_LOST, Refusal
 from peeklock.entity.replies import (
     Delivered,
     Delivery,
@@ -361,7 +361,12 @@ class ReceivingNode:
             count=len(tags),
             kind=self.entity.kind,
         )
-        self.link.settle(tags, rejected(declined))
+        if refusal.kind in (LOCK_LOST, SESSION_LOCK_LOST):
+            self.link.settle(tags, rejected(declined))
+            return
+        # The lock is as it was: whoever is told this may settle the message in another way.
+        self.link.settle_for_now(tags, rejected(declined))
+        self.wire.transactions.keep(self.link, tags)
 
     def _give_back(self, deliveries: list[Delivery]) -> None:
         """Return messages that were never sent; no delivery is counted."""

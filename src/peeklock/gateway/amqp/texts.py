@@ -36,6 +36,12 @@ NO_SESSIONS_IN_SUB_QUEUES: Final = (
     "A dead-letter queue has no sessions: receive from it without a session."
 )
 
+# What is said to whoever settles a delivery that is settled.
+SETTLED_ALREADY: Final = (
+    "The lock supplied is invalid. This delivery is settled; where its message is still locked, "
+    "its lock token settles it."
+)
+
 # Why a link or a connection cannot stay.
 TOO_MANY_TOKENS: Final = "Too many tokens came that no key has signed."
 EXPIRED: Final = "ExpiredToken: The token that gave access to this link is expired."

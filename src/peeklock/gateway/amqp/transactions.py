@@ -46,9 +46,11 @@ DURATION_MS: Final = 120_000
 _WITHOUT_TOKEN_MAX: Final = 10
 NO_DEADLINE: Final = 1 << 62
 
-# How many transactions that ran out of time are told from those that never were, and after how
-# many more rollbacks a link may forget what it was asked to settle in one.
+# How many transactions that ran out of time are told from those that never were.
 _REMEMBERED_MAX: Final = 100
+# How many messages of a connection, at most, whose settlement was refused or rolled back can be
+# settled again by their deliveries; older ones by their lock tokens.
+_KEPT_MAX: Final = 10_000
 
 _OTHER_ENTITY: Final = (
     "A transaction belongs to one entity: messages for another one need a link on the same AMQP "
@@ -245,12 +247,13 @@ class Transactions:
 
     __slots__ = (
         "_chance",
+        "_kept",
         "_limits",
         "_living",
         "_size",
         "_timed_out",
-        "_undone",
         "deadline",
+        "kept_max",
         "living_max",
     )
 
@@ -259,8 +262,10 @@ class Transactions:
         self._chance: Final[Chance] = chance
         self._living: Final[dict[bytes, Transaction]] = {}
         self._timed_out: Final[dict[bytes, None]] = {}
-        # What was settled in transactions that were rolled back, and may be settled again.
-        self._undone: Final[list[Work]] = []
+        # What was settled in transactions that were rolled back, or refused to be settled, and may
+        # be settled again; in the order in which it is forgotten.
+        self._kept: Final[dict[tuple[Link, int], None]] = {}
+        self.kept_max = _KEPT_MAX
         self._size = 0
         # When `expire` must be called at the latest.
         self.deadline = NO_DEADLINE
@@ -415,11 +420,20 @@ class Transactions:
     def undo(self, transaction: Transaction) -> None:
         """Nothing of it was or will be carried out."""
         self._size -= transaction.size
-        self._undone.extend(work for work in transaction.works if work.ids is not None)
-        while len(self._undone) > _REMEMBERED_MAX:
-            work = self._undone.pop(0)
-            assert work.ids is not None
-            work.link.forget(work.ids)
+        for work in transaction.works:
+            if work.ids is not None:
+                self.keep(work.link, work.ids)
+
+    def keep(self, link: Link, ids: list[int]) -> None:
+        """Bound what links have settled for the time being: the oldest is settled for good."""
+        for id in ids:
+            key = (link, id)
+            self._kept.pop(key, None)
+            self._kept[key] = None
+        while len(self._kept) > self.kept_max:
+            oldest, id = next(iter(self._kept))
+            del self._kept[(oldest, id)]
+            oldest.forget([id])
 
     def expire(self, now: int) -> None:
         """Roll back what has taken too long; sets the next deadline."""
