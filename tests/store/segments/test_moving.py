@@ -143,6 +143,9 @@ def test_a_move_that_ends_anywhere_changes_nothing_and_may_be_repeated(
         try:
             store = opened(directory, Stopping(steps))
         except (StoreError, OSError):
+            # A full disk has its room again.
+            assert [path.name for path in directory.iterdir() if "segment" in path.name] == []
+            assert not (directory / "moving").exists()
             # As it was for the other engine, too.
             copy = tmp_path / "copy"
             shutil.copytree(directory, copy)

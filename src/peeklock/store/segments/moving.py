@@ -6,6 +6,7 @@ puts the new index in its place; whatever lies there before that was never used 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import shutil
@@ -72,8 +73,12 @@ def _move(directory: Path, disk: Disk, segment_bytes: int) -> None:
         _clear(directory)
         try:
             _write_anew(old, fresh, Segments(directory, disk, segment_bytes))
-        except Corrupt as error:
-            _clear(directory)
+        except BaseException as error:
+            # What is of no use must not keep a full disk full.
+            with contextlib.suppress(OSError):
+                _clear(directory)
+            if not isinstance(error, Corrupt):
+                raise
             raise Corrupt(
                 f"{directory} cannot be moved to segments, because it is damaged: {error}; "
                 "`peeklock store check` says what is lost, `peeklock store repair` gives it up"
@@ -112,7 +117,7 @@ def _copy(ledger: Ledger, index: Index, segments: Segments) -> None:
     gone = set(ledger.dropped)
     parts: list[Part] = []
     size = 0
-    with old.lmdb.begin(buffers=True) as transaction:
+    with contextlib.closing(log), old.lmdb.begin(buffers=True) as transaction:
         for partition in ledger.partitions.values():
             ledger.refresh(transaction, partition)
         index.take_over(list(ledger.partitions.values()), ledger.spent)
@@ -130,9 +135,8 @@ def _copy(ledger: Ledger, index: Index, segments: Segments) -> None:
                 if size >= min(_COMMIT_BYTES, segments.segment_bytes // 4):
                     _write(log, index, segments, parts)
                     parts, size = [], 0
-    if parts:
-        _write(log, index, segments, parts)
-    log.close()
+        if parts:
+            _write(log, index, segments, parts)
 
 
 def _write(log: Log, index: Index, segments: Segments, parts: list[Part]) -> None:
