@@ -104,3 +104,31 @@ def newest(directory: Path) -> Path:
             uses[use.number] = path
     assert len(uses) > 2
     return uses[max(uses)]
+
+
+# ---- pages that were lost
+
+
+def test_a_lost_page_is_noticed_however_far_the_next_commit_lies(tmp_path: Path) -> None:
+    """It reads as zeros, as if nothing had ever been written there."""
+    directory = tmp_path / "store"
+    begins: list[int] = []
+
+    async def scenario(store: SegmentStore) -> None:
+        await store.open(ORDERS)
+        await store.append(ORDERS, 1, 1, [enqueued(5, 1, 1)])
+        begins.append(store._log.offset)
+        await store.append(ORDERS, 1, 2, [enqueued(5, 2, 5, 1 << 20)])
+        await store.append(ORDERS, 1, 7, [enqueued(5, 7, 1)])
+        copied(directory, "left")
+
+    large = 8 << 20
+    run(SegmentStore(directory, segment_bytes=large, commit="inline", lag_s=1000), scenario)
+    (path,) = (
+        each for each in (tmp_path / "left").glob("segment-*") if decode_header(each.read_bytes())
+    )
+    with path.open("r+b") as file:
+        file.seek(begins[0])
+        file.write(bytes(-begins[0] % PAGE))
+    with pytest.raises(Corrupt, match=r"is damaged at .*, and commits lie behind that"):
+        SegmentStore(tmp_path / "left", segment_bytes=large)

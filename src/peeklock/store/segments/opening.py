@@ -30,9 +30,6 @@ from peeklock.store.segments.scan import Scan, durable
 from peeklock.store.segments.tail import Place, Tail
 from peeklock.store.store import Corrupt
 
-# How far it is looked for commits behind an end that looks like one.
-LOOK_BYTES: Final = 4 << 20
-
 _HINT: Final = "restore it, or ask `peeklock store check` what is lost"
 
 
@@ -124,10 +121,10 @@ def _scan(log: Log, scan: Scan, use: Use, following: Use | None) -> int:
     while end is None or scan.offset < end:
         offset = scan.offset
         found = scan.next()
-        if end is None and not isinstance(found, Frame):
-            within = LOOK_BYTES if found is None and scan.is_clean else None
-            if scan.later(offset + FRAME_BYTES, within) is None:
-                return offset  # it was never answered
+        is_end = end is None and not isinstance(found, Frame)
+        # To the end of the segment: a page that was lost looks like one never written.
+        if is_end and scan.later(offset + FRAME_BYTES) is None:
+            return offset  # it was never answered
         if found is None:
             raise Corrupt(
                 f"segment {use.number} is damaged at {offset}, and commits lie behind that: {_HINT}"

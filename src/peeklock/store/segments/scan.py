@@ -21,7 +21,6 @@ from peeklock.store.segments.frames import (
     decode_frame,
     frame_bytes,
     frame_mark,
-    paged,
 )
 
 Read: TypeAlias = Callable[[int, int], Buffer]
@@ -47,12 +46,11 @@ class Scan:
             self.offset = frame.next
         return found
 
-    def later(self, offset: int, within: int | None = None) -> int | None:
+    def later(self, offset: int) -> int | None:
         """Where the next frame begins whose head is whole, at or behind an offset."""
         mark = frame_mark(self._use)
         offset += FRAME_MARK_AT
-        end = None if within is None else offset + within
-        while end is None or offset < end:
+        while True:
             piece = bytes(self._read(offset, _PIECE))
             at = piece.find(mark)
             while at >= 0:
@@ -63,13 +61,6 @@ class Scan:
             if len(piece) < _PIECE:
                 return None
             offset += _PIECE - len(mark)
-        return None
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether nothing was ever written here: a commit fills its last page with zeros."""
-        size = paged(self.offset) - self.offset
-        return size > 0 and not any(self._read(self.offset, size))
 
     def _frame(self, offset: int) -> Frame | Doubtful | None:
         size = frame_bytes(self._read(offset, FRAME_BYTES), self._use, offset)
