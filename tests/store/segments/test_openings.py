@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import shutil
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from peeklock.store.segments.frames import PAGE, Buffer, decode_header
+from peeklock.store.checksum import crc32
+from peeklock.store.records import encode_chunk
+from peeklock.store.segments.frames import (
+    APPENDED,
+    HEADER_BYTES,
+    OPENED,
+    PAGE,
+    Buffer,
+    Part,
+    Use,
+    decode_header,
+    encode_frame,
+)
 from peeklock.store.segments.store import SegmentStore
 from peeklock.store.store import Corrupt, Unavailable
 from tests.store.builders import enqueued
@@ -33,7 +47,7 @@ class Partly(Faulty):
         super().write(file, pieces, offset)
 
 
-@pytest.mark.parametrize("taken", [0, PAGE, PAGE + 400, SEGMENT])
+@pytest.mark.parametrize("taken", [0, PAGE, HEADER_BYTES, HEADER_BYTES + 400, SEGMENT])
 def test_a_segment_that_could_not_be_begun_leaves_no_trace(tmp_path: Path, taken: int) -> None:
     """The next one has the same number: an opening must not take this one for it."""
     directory = tmp_path / "store"
@@ -74,7 +88,7 @@ def test_a_use_that_is_there_twice_is_damage(tmp_path: Path) -> None:
 def test_a_segment_whose_first_commit_is_damaged_was_begun_all_the_same(tmp_path: Path) -> None:
     left, _ = filled(tmp_path)
     with newest(left).open("r+b") as file:
-        file.seek(PAGE + 20)
+        file.seek(HEADER_BYTES + 20)
         file.write(b"damage")
     with pytest.raises(Corrupt, match=r"is damaged at .*, and commits lie behind that"):
         opened(left)
@@ -83,7 +97,7 @@ def test_a_segment_whose_first_commit_is_damaged_was_begun_all_the_same(tmp_path
 def filled(tmp_path: Path) -> tuple[Path, int]:
     """A store of several segments whose index knows nothing yet, and where its journal ends."""
     directory = tmp_path / "store"
-    end = 80
+    end = 85
 
     async def scenario(store: SegmentStore) -> None:
         await store.open(ORDERS)
@@ -132,3 +146,58 @@ def test_a_lost_page_is_noticed_however_far_the_next_commit_lies(tmp_path: Path)
         file.write(bytes(-begins[0] % PAGE))
     with pytest.raises(Corrupt, match=r"is damaged at .*, and commits lie behind that"):
         SegmentStore(tmp_path / "left", segment_bytes=large)
+
+
+@pytest.mark.parametrize("page", [0, 1])
+@pytest.mark.parametrize("filler", [b"\0", b"x"])
+def test_a_lost_page_of_a_header_costs_nothing(tmp_path: Path, page: int, filler: bytes) -> None:
+    left, end = filled(tmp_path)
+    for path in left.glob("segment-*"):
+        if decode_header(path.read_bytes()) is not None:
+            with path.open("r+b") as file:
+                file.seek(page * PAGE)
+                file.write(filler * PAGE)
+    run(opened(left), lambda store: expect(store, ORDERS, end, 4000))
+
+
+def test_a_file_that_nobody_knows_is_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It is neither used again nor removed, however often the store is opened."""
+    left, _ = filled(tmp_path)
+    unknown = newest(left)
+    with unknown.open("r+b") as file:
+        file.write(bytes(HEADER_BYTES))
+    raw = unknown.read_bytes()
+    with caplog.at_level(logging.ERROR, "peeklock.store"):
+        run(opened(left), write_much)
+    run(opened(left), write_much)
+    assert "store-segment-unknown" in caplog.text
+    (kept,) = left.glob("aside-*")
+    assert kept.read_bytes() == raw
+
+
+async def write_much(store: SegmentStore) -> None:
+    opening = await store.open(ORDERS)
+    position = store._tails[ORDERS.key].end
+    for _ in range(40):
+        await store.append(ORDERS, opening.epoch, position, [enqueued(5, position, 1, 4000)])
+        position += 1
+
+
+def test_segments_of_the_first_form_are_read(tmp_path: Path) -> None:
+    """They had both copies of the header in one page."""
+    run(opened(tmp_path), nothing)
+    use = Use(1, 4711, 0, PAGE)
+    head = struct.pack("<8sQQQ", b"PeekSeg1", use.number, use.salt, 0)
+    header = (head + struct.pack("<I", crc32(head))).ljust(PAGE // 2, b"\0") * 2
+    parts = [
+        Part(OPENED, 1, 0, 0, 1, 0, ORDERS.key.encode()),
+        Part(APPENDED, 1, 1, 21, 0, 5, encode_chunk(1, [enqueued(5, 1, 20)])),
+    ]
+    raw = header + b"".join(encode_frame(use, PAGE, parts))
+    (tmp_path / "segment-00000001").write_bytes(raw.ljust(SEGMENT, b"\0"))
+    run(opened(tmp_path), lambda store: expect(store, ORDERS, 21))
+    run(opened(tmp_path), lambda store: expect(store, ORDERS, 21))
+
+
+async def nothing(store: SegmentStore) -> None:
+    pass

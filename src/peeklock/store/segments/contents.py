@@ -14,7 +14,7 @@ from peeklock.store.ledger import CHUNK_KEY, DROPPED, ENTRY_KEY, PARTITION, Part
 from peeklock.store.segments import frames
 from peeklock.store.segments.disk import RealDisk
 from peeklock.store.segments.files import SEGMENT_BYTES, Segment, Segments
-from peeklock.store.segments.frames import FRAME_BYTES, PAGE, Doubtful, Part, Use
+from peeklock.store.segments.frames import FRAME_BYTES, Doubtful, Part, Use
 from peeklock.store.segments.index import (
     APPLIED,
     SEGMENT,
@@ -52,13 +52,16 @@ class Contents:
         living = self._living()
         found = Segments(directory, RealDisk(), SEGMENT_BYTES).find()
         behind = uses_behind(use, living, found)
+        for unknown in found:
+            if not unknown.is_known and unknown.use is None:
+                self.problems.append(f"nobody can tell what is in {unknown.path.name}")
         contents = {each.use.number: _mapped(each) for each in found if each.use is not None}
         for key, value in places:
             if len(key) == CHUNK_KEY.size:
                 self._place(key, value, contents)
         for at, (segment, each) in enumerate(behind):
             end = behind[at + 1][1].before_end if at + 1 < len(behind) else None
-            begin = offset if each.number == use else PAGE
+            begin = offset if each.number == use else each.begin
             self._scan(segment, each, contents[each.number], begin, end)
         for number, partition in self._partitions.items():
             entries[PARTITION + ENTRY_KEY.pack(number)] = partition.encoded()

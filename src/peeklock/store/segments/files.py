@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import secrets
 import threading
@@ -19,8 +20,10 @@ from typing import Final, final
 
 from peeklock.store.environment import sync_directory
 from peeklock.store.segments.disk import Disk
-from peeklock.store.segments.frames import PAGE, Use, decode_header, paged
+from peeklock.store.segments.frames import HEADER_BYTES, PAGE, Use, decode_header, paged
 from peeklock.store.store import Corrupt
+
+_LOG: Final = logging.getLogger("peeklock.store")
 
 SEGMENT_BYTES: Final = 64 << 20
 # Where the disk is nearly full, smaller files still take settlements.
@@ -30,6 +33,7 @@ SEGMENT_BYTES_MIN: Final = 1 << 20
 SPARE_MAX: Final = 3
 
 PREFIX: Final = "segment-"
+ASIDE: Final = "aside-"
 _HANDLES_MAX: Final = 32
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -38,13 +42,15 @@ _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 class Segment:
     """A file, and what it is used for at the moment."""
 
-    __slots__ = ("number", "path", "size", "use")
+    __slots__ = ("is_known", "number", "path", "size", "use")
 
-    def __init__(self, path: Path, size: int, use: Use | None) -> None:
+    def __init__(self, path: Path, size: int, use: Use | None, is_known: bool = True) -> None:
         self.path: Path = path
         self.number: int = int(path.name.removeprefix(PREFIX))
         self.size: int = size
         self.use: Use | None = use
+        # Whether it has a header or was never used.
+        self.is_known: bool = is_known
 
 
 @final
@@ -91,8 +97,10 @@ class Segments:
                 continue
             self._name = max(self._name, int(number))
             with path.open("rb") as file:
-                header = file.read(PAGE)
-            found.append(Segment(path, path.stat().st_size, decode_header(header)))
+                begin = file.read(HEADER_BYTES + PAGE)  # with the first commit
+            use = decode_header(begin)
+            is_known = use is not None or not any(begin)
+            found.append(Segment(path, path.stat().st_size, use, is_known))
         return found
 
     def adopt(self, found: list[Segment], in_use: set[int]) -> None:
@@ -101,11 +109,21 @@ class Segments:
             use = segment.use
             if use is not None and use.number in in_use and use.number not in self.used:
                 self.used[use.number] = segment
+            elif not segment.is_known:
+                self._set_aside(segment)
             elif segment.size == self.segment_bytes and len(self._spare) < SPARE_MAX:
                 segment.use = None
                 self._spare.append(segment)
             else:
                 segment.path.unlink(missing_ok=True)
+
+    def _set_aside(self, segment: Segment) -> None:
+        """Nobody can tell what is in it, so that it is kept where nobody uses it."""
+        number = 1
+        while (path := self._directory / f"{ASIDE}{segment.number:08d}-{number}").exists():
+            number += 1
+        segment.path.rename(path)
+        _LOG.error("store-segment-unknown file=%s kept=%s", segment.path.name, path)
 
     @property
     def used_bytes(self) -> int:

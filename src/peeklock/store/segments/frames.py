@@ -1,7 +1,8 @@
 """How the log rests: segments, in them one frame for each commit, in that the parts of it.
 
-    segment    header (one page), frames, each at a multiple of 64 bytes
-    header     twice: magic 8 bytes, use u64, salt u64, end of the segment before u64, crc u32
+    segment    header (two pages), frames, each at a multiple of 64 bytes
+    header     in each page: magic 8 bytes, use u64, salt u64, end of the segment before u64,
+               crc u32; its first form had both copies in one page, and frames behind that
     frame      magic u32, parts u32, salt u64, use u64, offset u64, bytes u64, crc of all that
                stands before the data u32, crc of the data u32; then the parts, then their data
     part       kind u8, 3 zero bytes, number of the partition u32, first position u64, end u64,
@@ -37,8 +38,10 @@ DROPPED: Final = 3
 MOVED: Final = 4
 
 _crc32: Final = checksum.crc32
-_MAGIC: Final = b"PeekSeg1"
-_COPY_AT: Final = PAGE // 2  # no single fault hits both
+HEADER_BYTES: Final = 2 * PAGE  # a page for each copy: no single fault hits both
+_MAGIC: Final = b"PeekSeg2"
+_FIRST_MAGIC: Final = b"PeekSeg1"
+_FIRST_COPY_AT: Final = PAGE // 2
 _header: Final = struct.Struct("<8sQQQ")
 FRAME_MAGIC: Final = 0x6D617246
 _frame: Final = struct.Struct("<IIQQQQ")
@@ -81,13 +84,15 @@ class Part:
 class Use:
     """One use of a segment, as its header tells of it."""
 
-    __slots__ = ("before_end", "number", "salt")
+    __slots__ = ("before_end", "begin", "number", "salt")
 
-    def __init__(self, number: int, salt: int, before_end: int) -> None:
+    def __init__(self, number: int, salt: int, before_end: int, begin: int = HEADER_BYTES) -> None:
         self.number: int = number
         self.salt: int = salt
         # Where the frames of the use before this one end.
         self.before_end: int = before_end
+        # Where its own begin.
+        self.begin: int = begin
 
 
 @final
@@ -113,20 +118,37 @@ class Doubtful:
 
 
 def encode_header(use: Use) -> bytes:
-    """The first page of a segment in use."""
+    """The first pages of a segment in use."""
     raw: bytes = _header.pack(_MAGIC, use.number, use.salt, use.before_end)
-    return (raw + _crc.pack(_crc32(raw))).ljust(_COPY_AT, b"\0") * 2
+    return (raw + _crc.pack(_crc32(raw))).ljust(PAGE, b"\0") * 2
 
 
-def decode_header(page: Buffer) -> Use | None:
-    """Read the first page of a segment; nothing where it was never used, or where it is damaged."""
-    for begin in (0, _COPY_AT):
-        if len(page) < begin + _header.size + _crc.size:
-            return None
-        magic, number, salt, before_end = _header.unpack_from(page, begin)
-        crc: int = _crc.unpack_from(page, begin + _header.size)[0]
-        if magic == _MAGIC and _crc32(page[begin : begin + _header.size]) == crc:
-            return Use(number, salt, before_end)
+def decode_header(raw: Buffer) -> Use | None:
+    """Read the first pages of a segment; nothing where it was never used, or where all is damaged.
+
+    Where a copy was not written, an older use stands in its place: the newest one counts.
+    """
+    newest: Use | None = None
+    for at in (0, PAGE, _FIRST_COPY_AT):
+        use = _decode_copy(raw, at)
+        if use is not None and (newest is None or use.number > newest.number):
+            newest = use
+    return newest
+
+
+def _decode_copy(raw: Buffer, at: int) -> Use | None:
+    if len(raw) < at + _header.size + _crc.size:
+        return None
+    magic, number, salt, before_end = cast(
+        tuple[bytes, int, int, int], _header.unpack_from(raw, at)
+    )
+    crc: int = _crc.unpack_from(raw, at + _header.size)[0]
+    if _crc32(raw[at : at + _header.size]) != crc:
+        return None
+    if magic == _MAGIC and at != _FIRST_COPY_AT:
+        return Use(number, salt, before_end)
+    if magic == _FIRST_MAGIC and at != PAGE:
+        return Use(number, salt, before_end, PAGE)
     return None
 
 

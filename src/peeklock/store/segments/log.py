@@ -16,6 +16,7 @@ from peeklock.store.segments.files import Segment, Segments
 from peeklock.store.segments.frames import (
     APPENDED,
     DROPPED,
+    HEADER_BYTES,
     PAGE,
     Buffer,
     Part,
@@ -148,15 +149,15 @@ class Log:
     def _begin_segment(self, size: int, parts: list[Part]) -> None:
         """Write header and frame at once: a use without a commit is none."""
         segments = self._segments
-        segment = segments.take(self.use + 1, self.offset, paged(PAGE + size))
+        segment = segments.take(self.use + 1, self.offset, paged(HEADER_BYTES + size))
         assert segment.use is not None
         file = -1
         is_begun = False
         try:
             file = os.open(segment.path, os.O_RDWR | os.O_CLOEXEC)
-            pieces = [encode_header(segment.use), *encode_frame(segment.use, PAGE, parts)]
+            pieces = [encode_header(segment.use), *encode_frame(segment.use, HEADER_BYTES, parts)]
             is_begun = True
-            self._put(file, pieces, 0, PAGE + size)
+            self._put(file, pieces, 0, HEADER_BYTES + size)
         except BaseException:
             if file >= 0:
                 os.close(file)
@@ -168,7 +169,7 @@ class Log:
         self._segment = segment
         self.use += 1
         self._is_early = True
-        self.offset = aligned(PAGE + size)
+        self.offset = aligned(HEADER_BYTES + size)
 
     def _take_back(self, segment: Segment, is_begun: bool) -> None:
         """The use did not begin. Its number is given again, so that no trace of it may stay."""

@@ -19,7 +19,6 @@ from peeklock.store.segments.frames import (
     DROPPED,
     FRAME_BYTES,
     OPENED,
-    PAGE,
     Doubtful,
     Frame,
     Use,
@@ -51,7 +50,7 @@ def open_log(index: Index, segments: Segments, log: Log) -> None:
     log.go_on(index.use, index.offset, None)
     for at, (segment, use) in enumerate(uses):
         following = uses[at + 1][1] if at + 1 < len(uses) else None
-        offset = index.offset if use.number == index.use else PAGE
+        offset = index.offset if use.number == index.use else use.begin
         with translated(f"read {segment.path}"), durable(segment.path, offset) as read:
             end = _scan(log, Scan(read, use, offset), use, following)
         log.go_on(use.number, end, segment if following is None else None)
@@ -69,8 +68,8 @@ def uses_behind(
     for segment in found:
         known = files.get(segment.number)
         if known is not None:
-            before_end = segment.use.before_end if segment.use is not None else 0
-            segment.use = Use(known[0], known[1], before_end)
+            own = segment.use or Use(0, 0, 0)
+            segment.use = Use(known[0], known[1], own.before_end, own.begin)
         elif segment.use is not None and segment.use.number in living:
             segment.use = None  # a header that never had a commit behind it
         if segment.use is not None and segment.use.number >= last:
@@ -110,9 +109,9 @@ def _has_commit(segment: Segment, use: Use) -> bool:
 
     One that is not whole counts where others lie behind it: then it is damage.
     """
-    with durable(segment.path, PAGE) as read:
-        scan = Scan(read, use, PAGE)
-        return isinstance(scan.next(), Frame) or scan.later(PAGE + FRAME_BYTES) is not None
+    with durable(segment.path, use.begin) as read:
+        scan = Scan(read, use, use.begin)
+        return isinstance(scan.next(), Frame) or scan.later(use.begin + FRAME_BYTES) is not None
 
 
 def _scan(log: Log, scan: Scan, use: Use, following: Use | None) -> int:

@@ -13,7 +13,7 @@ from typing import Final, final
 from peeklock.store.environment import translated
 from peeklock.store.ledger import CHUNK_KEY
 from peeklock.store.segments.files import Segments
-from peeklock.store.segments.frames import APPENDED, MOVED, PAGE, Doubtful, Part, Use
+from peeklock.store.segments.frames import APPENDED, HEADER_BYTES, MOVED, Doubtful, Part, Use
 from peeklock.store.segments.index import Index, decode_place
 from peeklock.store.segments.scan import Pieces, Scan
 from peeklock.store.segments.tail import moved
@@ -93,7 +93,8 @@ class Relocation:
         if living is None or segment is None:
             return None
         pieces = Pieces(partial(self._segments.piece, segment))
-        return Scan(pieces.read, Use(self._use, living.salt, 0), PAGE)
+        begin = segment.use.begin if segment.use is not None else HEADER_BYTES
+        return Scan(pieces.read, Use(self._use, living.salt, 0), begin)
 
     def _emptiest(self) -> int:
         found, least = 0, 1.0
