@@ -144,8 +144,12 @@ def _own(directory: Path) -> int:
         raise StoreError(
             f"{directory} is in use by process {holder or '?'}: there can be one owner only"
         ) from error
-    os.ftruncate(owner, 0)
-    os.write(owner, f"{os.getpid()}\n".encode())
+    try:
+        # In this order: on a full disk the block that the file has is enough.
+        os.ftruncate(owner, os.write(owner, f"{os.getpid()}\n".encode()))
+    except OSError as error:
+        os.close(owner)
+        raise Unavailable(f"{directory} cannot be written to: {error}") from error
     return owner
 
 

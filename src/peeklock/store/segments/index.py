@@ -100,6 +100,7 @@ class Index:
         self.dropped = {}
         self.damaged = {}
         self.living = {}
+        self.spent = self.use = self.offset = 0
         self._changed = set()
         self._changed_uses = set()
         with (

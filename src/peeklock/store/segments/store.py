@@ -48,6 +48,9 @@ from peeklock.store.store import (
     Unavailable,
 )
 
+# The index grows by less than this part of what is written to segments.
+_INDEX_SHARE: Final = 4
+
 _LOG: Final = logging.getLogger("peeklock.store")
 
 
@@ -104,7 +107,10 @@ class SegmentStore:
         self._commit_delay_s = commit_delay_s
         self._off_loop = off_loop
         self._reading = Reading(directory.name, off_loop=off_loop)
-        self._keeper = Keeper(self._log, self._index, self._segments, directory.name, lag_s)
+        self._short_bytes = max(reserve_bytes, 2 * segment_bytes)
+        self._keeper = Keeper(
+            self._log, self._index, self._segments, directory.name, lag_s, self._is_short
+        )
         self._keeper.start()
         where = "thread" if off_loop else commit
         self._committer: Committer = COMMITTERS[where](self._commit, directory.name)
@@ -119,7 +125,8 @@ class SegmentStore:
         else:
             is_full = self._space.full
         self._figures.free_bytes = self._space.left_bytes
-        return is_full
+        # What the index has to learn later is kept in memory: there must be an end to it.
+        return is_full or self._keeper.is_behind
 
     async def open(self, partition: PartitionId, epoch: int | None = None) -> Opening:
         """Fence older owners durably, then give the records from the last checkpoint on."""
@@ -208,7 +215,13 @@ class SegmentStore:
             await self._submit(Drop(tail))
             if tail.dropped and self._tails.get(tail.name) is tail:
                 del self._tails[tail.name]
-        await self._sweep()
+        try:
+            await self._sweep()
+        except Broken:
+            raise
+        except Unavailable as error:
+            # It is gone all the same; the next trim or drop sweeps.
+            _LOG.warning("store-sweep-failed error=%r", str(error))
 
     async def close(self) -> None:
         """Commit what was handed over, then let the directory go."""
@@ -310,8 +323,19 @@ class SegmentStore:
             await asyncio.sleep(0)
 
     def _left(self) -> int:
+        """Count what can be written, to segments and to the index beside them.
+
+        The index takes a part of what they take, and finds no room in them.
+        """
+        free = self._free_space(self._environment.directory)
         inside = self._log.left_bytes + self._segments.spare_bytes
-        return self._free_space(self._environment.directory) + inside
+        return min(free + inside, _INDEX_SHARE * (free + self._environment.slack()))
+
+    def _is_short(self) -> bool:
+        try:
+            return self._free_space(self._environment.directory) < self._short_bytes
+        except OSError:
+            return False
 
     def _check_open(self) -> None:
         if self._closed:
