@@ -3,11 +3,14 @@
 import pytest
 
 from peeklock.entity.blueprint import Copy
-from peeklock.entity.commands import SendMany
+from peeklock.entity.commands import Command, SendBatch, SendMany
 from peeklock.entity.copy_records import CopiesBuried
 from peeklock.entity.copying import FILTER_FAILED, SESSION_MISSING
-from peeklock.entity.records import DeadLettered, Published
-from peeklock.entity.stint import Stint
+from peeklock.entity.message import Message
+from peeklock.entity.records import DeadLettered, Published, Record
+from peeklock.entity.rules.filter import SqlFilter
+from peeklock.entity.rules.rule import Rule, RuleSet
+from peeklock.entity.stint import STINT_STEPS, Stint
 from peeklock.store.records import encode_chunk
 from tests.entity.at_hand import TopicAtHand, message, routed
 
@@ -79,6 +82,36 @@ def test_a_crash_before_all_copies_are_made_changes_nothing() -> None:
     topic.retell()
     topic.restart()
     assert sum(len(reasons(topic, name)) for name in topic.lanes) == COUNT
+
+
+@pytest.mark.parametrize("count", [64, 600])
+def test_a_filter_that_fails_for_many_is_asked_about_a_bounded_number_at_once(count: int) -> None:
+    """It counted as one filter however many had it: a batch of 200 was one decision of 0.4 s."""
+    topic = topic_of(count)
+    for lane in topic.lanes.values():
+        topic.rules.put(lane, RuleSet([Rule("r", SqlFilter("num / zero > 1"))]))
+    failing = [Copy(lane, None, "r: by zero") for lane in topic.lanes.values()]
+    asked: list[Message] = []
+
+    def route(message: Message, now: int) -> list[Copy]:
+        asked.append(message)
+        return list(failing)
+
+    topic.router = route
+    commands: list[Command] = [SendBatch("sender", 1, [message("m") for _ in range(40)])]
+    records: list[Record] = []
+    while commands or topic.partition.is_unfinished:
+        before = len(asked)
+        decision = topic.partition.decide(commands, topic.now)
+        topic.partition.rests(topic.journal.add(decision))
+        records += decision.records
+        commands = topic.partition.take_leftovers()
+        copies = (len(asked) - before) * count
+        assert copies <= max(2 * count, 2 * STINT_STEPS), "one message more than the measure"
+    assert len(asked) == 40, "none is asked about twice"
+    assert len(reasons(topic, "s7")) == 40
+    buried = [each.buried for each in records if isinstance(each, CopiesBuried)]
+    assert len({id(each) for each in buried}) == 1
 
 
 def send(topic: TopicAtHand, *contents: str) -> SendMany:

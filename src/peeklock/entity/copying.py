@@ -174,7 +174,7 @@ class Copying:
             return True
         if self._first is not messages[0]:
             self._forget()
-            cost = 0 if rules is None else rules.cost
+            cost = 0 if rules is None else rules.cost_max
             if len(messages) * cost <= stint.steps_left:
                 return True
             self._first = messages[0]
@@ -229,6 +229,8 @@ class Copying:
         changed = [copy for copy in copies if copy.message is not None]
         shared = [copy for copy in copies if copy.message is None] if changed else copies
         address = self._addressed(shared, life_ms, has_session, at)
+        if address.dead is not None:
+            stint.spend(len(address.dead) >> 1)  # each has a failure of its own to be told of
         if not changed:
             self._address_of = (copies, blueprint, at, life_ms, has_session)
         return Draft(message, at, address, changed)
@@ -257,8 +259,11 @@ class Copying:
         if address.expirations == last.expirations:
             address.expirations = last.expirations
         if address.dead is not None:
-            is_same = address.lanes is last.lanes and address.dead == last.dead
-            address.buried = last.buried if is_same else _buried(address.dead, address.lanes)
+            if address.lanes is last.lanes and address.dead == last.dead:
+                address.dead = last.dead
+                address.buried = last.buried
+            else:
+                address.buried = _buried(address.dead, address.lanes)
         self._address = address
         return address
 

@@ -83,6 +83,13 @@ class TopicRules:
         return 1 + evaluated + len(self._always) // 8
 
     @property
+    def cost_max(self) -> int:
+        """What a message costs where every subscription that has a filter takes it, or fails."""
+        if len(self._plans) == len(self._always):
+            return 0
+        return self.cost + (len(self._plans) - len(self._always)) // 2
+
+    @property
     def plain_count(self) -> int:
         """How many subscriptions get the plain copy of everything."""
         return len(self._always) + len(self._plain_and_more)
