@@ -32,8 +32,9 @@ from peeklock.entity.definition import QueueDefinition
 from peeklock.entity.records import Carried, Record
 from peeklock.store.memory import MemoryStore
 from peeklock.store.retention import Retention
-from peeklock.store.store import PartitionId, Store
+from peeklock.store.store import PartitionId, Store, Unavailable
 from tests.broker.bench import Bench, Recorder, message, token, until
+from tests.store.failing import FailingStore
 
 MB = 1 << 20
 BODY = 40_000
@@ -226,3 +227,17 @@ def test_a_damaged_body_under_a_lock_is_left_alone_until_the_next_trim() -> None
         await bench.broker.close()
 
     asyncio.run(whole())
+
+
+def test_a_trim_that_failed_is_done_with_the_next_round() -> None:
+    """On a full disk nobody writes anything before room was made."""
+
+    async def scenario() -> None:
+        store = FailingStore(MemoryStore())
+        identity = PartitionId("here", "orders", 0)
+        chores = Chores(identity, lambda: None)
+        store.failure = lambda: Unavailable("full")
+        await chores._trim(store, 1, [], 5)
+        assert chores.has_written
+
+    asyncio.run(scenario())

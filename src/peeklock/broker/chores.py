@@ -96,7 +96,9 @@ class Chores:
             self._is_carry_due = True
             self._late_at = asyncio.get_running_loop().time() + LATE_S
         except StoreError as error:
-            # The journal grows; whoever stores something hears of it as well.
+            # The journal grows; whoever stores something hears of it as well. On a full disk nobody
+            # may store anything before this has been done.
+            self.has_written = True
             _log.error("trim-failed partition=%s error=%r", self._id.key, str(error))
         except Exception:  # noqa: BLE001 - nobody waits for this task
             _log.exception("trim-failed partition=%s", self._id.key)
