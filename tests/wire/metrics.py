@@ -15,6 +15,10 @@ STEP_S_MAX: Final = 0.010
 # to the next bound of the histogram, and the report says so.
 CROWDED_STEP_S_MAX: Final = 0.025
 CROWDED_LOAD: Final = 4.0
+# A virtual machine that is held up for a moment counts that as CPU time of whoever ran. It meets
+# any step, once in some hundred thousand; one that is too long by itself comes again with its test.
+STRAY_STEPS_ONE_IN: Final = 100_000
+STRAY_STEP_S_MAX: Final = 0.025
 STEPS: Final = "peeklock_loop_step_seconds"
 LONGEST: Final = "peeklock_loop_longest_step_seconds"
 
@@ -105,15 +109,18 @@ class LoopSteps:
             self.waits[kind] = self.waits.get(kind, 0) + count
 
     def faults(self, step_s_max: float = STEP_S_MAX) -> list[str]:
-        """What breaks the promises: steps above 10 ms, and waits above their bounds."""
+        """What breaks the promises: steps above 10 ms but for a stray one in 100,000 up to 25 ms,
+        and waits above their bounds."""
         faults = [
             f"{count} of {kind} took more than {WAITS[kind]:g} s"
             for kind, count in self.waits.items()
             if count
         ]
-        long = self.count - self.below.get(str(step_s_max), 0)
-        if long:
-            faults.append(f"{long} steps took more than {step_s_max * 1000:g} ms of CPU")
+        stray = self.count // STRAY_STEPS_ONE_IN
+        for bound, allowed in ((step_s_max, stray), (max(step_s_max, STRAY_STEP_S_MAX), 0)):
+            long = self.count - self.below.get(str(bound), 0)
+            if long > allowed:
+                faults.append(f"{long} steps took more than {bound * 1000:g} ms of CPU")
         return faults
 
     def lines(self, step_s_max: float = STEP_S_MAX) -> list[str]:
