@@ -153,11 +153,8 @@ def test_destinations_are_there_and_take_what_comes() -> None:
         lost = SubscriptionDefinition("news", "some", forward_to="none")
         with pytest.raises(DestinationMissing):
             await broker.put_subscription(lost, expect=NEW)
-        to_sessions = QueueDefinition("d", forward_to="s")
-        assert await refused(broker.put_queue(to_sessions, expect=NEW)) == NOT_ALLOWED
-        await broker.put_queue(to_sessions)  # the configuration file may
-        changed = QueueDefinition("d", forward_to="S", user_metadata="x")
-        assert (await broker.put_queue(changed, expect=KNOWN)).definition == changed
+        to_sessions = QueueDefinition("d", forward_to="s", forward_dead_letters_to="S")
+        assert (await broker.put_queue(to_sessions, expect=NEW)).definition == to_sessions
         circle = QueueDefinition("a", forward_to="c")
         assert await refused(broker.put_queue(circle, expect=KNOWN)) == NOT_ALLOWED
         await broker.put_queue(QueueDefinition("a", forward_to="A"), expect=KNOWN)

@@ -97,6 +97,30 @@ def test_an_entity_with_sessions_forwards(clerk: Clerk, bus: Bus, name: str) -> 
     clerk.delete_queue(f"{name}.end")
 
 
+def test_an_entity_may_forward_to_one_with_sessions(clerk: Clerk, bus: Bus, name: str) -> None:
+    """Each session arrives in its order; what has none is a dead letter of the source."""
+    clerk.create_queue(f"{name}.end", requires_session=True, enable_partitioning=PARTITIONED)
+    clerk.create_topic(f"{name}.t", enable_partitioning=PARTITIONED)
+    clerk.create_subscription(f"{name}.t", "s", forward_to=f"{name}.end")
+    clerk.create_queue(name, enable_partitioning=PARTITIONED)
+    clerk.update_queue(clerk.get_queue(name), forward_to=f"{name}.end")
+    for turn in range(3):
+        for session in "ab":
+            bus.send(name, ServiceBusMessage(f"q{turn}", session_id=session))
+            bus.publish(f"{name}.t", ServiceBusMessage(f"t{turn}", session_id=session))
+    bus.send(name, ServiceBusMessage("none"))
+    for session in "ab":
+        with bus.receiver(f"{name}.end", session_id=session) as receiver:
+            got = bodies(receive(receiver, 6))
+        for way in (b"q", b"t"):
+            assert [each for each in got if each[:1] == way] == [way + b"%d" % n for n in range(3)]
+    with bus.dead_letters(name) as dead_letters:
+        assert receive_one(dead_letters).dead_letter_reason == "Session id is null."
+    for each in (name, f"{name}.end"):
+        clerk.delete_queue(each)
+    clerk.delete_topic(f"{name}.t")
+
+
 def test_dates_have_the_zone_that_they_were_given_with(clerk: Clerk, name: str) -> None:
     clerk.create_topic(name)
     clerk.create_subscription(name, "s")

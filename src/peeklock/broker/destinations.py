@@ -34,24 +34,12 @@ def missing_destinations(definition: Forwarding, find: Find) -> list[str]:
 
 
 def check_destinations(definition: Forwarding, find: Find) -> None:
-    """Decline destinations that are not there, new ones that take nothing without a session, and
-    those from which messages come back."""
+    """Decline destinations that are not there, and those from which messages come back. One that
+    requires sessions is fine: what has none becomes a dead letter on the way, as in the service."""
     missing = missing_destination(definition, find)
     if missing:
         text = f"The auto forwarding destination entity '{missing}' does not exist."
         raise DestinationMissing(Refusal(INVALID_ARGUMENT, text))
-    known = find(definition.path)
-    kept: list[str] = []  # the configuration file may have named them, so that they stay allowed
-    if isinstance(known, Queue | Subscription):
-        kept = [path.lower() for path in _destinations(known.definition)]
-    for path in _destinations(definition):
-        target = find(path)
-        if path.lower() not in kept and target is not None and target.requires_session:
-            text = (
-                f"The auto forwarding destination entity '{path}' requires sessions, which "
-                "forwarded messages need not have."
-            )
-            raise EntityError(Refusal(NOT_ALLOWED, text))
     if _comes_back(definition, find):
         text = f"Auto forwarding from '{definition.path}' to '{definition.forward_to}' is a cycle."
         raise EntityError(Refusal(NOT_ALLOWED, text))

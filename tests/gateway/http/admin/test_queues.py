@@ -241,13 +241,11 @@ def test_what_was_put_is_there_after_a_restart() -> None:
         ),
         ("<ForwardTo>nowhere</ForwardTo>", "destination entity 'nowhere' does not exist"),
         ("<ForwardTo>a$b</ForwardTo>", "ForwardTo"),
-        ("<ForwardTo>sb://localhost:5300/sessions</ForwardTo>", "requires sessions"),
     ],
 )
 def test_what_cannot_be_is_said_and_changes_nothing(inner: str, words: str) -> None:
     async def scenario(office: Office) -> None:
         await office.put("target", queue())
-        await office.put("sessions", queue("<RequiresSession>true</RequiresSession>"))
         status, detail = await office.refusal("PUT", "orders", entry(queue(inner)))
         assert status == 400
         assert detail.startswith(("SubCode=40000. ", "SubCode=40400. "))
