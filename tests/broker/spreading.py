@@ -17,7 +17,7 @@ from peeklock.entity.definition import QueueDefinition
 from peeklock.entity.message import BodyBudget, Message
 from peeklock.entity.records import Record
 from peeklock.entity.replies import Reply
-from peeklock.entity.routing import partition_of_key
+from peeklock.entity.routing import Routing, partition_of_key
 from peeklock.entity.rule_commands import RulesFound
 from peeklock.store.memory import MemoryStore
 from peeklock.store.store import Away, Opening, PartitionId, Store, Unavailable
@@ -100,7 +100,9 @@ class SpreadBench:
             )
             for index, store in enumerate(self.stores)
         ]
-        self.spread = Spread(self.workers, definition.duplicate_window_ms > 0)
+        self.spread = Spread(
+            self.workers, Routing(definition.duplicate_window_ms > 0, definition.requires_session)
+        )
 
     async def do(self, *commands: Command) -> None:
         for command in commands:

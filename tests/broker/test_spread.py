@@ -24,6 +24,7 @@ from peeklock.entity.commands import (
     Peek,
     ReceiveDeferred,
     RenewLocks,
+    Reserve,
     Schedule,
     SendBatch,
     SendMany,
@@ -115,6 +116,28 @@ def test_a_key_decides_on_the_partition() -> None:
         assert await homes(bench) == {"a": 1, "b": 2, "c": 1, "d": 2, "e": 2}
 
     run(walk)
+
+
+def test_the_session_without_a_name_is_in_one_partition() -> None:
+    """Where sessions are required it decides, whatever keys its messages have."""
+
+    async def walk(bench: SpreadBench) -> None:
+        origin = Recorder()
+        home = partition_of_key("", PARTITIONS)
+        keys = [key_for(index) for index in range(PARTITIONS)]
+        messages = [message(key, partition_key=key, session_id="") for key in keys]
+        await bench.do(SendMany(origin, [1, 2, 3, 4], messages))
+        await bench.do(SendBatch(origin, 5, [message("x", session_id=""), *messages]))
+        assert [reply.tags for reply in origin.take() if isinstance(reply, Accepted)] == [
+            [1, 2, 3, 4],
+            [5],
+        ]
+        assert await homes(bench) == dict.fromkeys([*keys, "x"], home)
+        reply = await bench.ask(Reserve(origin, 6, 1, messages[1]))
+        assert isinstance(reply, Numbered)
+        assert [partition_of_sequence(number) for number in reply.numbers] == [home]
+
+    run(walk, requires_session=True)
 
 
 def test_with_duplicate_detection_the_message_id_decides() -> None:

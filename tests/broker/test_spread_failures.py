@@ -97,7 +97,7 @@ def test_with_a_key_a_missing_partition_is_named() -> None:
             SendMany(origin, [1], keyed),
             SendBatch(origin, 1, keyed),
             Schedule(origin, 1, keyed),
-            Reserve(origin, 1, 1, key_for(1)),
+            Reserve(origin, 1, 1, keyed[0]),
             Commit(origin, 1, [SendMany(origin, [1], keyed)]),
         ]
         for wish in wishes:

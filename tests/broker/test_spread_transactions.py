@@ -97,16 +97,16 @@ def test_numbers_are_reserved_where_their_messages_will_be() -> None:
     async def walk(bench: SpreadBench) -> None:
         origin = Recorder()
         key = key_for(2)
-        reply = await bench.ask(Reserve(origin, 1, 2, key))
-        assert isinstance(reply, Numbered)
-        assert [partition_of_sequence(number) for number in reply.numbers] == [2, 2]
         later = bench.clock.now() + 1_000
         messages = [message("x", partition_key=key, scheduled_at=later) for _ in range(2)]
+        reply = await bench.ask(Reserve(origin, 1, 2, messages[0]))
+        assert isinstance(reply, Numbered)
+        assert [partition_of_sequence(number) for number in reply.numbers] == [2, 2]
         schedule = Schedule(origin, 0, messages, reply.numbers)
         assert await bench.ask(Commit(origin, 2, [schedule])) == Numbered(origin, 2, [])
         assert [each.sequence for each in await peeked(bench)] == reply.numbers
-        assert refusal_kind(await bench.ask(Reserve(origin, 3, 1))) == NOT_ALLOWED
-        kept = await bench.ask(Reserve(origin, 4, 1, key))
+        assert refusal_kind(await bench.ask(Reserve(origin, 3, 1, message("x")))) == NOT_ALLOWED
+        kept = await bench.ask(Reserve(origin, 4, 1, messages[0]))
         assert isinstance(kept, Numbered)
         alone = Schedule(origin, 5, messages[:1], kept.numbers)
         assert await bench.ask(alone) == Numbered(origin, 5, kept.numbers)

@@ -17,7 +17,8 @@ from azure.servicebus.amqp import (
     AmqpMessageProperties,
 )
 
-from tests.wire.clients import PLACE, Bus, peek_all, receive, receive_one
+from tests.wire.clients import PLACE, Bus, body, peek_all, receive, receive_one
+from tests.wire.entities import Queues
 
 pytestmark = pytest.mark.side_by_side
 
@@ -203,6 +204,34 @@ def test_an_empty_session_id_goes_with_any_partition_key(bus: Bus, queue: str) -
     bus.send(queue, AmqpAnnotatedMessage(data_body=b"a", annotations=KEY, properties=properties))
     with bus.receiver(queue) as receiver:
         assert receive_one(receiver).partition_key == "k"
+
+
+def test_an_empty_session_id_is_one_session_under_any_partition_key(
+    bus: Bus, queues: Queues
+) -> None:
+    """Of a queue and of a subscription with sessions; its messages keep their order and keys."""
+    queue, topic = queues.take("session"), queues.take("session-topic")
+    for key in ("k", "l", "m"):
+        sent = AmqpAnnotatedMessage(
+            data_body=key.encode(),
+            annotations={"x-opt-partition-key": key},
+            properties=AmqpMessageProperties(group_id=""),
+        )
+        bus.send(queue, sent)
+        bus.publish(topic, sent)
+    with (
+        bus.receiver(queue, session_id="") as of_queue,
+        bus.subscriber(topic, "sessions", session_id="") as of_topic,
+    ):
+        for receiver in (of_queue, of_topic):
+            got = receive(receiver, 3)
+            assert [(body(each), each.partition_key) for each in got] == [
+                (b"k", "k"),
+                (b"l", "l"),
+                (b"m", "m"),
+            ]
+            for each in got:
+                receiver.complete_message(each)
 
 
 def test_what_the_convenient_message_carries(bus: Bus, queue: str) -> None:

@@ -23,8 +23,8 @@ from peeklock.entity.refusals import (
     Refusal,
 )
 from peeklock.entity.routing import (
+    Routing,
     has_conflict,
-    key_of,
     partition_of_key,
     partition_of_sequence,
 )
@@ -42,9 +42,9 @@ NO_VIA_KEY: Final = (
 )
 
 
-def home_of_commit(command: Commit, partitions: int, by_message_id: bool) -> int | Refusal:
+def home_of_commit(command: Commit, partitions: int, routing: Routing) -> int | Refusal:
     """The one partition that all the work concerns, or why there is none."""
-    plan = _Plan(partitions, by_message_id)
+    plan = _Plan(partitions, routing)
     for work in command.work:
         if isinstance(work, (SendMany, SendBatch, Schedule)):
             for message in work.messages:
@@ -64,10 +64,10 @@ def home_of_commit(command: Commit, partitions: int, by_message_id: bool) -> int
     return plan.result()
 
 
-def why_not_together(work: list[Any], partitions: int, by_message_id: bool) -> Refusal | None:
+def why_not_together(work: list[Any], partitions: int, routing: Routing) -> Refusal | None:
     """Why operations that are not asked for yet will not make a transaction, as far as their keys
     tell; whether what they name is there shows when they are carried out."""
-    home = home_of_commit(Commit(None, 0, work), partitions, by_message_id)
+    home = home_of_commit(Commit(None, 0, work), partitions, routing)
     return home if isinstance(home, Refusal) and home.kind == NOT_ALLOWED else None
 
 
@@ -75,11 +75,11 @@ def why_not_together(work: list[Any], partitions: int, by_message_id: bool) -> R
 class _Plan:
     """What the operations of a transaction ask for."""
 
-    __slots__ = ("_by_message_id", "_homes", "_keys", "_partitions", "_refusal", "_ways")
+    __slots__ = ("_homes", "_keys", "_partitions", "_refusal", "_routing", "_ways")
 
-    def __init__(self, partitions: int, by_message_id: bool) -> None:
+    def __init__(self, partitions: int, routing: Routing) -> None:
         self._partitions: Final[int] = partitions
-        self._by_message_id: Final[bool] = by_message_id
+        self._routing: Final[Routing] = routing
         self._keys: set[str] = set()
         self._homes: set[int] = set()
         self._ways: set[str | None] = set()  # the keys of messages for other entities
@@ -87,7 +87,7 @@ class _Plan:
 
     def send(self, message: Message) -> None:
         """A message for this entity."""
-        key = key_of(message, by_message_id=self._by_message_id)
+        key = self._routing.key_of(message)
         if has_conflict(message):
             self._refuse(Refusal(NOT_ALLOWED, TWO_KEYS))
         elif key is None:

@@ -108,8 +108,7 @@ class Housing:
             Carrier(worker, blueprint, find, self._wording, self._clock, self._alarms)
             for worker in workers
         ]
-        by_message_id = blueprint.duplicate_window_ms > 0
-        return Partitions(workers, carriers, by_message_id=by_message_id)
+        return Partitions(workers, carriers, blueprint)
 
     async def drop(self, namespace: str, storage_path: str, stores: Sequence[str]) -> bool:
         """Remove what a deleted entity left; answers False where a store is out of reach."""

@@ -14,6 +14,7 @@ from peeklock.broker.worker import PartitionWorker
 from peeklock.entity.blueprint import Blueprint
 from peeklock.entity.commands import Tick
 from peeklock.entity.refusals import Refusal
+from peeklock.entity.routing import Routing
 from peeklock.store.store import Corrupt, StoreError
 
 # Between two partitions that are opened without being asked for.
@@ -24,23 +25,23 @@ _AWAKENING_S: Final = 0.002
 class Partitions:
     """One partition or several; whoever asks does not notice which."""
 
-    __slots__ = ("_by_message_id", "_carriers", "submit", "workers")
+    __slots__ = ("_carriers", "_routing", "submit", "workers")
 
     def __init__(
         self,
         workers: Sequence[PartitionWorker],
         carriers: Sequence[Carrier],
-        *,
-        by_message_id: bool,
+        blueprint: Blueprint,
     ) -> None:
         self.workers = tuple(workers)
-        self._by_message_id = by_message_id
+        by_message_id = blueprint.duplicate_window_ms > 0
+        self._routing = Routing(by_message_id, blueprint.has_sessions)
         self._carriers = dict(zip(workers, carriers, strict=True))
         if len(self.workers) == 1:
             self.workers[0].on_opened = self._opened
             self.submit: Callable[[Any], None] = self.workers[0].submit
         else:
-            spread = Spread(list(workers), by_message_id)
+            spread = Spread(list(workers), self._routing)
             spread.on_opened = self._opened
             self.submit = spread.submit
 
@@ -48,7 +49,7 @@ class Partitions:
         """Why these operations cannot be one transaction, as far as their keys tell."""
         if len(self.workers) == 1:
             return None
-        return why_not_together(work, len(self.workers), self._by_message_id)
+        return why_not_together(work, len(self.workers), self._routing)
 
     @property
     def availability(self) -> str:
@@ -57,6 +58,7 @@ class Partitions:
 
     def configure(self, blueprint: Blueprint) -> None:
         """The description changed."""
+        self._routing.by_session = blueprint.has_sessions
         for worker, carrier in self._carriers.items():
             worker.configure(blueprint)
             carrier.configure(blueprint)

@@ -63,8 +63,8 @@ from peeklock.entity.commands import (
 from peeklock.entity.message import Message
 from peeklock.entity.refusals import LOCK_LOST, LOCK_LOST_TEXT, NOT_ALLOWED, Refusal
 from peeklock.entity.routing import (
+    Routing,
     has_conflict,
-    key_of,
     partition_of_key,
     partition_of_sequence,
 )
@@ -91,17 +91,16 @@ class Spread:
         "_claim_turn",
         "_reach",
         "_receivers",
+        "_routing",
         "_taking",
         "_under_way",
-        "by_message_id",
         "on_opened",
         "workers",
     )
 
-    def __init__(self, workers: list[PartitionWorker], by_message_id: bool) -> None:
+    def __init__(self, workers: list[PartitionWorker], routing: Routing) -> None:
         self.workers: Final[list[PartitionWorker]] = workers
-        # Whether the entity looks for duplicates, so that equal ids must meet (R-P3).
-        self.by_message_id: bool = by_message_id
+        self._routing: Final[Routing] = routing
         # Told each time that a partition has opened; the workers' own hook is taken.
         self.on_opened: Callable[[PartitionWorker], None] | None = None
         self._reach: Final[Reach] = Reach(workers)
@@ -192,17 +191,18 @@ class Spread:
         elif isinstance(command, TellTaken):
             self._asking.tell_taken(command)
         elif isinstance(command, Commit):
-            home = home_of_commit(command, len(self.workers), self.by_message_id)
+            home = home_of_commit(command, len(self.workers), self._routing)
             if isinstance(home, Refusal):
                 self._reach.refuse(command.origin, [command.tag], home)
             else:
                 self._pass(home, command)
         elif isinstance(command, Reserve):
-            if command.key is None:
+            key = None if command.message is None else self._routing.key_of(command.message)
+            if key is None:
                 refusal = Refusal(NOT_ALLOWED, NO_KEY_TEXT)
                 self._reach.refuse(command.origin, [command.tag], refusal)
             else:
-                self._pass(self._home(command.key), command)
+                self._pass(self._home(key), command)
         elif isinstance(command, (Configure, Tick)):
             for worker in self.workers:
                 worker.submit(command)
@@ -238,7 +238,7 @@ class Spread:
             if has_conflict(message):
                 conflicts.append(tags[at])
                 continue
-            key = key_of(message, by_message_id=self.by_message_id)
+            key = self._routing.key_of(message)
             if key is None:
                 keyless.append(at)
             else:
@@ -261,7 +261,7 @@ class Spread:
 
     def _send_whole(self, command: SendBatch | Schedule | Stage) -> None:
         """All messages of a batch to one partition: that of their key, or the one in turn."""
-        text = _why_not_together(command.messages)
+        text = _why_not_together(command.messages, self._routing)
         if text:
             tags = command.tags if isinstance(command, Stage) else [command.tag]
             self._reach.refuse(command.origin, tags, Refusal(NOT_ALLOWED, text))
@@ -294,10 +294,10 @@ class Spread:
                 refusal = Refusal(NOT_ALLOWED, CONFLICT_TEXT)
                 self._reach.refuse(command.origin, [command.tag], refusal)
                 return
-        self._taking.take_over(command, self.by_message_id)
+        self._taking.take_over(command, self._routing)
 
     def _first_key(self, messages: list[Message]) -> str | None:
-        return key_of(messages[0], by_message_id=self.by_message_id) if messages else None
+        return self._routing.key_of(messages[0]) if messages else None
 
     # Receivers.
 
@@ -423,11 +423,11 @@ def _part_of_stage(command: Stage, places: list[int]) -> Stage:
     return Stage(command.origin, tags, messages, command.stage)
 
 
-def _why_not_together(messages: list[Message]) -> str:
+def _why_not_together(messages: list[Message], routing: Routing) -> str:
     """Why these messages cannot go to one partition; empty where they can."""
     keys: set[str | None] = set()
     for message in messages:
         if has_conflict(message):
             return CONFLICT_TEXT
-        keys.add(key_of(message, by_message_id=False))
+        keys.add(routing.shared_key_of(message))
     return MIXED_TEXT if len(keys) > 1 else ""

@@ -14,7 +14,7 @@ from peeklock.entity.commands import TakeOver
 from peeklock.entity.message import Message
 from peeklock.entity.refusals import Refusal
 from peeklock.entity.replies import Accepted, Refused
-from peeklock.entity.routing import key_of, partition_of_key
+from peeklock.entity.routing import Routing, partition_of_key
 
 
 @final
@@ -34,7 +34,7 @@ class Taking:
         # did: index, source, number.
         self._below: dict[int, dict[str, int]] = {}
 
-    def take_over(self, command: TakeOver, by_message_id: bool) -> None:
+    def take_over(self, command: TakeOver, routing: Routing) -> None:
         """Each message to its partition; answered when all have theirs.
 
         Where a partition is out of reach the others take theirs all the same and the whole is
@@ -46,7 +46,7 @@ class Taking:
             self._spare(command.source, min(command.numbers))
         groups: dict[int, tuple[list[int], list[Message]]] = {}
         for number, message in zip(command.numbers, command.messages, strict=True):
-            index = self._home(command.source, number, message, by_message_id)
+            index = self._home(command.source, number, message, routing)
             numbers, messages = groups.setdefault(index, ([], []))
             numbers.append(number)
             messages.append(message)
@@ -112,8 +112,8 @@ class Taking:
         """A partition could not forget now."""
         self._late.setdefault(index, {}).setdefault(source, []).extend(numbers)
 
-    def _home(self, source: str, number: int, message: Message, by_message_id: bool) -> int:
-        key = key_of(message, by_message_id=by_message_id)
+    def _home(self, source: str, number: int, message: Message, routing: Routing) -> int:
+        key = routing.key_of(message)
         if key is None:
             key = f"{source}|{number}"
         return partition_of_key(key, self._reach.count)

@@ -126,6 +126,11 @@ class Blueprint:
         self.rules: TopicRules | None = None  # what the router asks, where it asks rules
         self.lanes: dict[int, LanePolicy] = {}
 
+    @property
+    def has_sessions(self) -> bool:
+        """Whether the queue, or one of the topic's subscriptions, requires sessions."""
+        return any(policy.requires_session for policy in self.lanes.values())
+
     def policy(self, lane: int) -> LanePolicy:
         """The policy of a lane; a dead-letter lane has that of the lane it belongs to."""
         return self.lanes[lane & ~1]

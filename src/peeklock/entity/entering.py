@@ -37,7 +37,6 @@ from peeklock.entity.refusals import (
     MESSAGE_NOT_FOUND,
     MESSAGE_TOO_BIG,
     NO_MATCHING_SUBSCRIPTION,
-    NOT_ALLOWED,
     QUOTA_EXCEEDED,
     SESSION_REQUIRED,
     Refusal,
@@ -45,10 +44,6 @@ from peeklock.entity.refusals import (
 from peeklock.entity.replies import Accepted, Numbered, Refused
 from peeklock.entity.state import State
 
-NO_NAME_TEXT: Final = (
-    "A message of the session without a name has a PartitionKey. On a partitioned entity that "
-    "requires sessions they must be the same."
-)
 SESSION_REQUIRED_TEXT: Final = (
     "The SessionId was not set on a message, and it cannot be sent to the entity. Entities that "
     "have session support enabled can only receive messages that have the SessionId set to a "
@@ -201,11 +196,8 @@ class Entering:
             size_max = blueprint.message_size_max
             text = f"The received message exceeds the limit ({size_max} bytes) of this entity."
             return Refusal(MESSAGE_TOO_BIG, text)
-        if blueprint.requires_session:
-            if message.session_id is None:
-                return Refusal(SESSION_REQUIRED, SESSION_REQUIRED_TEXT)
-            if blueprint.is_partitioned and message.session_id == "" and message.partition_key:
-                return Refusal(NOT_ALLOWED, NO_NAME_TEXT)
+        if blueprint.requires_session and message.session_id is None:
+            return Refusal(SESSION_REQUIRED, SESSION_REQUIRED_TEXT)
         refusal = self.why_no_room(before + message.size)
         if refusal is not None:
             return refusal

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, final
 from zlib import crc32
 
 from peeklock.entity.message import Message
@@ -21,21 +21,31 @@ def partition_of_key(key: str, partitions: int) -> int:
     return crc32(key.encode("utf-8", "surrogatepass")) % partitions
 
 
-def key_of(message: Message, *, by_message_id: bool) -> str | None:
-    """What decides on a message's partition, or None where turns do.
+@final
+class Routing:
+    """What decides on the partition of an entity's messages."""
 
-    `by_message_id` holds where the entity looks for duplicates: they must meet.
-    """
-    session_id = message.session_id
-    if session_id:
-        return session_id
-    if message.partition_key is not None:
-        return message.partition_key
-    if session_id is not None:
-        return session_id
-    if by_message_id and message.message_id:
-        return message.message_id
-    return None
+    __slots__ = ("by_message_id", "by_session")
+
+    def __init__(self, by_message_id: bool = False, by_session: bool = False) -> None:
+        # The entity looks for duplicates: they must meet.
+        self.by_message_id: Final[bool] = by_message_id
+        # It, or a subscription, requires sessions: the one without a name is in one partition too.
+        self.by_session: bool = by_session
+
+    def key_of(self, message: Message) -> str | None:
+        """The key of a message by itself, or its id; None where turns decide."""
+        key = self.shared_key_of(message)
+        if key is None and self.by_message_id and message.message_id:
+            return message.message_id
+        return key
+
+    def shared_key_of(self, message: Message) -> str | None:
+        """The key that a message may share with others: its session, or its partition key."""
+        session_id = message.session_id
+        if session_id or (session_id is not None and self.by_session):
+            return session_id
+        return session_id if message.partition_key is None else message.partition_key
 
 
 def has_conflict(message: Message) -> bool:

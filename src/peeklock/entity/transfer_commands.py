@@ -16,20 +16,20 @@ from peeklock.entity.message import Message
 class Reserve:
     """Sequence numbers to be told before they are used; they are given to nobody else.
 
-    `key` says whose numbers they are where an entity has several partitions: those of the one
-    that the messages with this key go to. A partition does not look at it.
+    `message` says whose numbers they are where an entity has several partitions: those of the one
+    that it goes to. A partition does not look at it.
     """
 
     origin: Final[Any]
     tag: Final[int]
     count: Final[int]
-    key: Final[str | None]
+    message: Final[Message | None]
 
-    def __init__(self, origin: Any, tag: int, count: int, key: str | None = None) -> None:
+    def __init__(self, origin: Any, tag: int, count: int, message: Message | None = None) -> None:
         self.origin = origin
         self.tag = tag
         self.count = count
-        self.key = key
+        self.message = message
 
 
 @final

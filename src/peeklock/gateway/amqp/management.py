@@ -24,7 +24,6 @@ from peeklock.entity.commands import (
 from peeklock.entity.message import Message
 from peeklock.entity.refusals import NOT_ALLOWED, NOT_IMPLEMENTED, UNAUTHORIZED, Refusal
 from peeklock.entity.replies import Numbered, Refused
-from peeklock.entity.routing import key_of
 from peeklock.entity.rule_commands import RuleCommand
 from peeklock.gateway.amqp.address import Address
 from peeklock.gateway.amqp.arguments import Arguments
@@ -208,8 +207,8 @@ class ManagementNode:
             pending.transaction = transaction
             pending.messages = command.messages
             transactions.begin(transaction, call.now)
-            key = key_of(command.messages[0], by_message_id=False) if command.messages else None
-            command = Reserve(self, call.tag, len(command.messages), key)
+            first = command.messages[0] if command.messages else None
+            command = Reserve(self, call.tag, len(command.messages), first)
         self._under_way[call.tag] = pending
         self._entity.submit(command)
 
