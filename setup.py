@@ -33,6 +33,7 @@ HOT = (
     "store/stage_facts.py",
     "store/kinds.py",
     "store/packing.py",
+    "store/appending.py",
     "store/segments/frames.py",
     "store/segments/log.py",
     "store/segments/tail.py",

@@ -18,7 +18,7 @@ from typing import Literal
 
 from peeklock.entity.message import Message, Traits
 from peeklock.entity.records import CheckpointBegun, Enqueued, Record, Removed
-from peeklock.store.embedded import EmbeddedStore
+from peeklock.store.lmdb.store import LmdbStore
 from peeklock.store.records import decode_chunk, decode_messages, encode_chunk
 from peeklock.store.retention import Retention
 from peeklock.store.store import BLOCK, PartitionId
@@ -91,7 +91,7 @@ def measure_appends(directory: Path, group: int, mode: Literal["thread", "inline
     """Appends one after another, each a durable commit."""
 
     async def run() -> None:
-        store = EmbeddedStore(directory, commit=mode)
+        store = LmdbStore(directory, commit=mode)
         epoch = (await store.open(QUEUE)).epoch
         run_of = messages(group)
         position = 1
@@ -132,7 +132,7 @@ def measure_sharing(directory: Path, partitions: int) -> None:
     """Many partitions with one message at a time: commits are shared."""
 
     async def run() -> None:
-        store = EmbeddedStore(directory)
+        store = LmdbStore(directory)
         message = messages(1)
         deadline = time.perf_counter() + 1.5
 
@@ -158,7 +158,7 @@ def measure_backlog(directory: Path, count: int, group: int) -> None:
     """Fill, reopen, read all bodies, trim."""
 
     async def fill() -> None:
-        store = EmbeddedStore(directory)
+        store = LmdbStore(directory)
         epoch = (await store.open(QUEUE)).epoch
         run_of = messages(group)
         start = time.perf_counter()
@@ -173,7 +173,7 @@ def measure_backlog(directory: Path, count: int, group: int) -> None:
 
     async def reopen() -> None:
         start = time.perf_counter()
-        store = EmbeddedStore(directory, retention=Retention(age_ms=0))
+        store = LmdbStore(directory, retention=Retention(age_ms=0))
         opening = await store.open(QUEUE)
         read = 0
         async for replay in opening.replays:

@@ -428,11 +428,11 @@ async def _open_stores(
         return Storehouse.of(MemoryStores(retention), names), MemoryCatalog()
     # Imported here, because a broker in memory needs no LMDB.
     from peeklock.store.catalog import EmbeddedCatalog
-    from peeklock.store.embedded import EmbeddedStore
+    from peeklock.store.lmdb.store import LmdbStore
     from peeklock.store.segments.store import SegmentStore
 
     def open_store(name: str, may_make: bool) -> Store:
-        engine = SegmentStore if settings.store == SEGMENTS else EmbeddedStore
+        engine = SegmentStore if settings.store == SEGMENTS else LmdbStore
         return engine(
             settings.data / name,
             make=may_make,

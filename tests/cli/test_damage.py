@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from peeklock.cli.damage import DAMAGED
 from peeklock.cli.main import app
 from peeklock.store.catalog import EmbeddedCatalog
-from peeklock.store.embedded import EmbeddedStore
+from peeklock.store.lmdb.store import LmdbStore
 from peeklock.store.pages import DATA, why_too_short
 from peeklock.store.store import Corrupt, PartitionId
 from tests.store.builders import enqueued, message_of
@@ -31,7 +31,7 @@ def data(tmp_path: Path) -> Path:
         await catalog.save("ns", "queue", "q", PLACE)
         await catalog.save("ns", "queue", "other", json.dumps({"stores": ["store"]}))
         await catalog.close()
-        store = EmbeddedStore(tmp_path / "store")
+        store = LmdbStore(tmp_path / "store")
         await store.open(QUEUE)
         await store.append(QUEUE, 1, 0, [enqueued(5, 1, 3, 700)])
         await store.append(QUEUE, 1, 3, [enqueued(6, 4, 2, 700)])
@@ -102,7 +102,7 @@ def test_a_damaged_record_is_told_and_given_up(data: Path) -> None:
     assert run("check", "--data", str(data)).exit_code == 0
 
     async def reopened() -> list[str]:
-        store = EmbeddedStore(data / "store")
+        store = LmdbStore(data / "store")
         _, _, records = await replayed(store, QUEUE)
         await store.close()
         return [type(record).__name__ for record in records]
@@ -116,7 +116,7 @@ def test_a_name_that_is_lost_is_found_in_the_catalog(data: Path) -> None:
     assert "what is known of partition 1 does not fit its checksum" in done.stdout
     run("repair", "--data", str(data))
     assert run("check", "--data", str(data)).exit_code == 0
-    store = EmbeddedStore(data / "store")
+    store = LmdbStore(data / "store")
     _, first, records = asyncio.run(replayed(store, QUEUE))
     assert (first, len(records)) == (0, 2)
     asyncio.run(store.close())
@@ -158,7 +158,7 @@ def test_a_file_that_is_too_short_is_told_and_given_up(data: Path) -> None:
     # What is known of the partition was at the end of the file: it may be any that is missing.
     assert "the catalog knows no name that is missing here" in done.stderr
     assert list(data.glob("store.before-repair-1/*"))
-    store = EmbeddedStore(data / "store")
+    store = LmdbStore(data / "store")
     with pytest.raises(Corrupt, match="is not found, and what is known of partition 1"):
         asyncio.run(replayed(store, QUEUE))
     asyncio.run(store.close())
@@ -198,7 +198,7 @@ def test_what_is_lost_from_its_root_is_left_as_it_is(
 
 
 def test_a_broker_that_runs_is_left_alone(data: Path) -> None:
-    store = EmbeddedStore(data / "store")
+    store = LmdbStore(data / "store")
     for command in ("check", "repair"):
         done = run(command, "--data", str(data))
         assert done.exit_code == 1

@@ -23,7 +23,7 @@ from peeklock.gateway.http.health import Health
 from peeklock.gateway.http.stores import NODE, StoresNode
 from peeklock.gateway.listener import Listener
 from peeklock.gateway.refusals import RefusalDesk
-from peeklock.store.embedded import EmbeddedStore
+from peeklock.store.lmdb.store import LmdbStore
 from peeklock.store.storehouse import Storehouse, store_names
 
 
@@ -49,7 +49,7 @@ class Door:
         keys = KeyRing([development_rule(), AuthorizationRule("reader", "key", rights=LISTEN)])
         desk = RefusalDesk(clock=clock, chance=lambda: 7, namespace="ns")
         house = Storehouse.of(
-            lambda name, may_make: EmbeddedStore(self._data / name, make=may_make), store_names(2)
+            lambda name, may_make: LmdbStore(self._data / name, make=may_make), store_names(2)
         )
         http = HttpConnections(Health(), {NODE: StoresNode(house, Guard(keys, clock, desk))})
         listener = Listener(http.protocol, http.protocol)

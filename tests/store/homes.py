@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from peeklock.entity.records import Record
-from peeklock.store.embedded import EmbeddedStore
+from peeklock.store.lmdb.store import LmdbStore
 from peeklock.store.memory import MemoryStore
 from peeklock.store.retention import Retention
 from peeklock.store.segments.store import SegmentStore
@@ -45,7 +45,7 @@ class Home:
                 commit="inline" if inline else "thread",
                 segment_bytes=SEGMENT_BYTES,
             )
-        return EmbeddedStore(
+        return LmdbStore(
             self.directory, retention=self.retention, commit="inline" if inline else "thread"
         )
 

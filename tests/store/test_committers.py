@@ -13,10 +13,10 @@ from peeklock.store.committers import (
     INLINE_BYTES_MAX,
     INLINE_S_MAX,
     Adaptive,
-    Answer,
-    Waiting,
+    CommitRequest,
+    Committed,
+    Submission,
 )
-from peeklock.store.ledger import Request
 from peeklock.store.store import StoreError, Unavailable
 
 
@@ -29,7 +29,7 @@ class Disk:
         self.threads: list[str] = []
         self.sizes: list[int] = []
 
-    def commit(self, batch: list[Waiting]) -> list[int | StoreError]:
+    def commit(self, batch: list[Submission]) -> list[int | StoreError]:
         self.now += self.takes_s
         self.threads.append(threading.current_thread().name)
         self.sizes.append(len(batch))
@@ -46,8 +46,8 @@ class Sized:
         self.size = size
 
 
-def request(size: int = 100) -> tuple[Request, Answer]:
-    return cast(Request, Sized(size)), asyncio.get_running_loop().create_future()
+def request(size: int = 100) -> tuple[CommitRequest, Committed]:
+    return cast(CommitRequest, Sized(size)), asyncio.get_running_loop().create_future()
 
 
 def test_short_commits_move_to_the_loop_and_long_ones_back() -> None:

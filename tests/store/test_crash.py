@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from peeklock.entity.records import Enqueued
-from peeklock.store.embedded import EmbeddedStore
+from peeklock.store.lmdb.store import LmdbStore
 from peeklock.store.segments.store import SegmentStore
 from peeklock.store.store import PartitionId, Store
 from tests.store.builders import message_of, shown
@@ -25,7 +25,7 @@ PARTITIONS = 3
 WRITER = """
 import asyncio, pathlib, random, sys
 from peeklock.entity.records import CheckpointBegun
-from peeklock.store.embedded import EmbeddedStore
+from peeklock.store.lmdb.store import LmdbStore
 from peeklock.store.retention import Retention
 from peeklock.store.segments.store import SegmentStore
 from peeklock.store.store import PartitionId
@@ -33,7 +33,7 @@ from tests.store.builders import enqueued
 from tests.store.homes import replayed
 
 ENGINES = {
-    "embedded": lambda directory: EmbeddedStore(directory, retention=Retention(age_ms=1)),
+    "embedded": lambda directory: LmdbStore(directory, retention=Retention(age_ms=1)),
     "segments": lambda directory: SegmentStore(
         directory, retention=Retention(age_ms=1), segment_bytes=64 << 10, lag_s=0.02
     ),
@@ -79,7 +79,7 @@ MANY = [pytest.param(seed, marks=pytest.mark.torture) for seed in range(3, 100)]
 def engine(kind: str, directory: Path) -> Store:
     """Open what the writer has left."""
     if kind == "embedded":
-        return EmbeddedStore(directory)
+        return LmdbStore(directory)
     return SegmentStore(directory, segment_bytes=64 << 10)
 
 

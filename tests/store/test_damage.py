@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from peeklock.store.embedded import EmbeddedStore
+from peeklock.store.lmdb.store import LmdbStore
 from peeklock.store.records import encode_chunk
 from peeklock.store.store import Corrupt, Damaged, PartitionId
 from tests.store.builders import enqueued, message_of, shown
 from tests.store.homes import BILLS, ORDERS, replayed
 
 
-async def fill(store: EmbeddedStore) -> None:
+async def fill(store: LmdbStore) -> None:
     """Big chunks and small ones, in two partitions."""
     await store.open(ORDERS)
     await store.open(BILLS)
@@ -32,10 +32,10 @@ async def fill(store: EmbeddedStore) -> None:
 
 def test_a_flipped_bit_in_a_body_is_found(tmp_path: Path) -> None:
     """The message is refused; replay, its neighbours and other partitions are not touched."""
-    asyncio.run(fill(EmbeddedStore(tmp_path)))
+    asyncio.run(fill(LmdbStore(tmp_path)))
     damage(tmp_path, message_of(123, 700).content)
 
-    async def scenario(store: EmbeddedStore) -> None:
+    async def scenario(store: LmdbStore) -> None:
         await replayed(store, ORDERS)
         with pytest.raises(Damaged, match="position 123") as caught:
             await store.payloads(ORDERS, [122, 123])
@@ -45,12 +45,12 @@ def test_a_flipped_bit_in_a_body_is_found(tmp_path: Path) -> None:
         assert [shown(m) for m in found] == [shown(message_of(p, 700)) for p in around]
         await store.close()
 
-    asyncio.run(scenario(EmbeddedStore(tmp_path)))
+    asyncio.run(scenario(LmdbStore(tmp_path)))
 
 
 def test_a_flipped_bit_in_a_table_costs_no_body_that_fits_its_own_checksum(tmp_path: Path) -> None:
     """Replay cannot do without the table; whoever has been replayed before can."""
-    asyncio.run(fill(EmbeddedStore(tmp_path)))
+    asyncio.run(fill(LmdbStore(tmp_path)))
     data = tmp_path / "data.mdb"
     raw = bytearray(data.read_bytes())
     head = encode_chunk(121, [enqueued(5, 121, 40, 700)])[:60]
@@ -58,7 +58,7 @@ def test_a_flipped_bit_in_a_table_costs_no_body_that_fits_its_own_checksum(tmp_p
     raw[raw.find(head) + 28 + 4] ^= 1  # the checksum of the first message's head
     data.write_bytes(raw)
 
-    async def scenario(store: EmbeddedStore) -> None:
+    async def scenario(store: LmdbStore) -> None:
         with pytest.raises(Corrupt, match="position 121"):
             await replayed(store, ORDERS)
         found = await store.payloads(ORDERS, [121, 160])
@@ -66,7 +66,7 @@ def test_a_flipped_bit_in_a_table_costs_no_body_that_fits_its_own_checksum(tmp_p
         await replayed(store, BILLS)
         await store.close()
 
-    asyncio.run(scenario(EmbeddedStore(tmp_path)))
+    asyncio.run(scenario(LmdbStore(tmp_path)))
 
 
 def damage(directory: Path, content: bytes) -> None:
@@ -81,13 +81,13 @@ def damage(directory: Path, content: bytes) -> None:
 
 
 def test_a_damaged_name_closes_what_may_be_meant_and_nothing_else(tmp_path: Path) -> None:
-    asyncio.run(fill(EmbeddedStore(tmp_path)))
+    asyncio.run(fill(LmdbStore(tmp_path)))
     data = tmp_path / "data.mdb"
     raw = data.read_bytes()
     assert ORDERS.key.encode() in raw
     data.write_bytes(raw.replace(ORDERS.key.encode(), ORDERS.key.encode().replace(b"d", b"e")))
 
-    async def scenario(store: EmbeddedStore) -> None:
+    async def scenario(store: LmdbStore) -> None:
         for partition in (ORDERS, PartitionId("default", "new")):
             with pytest.raises(Corrupt, match="is not found, and what is known of partition 1"):
                 await store.open(partition)
@@ -95,32 +95,32 @@ def test_a_damaged_name_closes_what_may_be_meant_and_nothing_else(tmp_path: Path
         await store.append(BILLS, 2, 101, [enqueued(5, 101, 1, 700)])
         await store.close()
 
-    asyncio.run(scenario(EmbeddedStore(tmp_path)))
+    asyncio.run(scenario(LmdbStore(tmp_path)))
 
 
 @pytest.mark.parametrize("left", [0.99, 0.5, 0.03])
 def test_a_file_that_is_too_short_is_refused_with_a_sentence(tmp_path: Path, left: float) -> None:
     """The engine would end the process."""
-    asyncio.run(fill(EmbeddedStore(tmp_path)))
+    asyncio.run(fill(LmdbStore(tmp_path)))
     data = tmp_path / "data.mdb"
     os.truncate(data, int(data.stat().st_size * left))
     with pytest.raises(Corrupt, match=r"bytes shorter than it was: page .* `peeklock store check`"):
-        EmbeddedStore(tmp_path)
+        LmdbStore(tmp_path)
     with pytest.raises(Corrupt, match="bytes shorter than it was"):
-        EmbeddedStore(tmp_path, make=False)
+        LmdbStore(tmp_path, make=False)
 
 
 def test_a_file_of_which_nothing_is_left_is_no_new_store(tmp_path: Path) -> None:
-    asyncio.run(fill(EmbeddedStore(tmp_path)))
+    asyncio.run(fill(LmdbStore(tmp_path)))
     for size in (8191, 100, 0):
         os.truncate(tmp_path / "data.mdb", size)
         with pytest.raises(Corrupt, match=r"shorter|no store that can be read|is empty"):
-            EmbeddedStore(tmp_path, make=False)
+            LmdbStore(tmp_path, make=False)
 
 
 def test_pages_that_were_never_needed_may_be_missing(tmp_path: Path) -> None:
     """The engine counts pages that it gave back before it had written them."""
-    asyncio.run(fill(EmbeddedStore(tmp_path)))
+    asyncio.run(fill(LmdbStore(tmp_path)))
     data = tmp_path / "data.mdb"
     raw = bytearray(data.read_bytes())
     for meta in (0, 4096):
@@ -128,25 +128,25 @@ def test_pages_that_were_never_needed_may_be_missing(tmp_path: Path) -> None:
         raw[at : at + 8] = (int.from_bytes(raw[at : at + 8], "little") + 2).to_bytes(8, "little")
     data.write_bytes(raw)
 
-    async def scenario(store: EmbeddedStore) -> None:
+    async def scenario(store: LmdbStore) -> None:
         await replayed(store, ORDERS)
         await store.append(ORDERS, 2, 401, [enqueued(5, 401, 100, 700)])
         await store.close()
 
-    asyncio.run(scenario(EmbeddedStore(tmp_path)))
+    asyncio.run(scenario(LmdbStore(tmp_path)))
 
 
 # Each flip gets a process of its own: the engine may give up on a damaged tree by ending it.
 EXAMINER = """
 import asyncio, json, os, pathlib, sys
-from peeklock.store.embedded import EmbeddedStore
+from peeklock.store.lmdb.store import LmdbStore
 from peeklock.store.store import StoreError
 from tests.store.builders import message_of, shown
 from tests.store.homes import BILLS, ORDERS, replayed
 
 def examine(directory):
     try:
-        return asyncio.run(read(EmbeddedStore(directory)))
+        return asyncio.run(read(LmdbStore(directory)))
     except StoreError as error:
         return "found"
 
@@ -187,7 +187,7 @@ for bit in json.loads(sys.argv[2]):
 
 def test_flipped_bits_anywhere_never_give_wrong_messages(tmp_path: Path) -> None:
     """Tested on the tree, too: there the engine may end the process, but it never lies."""
-    asyncio.run(fill(EmbeddedStore(tmp_path)))
+    asyncio.run(fill(LmdbStore(tmp_path)))
     size = (tmp_path / "data.mdb").stat().st_size
     chance = random.Random(7)
     bits = [chance.randrange(8 * 8192, 8 * size) for _ in range(90)]

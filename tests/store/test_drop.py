@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from peeklock.store.embedded import EmbeddedStore
-from peeklock.store.ledger import TRIM_STEPS, Drop, SweepRound
+from peeklock.store.entries import TRIM_STEPS
+from peeklock.store.lmdb.store import LmdbStore
+from peeklock.store.lmdb.writer import LmdbDrop, LmdbSweep
 from peeklock.store.store import Corrupt, Fenced, PartitionId, Unavailable
 from tests.store.builders import enqueued
 from tests.store.homes import BILLS, KINDS, ORDERS, Home, replayed
@@ -106,8 +107,8 @@ def run_on_disk(tmp_path: Path, *scenarios: Callable[[Home], Awaitable[None]]) -
         Home("embedded", tmp_path).run(scenario)
 
 
-def engine(home: Home) -> EmbeddedStore:
-    assert isinstance(home.store, EmbeddedStore)
+def engine(home: Home) -> LmdbStore:
+    assert isinstance(home.store, LmdbStore)
     return home.store
 
 
@@ -149,9 +150,9 @@ def test_what_a_crash_leaves_goes_with_the_next_trim(tmp_path: Path) -> None:
         await filled(home, BILLS, 2)
         await filled(home, ORDERS, CHUNKS)
         store = engine(home)
-        kept = store._ledger.partitions[ORDERS.key]
-        assert await store._submit(Drop(kept)) == 1
-        assert await store._submit(SweepRound(kept)) == 1
+        kept = store._writer.partitions[ORDERS.key]
+        assert await store._access.submit(LmdbDrop(kept)) == 1
+        assert await store._access.submit(LmdbSweep(kept)) == 1
         with pytest.raises(Fenced):
             await store.open(ORDERS)
 

@@ -11,14 +11,15 @@ import pytest
 
 from peeklock.entity.message import Message
 from peeklock.entity.records import Enqueued
-from peeklock.store.committers import Threaded, Waiting
-from peeklock.store.embedded import ENCODED_AT_ONCE, POSITIONS_AT_ONCE, EmbeddedStore
+from peeklock.store.appending import ENCODED_AT_ONCE, POSITIONS_AT_ONCE
+from peeklock.store.committers import Submission, Threaded
 from peeklock.store.large import encode_large
-from peeklock.store.ledger import Append
+from peeklock.store.lmdb.store import LmdbStore
+from peeklock.store.lmdb.writer import LmdbAppend
 from peeklock.store.reading import INLINE_BYTES_MAX, Reading
 from peeklock.store.records import encode_chunk
 from peeklock.store.segments.store import SegmentStore
-from peeklock.store.segments.tail import Append as SegmentAppend
+from peeklock.store.segments.tail import LogAppend
 from peeklock.store.store import PartitionId, StoreError
 
 ORDERS = PartitionId("ns", "orders")
@@ -36,10 +37,10 @@ class HangingDisk:
         return 1 << 40
 
 
-Engine = EmbeddedStore | SegmentStore
+Engine = LmdbStore | SegmentStore
 
 
-@pytest.fixture(params=[EmbeddedStore, SegmentStore])
+@pytest.fixture(params=[LmdbStore, SegmentStore])
 def engine(request: pytest.FixtureRequest) -> type[Engine]:
     found: type[Engine] = request.param
     return found
@@ -63,11 +64,11 @@ def test_a_disk_that_hangs_stops_only_its_own_store(tmp_path: Path, engine: type
         one, first = await opened(engine, tmp_path / "one", off_loop=True)
         other, second = await opened(engine, tmp_path / "other", off_loop=True)
         hangs = threading.Event()
-        committer = one._committer
+        committer = one._access._committer
         assert isinstance(committer, Threaded)
         commit = committer._commit
 
-        def hang(batch: list[Waiting]) -> list[int | StoreError]:
+        def hang(batch: list[Submission]) -> list[int | StoreError]:
             hangs.wait(20)
             return commit(batch)
 
@@ -112,8 +113,8 @@ def test_what_is_full_is_known_a_moment_later(tmp_path: Path, engine: type[Engin
             reserve_bytes=1 << 20,
         )
         told = [store.full]
-        assert store._look is not None
-        assert await store._look
+        assert store._access._look is not None
+        assert await store._access._look
         told.append(store.full)
         assert told == [False, True]
         await store.close()
@@ -144,9 +145,9 @@ def test_large_bodies_are_read_beside_the_loop(tmp_path: Path, engine: type[Engi
         for _ in range(3):
             found = await store.payloads(ORDERS, [1, 2])
             assert [message.content for message in found] == bodies
-        assert store._reading._thread is not None
+        assert store._access._reading._thread is not None
         await store.close()
-        assert not store._reading._thread.is_alive()
+        assert not store._access._reading._thread.is_alive()
 
     asyncio.run(scenario())
 
@@ -158,14 +159,16 @@ def test_large_records_are_written_down_beside_the_loop(
 
     async def scenario() -> None:
         store, epoch = await opened(engine, tmp_path / "store", off_loop=True)
-        committer = store._committer
+        committer = store._access._committer
         assert isinstance(committer, Threaded)
         commit = committer._commit
         came: list[int] = []
 
-        def look(batch: list[Waiting]) -> list[int | StoreError]:
+        def look(batch: list[Submission]) -> list[int | StoreError]:
             came.extend(
-                len(each.chunk) for each, _ in batch if isinstance(each, (Append, SegmentAppend))
+                len(each.chunk.data)
+                for each, _ in batch
+                if isinstance(each, (LmdbAppend, LogAppend))
             )
             return commit(batch)
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peeklock.entity.records import CheckpointBegun, Record, width
-from peeklock.store.embedded import EmbeddedStore
+from peeklock.store.lmdb.store import LmdbStore
 from peeklock.store.memory import MemoryStore
 from peeklock.store.retention import Retention
 from peeklock.store.segments.store import SegmentStore
@@ -56,7 +56,7 @@ def memory(before: Store | None = None) -> Store:
 
 
 def embedded(directory: Path, _before: Store | None = None) -> Store:
-    return EmbeddedStore(directory, retention=RETENTION, commit="inline")
+    return LmdbStore(directory, retention=RETENTION, commit="inline")
 
 
 def segments(directory: Path, _before: Store | None = None) -> Store:

@@ -26,15 +26,15 @@ from peeklock.entity.commands import (
 from peeklock.entity.message import BodyBudget
 from peeklock.entity.partition import NO_REPLAY, Decision, Partition
 from peeklock.entity.replies import Reply
-from peeklock.store.embedded import EmbeddedStore
+from peeklock.store.entries import CHUNK_KEY
+from peeklock.store.entries import PartitionEntry as Entry
 from peeklock.store.inspection import (
     PartitionFindings,
     StoreFindings,
     _judge_missing,
     inspect_store,
 )
-from peeklock.store.ledger import CHUNK_KEY
-from peeklock.store.ledger import Partition as Entry
+from peeklock.store.lmdb.store import LmdbStore
 from peeklock.store.pages import DATA, Pages, why_too_short
 from peeklock.store.repair import copy_aside, list_of, rewrite_store, write_list
 from peeklock.store.segments.contents import Contents
@@ -82,7 +82,7 @@ def engine(directory: Path, kind: str = "") -> Store:
     """Open a store as what it is, or make it."""
     if kind == "segments" or any(directory.glob("segment-*")):
         return SegmentStore(directory, segment_bytes=64 << 10)
-    return EmbeddedStore(directory)
+    return LmdbStore(directory)
 
 
 async def store_all(directory: Path, first: Written, second: Written, kind: str) -> None:
@@ -262,7 +262,7 @@ def test_a_store_whose_tree_is_damaged_is_written_anew(tmp_path: Path) -> None:
     """The pages of the engine have no checksums; whatever is still reached is kept."""
 
     async def fill() -> None:
-        store = EmbeddedStore(tmp_path / "store")
+        store = LmdbStore(tmp_path / "store")
         await store.open(QUEUE)
         for first in range(40):
             await store.append(QUEUE, 1, first, [enqueued(5, first + 1, 1, 700)])
@@ -319,7 +319,7 @@ def test_what_is_missing_at_the_end_of_a_file_is_given_up(
     while why_too_short(data) is None:
         os.truncate(data, data.stat().st_size - 4096)
     with pytest.raises(Corrupt, match="shorter"):
-        EmbeddedStore(tmp_path / "store")
+        LmdbStore(tmp_path / "store")
     findings = inspect_store(tmp_path / "store", data, [QUEUE.key, OTHER.key])
     assert findings.problems
     rewrite_store(findings)

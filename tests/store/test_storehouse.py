@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from peeklock.store.catalog import EmbeddedCatalog
-from peeklock.store.embedded import EmbeddedStore
+from peeklock.store.lmdb.store import LmdbStore
 from peeklock.store.memory import MemoryStores
 from peeklock.store.store import Broken, Corrupt, PartitionId, Store, Unavailable
 from peeklock.store.storehouse import RETRY_S, Storehouse, UnknownStore, store_names
@@ -34,7 +34,7 @@ class Disk:
         self.engines: dict[str, FailingStore] = {}
 
     def factory(self, name: str, may_make: bool) -> Store:
-        store = EmbeddedStore(self.data / name, make=may_make, commit="thread")
+        store = LmdbStore(self.data / name, make=may_make, commit="thread")
         self.engines[name] = FailingStore(store)
         return self.engines[name]
 
@@ -299,7 +299,7 @@ def test_a_spoilt_store_keeps_nobody_from_starting(disk: Disk) -> None:
         assert "cannot be opened" in state.text
         assert str(disk.data / "store") in state.text
         (disk.data / "store" / "data.mdb").unlink()
-        await EmbeddedStore(disk.data / "store").close()
+        await LmdbStore(disk.data / "store").close()
         with pytest.raises(Unavailable):
             await written(house.get("store"))
         disk.now += RETRY_S
@@ -322,7 +322,7 @@ def test_a_store_in_use_is_told_with_its_owner(disk: Disk) -> None:
     async def scenario(house: Storehouse) -> None:
         assert f"in use by process {os.getpid()}" in house.states()[0].text
 
-    owner = EmbeddedStore(disk.data / "store")
+    owner = LmdbStore(disk.data / "store")
     disk.run(scenario)
     asyncio.run(owner.close())
 

@@ -21,16 +21,19 @@ from typing import Final, Protocol, TypeAlias, final
 from peeklock.store.store import StoreError
 
 
-class Request(Protocol):
+class CommitRequest(Protocol):
     """Something to be committed."""
 
-    # The bytes that it writes, about; as large as can be where it has other work to do.
+    # The bytes that it writes, about; BULKY where it has other work to do.
     size: int
 
 
-Answer: TypeAlias = "asyncio.Future[int]"
-Waiting: TypeAlias = tuple[Request, Answer]
-Commit: TypeAlias = Callable[[list[Waiting]], list[int | StoreError]]
+# The size of what is no small write, whatever it writes.
+BULKY: Final = 1 << 30
+
+Committed: TypeAlias = "asyncio.Future[int]"
+Submission: TypeAlias = tuple[CommitRequest, Committed]
+CommitAll: TypeAlias = Callable[[list[Submission]], list[int | StoreError]]
 
 # Waking a thread and being woken by it costs about 0.1 ms of CPU, and a commit on the loop delays
 # everybody by as long as it takes. Up to this the delay is the smaller evil (bench/latency.py).
@@ -47,12 +50,12 @@ _WEIGHT: Final = 0.125
 class Committer(Protocol):
     """Takes requests and answers them when they rest."""
 
-    def submit(self, waiting: Waiting) -> None:
-        """Commit this soon, with whatever else there is."""
+    def submit(self, submission: Submission) -> None:
+        """CommitAll this soon, with whatever else there is."""
         ...
 
     async def finish(self) -> None:
-        """Commit all that was handed over, and stop."""
+        """CommitAll all that was handed over, and stop."""
         ...
 
 
@@ -60,19 +63,19 @@ class Committer(Protocol):
 class Threaded:
     """Commits on a thread of its own, as soon as the last commit ends."""
 
-    def __init__(self, commit: Commit, name: str) -> None:
+    def __init__(self, commit: CommitAll, name: str) -> None:
         self._commit = commit
         # Requests that were handed over and not answered; only the loop's thread counts.
         self.under_way = 0
-        self._queue: SimpleQueue[Waiting | None] = SimpleQueue()
+        self._queue: SimpleQueue[Submission | None] = SimpleQueue()
         # A daemon: a process that ends without close loses nothing that was answered.
         self._thread = threading.Thread(target=self._run, name=f"commit-{name}", daemon=True)
         self._thread.start()
 
-    def submit(self, waiting: Waiting) -> None:
+    def submit(self, submission: Submission) -> None:
         """Hand over to the thread."""
         self.under_way += 1
-        self._queue.put(waiting)
+        self._queue.put(submission)
 
     async def finish(self) -> None:
         """Let the thread end when it has done all."""
@@ -82,23 +85,23 @@ class Threaded:
     def _run(self) -> None:
         going = True
         while going:
-            batch: list[Waiting] = []
+            batch: list[Submission] = []
             going = self._take(batch)
             if batch:
                 self._answer(batch, self._commit(batch))
 
-    def _take(self, batch: list[Waiting]) -> bool:
+    def _take(self, batch: list[Submission]) -> bool:
         """Wait for a request and take all that came with it; answers whether to go on."""
         queue = self._queue
         while True:
-            waiting = queue.get()
-            if waiting is None:
+            submission = queue.get()
+            if submission is None:
                 return False
-            batch.append(waiting)
+            batch.append(submission)
             if queue.empty():
                 return True
 
-    def _answer(self, batch: list[Waiting], results: list[int | StoreError]) -> None:
+    def _answer(self, batch: list[Submission], results: list[int | StoreError]) -> None:
         # Nearly always there is one loop, and it is woken once.
         for loop in {answer.get_loop() for _, answer in batch}:
             try:
@@ -110,7 +113,7 @@ class Threaded:
     def _resolve(
         self,
         loop: asyncio.AbstractEventLoop,
-        batch: list[Waiting],
+        batch: list[Submission],
         results: list[int | StoreError],
     ) -> None:
         self.under_way -= _resolve(loop, batch, results)
@@ -120,30 +123,30 @@ class Threaded:
 class Inline:
     """Commits on the event loop, once for all requests of one turn of it."""
 
-    def __init__(self, commit: Commit, _name: str) -> None:
+    def __init__(self, commit: CommitAll, _name: str) -> None:
         self._commit = commit
-        self.waiting: list[Waiting] = []
+        self.waiting: list[Submission] = []
         self.size = 0  # bytes of those that wait
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def submit(self, waiting: Waiting) -> None:
-        """Commit in the next turn of the loop."""
-        loop = waiting[1].get_loop()
+    def submit(self, submission: Submission) -> None:
+        """CommitAll in the next turn of the loop."""
+        loop = submission[1].get_loop()
         # What a closed loop left behind is committed with the first request of the next one.
         if not self.waiting or loop is not self._loop:
             self._loop = loop
             loop.call_soon(self._run)
-        self.waiting.append(waiting)
-        self.size += waiting[0].size
+        self.waiting.append(submission)
+        self.size += submission[0].size
 
-    def take(self) -> list[Waiting]:
+    def take(self) -> list[Submission]:
         """Give away all that waits."""
         batch, self.waiting = self.waiting, []
         self.size = 0
         return batch
 
     async def finish(self) -> None:
-        """Commit what is left."""
+        """CommitAll what is left."""
         if self.waiting:
             self._run()
 
@@ -158,7 +161,7 @@ class Adaptive:
     """Commits on the loop what is small while commits are short, and on the thread all else."""
 
     def __init__(
-        self, commit: Commit, name: str, clock: Callable[[], float] = time.perf_counter
+        self, commit: CommitAll, name: str, clock: Callable[[], float] = time.perf_counter
     ) -> None:
         self._commit = commit
         self._clock = clock
@@ -175,30 +178,30 @@ class Adaptive:
             self.mean_s <= INLINE_S_MAX and self._threaded.under_way == 0
         )
 
-    def submit(self, waiting: Waiting) -> None:
-        """Commit soon, in the place that is better now."""
+    def submit(self, submission: Submission) -> None:
+        """CommitAll soon, in the place that is better now."""
         inline = self._inline
-        if self.is_inline and inline.size + waiting[0].size <= INLINE_BYTES_MAX:
-            inline.submit(waiting)
+        if self.is_inline and inline.size + submission[0].size <= INLINE_BYTES_MAX:
+            inline.submit(submission)
             return
         # What waits for the loop goes along, before it: nobody may be overtaken.
         for earlier in inline.take():
             self._threaded.submit(earlier)
-        self._threaded.submit(waiting)
+        self._threaded.submit(submission)
 
     async def finish(self) -> None:
-        """Commit all that was handed over, in either place."""
+        """CommitAll all that was handed over, in either place."""
         await self._inline.finish()
         await self._threaded.finish()
 
-    def _timed(self, batch: list[Waiting]) -> list[int | StoreError]:
+    def _timed(self, batch: list[Submission]) -> list[int | StoreError]:
         begun = self._clock()
         results = self._commit(batch)
         self.mean_s += (self._clock() - begun - self.mean_s) * _WEIGHT
         return results
 
 
-COMMITTERS: Final[dict[str, Callable[[Commit, str], Committer]]] = {
+COMMITTERS: Final[dict[str, Callable[[CommitAll, str], Committer]]] = {
     "adaptive": Adaptive,
     "thread": Threaded,
     "inline": Inline,
@@ -206,7 +209,7 @@ COMMITTERS: Final[dict[str, Callable[[Commit, str], Committer]]] = {
 
 
 def _resolve(
-    loop: asyncio.AbstractEventLoop, batch: list[Waiting], results: list[int | StoreError]
+    loop: asyncio.AbstractEventLoop, batch: list[Submission], results: list[int | StoreError]
 ) -> int:
     """Answer those requests of a batch that this loop waits for; tells how many these were."""
     count = 0
@@ -214,10 +217,15 @@ def _resolve(
         if answer.get_loop() is not loop:
             continue
         count += 1
-        if answer.done():
-            continue
-        if isinstance(result, StoreError):
-            answer.set_exception(result)
-        else:
-            answer.set_result(result)
+        settle(answer, result)
     return count
+
+
+def settle(answer: Committed, result: int | StoreError) -> None:
+    """Answer who waits, if anybody still does."""
+    if answer.done():
+        return
+    if isinstance(result, StoreError):
+        answer.set_exception(result)
+    else:
+        answer.set_result(result)

@@ -108,6 +108,14 @@ def translated(doing: str) -> Iterator[None]:
         raise Unavailable(f"could not {doing}: {error}") from error
 
 
+def is_lasting(error: Exception) -> bool:
+    """Tell whether it will go on: the engine gave up, or its file does not answer any more.
+
+    Those that the engine has a name for, like a full disk, pass; errors of the file have none.
+    """
+    return type(error) is lmdb.Error or isinstance(error, lmdb.PanicError)
+
+
 def _check_there(data: Path) -> None:
     with translated(f"find the store in {data.parent}"):
         if not data.exists():

@@ -29,7 +29,7 @@ from peeklock.entity.restore import Restoring
 from peeklock.entity.stage_records import Staged, StagesPublished
 from peeklock.entity.state import State
 from peeklock.entity.stint import Stint
-from peeklock.store.ledger import CHUNK_KEY, DROPPED, ENTRY_KEY, PARTITION, Partition
+from peeklock.store.entries import CHUNK_KEY, DROPPED, ENTRY_KEY, PARTITION, PartitionEntry
 from peeklock.store.pages import Pages, refuse_lost
 from peeklock.store.records import decode_chunk
 from peeklock.store.replay import records_from
@@ -46,7 +46,7 @@ _FLIPPED_MAX: Final = 2
 
 
 @final
-class Stretch:
+class ChunkFindings:
     """A chunk of the journal, or the place of one that is missing."""
 
     def __init__(self, first: int, end: int, chunk: memoryview | None, salvage: Salvage | None):
@@ -95,12 +95,12 @@ class Stretch:
 class PartitionFindings:
     """One partition: what is damaged, and what that leaves open."""
 
-    def __init__(self, number: int, entry: Partition) -> None:
+    def __init__(self, number: int, entry: PartitionEntry) -> None:
         self.number = number
         self.entry = entry
         # Sentences for people: each of them keeps it closed.
         self.problems: list[str] = []
-        self.stretches: list[Stretch] = []
+        self.stretches: list[ChunkFindings] = []
         # Positions that replay needs and that cannot be read: from, up to (excluded).
         self.holes: list[tuple[int, int]] = []
         # Numbers of messages that live and whose bodies cannot be read.
@@ -180,15 +180,15 @@ def inspect_store(directory: Path, data: Path, names: Iterable[str] = ()) -> Sto
 
 def _entries(
     meta: dict[bytes, bytes], chunks: Chunks, names: set[str]
-) -> tuple[dict[int, Partition], dict[int, list[str]]]:
+) -> tuple[dict[int, PartitionEntry], dict[int, list[str]]]:
     """What is known of each partition; what is damaged of it is guessed."""
-    entries: dict[int, Partition] = {}
+    entries: dict[int, PartitionEntry] = {}
     problems: dict[int, list[str]] = {}
     for key, value in meta.items():
         if key[:1] != PARTITION or len(key) != 1 + ENTRY_KEY.size:
             continue
         number = ENTRY_KEY.unpack(key[1:])[0]
-        entry = entries[number] = Partition(number, "")
+        entry = entries[number] = PartitionEntry(number, "")
         try:
             entry.decode(memoryview(value))
         except Corrupt as error:
@@ -201,7 +201,7 @@ def _entries(
     }
     for number in chunks:
         if number not in entries and number not in gone:
-            entries[number] = Partition(number, "")
+            entries[number] = PartitionEntry(number, "")
             problems[number] = ["what is known of it is missing"]
     nameless = [number for number in sorted(entries) if not entries[number].name]
     unclaimed = sorted(names - {entry.name for entry in entries.values()})
@@ -226,7 +226,7 @@ def _name_like(raw: bytes, names: list[str]) -> str:
 
 
 def _guess(
-    entries: dict[int, Partition],
+    entries: dict[int, PartitionEntry],
     number: int,
     name: str,
     chunks: list[tuple[int, memoryview]],
@@ -258,7 +258,7 @@ def _begin_of_replay(chunks: list[tuple[int, memoryview]], first: int) -> int:
 
 
 def _examine(
-    number: int, entry: Partition, chunks: list[tuple[int, memoryview]]
+    number: int, entry: PartitionEntry, chunks: list[tuple[int, memoryview]]
 ) -> PartitionFindings:
     found = PartitionFindings(number, entry)
     expected = entry.replay_from
@@ -266,14 +266,14 @@ def _examine(
         following = chunks[index + 1][0] if index + 1 < len(chunks) else None
         if first > expected:
             # Before the start of replay chunks may be missing: nobody needed them.
-            found.stretches.append(Stretch(expected, first, None, None))
+            found.stretches.append(ChunkFindings(expected, first, None, None))
         salvage = _salvage(chunk, first, following)
         end = salvage.end if salvage is not None else following or max(entry.end, first + 1)
-        found.stretches.append(Stretch(first, end, chunk, salvage))
+        found.stretches.append(ChunkFindings(first, end, chunk, salvage))
         if end > entry.replay_from:
             expected = end
     if expected < entry.end:
-        found.stretches.append(Stretch(expected, entry.end, None, None))
+        found.stretches.append(ChunkFindings(expected, entry.end, None, None))
     found.end = max(expected, entry.end)
     for stretch in found.stretches:
         found.at = max(found.at, stretch.at)

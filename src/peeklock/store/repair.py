@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from peeklock.store.catalog import FORMAT as CATALOG_FORMAT
 from peeklock.store.catalog import decode_description
-from peeklock.store.embedded import FORMAT as STORE_FORMAT
+from peeklock.store.entries import CHUNK_KEY, DROPPED, ENTRY_KEY, PARTITION
 from peeklock.store.environment import Environment
 from peeklock.store.inspection import PartitionFindings, StoreFindings
-from peeklock.store.ledger import CHUNK_KEY, DROPPED, ENTRY_KEY, PARTITION
+from peeklock.store.lmdb.store import FORMAT as STORE_FORMAT
 from peeklock.store.pages import DATA, Pages, refuse_lost
 from peeklock.store.segments.files import PREFIX
 from peeklock.store.store import Corrupt

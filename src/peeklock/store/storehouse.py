@@ -29,7 +29,7 @@ from peeklock.store.store import (
     Unavailable,
 )
 
-Factory: TypeAlias = Callable[[str, bool], Store]
+StoreFactory: TypeAlias = Callable[[str, bool], Store]
 """Opens the store of a name; the second argument tells whether it may be made where it is missing.
 
 It is called from other threads, too."""
@@ -79,7 +79,7 @@ class Storehouse:
     @classmethod
     def of(
         cls,
-        factory: Factory,
+        factory: StoreFactory,
         names: Sequence[str],
         made: Collection[str] = (),
         clock: Callable[[], float] = time.monotonic,
@@ -96,7 +96,9 @@ class Storehouse:
         return cls(stores)
 
     @classmethod
-    async def open(cls, factory: Factory, names: Sequence[str], catalog: Catalog) -> Storehouse:
+    async def open(
+        cls, factory: StoreFactory, names: Sequence[str], catalog: Catalog
+    ) -> Storehouse:
         """Open the stores; the catalog knows which were made before, and is told of new ones.
 
         Where a disk is missing, an empty store in its place would be taken for the real one.
@@ -169,7 +171,7 @@ class SwitchedStore:
     def __init__(
         self,
         name: str,
-        factory: Factory | None,
+        factory: StoreFactory | None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name: Final = name

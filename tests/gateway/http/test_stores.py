@@ -20,9 +20,9 @@ from peeklock.gateway.http.guard import Guard
 from peeklock.gateway.http.health import Health
 from peeklock.gateway.http.stores import NODE, StoresNode
 from peeklock.gateway.refusals import RefusalDesk
-from peeklock.store.embedded import EmbeddedStore
+from peeklock.store.lmdb.store import LmdbStore
 from peeklock.store.memory import MemoryStores
-from peeklock.store.storehouse import Factory, Storehouse, store_names
+from peeklock.store.storehouse import StoreFactory, Storehouse, store_names
 from tests.gateway.sockets import connected
 
 NOW = 1_700_000_000_000
@@ -32,7 +32,7 @@ ROOT = "http://localhost/"
 class Door:
     """The HTTP door of a broker with two stores."""
 
-    def __init__(self, factory: Factory) -> None:
+    def __init__(self, factory: StoreFactory) -> None:
         clock = ManualClock(NOW)
         count = itertools.count(1)
         keys = KeyRing(
@@ -77,7 +77,7 @@ def request(method: str, path: str, authorization: str | None, body: bytes = b""
 
 
 def run(
-    scenario: Callable[[Door], Awaitable[None]], factory: Callable[[], Factory] = MemoryStores
+    scenario: Callable[[Door], Awaitable[None]], factory: Callable[[], StoreFactory] = MemoryStores
 ) -> None:
     async def limited() -> None:
         door = Door(factory())
@@ -184,8 +184,8 @@ def test_a_body_is_read_up_to_a_limit() -> None:
 def test_a_store_that_does_not_come_back_is_a_conflict(tmp_path: Path) -> None:
     """And it may be made anew where somebody asks for that."""
 
-    def factory() -> Factory:
-        return lambda name, may_make: EmbeddedStore(tmp_path / name, make=may_make)
+    def factory() -> StoreFactory:
+        return lambda name, may_make: LmdbStore(tmp_path / name, make=may_make)
 
     async def scenario(door: Door) -> None:
         await door.ask(request("POST", "/$stores/store-2/offline", token()))

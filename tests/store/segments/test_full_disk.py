@@ -15,7 +15,7 @@ import lmdb
 import pytest
 
 from peeklock.entity.records import CheckpointBegun
-from peeklock.store.ledger import Transaction
+from peeklock.store.entries import LmdbTransaction
 from peeklock.store.retention import Retention
 from peeklock.store.segments import keeper
 from peeklock.store.segments.index import Index
@@ -42,7 +42,7 @@ class Failing:
         self.count = 0
         save = Index._save
 
-        def failing(index: Index, transaction: Transaction) -> list[int]:
+        def failing(index: Index, transaction: LmdbTransaction) -> list[int]:
             empty = save(index, transaction)
             if self.error is not None:
                 self.count += 1

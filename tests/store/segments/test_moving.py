@@ -12,7 +12,7 @@ import lmdb
 import pytest
 
 from peeklock.entity.records import CheckpointBegun
-from peeklock.store.embedded import EmbeddedStore
+from peeklock.store.lmdb.store import LmdbStore
 from peeklock.store.retention import Retention
 from peeklock.store.segments.disk import Disk, RealDisk
 from peeklock.store.segments.frames import Buffer
@@ -33,7 +33,7 @@ GONE = PartitionId("default", "gone")
 EACH = BLOCK // 2
 
 
-async def fill(store: EmbeddedStore) -> None:
+async def fill(store: LmdbStore) -> None:
     """Partitions with all that a past can bring: old bodies, a trimmed journal, a lagging entry."""
     await store.open(ORDERS)
     for turn in range(6):
@@ -73,10 +73,10 @@ async def looked_at(store: Store) -> list[object]:
 @pytest.fixture(scope="module")
 def old(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[object]]:
     directory = tmp_path_factory.mktemp("old") / "store"
-    asyncio.run(fill(EmbeddedStore(directory, retention=Retention(age_ms=0))))
+    asyncio.run(fill(LmdbStore(directory, retention=Retention(age_ms=0))))
     copy = directory.with_name("copy")
     shutil.copytree(directory, copy)
-    return directory, asyncio.run(looked_at(EmbeddedStore(copy)))
+    return directory, asyncio.run(looked_at(LmdbStore(copy)))
 
 
 def opened(directory: Path, disk: Disk | None = None) -> SegmentStore:
@@ -149,7 +149,7 @@ def test_a_move_that_ends_anywhere_changes_nothing_and_may_be_repeated(
             # As it was for the other engine, too.
             copy = tmp_path / "copy"
             shutil.copytree(directory, copy)
-            assert asyncio.run(looked_at(EmbeddedStore(copy))) == old[1]
+            assert asyncio.run(looked_at(LmdbStore(copy))) == old[1]
             shutil.rmtree(copy)
             assert asyncio.run(looked_at(opened(directory))) == old[1]
         else:
@@ -175,7 +175,7 @@ def test_there_is_no_way_back(tmp_path: Path, old: tuple[Path, list[object]]) ->
     shutil.copytree(old[0], directory)
     asyncio.run(opened(directory).close())
     with pytest.raises(StoreError, match=r"'peeklock store 2'.*`--store segments`"):
-        EmbeddedStore(directory)
+        LmdbStore(directory)
 
 
 def test_a_damaged_store_is_repaired_before_it_is_moved(

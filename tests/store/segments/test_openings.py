@@ -20,7 +20,7 @@ from peeklock.store.segments.frames import (
     OPENED,
     PAGE,
     Buffer,
-    Part,
+    FramePart,
     Use,
     decode_header,
     encode_frame,
@@ -190,8 +190,8 @@ def test_segments_of_the_first_form_are_read(tmp_path: Path) -> None:
     head = struct.pack("<8sQQQ", b"PeekSeg1", use.number, use.salt, 0)
     header = (head + struct.pack("<I", crc32(head))).ljust(PAGE // 2, b"\0") * 2
     parts = [
-        Part(OPENED, 1, 0, 0, 1, 0, ORDERS.key.encode()),
-        Part(APPENDED, 1, 1, 21, 0, 5, encode_chunk(1, [enqueued(5, 1, 20)])),
+        FramePart(OPENED, 1, 0, 0, 1, 0, ORDERS.key.encode()),
+        FramePart(APPENDED, 1, 1, 21, 0, 5, encode_chunk(1, [enqueued(5, 1, 20)])),
     ]
     raw = header + b"".join(encode_frame(use, PAGE, parts))
     (tmp_path / "segment-00000001").write_bytes(raw.ljust(SEGMENT, b"\0"))

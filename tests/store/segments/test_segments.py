@@ -13,7 +13,7 @@ from peeklock.store.retention import Retention
 from peeklock.store.segments.files import SPARE_MAX
 from peeklock.store.segments.frames import decode_header
 from peeklock.store.segments.store import SegmentStore
-from peeklock.store.segments.tail import Drop
+from peeklock.store.segments.tail import LogDrop
 from peeklock.store.store import Corrupt, Damaged, PartitionId, StoreError
 from tests.store.builders import enqueued, message_of, shown
 from tests.store.homes import BILLS, ORDERS, replayed
@@ -104,7 +104,7 @@ def test_what_the_index_does_not_know_is_found_by_an_opening(tmp_path: Path) -> 
         await store.append(BILLS, 1, 200, [CheckpointBegun(6, 1)], replay_from=200)
         await store.open(PartitionId("default", "new"))
         await store.open(PartitionId("default", "gone"), 9)
-        await store._submit(Drop(store._tails["default|gone|0"]))
+        await store._access.submit(LogDrop(store._tails["default|gone|0"]))
         copied(directory, "left")
 
     async def after(store: SegmentStore) -> None:

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, TypeAlias, final
 
-from peeklock.store.ledger import CHUNK_KEY, DROPPED, ENTRY_KEY, PARTITION, Partition
+from peeklock.store.entries import CHUNK_KEY, DROPPED, ENTRY_KEY, PARTITION, PartitionEntry
 from peeklock.store.segments import frames
 from peeklock.store.segments.disk import RealDisk
 from peeklock.store.segments.files import SEGMENT_BYTES, Segment, Segments
-from peeklock.store.segments.frames import FRAME_BYTES, Doubtful, Part, Use
+from peeklock.store.segments.frames import FRAME_BYTES, Doubtful, FramePart, Use
 from peeklock.store.segments.index import (
     APPLIED,
     SEGMENT,
@@ -47,7 +47,7 @@ class Contents:
         self.entries = entries
         self.problems: list[str] = []
         self._chunks: dict[tuple[int, int], memoryview] = {}
-        self._partitions: dict[int, Partition] = {}
+        self._partitions: dict[int, PartitionEntry] = {}
         use, offset = decode_applied(memoryview(entries[APPLIED])) if APPLIED in entries else (0, 0)
         living = self._living()
         found = Segments(directory, RealDisk(), SEGMENT_BYTES).find()
@@ -120,12 +120,12 @@ class Contents:
             for part in frame.parts:
                 self._take_in(part, content)
 
-    def _take_in(self, part: Part, content: memoryview) -> None:
+    def _take_in(self, part: FramePart, content: memoryview) -> None:
         number = part.number
         if part.kind == frames.OPENED:
             partition = self._partition(number)
             if partition is None:
-                partition = Partition(number, bytes(part.data).decode(errors="replace"))
+                partition = PartitionEntry(number, bytes(part.data).decode(errors="replace"))
                 self._partitions[number] = partition
             partition.epoch = part.value
         elif part.kind == frames.APPENDED:
@@ -141,15 +141,15 @@ class Contents:
         elif part.kind == frames.MOVED and (number, part.first) in self._chunks:
             self._chunks[number, part.first] = _data(part, content)
         elif part.kind == frames.DROPPED:
-            name = self._partitions.pop(number, Partition(number, "")).name
+            name = self._partitions.pop(number, PartitionEntry(number, "")).name
             self.entries.pop(PARTITION + ENTRY_KEY.pack(number), None)
             self.entries[DROPPED + ENTRY_KEY.pack(number)] = name.encode()
 
-    def _partition(self, number: int) -> Partition | None:
+    def _partition(self, number: int) -> PartitionEntry | None:
         """What is known of a partition, whole; nothing where it is damaged or not there."""
         raw = self.entries.get(PARTITION + ENTRY_KEY.pack(number))
         if number not in self._partitions and raw is not None:
-            partition = Partition(number, "")
+            partition = PartitionEntry(number, "")
             try:
                 partition.decode(memoryview(raw))
             except Corrupt:
@@ -167,5 +167,5 @@ def _mapped(segment: Segment) -> memoryview:
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
-def _data(part: Part, content: memoryview) -> memoryview:
+def _data(part: FramePart, content: memoryview) -> memoryview:
     return content[part.offset : part.offset + part.size]

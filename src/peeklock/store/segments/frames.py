@@ -54,7 +54,7 @@ _PARTS_MAX: Final = 1 << 20
 
 
 @final
-class Part:
+class FramePart:
     """What one commit tells of one partition; `offset` is where its data lie in the segment."""
 
     __slots__ = ("at", "data", "end", "first", "kind", "number", "offset", "size", "value")
@@ -101,10 +101,10 @@ class Frame:
 
     __slots__ = ("next", "offset", "parts")
 
-    def __init__(self, offset: int, end: int, parts: list[Part]) -> None:
+    def __init__(self, offset: int, end: int, parts: list[FramePart]) -> None:
         self.offset: int = offset
         self.next: int = end  # where the next one begins
-        self.parts: list[Part] = parts
+        self.parts: list[FramePart] = parts
 
 
 @final
@@ -152,7 +152,7 @@ def _decode_copy(raw: Buffer, at: int) -> Use | None:
     return None
 
 
-def frame_size(parts: list[Part]) -> int:
+def frame_size(parts: list[FramePart]) -> int:
     """How many bytes a frame of these parts has."""
     size = FRAME_BYTES + PART_BYTES * len(parts)
     for part in parts:
@@ -160,7 +160,7 @@ def frame_size(parts: list[Part]) -> int:
     return size
 
 
-def encode_frame(use: Use, offset: int, parts: list[Part]) -> list[Buffer]:
+def encode_frame(use: Use, offset: int, parts: list[FramePart]) -> list[Buffer]:
     """A frame as it is written at an offset, in pieces; the parts are told where their data lie."""
     size = frame_size(parts)
     head: bytes = _frame.pack(FRAME_MAGIC, len(parts), use.salt, use.number, offset, size)
@@ -208,13 +208,13 @@ def decode_frame(raw: Buffer, use: Use, offset: int) -> Frame | Doubtful | None:
     head_crc, data_crc = cast(tuple[int, int], _crcs.unpack_from(view, _frame.size))
     if _crc32(view[FRAME_BYTES:base], _crc32(view[: _frame.size])) != head_crc:
         return None
-    parts: list[Part] = []
+    parts: list[FramePart] = []
     at = base
     for index in range(count):
         kind, number, first, end, value, instant, length = _part.unpack_from(
             view, FRAME_BYTES + PART_BYTES * index
         )
-        part = Part(kind, number, first, end, value, instant, view[at : at + length])
+        part = FramePart(kind, number, first, end, value, instant, view[at : at + length])
         part.size = length
         part.offset = offset + at
         parts.append(part)

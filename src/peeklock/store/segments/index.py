@@ -1,8 +1,6 @@
 """Where chunks lie: LMDB, beside the log and behind it.
 
-    meta     "format" -> its name;  "p" + number -> what is known of a partition
-             "d" + number -> the name of a partition that was dropped and still has chunks
-             "epochs" -> the highest epoch that a dropped partition had
+    meta     the table of partitions (`entries.py`), and
              "s" + use -> what lives in a segment;  "applied" -> up to where the log is known here
     values   (number, first position) -> place of the chunk
 
@@ -18,38 +16,34 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias, final
 
 from peeklock.store.checksum import crc32
-from peeklock.store.environment import Environment, translated
-from peeklock.store.ledger import (
+from peeklock.store.entries import (
     CHUNK_KEY,
-    DROPPED,
-    ENTRY_KEY,
-    PARTITION,
     TRIM_STEPS,
-    Cursor,
-    Partition,
-    Transaction,
+    LmdbCursor,
+    LmdbTransaction,
+    PartitionEntry,
+    PartitionTable,
 )
+from peeklock.store.environment import Environment
 from peeklock.store.retention import Chunk, Retention, Trim
 from peeklock.store.segments import frames
 from peeklock.store.segments.files import Segment
-from peeklock.store.segments.frames import Part
-from peeklock.store.segments.log import Commit
-from peeklock.store.segments.tail import Place, Tail
+from peeklock.store.segments.frames import FramePart
+from peeklock.store.segments.log import LogCommit
+from peeklock.store.segments.tail import ChunkPlace, Tail
 from peeklock.store.store import Corrupt, StoreError
 
 FORMAT: Final = "peeklock store 2"
 
-Job: TypeAlias = Callable[[Transaction], int]
+Job: TypeAlias = Callable[[LmdbTransaction], int]
 """Something to be done in a transaction; a StoreError refuses this job alone."""
 
-EPOCHS: Final = b"epochs"
 APPLIED: Final = b"applied"
 SEGMENT: Final = b"s"
 
 # A chunk takes so much beside its own bytes, about: its part, its share of a frame.
 OVERHEAD: Final = 96
 
-_epoch: Final = struct.Struct(">Q")
 SEGMENT_KEY: Final = struct.Struct(">Q")
 # use, offset, end, instant, bytes
 _place: Final = struct.Struct(">QQQqQ")
@@ -79,61 +73,33 @@ class Index:
     def __init__(self, environment: Environment, retention: Retention) -> None:
         self.environment = environment
         self.retention = retention
-        self.partitions: dict[int, Partition] = {}
-        # Those that were dropped and may still have chunks.
-        self.dropped: dict[int, str] = {}
-        # Those whose names cannot be read, by their numbers, and why.
-        self.damaged: dict[int, str] = {}
-        self.spent = 0
         self.living: dict[int, Living] = {}
         self.use = 0
         self.offset = 0
-        self._journals = 0  # bytes of all journals together
-        self._changed: set[int] = set()
-        self._changed_uses: set[int] = set()
         self.load()
 
     def load(self) -> None:
         """Read all that rests; what a transaction that failed has changed is forgotten."""
-        environment = self.environment
-        self.partitions = {}
-        self.dropped = {}
-        self.damaged = {}
+        self.table = PartitionTable(self.environment)
+        self.partitions = self.table.entries
         self.living = {}
-        self.spent = self.use = self.offset = 0
-        self._changed = set()
-        self._changed_uses = set()
-        with (
-            translated(f"read the partitions in {environment.directory}"),
-            environment.lmdb.begin(db=environment.meta, buffers=True) as transaction,
-            transaction.cursor() as cursor,
-        ):
-            for key, value in cursor:
-                self._read(bytes(key), value)
+        self.use = self.offset = 0
+        self._changed: set[int] = set()
+        self._changed_uses: set[int] = set()
+        for key, value in self.table.others.items():
+            if key == APPLIED:
+                self.use, self.offset = decode_applied(memoryview(value))
+            elif key[:1] == SEGMENT:
+                number = SEGMENT_KEY.unpack(key[1:])[0]
+                self.living[number] = decode_living(memoryview(value))
+        # Bytes of all journals together.
         self._journals = sum([each.extent.size for each in self.partitions.values()])
-
-    def _read(self, key: bytes, value: memoryview) -> None:
-        if key == EPOCHS:
-            self.spent = _epoch.unpack(value)[0]
-        elif key == APPLIED:
-            self.use, self.offset = decode_applied(value)
-        elif key[:1] == SEGMENT:
-            self.living[SEGMENT_KEY.unpack(key[1:])[0]] = decode_living(value)
-        elif key[:1] == DROPPED:
-            self.dropped[ENTRY_KEY.unpack(key[1:])[0]] = str(value, "utf-8")
-        elif key[:1] == PARTITION:
-            partition = Partition(ENTRY_KEY.unpack(key[1:])[0], "")
-            try:
-                partition.decode(value)
-                self.partitions[partition.number] = partition
-            except Corrupt as error:
-                self.damaged[partition.number] = str(error)
 
     # ---- changing
 
     def work(
         self,
-        commits: Sequence[Commit],
+        commits: Sequence[LogCommit],
         segments: dict[int, Segment],
         tails: dict[int, Tail],
         jobs: Sequence[Job],
@@ -156,17 +122,13 @@ class Index:
             del self.living[number]
         return results, empty
 
-    def take_over(self, partitions: Sequence[Partition], spent: int) -> None:
-        """Begin with what another index knew of partitions."""
-        environment = self.environment
-        with environment.lmdb.begin(db=environment.meta, write=True) as transaction:
-            for partition in partitions:
-                key = PARTITION + ENTRY_KEY.pack(partition.number)
-                transaction.put(key, partition.encoded())
-            transaction.put(EPOCHS, _epoch.pack(spent))
+    def take_over(self, table: PartitionTable) -> None:
+        """Begin with what another engine knew of partitions."""
+        with self.environment.lmdb.begin(write=True, buffers=True) as transaction:
+            self.table.take_over(transaction, table)
         self.load()
 
-    def learn(self, commits: Sequence[Commit], segments: dict[int, Segment]) -> None:
+    def learn(self, commits: Sequence[LogCommit], segments: dict[int, Segment]) -> None:
         """Take the chunks of commits that nobody has known before."""
         with self.environment.lmdb.begin(write=True, buffers=True) as transaction:
             for commit in commits:
@@ -178,8 +140,8 @@ class Index:
 
     def _apply(
         self,
-        transaction: Transaction,
-        commit: Commit,
+        transaction: LmdbTransaction,
+        commit: LogCommit,
         segments: dict[int, Segment],
         tails: dict[int, Tail],
     ) -> None:
@@ -202,7 +164,7 @@ class Index:
             self.living[use] = Living(segment.use.salt, segment.number)
             self._changed_uses.add(use)
 
-    def _append(self, transaction: Transaction, use: int, part: Part) -> None:
+    def _append(self, transaction: LmdbTransaction, use: int, part: FramePart) -> None:
         partition = self.partitions.get(part.number)
         if partition is None:
             return  # it was dropped in the same breath
@@ -218,14 +180,14 @@ class Index:
         self._changed.add(part.number)
         self._put(transaction, use, part)
 
-    def _move(self, transaction: Transaction, use: int, part: Part) -> None:
+    def _move(self, transaction: LmdbTransaction, use: int, part: FramePart) -> None:
         raw = transaction.get(CHUNK_KEY.pack(part.number, part.first), db=self.environment.values)
         if raw is not None:
             self._leave(decode_place(part.first, raw))
             self._put(transaction, use, part)
 
-    def _put(self, transaction: Transaction, use: int, part: Part) -> None:
-        place = Place(part.first, part.end, part.at, use, part.offset, part.size)
+    def _put(self, transaction: LmdbTransaction, use: int, part: FramePart) -> None:
+        place = ChunkPlace(part.first, part.end, part.at, use, part.offset, part.size)
         key = CHUNK_KEY.pack(part.number, part.first)
         transaction.put(key, encode_place(place), db=self.environment.values)
         living = self.living[use]
@@ -233,40 +195,34 @@ class Index:
         living.size += part.size + OVERHEAD
         self._changed_uses.add(use)
 
-    def _leave(self, place: Place) -> None:
+    def _leave(self, place: ChunkPlace) -> None:
         living = self.living.get(place.use)
         if living is not None:
             living.chunks -= 1
             living.size -= place.size + OVERHEAD
             self._changed_uses.add(place.use)
 
-    def _open(self, part: Part, tails: dict[int, Tail]) -> None:
+    def _open(self, part: FramePart, tails: dict[int, Tail]) -> None:
         partition = self.partitions.get(part.number)
         if partition is None:
-            partition = Partition(part.number, tails[part.number].name)
+            partition = PartitionEntry(part.number, tails[part.number].name)
             self.partitions[part.number] = partition
         partition.epoch = part.value
         self._changed.add(part.number)
 
-    def _drop(self, transaction: Transaction, part: Part) -> None:
-        meta = self.environment.meta
+    def _drop(self, transaction: LmdbTransaction, part: FramePart) -> None:
         partition = self.partitions.pop(part.number, None)
         if partition is None:
             return
         self._changed.discard(part.number)
         self._journals -= partition.extent.size
-        self.spent = max(self.spent, part.value)
-        self.dropped[part.number] = partition.name
-        number = ENTRY_KEY.pack(part.number)
-        transaction.put(EPOCHS, _epoch.pack(self.spent), db=meta)
-        transaction.put(DROPPED + number, partition.name.encode(), db=meta)
-        transaction.delete(PARTITION + number, db=meta)
+        self.table.dropped[part.number] = partition.name
+        self.table.strike(transaction, partition, part.value)
 
-    def _save(self, transaction: Transaction) -> list[int]:
+    def _save(self, transaction: LmdbTransaction) -> list[int]:
         meta = self.environment.meta
         for number in self._changed:
-            key = PARTITION + ENTRY_KEY.pack(number)
-            transaction.put(key, self.partitions[number].encoded(), db=meta)
+            self.table.save(transaction, self.partitions[number])
         self._changed = set()
         # The one being written may get more at any time.
         empty = [n for n, living in self.living.items() if not living.chunks and n < self.use]
@@ -282,7 +238,7 @@ class Index:
 
     # ---- jobs
 
-    def trim_round(self, number: int, trim: Trim, transaction: Transaction) -> int:
+    def trim_round(self, number: int, trim: Trim, transaction: LmdbTransaction) -> int:
         """Do a bounded part of a trim; answers 1 when there may be more to do."""
         partition = self.partitions.get(number)
         if partition is None:
@@ -291,7 +247,7 @@ class Index:
         first, size = partition.extent.first, partition.extent.size
         excess = self._journals - self.retention.bytes_max
         with transaction.cursor(self.environment.values) as cursor:
-            shelf = _Shelf(cursor, partition, self._leave)
+            shelf = _PlaceShelf(cursor, partition, self._leave)
             try:
                 more = trim.round(shelf, partition.extent, excess, TRIM_STEPS)
             finally:
@@ -300,11 +256,12 @@ class Index:
                     self._changed.add(number)
         return int(more)
 
-    def sweep_round(self, number: int, transaction: Transaction) -> int:
+    def sweep_round(self, number: int, transaction: LmdbTransaction) -> int:
         """Forget some chunks of a dropped partition; answers 1 when there may be more of them."""
-        if number not in self.dropped:
+        dropped = self.table.dropped
+        if number not in dropped:
             return 0
-        gone = Partition(number, self.dropped[number])
+        gone = PartitionEntry(number, dropped[number])
         steps = TRIM_STEPS
         with transaction.cursor(self.environment.values) as cursor:
             while cursor.set_range(gone.key(0)) and gone.owns(cursor.key()):
@@ -313,8 +270,8 @@ class Index:
                 self._leave(place_at(cursor))
                 cursor.delete()
                 steps -= 1
-        transaction.delete(DROPPED + ENTRY_KEY.pack(number), db=self.environment.meta)
-        del self.dropped[number]
+        self.table.forget(transaction, number)
+        del dropped[number]
         return 0
 
     @property
@@ -323,15 +280,15 @@ class Index:
         return sum([living.size for living in list(self.living.values())])
 
 
-def encode_place(place: Place) -> bytes:
+def encode_place(place: ChunkPlace) -> bytes:
     """A place as it rests."""
     return sealed(_place.pack(place.use, place.offset, place.end, place.at, place.size))
 
 
-def decode_place(first: int, raw: memoryview) -> Place:
+def decode_place(first: int, raw: memoryview) -> ChunkPlace:
     """Read where the chunk lies that begins at a position."""
     use, offset, end, at, size = _place.unpack(checked(raw, f"the place of position {first}"))
-    return Place(first, end, at, use, offset, size)
+    return ChunkPlace(first, end, at, use, offset, size)
 
 
 def decode_living(raw: memoryview) -> Living:
@@ -345,7 +302,7 @@ def decode_applied(raw: memoryview) -> tuple[int, int]:
     return use, offset
 
 
-def place_at(cursor: Cursor) -> Place:
+def place_at(cursor: LmdbCursor) -> ChunkPlace:
     """Read the place under a cursor."""
     return decode_place(CHUNK_KEY.unpack(cursor.key())[1], cursor.value())
 
@@ -364,17 +321,17 @@ def checked(value: memoryview, what: str) -> memoryview:
 
 
 @final
-class _Shelf:
+class _PlaceShelf:
     """A partition's chunks inside a transaction."""
 
     __slots__ = ("cursor", "leave", "partition")
 
     def __init__(
-        self, cursor: Cursor, partition: Partition, leave: Callable[[Place], None]
+        self, cursor: LmdbCursor, partition: PartitionEntry, leave: Callable[[ChunkPlace], None]
     ) -> None:
-        self.cursor: Cursor = cursor
-        self.partition: Partition = partition
-        self.leave: Callable[[Place], None] = leave
+        self.cursor: LmdbCursor = cursor
+        self.partition: PartitionEntry = partition
+        self.leave: Callable[[ChunkPlace], None] = leave
 
     def seek(self, position: int) -> Chunk | None:
         cursor = self.cursor

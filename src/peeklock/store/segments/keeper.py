@@ -15,15 +15,17 @@ import threading
 import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from typing import Final, TypeAlias, final
+from typing import Final, final
 
 import lmdb
 
-from peeklock.store.ledger import Transaction, is_lasting
+from peeklock.store.committers import Committed, settle
+from peeklock.store.entries import LmdbTransaction
+from peeklock.store.environment import is_lasting
 from peeklock.store.segments.files import Segments
 from peeklock.store.segments.frames import APPENDED, DROPPED
 from peeklock.store.segments.index import Index, Job
-from peeklock.store.segments.log import PENDING_MAX, Commit, Log
+from peeklock.store.segments.log import PENDING_MAX, Log, LogCommit
 from peeklock.store.store import Broken, StoreError, Unavailable
 
 # How far the index may lag. An opening goes through what was written meanwhile.
@@ -40,8 +42,6 @@ _READY_S_MAX: Final = 16.0
 
 # What goes on failing is told so often.
 _TELL_S: Final = 60.0
-
-Answer: TypeAlias = "asyncio.Future[int]"
 
 _LOG: Final = logging.getLogger("peeklock.store")
 
@@ -71,7 +71,7 @@ class Keeper:
         self._ready_at = 0.0
         self._ready_s = _READY_S_MIN
         self._told: dict[str, float] = {}
-        self._queue: SimpleQueue[tuple[Job, Answer] | bool] = SimpleQueue()
+        self._queue: SimpleQueue[tuple[Job, Committed] | bool] = SimpleQueue()
         # A daemon: a process that ends without close loses nothing that was answered.
         self._thread = threading.Thread(target=self._run, name=f"index-{name}", daemon=True)
 
@@ -79,9 +79,9 @@ class Keeper:
         """Begin."""
         self._thread.start()
 
-    def submit(self, job: Job) -> Answer:
+    def submit(self, job: Job) -> Committed:
         """Do this soon, with whatever else there is."""
-        answer: Answer = asyncio.get_running_loop().create_future()
+        answer: Committed = asyncio.get_running_loop().create_future()
         self._queue.put((job, answer))
         return answer
 
@@ -97,12 +97,12 @@ class Keeper:
     def _run(self) -> None:
         going = True
         while going:
-            batch: list[tuple[Job, Answer]] = []
+            batch: list[tuple[Job, Committed]] = []
             going = self._wait(batch)
             self._work(batch)
             self._make_ready()
 
-    def _wait(self, batch: list[tuple[Job, Answer]]) -> bool:
+    def _wait(self, batch: list[tuple[Job, Committed]]) -> bool:
         """Wait for jobs, or until the index is late; answers whether to go on."""
         late_at = self._retry_at if self.is_behind else time.monotonic() + self._lag_s
         while True:
@@ -126,7 +126,7 @@ class Keeper:
             else:
                 batch.append(item)
 
-    def _work(self, batch: list[tuple[Job, Answer]]) -> None:
+    def _work(self, batch: list[tuple[Job, Committed]]) -> None:
         log = self._log
         environment = self._index.environment
         if log.failure is None and not environment.is_in_place():
@@ -145,14 +145,16 @@ class Keeper:
         for (_, answer), result in zip(batch, results, strict=True):
             # The loop may have been closed meanwhile: nobody waits then.
             with contextlib.suppress(RuntimeError):
-                answer.get_loop().call_soon_threadsafe(_resolve, answer, result)
+                answer.get_loop().call_soon_threadsafe(settle, answer, result)
 
     def _catch_up(self) -> None:
         """Let the index learn what it missed, when it is time to try again."""
         log = self._log
         while log.failure is None and time.monotonic() >= self._retry_at:
             # The job tells whether it went well, also where there are no commits.
-            if isinstance(self._commit(log.pending[:_COMMITS_AT_ONCE], [_nothing])[0], StoreError):
+            if isinstance(
+                self._commit(log.pending[:_COMMITS_AT_ONCE], [only_learn])[0], StoreError
+            ):
                 return
             if not log.pending:
                 self.is_behind = False
@@ -160,7 +162,7 @@ class Keeper:
                 _LOG.warning("store-index-caught-up")
                 return
 
-    def _commit(self, commits: list[Commit], jobs: list[Job]) -> list[int | StoreError]:
+    def _commit(self, commits: list[LogCommit], jobs: list[Job]) -> list[int | StoreError]:
         index, log, segments = self._index, self._log, self._segments
         try:
             results, empty = index.work(commits, segments.used, log.tails, jobs)
@@ -221,14 +223,6 @@ class Keeper:
             _LOG.warning("%s error=%r", event, str(error))
 
 
-def _nothing(_transaction: Transaction) -> int:
+def only_learn(_transaction: LmdbTransaction) -> int:
+    """Do nothing but what each job does: the index learns what was committed."""
     return 0
-
-
-def _resolve(answer: Answer, result: int | StoreError) -> None:
-    if answer.done():
-        return
-    if isinstance(result, StoreError):
-        answer.set_exception(result)
-    else:
-        answer.set_result(result)

@@ -19,14 +19,14 @@ from peeklock.store.segments.frames import (
     HEADER_BYTES,
     PAGE,
     Buffer,
-    Part,
+    FramePart,
     aligned,
     encode_frame,
     encode_header,
     frame_size,
     paged,
 )
-from peeklock.store.segments.tail import Place, Request, Tail
+from peeklock.store.segments.tail import ChunkPlace, LogRequest, Tail
 from peeklock.store.store import Broken, StoreError, Unavailable
 
 # Nothing was changed by them: the disk is full.
@@ -42,15 +42,15 @@ _ZEROS: Final = bytes(PAGE)
 
 
 @final
-class Commit:
+class LogCommit:
     """What the index has to learn of one commit, and where it ends."""
 
     __slots__ = ("end", "parts", "use")
 
-    def __init__(self, use: int, end: int, parts: list[Part]) -> None:
+    def __init__(self, use: int, end: int, parts: list[FramePart]) -> None:
         self.use: int = use
         self.end: int = end
-        self.parts: list[Part] = parts
+        self.parts: list[FramePart] = parts
 
 
 @final
@@ -65,7 +65,7 @@ class Log:
         self.tails = tails
         self._on_commit = on_commit
         # Commits that the index does not know yet; it takes them from the front.
-        self.pending: list[Commit] = []
+        self.pending: list[LogCommit] = []
         # No epoch up to this one is given again: partitions that are gone had them.
         self.spent = 0
         self.failure: str | None = None
@@ -95,12 +95,12 @@ class Log:
         segment = self._segment
         return segment is not None and self.offset > segment.size // _READY_AT
 
-    def commit(self, requests: Sequence[Request]) -> list[int | StoreError]:
+    def commit(self, requests: Sequence[LogRequest]) -> list[int | StoreError]:
         """Do all of it durably with one write; answers each request's result or error."""
         if self.failure is not None:
             return [Broken(self.failure) for _ in requests]
         results: list[int | StoreError] = []
-        parts: list[Part] = []
+        parts: list[FramePart] = []
         before = [(request.tail, request.tail.kept()) for request in requests]
         try:
             for request in requests:
@@ -135,7 +135,7 @@ class Log:
                 failed.append(failure)
         return failed
 
-    def _write(self, parts: list[Part]) -> None:
+    def _write(self, parts: list[FramePart]) -> None:
         size = frame_size(parts)
         segment = self._segment
         if segment is None or paged(self.offset + size) > segment.size:
@@ -146,7 +146,7 @@ class Log:
         self._put(self._file, pieces, self.offset, self.offset + size)
         self.offset = aligned(self.offset + size)
 
-    def _begin_segment(self, size: int, parts: list[Part]) -> None:
+    def _begin_segment(self, size: int, parts: list[FramePart]) -> None:
         """Write header and frame at once: a use without a commit is none."""
         segments = self._segments
         segment = segments.take(self.use + 1, self.offset, paged(HEADER_BYTES + size))
@@ -200,18 +200,18 @@ class Log:
             self.failure = f"a segment cannot be synced: {error}"
             raise
 
-    def _settle(self, parts: list[Part]) -> None:
+    def _settle(self, parts: list[FramePart]) -> None:
         """It rests: tell the readers at once and the index by and by."""
         use = self.use
         tails = self.tails
         for part in parts:
             part.data = b""
             if part.kind == APPENDED:
-                place = Place(part.first, part.end, part.at, use, part.offset, part.size)
+                place = ChunkPlace(part.first, part.end, part.at, use, part.offset, part.size)
                 tails[part.number].recent.append(place)
             elif part.kind == DROPPED:
                 self.spent = max(self.spent, part.value)
-        self.pending.append(Commit(use, self.offset, parts))
+        self.pending.append(LogCommit(use, self.offset, parts))
         # Looked at afterwards: the index may take away from the front at any moment.
         count = len(self.pending)
         if count == 1 or count % PENDING_MAX == 0 or (self._is_early and self.wants_next):

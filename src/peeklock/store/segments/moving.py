@@ -15,18 +15,19 @@ from typing import Final
 
 import lmdb
 
-from peeklock.store.embedded import FORMAT as OLD_FORMAT
+from peeklock.store.entries import CHUNK_KEY
 from peeklock.store.environment import Environment, sync_directory, translated
-from peeklock.store.ledger import CHUNK_KEY, Ledger
+from peeklock.store.lmdb.store import FORMAT as LMDB_FORMAT
+from peeklock.store.lmdb.writer import LmdbWriter
 from peeklock.store.pages import DATA, why_too_short
 from peeklock.store.records import chunk_header
 from peeklock.store.retention import Retention
 from peeklock.store.segments.disk import Disk
 from peeklock.store.segments.files import PREFIX, Segments
-from peeklock.store.segments.frames import MOVED, Part
+from peeklock.store.segments.frames import MOVED, FramePart
 from peeklock.store.segments.index import FORMAT, Index
 from peeklock.store.segments.log import Log
-from peeklock.store.segments.tail import Move, Place
+from peeklock.store.segments.tail import ChunkPlace, LogMove
 from peeklock.store.store import Corrupt, StoreError
 
 _MOVING: Final = "moving"
@@ -36,7 +37,7 @@ _LOG: Final = logging.getLogger("peeklock.store")
 
 
 def make_way(directory: Path, disk: Disk, segment_bytes: int) -> None:
-    """Move an old store over, if there is one; refuse what nobody can make sense of."""
+    """LogMove an old store over, if there is one; refuse what nobody can make sense of."""
     data = directory / DATA
     if not data.exists():
         if any(directory.glob(f"{PREFIX}*")):
@@ -45,7 +46,7 @@ def make_way(directory: Path, disk: Disk, segment_bytes: int) -> None:
     form = _form(directory)
     if form == FORMAT:
         shutil.rmtree(directory / _MOVING, ignore_errors=True)
-    elif form == OLD_FORMAT:
+    elif form == LMDB_FORMAT:
         _LOG.warning("store-moving store=%s", directory.name)
         _move(directory, disk, segment_bytes)
         _LOG.warning("store-moved store=%s", directory.name)
@@ -68,7 +69,7 @@ def _form(directory: Path) -> str:
 
 def _move(directory: Path, disk: Disk, segment_bytes: int) -> None:
     fresh = directory / _MOVING
-    old = Environment(directory, OLD_FORMAT)
+    old = Environment(directory, LMDB_FORMAT)
     try:
         _clear(directory)
         try:
@@ -92,13 +93,13 @@ def _move(directory: Path, disk: Disk, segment_bytes: int) -> None:
 
 
 def _write_anew(old: Environment, fresh: Path, segments: Segments) -> None:
-    ledger = Ledger(old, Retention())
-    for problem in ledger.damaged.values():
+    writer = LmdbWriter(old, Retention())
+    for problem in writer.table.damaged.values():
         raise Corrupt(problem)
     new = Environment(fresh, FORMAT)
     try:
         with translated(f"move {old.directory} over"):
-            _copy(ledger, Index(new, Retention()), segments)
+            _copy(writer, Index(new, Retention()), segments)
     finally:
         new.close()
 
@@ -110,17 +111,17 @@ def _clear(directory: Path) -> None:
         path.unlink()
 
 
-def _copy(ledger: Ledger, index: Index, segments: Segments) -> None:
+def _copy(writer: LmdbWriter, index: Index, segments: Segments) -> None:
     """Write all chunks to segments, and what is known of partitions to the index."""
-    old = ledger.environment
+    old = writer.environment
     log = Log(segments, {}, lambda: None)
-    gone = set(ledger.dropped)
-    parts: list[Part] = []
+    gone = set(writer.table.dropped)
+    parts: list[FramePart] = []
     size = 0
     with contextlib.closing(log), old.lmdb.begin(buffers=True) as transaction:
-        for partition in ledger.partitions.values():
-            ledger.refresh(transaction, partition)
-        index.take_over(list(ledger.partitions.values()), ledger.spent)
+        for partition in writer.partitions.values():
+            writer.refresh(transaction, partition)
+        index.take_over(writer.table)
         with transaction.cursor(old.values) as cursor:
             for key, value in cursor:
                 number, first = CHUNK_KEY.unpack(key)
@@ -129,8 +130,8 @@ def _copy(ledger: Ledger, index: Index, segments: Segments) -> None:
                 header = chunk_header(value)
                 if header.first != first:
                     raise Corrupt(f"a chunk of partition {number} lies at another place")
-                place = Place(first, header.end, header.at, 0, 0, len(value))
-                parts.append(Part(MOVED, number, first, place.end, 0, place.at, bytes(value)))
+                place = ChunkPlace(first, header.end, header.at, 0, 0, len(value))
+                parts.append(FramePart(MOVED, number, first, place.end, 0, place.at, bytes(value)))
                 size += len(value)
                 if size >= min(_COMMIT_BYTES, segments.segment_bytes // 4):
                     _write(log, index, segments, parts)
@@ -139,8 +140,8 @@ def _copy(ledger: Ledger, index: Index, segments: Segments) -> None:
             _write(log, index, segments, parts)
 
 
-def _write(log: Log, index: Index, segments: Segments, parts: list[Part]) -> None:
-    result = log.commit([Move(parts)])[0]
+def _write(log: Log, index: Index, segments: Segments, parts: list[FramePart]) -> None:
+    result = log.commit([LogMove(parts)])[0]
     if isinstance(result, StoreError):
         raise result
     index.learn(log.pending, segments.used)

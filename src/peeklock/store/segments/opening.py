@@ -24,9 +24,9 @@ from peeklock.store.segments.frames import (
     Use,
 )
 from peeklock.store.segments.index import Index, Living
-from peeklock.store.segments.log import Commit, Log
+from peeklock.store.segments.log import Log, LogCommit
 from peeklock.store.segments.scan import Scan, durable
-from peeklock.store.segments.tail import Place, Tail
+from peeklock.store.segments.tail import ChunkPlace, Tail
 from peeklock.store.store import Corrupt
 
 _HINT: Final = "restore it, or ask `peeklock store check` what is lost"
@@ -43,7 +43,7 @@ def open_log(index: Index, segments: Segments, log: Log) -> None:
         tail.epoch = partition.epoch
         tail.end = partition.end
         tail.replay_from = partition.replay_from
-    log.spent = index.spent
+    log.spent = index.table.spent
     for number in index.living:
         if number not in segments.used and number == index.use:
             raise Corrupt(f"segment {number}, which was written to last, is missing: {_HINT}")
@@ -152,10 +152,12 @@ def _take_in(log: Log, use: int, frame: Frame) -> None:
             if part.value:
                 tail.replay_from = part.value - 1
             tail.end = part.end
-            tail.recent.append(Place(part.first, part.end, part.at, use, part.offset, part.size))
+            tail.recent.append(
+                ChunkPlace(part.first, part.end, part.at, use, part.offset, part.size)
+            )
         elif part.kind == DROPPED:
             tail.dropped = True
             tail.epoch = 0
             log.spent = max(log.spent, part.value)
         part.data = b""
-    log.pending.append(Commit(use, frame.next, frame.parts))
+    log.pending.append(LogCommit(use, frame.next, frame.parts))

@@ -10,12 +10,12 @@ import logging
 from functools import partial
 from typing import Final, final
 
+from peeklock.store.entries import CHUNK_KEY
 from peeklock.store.environment import translated
-from peeklock.store.ledger import CHUNK_KEY
 from peeklock.store.segments.files import Segments
-from peeklock.store.segments.frames import APPENDED, HEADER_BYTES, MOVED, Doubtful, Part, Use
+from peeklock.store.segments.frames import APPENDED, HEADER_BYTES, MOVED, Doubtful, FramePart, Use
 from peeklock.store.segments.index import Index, decode_place
-from peeklock.store.segments.scan import Pieces, Scan
+from peeklock.store.segments.scan import ReadAhead, Scan
 from peeklock.store.segments.tail import moved
 from peeklock.store.store import Corrupt
 
@@ -49,7 +49,7 @@ class Relocation:
         living = self._index.living_bytes
         return self._segments.used_bytes > 2 * living + self._reserve_bytes
 
-    def next(self) -> list[Part] | None:
+    def next(self) -> list[FramePart] | None:
         """Some chunks that pin the emptiest segment; None when there is none to be freed.
 
         What was given and could not be moved is found again after `start_over`.
@@ -92,7 +92,7 @@ class Relocation:
         segment = self._segments.used.get(self._use)
         if living is None or segment is None:
             return None
-        pieces = Pieces(partial(self._segments.piece, segment))
+        pieces = ReadAhead(partial(self._segments.piece, segment))
         begin = segment.use.begin if segment.use is not None else HEADER_BYTES
         return Scan(pieces.read, Use(self._use, living.salt, 0), begin)
 
@@ -108,8 +108,8 @@ class Relocation:
                 found, least = number, share
         return found
 
-    def _pinning(self, scan: Scan) -> list[Part]:
-        pinning: list[Part] = []
+    def _pinning(self, scan: Scan) -> list[FramePart]:
+        pinning: list[FramePart] = []
         size = 0
         end = scan.offset + _LOOK_BYTES
         environment = self._index.environment

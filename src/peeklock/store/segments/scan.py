@@ -68,7 +68,7 @@ class Scan:
 
 
 @final
-class Pieces:
+class ReadAhead:
     """Reads ahead, so that small frames cost no call each."""
 
     def __init__(self, read: Callable[[int, int], bytes]) -> None:
@@ -96,7 +96,7 @@ def durable(path: Path, begin: int) -> Iterator[Read]:
             # What the system only remembers is no proof that it rests.
             begin = begin // PAGE * PAGE
             os.posix_fadvise(file, begin, 0, os.POSIX_FADV_DONTNEED)
-        yield Pieces(lambda offset, size: os.pread(file, size, offset)).read
+        yield ReadAhead(lambda offset, size: os.pread(file, size, offset)).read
     finally:
         os.close(file)
 

@@ -6,21 +6,17 @@ that failed has changed is taken back.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, Protocol, final
+from typing import Protocol, final
 
-from peeklock.entity.records import Record
-from peeklock.store.large import encode_large
+from peeklock.store.appending import NewChunk, epoch_for
+from peeklock.store.committers import BULKY
 from peeklock.store.records import HEADER
-from peeklock.store.segments.frames import APPENDED, DROPPED, MOVED, OPENED, Part
-from peeklock.store.store import Fenced, Unavailable
-
-# The size of what is no small write, whatever it writes.
-BULKY: Final = 1 << 30
+from peeklock.store.segments.frames import APPENDED, DROPPED, MOVED, OPENED, FramePart
+from peeklock.store.store import Fenced
 
 
 @final
-class Place:
+class ChunkPlace:
     """Where a chunk lies: its positions, `end` excluded, its instant, its segment and bytes."""
 
     __slots__ = ("at", "end", "first", "offset", "size", "use")
@@ -50,7 +46,7 @@ class Tail:
         # Whether it is gone; who still has it in hand is fenced.
         self.dropped: bool = False
         # Chunks that the index does not know yet, in their order.
-        self.recent: list[Place] = []
+        self.recent: list[ChunkPlace] = []
 
     def kept(self) -> tuple[int, int, int, bool]:
         """What a commit that fails must bring back."""
@@ -61,20 +57,19 @@ class Tail:
         self.epoch, self.end, self.replay_from, self.dropped = kept
 
 
-class Request(Protocol):
+class LogRequest(Protocol):
     """Something that a commit is to do."""
 
     tail: Tail
-    # The bytes that it writes, about; as large as can be where it has other work to do.
     size: int
 
-    def apply(self, spent: int, parts: list[Part]) -> int:
+    def apply(self, spent: int, parts: list[FramePart]) -> int:
         """Add what is to be written; a StoreError refuses this request alone."""
         ...
 
 
 @final
-class Open:
+class LogOpen:
     """Put an epoch in force."""
 
     __slots__ = ("epoch", "size", "tail")
@@ -84,81 +79,49 @@ class Open:
         self.epoch: int | None = epoch
         self.size: int = BULKY
 
-    def apply(self, spent: int, parts: list[Part]) -> int:
+    def apply(self, spent: int, parts: list[FramePart]) -> int:
         """Answers the epoch in force; `spent` is the highest that a dropped partition had."""
         tail = self.tail
         if tail.dropped:
             raise Fenced(f"{tail.name} was dropped")
-        # One that was never opened has no epoch yet; somebody before it may have had one.
-        least = tail.epoch or spent + 1
-        epoch = max(tail.epoch + 1, least) if self.epoch is None else self.epoch
-        if epoch < least:
-            raise Fenced(f"{tail.name} is owned with epoch {tail.epoch}, not {epoch}")
+        epoch = epoch_for(tail.name, self.epoch, tail.epoch, spent)
         if epoch != tail.epoch:
             tail.epoch = epoch
-            parts.append(Part(OPENED, tail.number, 0, 0, epoch, 0, tail.name.encode()))
+            parts.append(FramePart(OPENED, tail.number, 0, 0, epoch, 0, tail.name.encode()))
         return epoch
 
 
 @final
-class Append:
+class LogAppend:
     """Add one chunk."""
 
-    __slots__ = ("chunk", "end", "epoch", "first", "records", "replay_from", "size", "tail")
+    __slots__ = ("chunk", "size", "tail")
 
-    def __init__(
-        self,
-        tail: Tail,
-        epoch: int,
-        first: int,
-        end: int,
-        chunk: bytes,
-        replay_from: int | None,
-        records: Sequence[Record] = (),
-        size: int = 0,
-    ) -> None:
-        """Where there are records, the chunk is made of them here; their size is about its own."""
+    def __init__(self, tail: Tail, chunk: NewChunk) -> None:
         self.tail: Tail = tail
-        self.epoch: int = epoch
-        self.first: int = first
-        self.end: int = end
-        self.chunk: bytes | bytearray = chunk
-        self.size: int = size or len(chunk)
-        self.replay_from: int | None = replay_from
-        self.records: Sequence[Record] = records
+        self.chunk: NewChunk = chunk
+        self.size: int = chunk.size
 
-    def apply(self, _spent: int, parts: list[Part]) -> int:
+    def apply(self, _spent: int, parts: list[FramePart]) -> int:
         """Answers how many bytes the chunk has."""
-        tail = self.tail
-        if tail.dropped or self.epoch != tail.epoch or self.epoch < 1:
-            raise Fenced(f"{tail.name} is owned with epoch {tail.epoch}, not {self.epoch}")
-        begins = tail.end == 0
-        if not begins and self.first != tail.end:
-            # An append before this one failed, or this one rests already.
-            raise Unavailable(
-                f"{tail.name} ends at position {tail.end}: {self.first} does not follow"
-            )
-        if self.records:
-            try:
-                self.chunk = encode_large(self.first, self.records)
-            except ValueError as error:
-                raise Unavailable(f"{tail.name} cannot be written: {error}") from error
-            self.records = ()
-        chunk = self.chunk
-        at: int = HEADER.unpack_from(chunk)[3]
-        replay_from = self.replay_from
+        tail, chunk = self.tail, self.chunk
+        chunk.check(tail.name, tail.epoch, tail.end)
+        data = chunk.encode(tail.name)
+        self.size = len(data)
+        at: int = HEADER.unpack_from(data)[3]
+        replay_from = chunk.replay_from
         value = 0 if replay_from is None else replay_from + 1
-        parts.append(Part(APPENDED, tail.number, self.first, self.end, value, at, chunk))
-        tail.end = self.end
-        if begins:
-            tail.replay_from = self.first
+        parts.append(FramePart(APPENDED, tail.number, chunk.first, chunk.end, value, at, data))
+        if tail.end == 0:
+            tail.replay_from = chunk.first
+        tail.end = chunk.end
         if replay_from is not None:
             tail.replay_from = replay_from
-        return len(chunk)
+        return self.size
 
 
 @final
-class Drop:
+class LogDrop:
     """Take a partition away from everybody."""
 
     __slots__ = ("size", "tail")
@@ -167,12 +130,12 @@ class Drop:
         self.tail: Tail = tail
         self.size: int = BULKY
 
-    def apply(self, _spent: int, parts: list[Part]) -> int:
+    def apply(self, _spent: int, parts: list[FramePart]) -> int:
         """Answers 1 when there was something to take away."""
         tail = self.tail
         if tail.dropped or tail.epoch == 0:
             return 0
-        parts.append(Part(DROPPED, tail.number, 0, 0, tail.epoch, 0, b""))
+        parts.append(FramePart(DROPPED, tail.number, 0, 0, tail.epoch, 0, b""))
         tail.dropped = True
         # Whoever still replays it is told.
         tail.epoch = 0
@@ -180,22 +143,22 @@ class Drop:
 
 
 @final
-class Move:
+class LogMove:
     """Write chunks again, so that the segment they lie in has nothing alive any more."""
 
     __slots__ = ("parts", "size", "tail")
 
-    def __init__(self, parts: list[Part]) -> None:
+    def __init__(self, parts: list[FramePart]) -> None:
         self.tail: Tail = Tail(0, "")
-        self.parts: list[Part] = parts
+        self.parts: list[FramePart] = parts
         self.size: int = BULKY
 
-    def apply(self, _spent: int, parts: list[Part]) -> int:
+    def apply(self, _spent: int, parts: list[FramePart]) -> int:
         """Answers how many bytes are moved."""
         parts += self.parts
         return sum([part.size for part in self.parts])
 
 
-def moved(number: int, place: Place, chunk: bytes) -> Part:
+def moved(number: int, place: ChunkPlace, chunk: bytes) -> FramePart:
     """A part that says that a chunk lies here now."""
-    return Part(MOVED, number, place.first, place.end, 0, place.at, chunk)
+    return FramePart(MOVED, number, place.first, place.end, 0, place.at, chunk)

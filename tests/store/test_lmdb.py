@@ -15,10 +15,11 @@ import lmdb
 import pytest
 
 from peeklock.entity.records import COMPLETED, CheckpointBegun, Removed
-from peeklock.store.embedded import EmbeddedStore
+from peeklock.store.entries import LmdbTransaction, PartitionEntry
 from peeklock.store.environment import OWNER
 from peeklock.store.figures import StoreFigures
-from peeklock.store.ledger import Ledger, Partition, Transaction
+from peeklock.store.lmdb.store import LmdbStore
+from peeklock.store.lmdb.writer import LmdbWriter
 from peeklock.store.retention import Retention
 from peeklock.store.store import (
     Corrupt,
@@ -32,7 +33,7 @@ from tests.store.builders import enqueued, told
 from tests.store.homes import BILLS, ORDERS, replayed
 
 
-def run(store: EmbeddedStore, scenario: Callable[[EmbeddedStore], Awaitable[None]]) -> None:
+def run(store: LmdbStore, scenario: Callable[[LmdbStore], Awaitable[None]]) -> None:
     async def living() -> None:
         try:
             await scenario(store)
@@ -42,7 +43,7 @@ def run(store: EmbeddedStore, scenario: Callable[[EmbeddedStore], Awaitable[None
     asyncio.run(living())
 
 
-async def nothing(store: EmbeddedStore) -> None:
+async def nothing(store: LmdbStore) -> None:
     assert not store.full
 
 
@@ -50,51 +51,51 @@ async def nothing(store: EmbeddedStore) -> None:
 
 
 def test_a_directory_has_one_owner(tmp_path: Path) -> None:
-    async def scenario(store: EmbeddedStore) -> None:
+    async def scenario(store: LmdbStore) -> None:
         with pytest.raises(StoreError, match=f"{tmp_path}.*{os.getpid()}"):
-            EmbeddedStore(tmp_path)
+            LmdbStore(tmp_path)
 
-    run(EmbeddedStore(tmp_path), scenario)
-    run(EmbeddedStore(tmp_path), nothing)
+    run(LmdbStore(tmp_path), scenario)
+    run(LmdbStore(tmp_path), nothing)
 
 
 def test_an_owner_in_another_process_counts_too(tmp_path: Path) -> None:
     script = (
-        "import sys, pathlib; from peeklock.store.embedded import EmbeddedStore\n"
-        "store = EmbeddedStore(pathlib.Path(sys.argv[1])); print('owned', flush=True); input()"
+        "import sys, pathlib; from peeklock.store.lmdb.store import LmdbStore\n"
+        "store = LmdbStore(pathlib.Path(sys.argv[1])); print('owned', flush=True); input()"
     )
     command = [sys.executable, "-c", script, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as owner:
         assert owner.stdout is not None
         assert owner.stdout.readline() == b"owned\n"
         with pytest.raises(StoreError, match=str(owner.pid)):
-            EmbeddedStore(tmp_path)
+            LmdbStore(tmp_path)
         owner.send_signal(signal.SIGKILL)
-    run(EmbeddedStore(tmp_path), nothing)
+    run(LmdbStore(tmp_path), nothing)
 
 
 def test_another_format_is_refused_by_name(tmp_path: Path) -> None:
-    run(EmbeddedStore(tmp_path), nothing)
+    run(LmdbStore(tmp_path), nothing)
     with lmdb.open(str(tmp_path), max_dbs=2) as environment:
         meta = environment.open_db(b"meta")
         with environment.begin(db=meta, write=True) as transaction:
             transaction.put(b"format", b"peeklock store 9")
     with pytest.raises(StoreError, match=r"'peeklock store 9'.*'peeklock store 1'"):
-        EmbeddedStore(tmp_path)
+        LmdbStore(tmp_path)
     # The refusal let go of the directory.
     with pytest.raises(StoreError, match="format"):
-        EmbeddedStore(tmp_path)
+        LmdbStore(tmp_path)
 
 
 def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
     (tmp_path / "data.mdb").write_bytes(b"not a store at all " * 1000)
     with pytest.raises(StoreError, match=str(tmp_path)):
-        EmbeddedStore(tmp_path)
+        LmdbStore(tmp_path)
 
 
 def test_the_directory_is_made_with_its_parents(tmp_path: Path) -> None:
     directory = tmp_path / "data" / "stores" / "first"
-    run(EmbeddedStore(directory), nothing)
+    run(LmdbStore(directory), nothing)
     assert (directory / OWNER).read_text() == f"{os.getpid()}\n"
     assert (directory / "data.mdb").stat().st_mode & 0o077 == 0
 
@@ -102,14 +103,14 @@ def test_the_directory_is_made_with_its_parents(tmp_path: Path) -> None:
 # ---- shared commits
 
 
-def commits(store: EmbeddedStore) -> int:
+def commits(store: LmdbStore) -> int:
     return store._environment.lmdb.info()["last_txnid"]
 
 
 def test_what_is_ready_together_is_committed_together(tmp_path: Path) -> None:
     """While a commit waits, the appends of all partitions gather for the next one."""
 
-    async def scenario(store: EmbeddedStore) -> None:
+    async def scenario(store: LmdbStore) -> None:
         partitions = [PartitionId("default", f"queue-{n}") for n in range(10)]
         for partition in partitions:
             await store.open(partition)
@@ -125,11 +126,11 @@ def test_what_is_ready_together_is_committed_together(tmp_path: Path) -> None:
         assert commits(store) - before <= 2
 
     # Only a thread can wait here: on a fast disk the adaptive store commits in the loop itself.
-    run(EmbeddedStore(tmp_path, commit="thread"), scenario)
+    run(LmdbStore(tmp_path, commit="thread"), scenario)
 
 
 def test_inline_commits_once_per_turn_of_the_loop(tmp_path: Path) -> None:
-    async def scenario(store: EmbeddedStore) -> None:
+    async def scenario(store: LmdbStore) -> None:
         await store.open(ORDERS)
         await store.open(BILLS)
         before = commits(store)
@@ -140,11 +141,11 @@ def test_inline_commits_once_per_turn_of_the_loop(tmp_path: Path) -> None:
         )
         assert commits(store) - before == 1
 
-    run(EmbeddedStore(tmp_path, commit="inline"), scenario)
+    run(LmdbStore(tmp_path, commit="inline"), scenario)
 
 
 def test_one_refusal_does_not_spoil_the_commit(tmp_path: Path) -> None:
-    async def scenario(store: EmbeddedStore) -> None:
+    async def scenario(store: LmdbStore) -> None:
         await store.open(ORDERS)
         await store.open(BILLS)
         results = await asyncio.gather(
@@ -156,35 +157,35 @@ def test_one_refusal_does_not_spoil_the_commit(tmp_path: Path) -> None:
         )
         assert [type(result) for result in results] == [int, Fenced, Unavailable, int]
 
-    run(EmbeddedStore(tmp_path, commit="inline"), scenario)
+    run(LmdbStore(tmp_path, commit="inline"), scenario)
 
 
 def test_close_commits_what_was_handed_over(tmp_path: Path) -> None:
-    async def scenario(store: EmbeddedStore) -> None:
+    async def scenario(store: LmdbStore) -> None:
         await store.open(ORDERS)
         append = asyncio.ensure_future(store.append(ORDERS, 1, 1, [enqueued(5, 1, 1)]))
         await asyncio.sleep(0)
         await store.close()
         await append
 
-    run(EmbeddedStore(tmp_path), scenario)
-    run(EmbeddedStore(tmp_path, commit="inline"), expect_one_message)
+    run(LmdbStore(tmp_path), scenario)
+    run(LmdbStore(tmp_path, commit="inline"), expect_one_message)
 
 
 def test_an_append_that_nobody_waits_for_harms_nobody(tmp_path: Path) -> None:
-    async def scenario(store: EmbeddedStore) -> None:
+    async def scenario(store: LmdbStore) -> None:
         await store.open(ORDERS)
         append = asyncio.ensure_future(store.append(ORDERS, 1, 1, [enqueued(5, 1, 1)]))
         await asyncio.sleep(0)
         append.cancel()
         await store.append(ORDERS, 1, 2, [enqueued(5, 2, 1)])
 
-    run(EmbeddedStore(tmp_path), scenario)
+    run(LmdbStore(tmp_path), scenario)
 
 
 @pytest.mark.parametrize("mode", ["thread", "inline"])
 def test_a_loop_that_is_gone_harms_nobody(tmp_path: Path, mode: str) -> None:
-    store = EmbeddedStore(tmp_path, commit="inline" if mode == "inline" else "thread")
+    store = LmdbStore(tmp_path, commit="inline" if mode == "inline" else "thread")
 
     async def hand_over() -> None:
         await store.open(ORDERS)
@@ -207,22 +208,22 @@ async def expect_one_message(store: Store) -> None:
 class Failing:
     """A request that breaks the transaction it is in."""
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, partition: PartitionEntry) -> None:
         self.partition = partition
         self.size = 0
 
-    def apply(self, ledger: Ledger, transaction: Transaction) -> int:
+    def apply(self, ledger: LmdbWriter, transaction: LmdbTransaction) -> int:
         raise ZeroDivisionError("what nobody thought of")
 
 
 @pytest.mark.parametrize("mode", ["thread", "inline"])
 def test_a_failed_commit_fails_all_of_it_and_nothing_more(tmp_path: Path, mode: str) -> None:
-    async def scenario(store: EmbeddedStore) -> None:
+    async def scenario(store: LmdbStore) -> None:
         await store.open(ORDERS)
         await store.append(ORDERS, 1, 1, [enqueued(5, 1, 1)])
         with store._environment.lmdb.begin(write=True) as held:
             failing = [
-                asyncio.ensure_future(store._submit(Failing(store._ledger.partition("x")))),
+                asyncio.ensure_future(store._access.submit(Failing(store._writer.partition("x")))),
                 asyncio.ensure_future(store.append(ORDERS, 1, 2, [enqueued(5, 2, 1)])),
                 asyncio.ensure_future(store.append(ORDERS, 1, 3, [enqueued(5, 3, 1)])),
             ]
@@ -237,13 +238,13 @@ def test_a_failed_commit_fails_all_of_it_and_nothing_more(tmp_path: Path, mode: 
         _, _, records = await replayed(store, ORDERS)
         assert told(records, False) == told([enqueued(5, 1, 3)], False)
 
-    run(EmbeddedStore(tmp_path, commit="inline" if mode == "inline" else "thread"), scenario)
+    run(LmdbStore(tmp_path, commit="inline" if mode == "inline" else "thread"), scenario)
 
 
 def test_a_full_map_refuses_and_the_store_goes_on(tmp_path: Path) -> None:
     """Nothing is lost, and what trim frees can be filled again."""
 
-    async def scenario(store: EmbeddedStore) -> None:
+    async def scenario(store: LmdbStore) -> None:
         await store.open(ORDERS)
         position = 1
         refused = ""
@@ -270,19 +271,19 @@ def test_a_full_map_refuses_and_the_store_goes_on(tmp_path: Path) -> None:
         for step in range(3, 503, 50):
             await store.append(ORDERS, 2, position + step, [enqueued(7, step, 50, 1000)])
 
-    run(EmbeddedStore(tmp_path, map_size=2 << 20, retention=Retention(age_ms=0)), scenario)
+    run(LmdbStore(tmp_path, map_size=2 << 20, retention=Retention(age_ms=0)), scenario)
 
 
 FULL_DISK = """
 import asyncio, pathlib, resource, sys
-from peeklock.store.embedded import EmbeddedStore
+from peeklock.store.lmdb.store import LmdbStore
 from peeklock.store.figures import StoreFigures
 from peeklock.store.store import Unavailable
 from tests.store.builders import enqueued
 from tests.store.homes import ORDERS
 
 async def main() -> None:
-    store = EmbeddedStore(pathlib.Path(sys.argv[1]))
+    store = LmdbStore(pathlib.Path(sys.argv[1]))
     await store.open(ORDERS)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4 << 20, resource.RLIM_INFINITY))
     position = 1
@@ -315,16 +316,16 @@ def test_a_disk_that_takes_no_more_loses_nothing(tmp_path: Path) -> None:
     position = int(done.stdout)
     assert position > 1000
 
-    async def scenario(store: EmbeddedStore) -> None:
+    async def scenario(store: LmdbStore) -> None:
         _, _, records = await replayed(store, ORDERS)
         assert told(records, False) == told([enqueued(5, 1, position + 49, 1000)], False)
         bodies = await store.payloads(ORDERS, range(1, position + 50))
         assert len({message.content for message in bodies}) == position + 49
 
-    run(EmbeddedStore(tmp_path), scenario)
+    run(LmdbStore(tmp_path), scenario)
 
 
-def looks_full(store: EmbeddedStore) -> bool:
+def looks_full(store: LmdbStore) -> bool:
     """Ask the store anew: it may have changed its mind."""
     return store.full
 
@@ -333,7 +334,7 @@ def test_the_low_water_mark_follows_the_disk(tmp_path: Path) -> None:
     free = 1 << 30
     now = 0.0
 
-    async def scenario(store: EmbeddedStore) -> None:
+    async def scenario(store: LmdbStore) -> None:
         nonlocal free, now
         assert not looks_full(store)
         free = 63 << 20
@@ -352,13 +353,13 @@ def test_the_low_water_mark_follows_the_disk(tmp_path: Path) -> None:
         assert directory == tmp_path
         return free
 
-    run(EmbeddedStore(tmp_path, free_space=free_space, clock=lambda: now), scenario)
+    run(LmdbStore(tmp_path, free_space=free_space, clock=lambda: now), scenario)
 
 
 def test_much_that_was_written_is_a_reason_to_look_again(tmp_path: Path) -> None:
     free = 1 << 30
 
-    async def scenario(store: EmbeddedStore) -> None:
+    async def scenario(store: LmdbStore) -> None:
         nonlocal free
         await store.open(ORDERS)
         assert not looks_full(store)
@@ -368,9 +369,7 @@ def test_much_that_was_written_is_a_reason_to_look_again(tmp_path: Path) -> None
         await store.append(ORDERS, 1, 101, [enqueued(5, 101, 500, 1000)])
         assert looks_full(store)
 
-    store = EmbeddedStore(
-        tmp_path, reserve_bytes=1 << 20, free_space=lambda _: free, clock=lambda: 0.5
-    )
+    store = LmdbStore(tmp_path, reserve_bytes=1 << 20, free_space=lambda _: free, clock=lambda: 0.5)
     run(store, scenario)
 
 
@@ -378,7 +377,7 @@ def test_room_inside_the_file_is_room(tmp_path: Path) -> None:
     """A file never shrinks: what trim gave back must not leave the store full for ever."""
     now = 0.0
 
-    async def scenario(store: EmbeddedStore) -> None:
+    async def scenario(store: LmdbStore) -> None:
         nonlocal now
         await store.open(ORDERS)
         for position in range(1, 4001, 100):
@@ -389,7 +388,7 @@ def test_room_inside_the_file_is_room(tmp_path: Path) -> None:
         now = 2.0
         assert not looks_full(store)
 
-    store = EmbeddedStore(
+    store = LmdbStore(
         tmp_path,
         reserve_bytes=1 << 20,
         free_space=lambda _: 0,
@@ -403,39 +402,39 @@ def test_room_inside_the_file_is_room(tmp_path: Path) -> None:
 
 
 def test_a_missing_chunk_is_noticed(tmp_path: Path) -> None:
-    async def fill(store: EmbeddedStore) -> None:
+    async def fill(store: LmdbStore) -> None:
         for partition in (ORDERS, BILLS):
             await store.open(partition)
             for position in range(1, 6):
                 await store.append(partition, 1, position, [enqueued(5, position, 1)])
 
-    async def lost(store: EmbeddedStore) -> None:
+    async def lost(store: LmdbStore) -> None:
         with pytest.raises(Corrupt, match="goes on at 4 where 3 is due"):
             await replayed(store, ORDERS)
         _, first, _ = await replayed(store, BILLS)
         assert first == 1
 
-    run(EmbeddedStore(tmp_path), fill)
+    run(LmdbStore(tmp_path), fill)
     with lmdb.open(str(tmp_path), max_dbs=2) as environment:
         values = environment.open_db(b"values")
         with environment.begin(db=values, write=True) as transaction:
             assert transaction.delete((1).to_bytes(4, "big") + (3).to_bytes(8, "big"))
-    run(EmbeddedStore(tmp_path), lost)
+    run(LmdbStore(tmp_path), lost)
 
 
 def test_a_chunk_at_the_wrong_place_is_noticed(tmp_path: Path) -> None:
-    async def fill(store: EmbeddedStore) -> None:
+    async def fill(store: LmdbStore) -> None:
         await store.open(ORDERS)
         await store.append(ORDERS, 1, 1, [enqueued(5, 1, 2)])
 
-    async def moved(store: EmbeddedStore) -> None:
+    async def moved(store: LmdbStore) -> None:
         with pytest.raises(Corrupt, match="another position"):
             await store.open(ORDERS)
         # Others live on.
         await store.open(BILLS)
         await store.append(BILLS, 1, 1, [enqueued(5, 1, 1)])
 
-    run(EmbeddedStore(tmp_path), fill)
+    run(LmdbStore(tmp_path), fill)
     with lmdb.open(str(tmp_path), max_dbs=2) as environment:
         values = environment.open_db(b"values")
         with environment.begin(db=values, write=True) as transaction:
@@ -443,14 +442,14 @@ def test_a_chunk_at_the_wrong_place_is_noticed(tmp_path: Path) -> None:
             chunk = transaction.get(number + (1).to_bytes(8, "big"))
             assert chunk is not None
             transaction.put(number + (3).to_bytes(8, "big"), chunk)
-    run(EmbeddedStore(tmp_path), moved)
+    run(LmdbStore(tmp_path), moved)
 
 
 def test_a_damaged_entry_is_noticed(tmp_path: Path) -> None:
-    async def fill(store: EmbeddedStore) -> None:
+    async def fill(store: LmdbStore) -> None:
         await store.open(ORDERS)
 
-    run(EmbeddedStore(tmp_path), fill)
+    run(LmdbStore(tmp_path), fill)
     with lmdb.open(str(tmp_path), max_dbs=2) as environment:
         meta = environment.open_db(b"meta")
         with environment.begin(db=meta, write=True) as transaction:
@@ -459,7 +458,7 @@ def test_a_damaged_entry_is_noticed(tmp_path: Path) -> None:
             assert entry is not None
             transaction.put(key, entry[:-1] + b"?")
     with pytest.raises(Corrupt, match="checksum"):
-        run(EmbeddedStore(tmp_path), fill)
+        run(LmdbStore(tmp_path), fill)
 
 
 # ---- figures
@@ -468,7 +467,7 @@ def test_a_damaged_entry_is_noticed(tmp_path: Path) -> None:
 def test_commits_and_cold_reads_are_counted_as_they_come(tmp_path: Path) -> None:
     figures = StoreFigures()
 
-    async def scenario(store: EmbeddedStore) -> None:
+    async def scenario(store: LmdbStore) -> None:
         await store.open(ORDERS)
         before = figures.commits.count
         await store.append(ORDERS, 1, 1, [enqueued(1, 1, 1)])
@@ -481,4 +480,4 @@ def test_commits_and_cold_reads_are_counted_as_they_come(tmp_path: Path) -> None
         assert not store.full
         assert figures.free_bytes > figures.reserve_bytes > 0
 
-    run(EmbeddedStore(tmp_path, figures=figures), scenario)
+    run(LmdbStore(tmp_path, figures=figures), scenario)
