@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, cast
 
+import pytest
+
 from peeklock.broker.chores import TRIM_BYTES, Chores
 from peeklock.broker.entities import Queue
 from peeklock.broker.haul import BEYOND
@@ -238,6 +240,42 @@ def test_a_trim_that_failed_is_done_with_the_next_round() -> None:
         chores = Chores(identity, lambda: None)
         store.failure = lambda: Unavailable("full")
         await chores._trim(store, 1, [], 5)
+        assert chores.has_written
+
+    asyncio.run(scenario())
+
+
+def test_a_trim_that_goes_on_failing_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        store = FailingStore(MemoryStore())
+        chores = Chores(PartitionId("here", "orders", 0), lambda: None)
+
+        async def trims(count: int) -> int:
+            caplog.clear()
+            for _ in range(count):
+                await chores._trim(store, 1, [], 5)
+            return sum("trim-failed" in record.message for record in caplog.records)
+
+        store.failure = lambda: Unavailable("full")
+        assert await trims(5) == 1
+        store.failure = None
+        assert await trims(1) == 0
+        store.failure = lambda: Unavailable("full again")
+        assert await trims(2) == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_partition_opened_on_a_full_disk_is_trimmed_with_the_next_round() -> None:
+    """Its turn among the quiet ones comes once a minute."""
+
+    async def scenario() -> None:
+        store = MemoryStore()
+        chores = Chores(PartitionId("here", "orders", 0), lambda: None)
+        chores.opened(store)
+        assert not chores.has_written
+        store.full = True
+        chores.opened(store)
         assert chores.has_written
 
     asyncio.run(scenario())

@@ -37,6 +37,7 @@ class Chores:
         "_has_carried",
         "_id",
         "_is_carry_due",
+        "_is_failing",
         "_late_at",
         "_lost_content",
         "_trimming",
@@ -58,9 +59,15 @@ class Chores:
         self._written: int = 0
         self.trim_due: bool = False
         self._trimming: asyncio.Task[None] | None = None
+        self._is_failing: bool = False  # the last trim failed, and that was said
         self._is_carry_due: bool = False
         self._late_at: float = 0.0  # by the loop's clock: when a step of carrying is late
         self._has_carried: bool = False
+
+    def opened(self, store: Store) -> None:
+        """The partition was opened. On a full disk its journal is looked after soon, although
+        nobody may write anything before there is room."""
+        self.has_written = self.has_written or store.full
 
     def wrote(self, size: int) -> None:
         """So many bytes were stored."""
@@ -93,13 +100,16 @@ class Chores:
     async def _trim(self, store: Store, upto: int, keep_blocks: list[int], now: int) -> None:
         try:
             self.journal_first = await store.trim(self._id, upto, keep_blocks, now)
+            self._is_failing = False
             self._is_carry_due = True
             self._late_at = asyncio.get_running_loop().time() + LATE_S
         except StoreError as error:
             # The journal grows; whoever stores something hears of it as well. On a full disk nobody
             # may store anything before this has been done.
             self.has_written = True
-            _log.error("trim-failed partition=%s error=%r", self._id.key, str(error))
+            if not self._is_failing:  # said once, however often it is tried
+                _log.error("trim-failed partition=%s error=%r", self._id.key, str(error))
+            self._is_failing = True
         except Exception:  # noqa: BLE001 - nobody waits for this task
             _log.exception("trim-failed partition=%s", self._id.key)
         finally:

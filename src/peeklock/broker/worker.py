@@ -518,6 +518,7 @@ class PartitionWorker:
         self._epoch = opening.epoch
         self._partition = partition
         self._is_in_reach = True
+        self._chores.opened(self._store)
         # What fell due while nobody looked, and what could not be put back before.
         self._mailbox.put_first([Tick(), *self.answering.take_requeues()])
         _log.info(
