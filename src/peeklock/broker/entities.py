@@ -439,7 +439,9 @@ def changed(entity: Entity) -> Refusal:
 
 def gone(entity: Entity) -> Refusal:
     """Why links must go when their entity is deleted."""
-    return Refusal(ENTITY_NOT_FOUND, f"The messaging entity '{entity.path}' was deleted.")
+    # JavaScript and Java know by these words that trying again is in vain.
+    text = f"The messaging entity '{entity.path}' could not be found: it was deleted."
+    return Refusal(ENTITY_NOT_FOUND, text)
 
 
 Entity: TypeAlias = Queue | Topic | Subscription

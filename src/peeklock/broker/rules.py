@@ -43,7 +43,7 @@ def with_change(
     if isinstance(command, AddRule):
         return with_rule(rules, command.rule, NEW, where, now)
     assert isinstance(command, RemoveRule), f"no rules are changed by {command!r}"
-    return without_rule(rules, command.name)
+    return without_rule(rules, command.name, where)
 
 
 def with_rule(
@@ -56,7 +56,7 @@ def with_rule(
         raise EntityError(Refusal(ENTITY_EXISTS, text))
     if not places:
         if expect == KNOWN:
-            raise _no_rule(rule.name)
+            raise _no_rule(where, rule.name)
         return (*rules, Rule(rule.name, rule.filter, rule.action, now))
     at = places[0]
     known = rules[at]
@@ -64,14 +64,14 @@ def with_rule(
     return (*rules[:at], changed, *rules[at + 1 :])
 
 
-def without_rule(rules: tuple[Rule, ...], name: str) -> tuple[Rule, ...]:
+def without_rule(rules: tuple[Rule, ...], name: str, where: str) -> tuple[Rule, ...]:
     """The rules with one less."""
     kept = tuple(rule for rule in rules if rule.name.lower() != name.lower())
     if len(kept) == len(rules):
-        raise _no_rule(name)
+        raise _no_rule(where, name)
     return kept
 
 
-def _no_rule(name: str) -> EntityError:
-    text = f"The messaging entity '{name}' could not be found among the rules."
+def _no_rule(where: str, name: str) -> EntityError:
+    text = f"The messaging entity '{where}|{name}' could not be found."
     return EntityError(Refusal(ENTITY_NOT_FOUND, text))

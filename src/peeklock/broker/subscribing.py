@@ -182,7 +182,8 @@ class Subscribing:
 
     async def remove_rule(self, subscription: Subscription, name: str) -> None:
         """Remove a rule, as somebody who holds `changing`; durable when it returns."""
-        await self._keep_rules(subscription, without_rule(subscription.rules, name))
+        rules = without_rule(subscription.rules, name, _place_of(subscription))
+        await self._keep_rules(subscription, rules)
 
     async def _keep_rules(self, subscription: Subscription, rules: tuple[Rule, ...]) -> None:
         """Let the rules hold, and write them down."""

@@ -296,7 +296,9 @@ class State:
             self.next_position += 1
 
     def _turn_away(self, lane: Lane) -> None:
-        refusal = Refusal(ENTITY_NOT_FOUND, "The subscription has been deleted.")
+        of = f"of a subscription of '{self.blueprint.path}'"
+        text = f"The messaging entity {of} could not be found: it was deleted."
+        refusal = Refusal(ENTITY_NOT_FOUND, text)
         for receiver in list(self.receivers.values()):
             if receiver.lane.whole() is lane:
                 receiver.closed = True

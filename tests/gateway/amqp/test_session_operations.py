@@ -240,12 +240,22 @@ def test_deferred_messages_of_a_session_need_its_lock() -> None:
         assert body_of(entry["message"]) == "a1"
         until = bus.clock.now() + 60_000
         assert annotation(entry["message"], "x-opt-locked-until") == until
-        settled = await desk.ask(
+        token = Array(UUID_CODE, [entry["lock-token"]])
+        given_back = await desk.ask(
             "update-disposition",
             link.name,
             session_id="a",
-            disposition_status="completed",
-            lock_tokens=Array(UUID_CODE, [entry["lock-token"]]),
+            disposition_status="defered",
+            lock_tokens=token,
+        )
+        assert given_back == (200, {})
+        # The Go client names its receiver only, and that is in one session.
+        status, condition, _ = await desk.refusal("receive-by-sequence-number", other.name, **wish)
+        assert (status, condition) == (404, "com.microsoft:message-not-found")
+        _, body = await desk.ask("receive-by-sequence-number", link.name, **wish)
+        token = Array(UUID_CODE, [body["messages"][0]["lock-token"]])
+        settled = await desk.ask(
+            "update-disposition", link.name, disposition_status="completed", lock_tokens=token
         )
         assert settled == (200, {})
 

@@ -27,12 +27,14 @@ class Call:
 
     `holder` is the receiver of a session on whose behalf it is asked: the origin that accepted the
     session, or None where the client did not say, then any holder of the session will do.
+    `held` is the session that it has.
     """
 
     __slots__ = (
         "arguments",
         "consumer",
         "entity",
+        "held",
         "holder",
         "ids",
         "lane",
@@ -52,6 +54,7 @@ class Call:
         sub_queue: int,
         lane: int,
         holder: Any,
+        held: str | None = None,
         now: int,
         ids: MessageIds,
         consumer: str = "",
@@ -63,6 +66,7 @@ class Call:
         self.sub_queue: Final = sub_queue
         self.lane: Final = lane
         self.holder: Final = holder
+        self.held: Final = held
         self.now: Final = now
         self.ids: Final = ids
         self.consumer: Final = consumer  # what the journal calls who asks

@@ -147,6 +147,7 @@ class ManagementNode:
             self._refuse(request, Refusal(UNAUTHORIZED, text), state)
             return
         self._next_tag += 1
+        holder = self._holder(request)
         call = Call(
             Arguments(request.body),
             origin=self,
@@ -154,7 +155,8 @@ class ManagementNode:
             entity=self._entity,
             sub_queue=address.sub_queue,
             lane=address.lane(self._entity.lane),
-            holder=self._holder(request),
+            holder=holder,
+            held=holder.session_id if isinstance(holder, ReceivingNode) else None,
             now=now,
             ids=self.wire.door.message_ids,
             consumer=self.wire.consumer(self.link.name),

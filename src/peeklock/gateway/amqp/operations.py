@@ -81,7 +81,10 @@ def _read_receive(call: Call) -> Command | Refusal:
     mode = PEEK_LOCK if locks else RECEIVE_AND_DELETE
     session_id = _session_id(call)
     if call.has_sessions and session_id is None:
-        arguments.wrong("session-id", "must name the session that the messages are in")
+        # The Go client names its receiver only.
+        session_id = call.held
+        if session_id is None:
+            arguments.wrong("session-id", "must name the session that the messages are in")
     return ReceiveDeferred(
         call.origin, call.tag, call.lane, sequences, mode, session_id, call.holder, call.consumer
     )
