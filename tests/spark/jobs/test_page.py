@@ -4,6 +4,7 @@ import re
 import xml.etree.ElementTree as ET
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,6 +74,107 @@ def test_empty_tables_make_a_page_too(tmp_path: Path) -> None:
         sections.audit_section([], []),
     )
     assert page.count("None.") == 4
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What the plots of sections are given, in their order."""
+    given: list[dict[str, Any]] = []
+    lines, bars = PageSection.lines, PageSection.bars
+
+    def note_lines(section: PageSection, says: str, across: Any, series: Any) -> None:
+        lines(section, says, across, series)
+        given.append({name: dict(zip(across, row, strict=True)) for name, row in series.items()})
+
+    def note_bars(section: PageSection, says: str, values: Any) -> None:
+        bars(section, says, values)
+        given.append(dict(values))
+
+    monkeypatch.setattr(PageSection, "lines", note_lines)
+    monkeypatch.setattr(PageSection, "bars", note_bars)
+    return given
+
+
+COUNTS = ("sends", "deliveries", "completes", "abandons", "lock_losses", "dead_letters")
+TIMES = [NOON.replace(minute=minute) for minute in range(3)]
+
+
+def minute(at: int, entity: str, partition: int, **more: Any) -> dict[str, Any]:
+    row = {"period": TIMES[at], "entity": entity, "sub_entity": "", "partition_id": partition}
+    percentiles = {
+        f"{m}_{p}": None for m in ("wait_ms", "work_ms", "total_ms") for p in PERCENTILES
+    }
+    return row | dict.fromkeys(COUNTS, 0) | percentiles | more
+
+
+PERCENTILES = ("p50", "p99")
+
+
+def test_the_plots_of_traffic_have_what_the_minutes_have(drawn: list[dict[str, Any]]) -> None:
+    """One partition is silent in the second minute, and keeps its backlog."""
+    minutes = [
+        minute(0, "a", 0, sends=10, completes=4, backlog=6, total_ms_p50=5.0, total_ms_p99=9.0),
+        minute(0, "a", 1, sends=20, dead_letters=2, backlog=18, total_ms_p50=7.0, total_ms_p99=8.0),
+        minute(0, "b", 0, sends=1, backlog=1),
+        minute(1, "a", 1, sends=3, backlog=21),
+        minute(2, "a", 0, completes=6, backlog=0, total_ms_p50=2.0, total_ms_p99=3.0),
+        minute(2, "b", 0, completes=1, backlog=0),
+    ]
+    labels = [
+        {"measure": "reason", "label": label, "amount": amount}
+        for label, amount in (("Late", 2), ("Late", 3), (None, 1))
+    ]
+    section = sections.rollup_section(minutes, labels)
+    per_minute, backlog, slowest, reasons = drawn
+    assert per_minute == {
+        "sends": dict(zip(TIMES, (31, 3, 0), strict=True)),
+        "completes": dict(zip(TIMES, (4, 0, 7), strict=True)),
+        "dead_letters": dict(zip(TIMES, (2, 0, 0), strict=True)),
+    }
+    assert backlog == {
+        "a": dict(zip(TIMES, (24, 27, 21), strict=True)),
+        "b": dict(zip(TIMES, (1, 1, 0), strict=True)),
+    }
+    assert slowest == {
+        "p50": dict(zip(TIMES, (7.0, None, 2.0), strict=True)),
+        "p99": dict(zip(TIMES, (9.0, None, 3.0), strict=True)),
+    }
+    assert reasons == {"Late": 5, "(none)": 1}
+    lanes = section.tables[0]
+    names = [head for head, _ in lanes["heads"]]
+    rows = [dict(zip(names, [cell for cell, _ in row], strict=True)) for row in lanes["rows"]]
+    for name in ("sends", "completes", "dead letters"):
+        plotted = sum(per_minute[name.replace(" ", "_")].values())
+        assert plotted == sum(int(row[name]) for row in rows)
+
+
+def test_the_other_plots_have_what_their_tables_have(drawn: list[dict[str, Any]]) -> None:
+    groups = [
+        {"entity": entity, "reason": reason, "description": "x", "messages": 30}
+        for entity in ("a", "b")
+        for reason in ("Failed", "Odd")
+    ]
+    trend = [
+        {"period": TIMES[at], "entity": entity, "reason": reason, "messages": 10 + at}
+        for at in (0, 1)
+        for entity in ("a", "b")
+        for reason in ("Failed", "Odd")
+    ]
+    partitions = [
+        {"entity": entity, "sub_entity": sub, "partition_id": number, "share": share}
+        for entity, sub in (("a", ""), ("t", "Subscriptions/s"), ("t", "Subscriptions/u"))
+        for number, share in ((0, 0.25), (1, 0.75))
+    ]
+    sections.triage_section(groups, trend)
+    sections.skew_section({"partitions": partitions})
+    bars, over_time, shares = drawn
+    assert bars == {"Failed: x": 60, "Odd: x": 60}
+    assert over_time == {reason: {TIMES[0]: 20, TIMES[1]: 22} for reason in ("Failed", "Odd")}
+    assert shares == {
+        f"{lane} [{number}]": share
+        for lane in ("a", "t/Subscriptions/s", "t/Subscriptions/u")
+        for number, share in ((0, 0.25), (1, 0.75))
+    }
 
 
 def test_a_trouble_of_several_entities_is_one_bar_with_their_sum() -> None:

@@ -96,6 +96,26 @@ def test_the_backlog_is_what_came_and_did_not_go(spark: "SparkSession") -> None:
     assert (hour["sends"], hour["backlog"], hour["expired"]) == (6, 1, 1)
 
 
+def test_a_partition_that_is_silent_has_its_backlog(spark: "SparkSession") -> None:
+    """Three stay in the first partition, and only the second one does something later."""
+    made_facts = MadeFacts()
+    for turn in range(3):
+        made_facts.send(turn)
+    later = 2 * 60 * MINUTE
+    for turn in range(5):
+        number = made_facts.send(later + turn, partition=1)
+        if turn:
+            made_facts.fact(later + 10, "receive_delete", number)
+    other = MadeFacts("silent")
+    other.send(0)
+    from peeklock.spark.jobs.facts.tallies import tally_facts
+    from peeklock.spark.jobs.rollup import brief, roll
+
+    rows = made(spark, made_facts.rows + other.rows)
+    [told] = brief(roll(tally_facts(rows), "hour")).collect()
+    assert (told.entity, told.sends, told.backlog) == ("orders", 5, 4)
+
+
 def test_lanes_and_partitions_are_kept_apart(spark: "SparkSession") -> None:
     made_facts = MadeFacts()
     for partition in (0, 1):

@@ -190,20 +190,32 @@ def rollup(
         with work.progress.step("counting facts"):
             write(tallies, place, late)
         tallies.unpersist()
-    hours = place.read(work.spark, "hours")
-    newest = fn.col("period") == hours.agg(fn.max("period")).collect()[0][0]
-    frame.print_rows("the last hour", frame.shown(_brief(hours.where(newest))))
+    frame.print_rows("the last hour", frame.shown(brief(place.read(work.spark, "hours"))))
     work.tell(f"{place.read(work.spark, 'minutes').count():,} minutes are in {out}")
 
 
-def _brief(hours: DataFrame) -> DataFrame:
-    """What people look at first; the partitions of a lane are added up."""
+def brief(hours: DataFrame) -> DataFrame:
+    """What people look at first: the newest hour, in which the partitions of a lane are added up.
+    Those in which nothing happened then still have their backlog."""
     counts = ("sends", "deliveries", "completes", "abandons", "lock_losses", "dead_letters")
-    sums = [fn.sum(name).alias(name) for name in (*counts, "backlog")]
-    slowest = [fn.max(f"{name}_p99").alias(f"{name}_p99") for name in ("wait_ms", "work_ms")]
-    return (
-        hours.groupBy("entity", "sub_entity").agg(*sums, *slowest).orderBy("entity", "sub_entity")
+    slowest = ("wait_ms_p99", "work_ms_p99")
+    is_newest = fn.col("period") == fn.max("period").over(Window.partitionBy())
+    partitions = (
+        hours.withColumn("is_newest", is_newest)
+        .groupBy(*LANE)
+        .agg(
+            fn.max("is_newest").alias("is_newest"),
+            *(fn.sum(fn.when(fn.col("is_newest"), fn.col(c))).alias(c) for c in counts),
+            fn.max_by("backlog", "period").alias("backlog"),
+            *(fn.max(fn.when(fn.col("is_newest"), fn.col(c))).alias(c) for c in slowest),
+        )
     )
+    lanes = partitions.groupBy("entity", "sub_entity").agg(
+        fn.max("is_newest").alias("is_newest"),
+        *(fn.sum(name).alias(name) for name in (*counts, "backlog")),
+        *(fn.max(name).alias(name) for name in slowest),
+    )
+    return lanes.where("is_newest").drop("is_newest").orderBy("entity", "sub_entity")
 
 
 def main(arguments: Sequence[str] | None = None, program: str = "") -> NoReturn:

@@ -84,12 +84,24 @@ def _worst(rows: Rows, times: Sequence[Any], name: str) -> list[float | None]:
 
 def _backlogs(minutes: Rows, times: Sequence[Any]) -> dict[str, list[float | None]]:
     """The backlog of the fullest lanes; a minute in which nothing happened changes nothing."""
-    lanes: dict[str, dict[Any, float]] = {}
+    lanes: dict[str, dict[int, dict[Any, float]]] = {}
     for row in minutes:
-        lane = lanes.setdefault(line_name(row), {})
-        lane[row["period"]] = lane.get(row["period"], 0) + row["backlog"]
-    fullest = sorted(lanes.items(), key=lambda item: -max(item[1].values()))[:_LINES_MAX]
-    return {name: _carried(values, times) for name, values in fullest}
+        partitions = lanes.setdefault(line_name(row), {})
+        partitions.setdefault(row["partition_id"], {})[row["period"]] = row["backlog"]
+    # Partitions are added up when each has its own past: in most minutes some are silent.
+    summed = {
+        name: _together([_carried(values, times) for values in partitions.values()])
+        for name, partitions in lanes.items()
+    }
+    fullest = sorted(summed, key=lambda name: -max(value or 0 for value in summed[name]))
+    return {name: summed[name] for name in fullest[:_LINES_MAX]}
+
+
+def _together(lines: Sequence[Sequence[float | None]]) -> list[float | None]:
+    columns = [
+        [value for value in column if value is not None] for column in zip(*lines, strict=True)
+    ]
+    return [sum(column) if column else None for column in columns]
 
 
 def _carried(values: Mapping[Any, float], times: Sequence[Any]) -> list[float | None]:
