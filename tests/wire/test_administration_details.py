@@ -338,7 +338,8 @@ def test_javascript_makes_entities_that_forward(usual_ports: BrokerProcess, name
     )
     assert done.returncode == 0, done.stdout + done.stderr
     shown = f"sb://localhost/{name}.end https://localhost/{name}.end"
-    assert done.stdout.splitlines() == [shown, shown, "3"]
+    into = f"sb://localhost/{name} sb://localhost/{name}"
+    assert done.stdout.splitlines() == [shown, shown, into, "3"]
 
 
 # --- our own property

@@ -21,9 +21,17 @@ class Tour:
 
     def __call__(self, scenario: str, *entities: str, signature: str | None = None) -> list[str]:
         text = sas.connection_string(self._broker.http_port, signature=signature)
+        return self.run(text, scenario, *entities)
+
+    def with_token(self, token: str, scenario: str, *entities: str) -> list[str]:
+        """The same with what an issuer has signed, inside TLS."""
+        host = f"localhost:{self._broker.http_port}"
+        return self.run(host, scenario, *entities, PEEKLOCK_TOKEN=token)
+
+    def run(self, connection: str, *arguments: str, **environment: str) -> list[str]:
         done = subprocess.run(
-            [go_client("./tour"), text, scenario, *entities],
-            env=os.environ | {"SSL_CERT_FILE": str(self._broker.authority)},
+            [go_client("./tour"), connection, *arguments],
+            env=os.environ | {"SSL_CERT_FILE": str(self._broker.authority)} | environment,
             capture_output=True,
             text=True,
             timeout=TOURED_WITHIN_S,
@@ -70,7 +78,9 @@ def test_sessions_are_accepted_by_id_and_next(tour: Tour, queues: Queues) -> Non
         "held true",
         "renewed true",
         "state half way",
-        "got blue1 blue",
+        "cleared true",
+        "locked true",
+        "deferred blue1 true true",
         "got blue2 blue",
         "next red",
         "got red1 red",
@@ -83,8 +93,10 @@ def test_subscriptions_get_copies(tour: Tour, queues: Queues) -> None:
     assert tour("topics", queues.take("topic"), "a", "b") == [
         "a news weather text/plain m-1",
         "7 t true 0.5",
+        "numbers true true",
         "b news weather text/plain m-1",
         "7 t true 0.5",
+        "numbers true true",
     ]
 
 
@@ -109,6 +121,7 @@ def test_administration_over_https(tour: Tour) -> None:
         "counts 1 1 true false",
         "listed 1",
         "forwards true go-made",
+        "into sessions true",
         "size 400 true",
         "gone true",
         "twice 404",

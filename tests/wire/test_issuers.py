@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -25,8 +26,11 @@ from tests.wire import sas
 from tests.wire.broker_process import BrokerProcess
 from tests.wire.clients import FLAVOURS, Bus, Flavour, LoopThread, body, receive_one
 from tests.wire.entities import PARTITIONED, ROOT_KEY, ROOT_RULE
+from tests.wire.java import java_client, trusting
 from tests.wire.javascript import JAVASCRIPT, node
 from tests.wire.rest import RestClient
+from tests.wire.test_go import Tour as GoTour
+from tests.wire.test_java import run as run_java
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed")
 RESOURCE = "https://servicebus.azure.net"
@@ -218,7 +222,9 @@ def test_bearer_by_http(believer: BrokerProcess, issuer: IssuerServer) -> None:
         clerk.get_queue("orders")
 
 
-def test_javascript_manages_with_a_token(believer: BrokerProcess, issuer: IssuerServer) -> None:
+def test_javascript_sends_and_manages_with_a_token(
+    believer: BrokerProcess, issuer: IssuerServer
+) -> None:
     host = f"localhost:{believer.http_port}"
     done = subprocess.run(
         [node(), "web_token.mjs", host, issuer.now("Manage")],
@@ -229,7 +235,33 @@ def test_javascript_manages_with_a_token(believer: BrokerProcess, issuer: Issuer
         timeout=60,
         check=False,
     )
-    assert (done.returncode, done.stdout.strip()) == (0, f"sb://{host}/js.web"), done.stderr
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [f"sb://{host}/js.web", "by token"]
+
+
+def test_go_sends_and_manages_with_a_token(believer: BrokerProcess, issuer: IssuerServer) -> None:
+    tour = GoTour(believer)
+    for scenario, entities, last in (
+        ("scheduling", ["orders"], "came soon true true"),
+        ("administration", ["go-made", "go-topic"], "gone true"),
+    ):
+        seen = tour.with_token(issuer.now("Manage"), scenario, *entities)
+        assert seen[-1] == last
+    with pytest.raises(AssertionError, match="unauthorized"):
+        tour.with_token(issuer.now("Listen"), "scheduling", "orders")
+
+
+# The first run fetches the client.
+@pytest.mark.timeout(300)
+def test_java_sends_and_manages_with_a_token(
+    believer: BrokerProcess, issuer: IssuerServer, tmp_path: Path
+) -> None:
+    command = trusting(java_client("Tour.java"), believer.authority, tmp_path)
+    host = f"localhost:{believer.http_port}"
+    scenarios = [*command, host, "scheduling,administration", "orders", "java-made"]
+    seen = run_java(scenarios, PEEKLOCK_TOKEN=issuer.now("Manage"))
+    assert "scheduling came soon SCHEDULED" in seen
+    assert seen[-1] == "administration date 2024-02-29T12:00Z"
 
 
 TIMED = pytest.mark.plain_only(reason="tokens know nothing of partitions, and take their time")

@@ -1,5 +1,6 @@
 """The official Java client besides transactions: messages, sessions, processors, administration."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -29,11 +30,15 @@ SCENARIOS: dict[str, tuple[str, list[str]]] = {
             "dead dead-letter bad",
         ],
     ),
-    "scheduling": ("plain", ["waits b SCHEDULED", "came soon SCHEDULED"]),
+    "scheduling": (
+        "plain",
+        ["waits b SCHEDULED", "came soon SCHEDULED", "came sent SCHEDULED true"],
+    ),
     "session": (
         "session",
         [
             "state half way",
+            "cleared true",
             "deferred blue1 true",
             "got [blue1, blue2] true",
             "next red",
@@ -43,7 +48,7 @@ SCENARIOS: dict[str, tuple[str, list[str]]] = {
     ),
     # Another client has sent the message, with strings for keys.
     "annotations": ("plain", ["own 7 text 1", "token true", "header true 7 PT0S null"]),
-    "topic": ("topic", ["rule large", "all [n3, n9]", "large [n9]"]),
+    "topic": ("topic", ["rule large", "all [n3, n9]", "numbers [true, true]", "large [n9]"]),
     "processor": ("plain", ["error USER_CALLBACK", "handled hard 1", "left 0"]),
     "sessions": ("session", ["[a1, a2, a3][b1, b2, b3]"]),
 }
@@ -77,9 +82,14 @@ def send_with_strings(broker: BrokerProcess, queue: str) -> None:
     run_with(broker.connection_string, send)
 
 
-def run(command: list[str]) -> list[str]:
+def run(command: list[str], **environment: str) -> list[str]:
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=TOURED_WITHIN_S, check=False
+        command,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=TOURED_WITHIN_S,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
@@ -105,6 +115,7 @@ def test_administration(usual_ports: BrokerProcess, tmp_path: Path) -> None:
         "administration counts 1",
         "administration listed 1",
         "administration forwards https://localhost/java-made true",
+        "administration into sessions true",
         "administration exists false",
         "administration accessed true Active",
         "administration below false false",

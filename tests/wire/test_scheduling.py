@@ -85,6 +85,9 @@ def test_an_ordinary_send_may_name_a_time(bus: Bus, queues: Queues) -> None:
         assert datetime.now(UTC) >= due
 
     assert sorted(bodies(messages)) == [b"alone", b"batched"]
+    for message in messages:
+        assert message.state == ServiceBusMessageState.SCHEDULED
+        assert message.scheduled_enqueue_time_utc == due
 
 
 def test_a_time_in_the_past_means_now(bus: Bus, queues: Queues) -> None:

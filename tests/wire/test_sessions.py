@@ -241,7 +241,11 @@ def test_receive_and_delete(bus: Bus, queues: Queues) -> None:
     mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
 
     with accepted(bus, queue, "a", receive_mode=mode) as receiver:
-        assert bodies(receive(receiver, 2)) == [b"a1", b"a2"]
+        got = receive(receiver, 2)
+        assert bodies(got) == [b"a1", b"a2"]
+        until = session(bus, receiver).locked_until_utc
+        assert until is not None
+        assert {locked_until(each) for each in got} == {round(until.timestamp() * 1000)}
         assert peek_all(receiver) == []
 
 

@@ -107,6 +107,9 @@ def test_everything_arrives_in_each_copy(bus: Bus, queues: Queues) -> None:
         assert got.time_to_live == timedelta(hours=1)
         assert got.application_properties == {b"n": 1, b"text": b"x", b"flag": True}
         assert got.delivery_count == 0
+        raw = got.raw_amqp_message.annotations or {}
+        assert b"x-opt-enqueue-sequence-number" in raw
+        assert b"x-opt-message-state" not in raw
 
 
 def test_order_is_kept_in_every_subscription(bus: Bus, queues: Queues) -> None:

@@ -221,6 +221,7 @@ SCENARIOS = {
         "scheduling cancelled []",
     ],
     "apart": ["apart refused []"],
+    "keys": ["keys none refused []", "keys other refused []", "keys session refused []"],
     "group": [
         "group rolled back [kept, in]",
         "group committed [kept]",
@@ -232,7 +233,7 @@ SCENARIOS = {
 
 # Where the first queue of a scenario is not of the kind that everything is seen on.
 JAVA_QUEUES = {
-    "plain": {"again": "short-lock", "session": "session"},
+    "plain": {"again": "short-lock", "session": "session", "keys": "partitioned"},
     "partitioned": {"again": "partitioned-short-lock", "session": "partitioned-session"},
 }
 

@@ -3,6 +3,8 @@
 
 import com.azure.core.amqp.models.AmqpAnnotatedMessage;
 import com.azure.core.amqp.models.AmqpMessageHeader;
+import com.azure.core.credential.AccessToken;
+import com.azure.core.credential.TokenRequestContext;
 import com.azure.core.util.BinaryData;
 import com.azure.messaging.servicebus.ServiceBusClientBuilder;
 import com.azure.messaging.servicebus.ServiceBusMessage;
@@ -23,6 +25,7 @@ import com.azure.messaging.servicebus.administration.models.SqlRuleFilter;
 import com.azure.messaging.servicebus.administration.models.SubscriptionProperties;
 import com.azure.messaging.servicebus.administration.models.SubscriptionRuntimeProperties;
 import com.azure.messaging.servicebus.models.DeadLetterOptions;
+import com.azure.messaging.servicebus.models.ServiceBusMessageState;
 import com.azure.messaging.servicebus.models.SubQueue;
 import java.time.Duration;
 import java.time.OffsetDateTime;
@@ -31,9 +34,12 @@ import java.util.List;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import reactor.core.publisher.Mono;
 
 public class Tour {
     private static final Duration WAIT = Duration.ofSeconds(20);
+    // What an issuer has signed, in place of a key.
+    private static final String TOKEN = System.getenv("PEEKLOCK_TOKEN");
 
     private final String connection;
     private final String entity;
@@ -121,6 +127,11 @@ public class Tour {
             ServiceBusReceivedMessage soon = take(receiver, 1).get(0);
             receiver.complete(soon);
             System.out.println("scheduling came " + soon.getBody() + " " + soon.getState());
+            sender.sendMessage(message("sent").setScheduledEnqueueTime(OffsetDateTime.now().plusSeconds(1)));
+            ServiceBusReceivedMessage sent = take(receiver, 1).get(0);
+            receiver.complete(sent);
+            System.out.println("scheduling came " + sent.getBody() + " " + sent.getState() + " "
+                + (sent.getScheduledEnqueueTime() != null));
         }
     }
 
@@ -137,6 +148,8 @@ public class Tour {
                 blue.setSessionState("half way".getBytes());
                 blue.renewSessionLock();
                 System.out.println("session state " + new String(blue.getSessionState()));
+                blue.setSessionState(new byte[0]);
+                System.out.println("session cleared " + (blue.getSessionState() == null));
                 finish(blue);
             }
             try (ServiceBusReceiverClient next = door.acceptNextSession()) {
@@ -187,7 +200,11 @@ public class Tour {
                 sender.sendMessage(sent);
             }
             try (ServiceBusReceiverClient all = subscriber("a"); ServiceBusReceiverClient large = subscriber("b")) {
-                System.out.println("topic all " + texts(take(all, 2)));
+                List<ServiceBusReceivedMessage> copies = take(all, 2);
+                System.out.println("topic all " + texts(copies));
+                System.out.println("topic numbers " + copies.stream().map(each ->
+                    each.getRawAmqpMessage().getMessageAnnotations().get("x-opt-enqueue-sequence-number") != null
+                        && each.getState() == ServiceBusMessageState.ACTIVE).toList());
                 System.out.println("topic large " + texts(take(large, 1)));
             }
         }
@@ -252,8 +269,7 @@ public class Tour {
 
     /** It speaks HTTPS to 443 only. */
     private void administration() {
-        ServiceBusAdministrationClient office =
-            new ServiceBusAdministrationClientBuilder().connectionString(connection).buildClient();
+        ServiceBusAdministrationClient office = office();
         QueueProperties made = office.createQueue(entity, new CreateQueueOptions()
             .setMaxDeliveryCount(7).setLockDuration(Duration.ofSeconds(45)).setUserMetadata("by <Java> & friends"));
         System.out.println("administration made " + made.getMaxDeliveryCount() + " " + made.getLockDuration()
@@ -272,6 +288,11 @@ public class Tour {
         System.out.println("administration forwards " + forwarding.getForwardTo() + " "
             + office.getQueue(entity + "-in").getForwardTo().equals(forwarding.getForwardTo()));
         office.deleteQueue(entity + "-in");
+        office.createQueue(entity + "-s", new CreateQueueOptions().setSessionRequired(true));
+        QueueProperties into = office.createQueue(entity + "-in", new CreateQueueOptions().setForwardTo(entity + "-s"));
+        System.out.println("administration into sessions " + into.getForwardTo().endsWith("/" + entity + "-s"));
+        office.deleteQueue(entity + "-in");
+        office.deleteQueue(entity + "-s");
         office.deleteQueue(entity);
         System.out.println("administration exists " + office.getQueueExists(entity));
         below(office, entity + "-topic");
@@ -294,8 +315,26 @@ public class Tour {
         office.deleteTopic(topic);
     }
 
+    /** With a token in place of a key, the connection is host and port. */
     private ServiceBusClientBuilder builder() {
-        return new ServiceBusClientBuilder().connectionString(connection);
+        if (TOKEN == null) {
+            return new ServiceBusClientBuilder().connectionString(connection);
+        }
+        return new ServiceBusClientBuilder().credential(connection.split(":")[0], Tour::token)
+            .customEndpointAddress("https://" + connection);
+    }
+
+    private ServiceBusAdministrationClient office() {
+        ServiceBusAdministrationClientBuilder builder = new ServiceBusAdministrationClientBuilder();
+        return (TOKEN == null ? builder.connectionString(connection) : builder.credential(connection, Tour::token))
+            .buildClient();
+    }
+
+    private static Mono<AccessToken> token(TokenRequestContext asked) {
+        if (!asked.getScopes().equals(List.of("https://servicebus.azure.net/.default"))) {
+            return Mono.error(new IllegalArgumentException("asked for " + asked.getScopes()));
+        }
+        return Mono.just(new AccessToken(TOKEN, OffsetDateTime.now().plusHours(1)));
     }
 
     private ServiceBusSenderClient sender() {

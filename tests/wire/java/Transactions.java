@@ -58,6 +58,7 @@ public class Transactions {
             case "again" -> again();
             case "scheduling" -> scheduling();
             case "apart" -> apart();
+            case "keys" -> keys();
             case "group" -> {
                 builder.enableCrossEntityTransactions();
                 group();
@@ -169,6 +170,30 @@ public class Transactions {
                 say("apart went through");
             } catch (RuntimeException error) {
                 say("apart refused " + peek(receiver));
+            }
+        }
+    }
+
+    /**
+     * Without the key of the others, or with another one, a partitioned queue refuses a message. This client does
+     * not look at the answer to a transactional send: it hears of it when it commits.
+     */
+    private void keys() {
+        try (ServiceBusSenderClient sender = sender(queue);
+            ServiceBusReceiverClient receiver = receiver(queue)) {
+            for (ServiceBusMessage wrong : List.of(
+                new ServiceBusMessage("none"),
+                new ServiceBusMessage("other").setPartitionKey("other"),
+                new ServiceBusMessage("session").setSessionId("s"))) {
+                ServiceBusTransactionContext transaction = sender.createTransaction();
+                sender.sendMessage(message("a"), transaction);
+                sender.sendMessage(wrong, transaction);
+                try {
+                    sender.commitTransaction(transaction);
+                    say("keys " + wrong.getBody() + " went through");
+                } catch (RuntimeException error) {
+                    say("keys " + wrong.getBody() + " refused " + peek(receiver));
+                }
             }
         }
     }

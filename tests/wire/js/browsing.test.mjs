@@ -179,6 +179,8 @@ describe("scheduling", SIDE_BY_SIDE, () => {
     assert.equal((await receiveOne(receiver)).body, "now");
     const rest = await receive(receiver, 4);
     assert.deepEqual(new Set(bodies(rest)), new Set([0, 1, 2, "sent"]));
+    assert.deepEqual(rest.map((message) => message.state), Array(4).fill("scheduled"));
+    assert.deepEqual(rest.map((message) => +message.scheduledEnqueueTimeUtc), Array(4).fill(+due));
   });
 
   it("R-T1: takes a time in the past as now", async () => {

@@ -11,7 +11,13 @@ const forward = { forwardTo: `${name}.end`, forwardDeadLetteredMessagesTo: `http
 await clerk.createQueue(name, { ...forward, requiresSession: true, enablePartitioning });
 await clerk.createTopic(`${name}.t`, { enablePartitioning });
 await clerk.createSubscription(`${name}.t`, "s", forward);
-for (const each of [await clerk.getQueue(name), await clerk.getSubscription(`${name}.t`, "s")])
+// The first queue has sessions.
+await clerk.createSubscription(`${name}.t`, "into", { forwardTo: name, forwardDeadLetteredMessagesTo: name });
+for (const each of [
+  await clerk.getQueue(name),
+  await clerk.getSubscription(`${name}.t`, "s"),
+  await clerk.getSubscription(`${name}.t`, "into"),
+])
   console.log(each.forwardTo, each.forwardDeadLetteredMessagesTo);
 await clerk.updateQueue({ ...(await clerk.getQueue(name)), maxDeliveryCount: 3 });
 console.log((await clerk.getQueue(name)).maxDeliveryCount);

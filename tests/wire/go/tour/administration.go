@@ -14,11 +14,18 @@ import (
 // uses the port of the connection string.
 func administration(t *tour, entities ...string) {
 	queue, topic := entities[0], entities[1]
-	office := must(admin.NewClientFromConnectionString(t.connection, nil))
+	office := t.office()
 	space := must(office.GetNamespaceProperties(t.ctx, nil))
 	say("namespace", space.Name, space.SKU)
 	theQueue(t, office, queue)
 	theTopic(t, office, topic)
+}
+
+func (t *tour) office() *admin.Client {
+	if token != "" {
+		return must(admin.NewClient(t.connection, webToken{}, nil))
+	}
+	return must(admin.NewClientFromConnectionString(t.connection, nil))
 }
 
 func theQueue(t *tour, office *admin.Client, queue string) {
@@ -62,6 +69,15 @@ func theQueue(t *tour, office *admin.Client, queue string) {
 	}}))
 	say("forwards", *forwarding.ForwardTo == *must(office.GetQueue(t.ctx, queue+"-in", nil)).ForwardTo, *forwarding.ForwardTo)
 	must(office.DeleteQueue(t.ctx, queue+"-in", nil))
+	must(office.CreateQueue(t.ctx, queue+"-s", &admin.CreateQueueOptions{Properties: &admin.QueueProperties{
+		RequiresSession: pointer(true),
+	}}))
+	into := must(office.CreateQueue(t.ctx, queue+"-in", &admin.CreateQueueOptions{Properties: &admin.QueueProperties{
+		ForwardTo: pointer(queue + "-s"),
+	}}))
+	say("into sessions", *into.ForwardTo == queue+"-s")
+	must(office.DeleteQueue(t.ctx, queue+"-in", nil))
+	must(office.DeleteQueue(t.ctx, queue+"-s", nil))
 	_, err = office.CreateQueue(t.ctx, queue+"-big", &admin.CreateQueueOptions{Properties: &admin.QueueProperties{
 		MaxMessageSizeInKilobytes: pointer(int64(102401)),
 	}})
@@ -129,7 +145,8 @@ func theTopic(t *tour, office *admin.Client, topic string) {
 	}
 	counts := must(office.GetSubscriptionRuntimeProperties(t.ctx, topic, "s", nil))
 	say("taken", counts.ActiveMessageCount)
-	say("subscriptions", must(office.GetTopicRuntimeProperties(t.ctx, topic, nil)).SubscriptionCount)
+	live := must(office.GetTopicRuntimeProperties(t.ctx, topic, nil))
+	say("subscriptions", live.SubscriptionCount)
 	must(office.DeleteSubscription(t.ctx, topic, "s", nil))
 	must(office.DeleteTopic(t.ctx, topic, nil))
 	say("gone", must(office.GetTopic(t.ctx, topic, nil)) == nil)

@@ -7,13 +7,19 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
 
 // What a partitioned entity takes as one batch, and gives back in order.
 var key = "k"
+
+// What an issuer has signed, in place of a key.
+var token = os.Getenv("PEEKLOCK_TOKEN")
 
 var scenarios = map[string]func(*tour, ...string){
 	"settling":       settling,
@@ -41,10 +47,26 @@ func main() {
 	check(t.client.Close(ctx))
 }
 
-// open gives a client that says at once what was refused.
+// open gives a client that says at once what was refused. With a token in place of a key, the connection
+// is host and port.
 func (t *tour) open(connection string) *azservicebus.Client {
 	options := &azservicebus.ClientOptions{RetryOptions: azservicebus.RetryOptions{MaxRetries: -1}}
+	if token != "" {
+		options.CustomEndpoint = connection
+		host, _, _ := strings.Cut(connection, ":")
+		return must(azservicebus.NewClient(host, webToken{}, options))
+	}
 	return must(azservicebus.NewClientFromConnectionString(connection, options))
+}
+
+// webToken is a credential: it gives what an issuer has signed.
+type webToken struct{}
+
+func (webToken) GetToken(_ context.Context, asked policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	if len(asked.Scopes) != 1 || asked.Scopes[0] != "https://servicebus.azure.net//.default" {
+		return azcore.AccessToken{}, fmt.Errorf("asked for %v", asked.Scopes)
+	}
+	return azcore.AccessToken{Token: token, ExpiresOn: time.Now().Add(time.Hour)}, nil
 }
 
 func (t *tour) sender(entity string) *azservicebus.Sender {

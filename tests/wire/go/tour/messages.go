@@ -94,7 +94,16 @@ func sessions(t *tour, entities ...string) {
 	say("renewed", blue.LockedUntil().After(before))
 	check(blue.SetSessionState(t.ctx, []byte("half way"), nil))
 	say("state", string(must(blue.GetSessionState(t.ctx, nil))))
-	t.finish(blue, 2)
+	check(blue.SetSessionState(t.ctx, []byte{}, nil))
+	say("cleared", must(blue.GetSessionState(t.ctx, nil)) == nil)
+	first := t.one(blue)
+	say("locked", first.LockedUntil.Equal(blue.LockedUntil()))
+	check(blue.DeferMessage(t.ctx, first, nil))
+	deferred := must(blue.ReceiveDeferredMessages(t.ctx, []int64{*first.SequenceNumber}, nil))[0]
+	say("deferred", string(deferred.Body), deferred.State == azservicebus.MessageStateDeferred,
+		deferred.LockedUntil.Equal(blue.LockedUntil()))
+	check(blue.CompleteMessage(t.ctx, deferred, nil))
+	t.finish(blue, 1)
 
 	next := must(t.client.AcceptNextSessionForQueue(t.ctx, queue, nil))
 	say("next", next.SessionID())
@@ -123,6 +132,7 @@ func topics(t *tour, entities ...string) {
 		say(subscription, string(got.Body), *got.Subject, *got.ContentType, got.MessageID)
 		say(got.ApplicationProperties["number"], got.ApplicationProperties["text"],
 			got.ApplicationProperties["flag"], got.ApplicationProperties["double"])
+		say("numbers", got.EnqueuedSequenceNumber != nil, got.State == azservicebus.MessageStateActive)
 		check(receiver.CompleteMessage(t.ctx, got, nil))
 	}
 }
