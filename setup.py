@@ -22,6 +22,7 @@ HOT = (
     "clock.py",
     "histogram.py",
     "step.py",
+    "turns.py",
     "watchdog.py",
     "amqp/*.py",
     "entity/*.py",

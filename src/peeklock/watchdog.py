@@ -20,6 +20,7 @@ from typing import Any, Final, cast, final
 
 from peeklock.histogram import STEP_SECONDS, Histogram
 from peeklock.step import STEP
+from peeklock.turns import TURNS
 
 # What a step may take (limits.md): longer ones are logged.
 STEP_S_MAX: Final = 0.010
@@ -59,8 +60,7 @@ class Watchdog:
         self._thread_id: int = 0
         self._unwatched: Callable[[Any], None] | None = None
         self.is_on: bool = False
-        # Wall time at the last boundary of a step, and until when what ends is short.
-        self.since: float = 0.0
+        # Until when what ends is short.
         self.short_until: float = 0.0
         self.turn_begun: float = 0.0
         # What the CPU clock said last; work since then: in turns before, and in this one since.
@@ -87,7 +87,8 @@ class Watchdog:
         self._thread_id = threading.get_ident()
         self._begun = self._cpu()
         self.read_clocks(self.wall())
-        self.turn_begun = self.since = self.mark
+        self.turn_begun = self.mark
+        TURNS.begin(self.wall, self.steps.counts)
         self.is_on = True
         self._unwatched = events.Handle._run
         events.Handle._run = self._watched(self._unwatched)  # type: ignore[method-assign, assignment] # asyncio has no hook for a step
@@ -99,6 +100,7 @@ class Watchdog:
             events.Handle._run = self._unwatched  # type: ignore[method-assign, assignment] # as it was
             self._unwatched = None
             self.is_on = False
+            TURNS.end()
             gc.callbacks.remove(self._collects)
 
     # --- what the loop calls
@@ -108,6 +110,7 @@ class Watchdog:
         counts = self.steps.counts
         wall = self.wall
         step = STEP
+        turns = TURNS
         watch = self
 
         def _run(handle: Any) -> None:
@@ -117,7 +120,7 @@ class Watchdog:
                 counts[0] += 1
             else:
                 watch.passed(handle, now)
-            watch.since = now
+            turns.since = now
             step.work = ""
 
         return _run
@@ -126,7 +129,7 @@ class Watchdog:
         """A step ended, and a millisecond of work has passed since the CPU clock was read."""
         if handle._loop is not self._loop:
             return  # another loop of this process, on its own thread
-        wall_s = now - self.since
+        wall_s = now - TURNS.since
         before = self._read
         self.read_clocks(now)
         collected, self._collected = self._collected, 0.0
@@ -220,8 +223,10 @@ class _WatchedSelector:
                 watch.read_clocks(now)
         found = self._select(timeout)
         STEP.is_large = False
+        if found:
+            TURNS.news += 1
         now = watch.wall()
-        watch.turn_begun = watch.mark = watch.since = now
+        watch.turn_begun = watch.mark = TURNS.since = now
         watch.short_until = now + _SHORT_S - watch.unread
         return found
 

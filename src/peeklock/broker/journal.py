@@ -6,7 +6,6 @@ others in between: who writes does not notice who reads.
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -16,6 +15,7 @@ from peeklock.entity.blueprint import FIRST_SUBSCRIPTION_LANE
 from peeklock.entity.commands import DEAD, MAIN, TRANSFER, TRANSFER_DEAD
 from peeklock.store.records import chunk_header
 from peeklock.store.store import JournalPage, StoreError
+from peeklock.turns import TURNS
 
 DEAD_LETTERS: Final = "$DeadLetterQueue"
 TRANSFERS: Final = "$Transfer"
@@ -100,7 +100,7 @@ class EntityJournal:
         chunks = page.chunks
         left = limit_bytes - _size(chunks)
         while page.chunks and left > 0:
-            await asyncio.sleep(0)
+            await TURNS.give_way()
             page = await worker.journal(position, min(left, SLICE_BYTES))
             if page.first > position:
                 break  # retention has cut off what is next: the next page tells of the gap

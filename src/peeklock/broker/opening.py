@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
 from peeklock.entity.partition import Partition
 from peeklock.step import STEP
 from peeklock.store.store import Opening
+from peeklock.turns import TURNS
 
 # Records replayed before the others on the loop have a turn.
 OPENED_AT_ONCE: Final = 1024
@@ -24,12 +24,12 @@ async def take_in(opening: Opening, partition: Partition) -> None:
         partition.rests(replay.size)
         if partition.next_position >= turn_at:
             turn_at = partition.next_position + OPENED_AT_ONCE
-            await asyncio.sleep(0)
+            await TURNS.give_way()
     while not partition.place_some():
         await _others()
 
 
 async def _others() -> None:
     """Others on this loop have their turn."""
-    await asyncio.sleep(0)
+    await TURNS.give_way()
     STEP.work = "opening"

@@ -47,6 +47,7 @@ from peeklock.store.store import (
     Store,
     StoreError,
 )
+from peeklock.turns import TURNS
 
 # Commands taken into one round: one store write must stay small beside a lock's duration.
 ROUND_MAX: Final = 1024
@@ -292,7 +293,7 @@ class PartitionWorker:
             if not is_late and (commands or partition.is_unfinished):
                 now = self._clock.now()
                 while not partition.skip_some(self._clock.skipped_ms):
-                    await asyncio.sleep(0)  # very many locks: others on this loop have their turn
+                    await TURNS.give_way()  # there are very many locks
                     STEP.work = "clock"
                     now = self._clock.now()
                 damaged = await bring_bodies(self._store, self.id, partition, commands, now)
@@ -310,7 +311,9 @@ class PartitionWorker:
                 leftovers = partition.take_leftovers()
                 if leftovers:
                     self._mailbox.put_first(leftovers)
-                if leftovers or partition.is_unfinished or self._mailbox.is_cut:
+                if leftovers or partition.is_unfinished:
+                    await TURNS.give_way()
+                elif self._mailbox.is_cut:
                     await asyncio.sleep(0)  # the others on this loop have their turn before
             else:
                 self.answering.release()  # nobody waits for chores
@@ -343,6 +346,8 @@ class PartitionWorker:
         # A word for the watchdog, should it be long: of many, the first says what kind they are.
         STEP.work = type(commands[0]).__name__ if commands else "copies"
         decision = partition.decide(commands, now)
+        if partition.is_unfinished:
+            TURNS.worked()
         self._weigh(partition)
         if decision.records and partition.housekeeping_due:
             step = partition.keep_house(now)

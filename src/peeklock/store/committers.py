@@ -19,6 +19,7 @@ from queue import SimpleQueue
 from typing import Final, Protocol, TypeAlias, final
 
 from peeklock.store.store import StoreError
+from peeklock.turns import TURNS
 
 
 class CommitRequest(Protocol):
@@ -75,6 +76,7 @@ class Threaded:
     def submit(self, submission: Submission) -> None:
         """Hand over to the thread."""
         self.under_way += 1
+        TURNS.committing += 1
         self._queue.put(submission)
 
     async def finish(self) -> None:
@@ -116,7 +118,9 @@ class Threaded:
         batch: list[Submission],
         results: list[int | StoreError],
     ) -> None:
-        self.under_way -= _resolve(loop, batch, results)
+        count = _resolve(loop, batch, results)
+        self.under_way -= count
+        TURNS.committing -= count
 
 
 @final

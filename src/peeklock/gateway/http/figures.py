@@ -1,6 +1,5 @@
 """What `/metrics` tells, as plain values: gathered on the loop, written down elsewhere."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from peeklock.gateway.http.health import Health
 from peeklock.histogram import Histogram
 from peeklock.store.figures import StoreFigures
 from peeklock.store.storehouse import StoreState
+from peeklock.turns import TURNS
 from peeklock.version import VERSION, is_compiled
 from peeklock.watchdog import Watchdog
 
@@ -106,7 +106,7 @@ class Overview:
                 done += weight
                 if done >= _LANES_AT_ONCE:
                     done = 0
-                    await asyncio.sleep(0)  # there may be very many: others have their turn
+                    await TURNS.give_way()  # there may be very many
         return [
             *of_the_process(self.health),
             *of_budgets(self.budgets),
