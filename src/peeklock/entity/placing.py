@@ -8,7 +8,7 @@ are read: its messages are left out here, when their turn comes.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, final
 
 from peeklock.entity.blueprint import FIRST_SUBSCRIPTION_LANE
@@ -20,10 +20,28 @@ from peeklock.entity.records import CLAIMED, DEFERRED, SCHEDULED, STAGED
 from peeklock.entity.stage_replay import StagesReplayed
 from peeklock.entity.state import State
 
-# A power of two; and how many messages are kept in one.
+# Dictionaries for messages that are many; and how many are kept in one.
 SHARDS: Final = 256
 ALONE_MAX: Final = 4096
 LET_GO_AT_ONCE: Final = 16
+
+# Numbers are dealt out to so many slots, one after the other far apart.
+_SLOTS: Final = 1 << 14
+_FAR: Final = 162_013  # the golden section of sixteen times as many
+_LOW_BITS: Final = (1 << 24) - 1
+
+
+def _owners() -> bytes:
+    """The shard that each slot belongs to: the last one has twice as many as the first. A
+    dictionary grows when it is full, and those of one size would all grow in one step."""
+    owners = bytearray()
+    for shard in range(SHARDS):
+        end = int(_SLOTS * (2 ** ((shard + 1) / SHARDS) - 1) + 0.5)
+        owners += bytes([shard]) * (end - len(owners))
+    return bytes(owners)
+
+
+_OWNERS: Final[bytes] = _owners()
 
 
 @final
@@ -34,55 +52,66 @@ class Entries:
     million grows, and goes, in a step of its own.
     """
 
-    __slots__ = ("_lanes", "_mask", "_shards")
+    __slots__ = ("_is_alone", "_lanes", "_shards")
 
     def __init__(self) -> None:
         self._shards: list[dict[int, Entry]] = [{}]
         self._lanes: list[dict[int, int]] = [{}]
-        self._mask: int = 0
+        self._is_alone: bool = True
 
     def get(self, sequence: int) -> Entry | None:
         """The message with this number, if there is one."""
-        return self._shards[sequence & self._mask].get(sequence)
+        return self._shards[self._shard_of(sequence)].get(sequence)
 
     def put(self, entry: Entry) -> None:
         """There is a message, in the lane where one of its number was, or else in the main one."""
         sequence = entry.sequence
-        shard = self._shards[sequence & self._mask]
+        shard = self._shards[self._shard_of(sequence)]
         shard[sequence] = entry
-        if self._mask == 0 and len(shard) > ALONE_MAX:
+        if self._is_alone and len(shard) > ALONE_MAX:
             self._part()
 
     def pop(self, sequence: int) -> Entry | None:
         """There is none any more; answers it if there was."""
-        self._lanes[sequence & self._mask].pop(sequence, None)
-        return self._shards[sequence & self._mask].pop(sequence, None)
+        shard = self._shard_of(sequence)
+        self._lanes[shard].pop(sequence, None)
+        return self._shards[shard].pop(sequence, None)
 
     def lane_of(self, sequence: int) -> int:
         """In which lane a message is."""
-        return self._lanes[sequence & self._mask].get(sequence, MAIN)
+        return self._lanes[self._shard_of(sequence)].get(sequence, MAIN)
 
     def set_lane(self, sequence: int, lane: int) -> None:
         """A message is in this lane."""
+        lanes = self._lanes[self._shard_of(sequence)]
         if lane == MAIN:
-            self._lanes[sequence & self._mask].pop(sequence, None)
+            lanes.pop(sequence, None)
         else:
-            self._lanes[sequence & self._mask][sequence] = lane
+            lanes[sequence] = lane
+
+    def _shard_of(self, sequence: int) -> int:
+        if self._is_alone:
+            return 0
+        return _OWNERS[((sequence & _LOW_BITS) * _FAR >> 4) & (_SLOTS - 1)]
 
     def _part(self) -> None:
         shard, lanes = self._shards[0], self._lanes[0]
-        self._mask = SHARDS - 1
+        self._is_alone = False
         self._shards = [{} for _ in range(SHARDS)]
         self._lanes = [{} for _ in range(SHARDS)]
         for sequence, entry in shard.items():
-            self._shards[sequence & self._mask][sequence] = entry
+            self._shards[self._shard_of(sequence)][sequence] = entry
         for sequence, lane in lanes.items():
-            self._lanes[sequence & self._mask][sequence] = lane
+            self._lanes[self._shard_of(sequence)][sequence] = lane
 
     def numbers(self) -> Iterator[int]:
         """All numbers, in no order."""
         for shard in self._shards:
             yield from shard
+
+    def heaps(self) -> list[Iterable[int]]:
+        """The same as heaps of numbers, none of them large."""
+        return list(self._shards)
 
     def let_go(self) -> Iterator[int]:
         """All were taken out: what held them goes, a part at a time."""
@@ -212,7 +241,7 @@ class Placing:
         state = self._state
         found = self._found
         entries = found.entries
-        sorting = Sorting(entries.numbers())
+        sorting = Sorting(entries.heaps())
         while not sorting.is_done:
             for sequence in sorting.next(self._count):
                 number = entries.lane_of(sequence)
