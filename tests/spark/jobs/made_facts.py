@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, final
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -51,6 +52,23 @@ class MadeFacts:
         self.fact(sent_ms + wait_ms, "deliver", number, consumer="c1")
         self.fact(sent_ms + wait_ms + work_ms, "complete", number)
         return number
+
+    def arrow(self) -> "pa.Table":
+        """The facts as they rest in a lake."""
+        import pyarrow as pa
+
+        from peeklock.spark.jobs.facts.table import SCHEMA
+
+        kinds = {
+            "timestamp": pa.timestamp("us", "UTC"),
+            "string": pa.string(),
+            "int": pa.int32(),
+            "long": pa.int64(),
+            "binary": pa.binary(),
+        }
+        named = [column.split() for column in SCHEMA.split(", ")]
+        schema = pa.schema([(name, kinds[kind]) for name, kind in named])
+        return pa.Table.from_pylist(self.rows, schema)
 
     def table(self, spark: "SparkSession") -> "DataFrame":
         """The facts as a job reads them."""

@@ -18,6 +18,7 @@ from peeklock.client.exceptions import ServiceBusError
 from peeklock.spark.jobs import frame
 from peeklock.spark.jvm import NoJava, java_home
 from tests.spark.environments import BRIEF
+from tests.spark.jobs.made_facts import MadeFacts
 
 # Each of them starts several jobs, and some a Spark of their own.
 pytestmark = pytest.mark.timeout(400)
@@ -160,23 +161,58 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("way", ["command", "spark-submit"])
-def test_a_job_runs_as_a_command_and_is_submitted(way: str, found: Path, tmp_path: Path) -> None:
-    """R-D6: the same file, started by us or by spark-submit."""
+def test_a_job_is_submitted(found: Path, tmp_path: Path) -> None:
+    """R-D6: the same file as the command's, started by spark-submit."""
     program = str(ROOT / "src" / "peeklock" / "spark" / "jobs" / "report.py")
     submit = str(Path(sys.executable).parent / "spark-submit")
     # What starts Java before any Python has to be told where both are.
     told = {"JAVA_HOME": str(java_home()), "PYSPARK_PYTHON": sys.executable}
-    command = {
-        "command": [sys.executable, "-m", "peeklock", "pipeline", "report", "--master", "local[1]"],
-        "spark-submit": [submit, "--master", "local[1]", program],
-    }[way]
     done = subprocess.run(
-        [*command, "--audit", str(found), "--out", str(tmp_path / "page.html")],
+        [
+            *(submit, "--master", "local[1]", program),
+            *("--audit", str(found), "--out", str(tmp_path / "page.html")),
+        ],
         capture_output=True,
         text=True,
         check=False,
-        env=os.environ | BRIEF | (told if way == "spark-submit" else {}),
+        env=os.environ | BRIEF | told,
     )
     assert done.returncode == 0, done.stderr
     assert "m-7" in (tmp_path / "page.html").read_text()
+
+
+def test_a_job_is_a_calm_command_that_ends_with_its_table(tmp_path: Path) -> None:
+    """R-D6: by no activated environment; nothing of Spark's or Java's own is told."""
+    history = MadeFacts()
+    for turn in range(12):
+        history.handled(turn * 1_000, wait_ms=1, work_ms=7)
+    history.send(20_000)
+    facts = tmp_path / "facts"
+    facts.mkdir()
+    pq.write_table(history.arrow(), facts / "part-0.parquet")
+    out = tmp_path / "rolled"
+    unactivated = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "peeklock", "pipeline", "rollup", "--master", "local[1]"),
+            *("--facts", str(facts), "--out", str(out), "--format", "parquet"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=unactivated | BRIEF | {"PATH": "/usr/local/bin:/usr/bin:/bin", "COLUMNS": "200"},
+    )
+    assert done.returncode == 0, done.stderr
+    # Java itself tells of options that it was started with.
+    by_java = re.compile(r"NOTE: Picked up |WARNING: Using incubator modules")
+    told = [line for line in done.stderr.splitlines() if not by_java.match(line)]
+    assert [line for line in told if not line.startswith("rollup: ")] == []
+    assert told[-1] == f"rollup: 1 minutes are in {out}"
+    heads, values = (
+        [cell.strip() for cell in re.split("[┃│]", line)[1:-1]]
+        for line in done.stdout.splitlines()
+        if "sends" in line or "orders" in line
+    )
+    row = dict(zip(heads, values, strict=True))
+    known = {"entity": "orders", "sends": "13", "deliveries": "12", "completes": "12"}
+    assert row | known | {"backlog": "1"} == row
