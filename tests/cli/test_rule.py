@@ -98,7 +98,7 @@ def test_each_rule_tells_what_it_does(config: Path) -> None:
     assert big["filter"] == "amount > 100"
     assert big["changes"] == {
         "properties": {"Label": "big"},
-        "application_properties": {"priority": 25},
+        "application_properties": {"RuleName": "big", "priority": 25},
         "removed": ["country"],
     }
 

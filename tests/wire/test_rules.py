@@ -223,6 +223,7 @@ def test_an_action_makes_a_copy_of_its_own(bus: Bus, queues: Queues) -> None:
     assert properties_of(plain) == {"n": 1, "colour": "red", "other": True}
     assert (plain.subject, plain.to, plain.reply_to) == ("before", "somewhere", None)
     assert properties_of(changed) == {
+        "RuleName": "three",
         "n": 2,
         "other": True,
         "region": "north",
@@ -231,6 +232,7 @@ def test_an_action_makes_a_copy_of_its_own(bus: Bus, queues: Queues) -> None:
     assert (changed.subject, changed.to, changed.reply_to) == ("changed", None, "m")
     assert isinstance(properties_of(named)["id"], UUID)
     assert properties_of(named)["gone"] is None
+    assert properties_of(named)["RuleName"] == "four"
     assert bodies(copies) == [b"x"] * 3
     assert {each.message_id for each in copies} == {"m"}
 
@@ -262,7 +264,7 @@ def test_an_action_changes_only_its_copy(bus: Bus, queues: Queues) -> None:
     for each in untouched:
         mark = properties_of(each)["mark"]
         mine = [properties_of(copy) for copy in copies if properties_of(copy)["mark"] == mark]
-        assert sorted(len(copy) for copy in mine) == [2, 3, 4]
+        assert sorted(len(copy) for copy in mine) == [2, 4, 5]
         assert [copy["region"] for copy in mine if "region" in copy] == ["south"]
 
 

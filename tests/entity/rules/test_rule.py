@@ -55,8 +55,26 @@ def test_each_rule_with_an_action_gives_its_own_copy() -> None:
     ]
     assert outcomes(*rules, n=1, x=5) == [
         PLAIN,
-        ChangedCopy("a", Changes({"x": 1}, {})),
-        ChangedCopy("b", Changes({"x": 6}, {})),
+        ChangedCopy("a", Changes({"RuleName": "a", "x": 1}, {})),
+        ChangedCopy("b", Changes({"RuleName": "b", "x": 6}, {})),
+    ]
+
+
+def test_a_copy_names_its_rule_unless_the_action_says_otherwise() -> None:
+    rules = [
+        rule("read", TrueFilter(), "SET by = rulename + '!'"),
+        rule("set", TrueFilter(), "SET rulename = 'mine'"),
+        rule("removed", TrueFilter(), "REMOVE RuleName"),
+    ]
+    made = [
+        each.changes.applied_to({"n": 1, "RULENAME": "sent"})
+        for each in outcomes(*rules, n=1, RULENAME="sent")
+        if isinstance(each, ChangedCopy)
+    ]
+    assert made == [
+        {"n": 1, "RULENAME": "read", "by": "read!"},
+        {"n": 1, "RULENAME": "mine"},
+        {"n": 1},
     ]
 
 
@@ -72,7 +90,7 @@ def test_an_error_concerns_its_own_rule_only() -> None:
         PLAIN,
         RuleFailure("a", zero),
         RuleFailure("b", zero),
-        ChangedCopy("c", Changes({"x": 1}, {})),
+        ChangedCopy("c", Changes({"RuleName": "c", "x": 1}, {})),
     ]
 
 
@@ -95,7 +113,7 @@ def test_rules_are_explained() -> None:
     zero = "a number is divided by zero"
     assert explained == [
         Explanation(rules[0], True, None, None),
-        Explanation(rules[1], True, Changes({"x": 1}, {}), None),
+        Explanation(rules[1], True, Changes({"RuleName": "changes", "x": 1}, {}), None),
         Explanation(rules[2], False, None, None),
         Explanation(rules[3], None, None, None),
         Explanation(rules[4], None, None, zero),

@@ -213,7 +213,7 @@ def test_plain_and_changed_copies_of_one_subscription() -> None:
             ]
         ),
     )
-    changed = ChangedCopy("changed", Changes({"x": 1}, {}))
+    changed = ChangedCopy("changed", Changes({"RuleName": "changed", "x": 1}, {}))
     text = "a number and a text have no order"
     assert rules.match(message({"n": 1})) == [(0, (PLAIN, changed, RuleFailure("failing", text)))]
     rules.put(1, RuleSet([Rule("failing", failing), Rule("plain", TrueFilter())]))

@@ -217,7 +217,7 @@ describe("filters and actions", SIDE_BY_SIDE, () => {
     assert.equal(changed.subject, "changed");
     assert.deepEqual(
       { ...changed.applicationProperties },
-      { n: 2, region: "north", "joined up": "red/north" },
+      { n: 2, RuleName: "three", region: "north", "joined up": "red/north" },
     );
     const [untouched] = await receive(client.createReceiver(topic, "untouched"), 1);
     assert.equal(untouched.subject, "before");

@@ -37,6 +37,9 @@ from peeklock.entity.rules.values import (
 
 ID_LENGTH_MAX: Final = 128
 
+# The user property that names the rule whose action has made a copy.
+RULE_NAME: Final = "RuleName"
+
 _TEXTS: Final = frozenset(
     (
         MESSAGE_ID,
@@ -125,9 +128,12 @@ class SqlAction:
         self.parameters: Final[dict[str, Value]] = copied(parameters, "the parameter")
         self._statements: list[Statement] = build_statements(text, self.parameters)
 
-    def apply(self, reader: PropertyReader) -> Changes:
-        """Run the statements; a FilterError means that there is no such copy."""
+    def apply(self, reader: PropertyReader, rule: str = "") -> Changes:
+        """Run the statements; a FilterError means that there is no such copy. The copy says by
+        which rule it was made, unless the action says otherwise."""
         draft = _Draft(reader)
+        if rule:
+            draft.set_user(RULE_NAME, rule)
         for statement in self._statements:
             operand = statement.operand
             value = None if operand is None else operand.value(draft)

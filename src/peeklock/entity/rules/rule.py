@@ -121,7 +121,7 @@ class Gathering:
             self._plain = True
             return
         try:
-            self._others.append(ChangedCopy(rule.name, rule.action.apply(reader)))
+            self._others.append(ChangedCopy(rule.name, rule.action.apply(reader, rule.name)))
         except FilterError as wrong:
             self.fail(rule, wrong)
 
@@ -171,7 +171,9 @@ def _explained(rule: Rule, reader: PropertyReader) -> Explanation:
     truth: Truth = None
     try:
         truth = rule.filter.evaluate(reader)
-        changes = rule.action.apply(reader) if truth is True and rule.action is not None else None
+        changes: Changes | None = None
+        if truth is True and rule.action is not None:
+            changes = rule.action.apply(reader, rule.name)
     except FilterError as wrong:
         return Explanation(rule, truth, None, wrong.text)
     return Explanation(rule, truth, changes, None)
