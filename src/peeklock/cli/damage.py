@@ -12,6 +12,7 @@ from peeklock.store import repair as mending
 from peeklock.store.environment import owned
 from peeklock.store.inspection import PartitionFindings, StoreFindings, inspect_store
 from peeklock.store.pages import DATA
+from peeklock.store.segments.moving import has_segments
 from peeklock.store.store import Corrupt, PartitionId, StoreError
 
 DAMAGED: Final = 3
@@ -117,8 +118,11 @@ def _examined(data: Path) -> Iterator[_Data]:
     catalog = data / mending.CATALOG
     if not (catalog / DATA).exists():
         fail(f"{data} is no data directory of a broker: there is no catalog in it")
-    directories = sorted(path.parent for path in data.glob(f"store*/{DATA}"))
-    directories = [path for path in directories if "." not in path.name]
+    directories = [
+        path
+        for path in sorted(data.glob("store*"))
+        if "." not in path.name and ((path / DATA).exists() or has_segments(path))
+    ]
     with contextlib.ExitStack() as stack:
         try:
             for directory in (catalog, *directories):

@@ -108,7 +108,7 @@ class PartitionTable:
 
     def _read(self, key: bytes, value: memoryview) -> None:
         if key == EPOCHS:
-            self.spent = _epoch.unpack(value)[0]
+            self.spent = decode_epoch(value)
         elif key[:1] == DROPPED:
             self.dropped[ENTRY_KEY.unpack(key[1:])[0]] = str(value, "utf-8")
         elif key[:1] == PARTITION:
@@ -150,7 +150,7 @@ class PartitionTable:
         """Write down that a partition is gone, with all its epochs."""
         number = ENTRY_KEY.pack(entry.number)
         self.spent = max(self.spent, epoch)
-        transaction.put(EPOCHS, _epoch.pack(self.spent), db=self._meta)
+        transaction.put(EPOCHS, encode_epoch(self.spent), db=self._meta)
         transaction.put(DROPPED + number, entry.name.encode(), db=self._meta)
         transaction.delete(PARTITION + number, db=self._meta)
 
@@ -162,4 +162,15 @@ class PartitionTable:
         """Write down all living partitions of another table."""
         for entry in other.entries.values():
             self.save(transaction, entry)
-        transaction.put(EPOCHS, _epoch.pack(other.spent), db=self._meta)
+        transaction.put(EPOCHS, encode_epoch(other.spent), db=self._meta)
+
+
+def encode_epoch(epoch: int) -> bytes:
+    """An epoch as it rests."""
+    return _epoch.pack(epoch)
+
+
+def decode_epoch(raw: bytes | memoryview) -> int:
+    """Read an epoch."""
+    epoch: int = _epoch.unpack(raw)[0]
+    return epoch

@@ -36,6 +36,8 @@ from peeklock.store.replay import records_from
 from peeklock.store.salvage import BODY, LOST, WHOLE, Salvage, lost_chunk
 from peeklock.store.segments.contents import Chunks, Contents
 from peeklock.store.segments.index import FORMAT as SEGMENTS_FORMAT
+from peeklock.store.segments.index_copy import newest_copy
+from peeklock.store.segments.moving import has_segments
 from peeklock.store.store import Corrupt
 
 # Numbers that a lost record may have given away: more than any decision gives.
@@ -134,6 +136,7 @@ class StoreFindings:
         self.directory = directory
         self.problems: list[str] = []
         self.entries: dict[bytes, bytes] = {}  # of what is known, whole or not
+        self.is_index_damaged = False  # that of segments
         self.partitions: list[PartitionFindings] = []
 
     @property
@@ -150,22 +153,22 @@ def inspect_store(directory: Path, data: Path, names: Iterable[str] = ()) -> Sto
     Raises Corrupt where it cannot be told what is lost: journals may go on behind their entries.
     """
     findings = StoreFindings(directory)
-    pages = Pages(data)
-    if pages.missing_bytes:
-        findings.problems.append(f"the file is {pages.missing_bytes} bytes shorter than it was")
-    findings.entries = {key: bytes(value) for key, value in pages.entries(b"meta")}
-    chunks: Chunks = {}
-    if findings.entries.get(b"format") == SEGMENTS_FORMAT.encode():
-        contents = Contents(directory, findings.entries, pages.entries(b"values"))
-        chunks = contents.chunks
-        findings.problems += contents.problems
-    else:
-        for key, value in pages.entries(b"values"):
-            if len(key) == CHUNK_KEY.size:
-                number, first = CHUNK_KEY.unpack(key)
-                chunks.setdefault(number, []).append((first, value))
-    refuse_lost(pages, "values")
-    findings.problems += pages.problems
+    chunks: Chunks | None = None
+    try:
+        chunks = _read_store(findings, data)
+        problem = "it is damaged" if findings.is_index_damaged else ""
+    except (Corrupt, FileNotFoundError) as error:
+        if not has_segments(directory):
+            raise
+        problem = str(error)
+    if problem:
+        # What an index of segments says stands in them as well.
+        try:
+            chunks = _read_segments(findings, problem)
+        except Corrupt:
+            if chunks is None:
+                raise
+    assert chunks is not None
     entries, problems = _entries(findings.entries, chunks, set(names))
     for number in sorted(entries):
         found = _examine(number, entries[number], chunks.get(number, []))
@@ -176,6 +179,46 @@ def inspect_store(directory: Path, data: Path, names: Iterable[str] = ()) -> Sto
             found.is_hopeless = True
         findings.partitions.append(found)
     return findings
+
+
+def _read_store(findings: StoreFindings, data: Path) -> Chunks:
+    """Read all chunks, as the engine's tree tells of them."""
+    pages = Pages(data)
+    if pages.missing_bytes:
+        findings.problems.append(f"the file is {pages.missing_bytes} bytes shorter than it was")
+    findings.entries = {key: bytes(value) for key, value in pages.entries(b"meta")}
+    chunks: Chunks = {}
+    if b"format" not in findings.entries and has_segments(findings.directory):
+        raise Corrupt("; ".join(["its format cannot be read", *pages.problems]))
+    if _is_segmented(findings):
+        places = list(pages.entries(b"values"))
+        contents = Contents(findings.directory, findings.entries, places)
+        chunks = contents.chunks
+        is_short = pages.missing_bytes > 0 or bool(pages.problems)
+        findings.is_index_damaged = is_short or contents.is_index_damaged
+        findings.problems += contents.problems
+    else:
+        for key, value in pages.entries(b"values"):
+            if len(key) == CHUNK_KEY.size:
+                number, first = CHUNK_KEY.unpack(key)
+                chunks.setdefault(number, []).append((first, value))
+    refuse_lost(pages, "values")
+    findings.problems += pages.problems
+    return chunks
+
+
+def _read_segments(findings: StoreFindings, problem: str) -> Chunks:
+    """Read all chunks without the index: its last copy and the segments say the same."""
+    contents = Contents(findings.directory, newest_copy(findings.directory), None)
+    findings.entries = contents.entries
+    told = "; ".join(findings.problems[:3]) or problem
+    text = f"the index cannot be used ({told}): what it said is taken from the segments"
+    findings.problems = [text, *contents.problems]
+    return contents.chunks
+
+
+def _is_segmented(findings: StoreFindings) -> bool:
+    return findings.entries.get(b"format") == SEGMENTS_FORMAT.encode()
 
 
 def _entries(

@@ -17,6 +17,7 @@ from peeklock.store.inspection import PartitionFindings, StoreFindings
 from peeklock.store.lmdb.store import FORMAT as STORE_FORMAT
 from peeklock.store.pages import DATA, Pages, refuse_lost
 from peeklock.store.segments.files import PREFIX
+from peeklock.store.segments.index_copy import COPY
 from peeklock.store.store import Corrupt
 
 CATALOG: Final = "catalog"
@@ -78,8 +79,9 @@ def rewrite_store(findings: StoreFindings) -> None:
             # It stays damaged, so that nobody makes an empty partition in its place.
             entries.setdefault(key, b"")
     _rewrite(findings.directory, STORE_FORMAT, entries, _chunks(findings.partitions))
-    for path in findings.directory.glob(f"{PREFIX}*"):
-        path.unlink()
+    for prefix in (PREFIX, COPY):
+        for path in findings.directory.glob(f"{prefix}*"):
+            path.unlink()
 
 
 def rewrite_catalog(directory: Path, whole: dict[bytes, bytes]) -> None:

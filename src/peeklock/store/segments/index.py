@@ -2,6 +2,7 @@
 
     meta     the table of partitions (`entries.py`), and
              "s" + use -> what lives in a segment;  "applied" -> up to where the log is known here
+             "numbers" -> the highest number that a partition ever had
     values   (number, first position) -> place of the chunk
 
 One transaction takes over what the log has written since the last one, and does a part of a trim or
@@ -39,6 +40,7 @@ Job: TypeAlias = Callable[[LmdbTransaction], int]
 """Something to be done in a transaction; a StoreError refuses this job alone."""
 
 APPLIED: Final = b"applied"
+_NUMBERS: Final = b"numbers"
 SEGMENT: Final = b"s"
 
 # A chunk takes so much beside its own bytes, about: its part, its share of a frame.
@@ -50,6 +52,7 @@ _place: Final = struct.Struct(">QQQqQ")
 # salt, number of the file, chunks, their bytes
 _living: Final = struct.Struct(">QQQQ")
 _applied: Final = struct.Struct(">QQ")
+_number: Final = struct.Struct(">Q")
 _crc: Final = struct.Struct(">I")
 
 
@@ -84,11 +87,15 @@ class Index:
         self.partitions = self.table.entries
         self.living = {}
         self.use = self.offset = 0
+        # What partitions that are gone have left in segments must never pass for another's.
+        self.last_number = self.table.last_number
         self._changed: set[int] = set()
         self._changed_uses: set[int] = set()
         for key, value in self.table.others.items():
             if key == APPLIED:
                 self.use, self.offset = decode_applied(memoryview(value))
+            elif key == _NUMBERS:
+                self.last_number = max(self.last_number, _number.unpack(value)[0])
             elif key[:1] == SEGMENT:
                 number = SEGMENT_KEY.unpack(key[1:])[0]
                 self.living[number] = decode_living(memoryview(value))
@@ -207,6 +214,7 @@ class Index:
         if partition is None:
             partition = PartitionEntry(part.number, tails[part.number].name)
             self.partitions[part.number] = partition
+            self.last_number = max(self.last_number, part.number)
         partition.epoch = part.value
         self._changed.add(part.number)
 
@@ -233,6 +241,7 @@ class Index:
         self._changed_uses = set()
         for number in empty:
             transaction.delete(SEGMENT + SEGMENT_KEY.pack(number), db=meta)
+        transaction.put(_NUMBERS, _number.pack(self.last_number), db=meta)
         transaction.put(APPLIED, sealed(_applied.pack(self.use, self.offset)), db=meta)
         return empty
 

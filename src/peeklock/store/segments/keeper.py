@@ -25,6 +25,7 @@ from peeklock.store.environment import is_lasting
 from peeklock.store.segments.files import Segments
 from peeklock.store.segments.frames import APPENDED, DROPPED
 from peeklock.store.segments.index import Index, Job
+from peeklock.store.segments.index_copy import IndexCopy
 from peeklock.store.segments.log import PENDING_MAX, Log, LogCommit
 from peeklock.store.store import Broken, StoreError, Unavailable
 
@@ -63,6 +64,7 @@ class Keeper:
         self._log = log
         self._index = index
         self._segments = segments
+        self._copy = IndexCopy(index.environment)
         self._lag_s = lag_s
         self._is_short = is_short
         # Whether the index could not be written the last time; nobody should send meanwhile.
@@ -95,6 +97,7 @@ class Keeper:
         await asyncio.to_thread(self._thread.join)
 
     def _run(self) -> None:
+        self._copy_index()
         going = True
         while going:
             batch: list[tuple[Job, Committed]] = []
@@ -180,8 +183,18 @@ class Keeper:
             tail = log.tails.get(number)
             if tail is not None:
                 del tail.recent[:count]
-        segments.let_go(empty)
+        if empty:
+            self._copy_index()
+            segments.let_go(empty)
         return results
+
+    def _copy_index(self) -> None:
+        """Write down what only the segments that are let go tell, and the index."""
+        try:
+            self._copy.write()
+        except (OSError, lmdb.Error) as error:
+            # Room is needed more than a second copy of what rests.
+            self._tell("store-index-copy-failed", error)
 
     def _failed(self, error: Exception, count: int) -> list[int | StoreError]:
         text = f"the index failed: {error!r}"

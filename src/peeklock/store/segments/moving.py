@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -30,8 +31,12 @@ from peeklock.store.segments.log import Log
 from peeklock.store.segments.tail import ChunkPlace, LogMove
 from peeklock.store.store import Corrupt, StoreError
 
-_MOVING: Final = "moving"
+MOVING: Final = "moving"
 _COMMIT_BYTES: Final = 4 << 20
+_INDEX_HINT: Final = (
+    "restore it, or let `peeklock store repair` write the store anew from its segments "
+    "(`peeklock store check` says what is lost)"
+)
 
 _LOG: Final = logging.getLogger("peeklock.store")
 
@@ -41,15 +46,31 @@ def make_way(directory: Path, disk: Disk, segment_bytes: int) -> None:
     data = directory / DATA
     if not data.exists():
         if any(directory.glob(f"{PREFIX}*")):
-            raise Corrupt(f"{directory} has segments, but the index {data} is missing: restore it")
+            raise Corrupt(
+                f"{directory} has segments, but the index {data} is missing: {_INDEX_HINT}"
+            )
         return
     form = _form(directory)
     if form == FORMAT:
-        shutil.rmtree(directory / _MOVING, ignore_errors=True)
+        shutil.rmtree(directory / MOVING, ignore_errors=True)
     elif form == LMDB_FORMAT:
         _LOG.warning("store-moving store=%s", directory.name)
         _move(directory, disk, segment_bytes)
         _LOG.warning("store-moved store=%s", directory.name)
+
+
+def has_segments(directory: Path) -> bool:
+    """Whether the segments of a store are there, and not those of a move that never ended."""
+    return any(directory.glob(f"{PREFIX}*")) and not (directory / MOVING).exists()
+
+
+@contextlib.contextmanager
+def index_told_of(directory: Path) -> Iterator[None]:
+    """Say what to do about an index that cannot be read."""
+    try:
+        yield
+    except Corrupt as error:
+        raise Corrupt(f"the index of {directory} is damaged: {error}; {_INDEX_HINT}") from error
 
 
 def _form(directory: Path) -> str:
@@ -68,7 +89,7 @@ def _form(directory: Path) -> str:
 
 
 def _move(directory: Path, disk: Disk, segment_bytes: int) -> None:
-    fresh = directory / _MOVING
+    fresh = directory / MOVING
     old = Environment(directory, LMDB_FORMAT)
     try:
         _clear(directory)
@@ -106,7 +127,7 @@ def _write_anew(old: Environment, fresh: Path, segments: Segments) -> None:
 
 def _clear(directory: Path) -> None:
     """Remove what a move has written that did not come to its end."""
-    shutil.rmtree(directory / _MOVING, ignore_errors=True)
+    shutil.rmtree(directory / MOVING, ignore_errors=True)
     for path in directory.glob(f"{PREFIX}*"):
         path.unlink()
 

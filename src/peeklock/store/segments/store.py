@@ -22,7 +22,7 @@ from peeklock.store.segments.files import SEGMENT_BYTES, SPARE_MAX, Segments
 from peeklock.store.segments.index import FORMAT, Index, Job
 from peeklock.store.segments.keeper import LAG_S, Keeper, only_learn
 from peeklock.store.segments.log import Log
-from peeklock.store.segments.moving import make_way
+from peeklock.store.segments.moving import index_told_of, make_way
 from peeklock.store.segments.opening import open_log
 from peeklock.store.segments.relocation import Relocation
 from peeklock.store.segments.tail import LogAppend, LogDrop, LogMove, LogOpen, Tail
@@ -64,9 +64,11 @@ class SegmentStore:
         """Without `make` a directory that holds no store is an error: its disk may be missing."""
         disk = disk or RealDisk()
         make_way(directory, disk, segment_bytes)
-        self._environment = Environment(directory, FORMAT, make=make)
+        with index_told_of(directory):
+            self._environment = Environment(directory, FORMAT, make=make)
         try:
-            self._index = Index(self._environment, retention or Retention())
+            with index_told_of(directory):
+                self._index = Index(self._environment, retention or Retention())
             self._segments = Segments(directory, disk, segment_bytes)
             self._log = Log(self._segments, {}, self._committed)
             open_log(self._index, self._segments, self._log)
@@ -76,7 +78,7 @@ class SegmentStore:
         tails = self._log.tails
         # By name, those that can be opened.
         self._tails = {tail.name: tail for tail in tails.values() if not tail.dropped}
-        self._number = max([*tails, self._index.table.last_number])
+        self._number = max([*tails, self._index.last_number])
         kept_bytes = (1 + SPARE_MAX) * segment_bytes
         self._relocation = Relocation(self._index, self._segments, kept_bytes)
         self._relocating = asyncio.Lock()
