@@ -71,7 +71,7 @@ class WriterAtHand:
     def drop(self, *stages: str, prefix: str | None = None, keep: list[str] | None = None) -> int:
         """Drop stages; answers how many messages went with them."""
         command = ask.DropStages(self, 7, list(stages), prefix, keep or [])
-        (reply,) = self.queue.ask(command)
+        (reply,) = self.ask_on(command)
         assert isinstance(reply, told.Numbered)
         return reply.numbers[0]
 

@@ -1,5 +1,7 @@
 """Stages: what is staged is seen by nobody, what is published is seen once (R-D1)."""
 
+from itertools import pairwise
+
 import pytest
 
 from peeklock.entity import commands as ask
@@ -18,7 +20,8 @@ from peeklock.entity.stage_records import (
     StagesPublished,
 )
 from peeklock.entity.stages import STAGE_GRACE_MS, STAGE_TIMEOUT_MS, WRITERS_MAX
-from peeklock.entity.staging import RESUME_EVERY_MS
+from peeklock.entity.staging import NAMES, RESUME_EVERY_MS
+from peeklock.entity.stint import Stint
 from tests.entity.at_hand import AtHand, message
 from tests.entity.stager import WriterAtHand
 
@@ -437,6 +440,41 @@ def test_stages_are_dropped_by_name_and_by_prefix(queue: AtHand, writer: WriterA
     assert writer.drop(prefix="") == 2
     assert queue.partition.live_count == 0
     assert queue.partition.live_blocks() == []
+
+
+def test_very_many_stages_are_looked_at_in_parts(queue: AtHand, writer: WriterAtHand) -> None:
+    """All names were looked at, and all that had the prefix were dropped, in one decision."""
+    queue.partition._state.stint = Stint(4)
+    for number in range(8 * NAMES):
+        writer.stage(f"other/{number}", "x")
+        if number % 8 == 0:
+            writer.stage(f"mine/{number}", "y", "z")
+    left: list[int] = []
+    command = ask.DropStages(writer, 7, [], "mine/", ["mine/8"])
+    replies = writer.begin(command)
+    while not replies:
+        left.append(len(writer.staged()))
+        (leftover,) = queue.partition.take_leftovers()
+        assert leftover is command
+        replies = writer.begin(leftover)
+    assert len(left) >= NAMES // 4 - 1
+    assert replies == [told.Numbered(writer, 7, [2 * (NAMES - 1)])]
+    assert [name for name in writer.staged() if name.startswith("mine/")] == ["mine/8"]
+    assert len(writer.staged()) == 8 * NAMES + 1
+    assert max(before - after for before, after in pairwise(left)) <= 4
+
+
+def test_two_who_drop_stages_by_prefix_take_turns(queue: AtHand, writer: WriterAtHand) -> None:
+    queue.partition._state.stint = Stint(1)
+    for number in range(4 * NAMES):
+        writer.stage(f"{number % 2}/{number}", "x")
+    first, second = [ask.DropStages(writer, tag, [], f"{tag}/", []) for tag in (0, 1)]
+    replies = [*writer.begin(first), *writer.begin(second)]
+    while leftovers := queue.partition.take_leftovers():
+        for leftover in leftovers:
+            replies += writer.begin(leftover)
+    assert [told.Numbered(writer, tag, [2 * NAMES]) for tag in (0, 1)] == replies
+    assert not writer.staged()
 
 
 def test_a_stage_that_nobody_comes_back_to_is_dropped(queue: AtHand, writer: WriterAtHand) -> None:

@@ -8,6 +8,7 @@ a part must fail, none is carried out.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Any, Final, final
 
 from peeklock.broker.gathering import Fetching, Gathering
@@ -161,8 +162,8 @@ class Asking:
             refused = gathering.refused(answers)
             if refused is not None:
                 return refused
-            names = sorted(name for each in answers for name in each.names)
-            return Named(command.origin, command.tag, names[command.skip : end])
+            names = page_of([each.names for each in answers], command.skip, command.top)
+            return Named(command.origin, command.tag, names)
 
         gathering = Gathering(command.origin, command.tag, self._reach.count, join)
         if self._reaches_all(command.origin, command.tag):
@@ -214,6 +215,30 @@ class Asking:
         if refusal is not None:
             self._reach.refuse(origin, [tag], refusal)
         return refusal is None
+
+
+def page_of(lists: list[list[str]], skip: int, top: int) -> list[str]:
+    """Some names of several sorted lists, as if they were one, from a place on. That place is
+    found by halves: what lies before it is not looked at."""
+    begins = [0] * len(lists)
+    ends = [len(names) for names in lists]
+    while sum(begins) < skip and begins != ends:
+        widest = max(range(len(lists)), key=lambda at: ends[at] - begins[at])
+        middle = (begins[widest] + ends[widest]) // 2
+        name = lists[widest][middle]
+        before = [
+            bisect_left(names, name, begin, end)
+            for names, begin, end in zip(lists, begins, ends, strict=True)
+        ]
+        if sum(before) < skip:
+            before[widest] += 1  # that name is before the place, too
+            begins = before
+        else:
+            ends = before
+    found: list[str] = []
+    for names, begin in zip(lists, begins, strict=True):
+        found += names[begin : begin + top]
+    return sorted(found)[:top]
 
 
 def _tokens(tokens: list[LockToken], places: list[int]) -> list[LockToken]:

@@ -68,6 +68,9 @@ NUMBERED_MAX: Final = 512
 """So many messages of dropped stages are written down by their numbers; of more than that, each
 stage by its name."""
 
+NAMES: Final = 16
+"""So many names of stages are looked at in one step of a stint."""
+
 RESUME_EVERY_MS: Final = 60_000
 """A batch that was published in part is looked at so often: its next step may have been refused,
 by a store without space or an entity that was disabled, and who asked may not come back."""
@@ -86,10 +89,30 @@ class Batch:
 
 
 @final
+class Drop:
+    """Stages that are given up by a prefix: there may be very many others."""
+
+    __slots__ = ("command", "count", "names")
+
+    def __init__(self, command: DropStages, names: list[str]) -> None:
+        self.command: DropStages = command
+        self.names: list[str] = names  # of all stages, those that were not looked at yet
+        self.count: int = 0  # of messages that are gone
+
+
+@final
 class Staging:
     """Stages, publishes and drops on the state of a partition."""
 
-    __slots__ = ("_copying", "_entering", "_leftovers", "_state", "bytes_max", "count_max")
+    __slots__ = (
+        "_copying",
+        "_drops",
+        "_entering",
+        "_leftovers",
+        "_state",
+        "bytes_max",
+        "count_max",
+    )
 
     def __init__(self, state: State, entering: Entering, copying: Copying) -> None:
         self._state: State = state
@@ -99,6 +122,7 @@ class Staging:
         self.bytes_max: int = STEP_BYTES_MAX
         # Next steps, which others may come before.
         self._leftovers: list[PublishStages] = []
+        self._drops: list[Drop] = []
 
     def decide(
         self, command: Stage | PublishStages | DropStages | FindPublished | TellStages, now: int
@@ -356,9 +380,37 @@ class Staging:
 
     def drop(self, command: DropStages, now: int) -> None:
         """Give stages up; those of a batch that is published in part are beyond that."""
-        names = self._named(command.stages, command.prefix)
         keep = set(command.keep)
-        count = self._drop([name for name in names if name not in keep], STAGE_GIVEN_UP, now)
+        if command.prefix is None:
+            names = [name for name in command.stages if name not in keep]
+            self._dropped(command, self._drop(names, STAGE_GIVEN_UP, now))
+            return
+        drop = self._drop_of(command)
+        stint = self._state.stint
+        looks = min(len(drop.names), NAMES * max(1, stint.steps_left))
+        found: list[str] = []
+        for _ in range(looks):
+            name = drop.names.pop()
+            if name.startswith(command.prefix) and name not in keep:
+                found.append(name)
+                if len(found) >= stint.steps_left:
+                    break
+        stint.spend(looks // NAMES + len(found))
+        drop.count += self._drop(found, STAGE_GIVEN_UP, now)
+        if drop.names:
+            self._drops.append(drop)
+        else:
+            self._dropped(command, drop.count)
+
+    def _drop_of(self, command: DropStages) -> Drop:
+        """What is under way by this command; at first, all stages there are."""
+        for at, drop in enumerate(self._drops):
+            if drop.command is command:
+                del self._drops[at]
+                return drop
+        return Drop(command, list(self._state.stages.lines))
+
+    def _dropped(self, command: DropStages, count: int) -> None:
         self._state.replies.append(Numbered(command.origin, command.tag, [count]))
 
     def find_published(self, command: FindPublished) -> None:
@@ -378,11 +430,6 @@ class Staging:
         batches = [(each.name, each.batch, each.stages) for each in stages.writers.values()]
         reply = StagesTold(command.origin, command.tag, list(stages.lines), batches)
         self._state.replies.append(reply)
-
-    def _named(self, stages: list[str], prefix: str | None) -> list[str]:
-        if prefix is None:
-            return stages
-        return [name for name in self._state.stages.lines if name.startswith(prefix)]
 
     def _drop(self, names: list[str], why: int, now: int) -> int:
         state = self._state
@@ -455,8 +502,10 @@ class Staging:
         return _without_body(self._next_step(batch))
 
     def take_leftovers(self) -> list[Command]:
-        """The next steps of what is published in several."""
+        """The next steps of what is published or dropped in several."""
         leftovers: list[Command] = []
+        for drop in self._drops:
+            leftovers.append(drop.command)
         if self._leftovers:
             leftovers += self._leftovers
             self._leftovers = []
