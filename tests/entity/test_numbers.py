@@ -1,11 +1,10 @@
 """Numbers in order beside a sorted list."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from peeklock.entity import numbers
-from peeklock.entity.numbers import BLOCK_MAX, Numbers, Sorting
+from peeklock.entity.numbers import BLOCK_MAX, Numbers
 
 
 @given(st.lists(st.integers(0, 60)), st.lists(st.integers(0, 60)), st.integers(-1, 61))
@@ -37,33 +36,3 @@ def test_many_numbers_in_any_order() -> None:
     assert kept.first(0, count) == left
     assert kept.first(1000, 5) == [each for each in left if each >= 1000][:5]
     assert max(map(len, kept._blocks)) <= numbers.BLOCK_MAX
-
-
-@given(st.sets(st.integers(0, (1 << 63) - 1)), st.integers(1, 5), st.integers(1, 7))
-def test_numbers_are_sorted_a_part_at_a_time(loose: set[int], heaps: int, count: int) -> None:
-    """Whichever heap a number is in."""
-    dealt = [[each for each in loose if each % heaps == heap] for heap in range(heaps)]
-    sorting = Sorting(dealt)
-    given_out: list[int] = []
-    steps = 0
-    while not sorting.is_done:
-        given_out += sorting.next(count)
-        steps += 1
-    assert given_out == sorted(loose)
-    assert steps <= heaps + 1 + len(loose)
-
-
-@pytest.mark.parametrize("bits", [0, 20])
-def test_a_part_of_a_sorted_many_is_bounded(bits: int) -> None:
-    """Numbers far from each other were as many heaps, which were put into order in one step."""
-    count, heaps = 60_000, 50
-    dealt = [range(heap << bits, (count + heap) << bits, heaps << bits) for heap in range(heaps)]
-    sorting = Sorting(dealt)
-    parts: list[list[int]] = []
-    while not sorting.is_done:
-        parts.append(sorting.next(100))
-    assert parts.count([]) <= heaps + 1
-    assert max(map(len, parts)) <= 2 * 100
-    assert sum(map(len, parts)) == count
-    # Few of them are small: to go through all runs for each number would take long.
-    assert len(parts) <= heaps + 2 * count // 100

@@ -1,11 +1,11 @@
 """An opening takes in what there is a part at a time, and costs what there is."""
 
-import sys
 import time
 from collections.abc import Callable
-from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from peeklock.clock import MANUAL_START
 from peeklock.entity import commands as ask
@@ -15,7 +15,7 @@ from peeklock.entity.definition import SubscriptionDefinition, TopicDefinition
 from peeklock.entity.lane import Entry
 from peeklock.entity.message import BodyBudget, Message
 from peeklock.entity.partition import PLACED_AT_ONCE, Partition
-from peeklock.entity.placing import SHARDS, Entries
+from peeklock.entity.placing import _SMALL, BLOCK_MAX, Entries
 from peeklock.entity.records import (
     Enqueued,
     LaneDropped,
@@ -187,32 +187,79 @@ def test_sessions_are_found_in_parts() -> None:
     assert queue.partition.live_count == partition.live_count
 
 
-def test_no_dictionary_of_an_opening_is_large() -> None:
-    """One of two million grew in a step of 100 ms."""
+def slots(entries: Entries) -> list[int]:
+    return [len(block.entries) for block in entries._blocks]
+
+
+def test_nothing_of_an_opening_grows_in_one_step() -> None:
+    """A dictionary of two million grew in a step of 100 ms, and many that were filled evenly all
+    grew together."""
     lanes = list(range(4, 4 + 2 * LANES_MAX, 2))
     partition = opening(*lanes)
     steps_of(partition, published(20, lanes))
     entries = restoring_of(partition)._entries
-    bound = 2 * 20 * LANES_MAX // SHARDS
-    assert max(map(len, entries._shards)) <= bound
-    assert max(map(len, entries._lanes)) <= bound
+    assert max(slots(entries)) <= BLOCK_MAX
     while not partition.place_some():
         pass
-    assert not any(entries._shards)
-    assert not any(entries._lanes)
+    assert entries.is_empty
 
 
-def test_the_dictionaries_of_an_opening_do_not_grow_in_one_step() -> None:
-    """Those of one size became full together: 16 ms in one step for 700,000 messages."""
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["put", "pop", "lane"]), st.integers(1, 400), st.integers(1, 9)),
+        max_size=300,
+    )
+)
+def test_entries_are_found_by_number(moves: list[tuple[str, int, int]]) -> None:
     entries = Entries()
-    sizes: list[int] = []
-    count = 120_000
-    for sequence in range(1, count):
+    known: dict[int, tuple[Entry, int]] = {}
+    for kind, first, number in moves:
+        # Runs of numbers, some of them in a row.
+        for sequence in range(first, first + 40 * number, number):
+            if kind == "put":
+                entry = Entry(sequence, 0, NOW, 0, 1, None)
+                known[sequence] = (entry, known[sequence][1] if sequence in known else MAIN)
+                entries.put(entry)
+            elif kind == "pop":
+                assert entries.pop(sequence) is known.pop(sequence, (None, 0))[0]
+            elif sequence in known:
+                known[sequence] = (known[sequence][0], number)
+                entries.set_lane(sequence, number)
+    for sequence in range(800):
+        found = known.get(sequence)
+        assert entries.get(sequence) is (None if found is None else found[0])
+        assert entries.lane_of(sequence) == (MAIN if found is None else found[1])
+    assert list(entries.numbers()) == sorted(known)
+    taken: list[tuple[Entry, int]] = []
+    while not entries.is_empty:
+        block = entries.take_first()
+        assert len(block.entries) <= BLOCK_MAX
+        for each, lane in zip(block.entries, block.lanes, strict=True):
+            if each is not None:
+                taken.append((each, lane))
+    assert taken == [known[sequence] for sequence in sorted(known)]
+
+
+@pytest.mark.parametrize("step", [-1, 1, 7919])
+def test_numbers_in_any_order_are_put_in_order(step: int) -> None:
+    count = 8 * BLOCK_MAX + 1
+    entries = Entries()
+    for number in range(count):
+        entries.put(Entry(1 + number * step % count, 0, NOW, 0, 1, None))
+    assert list(entries.numbers()) == list(range(1, count + 1))
+    assert max(slots(entries)) <= BLOCK_MAX
+    assert len(slots(entries)) <= 4 * count // BLOCK_MAX
+
+
+@pytest.mark.parametrize("kept", [3, 50, 1500])
+def test_what_is_gone_takes_no_room(kept: int) -> None:
+    """Of very many messages one in so many is left."""
+    count = 100 * BLOCK_MAX
+    entries = Entries()
+    for sequence in range(1, count + 1):
         entries.put(Entry(sequence, 0, NOW, 0, 1, None))
-        if sequence % PLACED_AT_ONCE == 0:
-            sizes.append(sum(map(sys.getsizeof, entries._shards)))
-    many = sizes[len(sizes) // 4 :]
-    grown = [after - before for before, after in pairwise(many)]
-    # Sizes double; in as many steps, not in one.
-    assert many[-1] > 3 * many[0]
-    assert max(grown) <= many[-1] // 8
+        if sequence > BLOCK_MAX and (sequence - BLOCK_MAX) % kept:
+            assert entries.pop(sequence - BLOCK_MAX) is not None
+    live = BLOCK_MAX + count // kept
+    assert sum(slots(entries)) <= 4 * live + 2 * BLOCK_MAX
+    assert len(slots(entries)) <= 8 + 4 * live // _SMALL
