@@ -274,6 +274,22 @@ test("refusals have the codes that programs look for", async () => {
   await clerk.deleteQueue("js.adm.there");
 });
 
+test("who receives from a queue that is deleted hears that it is gone", async () => {
+  await clerk.createQueue("js.adm.gone");
+  const client = makeClient(process.env.PEEKLOCK_CONNECTION, { retryOptions: { maxRetries: 0 } });
+  await client.createSender("js.adm.gone").sendMessages({ body: "x" });
+  const told = new Promise((resolve) => {
+    client.createReceiver("js.adm.gone").subscribe(
+      {
+        processMessage: async () => void (await clerk.deleteQueue("js.adm.gone")),
+        processError: async ({ error }) => resolve(error.code),
+      },
+      { autoCompleteMessages: false },
+    );
+  });
+  assert.equal(await told, "MessagingEntityNotFound");
+});
+
 test("the namespace says who it is", async () => {
   const found = await clerk.getNamespaceProperties();
   assert.equal(found.name, "sbemulatorns");
