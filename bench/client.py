@@ -13,7 +13,7 @@ from typing import Final
 
 from bench.endpoint import Endpoint
 from bench.loads import Flood, Result, Trickle, flood, trickle
-from peeklock.amqp import codec
+from peeklock.amqp.values import codec
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 COMPILED: Final = ROOT / "build" / "compiled"

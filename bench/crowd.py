@@ -19,8 +19,8 @@ from bench.client import COMPILED, ROOT, ClientError
 from bench.endpoint import Endpoint
 from bench.ends import SECOND
 from bench.line import Line, LineError, now_ms
-from peeklock.amqp.composites import Source
 from peeklock.amqp.events import AttachAnswered
+from peeklock.amqp.values.composites import Source
 
 # How many come at the same moment, as the pods of a deployment do.
 COMING_AT_ONCE: Final = 100

@@ -6,7 +6,9 @@ from typing import Final, final
 from bench import payload
 from bench.endpoint import Endpoint
 from bench.line import Line, LineError
-from peeklock.amqp.composites import (
+from peeklock.amqp.events import AnswersReceived, Event, SettlementsReceived, TransfersReceived
+from peeklock.amqp.sessions.delivery import IncomingDelivery
+from peeklock.amqp.values.composites import (
     ACCEPTED,
     Accepted,
     Source,
@@ -14,8 +16,6 @@ from peeklock.amqp.composites import (
     decode_composite,
     encode_modified,
 )
-from peeklock.amqp.delivery import IncomingDelivery
-from peeklock.amqp.events import AnswersReceived, Event, SettlementsReceived, TransfersReceived
 
 # Settle modes of a receiver [2.8.3]: settle at once, or after the sender has.
 FIRST: Final = 0

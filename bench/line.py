@@ -8,11 +8,11 @@ from typing import Final, final
 from bench.way import Way
 from peeklock.amqp.connection import CLIENT, Connection
 from peeklock.amqp.events import AttachAnswered, Closed, Event, LinkDetached, SessionEnded
-from peeklock.amqp.limits import Limits
-from peeklock.amqp.link import Link
-from peeklock.amqp.moves import ENDED
+from peeklock.amqp.limits import ConnectionLimits
 from peeklock.amqp.sasl import plain
-from peeklock.amqp.session import Session
+from peeklock.amqp.sessions.link import Link
+from peeklock.amqp.sessions.session import Session
+from peeklock.amqp.transitions import ENDED
 
 READ_SIZE: Final = 1 << 18
 # Wide enough that the session's window never limits what the credit of a link allows.
@@ -37,7 +37,7 @@ class Line:
         self.connection = Connection(
             role=CLIENT,
             container_id=f"peeklock-bench-{name}",
-            limits=Limits(incoming_window=WINDOW, links_max=256),
+            limits=ConnectionLimits(incoming_window=WINDOW, links_max=256),
             now=now_ms(),
             hostname="localhost",
             credential=plain(user, password),

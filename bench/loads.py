@@ -9,7 +9,7 @@ from bench.endpoint import Endpoint
 from bench.ends import TOP_UPS, Receiver, Sender
 from bench.line import LineError
 from bench.pump import Pump
-from peeklock.amqp.delivery import IncomingDelivery
+from peeklock.amqp.sessions.delivery import IncomingDelivery
 
 # Silence of the server after which a load gives up.
 STALLED_S: Final = 30.0

@@ -3,7 +3,7 @@
 import struct
 from typing import Final
 
-from peeklock.amqp.composites import Properties, encode_composite
+from peeklock.amqp.values.composites import Properties, encode_composite
 
 BODY_SIZE: Final = 1024
 

@@ -17,10 +17,10 @@ from bench.line import READ_SIZE, Line, LineError, now_ms
 from bench.loads import STALLED_S, Flood, Progress
 from bench.peeklock_server import Peeklock
 from bench.plan import Plan
-from peeklock.amqp.composites import ACCEPTED, Source
 from peeklock.amqp.events import AnswersReceived, AttachAnswered, Closed, Event, TransfersReceived
-from peeklock.amqp.link import Link
-from peeklock.amqp.types import Symbol, Uint
+from peeklock.amqp.sessions.link import Link
+from peeklock.amqp.values.composites import ACCEPTED, Source
+from peeklock.amqp.values.types import Symbol, Uint
 
 SESSIONS: Final = 10_000
 MESSAGES_EACH: Final = 10

@@ -18,8 +18,8 @@ from typing import Literal
 
 from peeklock.entity.message import Message, Traits
 from peeklock.entity.records import CheckpointBegun, Enqueued, Record, Removed
+from peeklock.store.codec.records import decode_chunk, decode_messages, encode_chunk
 from peeklock.store.lmdb.store import LmdbStore
-from peeklock.store.records import decode_chunk, decode_messages, encode_chunk
 from peeklock.store.retention import Retention
 from peeklock.store.store import BLOCK, PartitionId
 from peeklock.version import is_compiled

@@ -9,7 +9,7 @@ import pytest
 
 from peeklock.gateway.http.reload import NotReloaded, Reloaded
 from peeklock.hangup import Hangup
-from tests.broker.bench import until
+from tests.broker.broker_harness import until
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:

@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from peeklock.auth.keyring import Grant
+from peeklock.auth.keyring import TokenGrant
 from peeklock.auth.namespaces import Namespace, Namespaces
 from peeklock.auth.sas import generate_sas
 from peeklock.broker.entities import Queue, Subscription
 from peeklock.clock import ManualClock
 from peeklock.configuration.start import configuration_for
-from peeklock.gateway.certificates import ensure_certificate
 from peeklock.gateway.http.reload import NotReloaded, Reloaded
-from peeklock.gateway.tls import Tls
+from peeklock.gateway.listening.certificates import ensure_certificate
+from peeklock.gateway.listening.tls import Tls
 from peeklock.provisioning import Reload, put_entities
 from peeklock.settings import Settings
-from tests.broker.bench import Bench
-from tests.gateway.test_tls import own_files
+from tests.broker.broker_harness import BrokerHarness
+from tests.gateway.listening.test_tls import own_files
 
 NOW = 1_790_000_000_000
 
@@ -52,7 +52,7 @@ class House:
         self.settings = Settings(config=self.path, data=directory / "data", **choices)
         self.configuration = configuration_for(self.settings)
         spaces = [Namespace(each.name, each.rules) for each in self.configuration.namespaces]
-        self.broker = Bench(namespaces=Namespaces(spaces)).broker
+        self.broker = BrokerHarness(namespaces=Namespaces(spaces)).broker
         self.tls: Tls | None = None
 
     def write(self) -> None:
@@ -70,7 +70,7 @@ class House:
     def opens(self, key: str, path: str = "orders", name: str = "root") -> bool:
         now = self.broker.namespaces.first.keys
         token = generate_sas(f"sb://localhost/{path}", name, key, NOW + 60_000)
-        return isinstance(now.verify(token, path, NOW), Grant)
+        return isinstance(now.verify(token, path, NOW), TokenGrant)
 
 
 def run(

@@ -9,7 +9,7 @@ def test_the_package_has_the_version() -> None:
 
 
 def test_the_form_is_the_one_of_the_hot_modules() -> None:
-    from peeklock.amqp import codec
+    from peeklock.amqp.values import codec
 
     assert is_compiled() == (not codec.__file__.endswith(".py"))
     assert describe().splitlines() == [

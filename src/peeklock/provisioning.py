@@ -18,8 +18,8 @@ from peeklock.broker.changes import (
     check_topic_change,
     taken,
 )
-from peeklock.broker.destinations import Forwarding, missing_destinations
 from peeklock.broker.entities import Entity, Queue, Subscription, Topic
+from peeklock.broker.forwarding.destinations import Forwarding, missing_destinations
 from peeklock.broker.rules import stamped
 from peeklock.configuration.content import (
     Configuration,
@@ -32,9 +32,9 @@ from peeklock.configuration.content import (
 from peeklock.configuration.start import configuration_for
 from peeklock.entity.definition import QUEUE, SUBSCRIPTION, TOPIC
 from peeklock.gateway.http.reload import NotReloaded, Reloaded
-from peeklock.gateway.issuers import Issuers, KeysError
-from peeklock.gateway.key_sets import Keys
-from peeklock.gateway.tls import Tls
+from peeklock.gateway.listening.tls import Tls
+from peeklock.gateway.tokens.issuers import Issuers, KeysError
+from peeklock.gateway.tokens.key_sets import Keys
 from peeklock.settings import Settings
 from peeklock.store.store import StoreError
 

@@ -14,14 +14,14 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn
 
-from peeklock.amqp.limits import Limits as EngineLimits
+from peeklock.amqp.limits import ConnectionLimits as EngineLimits
 from peeklock.auth.namespaces import Namespace
 from peeklock.auth.rights import DEVELOPMENT_KEY, AuthorizationRule
-from peeklock.broker.alarm import LoopAlarms
-from peeklock.broker.broker import Broker, Limits
-from peeklock.broker.chance import SystemChance
-from peeklock.broker.memory import NAME as MEMORY_MARK
-from peeklock.broker.memory import MemoryMark, default_mark
+from peeklock.broker.broker import Broker, NamespaceLimits
+from peeklock.broker.random_source import SystemRandom
+from peeklock.broker.timers import LoopTimers
+from peeklock.broker.worker.memory_mark import NAME as MEMORY_MARK
+from peeklock.broker.worker.memory_mark import MemoryMark, default_mark
 from peeklock.budgets import Budgets
 from peeklock.clock import Clock, SystemClock
 from peeklock.configuration.content import (
@@ -32,20 +32,22 @@ from peeklock.configuration.content import (
 from peeklock.configuration.start import configuration_for, refuse_exposure
 from peeklock.entity.rules.filter import SqlFilter
 from peeklock.gateway import logbook
-from peeklock.gateway.amqp.ahead import DELIVERY_BYTES_MAX, Ahead
-from peeklock.gateway.amqp.ahead import NAME as AHEAD
-from peeklock.gateway.amqp.door import Door, DoorLimits, Doors
-from peeklock.gateway.amqp.wording import AmqpWording
-from peeklock.gateway.attendance import Attendance
-from peeklock.gateway.certificates import server_names
-from peeklock.gateway.connections import AmqpConnections, HttpConnections
+from peeklock.gateway.amqp.messages.wording import AmqpWording
+from peeklock.gateway.amqp.namespace_context import (
+    GatewayLimits,
+    NamespaceContext,
+    NamespaceContexts,
+)
+from peeklock.gateway.amqp.unsent import DELIVERY_BYTES_MAX, UnsentBudget
+from peeklock.gateway.amqp.unsent import NAME as AHEAD
 from peeklock.gateway.http import reload as reload_door
 from peeklock.gateway.http import stores as stores_door
 from peeklock.gateway.http.admin.node import AdminNode
 from peeklock.gateway.http.figures import Overview
-from peeklock.gateway.http.guard import Guard
+from peeklock.gateway.http.guard import TokenGuard
 from peeklock.gateway.http.health import READY, ReadyNode
 from peeklock.gateway.http.hosts import Hosts, make_namespaces
+from peeklock.gateway.http.http_places import HttpPlaces
 from peeklock.gateway.http.journal import JournalNode
 from peeklock.gateway.http.messages.node import MessagesNode
 from peeklock.gateway.http.metrics import METRICS, MetricsNode
@@ -53,13 +55,15 @@ from peeklock.gateway.http.namespaces import Bounding, BoundsPerNamespace, PerNa
 from peeklock.gateway.http.reload import ReloadNode
 from peeklock.gateway.http.router import ENTITIES, JOURNALS, MESSAGES, Node
 from peeklock.gateway.http.stores import StoresNode
-from peeklock.gateway.http.visitors import Visitors
 from peeklock.gateway.identifiers import hex_digits
-from peeklock.gateway.issuers import Issuers, KeysError
-from peeklock.gateway.listener import Listener
-from peeklock.gateway.lobby import Lobby
+from peeklock.gateway.listening.certificates import server_names
+from peeklock.gateway.listening.connections import AmqpConnections, HttpConnections
+from peeklock.gateway.listening.listener import Listener
+from peeklock.gateway.listening.tls import Tls
+from peeklock.gateway.quotas.connection_quota import ConnectionQuota
+from peeklock.gateway.quotas.shared_limits import SharedLimits
 from peeklock.gateway.refusals import RefusalDesk
-from peeklock.gateway.tls import Tls
+from peeklock.gateway.tokens.issuers import Issuers, KeysError
 from peeklock.hangup import Hangup
 from peeklock.provisioning import Reload, put_entities
 from peeklock.settings import AMQP_PORT, MEMORY, SEGMENTS, Settings
@@ -130,23 +134,33 @@ async def _serve(
     hangup = Hangup(stop)
     clock = SystemClock()
     budgets = Budgets()
-    chance = SystemChance().number
+    random_source = SystemRandom().number
     tls = _tls(settings, configuration, clock)
     figures = {name: StoreFigures() for name in store_names(settings.stores)}
     overview = Overview(watchdog, budgets, figures)
     stores, catalog = await _open_stores(settings, figures)
     overview.store_states = stores.states
-    broker, hosts = _broker(settings, configuration, stores, catalog, clock, chance, budgets)
-    overview.homes = broker.homes
-    desks = partial(_desk, clock, chance, overview)
-    lobby = Lobby(budgets, strangers_max=settings.connections_max)
-    doors = _doors(settings, broker, clock, chance, desks, budgets)
-    amqp = AmqpConnections(doors, lobby=lobby)
-    visitors = Visitors(budgets, connections_max=settings.http_connections_max)
+    broker, hosts = _broker(settings, configuration, stores, catalog, clock, random_source, budgets)
+    overview.entities = broker.entities
+    desks = partial(_desk, clock, random_source, overview)
+    shared_limits = SharedLimits(budgets, strangers_max=settings.connections_max)
+    doors = _doors(settings, broker, clock, random_source, desks, budgets)
+    amqp = AmqpConnections(doors, shared_limits=shared_limits)
+    http_places = HttpPlaces(budgets, connections_max=settings.http_connections_max)
     issuers = await _issuers(settings, configuration, broker)
     reload = Reload(settings, broker, tls, issuers)
     http = _http(
-        settings, overview, broker, stores, amqp, clock, chance, desks, hosts, visitors, reload
+        settings,
+        overview,
+        broker,
+        stores,
+        amqp,
+        clock,
+        random_source,
+        desks,
+        hosts,
+        http_places,
+        reload,
     )
     overview.connections.update(amqp=lambda: amqp.count, http=lambda: http.count)
     listener = _listener(settings, amqp, http, tls, budgets)
@@ -180,7 +194,7 @@ def _broker(
     stores: Storehouse,
     catalog: Catalog,
     clock: Clock,
-    chance: Callable[[], int],
+    random_source: Callable[[], int],
     budgets: Budgets,
 ) -> tuple[Broker, Hosts]:
     """Make what owns the entities, and hears when a store comes or goes; and the names by which it
@@ -197,10 +211,10 @@ def _broker(
         stores,
         catalog,
         clock,
-        LoopAlarms(clock, asyncio.get_running_loop()),
-        chance,
-        AmqpWording(chance),
-        Limits(
+        LoopTimers(clock, asyncio.get_running_loop()),
+        random_source,
+        AmqpWording(random_source),
+        NamespaceLimits(
             entities_max=settings.entities_max,
             partitioned_max=settings.partitioned_entities_max,
         ),
@@ -246,7 +260,9 @@ def _listener(
         http.protocol,
         tls,
         budgets=budgets,
-        make_room=lambda: http.visitors.make_room() or amqp.lobby.strangers.let_one_go(),
+        make_room=lambda: (
+            http.http_places.make_room() or amqp.shared_limits.unauthenticated.let_one_go()
+        ),
         write_s_max=settings.write_timeout_ms / 1000,
     )
 
@@ -259,7 +275,7 @@ async def _start(
     _say_what_is_kept(broker)
     await put_entities(broker, settings, configuration)
     # Entities that were kept from earlier bring rules that the file does not show.
-    refuse_exposure(settings, (rule for home in broker.homes() for rule in home.keys))
+    refuse_exposure(settings, (rule for home in broker.entities() for rule in home.keys))
     ports = await _listen(listener, settings)
     gc.collect()
     gc.freeze()
@@ -270,17 +286,17 @@ async def _start(
 def _import_the_rest() -> None:
     """Import what the first request by HTTP, the first WebSocket and the first SQL filter need,
     beside the loop: it must neither make the start longer nor be a long step of the loop later."""
-    for name in ("peeklock.gateway.http.protocol", "peeklock.gateway.websocket"):
+    for name in ("peeklock.gateway.http.protocol", "peeklock.gateway.listening.websocket"):
         importlib.import_module(name)
     SqlFilter("1 = 1")  # makes the parser of the rule language
 
 
 def _desk(
-    clock: Clock, chance: Callable[[], int], overview: Overview, namespace: Namespace
+    clock: Clock, random_source: Callable[[], int], overview: Overview, namespace: Namespace
 ) -> RefusalDesk:
     """Make what words the refusals of a namespace; all of them are counted together."""
     return RefusalDesk(
-        clock=clock, chance=chance, namespace=namespace.name, counts=overview.refusals
+        clock=clock, random_source=random_source, namespace=namespace.name, counts=overview.refusals
     )
 
 
@@ -288,34 +304,36 @@ def _doors(
     settings: Settings,
     broker: Broker,
     clock: Clock,
-    chance: Callable[[], int],
+    random_source: Callable[[], int],
     desks: Callable[[Namespace], RefusalDesk],
     budgets: Budgets,
-) -> Doors:
+) -> NamespaceContexts:
     """Make what AMQP connections come to: a door for each namespace."""
-    container_id = hex_digits(chance)
+    container_id = hex_digits(random_source)
     engine_limits = EngineLimits()
-    limits = DoorLimits()
-    ahead = Ahead(budgets.register(AHEAD, DELIVERY_BYTES_MAX), asyncio.get_running_loop().call_soon)
+    limits = GatewayLimits()
+    unsent_budget = UnsentBudget(
+        budgets.register(AHEAD, DELIVERY_BYTES_MAX), asyncio.get_running_loop().call_soon
+    )
 
-    def door(namespace: Namespace) -> Door:
-        return Door(
+    def door(namespace: Namespace) -> NamespaceContext:
+        return NamespaceContext(
             entities=broker,
             keys=namespace.keys,
             desk=desks(namespace),
             clock=clock,
-            chance=chance,
+            random_source=random_source,
             namespace=namespace.name,
             container_id=container_id,
             engine_limits=engine_limits,
             limits=limits,
-            attendance=Attendance(
+            connection_quota=ConnectionQuota(
                 budgets.register(f"amqp_connections_{namespace.name}", settings.connections_max)
             ),
-            ahead=ahead,
+            unsent_budget=unsent_budget,
         )
 
-    return Doors(broker.namespaces, door)
+    return NamespaceContexts(broker.namespaces, door)
 
 
 def _http(
@@ -325,24 +343,24 @@ def _http(
     stores: Storehouse,
     amqp: AmqpConnections,
     clock: Clock,
-    chance: Callable[[], int],
+    random_source: Callable[[], int],
     desks: Callable[[Namespace], RefusalDesk],
     hosts: Hosts,
-    visitors: Visitors,
+    http_places: HttpPlaces,
     reload: Reload,
 ) -> HttpConnections:
     """Make what HTTP connections come to: nodes for each namespace, one for the stores, pages."""
 
-    def guard(namespace: Namespace) -> Guard:
-        return Guard(namespace.keys, clock, desks(namespace))
+    def guard(namespace: Namespace) -> TokenGuard:
+        return TokenGuard(namespace.keys, clock, desks(namespace))
 
     def message_node(namespace: Namespace) -> Bounding:
         told = desks(namespace)
-        return MessagesNode(broker, guard(namespace), told, clock, chance, namespace.name)
+        return MessagesNode(broker, guard(namespace), told, clock, random_source, namespace.name)
 
     def admin_node(namespace: Namespace) -> AdminNode:
         told = desks(namespace)
-        return AdminNode(broker, namespace.keys, told, clock, chance, namespace.name)
+        return AdminNode(broker, namespace.keys, told, clock, random_source, namespace.name)
 
     def journal_node(namespace: Namespace) -> JournalNode:
         return JournalNode(broker, guard(namespace), namespace.name)
@@ -370,7 +388,7 @@ def _http(
         bounds=BoundsPerNamespace(messages),
         pages=pages,
         hosts=hosts,
-        visitors=visitors,
+        http_places=http_places,
     )
 
 
@@ -411,7 +429,7 @@ def _say_what_is_kept(broker: Broker) -> None:
     """Name the namespaces that are only in the catalog, because nobody can manage them."""
     for namespace in broker.namespaces.all():
         if not namespace.is_configured:
-            count = len(broker.homes(namespace.name))
+            count = len(broker.entities(namespace.name))
             text = "It is not configured: only the keys of its entities open it."
             line = logbook.line(
                 "namespace-kept", namespace=namespace.name, entities=count, text=text

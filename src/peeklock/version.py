@@ -8,7 +8,7 @@ from typing import Final
 VERSION: Final = "0.1.0"
 
 # One module of the compiled group speaks for all of them: they are built together or not at all.
-_WITNESS: Final = "peeklock.amqp.codec"
+_WITNESS: Final = "peeklock.amqp.values.codec"
 # Written by setup.py into an installation that was to be compiled and could not be.
 _REASON: Final = Path(__file__).with_name("plain.txt")
 

@@ -5,11 +5,11 @@ from typing import Any
 from hypothesis import strategies as st
 
 from peeklock.amqp.errors import AmqpError
-from peeklock.amqp.forms import ANY, Field, Form
-from peeklock.amqp.states import Accepted, Modified, Received, Released
-from peeklock.amqp.termini import Coordinator, Source, Target
-from peeklock.amqp.types import Symbol, Timestamp, Ubyte, Uint, Ulong, Ushort
-from tests.amqp.values import ascii_texts, keys, scalars, signed, texts, unsigned
+from peeklock.amqp.frames.states import Accepted, Modified, Received, Released
+from peeklock.amqp.frames.termini import Coordinator, Source, Target
+from peeklock.amqp.values.forms import ANY, Field, Form
+from peeklock.amqp.values.types import Symbol, Timestamp, Ubyte, Uint, Ulong, Ushort
+from tests.amqp.any_values import ascii_texts, keys, scalars, signed, texts, unsigned
 
 states: st.SearchStrategy[Any] = st.one_of(
     st.just(Accepted()),

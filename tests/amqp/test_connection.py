@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peeklock.amqp.composites import (
+from peeklock.amqp.connection import CLIENT, Connection
+from peeklock.amqp.errors import AmqpError
+from peeklock.amqp.events import AttachRequested, Closed, Opened, SaslInitReceived
+from peeklock.amqp.frames.headers import AMQP_FRAME, AMQP_HEADER, HEARTBEAT, SASL_FRAME, SASL_HEADER
+from peeklock.amqp.heartbeat import PEER_IDLE_MS_MIN
+from peeklock.amqp.limits import ConnectionLimits
+from peeklock.amqp.transitions import CLOSED, FRAME_MOVES, HEADER_PHASES, OPENED, SASL_DECIDING
+from peeklock.amqp.values.composites import (
     Attach,
     Begin,
     Close,
@@ -14,14 +21,7 @@ from peeklock.amqp.composites import (
     Target,
     encode_rejected,
 )
-from peeklock.amqp.connection import CLIENT, Connection
-from peeklock.amqp.errors import AmqpError
-from peeklock.amqp.events import AttachRequested, Closed, Opened, SaslInitReceived
-from peeklock.amqp.frames import AMQP_FRAME, AMQP_HEADER, HEARTBEAT, SASL_FRAME, SASL_HEADER
-from peeklock.amqp.limits import Limits
-from peeklock.amqp.moves import CLOSED, FRAME_MOVES, HEADER_PHASES, OPENED, SASL_DECIDING
-from peeklock.amqp.pulse import PEER_IDLE_MS_MIN
-from tests.amqp.wiring import (
+from tests.amqp.engine_pair import (
     Pair,
     byte_by_byte,
     client,
@@ -38,7 +38,7 @@ from tests.amqp.wiring import (
 OPEN = Open(container_id="peer", max_frame_size=65_536, channel_max=100, idle_time_out=60_000)
 
 
-def opened_server(limits: Limits | None = None, open: Open = OPEN) -> Connection:
+def opened_server(limits: ConnectionLimits | None = None, open: Open = OPEN) -> Connection:
     """A server past a bare AMQP header and open, its output taken."""
     machine = server(limits)
     machine.receive(AMQP_HEADER + frame(open), 0)
@@ -91,7 +91,7 @@ def test_a_peer_may_skip_sasl() -> None:
     events = machine.receive(AMQP_HEADER + frame(OPEN), 0)
     assert events == [Opened(OPEN, False)]
     assert kinds(machine.take_output()) == ["header", "open"]
-    bare = Connection(role=CLIENT, container_id="c", limits=Limits(), now=0)
+    bare = Connection(role=CLIENT, container_id="c", limits=ConnectionLimits(), now=0)
     bare.start()
     assert kinds(bare.take_output()) == ["header", "open"]
 
@@ -217,7 +217,7 @@ def test_heartbeats_come_at_half_of_the_peers_time() -> None:
 def test_a_peer_without_idle_time_gets_no_heartbeat() -> None:
     machine = opened_server(open=Open(container_id="py"))
     assert machine.tick(0) == 480_000
-    machine = opened_server(Limits(idle_timeout_ms=0), open=Open(container_id="py"))
+    machine = opened_server(ConnectionLimits(idle_timeout_ms=0), open=Open(container_id="py"))
     assert machine.tick(10**12) is None
     assert not machine.has_output
     assert not is_closed(machine)
@@ -310,9 +310,9 @@ def test_frames_are_small_before_open() -> None:
 
 
 def test_a_frame_may_be_as_large_as_announced_and_no_larger() -> None:
-    machine = opened_server(Limits(max_frame_size=1_024))
+    machine = opened_server(ConnectionLimits(max_frame_size=1_024))
     assert machine.receive((1_024).to_bytes(4, "big") + b"\x02\x00\x00\x00", 0) == []
-    machine = opened_server(Limits(max_frame_size=1_024))
+    machine = opened_server(ConnectionLimits(max_frame_size=1_024))
     events = machine.receive((1_025).to_bytes(4, "big") + b"\x02\x00\x00\x00", 0)
     assert [type(event) for event in events] == [Closed]
 
@@ -371,7 +371,7 @@ def test_a_frame_that_the_peer_cannot_take_closes() -> None:
 
 
 def test_a_client_knows_how_many_sessions_the_peer_takes() -> None:
-    pair = Pair(server_limits=Limits(channel_max=1))
+    pair = Pair(server_limits=ConnectionLimits(channel_max=1))
     pair.exchange()
     pair.client.begin_session()
     pair.client.begin_session()
@@ -452,4 +452,4 @@ def test_a_frame_byte_by_byte_costs_its_size() -> None:
     for _ in range(59_991):
         assert machine.receive(b"\x00", 0) == []
     assert not is_closed(machine)
-    assert len(machine.cutter.partial) == 59_999
+    assert len(machine.splitter.partial) == 59_999

@@ -2,12 +2,12 @@
 
 import pytest
 
-from peeklock.amqp.composites import Close, Detach, End
 from peeklock.amqp.connection import Connection
 from peeklock.amqp.events import TransfersReceived
-from peeklock.amqp.link import Link
-from tests.amqp.test_session import sender_link
-from tests.amqp.wiring import Pair, frame
+from peeklock.amqp.sessions.link import Link
+from peeklock.amqp.values.composites import Close, Detach, End
+from tests.amqp.engine_pair import Pair, frame
+from tests.amqp.sessions.test_session import sender_link
 
 TAG = bytes(16)
 ROOM = 10_000

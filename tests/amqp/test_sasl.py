@@ -2,13 +2,13 @@
 
 import pytest
 
-from peeklock.amqp.composites import Open, SaslInit, SaslMechanisms, SaslOutcome
 from peeklock.amqp.connection import CLIENT, SERVER, Connection
 from peeklock.amqp.events import Closed, SaslInitReceived
-from peeklock.amqp.frames import AMQP_HEADER, SASL_HEADER
-from peeklock.amqp.limits import Limits
+from peeklock.amqp.frames.headers import AMQP_HEADER, SASL_HEADER
+from peeklock.amqp.limits import ConnectionLimits
 from peeklock.amqp.sasl import anonymous, external, plain, read_plain
-from tests.amqp.wiring import client, frame, kinds, sasl_prelude, server, values
+from peeklock.amqp.values.composites import Open, SaslInit, SaslMechanisms, SaslOutcome
+from tests.amqp.engine_pair import client, frame, kinds, sasl_prelude, server, values
 
 
 def test_a_server_offers_its_mechanisms_in_order() -> None:
@@ -51,7 +51,7 @@ def test_a_verdict_without_a_question_does_nothing() -> None:
 
 
 def test_a_server_without_mechanisms_speaks_no_sasl() -> None:
-    machine = Connection(role=SERVER, container_id="s", limits=Limits(), now=0)
+    machine = Connection(role=SERVER, container_id="s", limits=ConnectionLimits(), now=0)
     machine.receive(SASL_HEADER, 0)
     assert machine.closed
     assert machine.take_output() == AMQP_HEADER
@@ -69,7 +69,7 @@ def test_a_client_presents_its_credential() -> None:
     machine = Connection(
         role=CLIENT,
         container_id="c",
-        limits=Limits(),
+        limits=ConnectionLimits(),
         now=0,
         hostname="ns",
         credential=plain("rule", "key"),

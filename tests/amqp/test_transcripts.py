@@ -7,7 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peeklock.amqp.composites import (
+from peeklock.amqp.connection import Connection
+from peeklock.amqp.events import (
+    AttachRequested,
+    Event,
+    FlowReceived,
+    SaslInitReceived,
+    SettlementsReceived,
+    TransfersReceived,
+)
+from peeklock.amqp.frames.headers import AMQP_HEADER, SASL_HEADER
+from peeklock.amqp.sessions.link import RECEIVER, SENDER, Link
+from peeklock.amqp.values.composites import (
     ACCEPTED,
     Accepted,
     Attach,
@@ -23,18 +34,7 @@ from peeklock.amqp.composites import (
     Target,
     Transfer,
 )
-from peeklock.amqp.connection import Connection
-from peeklock.amqp.events import (
-    AttachRequested,
-    Event,
-    FlowReceived,
-    SaslInitReceived,
-    SettlementsReceived,
-    TransfersReceived,
-)
-from peeklock.amqp.frames import AMQP_HEADER, SASL_HEADER
-from peeklock.amqp.link import RECEIVER, SENDER, Link
-from tests.amqp.wiring import frame, server, values
+from tests.amqp.engine_pair import frame, server, values
 
 
 def attach(name: str, handle: int, channel: int, *, sends: bool, node: str, **more: Any) -> bytes:

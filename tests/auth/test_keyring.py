@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from peeklock.auth.keyring import NEVER, Grant, KeyRing
+from peeklock.auth.keyring import NEVER, KeyRing, TokenGrant
 from peeklock.auth.refusal import (
     EXPIRED_TOKEN,
     INVALID_AUDIENCE,
@@ -48,13 +48,15 @@ def reason(answer: object) -> str:
 
 def test_a_good_token_grants_its_rules_rights_on_the_audience_until_it_expires() -> None:
     answer = ring().verify(token(), "sb://localhost:5672/Orders", NOW)
-    assert answer == Grant("orders", ALL_RIGHTS, LATER, "root")
+    assert answer == TokenGrant("orders", ALL_RIGHTS, LATER, "root")
 
 
 def test_a_token_covers_everything_below_its_resource() -> None:
     for audience in ("orders", "amqps://x/orders/$management", "orders/$DeadLetterQueue"):
-        assert isinstance(ring().verify(token(), audience, NOW), Grant)
-    assert isinstance(ring().verify(token("sb://localhost"), "sb://other/anything", NOW), Grant)
+        assert isinstance(ring().verify(token(), audience, NOW), TokenGrant)
+    assert isinstance(
+        ring().verify(token("sb://localhost"), "sb://other/anything", NOW), TokenGrant
+    )
 
 
 def test_a_token_covers_nothing_beside_or_above_its_resource() -> None:
@@ -64,7 +66,7 @@ def test_a_token_covers_nothing_beside_or_above_its_resource() -> None:
 
 @pytest.mark.parametrize("key", ["root-key", "root-spare"])
 def test_either_key_signs(key: str) -> None:
-    assert isinstance(ring().verify(token(key=key), "orders", NOW), Grant)
+    assert isinstance(ring().verify(token(key=key), "orders", NOW), TokenGrant)
 
 
 @pytest.mark.parametrize("key", ["wrong", "", "sender-key"])
@@ -86,7 +88,7 @@ def test_an_expired_token_says_when_it_expired() -> None:
     assert reason(answer) == EXPIRED_TOKEN
     assert isinstance(answer, AuthRefusal)
     assert "2023-11-14T23:13:20Z" in answer.text
-    assert isinstance(ring().verify(token(), "orders", LATER - 1), Grant)
+    assert isinstance(ring().verify(token(), "orders", LATER - 1), TokenGrant)
 
 
 def test_a_stranger_does_not_learn_that_a_token_has_expired() -> None:
@@ -102,7 +104,7 @@ def test_nobody_learns_whether_a_rule_exists() -> None:
 
 def test_an_entitys_rule_signs_for_the_entity_only() -> None:
     answer = ring().verify(token(rule="sender", key="sender-key"), "orders", NOW)
-    assert answer == Grant("orders", SEND, LATER, "sender")
+    assert answer == TokenGrant("orders", SEND, LATER, "sender")
     for resource in ("sb://localhost", "sb://localhost/invoices"):
         elsewhere = token(resource, "sender", "sender-key")
         assert reason(ring().verify(elsewhere, "invoices", NOW)) == INVALID_SIGNATURE
@@ -110,7 +112,7 @@ def test_an_entitys_rule_signs_for_the_entity_only() -> None:
 
 def test_two_entities_may_have_rules_of_one_name() -> None:
     invoices = token("sb://localhost/invoices", "shared", "invoices-key")
-    assert ring().verify(invoices, "invoices", NOW) == Grant("invoices", SEND, LATER, "shared")
+    assert ring().verify(invoices, "invoices", NOW) == TokenGrant("invoices", SEND, LATER, "shared")
     stolen = token("sb://localhost/orders", "shared", "invoices-key")
     assert reason(ring().verify(stolen, "orders", NOW)) == INVALID_SIGNATURE
 
@@ -143,8 +145,10 @@ def test_a_rule_without_keys_lets_nobody_in() -> None:
 
 
 def test_name_and_key_grant_the_place_of_the_rule_for_ever() -> None:
-    assert ring().verify_plain("root", "root-spare") == [Grant("", ALL_RIGHTS, NEVER, "root")]
-    assert ring().verify_plain("shared", "orders-key") == [Grant("orders", LISTEN, NEVER, "shared")]
+    assert ring().verify_plain("root", "root-spare") == [TokenGrant("", ALL_RIGHTS, NEVER, "root")]
+    assert ring().verify_plain("shared", "orders-key") == [
+        TokenGrant("orders", LISTEN, NEVER, "shared")
+    ]
 
 
 def test_name_and_key_that_do_not_fit_are_refused() -> None:
@@ -167,23 +171,23 @@ def test_no_refusal_shows_a_key() -> None:
 
 def test_a_token_that_was_good_is_checked_again_for_time_and_audience() -> None:
     keys, shown = ring(), token()
-    assert isinstance(keys.verify(shown, "orders", NOW), Grant)
+    assert isinstance(keys.verify(shown, "orders", NOW), TokenGrant)
     assert reason(keys.verify(shown, "invoices", NOW)) == INVALID_AUDIENCE
-    assert keys.verify(shown, "orders/$management", NOW) == Grant(
+    assert keys.verify(shown, "orders/$management", NOW) == TokenGrant(
         "orders/$management", ALL_RIGHTS, LATER, "root"
     )
-    assert isinstance(keys.verify(shown, "orders", LATER - 1), Grant)
+    assert isinstance(keys.verify(shown, "orders", LATER - 1), TokenGrant)
     assert reason(keys.verify(shown, "orders", LATER)) == EXPIRED_TOKEN
 
 
 def test_a_token_that_was_good_is_good_no_more_when_its_rule_changes_or_goes() -> None:
     keys = ring()
     shown = token(rule="sender", key="sender-key")
-    assert keys.verify(shown, "orders", NOW) == Grant("orders", SEND, LATER, "sender")
+    assert keys.verify(shown, "orders", NOW) == TokenGrant("orders", SEND, LATER, "sender")
     keys.set_entity_rules("orders", [AuthorizationRule("sender", "sender-key", rights=LISTEN)])
-    assert keys.verify(shown, "orders", NOW) == Grant("orders", LISTEN, LATER, "sender")
+    assert keys.verify(shown, "orders", NOW) == TokenGrant("orders", LISTEN, LATER, "sender")
     keys.set_entity_rules("orders", [AuthorizationRule("sender", "new-key", "sender-key")])
-    assert keys.verify(shown, "orders", NOW) == Grant("orders", ALL_RIGHTS, LATER, "sender")
+    assert keys.verify(shown, "orders", NOW) == TokenGrant("orders", ALL_RIGHTS, LATER, "sender")
     keys.set_entity_rules("orders", [AuthorizationRule("sender", "new-key")])
     assert reason(keys.verify(shown, "orders", NOW)) == INVALID_SIGNATURE
     keys.set_entity_rules("orders", [])
@@ -204,12 +208,12 @@ def test_a_host_without_a_scheme_is_the_namespace_and_what_follows_narrows_it() 
             for shown in (whole, part):
                 found = keys.verify(shown, "orders", NOW)
                 if is_known:
-                    assert isinstance(found, Grant)
+                    assert isinstance(found, TokenGrant)
                 else:
                     assert reason(found) == INVALID_AUDIENCE
         assert reason(keys.verify(part, "invoices", NOW)) == INVALID_AUDIENCE
     by_entity = token("localhost/orders", "sender", "sender-key")
-    assert isinstance(keys.verify(by_entity, "orders", NOW), Grant)
+    assert isinstance(keys.verify(by_entity, "orders", NOW), TokenGrant)
     assert reason(keys.verify(token("localhost", "sender", "sender-key"), "orders", NOW)) == (
         INVALID_SIGNATURE
     )
@@ -222,7 +226,7 @@ def test_a_host_without_a_scheme_is_the_namespace_and_what_follows_narrows_it() 
 def test_a_host_with_a_port_is_the_namespace_if_it_is_ours(resource: str) -> None:
     """An address with a port is nothing else."""
     keys = ring(partial(_begins, "localhost"))
-    assert isinstance(keys.verify(token(resource), "orders", NOW), Grant)
+    assert isinstance(keys.verify(token(resource), "orders", NOW), TokenGrant)
     below = keys.verify(token(f"{resource.rstrip('/')}/invoices"), "orders", NOW)
     assert reason(below) == INVALID_AUDIENCE
 
@@ -248,10 +252,10 @@ def test_any_number_of_tokens_is_taken_and_few_are_remembered() -> None:
     keys = ring()
     for each in range(1_000):
         shown = generate_sas("sb://localhost", "root", "root-key", LATER + each * 1_000)
-        assert isinstance(keys.verify(shown, "orders", NOW), Grant)
+        assert isinstance(keys.verify(shown, "orders", NOW), TokenGrant)
         spoilt = shown.replace("sig=", "sig=x")
         assert reason(keys.verify(spoilt, "orders", NOW)) == INVALID_SIGNATURE
-        assert isinstance(keys.verify(shown, "orders", NOW), Grant)
+        assert isinstance(keys.verify(shown, "orders", NOW), TokenGrant)
     long = "sb://localhost/" + "x" * 3_000
     for _ in range(2):
-        assert isinstance(keys.verify(token(long), long, NOW), Grant)
+        assert isinstance(keys.verify(token(long), long, NOW), TokenGrant)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from peeklock.auth.keyring import Grant
+from peeklock.auth.keyring import TokenGrant
 from peeklock.auth.namespaces import Namespace, Namespaces
 from peeklock.auth.refusal import INVALID_SIGNATURE, AuthRefusal
 from peeklock.auth.rights import LISTEN, AuthorizationRule
@@ -102,7 +102,7 @@ def test_the_keys_of_one_namespace_do_not_open_another() -> None:
     namespaces = three()
     second = namespaces.get("SECOND").keys
     assert isinstance(second.verify(token("root", "key-1"), "q", NOW), AuthRefusal)
-    assert isinstance(second.verify(token("root", "key-2"), "q", NOW), Grant)
+    assert isinstance(second.verify(token("root", "key-2"), "q", NOW), TokenGrant)
     assert isinstance(second.verify_plain("own", "a"), AuthRefusal)
 
 

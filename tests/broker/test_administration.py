@@ -9,24 +9,26 @@ import pytest
 
 from peeklock.broker.changes import EITHER, KNOWN, NEW, EntityError
 from peeklock.broker.counting import count, count_all
-from peeklock.broker.destinations import DestinationMissing
 from peeklock.broker.entities import Subscription
+from peeklock.broker.forwarding.destinations import DestinationMissing
 from peeklock.entity.commands import SendMany
 from peeklock.entity.definition import QueueDefinition, SubscriptionDefinition, TopicDefinition
 from peeklock.entity.refusals import ENTITY_EXISTS, ENTITY_NOT_FOUND, NOT_ALLOWED
 from peeklock.entity.rules.filter import FalseFilter, SqlFilter
 from peeklock.entity.rules.rule import Rule
-from tests.broker.bench import Bench, Recorder, message, settle_down
+from tests.broker.broker_harness import BrokerHarness, Recorder, message, settle_down
 
 PATH = "news/Subscriptions/all"
 
 
-def run(test: Callable[[Bench], Awaitable[None]], bench: Bench | None = None) -> None:
+def run(
+    test: Callable[[BrokerHarness], Awaitable[None]], bench: BrokerHarness | None = None
+) -> None:
     async def whole() -> None:
-        here = bench or Bench()
+        here = bench or BrokerHarness()
         await here.broker.start()
         await asyncio.wait_for(test(here), 10)
-        for home in here.broker.homes():
+        for home in here.broker.entities():
             await home.partitions.close()
 
     asyncio.run(whole())
@@ -38,13 +40,13 @@ async def refused(wish: Awaitable[object]) -> str:
     return error.value.refusal.kind
 
 
-async def subscribed(bench: Bench) -> Subscription:
+async def subscribed(bench: BrokerHarness) -> Subscription:
     await bench.broker.put_topic(TopicDefinition("news"))
     return await bench.broker.put_subscription(SubscriptionDefinition("news", "all"))
 
 
 def test_what_must_be_new_is_not_there_yet_and_what_must_be_known_is() -> None:
-    async def test(bench: Bench) -> None:
+    async def test(bench: BrokerHarness) -> None:
         broker = bench.broker
         queue, topic = QueueDefinition("orders"), TopicDefinition("news")
         subscription = SubscriptionDefinition("news", "all")
@@ -67,7 +69,7 @@ def test_what_must_be_new_is_not_there_yet_and_what_must_be_known_is() -> None:
 
 
 def test_of_two_who_make_the_same_one_is_first() -> None:
-    async def test(bench: Bench) -> None:
+    async def test(bench: BrokerHarness) -> None:
         wishes = [
             bench.broker.put_queue(QueueDefinition("orders", delivery_count_max=n), expect=NEW)
             for n in (3, 4)
@@ -81,9 +83,9 @@ def test_of_two_who_make_the_same_one_is_first() -> None:
 
 
 def test_an_update_is_an_update_even_if_nothing_is_different() -> None:
-    before = Bench()
+    before = BrokerHarness()
 
-    async def test(bench: Bench) -> None:
+    async def test(bench: BrokerHarness) -> None:
         broker = bench.broker
         queue = await broker.put_queue(QueueDefinition("orders"))
         subscription = await subscribed(bench)
@@ -99,20 +101,20 @@ def test_an_update_is_an_update_even_if_nothing_is_different() -> None:
             assert entity.updated_at == made + 5_000
         assert subscription.created_at == made
 
-    async def after(bench: Bench) -> None:
+    async def after(bench: BrokerHarness) -> None:
         for path in ("orders", "news", PATH):
             entity = bench.broker.find("ns", path)
             assert entity is not None
             assert entity.updated_at == before.clock.now()
 
     run(test, before)
-    run(after, Bench(before.store, before.catalog))
+    run(after, BrokerHarness(before.store, before.catalog))
 
 
 def test_rules_are_put_and_removed_and_kept() -> None:
-    before = Bench()
+    before = BrokerHarness()
 
-    async def test(bench: Bench) -> None:
+    async def test(bench: BrokerHarness) -> None:
         broker = bench.broker
         subscription = await subscribed(bench)
         rule = Rule("mine", SqlFilter("x=1"))
@@ -129,17 +131,17 @@ def test_rules_are_put_and_removed_and_kept() -> None:
         assert await refused(broker.put_rule("news", rule)) == ENTITY_NOT_FOUND
         assert await refused(broker.remove_rule("none", "mine")) == ENTITY_NOT_FOUND
 
-    async def after(bench: Bench) -> None:
+    async def after(bench: BrokerHarness) -> None:
         found = bench.broker.find("ns", PATH)
         assert isinstance(found, Subscription)
         assert [(rule.name, rule.filter) for rule in found.rules] == [("mine", FalseFilter())]
 
     run(test, before)
-    run(after, Bench(before.store, before.catalog))
+    run(after, BrokerHarness(before.store, before.catalog))
 
 
 def test_destinations_are_there_and_take_what_comes() -> None:
-    async def test(bench: Bench) -> None:
+    async def test(bench: BrokerHarness) -> None:
         broker = bench.broker
         await broker.put_queue(QueueDefinition("a"), expect=NEW)
         await broker.put_queue(QueueDefinition("b", forward_to="a"), expect=NEW)
@@ -164,7 +166,7 @@ def test_destinations_are_there_and_take_what_comes() -> None:
 
 
 def test_counting_opens_only_what_was_written_to() -> None:
-    async def test(bench: Bench) -> None:
+    async def test(bench: BrokerHarness) -> None:
         broker = bench.broker
         queues = [await broker.put_queue(QueueDefinition(name)) for name in ("idle", "used")]
         queues[1].submit(SendMany(Recorder(), [1, 2], [message("a"), message("bc")]))
@@ -178,7 +180,7 @@ def test_counting_opens_only_what_was_written_to() -> None:
 
 
 def test_a_subscription_is_counted_by_itself() -> None:
-    async def test(bench: Bench) -> None:
+    async def test(bench: BrokerHarness) -> None:
         subscription = await subscribed(bench)
         subscription.topic.submit(SendMany(Recorder(), [1], [message("a")]))
         assert (await count(subscription)).total == 1
@@ -192,13 +194,13 @@ def test_who_came_last_is_remembered() -> None:
         def dismiss(self, refusal: object) -> None:
             pass
 
-    async def test(bench: Bench) -> None:
+    async def test(bench: BrokerHarness) -> None:
         queue = await bench.broker.put_queue(QueueDefinition("orders"))
-        assert queue.guests.accessed_at == 0
+        assert queue.links.accessed_at == 0
         link = Link()
-        for step in (queue.welcome, queue.farewell):
+        for step in (queue.link_attached, queue.link_detached):
             bench.clock.advance(1_000)
             step(link)
-            assert queue.guests.accessed_at == bench.clock.now()
+            assert queue.links.accessed_at == bench.clock.now()
 
     run(test)

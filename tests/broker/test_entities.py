@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from peeklock.broker.broker import Broker, Limits
+from peeklock.broker.broker import Broker, NamespaceLimits
 from peeklock.broker.changes import EntityError
 from peeklock.broker.entities import Queue, Subscription, Topic
 from peeklock.entity.commands import PEEK_LOCK, Command, Grant, OpenReceiver, SendMany
@@ -28,7 +28,7 @@ from peeklock.entity.refusals import (
     QUOTA_EXCEEDED,
     Refusal,
 )
-from peeklock.entity.replies import Accepted, Numbered, Refused
+from peeklock.entity.replies import Numbered, Refused, SendsAccepted
 from peeklock.entity.rule_commands import AddRule, ListRules, RemoveRule, RulesFound
 from peeklock.entity.rules.action import Changes
 from peeklock.entity.rules.filter import FalseFilter, SqlFilter, TrueFilter
@@ -36,7 +36,14 @@ from peeklock.entity.rules.rule import Rule
 from peeklock.entity.rules.values import PropertyBag, PropertyReader
 from peeklock.store.memory import MemoryCatalog, MemoryStore
 from peeklock.store.store import StoreError, Unavailable
-from tests.broker.bench import Bench, NoWording, Recorder, contents, message, settle_down
+from tests.broker.broker_harness import (
+    BrokerHarness,
+    NoWording,
+    Recorder,
+    contents,
+    message,
+    settle_down,
+)
 from tests.store.failing import FailingStore
 
 
@@ -50,14 +57,14 @@ class LabelWording:
         self.lost = self._none.lost
 
     def reader(self, message: Message, now: int) -> PropertyReader:
-        return PropertyBag({}, {"Label": message.content.decode()}, chance=int)
+        return PropertyBag({}, {"Label": message.content.decode()}, random_source=int)
 
     def changed(self, message: Message, changes: Changes) -> Message:
         return Message(message.envelope, str(changes.system["Label"]).encode())
 
 
 class Link:
-    """A guest that remembers why it had to go."""
+    """A link that remembers why it had to go."""
 
     def __init__(self) -> None:
         self.refusals: list[Refusal] = []
@@ -81,13 +88,15 @@ class FullCatalog:
         raise Unavailable("the disk is full")
 
 
-def run(test: Callable[[Bench], Awaitable[None]], bench: Bench | None = None) -> None:
+def run(
+    test: Callable[[BrokerHarness], Awaitable[None]], bench: BrokerHarness | None = None
+) -> None:
     async def whole() -> None:
-        here = bench or Bench(wording=LabelWording())
+        here = bench or BrokerHarness(wording=LabelWording())
         await here.broker.start()
         await test(here)
         # A store in memory ends with its broker, unless only the partitions are closed.
-        for home in here.broker.homes():
+        for home in here.broker.entities():
             await home.partitions.close()
 
     asyncio.run(whole())
@@ -97,7 +106,7 @@ async def send(entity: Queue | Topic, *texts: str) -> None:
     origin = Recorder()
     entity.submit(SendMany(origin, list(range(len(texts))), [message(text) for text in texts]))
     await settle_down()
-    assert [type(reply) for reply in origin.replies] == [Accepted]
+    assert [type(reply) for reply in origin.replies] == [SendsAccepted]
 
 
 async def received(entity: Queue | Subscription, lane: int | None = None) -> list[str]:
@@ -117,7 +126,7 @@ async def subscribe(broker: Broker, name: str, *rules: Rule) -> Subscription:
 def test_a_topic_gives_each_subscription_what_its_rules_take() -> None:
     """Protocol 11.7: one copy for all rules without action, one for each with."""
 
-    async def test(bench: Bench) -> None:
+    async def test(bench: BrokerHarness) -> None:
         topic = await bench.broker.put_topic(TopicDefinition("news"))
         everything = await subscribe(bench.broker, "all")
         some = await subscribe(
@@ -136,7 +145,7 @@ def test_a_topic_gives_each_subscription_what_its_rules_take() -> None:
 
 
 def test_a_rule_that_cannot_be_evaluated_dead_letters_where_it_is_wished() -> None:
-    async def test(bench: Bench) -> None:
+    async def test(bench: BrokerHarness) -> None:
         topic = await bench.broker.put_topic(TopicDefinition("news"))
         failing = Rule("bad", SqlFilter("1 / 0 = 1 OR sys.Label = 'x'"))
         wishes = await subscribe(bench.broker, "wishes", failing)
@@ -153,7 +162,7 @@ def test_a_rule_that_cannot_be_evaluated_dead_letters_where_it_is_wished() -> No
 
 
 def test_a_subscription_is_found_by_its_path_in_any_case() -> None:
-    async def test(bench: Bench) -> None:
+    async def test(bench: BrokerHarness) -> None:
         await bench.broker.put_topic(TopicDefinition("News/Daily"))
         made = await bench.broker.put_subscription(SubscriptionDefinition("news/daily", "Mine"))
         assert bench.broker.find("NS", "NEWS/daily/subscriptions/mine") is made
@@ -165,7 +174,7 @@ def test_a_subscription_is_found_by_its_path_in_any_case() -> None:
 
 
 def test_rules_are_added_listed_and_removed_by_links() -> None:
-    async def test(bench: Bench) -> None:
+    async def test(bench: BrokerHarness) -> None:
         topic = await bench.broker.put_topic(TopicDefinition("news"))
         mine = await subscribe(bench.broker, "mine")
         origin = Recorder()
@@ -190,7 +199,7 @@ def test_rules_are_added_listed_and_removed_by_links() -> None:
 
 
 def test_rules_that_cannot_be_are_refused_and_change_nothing() -> None:
-    async def test(bench: Bench) -> None:
+    async def test(bench: BrokerHarness) -> None:
         await bench.broker.put_topic(TopicDefinition("news"))
         mine = await subscribe(bench.broker, "mine")
         origin = Recorder()
@@ -211,10 +220,10 @@ def test_rules_that_cannot_be_are_refused_and_change_nothing() -> None:
 def test_what_is_changed_while_in_use_tells_its_links_and_keeps_its_messages() -> None:
     """R-L4, and what the service does: links are detached when a description changes."""
 
-    async def test(bench: Bench) -> None:
+    async def test(bench: BrokerHarness) -> None:
         queue = await bench.broker.put_queue(QueueDefinition("orders"))
         link = Link()
-        queue.welcome(link)
+        queue.link_attached(link)
         await send(queue, "one")
         assert await bench.broker.put_queue(QueueDefinition("orders")) is queue
         assert link.refusals == []
@@ -237,7 +246,7 @@ def test_what_is_changed_while_in_use_tells_its_links_and_keeps_its_messages() -
 def test_what_was_chosen_for_good_cannot_be_changed(after: QueueDefinition) -> None:
     """R-P2."""
 
-    async def test(bench: Bench) -> None:
+    async def test(bench: BrokerHarness) -> None:
         queue = await bench.broker.put_queue(QueueDefinition("orders"))
         with pytest.raises(EntityError) as declined:
             await bench.broker.put_queue(after)
@@ -248,7 +257,7 @@ def test_what_was_chosen_for_good_cannot_be_changed(after: QueueDefinition) -> N
 
 
 def test_a_name_belongs_to_one_entity() -> None:
-    async def test(bench: Bench) -> None:
+    async def test(bench: BrokerHarness) -> None:
         await bench.broker.put_queue(QueueDefinition("orders"))
         await bench.broker.put_topic(TopicDefinition("news"))
         with pytest.raises(EntityError) as first:
@@ -266,7 +275,7 @@ def test_a_name_belongs_to_one_entity() -> None:
 def test_a_namespace_holds_so_many_entities_and_no_more() -> None:
     """R-P10."""
 
-    async def test(bench: Bench) -> None:
+    async def test(bench: BrokerHarness) -> None:
         broker = bench.broker
         await broker.put_queue(QueueDefinition("one", partitions=2))
         with pytest.raises(EntityError) as second:
@@ -280,16 +289,16 @@ def test_a_namespace_holds_so_many_entities_and_no_more() -> None:
         for error in (second, third, fourth):
             assert error.value.refusal.kind == QUOTA_EXCEEDED
 
-    limits = Limits(entities_max=2, partitioned_max=1, subscriptions_max=1)
-    run(test, Bench(limits=limits))
+    limits = NamespaceLimits(entities_max=2, partitioned_max=1, subscriptions_max=1)
+    run(test, BrokerHarness(limits=limits))
 
 
 def test_a_removed_queue_dismisses_its_links_and_its_name_starts_empty() -> None:
-    async def test(bench: Bench) -> None:
+    async def test(bench: BrokerHarness) -> None:
         broker = bench.broker
         queue = await broker.put_queue(QueueDefinition("orders"))
         link = Link()
-        queue.welcome(link)
+        queue.link_attached(link)
         await send(queue, "old")
         assert await broker.remove("Orders")
         assert not await broker.remove("orders")
@@ -303,13 +312,13 @@ def test_a_removed_queue_dismisses_its_links_and_its_name_starts_empty() -> None
 
 
 def test_a_removed_subscription_takes_its_messages_along() -> None:
-    async def test(bench: Bench) -> None:
+    async def test(bench: BrokerHarness) -> None:
         broker = bench.broker
         topic = await broker.put_topic(TopicDefinition("news"))
         mine = await subscribe(broker, "mine")
         yours = await subscribe(broker, "yours")
         link = Link()
-        mine.welcome(link)
+        mine.link_attached(link)
         await send(topic, "one")
         assert await broker.remove("news/subscriptions/mine")
         assert [refusal.kind for refusal in link.refusals] == [ENTITY_NOT_FOUND]
@@ -324,7 +333,7 @@ def test_a_removed_subscription_takes_its_messages_along() -> None:
 
 @pytest.mark.parametrize("path", ["news", "news/subscriptions/mine"])
 def test_a_subscription_that_is_deleted_meanwhile_gets_no_rules_and_stays_away(path: str) -> None:
-    async def test(bench: Bench) -> None:
+    async def test(bench: BrokerHarness) -> None:
         broker = bench.broker
         await broker.put_topic(TopicDefinition("news"))
         mine = await subscribe(broker, "mine")
@@ -342,7 +351,7 @@ def test_a_subscription_that_is_deleted_meanwhile_gets_no_rules_and_stays_away(p
 
 
 def test_an_entity_that_could_not_be_removed_keeps_its_messages() -> None:
-    async def test(bench: Bench) -> None:
+    async def test(bench: BrokerHarness) -> None:
         broker = bench.broker
         queue = await broker.put_queue(QueueDefinition("orders"))
         await send(queue, "old")
@@ -352,7 +361,7 @@ def test_an_entity_that_could_not_be_removed_keeps_its_messages() -> None:
         assert [kind for _, kind, _, _ in await bench.catalog.load()] == ["queue"]
         assert await received(queue) == ["old"]
 
-    run(test, Bench(catalog=FullCatalog()))
+    run(test, BrokerHarness(catalog=FullCatalog()))
 
 
 def away() -> StoreError:
@@ -362,7 +371,7 @@ def away() -> StoreError:
 def test_a_store_that_is_away_at_the_start_goes_on_when_it_returns() -> None:
     """Nobody asks for what is scheduled there, and what was to be dropped is dropped late."""
 
-    async def before(bench: Bench) -> None:
+    async def before(bench: BrokerHarness) -> None:
         queue = await bench.broker.put_queue(QueueDefinition("orders"))
         await bench.broker.put_queue(QueueDefinition("bills"))
         await send(queue, "now")
@@ -371,7 +380,7 @@ def test_a_store_that_is_away_at_the_start_goes_on_when_it_returns() -> None:
         queue.submit(SendMany(Recorder(), [1], [later]))
         await settle_down()
 
-    async def after(bench: Bench) -> None:
+    async def after(bench: BrokerHarness) -> None:
         broker = bench.broker
         queue = broker.find("ns", "orders")
         assert isinstance(queue, Queue)
@@ -388,16 +397,16 @@ def test_a_store_that_is_away_at_the_start_goes_on_when_it_returns() -> None:
         assert await received(queue) == ["now", "later"]
 
     store = FailingStore(MemoryStore())
-    first = Bench(store)
+    first = BrokerHarness(store)
     run(before, first)
     store.failure = away
-    run(after, Bench(store, first.catalog))
+    run(after, BrokerHarness(store, first.catalog))
 
 
 def test_all_of_it_is_there_after_a_restart() -> None:
-    bench = Bench(wording=LabelWording())
+    bench = BrokerHarness(wording=LabelWording())
 
-    async def before(bench: Bench) -> None:
+    async def before(bench: BrokerHarness) -> None:
         broker = bench.broker
         topic = await broker.put_topic(TopicDefinition("news"))
         await subscribe(broker, "gone")
@@ -409,7 +418,7 @@ def test_all_of_it_is_there_after_a_restart() -> None:
         await broker.remove("news/Subscriptions/gone")
         assert mine.lane == 6
 
-    async def after(bench: Bench) -> None:
+    async def after(bench: BrokerHarness) -> None:
         broker = bench.broker
         mine = broker.find("ns", "news/subscriptions/mine")
         topic = broker.find("ns", "news")
@@ -426,4 +435,4 @@ def test_all_of_it_is_there_after_a_restart() -> None:
         assert await received(mine) == ["sport", "sport"]
 
     run(before, bench)
-    run(after, Bench(bench.store, bench.catalog, wording=LabelWording()))
+    run(after, BrokerHarness(bench.store, bench.catalog, wording=LabelWording()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from peeklock.broker.entities import DISMISSED_AT_ONCE, Visits
+from peeklock.broker.entities import DISMISSED_AT_ONCE, AttachedLinks
 from peeklock.clock import ManualClock
 from peeklock.entity.refusals import ENTITY_NOT_FOUND, Refusal
 
@@ -19,13 +19,13 @@ class Link:
 
 def test_many_links_are_dismissed_some_at_a_time() -> None:
     async def scenario() -> None:
-        visits = Visits(ManualClock())
+        attached_links = AttachedLinks(ManualClock())
         links = [Link() for _ in range(3 * DISMISSED_AT_ONCE + 1)]
         for link in links:
-            visits.add(link)
+            attached_links.add(link)
         refusal = Refusal(ENTITY_NOT_FOUND, "gone")
-        visits.dismiss(refusal)
-        assert len(visits) == 0
+        attached_links.dismiss(refusal)
+        assert len(attached_links) == 0
         turns = 1
         while not all(link.told for link in links):
             assert sum(len(link.told) for link in links) == turns * DISMISSED_AT_ONCE

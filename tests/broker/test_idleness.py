@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peeklock.broker.entities import Visits
+from peeklock.broker.entities import AttachedLinks
 from peeklock.broker.idleness import Idleness
 from peeklock.clock import ManualClock
 from peeklock.entity.definition import FOREVER_MS
@@ -43,15 +43,15 @@ def test_who_may_stay_for_ever_is_never_idle() -> None:
 def test_a_clock_that_is_set_forward_makes_nobody_idle() -> None:
     """Being idle is a duration: an hour that never passed deletes nothing."""
     clock = ManualClock()
-    visits = Visits(clock)
+    attached_links = AttachedLinks(clock)
     clock.skip(3_600_000)
-    assert not visits.is_idle(FIVE_MINUTES)
+    assert not attached_links.is_idle(FIVE_MINUTES)
     clock.advance(FIVE_MINUTES - 1)
-    assert not visits.is_idle(FIVE_MINUTES)
-    visits.used()
-    assert visits.accessed_at == clock.now()  # what is shown is an instant
+    assert not attached_links.is_idle(FIVE_MINUTES)
+    attached_links.used()
+    assert attached_links.accessed_at == clock.now()  # what is shown is an instant
     clock.skip(3_600_000)
     clock.advance(FIVE_MINUTES - 1)
-    assert not visits.is_idle(FIVE_MINUTES)
+    assert not attached_links.is_idle(FIVE_MINUTES)
     clock.advance(1)
-    assert visits.is_idle(FIVE_MINUTES)
+    assert attached_links.is_idle(FIVE_MINUTES)

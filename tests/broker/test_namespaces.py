@@ -7,29 +7,31 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from peeklock.auth.keyring import Grant
+from peeklock.auth.keyring import TokenGrant
 from peeklock.auth.namespaces import Namespace, Namespaces
 from peeklock.auth.refusal import AuthRefusal
 from peeklock.auth.rights import AuthorizationRule
-from peeklock.broker.broker import Limits
+from peeklock.broker.broker import NamespaceLimits
 from peeklock.broker.changes import NEW, EntityError
-from peeklock.broker.destinations import DestinationMissing
+from peeklock.broker.forwarding.destinations import DestinationMissing
 from peeklock.entity.commands import Peek, SendMany
 from peeklock.entity.definition import QueueDefinition, SubscriptionDefinition, TopicDefinition
 from peeklock.entity.refusals import QUOTA_EXCEEDED
 from peeklock.entity.replies import Found
 from peeklock.store.memory import MemoryCatalog
-from tests.broker.bench import Bench, Recorder, contents, message, settle_down
-from tests.broker.town import PlainWording
+from tests.broker.broker_harness import BrokerHarness, Recorder, contents, message, settle_down
+from tests.broker.forwarding.harness import PlainWording
 
 
 def both() -> Namespaces:
     return Namespaces([Namespace("one", [AuthorizationRule("root", "1")]), Namespace("two")])
 
 
-def run(test: Callable[[Bench], Awaitable[None]], bench: Bench | None = None) -> None:
+def run(
+    test: Callable[[BrokerHarness], Awaitable[None]], bench: BrokerHarness | None = None
+) -> None:
     async def whole() -> None:
-        here = bench or Bench(namespaces=both(), wording=PlainWording())
+        here = bench or BrokerHarness(namespaces=both(), wording=PlainWording())
         await here.broker.start()
         await asyncio.wait_for(test(here), 10)
         await here.broker.close()
@@ -41,14 +43,14 @@ def queue(path: str = "q", forward_to: str = "") -> QueueDefinition:
     return QueueDefinition(path, batched_store_access=False, forward_to=forward_to)
 
 
-async def send(bench: Bench, namespace: str, path: str, text: str) -> None:
+async def send(bench: BrokerHarness, namespace: str, path: str, text: str) -> None:
     entity = bench.broker.find(namespace, path)
     assert entity is not None
     entity.submit(SendMany(Recorder(), [0], [message(text)]))
     await settle_down()
 
 
-async def found(bench: Bench, namespace: str, path: str) -> list[str]:
+async def found(bench: BrokerHarness, namespace: str, path: str) -> list[str]:
     entity = bench.broker.find(namespace, path)
     assert entity is not None
     origin = Recorder()
@@ -62,7 +64,7 @@ async def found(bench: Bench, namespace: str, path: str) -> list[str]:
 def test_entities_of_the_same_name_are_two() -> None:
     """R-F7."""
 
-    async def test(bench: Bench) -> None:
+    async def test(bench: BrokerHarness) -> None:
         broker = bench.broker
         for namespace in ("one", "two"):
             await broker.put_queue(queue(), namespace=namespace)
@@ -71,8 +73,8 @@ def test_entities_of_the_same_name_are_two() -> None:
         assert await found(bench, "one", "q") == ["for one"]
         assert await found(bench, "TWO", "Q") == ["for two"]
         assert broker.find("one", "only") is None
-        assert [home.path for home in broker.homes("one")] == ["q"]
-        assert [home.path for home in broker.homes("Two")] == ["only", "q"]
+        assert [home.path for home in broker.entities("one")] == ["q"]
+        assert [home.path for home in broker.entities("Two")] == ["only", "q"]
         assert await broker.remove("q", "two")
         assert await found(bench, "one", "q") == ["for one"]
 
@@ -82,7 +84,7 @@ def test_entities_of_the_same_name_are_two() -> None:
 def test_the_keys_of_an_entity_hold_in_its_namespace_alone() -> None:
     """R-F7."""
 
-    async def test(bench: Bench) -> None:
+    async def test(bench: BrokerHarness) -> None:
         broker = bench.broker
         mine = AuthorizationRule("mine", "key")
         await broker.put_queue(queue(), namespace="one")
@@ -102,7 +104,7 @@ def test_the_keys_of_an_entity_hold_in_its_namespace_alone() -> None:
 def test_messages_are_forwarded_within_a_namespace() -> None:
     """R-F7."""
 
-    async def test(bench: Bench) -> None:
+    async def test(bench: BrokerHarness) -> None:
         broker = bench.broker
         await broker.put_queue(queue("target"), namespace="one")
         await broker.put_queue(queue("target"), namespace="two")
@@ -116,7 +118,7 @@ def test_messages_are_forwarded_within_a_namespace() -> None:
 
 
 def test_a_destination_in_another_namespace_is_none() -> None:
-    async def test(bench: Bench) -> None:
+    async def test(bench: BrokerHarness) -> None:
         broker = bench.broker
         await broker.put_queue(queue("target"), namespace="one")
         source = queue("source", forward_to="target")
@@ -131,7 +133,7 @@ def test_a_destination_in_another_namespace_is_none() -> None:
 def test_each_namespace_has_the_whole_limit() -> None:
     """R-F7, R-P10."""
 
-    async def test(bench: Bench) -> None:
+    async def test(bench: BrokerHarness) -> None:
         broker = bench.broker
         for namespace in ("one", "two"):
             await broker.put_queue(queue("a"), namespace=namespace)
@@ -140,7 +142,7 @@ def test_each_namespace_has_the_whole_limit() -> None:
                 await broker.put_queue(queue("b"), namespace=namespace)
             assert error.value.refusal.kind == QUOTA_EXCEEDED
 
-    run(test, Bench(namespaces=both(), limits=Limits(entities_max=1)))
+    run(test, BrokerHarness(namespaces=both(), limits=NamespaceLimits(entities_max=1)))
 
 
 def test_a_namespace_that_is_configured_no_more_is_kept_with_its_entities() -> None:
@@ -148,12 +150,12 @@ def test_a_namespace_that_is_configured_no_more_is_kept_with_its_entities() -> N
     catalog = MemoryCatalog()
     mine = AuthorizationRule("mine", "key")
 
-    async def before(bench: Bench) -> None:
+    async def before(bench: BrokerHarness) -> None:
         await bench.broker.put_queue(queue(), [mine], namespace="two")
         await bench.broker.put_topic(TopicDefinition("t"), namespace="two")
         await bench.broker.put_subscription(SubscriptionDefinition("t", "s"), namespace="two")
 
-    async def after(bench: Bench) -> None:
+    async def after(bench: BrokerHarness) -> None:
         broker = bench.broker
         assert [each.name for each in broker.namespaces.all()] == ["one", "two"]
         kept = broker.namespaces.get("two")
@@ -161,9 +163,9 @@ def test_a_namespace_that_is_configured_no_more_is_kept_with_its_entities() -> N
         assert broker.find("two", "t/Subscriptions/s") is not None
         grants = kept.keys.verify_plain("mine", "key")
         assert isinstance(grants, list)
-        assert [(type(grant), grant.path) for grant in grants] == [(Grant, "q")]
+        assert [(type(grant), grant.path) for grant in grants] == [(TokenGrant, "q")]
         assert isinstance(kept.keys.verify_plain("root", "1"), AuthRefusal)
 
-    run(before, Bench(catalog=catalog, namespaces=both()))
+    run(before, BrokerHarness(catalog=catalog, namespaces=both()))
     only = Namespaces([Namespace("one", [AuthorizationRule("root", "1")])])
-    run(after, Bench(catalog=catalog, namespaces=only))
+    run(after, BrokerHarness(catalog=catalog, namespaces=only))

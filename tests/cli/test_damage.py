@@ -13,11 +13,11 @@ from typer.testing import CliRunner, Result
 from peeklock.cli.damage import DAMAGED
 from peeklock.cli.main import app
 from peeklock.store.catalog import EmbeddedCatalog
+from peeklock.store.damage.pages import DATA, why_too_short
 from peeklock.store.lmdb.store import LmdbStore
-from peeklock.store.pages import DATA, why_too_short
 from peeklock.store.store import Corrupt, PartitionId
 from tests.store.builders import enqueued, message_of
-from tests.store.homes import replayed
+from tests.store.stores import replayed
 
 QUEUE = PartitionId("ns", "q#7")
 PLACE = json.dumps({"stores": ["store"], "incarnation": 7})

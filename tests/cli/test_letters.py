@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from peeklock.amqp.composites import Properties
-from peeklock.amqp.message import DATA_BODY, Message, encode_message
-from peeklock.amqp.types import Symbol, Timestamp, Uint
+from peeklock.amqp.messages.message import DATA_BODY, AmqpMessage, encode_message
+from peeklock.amqp.values.composites import Properties
+from peeklock.amqp.values.types import Symbol, Timestamp, Uint
 from peeklock.cli.letters import preview, read_letter
 from peeklock.client.message import ServiceBusMessage
 
@@ -44,7 +44,7 @@ def test_a_bare_message_says_little() -> None:
 
 
 def read(**sections: Any) -> dict[str, Any]:
-    return read_letter(encode_message(Message(**sections)))
+    return read_letter(encode_message(AmqpMessage(**sections)))
 
 
 def test_what_json_has_no_type_for_is_written_as_text() -> None:

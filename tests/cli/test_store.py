@@ -17,11 +17,11 @@ from peeklock.auth.sas import generate_sas
 from peeklock.cli.connection import DEVELOPMENT, ConnectionProblem, parse_connection
 from peeklock.cli.main import app
 from peeklock.clock import SystemClock
-from peeklock.gateway.connections import HttpConnections
-from peeklock.gateway.http.guard import Guard
+from peeklock.gateway.http.guard import TokenGuard
 from peeklock.gateway.http.health import Health
 from peeklock.gateway.http.stores import NODE, StoresNode
-from peeklock.gateway.listener import Listener
+from peeklock.gateway.listening.connections import HttpConnections
+from peeklock.gateway.listening.listener import Listener
 from peeklock.gateway.refusals import RefusalDesk
 from peeklock.store.lmdb.store import LmdbStore
 from peeklock.store.storehouse import Storehouse, store_names
@@ -47,11 +47,11 @@ class Door:
     async def _serve(self) -> None:
         clock = SystemClock()
         keys = KeyRing([development_rule(), AuthorizationRule("reader", "key", rights=LISTEN)])
-        desk = RefusalDesk(clock=clock, chance=lambda: 7, namespace="ns")
+        desk = RefusalDesk(clock=clock, random_source=lambda: 7, namespace="ns")
         house = Storehouse.of(
             lambda name, may_make: LmdbStore(self._data / name, make=may_make), store_names(2)
         )
-        http = HttpConnections(Health(), {NODE: StoresNode(house, Guard(keys, clock, desk))})
+        http = HttpConnections(Health(), {NODE: StoresNode(house, TokenGuard(keys, clock, desk))})
         listener = Listener(http.protocol, http.protocol)
         self.port = await listener.start("http", "127.0.0.1", 0)
         self._ready.set()

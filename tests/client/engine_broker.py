@@ -4,9 +4,7 @@ import asyncio
 import socket
 from typing import Any
 
-from peeklock.amqp.composites import ACCEPTED, Coordinator, Properties, Source
 from peeklock.amqp.connection import SERVER, Connection
-from peeklock.amqp.delivery import IncomingDelivery
 from peeklock.amqp.errors import AmqpError
 from peeklock.amqp.events import (
     AttachRequested,
@@ -16,27 +14,35 @@ from peeklock.amqp.events import (
     SettlementsReceived,
     TransfersReceived,
 )
-from peeklock.amqp.limits import Limits
-from peeklock.amqp.link import RECEIVER, Link
-from peeklock.amqp.message import NO_BODY, VALUE_BODY, Message, decode_message, encode_message
-from peeklock.amqp.types import Int
-from peeklock.client.config import ClientConfig
-from peeklock.client.connection import ClientConnection
+from peeklock.amqp.limits import ConnectionLimits
+from peeklock.amqp.messages.message import (
+    NO_BODY,
+    VALUE_BODY,
+    AmqpMessage,
+    decode_message,
+    encode_message,
+)
+from peeklock.amqp.sessions.delivery import IncomingDelivery
+from peeklock.amqp.sessions.link import RECEIVER, Link
+from peeklock.amqp.values.composites import ACCEPTED, Coordinator, Properties, Source
+from peeklock.amqp.values.types import Int
+from peeklock.client.connections.config import ClientConfig
+from peeklock.client.connections.connection import ClientConnection
+from peeklock.client.connections.retrying import RetryPolicy
+from peeklock.client.connections.transport import Transport
 from peeklock.client.credentials import SasKey
-from peeklock.client.retrying import RetryPolicy
-from peeklock.client.transport import Transport
 
 
 class EngineBroker(asyncio.Protocol):
     """Accepts every link, answers tokens, and lets the test decide on the rest."""
 
     def __init__(
-        self, *, credit: int, limits: Limits | None, mechanisms: list[str] | None = None
+        self, *, credit: int, limits: ConnectionLimits | None, mechanisms: list[str] | None = None
     ) -> None:
         self.connection = Connection(
             role=SERVER,
             container_id="engine",
-            limits=Limits() if limits is None else limits,
+            limits=ConnectionLimits() if limits is None else limits,
             now=0,
             sasl_mechanisms=["ANONYMOUS"] if mechanisms is None else mechanisms,
         )
@@ -48,8 +54,8 @@ class EngineBroker(asyncio.Protocol):
         # What came, by the address of the link; and the links by the same.
         self.links: dict[str, Link] = {}
         self.arrived: list[IncomingDelivery] = []
-        self.tokens: list[Message] = []
-        self.requests: list[Message] = []
+        self.tokens: list[AmqpMessage] = []
+        self.requests: list[AmqpMessage] = []
         self.settled: list[SettlementsReceived] = []
         self.drains = 0
         self.refusals: dict[str, AmqpError] = {}
@@ -162,12 +168,12 @@ class EngineBroker(asyncio.Protocol):
     def answer(
         self,
         address: str,
-        request: Message,
+        request: AmqpMessage,
         properties: dict[str, Any],
         body: dict[str, Any] | None = None,
     ) -> None:
         assert request.properties is not None
-        message = Message(
+        message = AmqpMessage(
             properties=Properties(correlation_id=request.properties.message_id),
             application_properties=properties,
             body_kind=NO_BODY if body is None else VALUE_BODY,
@@ -203,7 +209,7 @@ class Bench:
         self,
         *,
         credit: int = 1000,
-        limits: Limits | None = None,
+        limits: ConnectionLimits | None = None,
         mechanisms: list[str] | None = None,
         **options: Any,
     ) -> None:

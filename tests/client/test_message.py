@@ -8,21 +8,21 @@ from uuid import UUID
 
 import pytest
 
-from peeklock.amqp.composites import Header, Properties
-from peeklock.amqp.message import (
+from peeklock.amqp.messages.message import (
     DATA_BODY,
     NO_BODY,
     SEQUENCE_BODY,
     VALUE_BODY,
-    Message,
+    AmqpMessage,
     decode_message,
     encode_message,
 )
-from peeklock.amqp.types import Int, Symbol, Timestamp
+from peeklock.amqp.values.composites import Header, Properties
+from peeklock.amqp.values.types import Int, Symbol, Timestamp
 from peeklock.client.constants import AmqpMessageBodyType, ServiceBusMessageState
 from peeklock.client.message import ServiceBusMessage, instant_ms, moment_of
-from peeklock.client.outbound import as_message
 from peeklock.client.received import ServiceBusReceivedMessage
+from peeklock.client.sending.outbound import as_message
 
 NOON = datetime(2030, 1, 31, 12, 0, 0, 123_000, tzinfo=UTC)
 LONG_AGO = 1_700_000_000_000
@@ -33,7 +33,7 @@ def read(message: ServiceBusMessage) -> ServiceBusReceivedMessage:
 
 
 def delivered(**sections: Any) -> ServiceBusReceivedMessage:
-    return ServiceBusReceivedMessage(encode_message(Message(**sections)))
+    return ServiceBusReceivedMessage(encode_message(AmqpMessage(**sections)))
 
 
 def test_a_message_of_content_alone_is_content_alone() -> None:
@@ -221,7 +221,7 @@ def test_a_received_message_is_sent_again_without_what_the_broker_wrote() -> Non
 
 
 def test_senders_take_messages_in_several_forms() -> None:
-    raw = Message(properties=Properties(group_id="g"), body_kind=VALUE_BODY, body=5)
+    raw = AmqpMessage(properties=Properties(group_id="g"), body_kind=VALUE_BODY, body=5)
     assert as_message(raw).encoded() == encode_message(raw)
     assert as_message(raw).routing_key == "g"
     assert as_message({"body": "x", "message_id": "m"}).encoded() == (

@@ -14,12 +14,12 @@ from peeklock.client import (
     TransportType,
     blocking,
 )
-from peeklock.client.connection_string import DEVELOPMENT
+from peeklock.client.connections.connection_string import DEVELOPMENT
+from peeklock.client.connections.proxy import HttpProxy
+from peeklock.client.connections.retrying import RetryPolicy
 from peeklock.client.exceptions import OperationTimeoutError, ServiceBusConnectionError
 from peeklock.client.options import ClientOptions, ReceiverOptions, SenderOptions
-from peeklock.client.proxy import HttpProxy
 from peeklock.client.receiver import ServiceBusReceiver
-from peeklock.client.retrying import RetryPolicy
 from peeklock.client.sender import ServiceBusSender
 from tests.client.engine_broker import Bench, until
 

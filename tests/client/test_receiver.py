@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from peeklock.amqp.composites import ACCEPTED, RELEASED
+from peeklock.amqp.values.composites import ACCEPTED, RELEASED
 from peeklock.client.exceptions import ServiceBusConnectionError
 from peeklock.client.message import ServiceBusMessage
 from peeklock.client.receiver import ServiceBusReceiver

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from peeklock.amqp.composites import ACCEPTED
-from peeklock.amqp.message import batch_messages, decode_message
-from peeklock.amqp.types import Symbol, Ulong
+from peeklock.amqp.messages.message import batch_messages, decode_message
+from peeklock.amqp.values.composites import ACCEPTED
+from peeklock.amqp.values.types import Symbol, Ulong
 from peeklock.client.exceptions import ServiceBusConnectionError
 from peeklock.client.message import ServiceBusMessage
 from peeklock.client.sender import ServiceBusSender

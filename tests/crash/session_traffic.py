@@ -3,8 +3,6 @@
 import time
 from typing import Any, Final
 
-from peeklock.amqp.composites import ACCEPTED, Properties, Source, Target
-from peeklock.amqp.delivery import IncomingDelivery
 from peeklock.amqp.events import (
     AnswersReceived,
     AttachAnswered,
@@ -14,10 +12,12 @@ from peeklock.amqp.events import (
     SettlementsReceived,
     TransfersReceived,
 )
-from peeklock.amqp.link import Link
-from peeklock.amqp.message import Message, decode_message, encode_message
-from peeklock.amqp.types import Symbol, Uint
-from tests.crash.ledger import ID_SIZE, Place
+from peeklock.amqp.messages.message import AmqpMessage, decode_message, encode_message
+from peeklock.amqp.sessions.delivery import IncomingDelivery
+from peeklock.amqp.sessions.link import Link
+from peeklock.amqp.values.composites import ACCEPTED, Properties, Source, Target
+from peeklock.amqp.values.types import Symbol, Uint
+from tests.crash.promises import ID_SIZE, Place
 from tests.crash.traffic import (
     DEAD_LETTERED,
     DRAINED_WITHIN_S,
@@ -139,7 +139,7 @@ class SessionReceiver:
     def manage(self, operation: str, body: dict[str, Any], state: bytes | None) -> None:
         self.asked.append((self.name, state))
         self.count += 1
-        request = Message(
+        request = AmqpMessage(
             properties=Properties(message_id=self.count, reply_to="here"),
             application_properties={
                 "operation": f"com.microsoft:{operation}",

@@ -60,7 +60,7 @@ class CaptureProcess:
         for pid in list(_in_group(group)):
             _kill(pid)
 
-    def kill_executor(self, chance: random.Random) -> bool:
+    def kill_executor(self, random_source: random.Random) -> bool:
         """End one process that runs tasks; tells whether there was one."""
         assert self._process is not None
         found = [
@@ -70,7 +70,7 @@ class CaptureProcess:
         ]
         if not found:
             return False
-        _kill(chance.choice(found))
+        _kill(random_source.choice(found))
         return True
 
     def wait_for_rows(self, above: int, within_s: float) -> int:

@@ -12,8 +12,8 @@ from typing import Final
 
 import pytest
 
-from tests.crash.house import DELIVERIES_MAX, House
-from tests.crash.ledger import Ledger, Place
+from tests.crash.entities import DELIVERIES_MAX, CrashEntities
+from tests.crash.promises import Ledger, Place
 from tests.crash.traffic import Crew, End, Line, Receiver, Sender, drain
 from tests.crash.victim import Victim, chosen_number, chosen_seed
 
@@ -52,18 +52,18 @@ def empty(broker: Victim, place: Place) -> set[int]:
 
 
 def kill_and_check(folder: Path, seed: int, kills: int, store: str = "") -> None:
-    chance = random.Random(seed)
+    random_source = random.Random(seed)
     broker = victim(folder, store)
     place = Place(QUEUE)
     ledger = Ledger(QUEUE, place)
     try:
         for _ in range(kills):
-            if chance.random() < 0.2:
-                broker.stumble(chance.uniform(0.0, 0.6))
+            if random_source.random() < 0.2:
+                broker.stumble(random_source.uniform(0.0, 0.6))
             broker.start()
             crew = Crew(jobs(broker.amqp_port, ledger))
-            crew.run(time.monotonic() + chance.uniform(0.05, 1.2))
-            if chance.random() < 0.2:
+            crew.run(time.monotonic() + random_source.uniform(0.05, 1.2))
+            if random_source.random() < 0.2:
                 # Nothing is left then that could tell the next process how far the numbers were.
                 crew.finish()
                 empty(broker, place)
@@ -105,17 +105,17 @@ def test_many_kills_lose_nothing_and_bring_nothing_back(tmp_path: Path) -> None:
 
 
 def kill_the_house(folder: Path, seed: int, kills: int, rate: int) -> None:
-    chance = random.Random(seed)
-    house = House(rate)
+    random_source = random.Random(seed)
+    house = CrashEntities(rate)
     broker = Victim(folder, house.write_config(folder / "Config.json"), stores=STORES)
     try:
         for _ in range(kills):
-            if chance.random() < 0.1:
-                broker.stumble(chance.uniform(0.0, 0.8))
+            if random_source.random() < 0.1:
+                broker.stumble(random_source.uniform(0.0, 0.8))
             broker.start()
             crew = Crew(house.jobs(broker.amqp_port))
-            crew.run(time.monotonic() + chance.uniform(0.1, 2.0))
-            if chance.random() < 0.1:
+            crew.run(time.monotonic() + random_source.uniform(0.1, 2.0))
+            if random_source.random() < 0.1:
                 crew.finish()
                 crew.leave()
                 house.empty(broker.amqp_port)

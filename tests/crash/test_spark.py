@@ -80,7 +80,7 @@ def broker_in(folder: Path) -> BrokerProcess:
 
 
 def kill_and_check(folder: Path, seed: int, kills: int, messages: int, master: str) -> None:
-    chance = random.Random(seed)
+    random_source = random.Random(seed)
     broker = broker_in(folder)
     broker.start()
     capture = CaptureProcess(folder, broker.connection_string, QUEUE, master)
@@ -96,17 +96,19 @@ def kill_and_check(folder: Path, seed: int, kills: int, messages: int, master: s
                 capture.start(interval="1s")
             feeder.allow(1 / kills)
             rows = capture.wait_for_rows(rows, ALIVE_WITHIN_S)
-            is_alive = capture.lives_on(chance.uniform(0.0, 1.5))
+            is_alive = capture.lives_on(random_source.uniform(0.0, 1.5))
             assert is_alive, "a capture goes on until it is killed"
-            what = chance.choice(["driver", "executor", "broker"])
+            what = random_source.choice(["driver", "executor", "broker"])
             if what == "driver":
                 capture.kill_driver()
             elif what == "broker":
                 broker.kill()
-                capture.lives_on(chance.uniform(0.0, 1.0))
+                capture.lives_on(random_source.uniform(0.0, 1.0))
                 broker.start()
             else:
-                assert capture.kill_executor(chance), "a capture that writes rows has workers"
+                assert capture.kill_executor(random_source), (
+                    "a capture that writes rows has workers"
+                )
             killed[what] += 1
         feeder.join()
         if capture.is_running:

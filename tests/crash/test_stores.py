@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.house import House
+from tests.crash.entities import CrashEntities
 from tests.crash.traffic import Crew
 from tests.crash.victim import Victim, chosen_number, chosen_seed
 from tests.wire.broker_process import broker_python
@@ -26,10 +26,10 @@ RETURNED_WITHIN_S = 20.0
 class Vandal:
     """Takes stores away and brings them back while the crew works."""
 
-    def __init__(self, broker: Victim, house: House, chance: random.Random) -> None:
+    def __init__(self, broker: Victim, house: CrashEntities, random_source: random.Random) -> None:
         self.broker = broker
         self.house = house
-        self.chance = chance
+        self.random_source = random_source
         self.crew = self.gather()
         self.sent_away: Counter[str] = Counter()
 
@@ -37,18 +37,20 @@ class Vandal:
         return Crew(self.house.jobs(self.broker.amqp_port, may_fail=True), may_fail=True)
 
     def work(self, least_s: float, most_s: float) -> None:
-        self.crew.run(time.monotonic() + self.chance.uniform(least_s, most_s))
+        self.crew.run(time.monotonic() + self.random_source.uniform(least_s, most_s))
 
     def strike(self) -> None:
-        store = self.chance.choice(STORES)
-        way: Callable[[str], None] = self.chance.choice((self.switch, self.switch, self.move))
+        store = self.random_source.choice(STORES)
+        way: Callable[[str], None] = self.random_source.choice(
+            (self.switch, self.switch, self.move)
+        )
         way(store)
 
     def switch(self, store: str) -> None:
         """By command."""
         self.tell("offline", store)
         self.work(0.1, 1.0)
-        if self.chance.random() < 0.2:
+        if self.random_source.random() < 0.2:
             self.restart()
         self.tell("online", store)
 
@@ -58,7 +60,7 @@ class Vandal:
         away = self.broker.data / f"{store}-away"
         place.rename(away)
         self.work(0.1, 1.0)
-        if self.chance.random() < 0.2:
+        if self.random_source.random() < 0.2:
             self.restart()
             self.work(0.1, 0.5)
         away.rename(place)
@@ -100,12 +102,12 @@ class Vandal:
 
 
 def vandalise(folder: Path, seed: int, strikes: int, rate: int) -> None:
-    chance = random.Random(seed)
-    house = House(rate)
+    random_source = random.Random(seed)
+    house = CrashEntities(rate)
     config = house.write_config(folder / "Config.json")
     broker = Victim(folder, config, stores=len(STORES))
     broker.start()
-    vandal = Vandal(broker, house, chance)
+    vandal = Vandal(broker, house, random_source)
     try:
         vandal.work(0.5, 1.0)
         for _ in range(strikes):

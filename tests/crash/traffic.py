@@ -8,19 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from peeklock.amqp.composites import (
-    ACCEPTED,
-    REJECTED_PLAIN,
-    Source,
-    Target,
-    TransactionalState,
-    Transfer,
-    encode_composite,
-    encode_rejected,
-)
-from peeklock.amqp.composites import encode_modified as modified
 from peeklock.amqp.connection import CLIENT, Connection
-from peeklock.amqp.delivery import IncomingDelivery
 from peeklock.amqp.errors import AmqpError
 from peeklock.amqp.events import (
     AnswersReceived,
@@ -32,13 +20,25 @@ from peeklock.amqp.events import (
     SettlementsReceived,
     TransfersReceived,
 )
-from peeklock.amqp.frames import frame_head
-from peeklock.amqp.limits import Limits
-from peeklock.amqp.link import Link
-from peeklock.amqp.message import Message, decode_message, encode_message
+from peeklock.amqp.frames.headers import frame_head
+from peeklock.amqp.limits import ConnectionLimits
+from peeklock.amqp.messages.message import AmqpMessage, decode_message, encode_message
+from peeklock.amqp.messages.sections import DATA
 from peeklock.amqp.sasl import plain
-from peeklock.amqp.sections import DATA
-from tests.crash.ledger import Ledger, Place
+from peeklock.amqp.sessions.delivery import IncomingDelivery
+from peeklock.amqp.sessions.link import Link
+from peeklock.amqp.values.composites import (
+    ACCEPTED,
+    REJECTED_PLAIN,
+    Source,
+    Target,
+    TransactionalState,
+    Transfer,
+    encode_composite,
+    encode_rejected,
+)
+from peeklock.amqp.values.composites import encode_modified as modified
+from tests.crash.promises import Ledger, Place
 from tests.wire.entities import ROOT_KEY, ROOT_RULE
 
 BATCH_FORMAT: Final = 0x80013700
@@ -68,7 +68,7 @@ class Line:
         self.connection = Connection(
             role=CLIENT,
             container_id="crash",
-            limits=Limits(),
+            limits=ConnectionLimits(),
             now=now_ms(),
             hostname="localhost",
             credential=plain(ROOT_RULE, ROOT_KEY),
@@ -140,12 +140,12 @@ class End(Protocol):
     def is_idle(self) -> bool: ...
 
 
-Dress = Callable[[int, bytes], Message]
+Dress = Callable[[int, bytes], AmqpMessage]
 
 
-def undressed(id: int, body: bytes) -> Message:
+def undressed(id: int, body: bytes) -> AmqpMessage:
     """A message with nothing but its body."""
-    return Message(body_kind=DATA, body=[body])
+    return AmqpMessage(body_kind=DATA, body=[body])
 
 
 class Sender:
@@ -193,7 +193,10 @@ class Sender:
             messages = [encode_message(self.dress(id, self.ledger.content(id))) for id in ids]
             payload, form = messages[0], 0
             if self.in_batches:
-                payload, form = encode_message(Message(body_kind=DATA, body=messages)), BATCH_FORMAT
+                payload, form = (
+                    encode_message(AmqpMessage(body_kind=DATA, body=messages)),
+                    BATCH_FORMAT,
+                )
             self.count += 1
             self.open += 1
             self.link.send(self.count.to_bytes(4, "big"), payload, b"", False, ids, form)

@@ -3,7 +3,10 @@ all on one AMQP session."""
 
 from typing import Final
 
-from peeklock.amqp.composites import (
+from peeklock.amqp.events import AnswersReceived, Event, SettlementsReceived, TransfersReceived
+from peeklock.amqp.messages.message import AmqpMessage, encode_message
+from peeklock.amqp.sessions.link import Link
+from peeklock.amqp.values.composites import (
     ACCEPTED,
     Accepted,
     Coordinator,
@@ -17,10 +20,7 @@ from peeklock.amqp.composites import (
     described_of,
     encode_composite,
 )
-from peeklock.amqp.events import AnswersReceived, Event, SettlementsReceived, TransfersReceived
-from peeklock.amqp.link import Link
-from peeklock.amqp.message import Message, encode_message
-from tests.crash.ledger import Deal, Deals
+from tests.crash.promises import Deal, Deals
 from tests.crash.traffic import SECOND, Broken, Line, arrived, must_go_on, undressed
 
 # How many transactions are open at a time.
@@ -106,7 +106,7 @@ class Dealer:
         self.wish(wish, (delivery, id, deal))
 
     def wish(self, wish: Declare | Discharge, context: tuple[int, int, Deal | None]) -> None:
-        payload = encode_message(Message(body=described_of(wish)))
+        payload = encode_message(AmqpMessage(body=described_of(wish)))
         if self.coordinator.send(self.tag(), payload, b"", False, context) < 0:
             raise Broken("the coordinator takes no more")
 

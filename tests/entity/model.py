@@ -27,7 +27,7 @@ from peeklock.entity.replies import (
     STATE_SCHEDULED,
     Delivery,
 )
-from tests.entity.claim_model import Claims
+from tests.entity.claims.claim_model import Claims
 
 TOO_OFTEN: Final = "MaxDeliveryCountExceeded"
 TOO_OFTEN_TEXT: Final = "Message could not be consumed after {} delivery attempts."

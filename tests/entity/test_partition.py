@@ -24,36 +24,36 @@ from peeklock.entity.refusals import (
     LOCK_LOST,
     MESSAGE_TOO_BIG,
 )
-from tests.entity.at_hand import AtHand, deliveries, message, sequences
+from tests.entity.partition_harness import QueueHarness, deliveries, message, sequences
 
 # Sending.
 
 
 def test_numbers_start_at_one_and_rise_by_one() -> None:
-    queue = AtHand()
+    queue = QueueHarness()
     assert queue.send("a", "b", "c") == [1, 2, 3]
     assert queue.send("d") == [4]
 
 
 def test_the_upper_16_bits_of_a_number_name_the_partition() -> None:
-    queue = AtHand(index=5)
+    queue = QueueHarness(index=5)
     assert queue.send("a", "b") == [(5 << 48) + 1, (5 << 48) + 2]
 
 
 def test_a_send_is_answered_with_its_own_tags_and_one_record_holds_the_run() -> None:
     """R-T1."""
-    queue = AtHand()
+    queue = QueueHarness()
     messages = [message("a"), message("b")]
-    assert queue.ask(ask.SendMany("me", [40, 41], messages)) == [told.Accepted("me", [40, 41])]
+    assert queue.ask(ask.SendMany("me", [40, 41], messages)) == [told.SendsAccepted("me", [40, 41])]
     assert queue.records == [records.Enqueued(queue.now, 1, messages)]
 
 
 def test_of_several_sends_only_the_one_that_is_too_big_is_refused() -> None:
     """R-T2."""
-    queue = AtHand(message_size_max=10)
+    queue = QueueHarness(message_size_max=10)
     messages = [message("a" * 10), message("b" * 11), message("c")]
     replies = queue.ask(ask.SendMany("me", [1, 2, 3], messages))
-    accepted = [each for each in replies if isinstance(each, told.Accepted)]
+    accepted = [each for each in replies if isinstance(each, told.SendsAccepted)]
     refused = [each for each in replies if isinstance(each, told.Refused)]
     assert [each.tags for each in accepted] == [[1, 3]]
     assert [(each.tags, each.refusal.kind) for each in refused] == [([2], MESSAGE_TOO_BIG)]
@@ -62,25 +62,25 @@ def test_of_several_sends_only_the_one_that_is_too_big_is_refused() -> None:
 
 def test_a_batch_is_stored_all_or_none() -> None:
     """R-T5."""
-    queue = AtHand(message_size_max=10)
+    queue = QueueHarness(message_size_max=10)
     assert queue.fate(ask.SendBatch("me", 1, [message("a"), message("b" * 11)])) == MESSAGE_TOO_BIG
     assert queue.records == []
     assert queue.numbers() == []
     assert queue.ask(ask.SendBatch("me", 2, [message("a"), message("b")])) == [
-        told.Accepted("me", [2])
+        told.SendsAccepted("me", [2])
     ]
     assert queue.numbers() == [1, 2]
 
 
 def test_an_empty_batch_is_accepted_and_stores_nothing() -> None:
-    queue = AtHand()
-    assert queue.ask(ask.SendBatch("me", 1, [])) == [told.Accepted("me", [1])]
+    queue = QueueHarness()
+    assert queue.ask(ask.SendBatch("me", 1, [])) == [told.SendsAccepted("me", [1])]
     assert queue.records == []
 
 
 @pytest.mark.parametrize("status", [SEND_DISABLED, DISABLED])
 def test_a_queue_that_is_disabled_for_sending_takes_nothing(status: str) -> None:
-    queue = AtHand(status=status)
+    queue = QueueHarness(status=status)
     commands: list[ask.Command] = [
         ask.SendMany("me", [1], [message("a")]),
         ask.SendBatch("me", 1, [message("a")]),
@@ -94,7 +94,7 @@ def test_a_queue_that_is_disabled_for_sending_takes_nothing(status: str) -> None
 
 
 def test_messages_come_in_the_order_of_their_numbers() -> None:
-    queue = AtHand()
+    queue = QueueHarness()
     queue.send("a", "b", "c")
     assert queue.contents(queue.receive(2)) == ["a", "b"]
     assert queue.contents(queue.receive(2)) == ["c"]
@@ -102,7 +102,7 @@ def test_messages_come_in_the_order_of_their_numbers() -> None:
 
 def test_a_long_line_keeps_its_order_while_it_is_handed_out_and_given_back() -> None:
     """R-S2, R-S4."""
-    queue = AtHand()
+    queue = QueueHarness()
     for start in range(0, 12_000, 1_000):
         queue.send(*(str(number) for number in range(start, start + 1_000)))
     for _ in range(9):
@@ -117,7 +117,7 @@ def test_a_long_line_keeps_its_order_while_it_is_handed_out_and_given_back() -> 
 
 
 def test_a_receiver_without_credit_gets_nothing_and_a_waiting_one_gets_what_comes() -> None:
-    queue = AtHand()
+    queue = QueueHarness()
     queue.open("early")
     assert deliveries(queue.ask(ask.SendMany("me", [1], [message("a")])), "early") == []
     assert len(deliveries(queue.ask(ask.Grant("early", 2, False)), "early")) == 1
@@ -127,7 +127,7 @@ def test_a_receiver_without_credit_gets_nothing_and_a_waiting_one_gets_what_come
 
 def test_credit_is_a_limit_since_the_receiver_was_opened() -> None:
     """A repeated grant of the same limit gives nothing new: no race with what is on its way."""
-    queue = AtHand()
+    queue = QueueHarness()
     queue.open("r", credit=2)
     queue.send("a", "b", "c", "d")
     assert deliveries(queue.ask(ask.Grant("r", 2, False)), "r") == []
@@ -136,7 +136,7 @@ def test_credit_is_a_limit_since_the_receiver_was_opened() -> None:
 
 
 def test_a_drain_delivers_what_is_there_and_gives_the_rest_back() -> None:
-    queue = AtHand()
+    queue = QueueHarness()
     queue.send("a")
     queue.open("r")
     replies = queue.ask(ask.Grant("r", 10, True))
@@ -147,20 +147,20 @@ def test_a_drain_delivers_what_is_there_and_gives_the_rest_back() -> None:
 
 
 def test_a_drain_of_an_empty_queue_is_answered() -> None:
-    queue = AtHand()
+    queue = QueueHarness()
     queue.open("r")
     assert queue.ask(ask.Grant("r", 3, True)) == [told.Drained("r")]
 
 
 def test_a_receiver_that_drains_and_closes_at_once_is_not_answered() -> None:
-    queue = AtHand()
+    queue = QueueHarness()
     queue.open("r")
     assert queue.ask(ask.Grant("r", 5, True), ask.CloseReceiver("r", False)) == []
 
 
 def test_competing_receivers_get_different_messages_and_share_in_turns() -> None:
     """R-S2."""
-    queue = AtHand()
+    queue = QueueHarness()
     for name in "abc":
         queue.open(name, credit=100)
     queue.send(*(str(number) for number in range(90)))
@@ -173,7 +173,7 @@ def test_competing_receivers_get_different_messages_and_share_in_turns() -> None
 
 def test_single_messages_go_to_the_receivers_in_turn() -> None:
     """R-S2."""
-    queue = AtHand()
+    queue = QueueHarness()
     for name in "abc":
         queue.open(name, credit=10)
     got: list[str] = []
@@ -185,7 +185,7 @@ def test_single_messages_go_to_the_receivers_in_turn() -> None:
 
 def test_a_locked_message_is_nobody_elses() -> None:
     """R-S2."""
-    queue = AtHand()
+    queue = QueueHarness()
     queue.send("a")
     assert len(queue.receive(1, "one")) == 1
     assert queue.receive(1, "two") == []
@@ -193,7 +193,7 @@ def test_a_locked_message_is_nobody_elses() -> None:
 
 def test_receive_and_delete_hands_out_once_and_for_good() -> None:
     """R-S1."""
-    queue = AtHand()
+    queue = QueueHarness()
     queue.send("a", "b")
     (got,) = queue.receive(1, mode=RECEIVE_AND_DELETE)
     assert (got.number, got.locked_until) == (0, 0)
@@ -206,7 +206,7 @@ def test_receive_and_delete_hands_out_once_and_for_good() -> None:
 
 
 def test_a_closed_receiver_gets_nothing_more() -> None:
-    queue = AtHand()
+    queue = QueueHarness()
     queue.open("r", credit=10)
     queue.ask(ask.CloseReceiver("r", False))
     assert queue.ask(ask.CloseReceiver("r", True)) == []
@@ -217,7 +217,7 @@ def test_a_closed_receiver_gets_nothing_more() -> None:
 
 def test_the_locks_of_a_broken_connection_stay_until_they_expire() -> None:
     """R-S8: the token stays good, because clients settle by it after a reconnect."""
-    queue = AtHand()
+    queue = QueueHarness()
     queue.send("a")
     held = queue.receive_one()
     queue.close(broken=True)
@@ -228,7 +228,7 @@ def test_the_locks_of_a_broken_connection_stay_until_they_expire() -> None:
 @pytest.mark.parametrize("broken", [True, False])
 def test_a_queue_may_ask_for_its_locks_back_when_a_connection_breaks(broken: bool) -> None:
     """R-S8: the option restores what the articles say; an orderly close keeps the locks."""
-    queue = AtHand(unlock_on_disconnect=True)
+    queue = QueueHarness(unlock_on_disconnect=True)
     queue.send("a", "b")
     held = queue.receive_one()
     (kept,) = queue.receive(1, "other")
@@ -241,7 +241,7 @@ def test_a_queue_may_ask_for_its_locks_back_when_a_connection_breaks(broken: boo
 
 @pytest.mark.parametrize("status", [RECEIVE_DISABLED, DISABLED])
 def test_a_queue_that_is_disabled_for_receiving_hands_nothing_out(status: str) -> None:
-    queue = AtHand()
+    queue = QueueHarness()
     queue.send("a")
     held = queue.receive_one()
     queue.open("r", credit=5)

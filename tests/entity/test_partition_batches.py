@@ -9,11 +9,10 @@ from peeklock.entity import commands as ask
 from peeklock.entity import records
 from peeklock.entity import replies as told
 from peeklock.entity.blueprint import Copy
-from peeklock.entity.bodies import BLOCK
 from peeklock.entity.commands import (
-    CARRY,
     COMPLETE,
     DEAD_LETTER,
+    FORWARD,
     MAIN,
     PEEK_LOCK,
     RECEIVE_AND_DELETE,
@@ -23,14 +22,15 @@ from peeklock.entity.commands import (
 from peeklock.entity.message import Message, Traits
 from peeklock.entity.refusals import MESSAGE_NOT_FOUND, QUOTA_EXCEEDED, SESSION_LOCK_LOST
 from peeklock.entity.replies import STATE_SCHEDULED
-from tests.entity.at_hand import AtHand, TopicAtHand, message, routed, sequences
+from peeklock.entity.upkeep.live_bodies import BLOCK
+from tests.entity.partition_harness import QueueHarness, TopicHarness, message, routed, sequences
 
 # The size of an entity.
 
 
 def wishes(messages: list[Message], now: int) -> list[ask.Command]:
     later = [Message(b"", each.content, Traits(scheduled_at=now + 1_000)) for each in messages]
-    transfers: list[Any] = [ask.Transfer("there", each) for each in messages]
+    transfers: list[Any] = [ask.TransferMessage("there", each) for each in messages]
     return [
         ask.SendBatch("s", 1, messages),
         ask.Schedule("s", 1, later),
@@ -43,7 +43,7 @@ def wishes(messages: list[Message], now: int) -> list[ask.Command]:
 
 @pytest.mark.parametrize("which", range(6))
 def test_all_that_is_stored_together_must_find_room(which: int) -> None:
-    queue = AtHand(size_max=10)
+    queue = QueueHarness(size_max=10)
     too_much = wishes([message("1234") for _ in range(3)], queue.now)[which]
     assert queue.fate(too_much) == QUOTA_EXCEEDED
     assert queue.partition.live_count == 0
@@ -54,10 +54,10 @@ def test_all_that_is_stored_together_must_find_room(which: int) -> None:
 
 
 def test_of_several_sends_those_are_taken_that_find_room() -> None:
-    queue = AtHand(size_max=10)
+    queue = QueueHarness(size_max=10)
     sends = [message(each) for each in ("1234", "1234", "1234", "12")]
     replies = queue.ask(ask.SendMany("s", [1, 2, 3, 4], sends))
-    assert told.Accepted("s", [1, 2, 4]) in replies
+    assert told.SendsAccepted("s", [1, 2, 4]) in replies
     assert [each.tags for each in replies if isinstance(each, told.Refused)] == [[3]]
 
 
@@ -71,7 +71,7 @@ def keyed(id: str, *, session: str | None = None, key: str | None = None) -> Mes
 @pytest.mark.parametrize("partitions", [1, 4])
 def test_ids_differ_by_their_key_on_a_partitioned_entity(partitions: int) -> None:
     """R-S9, protocol 11.6."""
-    queue = AtHand(partitions=partitions, duplicate_window_ms=60_000, is_retold=True)
+    queue = QueueHarness(partitions=partitions, duplicate_window_ms=60_000, is_retold=True)
     different = [
         keyed("1"),
         keyed("1", key=""),
@@ -90,7 +90,7 @@ def test_ids_differ_by_their_key_on_a_partitioned_entity(partitions: int) -> Non
 
 
 def test_a_partitioned_topic_remembers_keys_too() -> None:
-    topic = TopicAtHand("one", partitions=4, duplicate_window_ms=60_000)
+    topic = TopicHarness("one", partitions=4, duplicate_window_ms=60_000)
     for one in (keyed("1", key="a"), keyed("1", key="b"), keyed("1", key="a")):
         topic.ask(ask.SendMany("s", [1], [one]))
     assert topic.count().bytes == 2
@@ -100,11 +100,11 @@ def test_a_partitioned_topic_remembers_keys_too() -> None:
 
 
 @pytest.fixture
-def queue() -> AtHand:
-    return AtHand(requires_session=True, is_retold=True)
+def queue() -> QueueHarness:
+    return QueueHarness(requires_session=True, is_retold=True)
 
 
-def test_a_look_at_a_session_shows_what_is_scheduled_for_it(queue: AtHand) -> None:
+def test_a_look_at_a_session_shows_what_is_scheduled_for_it(queue: QueueHarness) -> None:
     queue.send("now", session="a")
     queue.send("later", session="a", due=queue.now + 1_000)
     queue.send("other", session="b", due=queue.now + 1_000)
@@ -117,7 +117,7 @@ def test_a_look_at_a_session_shows_what_is_scheduled_for_it(queue: AtHand) -> No
     assert queue.sessions() == ["a"]
 
 
-def test_deferred_messages_are_for_the_holder_of_the_session(queue: AtHand) -> None:
+def test_deferred_messages_are_for_the_holder_of_the_session(queue: QueueHarness) -> None:
     queue.send("a0", session="a")
     queue.accept("a")
     queue.settle(ask.DEFER, *queue.take(1))
@@ -131,7 +131,7 @@ def test_deferred_messages_are_for_the_holder_of_the_session(queue: AtHand) -> N
     assert fate("holder") == "fine"
 
 
-def test_a_batch_delete_takes_the_oldest_of_all_sessions(queue: AtHand) -> None:
+def test_a_batch_delete_takes_the_oldest_of_all_sessions(queue: QueueHarness) -> None:
     for number in range(3):
         for name in ("a", "b"):
             queue.send(f"{name}{number}", session=name)
@@ -150,21 +150,21 @@ def test_a_batch_delete_takes_the_oldest_of_all_sessions(queue: AtHand) -> None:
 
 
 def test_a_body_that_copies_share_is_carried_once() -> None:
-    topic = TopicAtHand("one", "two", "three", is_retold=False)
+    topic = TopicHarness("one", "two", "three", is_retold=False)
     topic.send("shared")
     topic.router = routed(Copy(4))
     topic.send("alone", *(["x"] * (BLOCK - 2)))
     held = topic.receive(BLOCK, lane=4)
     topic.settle(COMPLETE, *held[2:])
-    chosen = topic.partition.next_to_carry(topic.partition.next_position, 10)
+    chosen = topic.partition.next_to_relocate(topic.partition.next_position, 10)
     assert len(chosen) == 2
     messages = [topic.journal.body(entry.position) for entry in chosen]
     topic.receive(1, lane=8, mode=RECEIVE_AND_DELETE)
     before = topic.partition.next_position
-    topic.keep(topic.partition.carry(chosen, messages, topic.now))
-    carried = [each for each in topic.records if isinstance(each, records.Carried)]
-    shared = [each for each in topic.records if isinstance(each, records.CarriedCopies)]
-    assert [len(each.sequences) for each in carried] == [1]
+    topic.keep(topic.partition.relocate(chosen, messages, topic.now))
+    relocated = [each for each in topic.records if isinstance(each, records.Relocated)]
+    shared = [each for each in topic.records if isinstance(each, records.RelocatedCopies)]
+    assert [len(each.sequences) for each in relocated] == [1]
     assert [each.sequences for each in shared] == [[1, 2]]
     assert topic.partition.live_blocks() == [before // BLOCK]
     topic.retell()
@@ -176,18 +176,18 @@ def test_a_body_that_copies_share_is_carried_once() -> None:
 
 
 def test_so_many_bodies_are_chosen_and_no_more() -> None:
-    topic = TopicAtHand("one", "two", is_retold=False)
+    topic = TopicHarness("one", "two", is_retold=False)
     topic.send(*"abcd")
     topic.router = routed(Copy(4))
     topic.send(*(["x"] * BLOCK))
     topic.settle(COMPLETE, *topic.receive(BLOCK + 4, lane=4)[4:])
     chosen: list[int] = []
     while True:
-        some = topic.partition.next_to_carry(BLOCK, 3)
+        some = topic.partition.next_to_relocate(BLOCK, 3)
         chosen.append(len(some))
         messages = [topic.journal.body(entry.position) for entry in some]
-        topic.keep(topic.partition.carry(some, messages, topic.now))
-        if not topic.partition.is_carrying:
+        topic.keep(topic.partition.relocate(some, messages, topic.now))
+        if not topic.partition.is_relocating:
             break
     assert chosen == [3, 1]
     assert 0 not in topic.partition.live_blocks()
@@ -195,17 +195,17 @@ def test_so_many_bodies_are_chosen_and_no_more() -> None:
 
 
 def test_copies_that_are_gone_or_moved_meanwhile_are_left_out() -> None:
-    topic = TopicAtHand("one", "two", "three", is_retold=False)
+    topic = TopicHarness("one", "two", "three", is_retold=False)
     topic.send("shared")
     topic.router = routed(Copy(4))
     topic.send(*(["x"] * BLOCK))
     topic.settle(COMPLETE, *topic.receive(BLOCK + 1, lane=4))
-    (chosen,) = topic.partition.next_to_carry(BLOCK, 3)
+    (chosen,) = topic.partition.next_to_relocate(BLOCK, 3)
     body = topic.journal.body(chosen.position)
     (held,) = topic.receive(1, lane=6)
     topic.settle(DEAD_LETTER, held)
-    topic.keep(topic.partition.carry([chosen], [body], topic.now))
-    assert [type(each) for each in topic.records] == [records.Carried]
+    topic.keep(topic.partition.relocate([chosen], [body], topic.now))
+    assert [type(each) for each in topic.records] == [records.Relocated]
     topic.retell()
     assert topic.contents(topic.peek(7)) == ["shared"]
     assert topic.seen_by("three") == ["shared"]
@@ -213,7 +213,7 @@ def test_copies_that_are_gone_or_moved_meanwhile_are_left_out() -> None:
 
 def test_a_message_that_no_rule_wants_breaks_nothing() -> None:
     """A failed rule of a subscription that does not want dead letters gives no copy either."""
-    topic = TopicAtHand("one", duplicate_window_ms=60_000)
+    topic = TopicHarness("one", duplicate_window_ms=60_000)
     topic.router = routed()
     later = topic.now + 1_000
     commands: list[ask.Command] = [
@@ -230,7 +230,7 @@ def test_a_message_that_no_rule_wants_breaks_nothing() -> None:
 
 
 def test_only_what_is_due_has_its_body_fetched() -> None:
-    topic = TopicAtHand("one", memory=0)
+    topic = TopicHarness("one", memory=0)
     for delay in (5, 1, 4, 2, 3, 6, 7):
         topic.send(str(delay), due=topic.now + delay)
     wanted = topic.partition.bodies_wanted(topic.now + 3)
@@ -248,11 +248,11 @@ def test_only_what_is_due_has_its_body_fetched() -> None:
 
 
 def test_what_is_on_its_way_elsewhere_is_counted_by_itself() -> None:
-    queue = AtHand()
+    queue = QueueHarness()
     queue.send("here")
-    transfers: list[Any] = [ask.Transfer("there", message(each)) for each in "abc"]
+    transfers: list[Any] = [ask.TransferMessage("there", message(each)) for each in "abc"]
     queue.ask(ask.Commit("t", 1, transfers))
-    held = queue.receive(2, lane=TRANSFER, mode=CARRY)
+    held = queue.receive(2, lane=TRANSFER, mode=FORWARD)
     queue.settle(DEAD_LETTER, held[0])
     counted = queue.count()
     assert (counted.active, counted.transfer, counted.transfer_dead_letter) == (1, 2, 1)
@@ -260,8 +260,8 @@ def test_what_is_on_its_way_elsewhere_is_counted_by_itself() -> None:
 
 
 def test_a_subscription_counts_no_transfers() -> None:
-    topic = TopicAtHand("one")
-    topic.ask(ask.Commit("t", 1, [ask.Transfer("there", message("x"))]))
+    topic = TopicHarness("one")
+    topic.ask(ask.Commit("t", 1, [ask.TransferMessage("there", message("x"))]))
     (counted,) = topic.ask(ask.Count("m", 1, 4))
     assert isinstance(counted, told.Counted)
     assert (counted.transfer, counted.transfer_dead_letter) == (0, 0)

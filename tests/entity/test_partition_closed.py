@@ -8,9 +8,9 @@ import pytest
 from peeklock.entity import commands as ask
 from peeklock.entity import replies as told
 from peeklock.entity.commands import (
-    CARRY,
     COMPLETE,
     DEAD_LETTER,
+    FORWARD,
     MAIN,
     PEEK_LOCK,
     TRANSFER,
@@ -18,25 +18,32 @@ from peeklock.entity.commands import (
 )
 from peeklock.entity.definition import ACTIVE, DISABLED, RECEIVE_DISABLED
 from peeklock.entity.refusals import ENTITY_DISABLED, LOCK_LOST, SESSION_LOCK_LOST
-from tests.entity.at_hand import AtHand, TopicAtHand, deliveries, message, sequences, token
-from tests.entity.noted import next_due
+from tests.entity.journal_facts import next_due
+from tests.entity.partition_harness import (
+    QueueHarness,
+    TopicHarness,
+    deliveries,
+    message,
+    sequences,
+    token,
+)
 
 CLOSED = [DISABLED, RECEIVE_DISABLED]
 
 
-def changed(hand: AtHand, **properties: Any) -> list[told.Reply]:
+def changed(hand: QueueHarness, **properties: Any) -> list[told.Reply]:
     """Give the entity another description."""
     hand.properties = {**hand.properties, **properties}
     return hand.ask(ask.Configure(hand.described()))
 
 
 @pytest.fixture
-def queue() -> AtHand:
-    return AtHand(requires_session=True, is_retold=True)
+def queue() -> QueueHarness:
+    return QueueHarness(requires_session=True, is_retold=True)
 
 
 @pytest.mark.parametrize("status", CLOSED)
-def test_sessions_are_not_to_be_had(queue: AtHand, status: str) -> None:
+def test_sessions_are_not_to_be_had(queue: QueueHarness, status: str) -> None:
     queue.send("a0", session="a")
     queue.accept("a")
     changed(queue, status=status)
@@ -56,7 +63,7 @@ def test_sessions_are_not_to_be_had(queue: AtHand, status: str) -> None:
 
 
 def test_a_message_that_comes_meanwhile_waits_for_the_queue_to_be_active_again(
-    queue: AtHand,
+    queue: QueueHarness,
 ) -> None:
     assert queue.accept(None, wait_ms=10_000) is None
     changed(queue, status=RECEIVE_DISABLED)
@@ -68,7 +75,7 @@ def test_a_message_that_comes_meanwhile_waits_for_the_queue_to_be_active_again(
 
 @pytest.mark.parametrize("status", CLOSED)
 def test_a_transaction_settles_nothing(status: str) -> None:
-    queue = AtHand(is_retold=True)
+    queue = QueueHarness(is_retold=True)
     queue.send("a")
     held = queue.receive_one()
     changed(queue, status=status)
@@ -83,7 +90,7 @@ def test_a_transaction_settles_nothing(status: str) -> None:
 
 
 def test_one_subscription_may_be_closed_by_itself() -> None:
-    topic = TopicAtHand()
+    topic = TopicHarness()
     topic.add("open")
     topic.add("closed", status=RECEIVE_DISABLED)
     topic.configure()
@@ -94,7 +101,7 @@ def test_one_subscription_may_be_closed_by_itself() -> None:
 
 
 def test_receivers_that_wait_get_nothing_until_the_queue_is_active_again() -> None:
-    queue = AtHand()
+    queue = QueueHarness()
     queue.open("r", credit=5)
     changed(queue, status=RECEIVE_DISABLED)
     queue.send("a", "b")
@@ -103,14 +110,14 @@ def test_receivers_that_wait_get_nothing_until_the_queue_is_active_again() -> No
 
 
 def test_what_is_on_its_way_elsewhere_goes_on() -> None:
-    queue = AtHand()
-    queue.ask(ask.Commit("t", 1, [ask.Transfer("there", message("x"))]))
+    queue = QueueHarness()
+    queue.ask(ask.Commit("t", 1, [ask.TransferMessage("there", message("x"))]))
     changed(queue, status=DISABLED)
-    (held,) = queue.receive(1, lane=TRANSFER, mode=CARRY)
+    (held,) = queue.receive(1, lane=TRANSFER, mode=FORWARD)
     assert queue.settle(COMPLETE, held) == ["settled"]
 
 
-def test_another_lock_duration_takes_the_sessions_back(queue: AtHand) -> None:
+def test_another_lock_duration_takes_the_sessions_back(queue: QueueHarness) -> None:
     """R-L4."""
     queue.send("a0", "a1", session="a")
     queue.accept("a")
@@ -127,7 +134,7 @@ def test_another_lock_duration_takes_the_sessions_back(queue: AtHand) -> None:
     assert next_due(queue.partition) == queue.now + 30_000
 
 
-def test_a_session_that_is_taken_back_goes_to_who_waits(queue: AtHand) -> None:
+def test_a_session_that_is_taken_back_goes_to_who_waits(queue: QueueHarness) -> None:
     queue.send("a0", session="a")
     queue.accept("a")
     assert queue.accept(None, "next") is None
@@ -137,18 +144,18 @@ def test_a_session_that_is_taken_back_goes_to_who_waits(queue: AtHand) -> None:
 
 
 def test_another_lock_duration_leaves_alone_what_is_being_carried() -> None:
-    queue = AtHand()
-    queue.ask(ask.Commit("t", 1, [ask.Transfer("there", message("x"))]))
+    queue = QueueHarness()
+    queue.ask(ask.Commit("t", 1, [ask.TransferMessage("there", message("x"))]))
     queue.send("a")
-    carried = queue.receive(1, lane=TRANSFER, mode=CARRY) + queue.receive(1, "c", mode=CARRY)
+    relocated = queue.receive(1, lane=TRANSFER, mode=FORWARD) + queue.receive(1, "c", mode=FORWARD)
     changed(queue, lock_duration_ms=30_000)
-    assert queue.settle(COMPLETE, *carried) == ["settled", "settled"]
+    assert queue.settle(COMPLETE, *relocated) == ["settled", "settled"]
 
 
 def test_dead_transfers_follow_the_lock_duration_of_their_entity() -> None:
-    queue = AtHand(lock_duration_ms=60_000)
-    queue.ask(ask.Commit("t", 1, [ask.Transfer("there", message(each)) for each in "ab"]))
-    queue.settle(DEAD_LETTER, *queue.receive(2, lane=TRANSFER, mode=CARRY))
+    queue = QueueHarness(lock_duration_ms=60_000)
+    queue.ask(ask.Commit("t", 1, [ask.TransferMessage("there", message(each)) for each in "ab"]))
+    queue.settle(DEAD_LETTER, *queue.receive(2, lane=TRANSFER, mode=FORWARD))
     (held,) = queue.receive(1, lane=TRANSFER_DEAD)
     changed(queue, lock_duration_ms=30_000)
     assert queue.settle(COMPLETE, held) == [LOCK_LOST]

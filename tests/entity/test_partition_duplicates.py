@@ -6,22 +6,22 @@ from peeklock.entity import commands as ask
 from peeklock.entity import records
 from peeklock.entity import replies as told
 from peeklock.entity.duplicate import CUT_MAX, CUTS_PER_WINDOW, SHARDS, SeenIds
-from tests.entity.at_hand import AtHand, TopicAtHand, message, routed
+from tests.entity.partition_harness import QueueHarness, TopicHarness, message, routed
 
 WINDOW_MS = 20_000
 
 
 @pytest.fixture
-def queue() -> AtHand:
-    return AtHand(duplicate_window_ms=WINDOW_MS, is_retold=True)
+def queue() -> QueueHarness:
+    return QueueHarness(duplicate_window_ms=WINDOW_MS, is_retold=True)
 
 
-def dropped(queue: AtHand) -> list[str]:
+def dropped(queue: QueueHarness) -> list[str]:
     found = [each for each in queue.records if isinstance(each, records.DuplicatesDropped)]
     return [id for each in found for id in each.message_ids]
 
 
-def test_a_duplicate_is_accepted_and_dropped(queue: AtHand) -> None:
+def test_a_duplicate_is_accepted_and_dropped(queue: QueueHarness) -> None:
     queue.send("first", id="a")
     queue.send("second", id="a")
     assert dropped(queue) == ["a"]
@@ -29,7 +29,7 @@ def test_a_duplicate_is_accepted_and_dropped(queue: AtHand) -> None:
     assert queue.contents(queue.peek()) == ["first", "other"]
 
 
-def test_a_message_that_is_gone_still_has_duplicates(queue: AtHand) -> None:
+def test_a_message_that_is_gone_still_has_duplicates(queue: QueueHarness) -> None:
     queue.send("first", id="a")
     queue.receive(1, mode=ask.RECEIVE_AND_DELETE)
     queue.send("second", id="a")
@@ -37,7 +37,7 @@ def test_a_message_that_is_gone_still_has_duplicates(queue: AtHand) -> None:
 
 
 @pytest.mark.parametrize(("passed_ms", "seen"), [(-1, 1), (0, 2), (1, 2)])
-def test_the_window_ends_to_the_millisecond(queue: AtHand, passed_ms: int, seen: int) -> None:
+def test_the_window_ends_to_the_millisecond(queue: QueueHarness, passed_ms: int, seen: int) -> None:
     queue.send("first", id="a")
     queue.now += WINDOW_MS + passed_ms
     queue.send("second", id="a")
@@ -45,7 +45,9 @@ def test_the_window_ends_to_the_millisecond(queue: AtHand, passed_ms: int, seen:
 
 
 @pytest.mark.parametrize(("passed_ms", "seen"), [(-1, 1), (0, 2)])
-def test_the_window_is_the_same_after_a_restart(queue: AtHand, passed_ms: int, seen: int) -> None:
+def test_the_window_is_the_same_after_a_restart(
+    queue: QueueHarness, passed_ms: int, seen: int
+) -> None:
     queue.send("first", id="a")
     queue.now += WINDOW_MS + passed_ms
     queue.restart()
@@ -53,7 +55,7 @@ def test_the_window_is_the_same_after_a_restart(queue: AtHand, passed_ms: int, s
     assert len(queue.peek()) == seen
 
 
-def test_a_duplicate_does_not_move_the_window(queue: AtHand) -> None:
+def test_a_duplicate_does_not_move_the_window(queue: QueueHarness) -> None:
     queue.send("first", id="a")
     queue.now += WINDOW_MS - 1
     queue.send("dropped", id="a")
@@ -65,22 +67,22 @@ def test_a_duplicate_does_not_move_the_window(queue: AtHand) -> None:
     assert queue.contents(queue.peek()) == ["first", "second"]
 
 
-def test_a_batch_drops_duplicates_within_itself_and_keeps_the_rest(queue: AtHand) -> None:
+def test_a_batch_drops_duplicates_within_itself_and_keeps_the_rest(queue: QueueHarness) -> None:
     queue.send("old", id="a")
     batch = [message("a", id="a"), message("b", id="b"), message("b", id="b"), message("c", id="c")]
-    assert queue.ask(ask.SendBatch("s", 1, batch)) == [told.Accepted("s", [1])]
+    assert queue.ask(ask.SendBatch("s", 1, batch)) == [told.SendsAccepted("s", [1])]
     assert dropped(queue) == ["a", "b"]
     assert queue.contents(queue.peek()) == ["old", "b", "c"]
 
 
 def test_a_batch_that_is_refused_is_not_remembered() -> None:
-    queue = AtHand(duplicate_window_ms=WINDOW_MS, message_size_max=3, is_retold=True)
+    queue = QueueHarness(duplicate_window_ms=WINDOW_MS, message_size_max=3, is_retold=True)
     queue.ask(ask.SendBatch("s", 1, [message("a", id="a"), message("long", id="b")]))
     queue.send("a", id="a")
     assert queue.contents(queue.peek()) == ["a"]
 
 
-def test_a_message_without_an_id_is_nobodys_duplicate(queue: AtHand) -> None:
+def test_a_message_without_an_id_is_nobodys_duplicate(queue: QueueHarness) -> None:
     queue.send("one", "two")
     queue.send("three")
     queue.restart()
@@ -88,7 +90,7 @@ def test_a_message_without_an_id_is_nobodys_duplicate(queue: AtHand) -> None:
     assert queue.contents(queue.peek()) == ["one", "two", "three", "four"]
 
 
-def test_a_scheduled_message_counts_from_when_it_was_scheduled(queue: AtHand) -> None:
+def test_a_scheduled_message_counts_from_when_it_was_scheduled(queue: QueueHarness) -> None:
     due = queue.now + WINDOW_MS + 5_000
     queue.send("later", id="a", due=due)
     queue.send("dropped", id="a")
@@ -100,7 +102,7 @@ def test_a_scheduled_message_counts_from_when_it_was_scheduled(queue: AtHand) ->
     assert queue.contents(queue.peek()) == ["second", "later"]
 
 
-def test_the_number_of_a_dropped_schedule_is_never_anothers(queue: AtHand) -> None:
+def test_the_number_of_a_dropped_schedule_is_never_anothers(queue: QueueHarness) -> None:
     """A client that cancels by that number must not take another message back."""
     due = queue.now + 5_000
     queue.ask(ask.Schedule("s", 1, [message("one", id="a", due=due)]))
@@ -112,7 +114,7 @@ def test_the_number_of_a_dropped_schedule_is_never_anothers(queue: AtHand) -> No
     assert queue.contents(queue.peek()) == ["one", "two"]
 
 
-def test_a_checkpoint_keeps_the_ids_and_when_they_were_seen(queue: AtHand) -> None:
+def test_a_checkpoint_keeps_the_ids_and_when_they_were_seen(queue: QueueHarness) -> None:
     queue.send("first", id="a")
     queue.receive(1, mode=ask.RECEIVE_AND_DELETE)
     queue.now += 5_000
@@ -126,7 +128,7 @@ def test_a_checkpoint_keeps_the_ids_and_when_they_were_seen(queue: AtHand) -> No
     assert queue.contents(queue.peek()) == ["second", "third"]
 
 
-def test_old_ids_are_forgotten(queue: AtHand) -> None:
+def test_old_ids_are_forgotten(queue: QueueHarness) -> None:
     for number in range(10):
         queue.send("x", id=f"id-{number}")
         queue.now += WINDOW_MS // 5
@@ -135,7 +137,7 @@ def test_old_ids_are_forgotten(queue: AtHand) -> None:
 
 
 def test_a_topic_remembers_what_was_published() -> None:
-    topic = TopicAtHand("all", duplicate_window_ms=WINDOW_MS)
+    topic = TopicHarness("all", duplicate_window_ms=WINDOW_MS)
     topic.send("first", id="a")
     topic.send("dropped", id="a")
     topic.checkpoint()
@@ -145,7 +147,7 @@ def test_a_topic_remembers_what_was_published() -> None:
 
 
 def test_a_topic_remembers_what_nobody_wanted() -> None:
-    topic = TopicAtHand("none", duplicate_window_ms=WINDOW_MS)
+    topic = TopicHarness("none", duplicate_window_ms=WINDOW_MS)
     topic.router = routed()
     topic.send("unwanted", id="a")
     topic.restart()
@@ -155,7 +157,7 @@ def test_a_topic_remembers_what_nobody_wanted() -> None:
 
 
 def test_a_topics_schedule_counts_once_from_when_it_was_scheduled() -> None:
-    topic = TopicAtHand("all", duplicate_window_ms=WINDOW_MS)
+    topic = TopicHarness("all", duplicate_window_ms=WINDOW_MS)
     topic.send("later", id="a", due=topic.now + 15_000)
     topic.ring(15_000)
     assert topic.seen_by("all") == ["later"]

@@ -21,13 +21,13 @@ from hypothesis.stateful import (
 
 from peeklock.entity import commands as ask
 from peeklock.entity.blueprint import queue_blueprint
-from peeklock.entity.bodies import BLOCK
 from peeklock.entity.commands import DEAD, MAIN, PEEK_LOCK, RECEIVE_AND_DELETE, Command, LockToken
 from peeklock.entity.definition import ACTIVE, FOREVER_MS, STATUSES, QueueDefinition
 from peeklock.entity.message import NEVER, NO_DURATION, Message, traits_of
 from peeklock.entity.replies import STATE_CLAIMED, STATE_DEFERRED, STATE_SCHEDULED
 from peeklock.entity.stint import STINT_STEPS
-from tests.entity.pair import EVERYTHING, Pair
+from peeklock.entity.upkeep.live_bodies import BLOCK
+from tests.entity.model_pair import EVERYTHING, Pair
 
 SENDER: Final = "sender"
 MANAGER: Final = "manager"
@@ -108,7 +108,7 @@ class PartitionBesideModel(RuleBasedStateMachine):
         drafts: list[Draft],
         credit: int,
     ) -> None:
-        # Shortly before the end of a block of positions, so that there is soon one to carry from.
+        # Shortly before the end of a block of positions, so there is soon one to relocate from.
         first = BLOCK - before_block
         self.pair = Pair(definition, index=index, memory=memory, first=first, steps_max=steps_max)
         self.held: list[Command] = []
@@ -437,9 +437,9 @@ class PartitionBesideModel(RuleBasedStateMachine):
         self.pair.house_waits = True
 
     @rule(count_max=st.sampled_from([1, 3, 100]))
-    def carry(self, count_max: int) -> None:
+    def relocate(self, count_max: int) -> None:
         self.let_go()
-        self.pair.carry(count_max)
+        self.pair.relocate(count_max)
 
     @rule()
     def replay(self) -> None:

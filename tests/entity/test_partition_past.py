@@ -7,7 +7,7 @@ from peeklock.entity.blueprint import Copy
 from peeklock.entity.commands import DEAD, DEAD_LETTER, MAIN, TRANSFER
 from peeklock.entity.message import Message, Traits
 from peeklock.entity.replies import Delivery
-from tests.entity.at_hand import AtHand, TopicAtHand, routed
+from tests.entity.partition_harness import QueueHarness, TopicHarness, routed
 
 
 def traveller(scheduled_at: int = 0) -> Message:
@@ -25,7 +25,7 @@ def past(found: Delivery) -> tuple[int, int, str]:
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_queue_keeps_where_a_message_comes_from(restarted: bool) -> None:
-    queue = AtHand(is_retold=True)
+    queue = QueueHarness(is_retold=True)
     queue.ask(ask.TakeOver("c", 1, "orders", [5], [traveller()], []))
     queue.ask(ask.SendMany("s", [1], [traveller()]))
     queue.ask(ask.Schedule("s", 1, [traveller(queue.now + 1_000)]))
@@ -43,7 +43,7 @@ def test_a_queue_keeps_where_a_message_comes_from(restarted: bool) -> None:
 def test_either_of_the_two_facts_is_kept(
     number: int, source: str, details: tuple[int, int, str]
 ) -> None:
-    queue = AtHand(is_retold=True)
+    queue = QueueHarness(is_retold=True)
     one = Message(b"", b"x", Traits(enqueue_sequence=number, dead_letter_source=source))
     queue.ask(ask.SendMany("s", [1], [one]))
     queue.restart()
@@ -52,29 +52,29 @@ def test_either_of_the_two_facts_is_kept(
 
 
 def test_a_plain_message_has_no_details() -> None:
-    queue = AtHand()
+    queue = QueueHarness()
     queue.send("x")
     assert queue.peek()[0].details is None
     assert not Message(b"", b"").has_past
 
 
 def test_a_dead_letter_that_came_from_elsewhere_keeps_its_past() -> None:
-    queue = AtHand(is_retold=True)
+    queue = QueueHarness(is_retold=True)
     queue.ask(ask.SendMany("s", [1], [traveller()]))
     queue.settle(DEAD_LETTER, queue.receive_one())
     assert past(queue.peek(DEAD)[0]) == (77, 1, "orders")
 
 
 def test_a_transfer_keeps_its_past() -> None:
-    queue = AtHand(is_retold=True)
-    queue.ask(ask.Commit("t", 1, [ask.Transfer("there", traveller())]))
+    queue = QueueHarness(is_retold=True)
+    queue.ask(ask.Commit("t", 1, [ask.TransferMessage("there", traveller())]))
     queue.restart()
     (found,) = queue.peek(TRANSFER)
     assert past(found) == (77, 1, "orders")
 
 
 def test_copies_keep_the_first_number_of_what_was_published() -> None:
-    topic = TopicAtHand("one", "two")
+    topic = TopicHarness("one", "two")
     topic.router = routed(Copy(4), Copy(6, Message(b"", b"changed")))
     topic.ask(ask.TakeOver("c", 1, "orders", [5], [traveller()], []))
     topic.restart()
@@ -82,7 +82,7 @@ def test_copies_keep_the_first_number_of_what_was_published() -> None:
 
 
 def test_a_changed_copy_keeps_the_schedule_of_what_was_published() -> None:
-    topic = TopicAtHand("one", "two")
+    topic = TopicHarness("one", "two")
     topic.router = routed(Copy(4), Copy(6, Message(b"", b"changed")))
     due = topic.now + 1_000
     topic.ask(ask.Schedule("s", 1, [traveller(due)]))

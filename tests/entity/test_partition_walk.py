@@ -11,10 +11,10 @@ from peeklock.entity import commands as ask
 from peeklock.entity import replies as told
 from peeklock.entity.commands import (
     ABANDON,
-    CARRY,
     COMPLETE,
     DEAD_LETTER,
     DEFER,
+    FORWARD,
     MAIN,
     PEEK_LOCK,
     RECEIVE_AND_DELETE,
@@ -24,7 +24,7 @@ from peeklock.entity.commands import (
 )
 from peeklock.entity.message import NEVER, NO_DURATION, Message, Traits
 from peeklock.entity.replies import Delivery
-from tests.entity.at_hand import EVERYTHING, AtHand, TopicAtHand, token
+from tests.entity.partition_harness import EVERYTHING, QueueHarness, TopicHarness, token
 
 STEPS = 60
 NAMES = ("", "a", "b")
@@ -33,7 +33,7 @@ NAMES = ("", "a", "b")
 class Walk:
     """One walk: chooses what to ask next and remembers what it may ask with."""
 
-    def __init__(self, seed: int, hand: AtHand, lanes: list[int]) -> None:
+    def __init__(self, seed: int, hand: QueueHarness, lanes: list[int]) -> None:
         self.random = random.Random(seed)
         self.hand = hand
         self.lanes = lanes
@@ -60,7 +60,7 @@ class Walk:
                 self.cancel,
                 self.delete,
                 self.keep_house,
-                self.carry,
+                self.relocate,
                 self.restart,
                 self.look,
             ]
@@ -121,7 +121,7 @@ class Walk:
         origin = object()
         self.origins.append(origin)
         dead = self.random.choice(self.lanes) | 1
-        lane, mode = self.random.choice([(dead, PEEK_LOCK), (TRANSFER, CARRY)])
+        lane, mode = self.random.choice([(dead, PEEK_LOCK), (TRANSFER, FORWARD)])
         self.hand.ask(ask.OpenReceiver(origin, lane, mode))
 
     def grant(self) -> None:
@@ -157,7 +157,7 @@ class Walk:
         some = self.some_tokens()
         work.append(ask.SettleAll("s", 1, self.outcome(), some))
         if self.random.random() < 0.5:
-            work.append(ask.Transfer("there", self.message()))
+            work.append(ask.TransferMessage("there", self.message()))
         before = self.hand.partition.live_count
         (reply, *_) = self.hand.ask(ask.Commit("t", 1, work))
         if isinstance(reply, told.Refused):
@@ -194,7 +194,7 @@ class Walk:
 
     def pass_time(self) -> None:
         self.hand.now += self.random.choice([1, 500, 3_000, 20_000, 60_000])
-        if isinstance(self.hand, TopicAtHand):
+        if isinstance(self.hand, TopicHarness):
             self.hand.ring()
         else:
             self.hand.tick()
@@ -205,13 +205,13 @@ class Walk:
         for _ in range(self.random.randrange(1, 6)):
             self.hand.keep(self.hand.partition.keep_house(self.hand.now))
 
-    def carry(self) -> None:
+    def relocate(self) -> None:
         """Bodies move to the tail, whatever the blocks they lie in."""
         lanes = self.hand.partition._state.lanes.values()
         entries = [entry for lane in lanes for entry in lane.entries()]
         some = self.random.sample(entries, min(3, len(entries)))
         bodies = [self.hand.journal.body(entry.position) for entry in some]
-        self.hand.keep(self.hand.partition.carry(some, bodies, self.hand.now))
+        self.hand.keep(self.hand.partition.relocate(some, bodies, self.hand.now))
 
     def restart(self) -> None:
         self.hand.restart()
@@ -247,7 +247,7 @@ class Walk:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_queue_with_sessions_keeps_its_laws(seed: int) -> None:
-    hand = AtHand(
+    hand = QueueHarness(
         requires_session=True,
         duplicate_window_ms=20_000,
         delivery_count_max=3,
@@ -265,7 +265,7 @@ def test_a_queue_with_sessions_keeps_its_laws(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_a_topic_keeps_its_laws(seed: int) -> None:
     window_ms = 20_000 * (seed % 2)
-    hand = TopicAtHand(
+    hand = TopicHarness(
         duplicate_window_ms=window_ms, memory=seed % 3 * 100, step_bytes=seed % 4 * 40
     )
     lanes = [

@@ -16,10 +16,10 @@ from peeklock.entity import replies as told
 from peeklock.entity.blueprint import Copy
 from peeklock.entity.commands import (
     ABANDON,
-    CARRY,
     COMPLETE,
     DEAD_LETTER,
     DEFER,
+    FORWARD,
     MAIN,
     PEEK_LOCK,
     RECEIVE_AND_DELETE,
@@ -30,7 +30,7 @@ from peeklock.entity.commands import (
 from peeklock.entity.message import NEVER, NO_DURATION, Message, Traits
 from peeklock.entity.replies import Delivery, Reply
 from peeklock.entity.stint import Stint
-from tests.entity.at_hand import AtHand, TopicAtHand, traits_if_any
+from tests.entity.partition_harness import QueueHarness, TopicHarness, traits_if_any
 from tests.entity.wide_model import CHANGE, CHANGED, FAILED, PLAIN, Answer, Rules, WideModel
 
 STEPS: Final = 160
@@ -42,7 +42,7 @@ WINDOW_MS: Final = 20_000
 class Both:
     """The partition and the model, asked the same at random."""
 
-    def __init__(self, seed: int, hand: AtHand, model: WideModel) -> None:
+    def __init__(self, seed: int, hand: QueueHarness, model: WideModel) -> None:
         self.pick = random.Random(seed)
         # In stints the first part of what comes back may be handed out before the rest is there,
         # which this model does not foresee: nobody waits then.
@@ -84,7 +84,7 @@ class Both:
         chosen()
 
     def ask(self, command: ask.Command) -> None:
-        if isinstance(command, ask.Tick) and isinstance(self.hand, TopicAtHand):
+        if isinstance(command, ask.Tick) and isinstance(self.hand, TopicHarness):
             replies = self.hand.ring()
         else:
             replies = self.hand.ask(command)
@@ -96,7 +96,7 @@ class Both:
 
     def answers(self, reply: Reply) -> list[Answer]:
         match reply:
-            case told.Accepted():
+            case told.SendsAccepted():
                 return [("accepted", reply.origin, tag) for tag in reply.tags]
             case told.Settled():
                 return [("settled", reply.origin, tag, reply.outcome) for tag in reply.tags]
@@ -226,7 +226,7 @@ class Both:
         lane = self.pick.choice([self.lane(), self.lane() | 1, TRANSFER, TRANSFER | 1])
         guests = [guest.lane for guest in self.model.guests.values()]
         if lane not in guests and not self.model.is_sessions(lane):
-            mode = CARRY if lane == TRANSFER else PEEK_LOCK
+            mode = FORWARD if lane == TRANSFER else PEEK_LOCK
             self.ask(ask.OpenReceiver(self.newcomer(), lane, mode))
 
     def grant(self) -> None:
@@ -284,7 +284,7 @@ class Both:
         if some:
             work.append(ask.SettleAll("s", 1, self.outcome(), some))
         if self.pick.random() < 0.5:
-            work.append(ask.Transfer("there", self.message()))
+            work.append(ask.TransferMessage("there", self.message()))
         if self.pick.random() < 0.3:
             work.append(ask.CancelScheduled("s", 1, self.scheduled()))
         if self.pick.random() < 0.3:
@@ -344,7 +344,7 @@ class Both:
     def change_locks(self) -> None:
         """Locks last longer or shorter from now on, in one lane."""
         lock_ms = self.pick.choice([30_000, 60_000])
-        if isinstance(self.hand, TopicAtHand):
+        if isinstance(self.hand, TopicHarness):
             name = self.pick.choice(list(self.hand.subscriptions))
             self.hand.change(name, lock_duration_ms=lock_ms)
         else:
@@ -359,7 +359,7 @@ class Both:
         entries = [entry for lane in lanes for entry in lane.entries()]
         some = self.pick.sample(entries, min(2, len(entries)))
         bodies = [self.hand.journal.body(entry.position) for entry in some]
-        self.hand.keep(self.hand.partition.carry(some, bodies, self.hand.now))
+        self.hand.keep(self.hand.partition.relocate(some, bodies, self.hand.now))
         self.hand.retell()
 
     def crash(self) -> None:
@@ -382,7 +382,7 @@ class Both:
 def test_a_queue_with_sessions_and_its_model_agree(seed: int, steps_max: int | None) -> None:
     """R-S9, R-P7, R-L3, R-L4 and protocol 11.5, in any mixture."""
     partitions = 1 + 3 * (seed % 2)
-    hand = AtHand(
+    hand = QueueHarness(
         requires_session=True,
         duplicate_window_ms=WINDOW_MS,
         delivery_count_max=3,
@@ -432,7 +432,7 @@ def route(message: Message, now: int) -> list[Copy]:
 def test_a_topic_and_its_model_agree(seed: int, steps_max: int | None) -> None:
     """R-P7, R-L3, R-L4 and protocol 11.7, in any mixture."""
     window_ms = WINDOW_MS * (seed % 2)
-    hand = TopicAtHand(
+    hand = TopicHarness(
         is_retold=steps_max is not None and seed == 0,
         duplicate_window_ms=window_ms,
         memory=seed % 3 * 100,

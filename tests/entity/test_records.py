@@ -1,20 +1,17 @@
-"""The records: which positions they take, and that each one carries what it was given."""
+"""The records: which positions they take, and that each one relocates what it was given."""
 
 from typing import get_args
 
 import pytest
 
-from peeklock.entity import (
-    claim_records,
-    copy_records,
-    notes,
-    records,
-    replies,
-    stage_records,
-    way_records,
-)
+from peeklock.entity import records, replies
+from peeklock.entity.claims import records as claim_records
 from peeklock.entity.message import NEVER, NO_DURATION, Message
 from peeklock.entity.records import Kept, Record, width
+from peeklock.entity.stages import records as stage_records
+from peeklock.entity.topics import records as copy_records
+from peeklock.entity.transfers import records as way_records
+from peeklock.entity.upkeep import journal_facts
 
 
 def messages(count: int) -> list[Message]:
@@ -22,11 +19,11 @@ def messages(count: int) -> list[Message]:
 
 
 def carriers(count: int) -> list[Record]:
-    """One record of each kind that carries a run of messages."""
+    """One record of each kind that relocates a run of messages."""
     return [
         records.Enqueued(1, 1, messages(count)),
         records.Scheduled(1, 1, messages(count)),
-        records.Carried(1, list(range(count)), messages(count)),
+        records.Relocated(1, list(range(count)), messages(count)),
         stage_records.Staged(1, 1, messages(count), "stage"),
     ]
 
@@ -41,11 +38,11 @@ def others() -> list[Record]:
         records.DeadLettered(1, 0, [1, 2], [1, 1], None, None),
         records.Changed(1, 1, {"a": b"1", "b": b"2"}),
         records.HandedOut(1, 0, [1, 2]),
-        notes.HandedTo(1, 0, "who", [1, 2], [0, 3]),
-        notes.LocksRenewed(1, 0, "who", [1, 2]),
-        notes.LocksReleased(1, 0, 0, "who", [1, 2]),
-        notes.SettlementsFailed(1, 0, 0, "who", [1, 2]),
-        notes.SessionLockNoted(1, 0, 0, "who", "s"),
+        journal_facts.HandedTo(1, 0, "who", [1, 2], [0, 3]),
+        journal_facts.LocksRenewed(1, 0, "who", [1, 2]),
+        journal_facts.LocksReleased(1, 0, 0, "who", [1, 2]),
+        journal_facts.SettlementsFailed(1, 0, 0, "who", [1, 2]),
+        journal_facts.SessionLockNoted(1, 0, 0, "who", "s"),
         claim_records.Claimed(1, 0, "owner", [1, 2]),
         claim_records.Unclaimed(1, 0, claim_records.UNCLAIMED_RELEASED, "owner", [1, 2]),
         claim_records.OwnerHeard(1, 0, "owner", 1, 1),
@@ -54,7 +51,7 @@ def others() -> list[Record]:
         stage_records.StageDropped(1, stage_records.STAGE_STALE, "stage", 3),
         stage_records.StageKept(1, "stage", 1, [Kept(), Kept()], []),
         records.Requeued(1, 0, Kept(), messages(1)[0]),
-        records.CarriedCopies(1, [1, 2, 3], messages(1)[0]),
+        records.RelocatedCopies(1, [1, 2, 3], messages(1)[0]),
         records.Published(1, 1, messages(1)[0], [4, 6, 8], [0, 0, 0], 1),
         copy_records.CopiesBuried(1, 1, copy_records.Buried([0], [4], [0], ["r"], ["d"])),
         records.Transferring(1, 1, messages(1)[0], "elsewhere"),
@@ -62,7 +59,7 @@ def others() -> list[Record]:
         records.DuplicatesDropped(1, ["a", "b"]),
         records.Remembered(1, ["a", "b"], [1, 1]),
         records.TakenOver(1, "elsewhere", [1, 2], [3]),
-        way_records.WaysNoted(1, 0, ["elsewhere"]),
+        way_records.DestinationsNoted(1, 0, ["elsewhere"]),
         records.Reserved(1, 3),
         records.Lost(1, 3),
         records.LaneDropped(1, 4),

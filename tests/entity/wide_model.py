@@ -22,7 +22,7 @@ from peeklock.entity.refusals import (
     TIMED_OUT,
 )
 from peeklock.entity.replies import STATE_ACTIVE, STATE_DEFERRED, STATE_SCHEDULED
-from tests.entity.wide_claims import WideClaims
+from tests.entity.claims.wide_claims import WideClaims
 
 FOR_EVER: Final = 1 << 62
 
@@ -335,7 +335,7 @@ class WideModel:
                     self.settle(work.outcome, work.tokens, work.changes, now)
                 case ask.CancelScheduled():
                     self.cancel(work.sequences)
-                case ask.Transfer():
+                case ask.TransferMessage():
                     message = work.message
                     row = Row(self.number(), TRANSFER, message.content, message.session_id, now)
                     row.past = (message.enqueue_sequence, message.hops, message.dead_letter_source)
@@ -520,7 +520,7 @@ class WideModel:
                 self.removed[row.sequence] = row
                 continue
             row.number = -1  # told afterwards
-            lasts = self.is_sessions(lane) or mode == ask.CARRY
+            lasts = self.is_sessions(lane) or mode == ask.FORWARD
             row.locked_until = FOR_EVER if lasts else now + self.rule(row).lock_ms
 
     def told(self, sequence: int, lock_number: int) -> None:

@@ -16,11 +16,11 @@ from peeklock.entity.rules.filter import SqlFilter
 from peeklock.entity.rules.values import InstantValue, PropertyBag, Value
 from peeklock.gateway.http.admin.atom import Asked
 from peeklock.gateway.http.admin.queues import read_queue
-from peeklock.gateway.http.admin.reading import Content, Malformed, read_content
+from peeklock.gateway.http.admin.reading import Content, MalformedEntry, read_content
 from peeklock.gateway.http.admin.rules import read_rule
 from peeklock.gateway.http.admin.subscriptions import read_first_rules, read_subscription
 from peeklock.gateway.http.admin.topics import read_topic
-from peeklock.gateway.http.request import Request
+from peeklock.gateway.http.request import HttpRequest
 
 USER: Final[dict[str, Value]] = {
     "a": 1,
@@ -86,14 +86,14 @@ def atom(data: bytes) -> str:
     """A description in an ATOM entry, read as everything that it could be."""
     try:
         content = read_content(data)
-    except Malformed as error:
+    except MalformedEntry as error:
         return str(error)
-    asked = Asked(Request("PUT", "/q?api-version=2021-05"), "ns")
+    asked = Asked(HttpRequest("PUT", "/q?api-version=2021-05"), "ns")
     told: list[str] = []
     for kind in ("queue", "topic", "subscription", "rules", "rule"):
         try:
             told.append(_read(kind, content, asked))
-        except Malformed as error:
+        except MalformedEntry as error:
             told.append(str(error))
     return "\n".join(told)
 

@@ -4,12 +4,12 @@ import asyncio
 from typing import Any, Final
 
 from peeklock.gateway.http.answer import Answer, bad_request
+from peeklock.gateway.http.http_places import HttpPlaces
 from peeklock.gateway.http.messages.incoming import is_batch, read_batch, read_message
-from peeklock.gateway.http.messages.malformed import Malformed
+from peeklock.gateway.http.messages.malformed import MalformedRequest
 from peeklock.gateway.http.messages.places import place_of
 from peeklock.gateway.http.protocol import HttpProtocol
-from peeklock.gateway.http.request import Request
-from peeklock.gateway.http.visitors import Visitors
+from peeklock.gateway.http.request import HttpRequest
 from peeklock.gateway.identifiers import MessageIds
 from tests.store.builders import shown
 
@@ -57,7 +57,7 @@ def rest(data: bytes) -> str:
 async def _served(data: bytes) -> str:
     told: list[str] = []
 
-    def route(request: Request) -> Answer:
+    def route(request: HttpRequest) -> Answer:
         told.append(f"{request.method} {request.target} {request.segments()}")
         told.append(f"{place_of(request.method, request.path)} {request.flag('timeout')}")
         ids = MessageIds(lambda: 1)
@@ -66,12 +66,12 @@ async def _served(data: bytes) -> str:
                 told.extend(repr(shown(each)) for each in read_batch(request, NOW, ids, True))
             else:
                 told.append(repr(shown(read_message(request, NOW, ids, True))))
-        except Malformed as error:
+        except MalformedRequest as error:
             return bad_request(str(error))
         return Answer(201, {})
 
     wire = _Wire()
-    protocol = HttpProtocol(route, Visitors())
+    protocol = HttpProtocol(route, HttpPlaces())
     protocol.connection_made(wire)
     # Each arrival has a price of its own, whatever comes with it.
     piece = 16 * data[0] if data else 0

@@ -7,15 +7,6 @@ connection that was opened well.
 
 from typing import Any, Final
 
-from peeklock.amqp.composites import (
-    Open,
-    SaslInit,
-    SaslMechanisms,
-    SaslOutcome,
-    Source,
-    Target,
-    encode_composite,
-)
 from peeklock.amqp.connection import CLIENT, SERVER, Connection
 from peeklock.amqp.errors import NOT_FOUND, AmqpError
 from peeklock.amqp.events import (
@@ -28,17 +19,26 @@ from peeklock.amqp.events import (
     SettlementsReceived,
     TransfersReceived,
 )
-from peeklock.amqp.frames import AMQP_HEADER, SASL_HEADER, frame_head
-from peeklock.amqp.limits import Limits
-from peeklock.amqp.link import RECEIVER, Link
+from peeklock.amqp.frames.headers import AMQP_HEADER, SASL_HEADER, frame_head
+from peeklock.amqp.limits import ConnectionLimits
 from peeklock.amqp.sasl import anonymous
+from peeklock.amqp.sessions.link import RECEIVER, Link
+from peeklock.amqp.values.composites import (
+    Open,
+    SaslInit,
+    SaslMechanisms,
+    SaslOutcome,
+    Source,
+    Target,
+    encode_composite,
+)
 
 ACCEPTED: Final = b"\x00\x53\x24\x45"
 BARE: Final = b"\x00\x53\x75\xa0\x03tea"
 TAG: Final = bytes(16)
 CREDIT: Final = 100
 # Small, so that inputs of a few kilobytes reach them.
-LIMITS: Final = Limits(
+LIMITS: Final = ConnectionLimits(
     max_frame_size=1024, channel_max=7, handle_max=7, max_message_size=2048, incoming_window=8
 )
 

@@ -2,11 +2,11 @@
 
 import struct
 
-from peeklock.amqp import message as wire
 from peeklock.amqp.errors import ProtocolError
+from peeklock.amqp.messages import message as wire
 from peeklock.store import checksum
-from peeklock.store.packing import LISTED_MAX
-from peeklock.store.records import VERSION, chunk_header, decode_chunk, decode_messages
+from peeklock.store.codec.packing import LISTED_MAX
+from peeklock.store.codec.records import VERSION, chunk_header, decode_chunk, decode_messages
 from peeklock.store.store import Corrupt
 from tests.store import builders
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.fuzz import engine
 from tests.fuzz.targets import TARGETS
-from tests.gateway.http.admin.office import entry, queue, rule
+from tests.gateway.http.admin.admin_harness import entry, queue, rule
 
 HEARTBEAT = b"\0\0\0\x08\x02\0\0\0"
 DATA = b"\x00\x53\x75\xa0\x01x"

@@ -21,7 +21,7 @@ from wsproto.events import (
 
 from peeklock.amqp.connection import CLIENT, Connection
 from peeklock.amqp.events import Event
-from peeklock.amqp.limits import Limits
+from peeklock.amqp.limits import ConnectionLimits
 from peeklock.amqp.sasl import anonymous
 
 PATH = "/$servicebus/websocket"
@@ -48,7 +48,7 @@ class Caller:
         self.machine = Connection(
             role=CLIENT,
             container_id="c",
-            limits=Limits(),
+            limits=ConnectionLimits(),
             now=0,
             hostname="localhost",
             credential=anonymous(),

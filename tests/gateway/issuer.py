@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 from peeklock.auth.issuer import TokenIssuer
-from peeklock.gateway.issuers import Issuers
+from peeklock.gateway.tokens.issuers import Issuers
 
 ISSUER = "https://issuer.example/tenant/"
 AUDIENCE = "https://servicebus.azure.net"

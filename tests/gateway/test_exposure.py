@@ -10,20 +10,20 @@ import pytest
 
 from peeklock.amqp.events import Opened
 from peeklock.auth.issuer import TokenIssuer
-from peeklock.auth.keyring import Grant, KeyRing
+from peeklock.auth.keyring import KeyRing, TokenGrant
 from peeklock.auth.refusal import EXPOSED_TOKEN, AuthRefusal
 from peeklock.auth.rights import AuthorizationRule
 from peeklock.auth.sas import generate_sas
 from peeklock.gateway import exposure
 from peeklock.gateway.exposure import is_exposed
-from peeklock.gateway.http.request import Request
-from peeklock.gateway.issuers import Issuers
-from tests.gateway.amqp.bus import Bus, serve
+from peeklock.gateway.http.request import HttpRequest
+from peeklock.gateway.tokens.issuers import Issuers
+from tests.gateway.amqp.amqp_harness import AmqpHarness, serve
 from tests.gateway.callers import Caller, WebSocket, dial
-from tests.gateway.entrance import Entrance, development, enter
-from tests.gateway.http.admin.office import Office
+from tests.gateway.http.admin.admin_harness import AdminHarness
 from tests.gateway.issuer import LocalIssuer, believing
-from tests.gateway.matrix.visitor import Visitor
+from tests.gateway.matrix.amqp_client import AmqpClient
+from tests.gateway.open_ports import OpenPorts, development, enter
 
 NOW = 1_700_000_000_000
 
@@ -62,36 +62,36 @@ def test_a_web_token_is_not_taken_where_others_can_read_it(tmp_path: Path) -> No
         issuers.hold(believed, issuers.load(believed))
         ring.believe(issuers)
         token = local.token(NOW, "Send")
-        assert isinstance(ring.verify(token, "q", NOW), Grant)
+        assert isinstance(ring.verify(token, "q", NOW), TokenGrant)
         found = ring.verify(token, "q", NOW, is_exposed=True)
         if allows_plain:
-            assert isinstance(found, Grant)
+            assert isinstance(found, TokenGrant)
         else:
             assert isinstance(found, AuthRefusal)
             assert (found.reason, "AllowPlain" in found.text) == (EXPOSED_TOKEN, True)
     signed = generate_sas("sb://localhost/q", "root", "key", NOW + 1000)
-    assert isinstance(ring.verify(signed, "q", NOW, is_exposed=True), Grant)
+    assert isinstance(ring.verify(signed, "q", NOW, is_exposed=True), TokenGrant)
 
 
 @pytest.mark.parametrize("exposed", [False, True])
 def test_the_doors_say_where_a_token_has_come_from(exposed: bool) -> None:
     local = LocalIssuer()
 
-    async def talk(bus: Bus) -> None:
-        bus.door.keys.believe(believing(local))
-        visitor = Visitor(await bus.connect(is_exposed=exposed))
+    async def talk(bus: AmqpHarness) -> None:
+        bus.namespace_context.keys.believe(believing(local))
+        http_place = AmqpClient(await bus.connect(is_exposed=exposed))
         token = local.token(bus.clock.wall(), "Send")
-        assert await visitor.put(token, "q") == (401 if exposed else 202)
+        assert await http_place.put(token, "q") == (401 if exposed else 202)
 
     serve(talk)
 
     async def ask() -> None:
-        office = Office()
+        office = AdminHarness()
         office.broker.namespaces.first.keys.believe(believing(local))
         headers = {"authorization": f"Bearer {local.token(office.clock.wall(), 'Manage')}"}
         headers["host"] = "localhost"
         target = "/$Resources/queues?api-version=2021-05"
-        answer = await office.node.answer(Request("GET", target, headers, is_exposed=exposed))
+        answer = await office.node.answer(HttpRequest("GET", target, headers, is_exposed=exposed))
         assert answer.status == (401 if exposed else 200)
 
     asyncio.run(ask())
@@ -105,7 +105,7 @@ def test_a_connection_knows_whether_it_is_exposed(
     """As if this machine's own address were another's."""
     monkeypatch.setattr(exposure, "is_loopback", lambda _: False)
 
-    async def talk(entrance: Entrance) -> None:
+    async def talk(entrance: OpenPorts) -> None:
         reader, writer = await dial(entrance.http_port, development()[1] if is_tls else None)
         if speaks == "amqp":
             await Caller(reader, writer).until(Opened)
@@ -115,7 +115,7 @@ def test_a_connection_knows_whether_it_is_exposed(
             await Caller(tunnel, tunnel).until(Opened)
         [connection] = entrance.amqp._connections
         assert connection._peer is not None
-        assert connection._peer.wire.is_exposed is not is_tls
+        assert connection._peer.output.is_exposed is not is_tls
         writer.close()
 
     enter(talk)

@@ -1,4 +1,4 @@
-"""Log lines that strangers can cause: a few of each kind, and how many more there were."""
+"""Log lines that unauthenticated can cause: a few of each kind, and how many more there were."""
 
 import asyncio
 import logging

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from peeklock.broker.chance import SeededChance
+from peeklock.broker.random_source import SeededRandom
 from peeklock.clock import ManualClock
 from peeklock.entity.definition import QUEUE, SUBSCRIPTION, TOPIC
 from peeklock.entity.refusals import BUSY, KINDS, LOCK_LOST, UNAUTHORIZED, Refusal
@@ -21,7 +21,7 @@ RETRIED = {
 
 
 def desk() -> RefusalDesk:
-    return RefusalDesk(clock=ManualClock(), chance=SeededChance(1).number, namespace="ns")
+    return RefusalDesk(clock=ManualClock(), random_source=SeededRandom(1).number, namespace="ns")
 
 
 def test_every_kind_has_its_wire_words() -> None:
@@ -89,7 +89,7 @@ def test_tracking_ids_differ() -> None:
 
 
 def test_a_refusal_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever strangers put into it: no line breaks, no quotes that end too early."""
+    """Whatever unauthenticated put into it: no line breaks, no quotes that end too early."""
     caplog.set_level(logging.INFO, "peeklock.refusals")
     declined = desk().decline(
         Refusal(UNAUTHORIZED, 'bad "name"\nrefused kind=faked'),

@@ -8,9 +8,9 @@ def test_somebody_does_something_bad(house: MakeHouse) -> None:
     assert ...  # what it got, and that nothing acknowledged was lost
 ```
 
-- `house(name, queues=, topics=, options=)` starts a broker (`House`, in `house.py`), compiled or
-  plain as the tests are. The name is its directory: the same name is the same data. It has a queue
-  `ping` beside yours. `broker.process` is the `BrokerProcess`: start, stop, kill.
+- `house(name, queues=, topics=, options=)` starts a broker (`AbusedBroker`, in `abused_broker.py`),
+  compiled or plain as the tests are. The name is its directory: the same name is the same data.
+  It has a queue `ping` beside yours. `broker.process` is the `BrokerProcess`: start, stop, kill.
 - `broker.pressed(...)` pings the idle broker, then beside the body of `with`; afterwards it asserts
   what is promised to the others: p99 of the pings, none of them failed, bound of memory, no step
   of the loop above 10 ms of CPU (compiled only).
@@ -32,21 +32,21 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from tests.pressure.house import House
+from tests.pressure.abused_broker import AbusedBroker
 
-MakeHouse: TypeAlias = Callable[..., House]
+MakeHouse: TypeAlias = Callable[..., AbusedBroker]
 
-_HOUSES = pytest.StashKey[list[House]]()
+_HOUSES = pytest.StashKey[list[AbusedBroker]]()
 LOG_SHOWN_CHARACTERS = 6000
 
 
 @pytest.fixture
 def house(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[MakeHouse]:
     """Starts brokers that end with the test."""
-    made: list[House] = request.node.stash.setdefault(_HOUSES, [])
+    made: list[AbusedBroker] = request.node.stash.setdefault(_HOUSES, [])
 
-    def make(name: str = "broker", *, starts: bool = True, **choices: Any) -> House:
-        broker = House(tmp_path / name, **choices)
+    def make(name: str = "broker", *, starts: bool = True, **choices: Any) -> AbusedBroker:
+        broker = AbusedBroker(tmp_path / name, **choices)
         made.append(broker)
         if starts:
             broker.process.start()

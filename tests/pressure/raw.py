@@ -10,9 +10,9 @@ import socket
 import time
 from typing import Any, Final, Self, final
 
-from peeklock.amqp.composites import Attach, Begin, Flow, Open, SaslInit, Source, Target
-from peeklock.amqp.frames import AMQP_HEADER, SASL_HEADER, frame_size
-from tests.amqp.wiring import frame, frames
+from peeklock.amqp.frames.headers import AMQP_HEADER, SASL_HEADER, frame_size
+from peeklock.amqp.values.composites import Attach, Begin, Flow, Open, SaslInit, Source, Target
+from tests.amqp.engine_pair import frame, frames
 from tests.wire.entities import ROOT_KEY, ROOT_RULE
 
 __all__ = ["Raw", "frame", "frames"]

@@ -13,17 +13,17 @@ import pytest
 from peeklock.client import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode
 from peeklock.client.exceptions import ServiceBusServerBusyError
 from peeklock.client.receiver import ServiceBusReceiver
+from tests.pressure.abused_broker import AbusedBroker
 from tests.pressure.conftest import MakeHouse
-from tests.pressure.house import House
 
 MB = 1 << 20
 
 
-def file_bytes(broker: House, store: str = "store") -> int:
+def file_bytes(broker: AbusedBroker, store: str = "store") -> int:
     return sum(path.stat().st_size for path in (Path(broker.process.data) / store).iterdir())
 
 
-def commits(broker: House) -> tuple[int, dict[float, int]]:
+def commits(broker: AbusedBroker) -> tuple[int, dict[float, int]]:
     """The bytes of all commits, and how many there were up to each size."""
     total = 0
     sizes: dict[float, int] = {}
@@ -63,12 +63,12 @@ async def _read(client: ServiceBusClient, queue: str) -> None:
             await receiver.receive_messages(max_message_count=500, max_wait_time=1)
 
 
-def budget(broker: House, figure: str) -> float:
+def budget(broker: AbusedBroker, figure: str) -> float:
     """What the broker tells of the mark for memory."""
     return broker.metrics()[f"peeklock_budget_{figure}", (("budget", "backlog_memory_bytes"),)]
 
 
-def run(broker: House, work: Callable[[ServiceBusClient], Awaitable[int]]) -> int:
+def run(broker: AbusedBroker, work: Callable[[ServiceBusClient], Awaitable[int]]) -> int:
     async def whole() -> int:
         async with ServiceBusClient.from_connection_string(
             broker.connection_string, retry_total=0

@@ -16,7 +16,9 @@ from azure.servicebus.management import (
     ServiceBusAdministrationClient,
 )
 
-from peeklock.amqp.composites import (
+from peeklock.amqp.frames.headers import AMQP_HEADER, SASL_HEADER, frame_size
+from peeklock.amqp.messages.message import VALUE_BODY, AmqpMessage, decode_message, encode_message
+from peeklock.amqp.values.composites import (
     Attach,
     Begin,
     Detach,
@@ -28,10 +30,8 @@ from peeklock.amqp.composites import (
     Target,
     Transfer,
 )
-from peeklock.amqp.frames import AMQP_HEADER, SASL_HEADER, frame_size
-from peeklock.amqp.message import VALUE_BODY, Message, decode_message, encode_message
+from tests.pressure.abused_broker import AbusedBroker
 from tests.pressure.conftest import MakeHouse
-from tests.pressure.house import House
 from tests.pressure.raw import RECEIVER, SENDER, frame, frames
 from tests.wire import sas
 
@@ -70,7 +70,7 @@ def test_memory_after_lost_connections_is_what_it_was(house: MakeHouse, count: i
     assert memory_when_empty(broker) - before <= LEFT_BYTES_MAX
 
 
-def come_and_be_lost(broker: House) -> None:
+def come_and_be_lost(broker: AbusedBroker) -> None:
     """Send, receive, begin a message, and be gone without a word."""
     with broker.raw() as peer:
         peer.open()
@@ -83,7 +83,7 @@ def come_and_be_lost(broker: House) -> None:
         peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
-def memory_when_empty(broker: House) -> int:
+def memory_when_empty(broker: AbusedBroker) -> int:
     deadline = time.monotonic() + SERVED_WITHIN_S
     while broker.metrics()["peeklock_connections", (("protocol", "amqp"),)]:
         assert time.monotonic() < deadline
@@ -91,7 +91,7 @@ def memory_when_empty(broker: House) -> int:
     return broker.memory()
 
 
-async def token_after_s(broker: House) -> float:
+async def token_after_s(broker: AbusedBroker) -> float:
     """Connect as the official clients do, and tell how long it took to have a token."""
     began = time.monotonic()
     reader, writer = await asyncio.open_connection("127.0.0.1", broker.process.amqp_port)
@@ -106,7 +106,7 @@ async def token_after_s(broker: House) -> float:
             await writer.wait_closed()
 
 
-async def put_token(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Message:
+async def put_token(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> AmqpMessage:
     """Say all that a client says before it has a token, and give the answer."""
     init = SaslInit(mechanism="MSSBCBS", initial_response=b"", hostname="localhost")
     writer.write(SASL_HEADER + frame(init, kind=1))
@@ -135,7 +135,7 @@ async def put_token(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) 
         link_credit=10,
     )
     audience = "sb://localhost/ping"
-    request = Message(
+    request = AmqpMessage(
         properties=Properties(message_id="1", reply_to="cbs-1"),
         application_properties={"operation": "put-token", "type": "x", "name": audience},
         body_kind=VALUE_BODY,

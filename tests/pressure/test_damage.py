@@ -11,10 +11,10 @@ import pytest
 
 from peeklock.client import ServiceBusClient, ServiceBusReceivedMessage
 from peeklock.client.exceptions import ServiceBusError
-from peeklock.store.inspection import inspect_store
-from peeklock.store.pages import DATA
+from peeklock.store.damage.inspection import inspect_store
+from peeklock.store.damage.pages import DATA
+from tests.pressure.abused_broker import AbusedBroker
 from tests.pressure.conftest import MakeHouse
-from tests.pressure.house import House
 from tests.wire.broker_process import broker_python
 from tests.wire.own_client import bodies, run_with, send, take
 
@@ -23,7 +23,7 @@ GOOD: Final = ["the first of them, which is whole", "the last of them, which is 
 BAD: Final = "the one in between, of which a bit is flipped"
 
 
-def flip(broker: House, text: str, *, is_head: bool = False) -> None:
+def flip(broker: AbusedBroker, text: str, *, is_head: bool = False) -> None:
     """Flip a bit of the message with a text, in its body or in what stands before it; in all copies
     that the engine has left."""
     store = broker.process.data / "store"
@@ -45,7 +45,7 @@ def flip(broker: House, text: str, *, is_head: bool = False) -> None:
             file.write_bytes(raw.replace(chunk, bytes(damaged)))
 
 
-def fill(broker: House, *queues: str) -> None:
+def fill(broker: AbusedBroker, *queues: str) -> None:
     async def fill_all(client: ServiceBusClient) -> None:
         for queue in queues:
             await send(client, queue, GOOD[0], f"{BAD} in {queue}", GOOD[1])
@@ -54,7 +54,7 @@ def fill(broker: House, *queues: str) -> None:
     broker.process.stop()
 
 
-def received(broker: House, queue: str, count: int) -> list[ServiceBusReceivedMessage]:
+def received(broker: AbusedBroker, queue: str, count: int) -> list[ServiceBusReceivedMessage]:
     found: list[ServiceBusReceivedMessage] = []
 
     async def receive(client: ServiceBusClient) -> None:

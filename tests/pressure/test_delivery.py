@@ -14,8 +14,8 @@ from typing import Final
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusReceivedMessage, ServiceBusReceiveMode
 
+from tests.pressure.abused_broker import AbusedBroker
 from tests.pressure.conftest import MakeHouse
-from tests.pressure.house import House
 from tests.wire.own_client import run_with, send
 
 PEEK_LOCK: Final = "peeklock"
@@ -46,13 +46,18 @@ time.sleep(600)
 """
 
 
-def fill(broker: House, queue: str = "q", count: int = COUNT) -> None:
+def fill(broker: AbusedBroker, queue: str = "q", count: int = COUNT) -> None:
     bodies = [f"{number:04}" + "x" * (SIZE - 4) for number in range(count)]
     run_with(broker.connection_string, lambda client: send(client, queue, *bodies))
 
 
 def receive(
-    broker: House, mode: str, *, pause_s: float = 0.0, wait_s: float = 2.0, count: int = COUNT
+    broker: AbusedBroker,
+    mode: str,
+    *,
+    pause_s: float = 0.0,
+    wait_s: float = 2.0,
+    count: int = COUNT,
 ) -> list[tuple[int, int]]:
     """All there is, one by one: the number in the text, and how often it was delivered before."""
     got: list[tuple[int, int]] = []
@@ -78,7 +83,7 @@ def number_of(message: ServiceBusReceivedMessage) -> int:
     return int(b"".join(message.body)[:4])
 
 
-def states(broker: House) -> dict[str, int]:
+def states(broker: AbusedBroker) -> dict[str, int]:
     """How many messages are ready, locked and dead-lettered while nobody pings."""
     found = {
         dict(labels)["state"]: int(value)
@@ -88,7 +93,7 @@ def states(broker: House) -> dict[str, int]:
     return {state: found[state] for state in ("ready", "locked", "dead_letter")}
 
 
-def die_in_the_middle(broker: House, mode: str) -> None:
+def die_in_the_middle(broker: AbusedBroker, mode: str) -> None:
     """A client asks for much, takes one message, and is killed."""
     command = [sys.executable, "-c", READS_ONE, broker.connection_string, mode, str(PREFETCH)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

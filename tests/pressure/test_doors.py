@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from bench.proc import open_files
+from tests.pressure.abused_broker import AbusedBroker
 from tests.pressure.conftest import MakeHouse
-from tests.pressure.house import House
 from tests.pressure.raw import RECEIVER, Raw
 from tests.wire import sas
 from tests.wire.own_client import run_with, send
@@ -28,7 +28,7 @@ def wait_until(condition: Callable[[], object], within_s: float = WITHIN_S) -> N
 
 
 @contextlib.contextmanager
-def crowd(broker: House, count: int, words: bytes = b"") -> Iterator[list[Raw]]:
+def crowd(broker: AbusedBroker, count: int, words: bytes = b"") -> Iterator[list[Raw]]:
     """Many peers that say a few words each and then nothing."""
     with contextlib.ExitStack() as stack:
         peers = []
@@ -62,7 +62,7 @@ def test_half_a_hello_costs_little_and_keeps_nobody_out(house: MakeHouse) -> Non
 
 
 @contextlib.contextmanager
-def shaking(broker: House) -> Iterator[ssl.SSLSocket]:
+def shaking(broker: AbusedBroker) -> Iterator[ssl.SSLSocket]:
     context = ssl.create_default_context(cafile=str(broker.process.authority))
     with (
         socket.create_connection(("127.0.0.1", broker.process.amqp_port), WITHIN_S) as plain,
@@ -168,7 +168,7 @@ UPGRADE = (
 )
 
 
-def answered(broker: House, request: bytes) -> int:
+def answered(broker: AbusedBroker, request: bytes) -> int:
     with broker.raw() as peer:
         peer.send(request)
         return int(peer.receive().split()[1])

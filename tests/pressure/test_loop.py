@@ -11,8 +11,8 @@ from bench.endpoint import Endpoint
 from bench.loads import Flood
 from peeklock.client import ServiceBusClient, ServiceBusMessage
 from peeklock.step import LARGE_BYTES
+from tests.pressure.abused_broker import is_fast
 from tests.pressure.conftest import MakeHouse
-from tests.pressure.house import is_fast
 from tests.wire.entities import ROOT_KEY, ROOT_RULE
 from tests.wire.own_client import run_with, send, take_one
 

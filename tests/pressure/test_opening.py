@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from peeklock.client import ServiceBusClient, ServiceBusReceiveMode
+from tests.pressure.abused_broker import AbusedBroker, is_fast
 from tests.pressure.conftest import MakeHouse
-from tests.pressure.house import House, is_fast
 from tests.pressure.test_slices import MB, publish_to_many, run, send_batches, topic
 from tests.wire.own_client import take
 from tests.wire.rest import RestClient
@@ -22,7 +22,9 @@ LONG = re.compile(r"loop-step-long cpu_ms=([\d.]+) .* cause='[^']*opening")
 STEP_MS_MAX = 10.0 if is_fast() else 100.0
 
 
-def opened_again(broker: House, count: int, subscriptions: int, deleted: int, **more: Any) -> None:
+def opened_again(
+    broker: AbusedBroker, count: int, subscriptions: int, deleted: int, **more: Any
+) -> None:
     publish_to_many(broker, count, subscriptions, **more)
     rest = RestClient(broker.process.http_port)
     for number in range(deleted):

@@ -12,13 +12,19 @@ from uuid import UUID
 
 import pytest
 
-from peeklock.amqp.composites import ACCEPTED, Disposition, Properties, Transfer, decode_composite
 from peeklock.amqp.dialect import BATCH_FORMAT
-from peeklock.amqp.message import VALUE_BODY, Message, encode_message
+from peeklock.amqp.messages.message import VALUE_BODY, AmqpMessage, encode_message
+from peeklock.amqp.values.composites import (
+    ACCEPTED,
+    Disposition,
+    Properties,
+    Transfer,
+    decode_composite,
+)
 from peeklock.client import ServiceBusClient, ServiceBusMessage
-from peeklock.gateway.amqp.batches import BATCH_COUNT_MAX
+from peeklock.gateway.amqp.nodes.batches import BATCH_COUNT_MAX
+from tests.pressure.abused_broker import AbusedBroker
 from tests.pressure.conftest import MakeHouse
-from tests.pressure.house import House
 from tests.pressure.raw import RECEIVER, SENDER, Raw, frame
 from tests.wire import sas
 from tests.wire.own_client import run_with, take
@@ -44,7 +50,7 @@ def send_large(peer: Raw, payload: bytes, number: int, message_format: int = 0) 
 
 
 @contextmanager
-def sender(broker: House) -> Iterator[Raw]:
+def sender(broker: AbusedBroker) -> Iterator[Raw]:
     with broker.raw() as peer:
         peer.open()
         peer.begin()
@@ -101,7 +107,7 @@ def requests(channel: int, payload: bytes, count: int) -> bytes:
     return data
 
 
-def ask_many(broker: House, address: str, payload: bytes) -> None:
+def ask_many(broker: AbusedBroker, address: str, payload: bytes) -> None:
     """Ask a thousand times in a few reads, over as many sessions as the credit needs."""
     with broker.raw() as peer:
         peer.open()
@@ -121,7 +127,7 @@ def test_a_read_full_of_tokens_keeps_nobody_waiting(house: MakeHouse) -> None:
     """Each costs a signature: those of one read were one step of 14 ms."""
     broker = house(queues={"q": {}})
     audience = "sb://localhost/q"
-    request = Message(
+    request = AmqpMessage(
         properties=Properties(message_id="1"),
         application_properties={"operation": "put-token", "type": "x", "name": audience},
         body_kind=VALUE_BODY,
@@ -137,7 +143,7 @@ def test_a_read_full_of_requests_keeps_nobody_waiting(house: MakeHouse) -> None:
     with sender(broker) as peer:
         send_large(peer, PART * 250, 0, BATCH_FORMAT)
         peer.wait_for(Disposition)
-    request = Message(
+    request = AmqpMessage(
         properties=Properties(message_id="1"),
         application_properties={"operation": "com.microsoft:peek-message"},
         body_kind=VALUE_BODY,
@@ -163,7 +169,7 @@ def test_long_requests_keep_nobody_waiting(house: MakeHouse) -> None:
         peer.attach("q/$management", RECEIVER, handle=1)
         peer.grant(100, handle=1)
         for number, (operation, body) in enumerate(bodies * 2):
-            request = Message(
+            request = AmqpMessage(
                 properties=Properties(message_id="1"),
                 application_properties={"operation": f"com.microsoft:{operation}"},
                 body_kind=VALUE_BODY,

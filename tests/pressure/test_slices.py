@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from peeklock.client import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode
+from tests.pressure.abused_broker import AbusedBroker
 from tests.pressure.conftest import MakeHouse
-from tests.pressure.house import House
 from tests.wire.own_client import take
 
 MB = 1 << 20
 
 
-def run(broker: House, work: Callable[[ServiceBusClient], Awaitable[None]]) -> None:
+def run(broker: AbusedBroker, work: Callable[[ServiceBusClient], Awaitable[None]]) -> None:
     async def whole() -> None:
         async with ServiceBusClient.from_connection_string(broker.connection_string) as client:
             await work(client)
@@ -51,7 +51,7 @@ async def active(client: ServiceBusClient, path: str, expected: int) -> None:
             await asyncio.sleep(0.05)
 
 
-def due_together(broker: House, count: int, size: int, **bounds: Any) -> None:
+def due_together(broker: AbusedBroker, count: int, size: int, **bounds: Any) -> None:
     due = datetime.now(UTC) + timedelta(seconds=8)
 
     async def schedule(client: ServiceBusClient) -> None:
@@ -77,7 +77,7 @@ def test_large_messages_of_a_topic_that_fall_due_together(house: MakeHouse) -> N
     due_together(broker, 150, 200_000, grows_at_most=64 * MB, at_least_s=3.0)
 
 
-def publish_to_many(broker: House, count: int, subscriptions: int, **bounds: Any) -> None:
+def publish_to_many(broker: AbusedBroker, count: int, subscriptions: int, **bounds: Any) -> None:
     async def publish(client: ServiceBusClient) -> None:
         async with client.get_topic_sender("topic") as sender:
             batch = await sender.create_message_batch()
@@ -106,7 +106,7 @@ def test_a_batch_for_as_many_subscriptions_as_there_can_be(house: MakeHouse) -> 
 
 
 def bury_at_publish(
-    broker: House, batches: int, count: int, subscriptions: int, **bounds: Any
+    broker: AbusedBroker, batches: int, count: int, subscriptions: int, **bounds: Any
 ) -> None:
     values = {"num": 1, "zero": 0}
 
@@ -149,7 +149,7 @@ def test_a_filter_that_fails_for_as_many_subscriptions_as_there_can_be(house: Ma
     bury_at_publish(broker, 3, 200, 2000, grows_at_most=800 * MB)
 
 
-def expire_together(broker: House, count: int, **bounds: Any) -> None:
+def expire_together(broker: AbusedBroker, count: int, **bounds: Any) -> None:
     life = timedelta(seconds=6)
     run(broker, lambda client: send_batches(client, "q", count, time_to_live=life))
     with broker.pressed(**bounds):

@@ -6,7 +6,9 @@ import time
 from contextlib import suppress
 from uuid import UUID
 
-from peeklock.amqp.composites import (
+from peeklock.amqp.frames.fast import build_disposition
+from peeklock.amqp.frames.headers import SASL_HEADER
+from peeklock.amqp.values.composites import (
     ACCEPTED,
     Attach,
     Detach,
@@ -16,8 +18,6 @@ from peeklock.amqp.composites import (
     Transfer,
     encode_composite,
 )
-from peeklock.amqp.fast import build_disposition
-from peeklock.amqp.frames import SASL_HEADER
 from peeklock.client import ServiceBusClient, ServiceBusMessage
 from tests.pressure.conftest import MakeHouse
 from tests.pressure.raw import RECEIVER, SENDER, frame

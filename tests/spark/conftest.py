@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.spark.bus import Bus
+from tests.spark.spark_broker import Bus
 from tests.wire.broker_process import BrokerProcess
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from deltalake import DeltaTable
 
 import peeklock.spark.jobs
 from bench.spark_cluster import StandaloneCluster
-from tests.spark.bus import Bus
+from tests.spark.spark_broker import Bus
 
 JOBS = Path(peeklock.spark.jobs.__file__).parent
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from tests.spark.bus import Bus
 from tests.spark.environments import BRIEF
+from tests.spark.spark_broker import Bus
 
 # A process of its own: one that has a classic session can have no other.
 PROGRAM = """

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.spark.bus import DEAD_LETTERS, Bus
+from tests.spark.spark_broker import DEAD_LETTERS, Bus
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,7 +15,7 @@ from peeklock.spark.journal.client import JournalDescription, JournalUnavailable
 from peeklock.spark.journal.stream import client_of
 from peeklock.spark.options import Access, source_options
 from peeklock.spark.sink.description import Unknown, describe
-from tests.spark.bus import Bus
+from tests.spark.spark_broker import Bus
 
 KEY = "SharedAccessKeyName=Root;SharedAccessKey=key"
 HANDSHAKE = 0x16

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.bus import Bus
 from tests.spark.environments import fresh_environment
+from tests.spark.spark_broker import Bus
 
 PROGRAM = """
 import sys

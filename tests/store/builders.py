@@ -7,25 +7,14 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from peeklock.entity.claim_records import Claimed, OwnerHeard, Unclaimed
-from peeklock.entity.copy_records import Buried, CopiesBuried
+from peeklock.entity.claims.records import Claimed, OwnerHeard, Unclaimed
 from peeklock.entity.message import NEVER, NO_DURATION, Message, Traits
-from peeklock.entity.notes import (
-    HandedTo,
-    LocksReleased,
-    LocksRenewed,
-    Note,
-    SessionLockNoted,
-    SettlementsFailed,
-)
 from peeklock.entity.records import (
     CLAIMED,
     DEFERRED,
     READY,
     SCHEDULED,
     Activated,
-    Carried,
-    CarriedCopies,
     Changed,
     CheckpointBegun,
     CheckpointEnded,
@@ -40,6 +29,8 @@ from peeklock.entity.records import (
     Lost,
     Published,
     Record,
+    Relocated,
+    RelocatedCopies,
     Remembered,
     Removed,
     Requeued,
@@ -50,14 +41,23 @@ from peeklock.entity.records import (
     TakenOver,
     Transferring,
 )
-from peeklock.entity.stage_records import (
+from peeklock.entity.stages.records import (
     Staged,
     StageDropped,
     StageKept,
     StagesDropped,
     StagesPublished,
 )
-from peeklock.entity.way_records import WaysNoted
+from peeklock.entity.topics.records import Buried, CopiesBuried
+from peeklock.entity.transfers.records import DestinationsNoted
+from peeklock.entity.upkeep.journal_facts import (
+    HandedTo,
+    LocksReleased,
+    LocksRenewed,
+    Note,
+    SessionLockNoted,
+    SettlementsFailed,
+)
 
 instants = st.integers(0, 1 << 42)
 sequences = st.one_of(
@@ -170,7 +170,7 @@ def records(draw: st.DrawFn) -> Record:
     if build == 2:
         carried = draw(runs)
         size = len(carried)
-        return Carried(at, draw(st.lists(sequences, min_size=size, max_size=size)), carried)
+        return Relocated(at, draw(st.lists(sequences, min_size=size, max_size=size)), carried)
     if build == 3:
         return Removed(at, draw(lanes), draw(st.integers(0, 4)), draw(numbers()))
     if build == 4:
@@ -214,11 +214,11 @@ def later_records(draw: st.DrawFn, at: int, build: int) -> Record:
     if build == 18:
         return TakenOver(at, draw(texts), draw(numbers()), draw(numbers()))
     if build == 19 and draw(st.booleans()):
-        return WaysNoted(at, draw(lanes), draw(st.lists(texts, max_size=3)))
+        return DestinationsNoted(at, draw(lanes), draw(st.lists(texts, max_size=3)))
     if build == 19:
         return Reserved(at, draw(sequences)) if draw(st.booleans()) else Lost(at, draw(sequences))
     if build == 20:
-        return CarriedCopies(at, draw(numbers()), draw(messages()))
+        return RelocatedCopies(at, draw(numbers()), draw(messages()))
     if build == 28:
         return draw(burials(at))
     if build == 27:
@@ -340,9 +340,9 @@ KEPT_FIELDS = (
 
 def carried_by(record: Record) -> list[Message]:
     """The messages in a record, one for each of its positions; none in a fact."""
-    if isinstance(record, (Enqueued, Scheduled, Carried, Staged)):
+    if isinstance(record, (Enqueued, Scheduled, Relocated, Staged)):
         return record.messages
-    if isinstance(record, (Published, Transferring, CarriedCopies, Requeued)):
+    if isinstance(record, (Published, Transferring, RelocatedCopies, Requeued)):
         return [record.message]
     return []
 
@@ -372,9 +372,9 @@ def told(record_list: list[Record], bodies: bool = True) -> list[Any]:
             entries = [shown(entry) for entry in record.entries]
             one = (record.at, record.touched_at, {"stage": record.stage, "seen": record.seen})
             result.append((StageKept, *one, entries))
-        elif isinstance(record, Carried):
+        elif isinstance(record, Relocated):
             for sequence, message in zip(record.sequences, record.messages, strict=True):
-                result.append((Carried, record.at, sequence, shown(message, bodies)))
+                result.append((Relocated, record.at, sequence, shown(message, bodies)))
         elif isinstance(record, Published):
             way = (record.lanes, record.expirations, record.enqueue_sequence)
             one = (record.at, record.first_sequence, shown(record.message, bodies))
@@ -382,9 +382,9 @@ def told(record_list: list[Record], bodies: bool = True) -> list[Any]:
         elif isinstance(record, Transferring):
             one = (record.at, record.first_sequence, shown(record.message, bodies))
             result.append((Transferring, *one, record.destination))
-        elif isinstance(record, CarriedCopies):
+        elif isinstance(record, RelocatedCopies):
             one = (record.at, 0, shown(record.message, bodies))
-            result.append((CarriedCopies, *one, record.sequences))
+            result.append((RelocatedCopies, *one, record.sequences))
         elif isinstance(record, Requeued):
             one = (record.at, record.lane, shown(record.message, bodies))
             result.append((Requeued, *one, shown(record.entry)))

@@ -17,19 +17,19 @@ from peeklock.entity.records import (
     Record,
     Removed,
 )
-from peeklock.store.records import chunk_header, decode_chunk
+from peeklock.store.codec.records import chunk_header, decode_chunk
 from peeklock.store.retention import Retention
 from peeklock.store.store import BLOCK, Corrupt, Fenced, PartitionId, Store, Unavailable
 from tests.store.builders import enqueued, message_of, shown, told
-from tests.store.homes import BILLS, KINDS, ORDERS, Home, replayed
+from tests.store.stores import BILLS, KINDS, ORDERS, StoreUnderTest, replayed
 
-HomeMaker = Callable[..., Home]
+HomeMaker = Callable[..., StoreUnderTest]
 
 
 @pytest.fixture(params=KINDS)
 def home(request: pytest.FixtureRequest, tmp_path: Path) -> HomeMaker:
-    def make(retention: Retention | None = None) -> Home:
-        return Home(request.param, tmp_path, retention)
+    def make(retention: Retention | None = None) -> StoreUnderTest:
+        return StoreUnderTest(request.param, tmp_path, retention)
 
     return make
 
@@ -38,7 +38,7 @@ def home(request: pytest.FixtureRequest, tmp_path: Path) -> HomeMaker:
 
 
 def test_a_new_partition_is_empty(home: HomeMaker) -> None:
-    async def scenario(home: Home) -> None:
+    async def scenario(home: StoreUnderTest) -> None:
         assert await replayed(home.store, ORDERS) == (1, -1, [])
 
     home().run(scenario)
@@ -48,7 +48,7 @@ def test_what_was_appended_is_replayed_without_bodies(home: HomeMaker) -> None:
     """R-T1: what was acknowledged is there after the store was opened again."""
     written: list[Record] = [enqueued(5, 1, 3), Removed(6, 0, COMPLETED, [1, 3]), enqueued(7, 4, 2)]
 
-    async def scenario(home: Home) -> None:
+    async def scenario(home: StoreUnderTest) -> None:
         epoch, _, _ = await replayed(home.store, ORDERS)
         await home.store.append(ORDERS, epoch, 1, written[:1])
         await home.store.append(ORDERS, epoch, 4, written[1:])
@@ -62,7 +62,7 @@ def test_what_was_appended_is_replayed_without_bodies(home: HomeMaker) -> None:
 
 
 def test_epochs_grow_and_outlive_the_store(home: HomeMaker) -> None:
-    async def scenario(home: Home) -> None:
+    async def scenario(home: StoreUnderTest) -> None:
         epochs = [(await home.store.open(ORDERS)).epoch for _ in range(2)]
         store = await home.reopen()
         epochs.append((await store.open(ORDERS)).epoch)
@@ -76,7 +76,7 @@ def test_epochs_grow_and_outlive_the_store(home: HomeMaker) -> None:
 
 
 def test_an_older_owner_is_fenced(home: HomeMaker) -> None:
-    async def scenario(home: Home) -> None:
+    async def scenario(home: StoreUnderTest) -> None:
         store = home.store
         old = (await store.open(ORDERS)).epoch
         await store.append(ORDERS, old, 1, [enqueued(5, 1, 1)])
@@ -92,7 +92,7 @@ def test_an_older_owner_is_fenced(home: HomeMaker) -> None:
 
 
 def test_who_never_opened_a_partition_is_fenced(home: HomeMaker) -> None:
-    async def scenario(home: Home) -> None:
+    async def scenario(home: StoreUnderTest) -> None:
         with pytest.raises(Fenced):
             await home.store.append(ORDERS, 0, 1, [enqueued(5, 1, 1)])
 
@@ -100,7 +100,7 @@ def test_who_never_opened_a_partition_is_fenced(home: HomeMaker) -> None:
 
 
 def test_a_replay_ends_when_another_owner_comes(home: HomeMaker) -> None:
-    async def scenario(home: Home) -> None:
+    async def scenario(home: StoreUnderTest) -> None:
         opening = await home.store.open(ORDERS)
         await home.store.append(ORDERS, opening.epoch, 1, [enqueued(5, 1, 1)])
         older = await home.store.open(ORDERS)
@@ -119,7 +119,7 @@ def test_replay_starts_at_the_checkpoint(home: HomeMaker) -> None:
         CheckpointEnded(6, 5),
     ]
 
-    async def scenario(home: Home) -> None:
+    async def scenario(home: StoreUnderTest) -> None:
         epoch = (await home.store.open(ORDERS)).epoch
         await home.store.append(ORDERS, epoch, 1, [enqueued(5, 1, 3)])
         await home.store.append(ORDERS, epoch, 4, [enqueued(6, 4, 1), *checkpoint], replay_from=5)
@@ -132,7 +132,7 @@ def test_replay_starts_at_the_checkpoint(home: HomeMaker) -> None:
 
 
 def test_many_chunks_are_replayed_in_order(home: HomeMaker) -> None:
-    async def scenario(home: Home) -> None:
+    async def scenario(home: StoreUnderTest) -> None:
         epoch = (await home.store.open(ORDERS)).epoch
         appends = [
             home.store.append(ORDERS, epoch, position, [enqueued(5, position, 1)])
@@ -155,7 +155,7 @@ def test_many_chunks_are_replayed_in_order(home: HomeMaker) -> None:
 def test_an_append_must_follow_the_last_one(home: HomeMaker) -> None:
     """What comes behind a failed append would leave a gap: it fails, too."""
 
-    async def scenario(home: Home) -> None:
+    async def scenario(home: StoreUnderTest) -> None:
         epoch = (await home.store.open(ORDERS)).epoch
         await home.store.append(ORDERS, epoch, 1, [enqueued(5, 1, 3)])
         for position in (1, 3, 5):
@@ -167,7 +167,7 @@ def test_an_append_must_follow_the_last_one(home: HomeMaker) -> None:
 
 
 def test_partitions_do_not_touch_each_other(home: HomeMaker) -> None:
-    async def scenario(home: Home) -> None:
+    async def scenario(home: StoreUnderTest) -> None:
         store = home.store
         partitions = [PartitionId("default", f"queue-{n}", n % 2) for n in range(8)]
         epochs = [(await store.open(partition)).epoch for partition in partitions]
@@ -189,7 +189,7 @@ def test_partitions_do_not_touch_each_other(home: HomeMaker) -> None:
 
 
 def test_names_are_compared_without_case(home: HomeMaker) -> None:
-    async def scenario(home: Home) -> None:
+    async def scenario(home: StoreUnderTest) -> None:
         epoch = (await home.store.open(PartitionId("Default", "Orders"))).epoch
         await home.store.append(ORDERS, epoch, 1, [enqueued(5, 1, 1)])
         _, first, _ = await replayed(home.store, PartitionId("default", "ORDERS"))
@@ -199,7 +199,7 @@ def test_names_are_compared_without_case(home: HomeMaker) -> None:
 
 
 def test_a_closed_store_says_so(home: HomeMaker) -> None:
-    async def scenario(home: Home) -> None:
+    async def scenario(home: StoreUnderTest) -> None:
         await home.store.open(ORDERS)
         await home.store.close()
         with pytest.raises(Unavailable):
@@ -227,7 +227,7 @@ def test_a_closed_store_says_so(home: HomeMaker) -> None:
     ids=str,
 )
 def test_bodies_come_in_the_order_asked(home: HomeMaker, positions: list[int]) -> None:
-    async def scenario(home: Home) -> None:
+    async def scenario(home: StoreUnderTest) -> None:
         epoch = (await home.store.open(ORDERS)).epoch
         await home.store.append(ORDERS, epoch, 1, [enqueued(5, 1, 3)])
         await home.store.append(ORDERS, epoch, 4, [enqueued(5, 4, 1)])
@@ -239,7 +239,7 @@ def test_bodies_come_in_the_order_asked(home: HomeMaker, positions: list[int]) -
 
 
 def test_a_position_without_a_message_is_an_error(home: HomeMaker) -> None:
-    async def scenario(home: Home) -> None:
+    async def scenario(home: StoreUnderTest) -> None:
         for partition in (ORDERS, BILLS):
             epoch = (await home.store.open(partition)).epoch
             records: list[Record] = [enqueued(5, 1, 1), Removed(5, 0, COMPLETED, [1])]
@@ -268,7 +268,7 @@ async def fill(store: Store, partition: PartitionId, chunks: int, each: int, at:
 
 
 def test_the_journal_is_read_page_by_page(home: HomeMaker) -> None:
-    async def scenario(home: Home) -> None:
+    async def scenario(home: StoreUnderTest) -> None:
         await fill(home.store, ORDERS, 10, 2)
         await fill(home.store, BILLS, 10, 2)
         position, pages, read = 0, 0, []
@@ -289,7 +289,7 @@ def test_the_journal_is_read_page_by_page(home: HomeMaker) -> None:
 
 
 def test_a_page_holds_at_least_one_chunk(home: HomeMaker) -> None:
-    async def scenario(home: Home) -> None:
+    async def scenario(home: StoreUnderTest) -> None:
         await fill(home.store, ORDERS, 3, 2)
         page = await home.store.journal(ORDERS, 3, 0)
         assert [chunk_header(chunk).first for chunk in page.chunks] == [3]
@@ -299,7 +299,7 @@ def test_a_page_holds_at_least_one_chunk(home: HomeMaker) -> None:
 
 
 def test_a_page_begins_with_the_chunk_that_holds_the_position(home: HomeMaker) -> None:
-    async def scenario(home: Home) -> None:
+    async def scenario(home: StoreUnderTest) -> None:
         await fill(home.store, ORDERS, 3, 5)
         page = await home.store.journal(ORDERS, 8, 1 << 20)
         assert [chunk_header(chunk).first for chunk in page.chunks] == [6, 11]
@@ -308,7 +308,7 @@ def test_a_page_begins_with_the_chunk_that_holds_the_position(home: HomeMaker) -
 
 
 def test_who_asks_for_more_than_there_is_learns_where_the_journal_ends(home: HomeMaker) -> None:
-    async def scenario(home: Home) -> None:
+    async def scenario(home: StoreUnderTest) -> None:
         await fill(home.store, ORDERS, 3, 5)
         for after in (16, 17, 1 << 60):
             page = await home.store.journal(ORDERS, after, 1 << 20)
@@ -320,7 +320,7 @@ def test_who_asks_for_more_than_there_is_learns_where_the_journal_ends(home: Hom
 
 
 def test_a_partition_without_records_has_an_empty_journal(home: HomeMaker) -> None:
-    async def scenario(home: Home) -> None:
+    async def scenario(home: StoreUnderTest) -> None:
         await home.store.open(ORDERS)
         for partition in (ORDERS, BILLS):
             page = await home.store.journal(partition, 0, 1 << 20)
@@ -341,7 +341,7 @@ async def checkpoint(store: Store, epoch: int, position: int, at: int) -> None:
 def test_the_journal_ends_where_retention_does(home: HomeMaker) -> None:
     """A reader that fell behind is told the first position still there."""
 
-    async def scenario(home: Home) -> None:
+    async def scenario(home: StoreUnderTest) -> None:
         epoch = await fill(home.store, ORDERS, 10, 2)
         await checkpoint(home.store, epoch, 21, at=10)
         assert await home.store.trim(ORDERS, 21, [], now=99) == 1
@@ -358,7 +358,7 @@ def test_the_journal_ends_where_retention_does(home: HomeMaker) -> None:
 
 
 def test_nothing_that_opening_needs_is_dropped(home: HomeMaker) -> None:
-    async def scenario(home: Home) -> None:
+    async def scenario(home: StoreUnderTest) -> None:
         epoch = await fill(home.store, ORDERS, 4, 2)
         assert await home.store.trim(ORDERS, 9, [], now=1 << 40) == 1
         await checkpoint(home.store, epoch, 9, at=4)
@@ -374,7 +374,7 @@ def test_nothing_that_opening_needs_is_dropped(home: HomeMaker) -> None:
 def test_live_blocks_stay_but_leave_the_journal(home: HomeMaker) -> None:
     """A year-old body holds its chunk; the journal goes on without it."""
 
-    async def scenario(home: Home) -> None:
+    async def scenario(home: StoreUnderTest) -> None:
         each = BLOCK // 2
         epoch = await fill(home.store, ORDERS, 6, each)
         end = 1 + 6 * each
@@ -397,7 +397,7 @@ def test_live_blocks_stay_but_leave_the_journal(home: HomeMaker) -> None:
 
 
 def test_more_chunks_than_one_round_are_trimmed(home: HomeMaker) -> None:
-    async def scenario(home: Home) -> None:
+    async def scenario(home: StoreUnderTest) -> None:
         epoch = (await home.store.open(ORDERS)).epoch
         count = 3 * BLOCK
         appends = [
@@ -422,7 +422,7 @@ def test_more_chunks_than_one_round_are_trimmed(home: HomeMaker) -> None:
 def test_the_journals_of_a_store_have_a_size(home: HomeMaker) -> None:
     """Who holds more than its share gives way, also after the store was opened again."""
 
-    async def scenario(home: Home) -> None:
+    async def scenario(home: StoreUnderTest) -> None:
         epoch = (await home.store.open(ORDERS)).epoch
         for n in range(40):
             await home.store.append(ORDERS, epoch, 1 + n, [enqueued(n, 1 + n, 1, size=1000)])
@@ -444,7 +444,7 @@ def test_the_journals_of_a_store_have_a_size(home: HomeMaker) -> None:
 
 
 def test_trim_of_an_unknown_partition_does_nothing(home: HomeMaker) -> None:
-    async def scenario(home: Home) -> None:
+    async def scenario(home: StoreUnderTest) -> None:
         assert await home.store.trim(ORDERS, 100, [], now=0) == 0
 
     home().run(scenario)

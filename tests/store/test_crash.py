@@ -16,7 +16,7 @@ from peeklock.store.lmdb.store import LmdbStore
 from peeklock.store.segments.store import SegmentStore
 from peeklock.store.store import PartitionId, Store
 from tests.store.builders import message_of, shown
-from tests.store.homes import replayed
+from tests.store.stores import replayed
 
 PARTITIONS = 3
 
@@ -30,7 +30,7 @@ from peeklock.store.retention import Retention
 from peeklock.store.segments.store import SegmentStore
 from peeklock.store.store import PartitionId
 from tests.store.builders import enqueued
-from tests.store.homes import replayed
+from tests.store.stores import replayed
 
 ENGINES = {
     "embedded": lambda directory: LmdbStore(directory, retention=Retention(age_ms=1)),
@@ -87,13 +87,13 @@ def engine(kind: str, directory: Path) -> Store:
 @pytest.mark.parametrize("seed", [*FEW, *MANY])
 def test_what_was_answered_survives_a_kill(tmp_path: Path, seed: int, kind: str) -> None:
     """R-T1: killed at a random moment, twice on the same data."""
-    chance = random.Random(seed)
+    random_source = random.Random(seed)
     answered = dict.fromkeys(range(PARTITIONS), 1)
     for life in range(2):
         command = [sys.executable, "-c", WRITER, str(tmp_path), str(10 * seed + life), kind]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
             assert writer.stdout is not None
-            for _ in range(chance.randrange(20, 200)):
+            for _ in range(random_source.randrange(20, 200)):
                 tell(writer.stdout.readline(), answered)
             writer.send_signal(signal.SIGKILL)
             for line in writer.stdout:

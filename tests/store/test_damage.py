@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from peeklock.store.codec.records import encode_chunk
 from peeklock.store.lmdb.store import LmdbStore
-from peeklock.store.records import encode_chunk
 from peeklock.store.store import Corrupt, Damaged, PartitionId
 from tests.store.builders import enqueued, message_of, shown
-from tests.store.homes import BILLS, ORDERS, replayed
+from tests.store.stores import BILLS, ORDERS, replayed
 
 
 async def fill(store: LmdbStore) -> None:
@@ -142,7 +142,7 @@ import asyncio, json, os, pathlib, sys
 from peeklock.store.lmdb.store import LmdbStore
 from peeklock.store.store import StoreError
 from tests.store.builders import message_of, shown
-from tests.store.homes import BILLS, ORDERS, replayed
+from tests.store.stores import BILLS, ORDERS, replayed
 
 def examine(directory):
     try:
@@ -189,8 +189,8 @@ def test_flipped_bits_anywhere_never_give_wrong_messages(tmp_path: Path) -> None
     """Tested on the tree, too: there the engine may end the process, but it never lies."""
     asyncio.run(fill(LmdbStore(tmp_path)))
     size = (tmp_path / "data.mdb").stat().st_size
-    chance = random.Random(7)
-    bits = [chance.randrange(8 * 8192, 8 * size) for _ in range(90)]
+    random_source = random.Random(7)
+    bits = [random_source.randrange(8 * 8192, 8 * size) for _ in range(90)]
     command = [sys.executable, "-c", EXAMINER, str(tmp_path), json.dumps(bits)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -14,17 +14,17 @@ from peeklock.store.lmdb.store import LmdbStore
 from peeklock.store.lmdb.writer import LmdbDrop, LmdbSweep
 from peeklock.store.store import Corrupt, Fenced, PartitionId, Unavailable
 from tests.store.builders import enqueued
-from tests.store.homes import BILLS, KINDS, ORDERS, Home, replayed
+from tests.store.stores import BILLS, KINDS, ORDERS, StoreUnderTest, replayed
 
 CHUNKS = 3 * TRIM_STEPS
 
 
 @pytest.fixture(params=KINDS)
-def home(request: pytest.FixtureRequest, tmp_path: Path) -> Home:
-    return Home(request.param, tmp_path)
+def home(request: pytest.FixtureRequest, tmp_path: Path) -> StoreUnderTest:
+    return StoreUnderTest(request.param, tmp_path)
 
 
-async def filled(home: Home, partition: PartitionId, chunks: int) -> int:
+async def filled(home: StoreUnderTest, partition: PartitionId, chunks: int) -> int:
     epoch = (await home.store.open(partition)).epoch
     appends = [
         home.store.append(partition, epoch, position, [enqueued(5, position, 1)])
@@ -35,8 +35,8 @@ async def filled(home: Home, partition: PartitionId, chunks: int) -> int:
 
 
 @pytest.mark.parametrize("returns", [True, False], ids=["reopened", "living"])
-def test_a_dropped_partition_starts_empty(home: Home, returns: bool) -> None:
-    async def scenario(home: Home) -> None:
+def test_a_dropped_partition_starts_empty(home: StoreUnderTest, returns: bool) -> None:
+    async def scenario(home: StoreUnderTest) -> None:
         epoch = await filled(home, ORDERS, 5)
         await filled(home, BILLS, 5)
         await home.store.drop(ORDERS)
@@ -59,10 +59,10 @@ def test_a_dropped_partition_starts_empty(home: Home, returns: bool) -> None:
     home.run(scenario)
 
 
-def test_an_older_owner_stays_fenced(home: Home) -> None:
+def test_an_older_owner_stays_fenced(home: StoreUnderTest) -> None:
     """Also when it comes with its epoch to a partition that was made anew."""
 
-    async def scenario(home: Home) -> None:
+    async def scenario(home: StoreUnderTest) -> None:
         old = (await home.store.open(ORDERS, 7)).epoch
         await home.store.drop(ORDERS)
         await home.reopen()
@@ -76,8 +76,8 @@ def test_an_older_owner_stays_fenced(home: Home) -> None:
     home.run(scenario)
 
 
-def test_a_drop_may_be_repeated(home: Home) -> None:
-    async def scenario(home: Home) -> None:
+def test_a_drop_may_be_repeated(home: StoreUnderTest) -> None:
+    async def scenario(home: StoreUnderTest) -> None:
         await home.store.drop(ORDERS)
         await filled(home, ORDERS, 3)
         await asyncio.gather(home.store.drop(ORDERS), home.store.drop(ORDERS))
@@ -87,8 +87,8 @@ def test_a_drop_may_be_repeated(home: Home) -> None:
     home.run(scenario)
 
 
-def test_a_replay_ends_when_its_partition_is_dropped(home: Home) -> None:
-    async def scenario(home: Home) -> None:
+def test_a_replay_ends_when_its_partition_is_dropped(home: StoreUnderTest) -> None:
+    async def scenario(home: StoreUnderTest) -> None:
         await filled(home, ORDERS, 3)
         opening = await home.store.open(ORDERS)
         await home.store.drop(ORDERS)
@@ -101,31 +101,31 @@ def test_a_replay_ends_when_its_partition_is_dropped(home: Home) -> None:
 # ---- on disk
 
 
-def run_on_disk(tmp_path: Path, *scenarios: Callable[[Home], Awaitable[None]]) -> None:
+def run_on_disk(tmp_path: Path, *scenarios: Callable[[StoreUnderTest], Awaitable[None]]) -> None:
     """Run scenarios one after another, each on the store opened anew."""
     for scenario in scenarios:
-        Home("embedded", tmp_path).run(scenario)
+        StoreUnderTest("embedded", tmp_path).run(scenario)
 
 
-def engine(home: Home) -> LmdbStore:
+def engine(home: StoreUnderTest) -> LmdbStore:
     assert isinstance(home.store, LmdbStore)
     return home.store
 
 
-def chunks_of(home: Home) -> int:
+def chunks_of(home: StoreUnderTest) -> int:
     environment = engine(home)._environment
     with environment.lmdb.begin() as transaction:
         return transaction.stat(environment.values)["entries"]
 
 
-def traces_of(home: Home) -> list[bytes]:
+def traces_of(home: StoreUnderTest) -> list[bytes]:
     environment = engine(home)._environment
     with environment.lmdb.begin(db=environment.meta) as transaction:
         return [bytes(key[:1]) for key, _ in transaction.cursor()]
 
 
 def test_its_chunks_go_in_slices_between_which_others_commit(tmp_path: Path) -> None:
-    async def scenario(home: Home) -> None:
+    async def scenario(home: StoreUnderTest) -> None:
         await filled(home, ORDERS, CHUNKS)
         epoch = await filled(home, BILLS, 1)
         dropping = asyncio.ensure_future(home.store.drop(ORDERS))
@@ -146,7 +146,7 @@ def test_its_chunks_go_in_slices_between_which_others_commit(tmp_path: Path) -> 
 def test_what_a_crash_leaves_goes_with_the_next_trim(tmp_path: Path) -> None:
     """The partition is gone from the first commit on, however far the rest got."""
 
-    async def crash(home: Home) -> None:
+    async def crash(home: StoreUnderTest) -> None:
         await filled(home, BILLS, 2)
         await filled(home, ORDERS, CHUNKS)
         store = engine(home)
@@ -156,7 +156,7 @@ def test_what_a_crash_leaves_goes_with_the_next_trim(tmp_path: Path) -> None:
         with pytest.raises(Fenced):
             await store.open(ORDERS)
 
-    async def come_back(home: Home) -> None:
+    async def come_back(home: StoreUnderTest) -> None:
         assert (await replayed(home.store, ORDERS))[1:] == (-1, [])
         assert await filled(home, ORDERS, 3) > 2
         assert chunks_of(home) == CHUNKS - TRIM_STEPS + 2 + 3
@@ -169,7 +169,7 @@ def test_what_a_crash_leaves_goes_with_the_next_trim(tmp_path: Path) -> None:
 
 
 def test_a_drop_that_fails_leaves_the_partition_as_it_was(tmp_path: Path) -> None:
-    async def scenario(home: Home) -> None:
+    async def scenario(home: StoreUnderTest) -> None:
         await filled(home, ORDERS, 3)
         with contextlib.ExitStack() as aside:
             aside.callback((tmp_path / "aside").rename, tmp_path / "data.mdb")

@@ -30,7 +30,7 @@ from peeklock.store.store import (
     Unavailable,
 )
 from tests.store.builders import enqueued, told
-from tests.store.homes import BILLS, ORDERS, replayed
+from tests.store.stores import BILLS, ORDERS, replayed
 
 
 def run(store: LmdbStore, scenario: Callable[[LmdbStore], Awaitable[None]]) -> None:
@@ -280,7 +280,7 @@ from peeklock.store.lmdb.store import LmdbStore
 from peeklock.store.figures import StoreFigures
 from peeklock.store.store import Unavailable
 from tests.store.builders import enqueued
-from tests.store.homes import ORDERS
+from tests.store.stores import ORDERS
 
 async def main() -> None:
     store = LmdbStore(pathlib.Path(sys.argv[1]))

@@ -12,12 +12,12 @@ import pytest
 from peeklock.entity.message import Message
 from peeklock.entity.records import Enqueued
 from peeklock.store.appending import ENCODED_AT_ONCE, POSITIONS_AT_ONCE
+from peeklock.store.codec.records import encode_chunk
 from peeklock.store.committers import Submission, Threaded
 from peeklock.store.large import encode_large
 from peeklock.store.lmdb.store import LmdbStore
 from peeklock.store.lmdb.writer import LmdbAppend
 from peeklock.store.reading import INLINE_BYTES_MAX, Reading
-from peeklock.store.records import encode_chunk
 from peeklock.store.segments.store import SegmentStore
 from peeklock.store.segments.tail import LogAppend
 from peeklock.store.store import PartitionId, StoreError

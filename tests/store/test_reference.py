@@ -19,7 +19,7 @@ from peeklock.store.retention import Retention
 from peeklock.store.segments.store import SegmentStore
 from peeklock.store.store import PartitionId, Store, StoreError
 from tests.store.builders import enqueued, records, shown, told
-from tests.store.homes import replayed
+from tests.store.stores import replayed
 
 RETENTION = Retention(age_ms=20, bytes_max=60_000)
 PARTITIONS = [PartitionId("default", name) for name in ("orders", "bills")]

@@ -8,10 +8,10 @@ import pytest
 
 from peeklock.entity.message import Message
 from peeklock.entity.records import Enqueued, Kept, Record, Scheduled
-from peeklock.entity.stage_records import Staged, StageKept, StagesDropped, StagesPublished
-from peeklock.store.kinds import STAGED
-from peeklock.store.records import decode_chunk, decode_messages, encode_chunk
-from peeklock.store.stage_facts import decode_stage_fact
+from peeklock.entity.stages.records import Staged, StageKept, StagesDropped, StagesPublished
+from peeklock.store.codec.kinds import STAGED
+from peeklock.store.codec.records import decode_chunk, decode_messages, encode_chunk
+from peeklock.store.codec.stage_facts import decode_stage_fact
 from peeklock.store.store import Corrupt
 from tests.store.builders import first_form, message_of, shown, told
 

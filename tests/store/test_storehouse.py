@@ -18,7 +18,7 @@ from peeklock.store.store import Broken, Corrupt, PartitionId, Store, Unavailabl
 from peeklock.store.storehouse import RETRY_S, Storehouse, UnknownStore, store_names
 from tests.store.builders import enqueued
 from tests.store.failing import FailingStore
-from tests.store.homes import BILLS, ORDERS, replayed
+from tests.store.stores import BILLS, ORDERS, replayed
 
 Scenario = Callable[[Storehouse], Awaitable[None]]
 

@@ -29,8 +29,8 @@ from azure.servicebus.management import (
 )
 
 from tests.wire import sas
+from tests.wire.administration import Administration, open_clerk
 from tests.wire.broker_process import BrokerProcess
-from tests.wire.clerk import Clerk, open_clerk
 from tests.wire.clients import FLAVOURS, LoopThread
 
 pytestmark = pytest.mark.filterwarnings(
@@ -46,7 +46,7 @@ Wish = Callable[[], Any]
 @pytest.fixture(params=FLAVOURS)
 def clerk(
     request: pytest.FixtureRequest, broker: BrokerProcess, loop: LoopThread
-) -> Iterator[Clerk]:
+) -> Iterator[Administration]:
     made = open_clerk(request.param, broker, loop)
     yield made
     made.close()
@@ -62,7 +62,7 @@ def properties(thing: Any) -> dict[str, Any]:
 
 
 @pytest.mark.smoke
-def test_a_queue_has_the_defaults_of_the_service(clerk: Clerk, name: str) -> None:
+def test_a_queue_has_the_defaults_of_the_service(clerk: Administration, name: str) -> None:
     clerk.create_queue(name)
     found = properties(clerk.get_queue(name))
     assert found.pop("default_message_time_to_live").days == NEVER_DAYS
@@ -90,7 +90,7 @@ def test_a_queue_has_the_defaults_of_the_service(clerk: Clerk, name: str) -> Non
     clerk.delete_queue(name)
 
 
-def test_every_property_of_a_queue_is_kept(clerk: Clerk, name: str) -> None:
+def test_every_property_of_a_queue_is_kept(clerk: Administration, name: str) -> None:
     target = f"{name}/target"
     clerk.create_queue(target)
     chosen: dict[str, Any] = {
@@ -132,7 +132,7 @@ def test_every_property_of_a_queue_is_kept(clerk: Clerk, name: str) -> None:
         clerk.delete_queue(each)
 
 
-def test_a_partitioned_queue_stays_partitioned(clerk: Clerk, name: str) -> None:
+def test_a_partitioned_queue_stays_partitioned(clerk: Administration, name: str) -> None:
     """R-P2, R-P9."""
     clerk.create_queue(name, enable_partitioning=True, requires_session=True)
     queue = clerk.get_queue(name)
@@ -148,7 +148,7 @@ def test_a_partitioned_queue_stays_partitioned(clerk: Clerk, name: str) -> None:
 
 
 def test_counts_are_right_right_after_the_operation(
-    clerk: Clerk, broker: BrokerProcess, name: str
+    clerk: Administration, broker: BrokerProcess, name: str
 ) -> None:
     for path, is_partitioned in ((name, False), (f"{name}.p", True)):
         clerk.create_queue(path, enable_partitioning=is_partitioned)
@@ -157,7 +157,7 @@ def test_counts_are_right_right_after_the_operation(
         clerk.delete_queue(path)
 
 
-def check_counts(clerk: Clerk, bus: ServiceBusClient, path: str) -> None:
+def check_counts(clerk: Administration, bus: ServiceBusClient, path: str) -> None:
     def counted() -> tuple[int, ...]:
         found = clerk.get_queue_runtime_properties(path)
         parts = (
@@ -197,7 +197,7 @@ def check_counts(clerk: Clerk, bus: ServiceBusClient, path: str) -> None:
     assert after.created_at_utc <= after.updated_at_utc <= after.accessed_at_utc
 
 
-def test_what_is_not_there_and_what_is_there_already(clerk: Clerk, name: str) -> None:
+def test_what_is_not_there_and_what_is_there_already(clerk: Administration, name: str) -> None:
     clerk.create_queue(name)
     clerk.create_topic(f"{name}.t")
     clerk.create_subscription(f"{name}.t", "s")
@@ -244,7 +244,7 @@ def test_what_is_not_there_and_what_is_there_already(clerk: Clerk, name: str) ->
         ({"user_metadata": "x" * 1025}, "UserMetadata"),
     ],
 )
-def test_what_cannot_be_is_said(clerk: Clerk, name: str, options: Any, words: str) -> None:
+def test_what_cannot_be_is_said(clerk: Administration, name: str, options: Any, words: str) -> None:
     with pytest.raises(HttpResponseError, match=words) as error:
         clerk.create_queue(name, **options)
     assert error.value.status_code == 400
@@ -252,7 +252,7 @@ def test_what_cannot_be_is_said(clerk: Clerk, name: str, options: Any, words: st
         clerk.get_queue(name)
 
 
-def test_every_property_of_a_topic_is_kept(clerk: Clerk, name: str) -> None:
+def test_every_property_of_a_topic_is_kept(clerk: Administration, name: str) -> None:
     chosen: dict[str, Any] = {
         "auto_delete_on_idle": 10 * MINUTES,
         "default_message_time_to_live": 11 * MINUTES,
@@ -285,7 +285,7 @@ def test_every_property_of_a_topic_is_kept(clerk: Clerk, name: str) -> None:
 
 
 def test_every_property_of_a_subscription_is_kept(
-    clerk: Clerk, broker: BrokerProcess, name: str
+    clerk: Administration, broker: BrokerProcess, name: str
 ) -> None:
     clerk.create_queue(f"{name}.q")
     clerk.create_topic(name)
@@ -331,7 +331,7 @@ def test_every_property_of_a_subscription_is_kept(
     clerk.delete_queue(f"{name}.q")
 
 
-def test_rules_keep_their_texts_and_values(clerk: Clerk, name: str) -> None:
+def test_rules_keep_their_texts_and_values(clerk: Administration, name: str) -> None:
     clerk.create_topic(name)
     clerk.create_subscription(name, "s")
     (first,) = clerk.list_rules(name, "s")
@@ -390,7 +390,7 @@ def test_rules_keep_their_texts_and_values(clerk: Clerk, name: str) -> None:
     clerk.delete_topic(name)
 
 
-def test_lists_have_pages(clerk: Clerk, name: str) -> None:
+def test_lists_have_pages(clerk: Administration, name: str) -> None:
     made = [f"{name}.page/{number}" for number in range(5)]
     for each in made:
         clerk.create_queue(each)
@@ -411,7 +411,9 @@ def test_lists_have_pages(clerk: Clerk, name: str) -> None:
         clerk.delete_topic(f"{each}.t")
 
 
-def test_keys_of_an_entity_are_good_at_once(clerk: Clerk, broker: BrokerProcess, name: str) -> None:
+def test_keys_of_an_entity_are_good_at_once(
+    clerk: Administration, broker: BrokerProcess, name: str
+) -> None:
     rule = AuthorizationRule(
         type="SharedAccessAuthorizationRule",
         claim_type="SharedAccessKey",
@@ -468,7 +470,7 @@ def test_older_versions_of_the_protocol(
         clerk.close()
 
 
-def test_the_namespace_says_who_it_is(clerk: Clerk) -> None:
+def test_the_namespace_says_who_it_is(clerk: Administration) -> None:
     found = clerk.get_namespace_properties()
     assert found.name == "sbemulatorns"
     assert found.messaging_sku == "Standard"
@@ -477,7 +479,7 @@ def test_the_namespace_says_who_it_is(clerk: Clerk) -> None:
 
 
 def test_forwarding_that_was_set_up_here_forwards(
-    clerk: Clerk, broker: BrokerProcess, name: str
+    clerk: Administration, broker: BrokerProcess, name: str
 ) -> None:
     clerk.create_queue(f"{name}.end")
     clerk.create_queue(name, forward_to=f"{name}.end")

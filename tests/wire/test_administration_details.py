@@ -24,8 +24,8 @@ from azure.servicebus.management import (
 )
 
 from tests.wire import sas
+from tests.wire.administration import Administration, open_clerk
 from tests.wire.broker_process import BrokerProcess, broker_python
-from tests.wire.clerk import Clerk, open_clerk
 from tests.wire.clients import FLAVOURS, Bus, LoopThread, bodies, body, receive, receive_one
 from tests.wire.entities import PARTITIONED, QUEUE_RULES, Queues
 from tests.wire.javascript import JAVASCRIPT, node
@@ -43,7 +43,7 @@ SCHEMA = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"
 @pytest.fixture(params=FLAVOURS)
 def clerk(
     request: pytest.FixtureRequest, broker: BrokerProcess, loop: LoopThread
-) -> Iterator[Clerk]:
+) -> Iterator[Administration]:
     made = open_clerk(request.param, broker, loop)
     yield made
     made.close()
@@ -64,7 +64,7 @@ def name() -> str:
 # --- what comes back as it was given
 
 
-def test_an_entity_with_sessions_forwards(clerk: Clerk, bus: Bus, name: str) -> None:
+def test_an_entity_with_sessions_forwards(clerk: Administration, bus: Bus, name: str) -> None:
     """Each session in its order; and the destination is shown as it was given."""
     clerk.create_queue(f"{name}.end", enable_partitioning=PARTITIONED)
     for given in (f"{name}.end", f"sb://localhost/{name}.end", f"https://other/{name}.end"):
@@ -97,7 +97,9 @@ def test_an_entity_with_sessions_forwards(clerk: Clerk, bus: Bus, name: str) -> 
     clerk.delete_queue(f"{name}.end")
 
 
-def test_an_entity_may_forward_to_one_with_sessions(clerk: Clerk, bus: Bus, name: str) -> None:
+def test_an_entity_may_forward_to_one_with_sessions(
+    clerk: Administration, bus: Bus, name: str
+) -> None:
     """Each session arrives in its order; what has none is a dead letter of the source."""
     clerk.create_queue(f"{name}.end", requires_session=True, enable_partitioning=PARTITIONED)
     clerk.create_topic(f"{name}.t", enable_partitioning=PARTITIONED)
@@ -121,7 +123,7 @@ def test_an_entity_may_forward_to_one_with_sessions(clerk: Clerk, bus: Bus, name
     clerk.delete_topic(f"{name}.t")
 
 
-def test_dates_have_the_zone_that_they_were_given_with(clerk: Clerk, name: str) -> None:
+def test_dates_have_the_zone_that_they_were_given_with(clerk: Administration, name: str) -> None:
     clerk.create_topic(name)
     clerk.create_subscription(name, "s")
     for at in (
@@ -143,7 +145,7 @@ def test_dates_have_the_zone_that_they_were_given_with(clerk: Clerk, name: str) 
 
 
 def test_authorization_rules_have_the_times_that_they_were_sent_with(
-    clerk: Clerk, name: str
+    clerk: Administration, name: str
 ) -> None:
     made = datetime(2020, 1, 1, tzinfo=UTC)
     for times in ({}, {"created_at_utc": made}, {"created_at_utc": made, "modified_at_utc": made}):
@@ -166,7 +168,7 @@ def test_authorization_rules_have_the_times_that_they_were_sent_with(
         clerk.delete_topic(name)
 
 
-def test_what_nobody_has_used_and_what_is_counted(clerk: Clerk, name: str) -> None:
+def test_what_nobody_has_used_and_what_is_counted(clerk: Administration, name: str) -> None:
     clerk.create_topic(name, enable_partitioning=PARTITIONED)
     clerk.create_subscription(name, "s")
     clerk.create_subscription(name, "u")
@@ -181,7 +183,7 @@ def test_what_nobody_has_used_and_what_is_counted(clerk: Clerk, name: str) -> No
 
 
 def test_a_size_of_messages_is_within_bounds_or_as_it_was(
-    clerk: Clerk, name: str, queues: Queues
+    clerk: Administration, name: str, queues: Queues
 ) -> None:
     for kilobytes in (1, 256, 1_023, 102_401):
         for create in (clerk.create_queue, clerk.create_topic):
@@ -214,7 +216,7 @@ def test_the_service_document_and_what_is_missing(rest: RestClient, name: str) -
 
 
 def test_who_may_not_manage_hears_the_service_s_words(
-    clerk: Clerk, broker: BrokerProcess, loop: LoopThread, queues: Queues, name: str
+    clerk: Administration, broker: BrokerProcess, loop: LoopThread, queues: Queues, name: str
 ) -> None:
     """A missing queue or topic looks missing; the rest is refused."""
     path = queues.take("own-rules")
@@ -278,7 +280,7 @@ def queue_of(inner: str) -> bytes:
     ).encode()
 
 
-def test_partitioning_is_refused_without_a_name(clerk: Clerk, name: str) -> None:
+def test_partitioning_is_refused_without_a_name(clerk: Administration, name: str) -> None:
     clerk.create_topic(name)
     with pytest.raises(HttpResponseError) as error:
         clerk.update_topic(clerk.get_topic(name), enable_partitioning=True)

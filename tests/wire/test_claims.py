@@ -9,9 +9,9 @@ import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
 from azure.servicebus.exceptions import SessionCannotBeLockedError
 
-from peeklock.amqp.constructors import LONG
-from peeklock.amqp.message import decode_message
-from peeklock.amqp.types import Array, Int, Uint
+from peeklock.amqp.messages.message import decode_message
+from peeklock.amqp.values.constructors import LONG
+from peeklock.amqp.values.types import Array, Int, Uint
 from peeklock.client.blocking import ServiceBusClient
 from peeklock.client.exceptions import ClaimFenced
 from tests.wire.broker_process import BrokerProcess

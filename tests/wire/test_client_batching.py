@@ -8,7 +8,7 @@ import pytest
 
 from peeklock.client import ServiceBusClient, ServiceBusMessage
 from peeklock.client.exceptions import ServiceBusError
-from peeklock.client.prefetch import PREFETCH_BYTES_MAX
+from peeklock.client.receiving.prefetch import PREFETCH_BYTES_MAX
 from tests.wire.broker_process import BrokerProcess
 from tests.wire.entities import Queues
 from tests.wire.frame_counter import DISPOSITION, TRANSFER, FrameCounter

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from peeklock.amqp.composites import ACCEPTED, Properties, encode_modified
-from peeklock.amqp.delivery import IncomingDelivery
-from peeklock.amqp.message import DATA_BODY, Message, decode_message, encode_message
-from peeklock.amqp.types import Int
-from peeklock.client.config import ClientConfig
-from peeklock.client.connection import ClientConnection
+from peeklock.amqp.messages.message import DATA_BODY, AmqpMessage, decode_message, encode_message
+from peeklock.amqp.sessions.delivery import IncomingDelivery
+from peeklock.amqp.values.composites import ACCEPTED, Properties, encode_modified
+from peeklock.amqp.values.types import Int
+from peeklock.client.connections.config import ClientConfig
+from peeklock.client.connections.connection import ClientConnection
+from peeklock.client.connections.retrying import RetryPolicy, with_retries
 from peeklock.client.credentials import SasKey
 from peeklock.client.exceptions import (
     MessageLockLostError,
@@ -29,8 +30,7 @@ from peeklock.client.exceptions import (
     SessionLockLostError,
 )
 from peeklock.client.links import ReceiverLink
-from peeklock.client.prefetch import Prefetch
-from peeklock.client.retrying import RetryPolicy, with_retries
+from peeklock.client.receiving.prefetch import Prefetch
 from tests.wire import sas
 from tests.wire.broker_process import BrokerProcess, free_port
 from tests.wire.entities import LOCK_SHORT_S, ROOT_KEY, ROOT_RULE, Queues
@@ -44,7 +44,7 @@ SIZES = [0, 1, 200_000, 65_536, 1_000_000, 131_072, 200_000, 7]
 
 def message(body: bytes, session_id: str | None = None) -> bytes:
     return encode_message(
-        Message(
+        AmqpMessage(
             properties=Properties(message_id=body[:20].decode(), group_id=session_id),
             body_kind=DATA_BODY,
             body=[body],
@@ -94,7 +94,7 @@ async def receive_all(link: ReceiverLink, count: int) -> list[IncomingDelivery]:
     return got
 
 
-async def peek(connection: ClientConnection, entity: str) -> list[Message]:
+async def peek(connection: ClientConnection, entity: str) -> list[AmqpMessage]:
     arguments = {"from-sequence-number": 1, "message-count": Int(250)}
     answer = await connection.manage(entity, PEEK, arguments)
     return [decode_message(entry["message"]) for entry in answer.get("messages", [])]
@@ -175,12 +175,12 @@ def test_no_call_hangs_however_often_the_cable_breaks(broker: BrokerProcess, que
     count = 120
 
     async def body(connection: ClientConnection) -> None:
-        chance = random.Random(7)
+        random_source = random.Random(7)
         is_over = asyncio.Event()
 
         async def break_cables() -> None:
             while not is_over.is_set():
-                await asyncio.sleep(chance.random() / 5)
+                await asyncio.sleep(random_source.random() / 5)
                 proxy.cut()
 
         async def send(number: int) -> None:
@@ -357,7 +357,7 @@ def test_every_way_in(broker: BrokerProcess, queue: str, is_tls: bool, is_websoc
         await receiver.settle(got, ACCEPTED)
 
     def encode(content: bytes) -> bytes:
-        return encode_message(Message(body_kind=DATA_BODY, body=[content]))
+        return encode_message(AmqpMessage(body_kind=DATA_BODY, body=[content]))
 
     config = ClientConfig.from_connection_string(
         broker.connection_string,
@@ -467,7 +467,7 @@ def test_no_message_is_lost_by_drains_and_cancelled_calls(
     count = 1500
 
     async def body(connection: ClientConnection) -> None:
-        chance = random.Random(4)
+        random_source = random.Random(4)
         sender = await connection.open_sender(queue)
 
         async def send() -> None:
@@ -475,7 +475,7 @@ def test_no_message_is_lost_by_drains_and_cancelled_calls(
                 await asyncio.gather(
                     *[sender.submit(message(b"%d" % n)) for n in range(number, number + 20)]
                 )
-                await asyncio.sleep(chance.random() / 200)
+                await asyncio.sleep(random_source.random() / 200)
 
         sending = asyncio.create_task(send())
         links = [await connection.open_receiver(queue, deletes=deletes) for _ in range(2)]
@@ -483,8 +483,8 @@ def test_no_message_is_lost_by_drains_and_cancelled_calls(
 
         async def receive(link: ReceiverLink) -> None:
             while len(got) < count:
-                call = asyncio.ensure_future(link.receive(chance.randrange(1, 50), 0.01))
-                await asyncio.wait([call], timeout=chance.random() / 50)
+                call = asyncio.ensure_future(link.receive(random_source.randrange(1, 50), 0.01))
+                await asyncio.wait([call], timeout=random_source.random() / 50)
                 call.cancel()
                 try:
                     page = await call
@@ -547,7 +547,9 @@ def test_large_messages_take_many_frames_both_ways(broker: BrokerProcess, queues
         sender = await connection.open_sender(queue)
         assert sender.max_message_size == 1 << 20
         contents = [random.Random(seed).randbytes(size) for seed, size in enumerate(SIZES)]
-        encoded = [encode_message(Message(body_kind=DATA_BODY, body=[each])) for each in contents]
+        encoded = [
+            encode_message(AmqpMessage(body_kind=DATA_BODY, body=[each])) for each in contents
+        ]
         await asyncio.gather(*map(sender.submit, encoded))
         receiver = await connection.open_receiver(queue, deletes=False)
         got = await receive_all(receiver, len(contents))

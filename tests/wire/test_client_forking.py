@@ -8,9 +8,9 @@ from tests.wire.broker_process import BrokerProcess
 
 FORKING = """
 import os, sys
-from peeklock.amqp.types import Int
+from peeklock.amqp.values.types import Int
 from peeklock.client.blocking_loop import BlockingLoop, PerProcess
-from peeklock.client.config import ClientConfig
+from peeklock.client.connections.config import ClientConfig
 connections = PerProcess(ClientConfig.from_connection_string(sys.argv[1]))
 asked = (sys.argv[2], "com.microsoft:peek-message",
          {"from-sequence-number": 1, "message-count": Int(1)})

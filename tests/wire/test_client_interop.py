@@ -11,7 +11,7 @@ from azure.servicebus import ServiceBusMessage as AzureMessage
 from azure.servicebus import ServiceBusReceivedMessage as AzureReceived
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
-from peeklock.amqp.message import SEQUENCE_BODY, VALUE_BODY, Message
+from peeklock.amqp.messages.message import SEQUENCE_BODY, VALUE_BODY, AmqpMessage
 from peeklock.client import (
     ServiceBusClient,
     ServiceBusMessage,
@@ -163,7 +163,7 @@ def test_bodies_that_are_no_bytes(
 
     async def work(client: ServiceBusClient) -> None:
         async with client.get_queue_sender(queue) as sender:
-            await sender.send_messages(Message(body_kind=number, body=body))
+            await sender.send_messages(AmqpMessage(body_kind=number, body=body))
 
     using(broker, work)
     with bus.sender(queue) as sender:

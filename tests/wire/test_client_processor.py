@@ -11,7 +11,7 @@ from peeklock.client import (
     ServiceBusReceivedMessage,
     ServiceBusReceiver,
 )
-from peeklock.client.connection_string import parse_connection_string
+from peeklock.client.connections.connection_string import parse_connection_string
 from peeklock.client.credentials import SasKey, Token
 from tests.wire.broker_process import BrokerProcess
 from tests.wire.entities import LOCK_SHORT_S, Queues

@@ -490,7 +490,7 @@ def test_nothing_is_half_done(broker: BrokerProcess, queue: str) -> None:
     One that says that it was committed is there, one that was rolled back is not, and what is in
     doubt is not there by half.
     """
-    chance = random.Random(7)
+    random_source = random.Random(7)
     ended: dict[str, TransactionState] = {}
 
     async def work(client: ServiceBusClient, name: str) -> None:
@@ -516,10 +516,10 @@ def test_nothing_is_half_done(broker: BrokerProcess, queue: str) -> None:
                     works = [
                         asyncio.ensure_future(work(client, f"{round}-{each}")) for each in range(8)
                     ]
-                    await asyncio.sleep(chance.random() * 0.1)
-                    for each in chance.sample(works, 2):
+                    await asyncio.sleep(random_source.random() * 0.1)
+                    for each in random_source.sample(works, 2):
                         each.cancel()
-                    await asyncio.sleep(chance.random() * 0.05)
+                    await asyncio.sleep(random_source.random() * 0.05)
                     if round % 3:
                         proxy.cut()
                     await asyncio.gather(*works, return_exceptions=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from peeklock.amqp.types import Int
+from peeklock.amqp.values.types import Int
 from peeklock.client.administration import (
     AccessRights,
     CorrelationRuleFilter,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from peeklock.amqp.composites import Header
-from peeklock.amqp.message import DATA_BODY, Message, encode_message
+from peeklock.amqp.messages.message import DATA_BODY, AmqpMessage, encode_message
+from peeklock.amqp.values.composites import Header
 from peeklock.client import ServiceBusClient, ServiceBusReceivedMessage
 from tests.wire import sas
 from tests.wire.broker_process import BrokerProcess
@@ -66,7 +66,7 @@ def java_says(broker: BrokerProcess, queues: Queues) -> list[str]:
 def send_with_strings(broker: BrokerProcess, queue: str) -> None:
     """Send a message whose annotations and footer have strings where symbols belong."""
     payload = encode_message(
-        Message(
+        AmqpMessage(
             header=Header(durable=True, priority=7),
             message_annotations={"own": 7},
             body_kind=DATA_BODY,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusReceiveMode
 
-from peeklock.amqp.constructors import UUID_CODE
-from peeklock.amqp.types import Array
+from peeklock.amqp.values.constructors import UUID_CODE
+from peeklock.amqp.values.types import Array
 from peeklock.client import blocking
 from peeklock.client.exceptions import MessageLockLostError
 from peeklock.spark.journal.client import JournalClient, JournalGone, JournalUnavailable

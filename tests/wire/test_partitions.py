@@ -39,7 +39,7 @@ KEY_NAME = "x-opt-partition-key"
 KEYS = [f"key-{index}" for index in range(40)]
 
 
-def homes(bus: Bus, queue: str) -> dict[bytes, int]:
+def entities(bus: Bus, queue: str) -> dict[bytes, int]:
     """In which partition each message of a queue rests, by its body."""
     with bus.receiver(queue) as receiver:
         return {body(message): partition(message) for message in peek_all(receiver)}
@@ -57,7 +57,7 @@ def test_a_key_has_one_partition(bus: Bus, queues: Queues) -> None:
     both = [ServiceBusMessage(f"b {key}", session_id=key, partition_key=key) for key in KEYS]
     bus.send(queue, *both)
 
-    found = homes(bus, queue)
+    found = entities(bus, queue)
     for key in KEYS:
         kinds = ("p", "again", "s", "b")
         assert len({found[f"{kind} {key}".encode()] for kind in kinds}) == 1
@@ -69,7 +69,7 @@ def test_a_key_has_one_partition_in_each_queue(bus: Bus, queues: Queues) -> None
     first, second = queues.take_many("partitioned", 2)
     for queue in (first, second):
         bus.send(queue, *[ServiceBusMessage(key, partition_key=key) for key in KEYS])
-    assert homes(bus, first) == homes(bus, second)
+    assert entities(bus, first) == entities(bus, second)
 
 
 def test_equal_ids_meet_where_duplicates_are_looked_for(bus: Bus, queues: Queues) -> None:
@@ -77,7 +77,7 @@ def test_equal_ids_meet_where_duplicates_are_looked_for(bus: Bus, queues: Queues
     queue = queues.take("partitioned-duplicates")
     for turn in range(3):
         bus.send(queue, *[ServiceBusMessage(f"{turn} {key}", message_id=key) for key in KEYS])
-    found = homes(bus, queue)
+    found = entities(bus, queue)
     assert sorted(found) == sorted(f"0 {key}".encode() for key in KEYS)
     assert len(set(found.values())) > PARTITIONS_DEFAULT // 2
 
@@ -87,7 +87,7 @@ def test_messages_without_a_key_take_turns(bus: Bus, queues: Queues) -> None:
     queue = queues.take("partitioned")
     count = 3 * PARTITIONS_DEFAULT
     bus.send(queue, *[ServiceBusMessage(f"{n}", message_id="same") for n in range(count)])
-    assert set(Counter(homes(bus, queue).values()).values()) == {3}
+    assert set(Counter(entities(bus, queue).values()).values()) == {3}
 
 
 def test_a_batch_goes_to_one_partition(bus: Bus, queues: Queues) -> None:
@@ -95,7 +95,7 @@ def test_a_batch_goes_to_one_partition(bus: Bus, queues: Queues) -> None:
     queue = queues.take("partitioned")
     for turn in range(PARTITIONS_DEFAULT):
         bus.send(queue, [ServiceBusMessage(f"{turn} {index}") for index in range(5)])
-    found = homes(bus, queue)
+    found = entities(bus, queue)
     batches = [{found[b"%d %d" % (t, i)] for i in range(5)} for t in range(PARTITIONS_DEFAULT)]
     assert all(len(batch) == 1 for batch in batches)
     assert len(set().union(*batches)) == PARTITIONS_DEFAULT
@@ -116,7 +116,7 @@ def test_a_batch_of_several_keys_is_refused(bus: Bus, queues: Queues) -> None:
         sender.send_messages(
             [ServiceBusMessage("fine", session_id="a"), ServiceBusMessage("too", partition_key="a")]
         )
-    assert set(homes(bus, queue)) == {b"fine", b"too"}
+    assert set(entities(bus, queue)) == {b"fine", b"too"}
 
 
 @pytest.mark.parametrize("kind", ["partitioned", "partitioned-session"])

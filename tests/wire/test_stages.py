@@ -9,11 +9,11 @@ from typing import Any, Final, TypeVar
 
 import pytest
 
-from peeklock.amqp.composites import Properties
-from peeklock.amqp.message import DATA_BODY, Message, encode_message
-from peeklock.amqp.types import Int, Symbol, Timestamp
-from peeklock.client.config import ClientConfig
-from peeklock.client.connection import ClientConnection
+from peeklock.amqp.messages.message import DATA_BODY, AmqpMessage, encode_message
+from peeklock.amqp.values.composites import Properties
+from peeklock.amqp.values.types import Int, Symbol, Timestamp
+from peeklock.client.connections.config import ClientConfig
+from peeklock.client.connections.connection import ClientConnection
 from peeklock.client.exceptions import ServiceBusError
 from tests.wire.broker_process import BrokerProcess
 from tests.wire.clients import (
@@ -109,7 +109,9 @@ class Writer:
 
 def encoded(text: str, session: str | None = None) -> bytes:
     properties = None if session is None else Properties(group_id=session)
-    return encode_message(Message(properties=properties, body_kind=DATA_BODY, body=[text.encode()]))
+    return encode_message(
+        AmqpMessage(properties=properties, body_kind=DATA_BODY, body=[text.encode()])
+    )
 
 
 def texts(count: int, what: str = "message") -> list[str]:

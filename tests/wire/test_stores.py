@@ -75,11 +75,11 @@ def fill(bus: Bus, queue: str = QUEUE) -> dict[str, int]:
     return found
 
 
-def lost_partitions(bus: Bus, homes: dict[str, int]) -> set[int]:
+def lost_partitions(bus: Bus, entities: dict[str, int]) -> set[int]:
     """Which partitions are gone: those that peeking does not show any more."""
     with bus.receiver(QUEUE) as receiver:
         seen = set(by_partition(peek_all(receiver), body))
-    return set(homes.values()) - seen
+    return set(entities.values()) - seen
 
 
 def complete_all(bus: Bus, count: int, queue: str = QUEUE) -> list[bytes]:
@@ -92,20 +92,20 @@ def complete_all(bus: Bus, count: int, queue: str = QUEUE) -> list[bytes]:
 
 def test_a_store_is_taken_away_and_brought_back(bus: Bus, house: BrokerProcess) -> None:
     """R-P4, R-P6: the rest is sent to, received from and peeked at; then all is there again."""
-    homes = fill(bus)
+    entities = fill(bus)
     assert ask(house, "offline", LOST)[LOST] == "offline"
-    lost = lost_partitions(bus, homes)
+    lost = lost_partitions(bus, entities)
     assert len(lost) == LOST_PARTITIONS
 
     # Without a key a message goes where it can.
     bus.send(QUEUE, *[ServiceBusMessage(f"keyless {n}") for n in range(40)])
     acknowledged = [f"keyless {n}" for n in range(40)]
     # With one it goes to its partition, or fails soon and in a way that is worth a retry.
-    reachable = [key for key in KEYS if homes[key] not in lost]
+    reachable = [key for key in KEYS if entities[key] not in lost]
     bus.send(QUEUE, *[ServiceBusMessage(f"again {k}", partition_key=k) for k in reachable])
     acknowledged += [f"again {key}" for key in reachable]
     for home in lost:
-        key = next(key for key in KEYS if homes[key] == home)
+        key = next(key for key in KEYS if entities[key] == home)
         started = time.monotonic()
         with pytest.raises(ServiceBusError, match="out of reach") as refused:
             bus.send(QUEUE, ServiceBusMessage("never", partition_key=key))
@@ -119,7 +119,7 @@ def test_a_store_is_taken_away_and_brought_back(bus: Bus, house: BrokerProcess) 
 
     assert set(ask(house, "online", LOST).values()) == {"online"}
     got = complete_all(bus, len(KEYS) - len(reachable))
-    assert sorted(got) == sorted(key.encode() for key in KEYS if homes[key] in lost)
+    assert sorted(got) == sorted(key.encode() for key in KEYS if entities[key] in lost)
     bus.send(QUEUE, *[ServiceBusMessage(key, partition_key=key) for key in KEYS])
     assert sorted(complete_all(bus, len(KEYS))) == sorted(key.encode() for key in KEYS)
 
@@ -128,10 +128,10 @@ def test_receivers_live_through_it(bus: Bus, house: BrokerProcess) -> None:
     """R-P5: one that is open all the time gets what is there, and the rest when it is back."""
     with bus.receiver(QUEUE) as receiver:
         assert receiver.peek_messages(max_message_count=1) == []
-        homes = fill(bus)
+        entities = fill(bus)
         ask(house, "offline", LOST)
-        lost = lost_partitions(bus, homes)
-        reachable = [key for key in KEYS if homes[key] not in lost]
+        lost = lost_partitions(bus, entities)
+        reachable = [key for key in KEYS if entities[key] not in lost]
         messages = receive(receiver, len(reachable))
         for message in messages:
             receiver.complete_message(message)
@@ -147,11 +147,11 @@ def test_receivers_live_through_it(bus: Bus, house: BrokerProcess) -> None:
 
 def test_what_was_locked_comes_again(bus: Bus, house: BrokerProcess) -> None:
     """R-P4, R-L3: it cannot be completed while its store is away; afterwards it is there."""
-    homes = fill(bus)
+    entities = fill(bus)
     with bus.receiver(QUEUE) as receiver:
         messages = receive(receiver, len(KEYS))
         ask(house, "offline", LOST)
-        lost = lost_partitions(bus, homes)
+        lost = lost_partitions(bus, entities)
         for message in messages:
             if partition(message) not in lost:
                 receiver.complete_message(message)
@@ -256,7 +256,7 @@ def test_nothing_acknowledged_is_lost_under_load(bus: Bus, house: BrokerProcess)
 
 def test_a_disk_is_missing_at_the_start(bus: Bus, house: BrokerProcess) -> None:
     """R-P9: the broker starts without it, serves the rest, and makes no empty one in its place."""
-    homes = fill(bus)
+    entities = fill(bus)
     assert house.stop() == 0
     disk, elsewhere = house.data / LOST, house.data / "unplugged"
     disk.rename(elsewhere)
@@ -267,7 +267,7 @@ def test_a_disk_is_missing_at_the_start(bus: Bus, house: BrokerProcess) -> None:
         "store-3": "online",
         "store-4": "online",
     }
-    lost = lost_partitions(bus, homes)
+    lost = lost_partitions(bus, entities)
     assert len(lost) == LOST_PARTITIONS
     assert not disk.exists()
     bus.send(QUEUE, *[ServiceBusMessage(f"keyless {n}") for n in range(20)])

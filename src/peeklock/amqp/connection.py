@@ -5,27 +5,11 @@
     deadline = connection.tick(now)           heartbeats and silence; then look at `closed`
 
 No fault of the peer raises. A fault ends the smallest thing it belongs to (link, session or
-connection) with an error on the wire and an event for the owner. Frames are read where they lie: a
-whole one is never copied, and of a frame that the network cut only that frame is put together.
+connection) with an error on the wire and an event for the owner. A whole frame is never copied.
 """
 
 from typing import Any, Final, final
 
-from peeklock.amqp.codec import ELEMENTS_FREE, Budget
-from peeklock.amqp.composites import (
-    Attach,
-    Begin,
-    Close,
-    Detach,
-    End,
-    Open,
-    SaslInit,
-    SaslMechanisms,
-    SaslOutcome,
-    decode_composite,
-    encode_composite,
-)
-from peeklock.amqp.cutter import PERFORMATIVE_FRAMES, Cutter
 from peeklock.amqp.errors import (
     FRAME_SIZE_TOO_SMALL,
     FRAMING_ERROR,
@@ -38,8 +22,9 @@ from peeklock.amqp.errors import (
     ProtocolError,
 )
 from peeklock.amqp.events import Closed, Event, Opened, SaslInitReceived
-from peeklock.amqp.fast import performative_code
-from peeklock.amqp.frames import (
+from peeklock.amqp.frames.fast import performative_code
+from peeklock.amqp.frames.frame_splitter import PERFORMATIVE_FRAMES, FrameSplitter
+from peeklock.amqp.frames.headers import (
     AMQP_FRAME,
     AMQP_HEADER,
     BEGIN,
@@ -52,11 +37,25 @@ from peeklock.amqp.frames import (
     SASL_HEADER,
     TRANSFER,
 )
-from peeklock.amqp.gathering import Gathering
-from peeklock.amqp.held import HeldBytes
-from peeklock.amqp.limits import Limits
-from peeklock.amqp.link import Link
-from peeklock.amqp.moves import (
+from peeklock.amqp.heartbeat import Heartbeat, check_idle
+from peeklock.amqp.held_bytes import HeldBytes
+from peeklock.amqp.limits import ConnectionLimits
+from peeklock.amqp.output import Output
+from peeklock.amqp.pass_events import PassEvents
+from peeklock.amqp.sasl import (
+    OUTCOME_AUTH,
+    OUTCOME_OK,
+    SaslCredential,
+    check_offer,
+    check_outcome,
+    write_init,
+    write_mechanisms,
+    write_outcome,
+)
+from peeklock.amqp.sessions.link import Link
+from peeklock.amqp.sessions.link_names import LinkNames
+from peeklock.amqp.sessions.session import Session
+from peeklock.amqp.transitions import (
     BEGIN_SENT,
     CLOSED,
     CLOSING,
@@ -75,20 +74,20 @@ from peeklock.amqp.moves import (
     WAIT_OPEN,
     WAIT_SASL_HEADER,
 )
-from peeklock.amqp.output import Output
-from peeklock.amqp.pulse import Pulse, check_idle
-from peeklock.amqp.roster import Roster
-from peeklock.amqp.sasl import (
-    OUTCOME_AUTH,
-    OUTCOME_OK,
-    Credential,
-    check_offer,
-    check_outcome,
-    write_init,
-    write_mechanisms,
-    write_outcome,
+from peeklock.amqp.values.codec import ELEMENTS_FREE, ElementBudget
+from peeklock.amqp.values.composites import (
+    Attach,
+    Begin,
+    Close,
+    Detach,
+    End,
+    Open,
+    SaslInit,
+    SaslMechanisms,
+    SaslOutcome,
+    decode_composite,
+    encode_composite,
 )
-from peeklock.amqp.session import Session
 
 SERVER: Final = 0
 CLIENT: Final = 1
@@ -111,28 +110,28 @@ class Connection:
         "authenticated",
         "container_id",
         "credential",
-        "cutter",
         "dirty",
         "error",
-        "gathering",
+        "heartbeat",
         "held",
         "hostname",
         "limits",
+        "link_names",
         "links_max",
         "local",
         "mechanisms",
         "open_sent",
         "output",
+        "pass_events",
         "peer_frame_max",
         "phase",
         "properties",
-        "pulse",
         "remote_open",
         "role",
-        "roster",
         "running",
         "sessions",
         "sessions_max",
+        "splitter",
         "waiting",
     )
 
@@ -141,11 +140,11 @@ class Connection:
         *,
         role: int,
         container_id: str,
-        limits: Limits,
+        limits: ConnectionLimits,
         now: int,
         sasl_mechanisms: list[str] | None = None,
         hostname: str | None = None,
-        credential: Credential | None = None,
+        credential: SaslCredential | None = None,
         properties: dict[Any, Any] | None = None,
         held: HeldBytes | None = None,
     ) -> None:
@@ -166,8 +165,8 @@ class Connection:
         self.open_sent = False
         self.remote_open: Open | None = None
         self.error: AmqpError | None = None
-        self.pulse = Pulse(limits, now)
-        self.cutter = Cutter(limits.max_frame_size_before_open)
+        self.heartbeat = Heartbeat(limits, now)
+        self.splitter = FrameSplitter(limits.max_frame_size_before_open)
         self.output = Output(released=role == SERVER)
         # Sessions that have something to write before the next output.
         self.dirty: list[Session] = []
@@ -177,8 +176,8 @@ class Connection:
         # Sessions by the peer's channel and by ours.
         self.sessions: dict[int, Session] = {}
         self.local: dict[int, Session] = {}
-        self.roster = Roster()
-        self.gathering = Gathering()
+        self.link_names = LinkNames()
+        self.pass_events = PassEvents()
         # The link whose transfer was just read, if more like it may follow.
         self.running: Link | None = None
 
@@ -196,7 +195,7 @@ class Connection:
 
     def links(self) -> list[Link]:
         """Lists the living links of all sessions."""
-        return self.roster.links()
+        return self.link_names.links()
 
     def start(self) -> None:
         """Writes a client's first words; open and what follows it do not wait for answers."""
@@ -228,7 +227,7 @@ class Connection:
         self.output.parts.append(write_outcome(OUTCOME_OK))
         self.authenticated = True
         self.phase = WAIT_AMQP_HEADER
-        return self.receive(self.cutter.take(), self.pulse.now)
+        return self.receive(self.splitter.take(), self.heartbeat.now)
 
     def refuse_sasl(self) -> None:
         """Turns the peer away; the connection is closed."""
@@ -245,7 +244,7 @@ class Connection:
             self._drop_sessions()
             self.error = error
             self.phase = CLOSING
-            self.pulse.closing_at = self.pulse.now
+            self.heartbeat.closing_at = self.heartbeat.now
         else:
             self._abort(error)
 
@@ -255,7 +254,7 @@ class Connection:
             self._flush()
         output = self.output.take()
         if output:
-            self.pulse.sent_at = self.pulse.now
+            self.heartbeat.sent_at = self.heartbeat.now
         return output
 
     def bound_output(self, size: int) -> None:
@@ -283,7 +282,7 @@ class Connection:
 
     def excuse(self, now: int) -> None:
         """Counts the peer as heard: its owner has not listened."""
-        self.pulse.heard_at = now
+        self.heartbeat.heard_at = now
 
     def lost(self) -> None:
         """Ends without a word, because the way to the peer is gone; links have what was unsent."""
@@ -292,12 +291,14 @@ class Connection:
 
     def tick(self, now: int) -> int | None:
         """Sends a heartbeat when due, gives up on a silent peer, and tells when to look again."""
-        self.pulse.now = now
+        self.heartbeat.now = now
         if self.phase == CLOSED:
             return None
         if self.phase == OPENED:
             return self._tick_opened(now)
-        deadline = self.pulse.close_until() if self.phase == CLOSING else self.pulse.open_until()
+        deadline = (
+            self.heartbeat.close_until() if self.phase == CLOSING else self.heartbeat.open_until()
+        )
         if now < deadline:
             return deadline
         if self.phase == CLOSING:
@@ -307,16 +308,16 @@ class Connection:
         return None
 
     def _tick_opened(self, now: int) -> int | None:
-        silent_until = self.pulse.silent_until()
+        silent_until = self.heartbeat.silent_until()
         if silent_until is not None and now >= silent_until:
             self._abort(AmqpError(RESOURCE_LIMIT_EXCEEDED, "the peer was silent for too long"))
             return None
-        heartbeat_at = self.pulse.heartbeat_at()
+        heartbeat_at = self.heartbeat.heartbeat_at()
         if heartbeat_at is None:
             return silent_until
         if now >= heartbeat_at:
             self.output.parts.append(HEARTBEAT)
-            self.pulse.sent_at = now
+            self.heartbeat.sent_at = now
             return self._tick_opened(now)
         return heartbeat_at if silent_until is None else min(heartbeat_at, silent_until)
 
@@ -326,20 +327,20 @@ class Connection:
         """Takes what the peer sent, in any cut, and returns what the owner should know.
 
         Empty data asks for the events of a `tick` that closed the connection, and for those of
-        frames that were left for another pass, as long as there is a `cutter.rest`.
+        frames that were left for another pass, as long as there is a `splitter.rest`.
         """
-        self.pulse.now = now
-        self.pulse.heard_at = now
-        data = self.cutter.begin_pass(data)
+        self.heartbeat.now = now
+        self.heartbeat.heard_at = now
+        data = self.splitter.begin_pass(data)
         if self.phase != CLOSED:
             try:
-                if self.cutter.partial:
+                if self.splitter.partial:
                     self._continue(data)
                 else:
                     self._feed(data, 0)
             except ProtocolError as error:
                 self._abort(AmqpError(error.condition, error.text))
-        return self.gathering.take()
+        return self.pass_events.take()
 
     def _feed(self, data: bytes, position: int) -> None:
         """Handles the whole frames from `position` on and keeps the rest for the next pass."""
@@ -353,10 +354,10 @@ class Connection:
                     continue
                 if phase in (SASL_DECIDING, CLOSED):
                     break
-            end = position + self.cutter.size_at(data, position)
+            end = position + self.splitter.size_at(data, position)
             if end > length:
                 break
-            if self.cutter.ends_pass(data, position):
+            if self.splitter.ends_pass(data, position):
                 return
             self._on_frame(data, position, end)
             position = self._run_on(data, end, length)
@@ -376,16 +377,16 @@ class Connection:
         if self.phase == SASL_DECIDING:
             self._keep(data)
             return
-        taken = self.cutter.top_up(data, header=self.phase in HEADER_PHASES)
+        taken = self.splitter.top_up(data, header=self.phase in HEADER_PHASES)
         if taken >= 0:
-            self._feed(self.cutter.take(), 0)
+            self._feed(self.splitter.take(), 0)
             self._feed(data, taken)
 
     def _keep(self, rest: bytes) -> None:
         if self.phase == CLOSED:
             return
-        self.cutter.partial += rest
-        if self.phase == SASL_DECIDING and len(self.cutter.partial) > HELD_MAX:
+        self.splitter.partial += rest
+        if self.phase == SASL_DECIDING and len(self.splitter.partial) > HELD_MAX:
             raise ProtocolError(RESOURCE_LIMIT_EXCEEDED, "too much was sent ahead of the outcome")
 
     def _on_header(self, header: bytes) -> None:
@@ -410,7 +411,7 @@ class Connection:
                 if code == TRANSFER:
                     session.on_transfer(data, body, end)
                     return
-                self.cutter.frames_left -= 1
+                self.splitter.frames_left -= 1
                 if code == DISPOSITION:
                     session.settling.on_disposition(data, body, end)
                 else:
@@ -419,7 +420,7 @@ class Connection:
         self._on_performative(data, position, body, end, code)
 
     def _on_performative(self, data: bytes, position: int, body: int, end: int, code: int) -> None:
-        self.cutter.frames_left -= PERFORMATIVE_FRAMES
+        self.splitter.frames_left -= PERFORMATIVE_FRAMES
         kind = data[position + 5]
         move = FRAME_MOVES.get((self.phase, kind, code))
         if move is None:
@@ -432,7 +433,7 @@ class Connection:
         if FLOW <= code <= DISPOSITION:
             self._session_for(channel, code)  # it drops what the table drops, and refuses the rest
             return
-        elements = Budget(min(end - body + ELEMENTS_FREE, PERFORMATIVE_ELEMENTS_MAX))
+        elements = ElementBudget(min(end - body + ELEMENTS_FREE, PERFORMATIVE_ELEMENTS_MAX))
         value, after = decode_composite(data, body, end, elements)
         if after != end:
             raise DecodeError("a frame that goes on behind its performative")
@@ -477,7 +478,7 @@ class Connection:
     def _on_sasl(self, frame: Any) -> None:
         if isinstance(frame, SaslInit):
             response = frame.initial_response or b""
-            self.gathering.add(SaslInitReceived(frame.mechanism, response, frame.hostname))
+            self.pass_events.add(SaslInitReceived(frame.mechanism, response, frame.hostname))
         elif isinstance(frame, SaslMechanisms) and self.credential is not None:
             check_offer(self.credential, frame)
             self.output.early.append(write_init(self.credential, self.hostname))
@@ -492,11 +493,11 @@ class Connection:
         check_idle(open.idle_time_out, self.role == SERVER)
         self.remote_open = open
         self.peer_frame_max = open.max_frame_size
-        self.pulse.peer_idle_ms = open.idle_time_out or 0
-        self.cutter.frame_max = self.limits.max_frame_size
+        self.heartbeat.peer_idle_ms = open.idle_time_out or 0
+        self.splitter.frame_max = self.limits.max_frame_size
         self._write_open()
         self.phase = OPENED
-        self.gathering.add(Opened(open, self.authenticated))
+        self.pass_events.add(Opened(open, self.authenticated))
 
     def _on_begin(self, begin: Begin, channel: int) -> None:
         if channel > self.limits.channel_max:
@@ -528,7 +529,7 @@ class Connection:
         if by_peer:
             self._write_close(None)
         self._finish(error)
-        self.gathering.add(Closed(error, by_peer, links))
+        self.pass_events.add(Closed(error, by_peer, links))
 
     # --- output
 
@@ -583,14 +584,14 @@ class Connection:
             self._write_close(error)
         if self.phase != CLOSED:  # what was still to be written may have been too large
             self._finish(error)
-            self.gathering.add(Closed(error, False, links))
+            self.pass_events.add(Closed(error, False, links))
 
     def _finish(self, error: AmqpError | None) -> None:
         self.output.seal()
         self._drop_sessions()
         self.error = error
         self.phase = CLOSED
-        self.cutter.clear()
+        self.splitter.clear()
 
     def _drop_sessions(self) -> None:
         for session in list(self.local.values()):

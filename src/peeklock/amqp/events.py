@@ -8,11 +8,11 @@ batch and not per frame.
 from dataclasses import dataclass
 from typing import Final, final
 
-from peeklock.amqp.composites import Open
-from peeklock.amqp.delivery import IncomingDelivery, OutgoingDelivery
 from peeklock.amqp.errors import AmqpError
-from peeklock.amqp.link import Link
-from peeklock.amqp.session import Session
+from peeklock.amqp.sessions.delivery import IncomingDelivery, OutgoingDelivery
+from peeklock.amqp.sessions.link import Link
+from peeklock.amqp.sessions.session import Session
+from peeklock.amqp.values.composites import Open
 
 
 @final

@@ -6,7 +6,7 @@ from typing import Final, final
 
 @final
 @dataclass(slots=True, init=False)
-class Limits:
+class ConnectionLimits:
     """Bounds for everything that a peer can make grow."""
 
     max_frame_size: Final[int]

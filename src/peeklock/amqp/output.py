@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-from peeklock.amqp.frames import HEAD_SIZE, frame_head
+from peeklock.amqp.frames.headers import HEAD_SIZE, frame_head
 
 if TYPE_CHECKING:
-    from peeklock.amqp.link import Link
+    from peeklock.amqp.sessions.link import Link
 
 # Transfers are written as they come, where the owner does not say how many bytes it takes.
 NO_BOUND: Final = 1 << 61

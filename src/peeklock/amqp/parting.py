@@ -11,7 +11,7 @@ def drop_unfinished(connection: Connection, error: AmqpError) -> list[Event]:
     for link in connection.links():
         if link.assembly is not None:
             link.end(error)
-    return connection.gathering.take()
+    return connection.pass_events.take()
 
 
 def come_apart(connection: Connection) -> None:
@@ -22,7 +22,7 @@ def come_apart(connection: Connection) -> None:
         session.come_apart()
     connection.local.clear()
     connection.sessions.clear()
-    connection.gathering.take()
+    connection.pass_events.take()
     connection.output.relieved.clear()
     connection.running = None
     connection.remote_open = None

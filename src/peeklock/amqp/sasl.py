@@ -7,9 +7,9 @@ challenge, and none is ever sent.
 from dataclasses import dataclass
 from typing import Final, final
 
-from peeklock.amqp.composites import SaslInit, SaslMechanisms, SaslOutcome, encode_composite
 from peeklock.amqp.errors import UNAUTHORIZED_ACCESS, ProtocolError
-from peeklock.amqp.frames import HEAD_SIZE, SASL_FRAME, frame_head
+from peeklock.amqp.frames.headers import HEAD_SIZE, SASL_FRAME, frame_head
+from peeklock.amqp.values.composites import SaslInit, SaslMechanisms, SaslOutcome, encode_composite
 
 ANONYMOUS: Final = "ANONYMOUS"
 EXTERNAL: Final = "EXTERNAL"
@@ -23,7 +23,7 @@ OUTCOME_AUTH: Final = 1
 
 @final
 @dataclass(slots=True, init=False)
-class Credential:
+class SaslCredential:
     """What a client presents: a mechanism and its one message."""
 
     mechanism: Final[str]
@@ -34,19 +34,19 @@ class Credential:
         self.initial_response = initial_response
 
 
-def anonymous() -> Credential:
+def anonymous() -> SaslCredential:
     """Presents nobody; a token may follow on `$cbs`."""
-    return Credential(ANONYMOUS, b"")
+    return SaslCredential(ANONYMOUS, b"")
 
 
-def plain(user: str, password: str) -> Credential:
+def plain(user: str, password: str) -> SaslCredential:
     """Presents a name and a password [RFC 4616]."""
-    return Credential(PLAIN, b"\x00" + user.encode() + b"\x00" + password.encode())
+    return SaslCredential(PLAIN, b"\x00" + user.encode() + b"\x00" + password.encode())
 
 
-def external() -> Credential:
+def external() -> SaslCredential:
     """Presents what the transport knows already, a client certificate say."""
-    return Credential(EXTERNAL, b"")
+    return SaslCredential(EXTERNAL, b"")
 
 
 def read_plain(initial_response: bytes) -> tuple[str, str] | None:
@@ -65,7 +65,7 @@ def write_mechanisms(mechanisms: list[str]) -> bytes:
     return _frame(encode_composite(SaslMechanisms(sasl_server_mechanisms=mechanisms)))
 
 
-def write_init(credential: Credential, hostname: str | None) -> bytes:
+def write_init(credential: SaslCredential, hostname: str | None) -> bytes:
     """Writes the frame with which a client presents itself."""
     return _frame(
         encode_composite(
@@ -83,7 +83,7 @@ def write_outcome(code: int) -> bytes:
     return _frame(encode_composite(SaslOutcome(code=code)))
 
 
-def check_offer(credential: Credential, offered: SaslMechanisms) -> None:
+def check_offer(credential: SaslCredential, offered: SaslMechanisms) -> None:
     """Refuses a server that does not offer what we present."""
     names = offered.sasl_server_mechanisms
     if credential.mechanism not in names:

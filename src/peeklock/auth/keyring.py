@@ -48,7 +48,7 @@ class Proof:
 
 @final
 @dataclass(slots=True, init=False)
-class Grant:
+class TokenGrant:
     """Rights on a path and everything below it, until an instant or until the key is no more."""
 
     path: Final[str]
@@ -166,7 +166,7 @@ class KeyRing:
         for rule in rules:
             self._named.setdefault(rule.name, {})[path] = None
 
-    def current_rights(self, grant: Grant) -> Rights:
+    def current_rights(self, grant: TokenGrant) -> Rights:
         """Tell what the key behind a grant gives by the rules of now: nothing once it is gone."""
         proof = grant.proof
         if proof is None:
@@ -186,7 +186,7 @@ class KeyRing:
         now: Instant,
         *,
         is_exposed: bool = False,
-    ) -> Grant | AuthRefusal:
+    ) -> TokenGrant | AuthRefusal:
         """Check a token for an audience, which may be a URI or a bare path; the grant is for it.
 
         A shared access signature may come as others can read it, because it is for one place; a web
@@ -203,11 +203,11 @@ class KeyRing:
         path = resource_path(audience)
         if not covers(good.resource, path):
             return refusal.invalid_audience(good.resource, path)
-        return Grant(path, good.rights, good.expires_at, good.proof.rule_name, good.proof)
+        return TokenGrant(path, good.rights, good.expires_at, good.proof.rule_name, good.proof)
 
     def _verify_web(
         self, token: str, audience: str, now: Instant, is_exposed: bool
-    ) -> Grant | AuthRefusal:
+    ) -> TokenGrant | AuthRefusal:
         """Check a JSON web token: its roles say what it gives, on the whole namespace."""
         web = self._web
         found = refusal.unsupported_jwt() if web is None else web.read(token, now)
@@ -219,7 +219,7 @@ class KeyRing:
             # A connection must not count as known for a token that opens nothing.
             return refusal.without_role(found.subject)
         path = resource_path(audience)
-        return Grant(path, found.rights, found.expires_at, found.subject, found.proof)
+        return TokenGrant(path, found.rights, found.expires_at, found.subject, found.proof)
 
     def _good(self, token: str) -> _Good | AuthRefusal:
         """Check who signed a token; one that was found good is good until the rules change."""
@@ -246,14 +246,14 @@ class KeyRing:
         """Tell whether a rule of these made the token; it may have expired since."""
         return self._signer(token, signed_path(token.resource, self._is_host)) is not None
 
-    def verify_plain(self, rule_name: str, key: str) -> list[Grant] | AuthRefusal:
+    def verify_plain(self, rule_name: str, key: str) -> list[TokenGrant] | AuthRefusal:
         """Check a rule's name and key; the grants are for the places whose rule it is."""
-        grants: list[Grant] = []
+        grants: list[TokenGrant] = []
         for path in self._named.get(rule_name, ()):
             for rule in self._rules[path]:
                 if rule.name == rule_name and _key_among(rule, key):
                     proof = Proof(path, rule_name, key)
-                    grants.append(Grant(path, rule.rights, NEVER, rule_name, proof))
+                    grants.append(TokenGrant(path, rule.rights, NEVER, rule_name, proof))
         return grants or refusal.invalid_key()
 
     def _signer(self, token: SasToken, resource: str) -> tuple[AuthorizationRule, Proof] | None:

@@ -10,7 +10,6 @@ from typing import Any, Final, final
 
 from peeklock.auth.namespaces import Namespaces
 from peeklock.auth.rights import AuthorizationRule
-from peeklock.broker.alarm import Alarm, Alarms
 from peeklock.broker.changes import (
     EITHER,
     KNOWN,
@@ -29,13 +28,18 @@ from peeklock.broker.descriptions import (
     write_queue,
     write_topic,
 )
-from peeklock.broker.destinations import Forwarding, check_destinations, missing_destination
 from peeklock.broker.entities import Entity, Queue, Subscription, Topic, changed, gone
-from peeklock.broker.homes import Homes, Room
-from peeklock.broker.housing import Housing, Stores
-from peeklock.broker.journal import EntityJournal
-from peeklock.broker.memory import MemoryMark
-from peeklock.broker.subscribing import Subscribing
+from peeklock.broker.entity_index import EntityIndex, Usage
+from peeklock.broker.entity_journal import EntityJournal
+from peeklock.broker.forwarding.destinations import (
+    Forwarding,
+    check_destinations,
+    missing_destination,
+)
+from peeklock.broker.partition_factory import PartitionFactory, StoresByName
+from peeklock.broker.subscriptions import Subscriptions
+from peeklock.broker.timers import Timer, Timers
+from peeklock.broker.worker.memory_mark import MemoryMark
 from peeklock.clock import Clock
 from peeklock.entity.blueprint import queue_blueprint
 from peeklock.entity.definition import (
@@ -74,7 +78,7 @@ _log: Final = logging.getLogger("peeklock.broker")
 
 
 @final
-class Limits:
+class NamespaceLimits:
     """How much a namespace may hold; settable (R-P10, R-F7)."""
 
     __slots__ = ("entities_max", "partitioned_max", "subscriptions_max")
@@ -96,17 +100,17 @@ class Broker:
     """Finds entities, creates, changes and removes them, and looks after their partitions."""
 
     __slots__ = (
-        "_alarm",
-        "_alarms",
         "_catalog",
         "_changing",
         "_clock",
         "_closing",
-        "_homes",
-        "_housing",
+        "_entity_index",
         "_limits",
+        "_partition_factory",
         "_subscribing",
         "_tasks",
+        "_timer",
+        "_timers",
         "_turn",
         "_wording",
         "namespace",
@@ -116,13 +120,13 @@ class Broker:
     def __init__(
         self,
         namespaces: Namespaces,
-        stores: Stores,
+        stores: StoresByName,
         catalog: Catalog,
         clock: Clock,
-        alarms: Alarms,
-        chance: Callable[[], int],
+        timers: Timers,
+        random_source: Callable[[], int],
         wording: Wording,
-        limits: Limits | None = None,
+        limits: NamespaceLimits | None = None,
         body_budget: int = BODY_BUDGET,
         memory: MemoryMark | None = None,
     ) -> None:
@@ -131,20 +135,22 @@ class Broker:
         self.namespace = namespaces.first.name
         self._catalog = catalog
         self._clock = clock
-        self._alarms = alarms
+        self._timers = timers
         self._wording = wording
-        self._limits = limits or Limits()
+        self._limits = limits or NamespaceLimits()
         budget = BodyBudget(body_budget)
         mark = memory or MemoryMark()
-        self._housing = Housing(stores, clock, alarms, budget, chance, wording, self.find, mark)
-        self._homes = Homes()
+        self._partition_factory = PartitionFactory(
+            stores, clock, timers, budget, random_source, wording, self.find, mark
+        )
+        self._entity_index = EntityIndex()
         # Descriptions change one after the other: each change looks at what the last one left.
         self._changing = asyncio.Lock()
-        self._subscribing = Subscribing(
+        self._subscribing = Subscriptions(
             catalog, clock, self._changing, self._limits.subscriptions_max
         )
         self._tasks: set[asyncio.Task[None]] = set()
-        self._alarm: Alarm | None = None
+        self._timer: Timer | None = None
         self._turn = 0
         self._closing = False
 
@@ -173,7 +179,7 @@ class Broker:
             topic = self.find(namespace, definition.topic)
             if isinstance(topic, Topic):
                 self._subscribing.know(topic, definition, rules, lane, created_at, updated_at)
-        for home in self._homes.all():
+        for home in self._entity_index.all():
             if isinstance(home, Topic):
                 home.partitions.configure(home.blueprint())
         self._trim_later()
@@ -181,10 +187,10 @@ class Broker:
     def awaken(self) -> None:
         """Open the partitions that hold something, one after the other: messages that are on their
         way elsewhere, and lives that end, wait for nobody."""
-        self._begin(self._awaken(self._homes.all()))
+        self._begin(self._awaken(self._entity_index.all()))
 
-    async def _awaken(self, homes: Sequence[Queue | Topic]) -> None:
-        for home in homes:
+    async def _awaken(self, entities: Sequence[Queue | Topic]) -> None:
+        for home in entities:
             if self._closing:
                 return
             await home.partitions.awaken()
@@ -192,16 +198,16 @@ class Broker:
     async def close(self) -> None:
         """Let every partition finish what it was asked, then close the stores."""
         self._closing = True
-        if self._alarm is not None:
-            self._alarm.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         await self._subscribing.close()
         if self._tasks:
             await asyncio.gather(*self._tasks)
         # Carriers say their last words to other entities, so that all of these still live.
-        for home in self._homes.all():
-            home.partitions.stop_carrying()
-        await asyncio.gather(*(home.partitions.close() for home in self._homes.all()))
-        await self._housing.close()
+        for home in self._entity_index.all():
+            home.partitions.stop_forwarding()
+        await asyncio.gather(*(home.partitions.close() for home in self._entity_index.all()))
+        await self._partition_factory.close()
         await self._catalog.close()
 
     # Finding.
@@ -209,21 +215,21 @@ class Broker:
     def find(self, namespace: str, path: str) -> Entity | None:
         """The entity with this name, compared without case; topic/Subscriptions/name is one too."""
         key = path.lower()
-        home = self._homes.get(namespace, key)
+        home = self._entity_index.get(namespace, key)
         if home is not None:
             return home
         topic_path, found, name = key.rpartition("/subscriptions/")
-        topic = self._homes.get(namespace, topic_path) if found else None
+        topic = self._entity_index.get(namespace, topic_path) if found else None
         return topic.subscriptions.get(name) if isinstance(topic, Topic) else None
 
     def journal(self, namespace: str, path: str) -> EntityJournal | None:
         """The journal of the queue or topic with this name."""
-        home = self._homes.get(namespace, path.lower())
+        home = self._entity_index.get(namespace, path.lower())
         return None if home is None else EntityJournal(home)
 
-    def homes(self, namespace: str | None = None) -> list[Queue | Topic]:
+    def entities(self, namespace: str | None = None) -> list[Queue | Topic]:
         """All queues and topics, of one namespace or of all, by name."""
-        return list(self._homes.by_name(namespace))
+        return list(self._entity_index.by_name(namespace))
 
     def missing_destination(self, definition: Forwarding, namespace: str | None = None) -> str:
         """A destination of this description that is not there; the empty text where all are.
@@ -235,7 +241,7 @@ class Broker:
 
     def store_switched(self, name: str, is_online: bool) -> None:
         """A store went away or came back while running: its partitions are told."""
-        for home in self._homes.all():
+        for home in self._entity_index.all():
             for worker, store in zip(home.partitions.workers, home.place.stores, strict=True):
                 if store == name:
                     if is_online:
@@ -247,7 +253,7 @@ class Broker:
 
     async def _returned(self, name: str) -> None:
         """Do what waits in a store for nobody, and what could not be done while it was away."""
-        await self._awaken([home for home in self._homes.all() if name in home.place.stores])
+        await self._awaken([home for home in self._entity_index.all() if name in home.place.stores])
         try:
             for namespace, kind, path, text in await self._catalog.load():
                 if kind == _DROPPED and name in text.split():
@@ -277,8 +283,8 @@ class Broker:
         """Create or change many of different names, all or none; durable when it returns."""
         owner = self.namespace if namespace is None else namespace
         async with self._changing:
-            room = self._homes.room(owner)
-            places = [self._queue_place(owner, room, *wish, expect) for wish in wishes]
+            usage = self._entity_index.usage(owner)
+            places = [self._queue_place(owner, usage, *wish, expect) for wish in wishes]
             now = self._clock.now()
             entries = [
                 (owner, QUEUE, definition.path.lower(), write_queue(definition, keys, place, now))
@@ -301,7 +307,7 @@ class Broker:
     def _queue_place(
         self,
         owner: str,
-        room: Room,
+        usage: Usage,
         definition: QueueDefinition,
         keys: Sequence[AuthorizationRule],
         expect: str,
@@ -315,7 +321,7 @@ class Broker:
         if expect != EITHER:
             check_destinations(definition, partial(self.find, owner))
         if known is None:
-            return self._place(room, definition.partitions)
+            return self._place(usage, definition.partitions)
         check_queue_change(known.definition, definition)
         return None if _is_as_wanted(known, definition, keys, expect) else known.place
 
@@ -335,7 +341,7 @@ class Broker:
                 raise taken(known.path, known.kind)
             check_expected(expect, definition.path, is_known=known is not None)
             if known is None:
-                place = self._place(self._homes.room(owner), definition.partitions)
+                place = self._place(self._entity_index.usage(owner), definition.partitions)
             else:
                 check_topic_change(known.definition, definition)
                 place = known.place
@@ -429,14 +435,14 @@ class Broker:
             if known.definition != definition:
                 known.redefine(definition)
                 known.partitions.configure(queue_blueprint(definition))
-                known.guests.dismiss(changed(known))
+                known.links.dismiss(changed(known))
             return known
-        partitions = self._housing.house(
+        partitions = self._partition_factory.house(
             namespace, definition.path, place, queue_blueprint(definition)
         )
         queue = Queue(namespace, definition, keys, place, partitions, self._clock)
         queue.updated_at = updated_at
-        self._homes.put(queue)
+        self._entity_index.put(queue)
         return queue
 
     def _know_topic(
@@ -455,25 +461,27 @@ class Broker:
             if known.definition != definition:
                 known.redefine(definition)
                 known.partitions.configure(known.blueprint())
-                known.guests.dismiss(changed(known))
+                known.links.dismiss(changed(known))
             return known
         topic = Topic(namespace, definition, keys, place, self._wording, self._clock)
         topic.updated_at = updated_at
-        topic.housed(self._housing.house(namespace, definition.path, place, topic.blueprint()))
-        self._homes.put(topic)
+        topic.set_partitions(
+            self._partition_factory.house(namespace, definition.path, place, topic.blueprint())
+        )
+        self._entity_index.put(topic)
         return topic
 
-    def _place(self, room: Room, partitions: int) -> Placement:
+    def _place(self, usage: Usage, partitions: int) -> Placement:
         """Find room for one more entity, and take it."""
-        whose = f"The namespace '{room.namespace}' has"
-        if room.count >= self._limits.entities_max:
-            text = f"{whose} {room.count} entities, as many as it may have."
+        whose = f"The namespace '{usage.namespace}' has"
+        if usage.count >= self._limits.entities_max:
+            text = f"{whose} {usage.count} entities, as many as it may have."
             raise EntityError(Refusal(QUOTA_EXCEEDED, text))
-        if partitions > 1 and room.partitioned >= self._limits.partitioned_max:
-            text = f"{whose} {room.partitioned} partitioned entities, the limit."
+        if partitions > 1 and usage.partitioned >= self._limits.partitioned_max:
+            text = f"{whose} {usage.partitioned} partitioned entities, the limit."
             raise EntityError(Refusal(QUOTA_EXCEEDED, text))
-        place = self._housing.place(partitions, room.used)
-        room.take(place.stores)
+        place = self._partition_factory.place(partitions, usage.used)
+        usage.take(place.stores)
         return place
 
     # Removing.
@@ -485,7 +493,7 @@ class Broker:
         del topic.subscriptions[subscription.definition.name.lower()]
         topic.rules.remove(subscription.lane)
         topic.partitions.configure(topic.blueprint())
-        subscription.guests.dismiss(gone(subscription))
+        subscription.links.dismiss(gone(subscription))
 
     async def _remove_home(self, namespace: str, home: Queue | Topic) -> None:
         path = home.path.lower()
@@ -500,17 +508,17 @@ class Broker:
         await self._catalog.replace(removed, [dropped])
         for subscription in subscriptions:
             del subscription.topic.subscriptions[subscription.definition.name.lower()]
-            subscription.guests.dismiss(gone(subscription))
-        self._homes.remove(home)
+            subscription.links.dismiss(gone(subscription))
+        self._entity_index.remove(home)
         self.namespaces.get(namespace).keys.set_entity_rules(home.path, ())
-        home.guests.dismiss(gone(home))
-        home.partitions.stop_carrying(is_removed=True)
+        home.links.dismiss(gone(home))
+        home.partitions.stop_forwarding(is_removed=True)
         await home.partitions.close()
         await self._drop(namespace, storage_path, stores)
 
     async def _drop(self, namespace: str, storage_path: str, stores: Sequence[str]) -> None:
         """Remove what a deleted entity left; a store that is out of reach is asked again later."""
-        if await self._housing.drop(namespace, storage_path, stores):
+        if await self._partition_factory.drop(namespace, storage_path, stores):
             await self._catalog.remove(namespace, _DROPPED, storage_path)
 
     # Chores.
@@ -521,13 +529,13 @@ class Broker:
         task.add_done_callback(self._tasks.discard)
 
     def _trim_later(self) -> None:
-        self._alarm = self._alarms.set(self._clock.now() + TRIM_INTERVAL_MS, self._trim)
+        self._timer = self._timers.set(self._clock.now() + TRIM_INTERVAL_MS, self._trim)
 
     def _trim(self) -> None:
         if self._closing:
             return
         self._turn = (self._turn + 1) % QUIET_TURNS
-        for number, home in enumerate(self._homes.all()):
+        for number, home in enumerate(self._entity_index.all()):
             home.partitions.trim_soon(is_turn=number % QUIET_TURNS == self._turn)
             self._remove_idle(home)
         self._trim_later()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, final
 
 from peeklock.broker.entities import Entity, Subscription
-from peeklock.broker.worker import PartitionWorker
+from peeklock.broker.worker.partition_worker import PartitionWorker
 from peeklock.entity.commands import Count
 from peeklock.entity.replies import Counted
 from peeklock.store.store import StoreError

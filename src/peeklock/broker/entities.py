@@ -27,11 +27,11 @@ from peeklock.entity.definition import (
     SubscriptionDefinition,
     TopicDefinition,
 )
-from peeklock.entity.publishing import Publishing
 from peeklock.entity.refusals import DETACHED, ENTITY_NOT_FOUND, Refusal
 from peeklock.entity.rule_commands import AddRule, ListRules, RemoveRule, RuleCommand
 from peeklock.entity.rules.rule import Rule
 from peeklock.entity.rules.topic import TopicRules
+from peeklock.entity.topics.publishing import Publishing
 from peeklock.entity.wording import Wording
 
 Submit: TypeAlias = Callable[[Command | RuleCommand], None]
@@ -43,7 +43,7 @@ _LANE_MAX: Final = 0xFFFE
 DISMISSED_AT_ONCE: Final = 64
 
 
-class Guest(Protocol):
+class AttachedLink(Protocol):
     """A link, as an entity knows it: only to tell it that it must go."""
 
     def dismiss(self, refusal: Refusal) -> None:
@@ -52,29 +52,29 @@ class Guest(Protocol):
 
 
 @final
-class Visits:
+class AttachedLinks:
     """The links of one entity, and whether it is in use."""
 
-    __slots__ = ("_clock", "_guests", "_idleness", "accessed_at")
+    __slots__ = ("_clock", "_idleness", "_links", "accessed_at")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         # When somebody last came, went or asked for something; 0 while nobody ever did.
         self.accessed_at = 0
-        self._guests: dict[Guest, None] = {}
+        self._links: dict[AttachedLink, None] = {}
         self._idleness = Idleness(self._passed())
 
     def __len__(self) -> int:
-        return len(self._guests)
+        return len(self._links)
 
-    def add(self, guest: Guest) -> None:
+    def add(self, link: AttachedLink) -> None:
         """A link is attached."""
-        self._guests[guest] = None
+        self._links[link] = None
         self.used()
 
-    def remove(self, guest: Guest) -> None:
+    def remove(self, link: AttachedLink) -> None:
         """A link is gone by itself."""
-        self._guests.pop(guest, None)
+        self._links.pop(link, None)
         self.used()
 
     def used(self) -> None:
@@ -84,7 +84,7 @@ class Visits:
 
     def is_idle(self, auto_delete_ms: int) -> bool:
         """Whether nobody has used the entity for so long."""
-        return self._idleness.is_idle(self._passed(), len(self._guests), auto_delete_ms)
+        return self._idleness.is_idle(self._passed(), len(self._links), auto_delete_ms)
 
     def _passed(self) -> int:
         """The clock without what it skipped: being idle is a duration, and a clock that is set
@@ -93,9 +93,9 @@ class Visits:
 
     def dismiss(self, refusal: Refusal) -> None:
         """Tell all links that they must go; others have their turn between many of them."""
-        guests = list(self._guests)
-        self._guests.clear()
-        _dismiss(guests, refusal)
+        links = list(self._links)
+        self._links.clear()
+        _dismiss(links, refusal)
 
 
 @final
@@ -104,8 +104,8 @@ class Queue:
 
     __slots__ = (
         "definition",
-        "guests",
         "keys",
+        "links",
         "namespace",
         "partitions",
         "place",
@@ -131,13 +131,13 @@ class Queue:
         self.place = place
         self.updated_at = place.created_at
         self.partitions = partitions
-        self.guests = Visits(clock)
-        self.submit: Submit = _door(definition.auto_delete_ms, self.guests, partitions)
+        self.links = AttachedLinks(clock)
+        self.submit: Submit = _door(definition.auto_delete_ms, self.links, partitions)
 
     def redefine(self, definition: QueueDefinition) -> None:
         """Take a new description; the partitions are told by the broker."""
         self.definition = definition
-        self.submit = _door(definition.auto_delete_ms, self.guests, self.partitions)
+        self.submit = _door(definition.auto_delete_ms, self.links, self.partitions)
 
     @property
     def path(self) -> str:
@@ -181,19 +181,19 @@ class Queue:
 
     def is_idle(self) -> bool:
         """Whether nobody has used it for long."""
-        return self.guests.is_idle(self.definition.auto_delete_ms)
+        return self.links.is_idle(self.definition.auto_delete_ms)
 
     def why_not_together(self, work: list[Any]) -> Refusal | None:
         """Why these operations cannot be one transaction here, as far as their keys tell."""
         return self.partitions.why_not_together(work)
 
-    def welcome(self, guest: Guest) -> None:
+    def link_attached(self, link: AttachedLink) -> None:
         """A link is attached."""
-        self.guests.add(guest)
+        self.links.add(link)
 
-    def farewell(self, guest: Guest) -> None:
+    def link_detached(self, link: AttachedLink) -> None:
         """A link is gone by itself."""
-        self.guests.remove(guest)
+        self.links.remove(link)
 
 
 @final
@@ -204,8 +204,8 @@ class Topic:
         "_last_lane",
         "_wording",
         "definition",
-        "guests",
         "keys",
+        "links",
         "namespace",
         "partitions",
         "place",
@@ -236,27 +236,27 @@ class Topic:
         self.keys = tuple(keys)
         self.place = place
         self.updated_at = place.created_at
-        self.guests = Visits(clock)
+        self.links = AttachedLinks(clock)
         self.rules = TopicRules()
         self.subscriptions: dict[str, Subscription] = {}
         self._wording = wording
         self._last_lane = FIRST_SUBSCRIPTION_LANE - 2
 
-    def housed(self, partitions: Partitions) -> None:
+    def set_partitions(self, partitions: Partitions) -> None:
         """Tell where the partitions are; they are built from the blueprint of this topic."""
         self.partitions = partitions
-        self.submit: Submit = _door(self.definition.auto_delete_ms, self.guests, partitions)
+        self.submit: Submit = _door(self.definition.auto_delete_ms, self.links, partitions)
 
     def redefine(self, definition: TopicDefinition) -> None:
         """Take a new description; the partitions are told by the broker."""
         self.definition = definition
-        self.submit = _door(definition.auto_delete_ms, self.guests, self.partitions)
+        self.submit = _door(definition.auto_delete_ms, self.links, self.partitions)
 
     def is_idle(self) -> bool:
         """Whether neither it nor any subscription was used for long."""
         auto_delete_ms = self.definition.auto_delete_ms
-        visits = [self.guests, *(each.guests for each in self.subscriptions.values())]
-        return all(each.is_idle(auto_delete_ms) for each in visits)
+        attached_links = [self.links, *(each.links for each in self.subscriptions.values())]
+        return all(each.is_idle(auto_delete_ms) for each in attached_links)
 
     @property
     def path(self) -> str:
@@ -282,13 +282,13 @@ class Topic:
         """Why these operations cannot be one transaction here, as far as their keys tell."""
         return self.partitions.why_not_together(work)
 
-    def welcome(self, guest: Guest) -> None:
+    def link_attached(self, link: AttachedLink) -> None:
         """A link is attached."""
-        self.guests.add(guest)
+        self.links.add(link)
 
-    def farewell(self, guest: Guest) -> None:
+    def link_detached(self, link: AttachedLink) -> None:
         """A link is gone by itself."""
-        self.guests.remove(guest)
+        self.links.remove(link)
 
     def blueprint(self) -> Blueprint:
         """The topic as its partitions see it now."""
@@ -327,8 +327,8 @@ class Subscription:
         "_ask_rules",
         "created_at",
         "definition",
-        "guests",
         "lane",
+        "links",
         "rules",
         "topic",
         "updated_at",
@@ -355,7 +355,7 @@ class Subscription:
         self.lane = lane
         self.created_at = created_at
         self.updated_at = updated_at
-        self.guests = Visits(clock)
+        self.links = AttachedLinks(clock)
         self._ask_rules = ask_rules
 
     @property
@@ -395,11 +395,11 @@ class Subscription:
 
     def is_idle(self) -> bool:
         """Whether nobody has used it for long."""
-        return self.guests.is_idle(self.definition.auto_delete_ms)
+        return self.links.is_idle(self.definition.auto_delete_ms)
 
     def submit(self, command: Command | RuleCommand) -> None:
         """Ask the owner of the partition, or whoever keeps the rules."""
-        self.guests.used()
+        self.links.used()
         if isinstance(command, (AddRule, RemoveRule, ListRules)):
             self._ask_rules(self, command)
         else:
@@ -409,16 +409,16 @@ class Subscription:
         """Why these operations cannot be one transaction here, as far as their keys tell."""
         return self.topic.why_not_together(work)
 
-    def welcome(self, guest: Guest) -> None:
+    def link_attached(self, link: AttachedLink) -> None:
         """A link is attached."""
-        self.guests.add(guest)
+        self.links.add(link)
 
-    def farewell(self, guest: Guest) -> None:
+    def link_detached(self, link: AttachedLink) -> None:
         """A link is gone by itself."""
-        self.guests.remove(guest)
+        self.links.remove(link)
 
 
-def _door(auto_delete_ms: int, visits: Visits, partitions: Partitions) -> Submit:
+def _door(auto_delete_ms: int, attached_links: AttachedLinks, partitions: Partitions) -> Submit:
     """The way to the partitions: straight, because it is asked for every run of messages; only an
     entity that is deleted when idle takes note of each use."""
     straight: Submit = partitions.submit
@@ -426,7 +426,7 @@ def _door(auto_delete_ms: int, visits: Visits, partitions: Partitions) -> Submit
         return straight
 
     def noting(command: Command | RuleCommand) -> None:
-        visits.used()
+        attached_links.used()
         straight(command)
 
     return noting
@@ -447,9 +447,9 @@ def gone(entity: Entity) -> Refusal:
 Entity: TypeAlias = Queue | Topic | Subscription
 
 
-def _dismiss(guests: list[Guest], refusal: Refusal) -> None:
-    rest = guests[DISMISSED_AT_ONCE:]
+def _dismiss(links: list[AttachedLink], refusal: Refusal) -> None:
+    rest = links[DISMISSED_AT_ONCE:]
     if rest:
         asyncio.get_running_loop().call_soon(_dismiss, rest, refusal)
-    for guest in guests[:DISMISSED_AT_ONCE]:
-        guest.dismiss(refusal)
+    for link in links[:DISMISSED_AT_ONCE]:
+        link.dismiss(refusal)

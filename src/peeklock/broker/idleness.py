@@ -22,10 +22,10 @@ class Idleness:
         if now > self.used_at:
             self.used_at = now
 
-    def is_idle(self, now: int, guests: int, auto_delete_ms: int) -> bool:
+    def is_idle(self, now: int, links: int, auto_delete_ms: int) -> bool:
         """Whether its time is over. While links are attached it is in use all the time, so that
         the wait starts anew when the last one has gone."""
-        if guests > 0:
+        if links > 0:
             self.used(now)
             return False
         deadline = self.deadline(auto_delete_ms)

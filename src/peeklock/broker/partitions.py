@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final, final
 
-from peeklock.broker.carrier import Carrier
-from peeklock.broker.committing import why_not_together
-from peeklock.broker.reach import availability
-from peeklock.broker.spread import Spread
-from peeklock.broker.worker import PartitionWorker
+from peeklock.broker.forwarding.forwarder import Forwarder
+from peeklock.broker.partitioned.commit_partition import why_not_together
+from peeklock.broker.partitioned.partitioned_entity import PartitionedEntity
+from peeklock.broker.partitioned.reach import availability
+from peeklock.broker.worker.partition_worker import PartitionWorker
 from peeklock.entity.blueprint import Blueprint
 from peeklock.entity.commands import Tick
 from peeklock.entity.refusals import Refusal
@@ -25,23 +25,23 @@ _AWAKENING_S: Final = 0.002
 class Partitions:
     """One partition or several; whoever asks does not notice which."""
 
-    __slots__ = ("_carriers", "_routing", "submit", "workers")
+    __slots__ = ("_forwarders", "_routing", "submit", "workers")
 
     def __init__(
         self,
         workers: Sequence[PartitionWorker],
-        carriers: Sequence[Carrier],
+        forwarders: Sequence[Forwarder],
         blueprint: Blueprint,
     ) -> None:
         self.workers = tuple(workers)
         by_message_id = blueprint.duplicate_window_ms > 0
         self._routing = Routing(by_message_id, blueprint.has_sessions)
-        self._carriers = dict(zip(workers, carriers, strict=True))
+        self._forwarders = dict(zip(workers, forwarders, strict=True))
         if len(self.workers) == 1:
             self.workers[0].on_opened = self._opened
             self.submit: Callable[[Any], None] = self.workers[0].submit
         else:
-            spread = Spread(list(workers), self._routing)
+            spread = PartitionedEntity(list(workers), self._routing)
             spread.on_opened = self._opened
             self.submit = spread.submit
 
@@ -59,9 +59,9 @@ class Partitions:
     def configure(self, blueprint: Blueprint) -> None:
         """The description changed."""
         self._routing.by_session = blueprint.has_sessions
-        for worker, carrier in self._carriers.items():
+        for worker, forwarder in self._forwarders.items():
             worker.configure(blueprint)
-            carrier.configure(blueprint)
+            forwarder.configure(blueprint)
 
     def trim_soon(self, *, is_turn: bool) -> None:
         """Let each living partition look after its journal: those that wrote, and all in turn."""
@@ -77,17 +77,17 @@ class Partitions:
                 # One after the other: whoever is in use meanwhile goes first.
                 await asyncio.sleep(_AWAKENING_S)
 
-    def stop_carrying(self, *, is_removed: bool = False) -> None:
+    def stop_forwarding(self, *, is_removed: bool = False) -> None:
         """Carry nothing any more."""
-        for carrier in self._carriers.values():
-            carrier.close(is_removed)
+        for forwarder in self._forwarders.values():
+            forwarder.close(is_removed)
 
     async def close(self) -> None:
         """Carry out what was asked, store it, and stop."""
         await asyncio.gather(*(worker.close() for worker in self.workers))
 
     def _opened(self, worker: PartitionWorker) -> None:
-        self._carriers[worker].opened()
+        self._forwarders[worker].opened()
 
 
 async def _holds_something(worker: PartitionWorker) -> bool:

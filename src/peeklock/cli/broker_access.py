@@ -16,19 +16,19 @@ import typer
 from peeklock.cli.connection import DEVELOPMENT, ConnectionProblem, parse_connection
 from peeklock.client.administration.api import AdministrationApi
 from peeklock.client.administration.http_client import HttpClient, HttpEndpoint
-from peeklock.client.connection_string import ConnectionString
-from peeklock.client.endpoints import (
+from peeklock.client.connections.connection_string import ConnectionString
+from peeklock.client.connections.endpoints import (
     AMQPS_PORT,
     HTTPS_PORT,
     trusting,
 )
-from peeklock.client.endpoints import amqp_port as usual_amqp_port
-from peeklock.client.endpoints import http_port as usual_http_port
+from peeklock.client.connections.endpoints import amqp_port as usual_amqp_port
+from peeklock.client.connections.endpoints import http_port as usual_http_port
 from peeklock.client.exceptions import ServiceBusError
 from peeklock.settings import AMQP_PORT, HTTP_PORT
 
 if TYPE_CHECKING:
-    from peeklock.client.config import ClientConfig
+    from peeklock.client.connections.config import ClientConfig
 
 # Taking a store away, or deleting an entity, waits for what is under way in it.
 _TIMEOUT_S: Final = 120.0
@@ -56,8 +56,8 @@ class BrokerAccess:
 
     def client_config(self) -> "ClientConfig":
         """Tell a client of messages where the broker is; one that tries everything once."""
-        from peeklock.client.config import ClientConfig
-        from peeklock.client.retrying import RetryPolicy
+        from peeklock.client.connections.config import ClientConfig
+        from peeklock.client.connections.retrying import RetryPolicy
 
         try:
             return ClientConfig.of_connection(

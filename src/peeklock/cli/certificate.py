@@ -38,7 +38,7 @@ give your own certificate with --tls-certificate and --tls-key.
 def show(*, data: options.Data = Path("data"), output: Output = "table") -> None:
     """Print where the development authority is and how to trust it; it is made if it is missing."""
     from peeklock.clock import SystemClock
-    from peeklock.gateway.certificates import ensure_authority
+    from peeklock.gateway.listening.certificates import ensure_authority
 
     try:
         authority = ensure_authority(data, SystemClock().now()).resolve()

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from peeklock.cli.output import fail, print_json, print_table
-from peeklock.store import repair as mending
+from peeklock.store.damage import repair as mending
+from peeklock.store.damage.inspection import PartitionFindings, StoreFindings, inspect_store
+from peeklock.store.damage.pages import DATA
 from peeklock.store.environment import owned
-from peeklock.store.inspection import PartitionFindings, StoreFindings, inspect_store
-from peeklock.store.pages import DATA
 from peeklock.store.segments.moving import has_segments
 from peeklock.store.store import Corrupt, PartitionId, StoreError
 

@@ -4,9 +4,9 @@ import base64
 import json
 from typing import Any, Final
 
-from peeklock.amqp.composites import Properties
-from peeklock.amqp.message import DATA_BODY, Message, decode_message
-from peeklock.amqp.types import Timestamp
+from peeklock.amqp.messages.message import DATA_BODY, AmqpMessage, decode_message
+from peeklock.amqp.values.composites import Properties
+from peeklock.amqp.values.types import Timestamp
 
 _STATES: Final = ("active", "deferred", "scheduled", "claimed")
 _PREVIEW: Final = 120
@@ -76,7 +76,7 @@ def _own(properties: Properties | None) -> dict[str, Any]:
     }
 
 
-def _body(message: Message) -> dict[str, Any]:
+def _body(message: AmqpMessage) -> dict[str, Any]:
     if message.body_kind != DATA_BODY:
         return {"Body": plain(message.body)}
     content = b"".join(message.body)

@@ -6,17 +6,8 @@ from typing import Annotated
 import typer
 
 from peeklock import settings as chosen
-from peeklock.cli import (
-    certificate,
-    entity,
-    messages,
-    options,
-    pipeline,
-    reload,
-    rule_commands,
-    store,
-    transfer,
-)
+from peeklock.cli import certificate, messages, options, pipeline, reload, store
+from peeklock.cli.entities import entity, rule_commands, transfer
 from peeklock.cli.output import fail
 from peeklock.settings import Settings
 

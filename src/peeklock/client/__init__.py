@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from peeklock.client.processor import ServiceBusProcessor as ServiceBusProcessor
     from peeklock.client.received import ServiceBusReceivedMessage as ServiceBusReceivedMessage
     from peeklock.client.receiver import ServiceBusReceiver as ServiceBusReceiver
-    from peeklock.client.renewing import AutoLockRenewer as AutoLockRenewer
+    from peeklock.client.receiving.renewing import AutoLockRenewer as AutoLockRenewer
     from peeklock.client.sender import ServiceBusSender as ServiceBusSender
     from peeklock.client.session import ServiceBusSession as ServiceBusSession
     from peeklock.client.transactions import ServiceBusTransaction as ServiceBusTransaction
@@ -62,7 +62,7 @@ _MODULES: Final = {
     "ServiceBusProcessor": "processor",
     "ServiceBusReceivedMessage": "received",
     "ServiceBusReceiver": "receiver",
-    "AutoLockRenewer": "renewing",
+    "AutoLockRenewer": "receiving.renewing",
     "ServiceBusSender": "sender",
     "ServiceBusSession": "session",
     "ServiceBusTransaction": "transactions",

@@ -3,19 +3,19 @@
 from struct import Struct
 from typing import Final, final
 
-from peeklock.amqp.codec import encode, encode_into
 from peeklock.amqp.dialect import PARTITION_KEY
-from peeklock.amqp.message import (
+from peeklock.amqp.messages.message import (
     find_annotation,
     id_text,
     read_properties,
     split,
 )
-from peeklock.amqp.properties import GROUP_ID, MESSAGE_ID
-from peeklock.amqp.types import Symbol
+from peeklock.amqp.messages.properties import GROUP_ID, MESSAGE_ID
+from peeklock.amqp.values.codec import encode, encode_into
+from peeklock.amqp.values.types import Symbol
 from peeklock.client.exceptions import MessageSizeExceededError
 from peeklock.client.message import properties_section
-from peeklock.client.outbound import Sendable, as_message
+from peeklock.client.sending.outbound import Sendable, as_message
 
 # What the service allows on its standard tier, headers included.
 BATCH_SIZE_DEFAULT: Final = 262_144

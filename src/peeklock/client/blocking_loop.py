@@ -10,8 +10,8 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar, final
 
-from peeklock.client.config import ClientConfig
-from peeklock.client.connection import ClientConnection
+from peeklock.client.connections.config import ClientConfig
+from peeklock.client.connections.connection import ClientConnection
 
 T = TypeVar("T")
 

@@ -7,9 +7,10 @@ from datetime import datetime
 from typing import Any, Final, Self, Unpack, final
 from weakref import WeakSet
 
-from peeklock.amqp.types import Int, Timestamp
-from peeklock.client.config import ClientConfig
-from peeklock.client.connection import ANSWERED_WITHIN_S, ClientConnection
+from peeklock.amqp.values.types import Int, Timestamp
+from peeklock.client.connections.config import ClientConfig
+from peeklock.client.connections.connection import ANSWERED_WITHIN_S, ClientConnection
+from peeklock.client.connections.retrying import check_timeout, with_retries
 from peeklock.client.constants import (
     SUB_QUEUE_PATHS,
     ServiceBusReceiveMode,
@@ -32,7 +33,6 @@ from peeklock.client.options import (
 from peeklock.client.options import TransportType as TransportType
 from peeklock.client.processor import Handler, ServiceBusProcessor
 from peeklock.client.receiver import ServiceBusReceiver
-from peeklock.client.retrying import check_timeout, with_retries
 from peeklock.client.sender import ServiceBusSender
 from peeklock.client.transactions import ServiceBusTransaction
 

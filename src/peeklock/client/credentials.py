@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol, TypeAlias, final, runtime_checkable
 
 from peeklock.auth.refusal import AuthRefusal
 from peeklock.auth.sas import generate_sas, parse_sas
-from peeklock.client.connection_string import TOKEN_MS
+from peeklock.client.connections.connection_string import TOKEN_MS
 
 SAS_TYPE: Final = "servicebus.windows.net:sastoken"
 JWT_TYPE: Final = "jwt"
@@ -100,7 +100,7 @@ class SasKey:
 
 
 @final
-class SasToken:
+class SasTokenCredential:
     """A token that somebody signed; it cannot be renewed."""
 
     __slots__ = ("_expires_at", "_text")
@@ -136,12 +136,12 @@ class ChangingCredential:
         token = await self._now().token(audience, now)
         return Token(token.text, token.type, token.expires_at)
 
-    def _now(self) -> SasKey | SasToken:
+    def _now(self) -> SasKey | SasTokenCredential:
         inner = self._inner
         if isinstance(inner, NamedKey):
             name, key = inner.named_key
             return SasKey(name, key)
-        return SasToken(inner.signature)
+        return SasTokenCredential(inner.signature)
 
 
 @final

@@ -6,10 +6,10 @@ from struct import Struct
 from typing import Any, Final, TypeAlias, final
 from uuid import UUID
 
-from peeklock.amqp.codec import encode, encode_into
 from peeklock.amqp.dialect import PARTITION_KEY, SCHEDULED_TIME, VIA_PARTITION_KEY
-from peeklock.amqp.message import Message, decode_message
-from peeklock.amqp.types import Symbol, Timestamp
+from peeklock.amqp.messages.message import AmqpMessage, decode_message
+from peeklock.amqp.values.codec import encode, encode_into
+from peeklock.amqp.values.types import Symbol, Timestamp
 from peeklock.client.constants import AmqpMessageBodyType
 from peeklock.clock import SystemClock
 
@@ -171,7 +171,7 @@ class ServiceBusMessage:
         self._time_to_live = value
 
     @property
-    def raw_amqp_message(self) -> Message:
+    def raw_amqp_message(self) -> AmqpMessage:
         """The message with all its sections, as it would be sent now; changes to it are not."""
         return decode_message(self.encoded())
 

@@ -7,17 +7,17 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypedDict, final
 
-from peeklock.client.batching import FLUSH_INTERVAL_S
-from peeklock.client.buffer import PENDING_BYTES_MAX, PENDING_MESSAGES_MAX
+from peeklock.client.connections.proxy import HttpProxy
+from peeklock.client.connections.retrying import RetryPolicy
 from peeklock.client.constants import (
     ServiceBusReceiveMode,
     ServiceBusSessionFilter,
     ServiceBusSubQueue,
 )
-from peeklock.client.proxy import HttpProxy
-from peeklock.client.renewing import AutoLockRenewer
+from peeklock.client.receiving.renewing import AutoLockRenewer
 from peeklock.client.reporting import OnError
-from peeklock.client.retrying import RetryPolicy
+from peeklock.client.sending.batching import FLUSH_INTERVAL_S
+from peeklock.client.sending.buffer import PENDING_BYTES_MAX, PENDING_MESSAGES_MAX
 
 SessionChoice: TypeAlias = str | ServiceBusSessionFilter | None
 

@@ -17,7 +17,7 @@ from peeklock.client.exceptions import (
 )
 from peeklock.client.received import ServiceBusReceivedMessage
 from peeklock.client.receiver import ServiceBusReceiver
-from peeklock.client.renewing import RENEWAL_DURATION_S, AutoLockRenewer, Renewal
+from peeklock.client.receiving.renewing import RENEWAL_DURATION_S, AutoLockRenewer, Renewal
 from peeklock.client.reporting import OnError
 
 if TYPE_CHECKING:

@@ -5,9 +5,6 @@ from datetime import datetime, timedelta
 from typing import Any, Final, final
 from uuid import UUID
 
-from peeklock.amqp.annotations import find_annotation
-from peeklock.amqp.codec import decode
-from peeklock.amqp.delivery import IncomingDelivery
 from peeklock.amqp.dialect import (
     DEAD_LETTER_DESCRIPTION,
     DEAD_LETTER_REASON,
@@ -21,13 +18,14 @@ from peeklock.amqp.dialect import (
     SCHEDULED_TIME,
     SEQUENCE_NUMBER,
 )
-from peeklock.amqp.message import (
+from peeklock.amqp.messages.annotations import find_annotation
+from peeklock.amqp.messages.message import (
     DATA_BODY,
     NO_BODY,
     SEQUENCE_BODY,
     VALUE_BODY,
+    AmqpMessage,
     LazyProperties,
-    Message,
     Sections,
     decode_message,
     drop_annotations,
@@ -36,8 +34,10 @@ from peeklock.amqp.message import (
     read_properties,
     split,
 )
-from peeklock.amqp.sections import APPLICATION_PROPERTIES, FOOTER, PROPERTIES, section_at
-from peeklock.amqp.types import Symbol, Timestamp
+from peeklock.amqp.messages.sections import APPLICATION_PROPERTIES, FOOTER, PROPERTIES, section_at
+from peeklock.amqp.sessions.delivery import IncomingDelivery
+from peeklock.amqp.values.codec import decode
+from peeklock.amqp.values.types import Symbol, Timestamp
 from peeklock.client.constants import AmqpMessageBodyType, ServiceBusMessageState
 from peeklock.client.links import ReceiverLink
 from peeklock.client.message import moment_of
@@ -157,7 +157,7 @@ class ServiceBusReceivedMessage:
         return _BODY_TYPES.get(self._body_kind(), AmqpMessageBodyType.DATA)
 
     @property
-    def raw_amqp_message(self) -> Message:
+    def raw_amqp_message(self) -> AmqpMessage:
         """The message with all its sections, decoded."""
         return decode_message(self.payload)
 

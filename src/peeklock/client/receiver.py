@@ -8,12 +8,11 @@ from datetime import UTC, datetime
 from typing import Any, Final, Self, cast, final
 from uuid import uuid4
 
-from peeklock.amqp.constructors import LONG, UUID_CODE
-from peeklock.amqp.delivery import IncomingDelivery
-from peeklock.amqp.types import Array, Int, Timestamp, Uint
-from peeklock.client import settling
-from peeklock.client.batching import FLUSH_INTERVAL_S, CompleteBatching
-from peeklock.client.connection import ANSWERED_WITHIN_S, ClientConnection, Stamp
+from peeklock.amqp.sessions.delivery import IncomingDelivery
+from peeklock.amqp.values.constructors import LONG, UUID_CODE
+from peeklock.amqp.values.types import Array, Int, Timestamp, Uint
+from peeklock.client.connections.connection import ANSWERED_WITHIN_S, ClientConnection, Stamp
+from peeklock.client.connections.retrying import check_timeout, one_try, with_retries
 from peeklock.client.constants import (
     ServiceBusReceiveMode,
     ServiceBusSessionFilter,
@@ -24,20 +23,21 @@ from peeklock.client.exceptions import (
 )
 from peeklock.client.links import ReceiverLink
 from peeklock.client.message import instant_ms, moment_of
-from peeklock.client.prefetch import Prefetch
 from peeklock.client.received import ServiceBusReceivedMessage
-from peeklock.client.renewing import AutoLockRenewer
-from peeklock.client.reporting import OnError, Outcome, Reporting
-from peeklock.client.retrying import check_timeout, one_try, with_retries
-from peeklock.client.session import ServiceBusSession
-from peeklock.client.settler import Settler
-from peeklock.client.settling import (
+from peeklock.client.receiving import settlement
+from peeklock.client.receiving.prefetch import Prefetch
+from peeklock.client.receiving.renewing import AutoLockRenewer
+from peeklock.client.receiving.settlement import (
     COMPLETE,
-    Settlement,
+    ClientSettlement,
     check_all_settleable,
     check_locked,
     check_settleable,
 )
+from peeklock.client.receiving.settler import Settler
+from peeklock.client.reporting import OnError, Outcome, Reporting
+from peeklock.client.sending.batching import FLUSH_INTERVAL_S, CompleteBatching
+from peeklock.client.session import ServiceBusSession
 from peeklock.client.transactions import ServiceBusTransaction, managed
 
 # How many completes are held at most; more are no faster.
@@ -294,7 +294,7 @@ class ServiceBusReceiver:
         transaction: ServiceBusTransaction | None = None,
     ) -> None:
         """Give the message back, for anybody to receive; it counts as a failed delivery."""
-        await self._settle(message, settling.abandon(properties), transaction)
+        await self._settle(message, settlement.abandon(properties), transaction)
 
     async def defer_message(
         self,
@@ -304,7 +304,7 @@ class ServiceBusReceiver:
         transaction: ServiceBusTransaction | None = None,
     ) -> None:
         """Set the message aside, to be received by its number."""
-        await self._settle(message, settling.defer(properties), transaction)
+        await self._settle(message, settlement.defer(properties), transaction)
 
     async def dead_letter_message(
         self,
@@ -316,7 +316,7 @@ class ServiceBusReceiver:
         transaction: ServiceBusTransaction | None = None,
     ) -> None:
         """Move the message to the dead-letter queue, and say why."""
-        how = settling.dead_letter(reason, error_description, properties)
+        how = settlement.dead_letter(reason, error_description, properties)
         await self._settle(message, how, transaction)
 
     def release_messages(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
@@ -426,7 +426,7 @@ class ServiceBusReceiver:
     async def _settle(
         self,
         message: ServiceBusReceivedMessage,
-        how: Settlement,
+        how: ClientSettlement,
         transaction: ServiceBusTransaction | None,
     ) -> None:
         self._check_open()

@@ -10,25 +10,25 @@ from functools import partial
 from typing import Any, Final, Self, cast, final
 from uuid import uuid4
 
-from peeklock.amqp.constructors import LONG
 from peeklock.amqp.dialect import PARTITION_KEY, SCHEDULED_TIME
-from peeklock.amqp.message import find_annotation, read_properties, split
-from peeklock.amqp.types import Array, Symbol, Timestamp
+from peeklock.amqp.messages.message import find_annotation, read_properties, split
+from peeklock.amqp.values.constructors import LONG
+from peeklock.amqp.values.types import Array, Symbol, Timestamp
 from peeklock.client.batch import BATCH_SIZE_DEFAULT, ServiceBusMessageBatch
-from peeklock.client.batching import FLUSH_INTERVAL_S, SendBatching
-from peeklock.client.buffer import (
+from peeklock.client.connections.connection import ClientConnection
+from peeklock.client.connections.retrying import check_timeout, with_retries
+from peeklock.client.exceptions import MessageSizeExceededError
+from peeklock.client.links import SenderLink
+from peeklock.client.message import ServiceBusMessage, instant_ms
+from peeklock.client.reporting import OnError, Reporting
+from peeklock.client.sending.batching import FLUSH_INTERVAL_S, SendBatching
+from peeklock.client.sending.buffer import (
     PENDING_BYTES_MAX,
     PENDING_MESSAGES_MAX,
     Buffered,
     SendBuffer,
 )
-from peeklock.client.connection import ClientConnection
-from peeklock.client.exceptions import MessageSizeExceededError
-from peeklock.client.links import SenderLink
-from peeklock.client.message import ServiceBusMessage, instant_ms
-from peeklock.client.outbound import Outbound, Sendable, as_message
-from peeklock.client.reporting import OnError, Reporting
-from peeklock.client.retrying import check_timeout, with_retries
+from peeklock.client.sending.outbound import Outbound, Sendable, as_message
 from peeklock.client.transactions import ServiceBusTransaction, managed
 
 
@@ -344,8 +344,8 @@ def _scheduled(message: Outbound, at: datetime) -> dict[str, Any]:
 
 
 def _with_time(payload: bytes, instant: int) -> bytes:
-    from peeklock.amqp.codec import encode
-    from peeklock.amqp.message import drop_annotations, head
+    from peeklock.amqp.messages.message import drop_annotations, head
+    from peeklock.amqp.values.codec import encode
 
     cut = split(payload)
     items, count = drop_annotations(cut.annotations, frozenset((SCHEDULED_TIME,)))

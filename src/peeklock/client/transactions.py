@@ -13,21 +13,24 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, Final, NoReturn, Self, TypeVar, final
 
-from peeklock.amqp.composites import (
-    Declare,
-    Discharge,
-    TransactionalState,
-    encode_composite,
-)
 from peeklock.amqp.errors import (
     NOT_ALLOWED,
     TRANSACTION_ROLLBACK,
     TRANSACTION_TIMEOUT,
     TRANSACTION_UNKNOWN_ID,
 )
-from peeklock.amqp.message import VALUE_BODY, Message, encode_message
-from peeklock.amqp.types import Encoded
-from peeklock.client.connection import ANSWERED_WITHIN_S, ClientConnection, Stamp
+from peeklock.amqp.messages.message import VALUE_BODY, AmqpMessage, encode_message
+from peeklock.amqp.values.composites import (
+    Declare,
+    Discharge,
+    TransactionalState,
+    encode_composite,
+)
+from peeklock.amqp.values.types import Encoded
+from peeklock.client.connections.connection import ANSWERED_WITHIN_S, ClientConnection, Stamp
+from peeklock.client.connections.retrying import with_retries
+from peeklock.client.connections.sharing import shared
+from peeklock.client.connections.transport import Transport
 from peeklock.client.exceptions import (
     OperationTimeoutError,
     ServiceBusError,
@@ -35,10 +38,7 @@ from peeklock.client.exceptions import (
     TransactionRolledBackError,
 )
 from peeklock.client.received import ServiceBusReceivedMessage
-from peeklock.client.retrying import with_retries
-from peeklock.client.sending import SenderLink
-from peeklock.client.sharing import shared
-from peeklock.client.transport import Transport
+from peeklock.client.sending.sender_link import SenderLink
 
 T = TypeVar("T")
 
@@ -352,7 +352,7 @@ class Control:
 
 
 def _wish(wish: Declare | Discharge) -> bytes:
-    return encode_message(Message(body_kind=VALUE_BODY, body=Encoded(encode_composite(wish))))
+    return encode_message(AmqpMessage(body_kind=VALUE_BODY, body=Encoded(encode_composite(wish))))
 
 
 def _look_at(task: "asyncio.Task[Any]") -> None:

@@ -7,34 +7,34 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, final
 
 from peeklock.budgets import Budget
-from peeklock.entity.claim_commands import (
+from peeklock.entity.claims.commands import (
     ClaimMessages,
     FetchClaims,
     ListClaims,
     SettleClaims,
 )
 from peeklock.entity.message import Message
-from peeklock.entity.session_commands import (
+from peeklock.entity.sessions.commands import (
     AcceptSession,
     GetSessionState,
     ListSessions,
     RenewSession,
     SetSessionState,
 )
-from peeklock.entity.stage_commands import (
+from peeklock.entity.stages.commands import (
     DropStages,
     FindPublished,
     PublishStages,
     Stage,
     TellStages,
 )
-from peeklock.entity.transfer_commands import (
+from peeklock.entity.transfers.commands import (
     Commit,
-    NoteWay,
+    NoteDestination,
     Reserve,
     TakeOver,
     TellTaken,
-    Transfer,
+    TransferMessage,
 )
 
 # Also the words of the modules above: whoever asks a partition finds all of them here.
@@ -45,7 +45,7 @@ __all__ = [
     "TRANSFER_DEAD",
     "PEEK_LOCK",
     "RECEIVE_AND_DELETE",
-    "CARRY",
+    "FORWARD",
     "COMPLETE",
     "ABANDON",
     "DEFER",
@@ -82,9 +82,9 @@ __all__ = [
     "SettleClaims",
     "Reserve",
     "TakeOver",
-    "NoteWay",
+    "NoteDestination",
     "TellTaken",
-    "Transfer",
+    "TransferMessage",
     "Commit",
     "Stage",
     "PublishStages",
@@ -102,7 +102,7 @@ TRANSFER_DEAD: Final = 3
 # How a receiver receives.
 PEEK_LOCK: Final = 0
 RECEIVE_AND_DELETE: Final = 1
-CARRY: Final = 2  # the broker itself, on the way to another entity: its locks do not expire
+FORWARD: Final = 2  # the broker itself, on the way to another entity: its locks do not expire
 # What the deferred messages of one fetch may have together; half of what may wait unread.
 DEFERRED_BYTES_MAX: Final = 32 << 20
 
@@ -572,7 +572,7 @@ Command: TypeAlias = (
     | FetchClaims
     | SettleClaims
     | TakeOver
-    | NoteWay
+    | NoteDestination
     | TellTaken
     | Commit
     | Stage

@@ -20,15 +20,15 @@ from peeklock.entity.records import DEFERRED, READY, SCHEDULED
 from peeklock.entity.replies import Details
 
 if TYPE_CHECKING:
-    from peeklock.entity.claim import ClaimBook
+    from peeklock.entity.claims.lane_claims import LaneClaims
     from peeklock.entity.receiver import Receiver
-    from peeklock.entity.session import MessageSession, SessionBook
+    from peeklock.entity.sessions.lane_sessions import LaneSessions, MessageSession
 
 # Places beyond those that a record can name (records.READY, DEFERRED, SCHEDULED, CLAIMED).
 LOCKED: Final = 3
 GONE: Final = 4
 
-# The deadline of a lock that lasts as long as its session, or until its message is carried
+# The deadline of a lock that lasts as long as its session, or until its message is relocated
 # elsewhere: no clock reaches it.
 WITH_SESSION: Final = 1 << 62
 
@@ -154,7 +154,6 @@ class Lane:
 
     __slots__ = (
         "_expirations_max",
-        "alarm_at",
         "book",
         "claims",
         "deferred",
@@ -175,6 +174,7 @@ class Lane:
         "session_schedules",
         "sessions_deferred",
         "sessions_ready",
+        "timer_at",
         "waiting",
         "watchers",
     )
@@ -203,12 +203,12 @@ class Lane:
         self.waiting: deque[Receiver] = deque()
         # Who waits without credit, to be told once; None most of the time, which costs least.
         self.watchers: dict[Receiver, bool] | None = None
-        self.book: SessionBook | None = None  # the sessions of a lane that requires them
-        self.claims: ClaimBook | None = None  # who has claimed messages, once somebody has
+        self.book: LaneSessions | None = None  # the sessions of a lane that requires them
+        self.claims: LaneClaims | None = None  # who has claimed messages, once somebody has
         self.session: MessageSession | None = None  # whose line this is
         self.parent: Lane | None = None  # the lane that a session's line is part of
         self.is_touched: bool = False  # by the decision under way
-        self.alarm_at: int = NEVER  # the deadline for which this lane is on watch
+        self.timer_at: int = NEVER  # the deadline for which this lane is on watch
 
     @property
     def is_dead_letter(self) -> bool:
@@ -504,7 +504,7 @@ class Lane:
     def oldest(self, before: int, count_max: int) -> list[Entry]:
         """Ready entries that entered before an instant, in the order of their numbers.
 
-        One that entered later does not end the search: a schedule that the alarm served late has an
+        One that entered later does not end the search: a schedule that the timer served late has an
         earlier instant than those before it, and dead letters come in any order of instants.
         """
         found: list[Entry] = []

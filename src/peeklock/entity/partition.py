@@ -11,12 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, final
 
-from peeklock.entity.accepting import Accepting
 from peeklock.entity.blueprint import Blueprint
-from peeklock.entity.browsing import Browsing
-from peeklock.entity.carrying import Carrying
-from peeklock.entity.checkpoint import Checkpoints
-from peeklock.entity.claiming import Claiming
+from peeklock.entity.claims.claiming import Claiming
 from peeklock.entity.commands import (
     MAIN,
     AcceptSession,
@@ -35,7 +31,7 @@ from peeklock.entity.commands import (
     Grant,
     ListClaims,
     ListSessions,
-    NoteWay,
+    NoteDestination,
     OpenReceiver,
     Peek,
     PublishStages,
@@ -57,30 +53,34 @@ from peeklock.entity.commands import (
     TellTaken,
     Tick,
 )
-from peeklock.entity.configuring import Configuring
-from peeklock.entity.copying import Copying, messages_of
-from peeklock.entity.delivering import Delivering
-from peeklock.entity.depth import depths_of
-from peeklock.entity.entering import Entering
 from peeklock.entity.lane import LENGTHENED_AT_ONCE, Entry, Lane
-from peeklock.entity.laws import check_laws
-from peeklock.entity.listing import Listing
-from peeklock.entity.memory import memory_expected, memory_of
 from peeklock.entity.message import BodyBudget, Message
-from peeklock.entity.quarantining import Quarantining
+from peeklock.entity.moves.browsing import Browsing
+from peeklock.entity.moves.configuring import Configuring
+from peeklock.entity.moves.delivering import Delivering
+from peeklock.entity.moves.depth import depths_of
+from peeklock.entity.moves.due import falling_due
+from peeklock.entity.moves.entering import Entering
+from peeklock.entity.moves.quarantining import Quarantining
+from peeklock.entity.moves.releasing import Releasing
+from peeklock.entity.moves.requeueing import Requeueing
+from peeklock.entity.moves.settling import SETTLED_AT_ONCE, Settling, divided
+from peeklock.entity.moves.ticking import Ticking
+from peeklock.entity.opening.restore import Restoring
 from peeklock.entity.records import Record
-from peeklock.entity.releasing import Releasing
 from peeklock.entity.replies import Reply
-from peeklock.entity.requeueing import Requeueing
-from peeklock.entity.restore import Restoring
-from peeklock.entity.schedule import falling_due
-from peeklock.entity.settling import SETTLED_AT_ONCE, Settling, divided
-from peeklock.entity.staging import Staging
+from peeklock.entity.sessions.accepting import Accepting
+from peeklock.entity.sessions.listing import Listing
+from peeklock.entity.stages.staging import Staging
 from peeklock.entity.state import State
 from peeklock.entity.stint import Stint
-from peeklock.entity.ticking import Ticking
-from peeklock.entity.transaction import Committing
-from peeklock.entity.ways import Ways
+from peeklock.entity.topics.copying import Copying, messages_of
+from peeklock.entity.transfers.destinations import ForwardDestinations
+from peeklock.entity.transfers.transaction import Committing
+from peeklock.entity.upkeep.checkpoint import Checkpoints
+from peeklock.entity.upkeep.laws import check_laws
+from peeklock.entity.upkeep.memory import memory_expected, memory_of
+from peeklock.entity.upkeep.relocating import Relocating
 
 NO_REPLAY: Final = -1
 
@@ -114,7 +114,6 @@ class Partition:
     __slots__ = (
         "_accepting",
         "_browsing",
-        "_carrying",
         "_checkpoints",
         "_claiming",
         "_committing",
@@ -128,6 +127,7 @@ class Partition:
         "_looks",
         "_quarantining",
         "_releasing",
+        "_relocating",
         "_requeueing",
         "_restoring",
         "_settling",
@@ -143,14 +143,14 @@ class Partition:
         blueprint: Blueprint,
         index: int,
         budget: BodyBudget,
-        chance: Callable[[], int],
+        random_source: Callable[[], int],
         stint: Stint | None = None,
     ) -> None:
-        state = State(blueprint, index, budget, chance, stint or Stint())
+        state = State(blueprint, index, budget, random_source, stint or Stint())
         self._state: State = state
         self._copying: Copying = Copying(state)
         self._entering: Entering = Entering(state, self._copying)
-        self._ways: Ways = Ways(state)
+        self._ways: ForwardDestinations = ForwardDestinations(state)
         self._settling: Settling = Settling(state)
         self._releasing: Releasing = Releasing(state, self._settling)
         self._accepting: Accepting = Accepting(state)
@@ -169,7 +169,7 @@ class Partition:
             state, self._settling, self._accepting, self._claiming, self._entering, self._staging
         )
         self._checkpoints: Checkpoints = Checkpoints(state)
-        self._carrying: Carrying = Carrying(state)
+        self._relocating: Relocating = Relocating(state)
         self._restoring: Restoring | None = Restoring(state)
         self._skipped_ms: int = 0
         self._lengthening: Iterator[int] | None = None  # of locks, after the clock was set forward
@@ -347,7 +347,7 @@ class Partition:
             self._entering.reserve(command, now)
         elif isinstance(command, TakeOver):
             self._entering.take_over(command, now)
-        elif isinstance(command, NoteWay):
+        elif isinstance(command, NoteDestination):
             self._ways.note(command, now)
         elif isinstance(command, TellTaken):
             self._ways.tell_taken(command)
@@ -503,19 +503,19 @@ class Partition:
         return self._checkpoints.replay_from
 
     @property
-    def is_carrying(self) -> bool:
-        """Whether a walk for messages to carry is under way."""
-        return self._carrying.is_under_way
+    def is_relocating(self) -> bool:
+        """Whether a walk for messages to relocate is under way."""
+        return self._relocating.is_under_way
 
-    def next_to_carry(self, below: int, count_max: int) -> list[Entry]:
+    def next_to_relocate(self, below: int, count_max: int) -> list[Entry]:
         """Some live messages whose bodies lie in sparse blocks below a position, one a body."""
-        return self._carrying.next(below, count_max)
+        return self._relocating.next(below, count_max)
 
-    def carry(self, entries: list[Entry], messages: list[Message], now: int) -> Decision:
+    def relocate(self, entries: list[Entry], messages: list[Message], now: int) -> Decision:
         """Write their bodies again at the tail, for all copies that are still alive."""
         state = self._state
         first_position = state.next_position
-        self._carrying.carry(entries, messages, now)
+        self._relocating.relocate(entries, messages, now)
         records = state.take_records(now)
         return Decision(first_position, records, state.take_replies(), NO_REPLAY)
 

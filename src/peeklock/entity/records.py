@@ -1,6 +1,6 @@
 """The facts a partition writes down. The journal is all of them in order.
 
-A record takes one position, except those that carry messages: they take one position for each
+A record takes one position, except those that relocate messages: they take one position for each
 message, so that a position always finds one body. Replaying the records from the last complete
 checkpoint gives the living state, locks aside.
 
@@ -14,24 +14,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, TypeAlias, final
 
-from peeklock.entity.claim_records import Claimed, OwnerHeard, Unclaimed
-from peeklock.entity.copy_records import CopiesBuried
+from peeklock.entity.claims.records import Claimed, OwnerHeard, Unclaimed
 from peeklock.entity.message import Message
-from peeklock.entity.notes import (
-    HandedTo,
-    LocksReleased,
-    LocksRenewed,
-    SessionLockNoted,
-    SettlementsFailed,
-)
-from peeklock.entity.stage_records import (
+from peeklock.entity.stages.records import (
     Staged,
     StageDropped,
     StageKept,
     StagesDropped,
     StagesPublished,
 )
-from peeklock.entity.way_records import WaysNoted
+from peeklock.entity.topics.records import CopiesBuried
+from peeklock.entity.transfers.records import DestinationsNoted
+from peeklock.entity.upkeep.journal_facts import (
+    HandedTo,
+    LocksReleased,
+    LocksRenewed,
+    SessionLockNoted,
+    SettlementsFailed,
+)
 
 # Why messages were removed.
 COMPLETED: Final = 0
@@ -101,7 +101,7 @@ class Published:
 @final
 @dataclass(slots=True, init=False)
 class Transferring:
-    """A message waits in the transfer lane to be carried to another entity."""
+    """A message waits in the transfer lane to be relocated to another entity."""
 
     at: Final[int]
     first_sequence: Final[int]
@@ -368,7 +368,7 @@ class HandedOut:
 
 @final
 @dataclass(slots=True, init=False)
-class Carried:
+class Relocated:
     """Bodies written again at the tail, so that the old chunk they lay in can be dropped."""
 
     at: Final[int]
@@ -383,7 +383,7 @@ class Carried:
 
 @final
 @dataclass(slots=True, init=False)
-class CarriedCopies:
+class RelocatedCopies:
     """A body that several copies of a topic's message share, written again at the tail."""
 
     at: Final[int]
@@ -515,7 +515,7 @@ Record: TypeAlias = (
     | DuplicatesDropped
     | Remembered
     | TakenOver
-    | WaysNoted
+    | DestinationsNoted
     | Reserved
     | Lost
     | LaneDropped
@@ -529,8 +529,8 @@ Record: TypeAlias = (
     | Deferred
     | DeadLettered
     | Changed
-    | Carried
-    | CarriedCopies
+    | Relocated
+    | RelocatedCopies
     | CheckpointBegun
     | CheckpointSlice
     | CheckpointEnded
@@ -550,6 +550,6 @@ def width(record: Record) -> int:
     """How many positions the record takes."""
     if isinstance(record, Enqueued):
         return len(record.messages)
-    if isinstance(record, (Scheduled, Carried, Staged)):
+    if isinstance(record, (Scheduled, Relocated, Staged)):
         return len(record.messages)
     return 1

@@ -138,7 +138,7 @@ class Delivery(LockToken):
 
 @final
 @dataclass(slots=True, init=False)
-class Accepted:
+class SendsAccepted:
     """The sends with these tags are stored (SendMany, SendBatch)."""
 
     origin: Final[Any]
@@ -513,7 +513,7 @@ class StagesTold:
 
 
 Reply: TypeAlias = (
-    Accepted
+    SendsAccepted
     | Delivered
     | Settled
     | Refused

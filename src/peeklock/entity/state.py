@@ -1,7 +1,7 @@
 """The living state of a partition and the few moves that change it.
 
 Each move changes memory and writes down what it did; the machines around it (entering, settling,
-delivering, sessions, browsing) only choose which move to make. Records that carry messages come
+delivering, sessions, browsing) only choose which move to make. Records that relocate messages come
 first in a decision, so that their positions are known while it is still being made.
 """
 
@@ -12,23 +12,17 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, final
 
 from peeklock.entity.blueprint import Blueprint, LanePolicy
-from peeklock.entity.bodies import LiveBodies
 from peeklock.entity.commands import MAIN, TRANSFER
 from peeklock.entity.definition import DISABLED, RECEIVE_DISABLED, SEND_DISABLED
-from peeklock.entity.dropped import Dropped
 from peeklock.entity.duplicate import SeenIds, seen_as
 from peeklock.entity.lane import GONE, Entry, Lane, Lock
 from peeklock.entity.message import NEVER, BodyBudget, Message
-from peeklock.entity.notes import NOT_COUNTED, RAN_OUT
-from peeklock.entity.noting import Notebook
 from peeklock.entity.receiver import Receiver
 from peeklock.entity.records import (
     ABANDONED,
     COMPLETED,
     DELETED,
     EXPIRED,
-    Carried,
-    CarriedCopies,
     Changed,
     DeadLettered,
     Deferred,
@@ -36,6 +30,8 @@ from peeklock.entity.records import (
     Enqueued,
     LaneDropped,
     Record,
+    Relocated,
+    RelocatedCopies,
     Remembered,
     Removed,
     Returned,
@@ -44,9 +40,13 @@ from peeklock.entity.records import (
 from peeklock.entity.refusals import ENTITY_DISABLED, ENTITY_NOT_FOUND, Refusal
 from peeklock.entity.replies import ReceiverClosed, Refused, Reply
 from peeklock.entity.routing import PARTITION_BITS
-from peeklock.entity.session import SessionBook
-from peeklock.entity.stages import StageBook
+from peeklock.entity.sessions.lane_sessions import LaneSessions
+from peeklock.entity.stages.partition_stages import PartitionStages
 from peeklock.entity.stint import Stint
+from peeklock.entity.topics.dropped import Dropped
+from peeklock.entity.upkeep.journal_facts import NOT_COUNTED, RAN_OUT
+from peeklock.entity.upkeep.live_bodies import LiveBodies
+from peeklock.entity.upkeep.notebook import Notebook
 
 MAX_DELIVERY_COUNT_EXCEEDED: Final = "MaxDeliveryCountExceeded"
 TTL_EXPIRED: Final = "TTLExpiredException"
@@ -64,7 +64,6 @@ class State:
         "blueprint",
         "bodies",
         "budget",
-        "chance",
         "dropped",
         "duplicates",
         "index",
@@ -77,6 +76,7 @@ class State:
         "notes",
         "open_enqueued",
         "open_scheduled",
+        "random_source",
         "receivers",
         "records",
         "remembered",
@@ -95,7 +95,7 @@ class State:
         blueprint: Blueprint,
         index: int,
         budget: BodyBudget,
-        chance: Callable[[], int],
+        random_source: Callable[[], int],
         stint: Stint,
     ) -> None:
         self.blueprint: Blueprint = blueprint
@@ -103,7 +103,7 @@ class State:
         self.index: int = index
         self.budget: BodyBudget = budget
         self.kept_bytes: int = 0  # what bodies here have taken of the budget
-        self.chance: Callable[[], int] = chance
+        self.random_source: Callable[[], int] = random_source
         self.lanes: dict[int, Lane] = {}
         self.receivers: dict[Any, Receiver] = {}
         self.next_sequence: int = (index << PARTITION_BITS) + 1
@@ -111,7 +111,7 @@ class State:
         self.latest_at: int = NEVER  # of what was restored
         self.bodies: LiveBodies = LiveBodies()
         self.seen: SeenIds = SeenIds(blueprint.duplicate_window_ms)
-        self.stages: StageBook = StageBook()
+        self.stages: PartitionStages = PartitionStages()
         self.dropped: Dropped = Dropped()
         # Numbers that came from other partitions and may come again, by source.
         self.taken: dict[str, dict[int, bool]] = {}
@@ -144,7 +144,7 @@ class State:
             lane = Lane(number)
             self.lanes[number] = lane
             if self.has_sessions(number):
-                lane.book = SessionBook(lane, self.bodies)
+                lane.book = LaneSessions(lane, self.bodies)
         return lane
 
     def has_sessions(self, number: int) -> bool:
@@ -200,8 +200,8 @@ class State:
     def watch(self, lane: Lane) -> None:
         """The lane's next deadline may have come closer."""
         deadline = lane.next_deadline()
-        if deadline and (lane.alarm_at == NEVER or deadline < lane.alarm_at):
-            lane.alarm_at = deadline
+        if deadline and (lane.timer_at == NEVER or deadline < lane.timer_at):
+            lane.timer_at = deadline
             heapq.heappush(self._watched, (deadline, lane.number))
 
     def next_deadline(self) -> int:
@@ -221,10 +221,10 @@ class State:
         while self._watched:
             deadline, number = self._watched[0]
             lane = self.lanes.get(number)
-            if lane is not None and lane.alarm_at == deadline:
+            if lane is not None and lane.timer_at == deadline:
                 if lane.next_deadline() == deadline:
                     return deadline
-                lane.alarm_at = NEVER  # what was due then is settled: look when it is due now
+                lane.timer_at = NEVER  # what was due then is settled: look when it is due now
                 heapq.heappop(self._watched)
                 self.watch(lane)
             else:
@@ -236,8 +236,8 @@ class State:
         while self._watched and self._watched[0][0] <= now:
             deadline, number = heapq.heappop(self._watched)
             lane = self.lanes.get(number)
-            if lane is not None and lane.alarm_at == deadline:
-                lane.alarm_at = NEVER
+            if lane is not None and lane.timer_at == deadline:
+                lane.timer_at = NEVER
                 return lane
         return None
 
@@ -515,23 +515,23 @@ class State:
             )
         )
 
-    def carry(self, bodies: list[list[Entry]], messages: list[Message], now: int) -> None:
+    def relocate(self, bodies: list[list[Entry]], messages: list[Message], now: int) -> None:
         """Write bodies again at the tail, so that the blocks they lay in can go; each with the
         entries that share it."""
         alone: list[int] = []
-        carried: list[Message] = []
+        relocated: list[Message] = []
         for entries, message in zip(bodies, messages, strict=True):
             if len(entries) == 1:
                 self._lay_at_the_tail(entries)
                 alone.append(entries[0].sequence)
-                carried.append(message)
+                relocated.append(message)
         if alone:
-            self.runs.append(Carried(now, alone, carried))
+            self.runs.append(Relocated(now, alone, relocated))
         for entries, message in zip(bodies, messages, strict=True):
             if len(entries) > 1:
                 self._lay_at_the_tail(entries)
                 sequences = [entry.sequence for entry in entries]
-                self.runs.append(CarriedCopies(now, sequences, message))
+                self.runs.append(RelocatedCopies(now, sequences, message))
 
     def _lay_at_the_tail(self, entries: list[Entry]) -> None:
         """The body that these entries share takes the next position."""

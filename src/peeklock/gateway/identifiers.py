@@ -3,18 +3,18 @@
 from collections.abc import Callable
 from typing import Final, TypeAlias, final
 
-Chance: TypeAlias = Callable[[], int]
+RandomSource: TypeAlias = Callable[[], int]
 """Gives 64 random bits; seeded in tests."""
 
 
-def hex_digits(chance: Chance) -> str:
+def hex_digits(random_source: RandomSource) -> str:
     """Make 32 hex digits."""
-    return f"{(chance() << 64) | chance():032x}"
+    return f"{(random_source() << 64) | random_source():032x}"
 
 
-def guid(chance: Chance) -> str:
+def guid(random_source: RandomSource) -> str:
     """Make an identifier in the five groups of a GUID."""
-    digits = hex_digits(chance)
+    digits = hex_digits(random_source)
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
@@ -31,8 +31,8 @@ class MessageIds:
 
     __slots__ = ("_count", "_prefix", "_start")
 
-    def __init__(self, chance: Chance) -> None:
-        self._prefix: Final = b"%016x" % chance()
+    def __init__(self, random_source: RandomSource) -> None:
+        self._prefix: Final = b"%016x" % random_source()
         self._count = 0
         # All but the last two digits.
         self._start = b""

@@ -31,7 +31,7 @@ def line(event: str, /, **facts: str | int | None) -> str:
 
 @final
 class Sparing:
-    """A log for what strangers can cause as often as they like.
+    """A log for what unauthenticated can cause as often as they like.
 
     Of each event, and of each of its kinds where facts name one, a few lines are written in each
     interval. Those held back are counted, and a line at the interval's end says how many they were.

@@ -27,7 +27,7 @@ from peeklock.entity import refusals as kinds
 from peeklock.entity.definition import QUEUE
 from peeklock.entity.refusals import Refusal
 from peeklock.gateway import logbook
-from peeklock.gateway.identifiers import Chance, guid
+from peeklock.gateway.identifiers import RandomSource, guid
 
 _LOG: Final = logging.getLogger("peeklock.refusals")
 # Clients can be refused as often as they like; whoever looks for a tracking id finds it unless
@@ -121,20 +121,20 @@ class Declined:
 class RefusalDesk:
     """Words refusals, gives each its tracking id and writes it down once."""
 
-    __slots__ = ("_chance", "_clock", "_counts", "_log", "_namespace")
+    __slots__ = ("_clock", "_counts", "_log", "_namespace", "_random_source")
 
     def __init__(
         self,
         *,
         clock: Clock,
-        chance: Chance,
+        random_source: RandomSource,
         namespace: str,
         counts: dict[tuple[str, str], int] | None = None,
     ) -> None:
         """Counts, by namespace and kind, are shared by all desks."""
         self._counts = {} if counts is None else counts
         self._clock = clock
-        self._chance = chance
+        self._random_source = random_source
         self._namespace = namespace
         self._log = logbook.Sparing(_LOG, lines_max=_LINES_MAX)
 
@@ -152,7 +152,7 @@ class RefusalDesk:
         form = WIRE_FORMS[refusal.kind]
         place = (self._namespace, refusal.kind)
         self._counts[place] = self._counts.get(place, 0) + count
-        tracking_id = guid(self._chance)
+        tracking_id = guid(self._random_source)
         entity = _cut(entity, _NAME_LENGTH_MAX)
         where = tracker(self._namespace, kind, entity)
         said = _cut(refusal.text, _TEXT_LENGTH_MAX)

@@ -79,7 +79,7 @@ class ServiceBusSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Send the rows of a batch, or settle the messages that they name."""
-        from peeklock.spark.sink.writers import batch_writer
+        from peeklock.spark.sink.sink_writers import batch_writer
 
         return batch_writer(self.options, schema, overwrite)
 
@@ -87,7 +87,7 @@ class ServiceBusSource(DataSource):
         self, schema: StructType, overwrite: bool
     ) -> "DataSourceStreamWriter":
         """Send the rows of each batch, or settle the messages that they name."""
-        from peeklock.spark.sink.writers import stream_writer
+        from peeklock.spark.sink.sink_writers import stream_writer
 
         return stream_writer(self.options, schema, overwrite)
 
@@ -117,7 +117,7 @@ class LakeSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Make the writer of a DataFrame."""
-        from peeklock.spark.lake.writers import LakeBatchWriter, layout_of
+        from peeklock.spark.lake.lake_writers import LakeBatchWriter, layout_of
 
         return LakeBatchWriter(layout_of(self.options, schema, overwrite))
 
@@ -125,7 +125,7 @@ class LakeSource(DataSource):
         self, schema: StructType, overwrite: bool
     ) -> "DataSourceStreamWriter":
         """Make the writer of a query."""
-        from peeklock.spark.lake.writers import LakeStreamWriter, layout_of
+        from peeklock.spark.lake.lake_writers import LakeStreamWriter, layout_of
 
         return LakeStreamWriter(layout_of(self.options, schema, overwrite), schema)
 

@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, TypeVar, final
 
-from peeklock.amqp.composites import RELEASED
-from peeklock.amqp.delivery import IncomingDelivery
+from peeklock.amqp.sessions.delivery import IncomingDelivery
+from peeklock.amqp.values.composites import RELEASED
 from peeklock.client.blocking_loop import BlockingLoop, PerProcess
-from peeklock.client.config import ClientConfig
+from peeklock.client.connections.config import ClientConfig
 from peeklock.client.exceptions import ServiceBusError
 from peeklock.client.links import ReceiverLink
 from peeklock.spark.options import Access

@@ -1,11 +1,11 @@
 """Reads the journal; the name that programs know for `peeklock.spark.journal.client`."""
 
 from peeklock.spark.journal.client import (
+    FetchedPage,
     JournalClient,
     JournalDescription,
     JournalError,
     JournalGone,
-    JournalPage,
     JournalPartition,
     JournalUnavailable,
 )
@@ -15,7 +15,7 @@ __all__ = [
     "JournalDescription",
     "JournalError",
     "JournalGone",
-    "JournalPage",
+    "FetchedPage",
     "JournalPartition",
     "JournalUnavailable",
 ]

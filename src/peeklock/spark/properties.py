@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from peeklock.amqp import types
+from peeklock.amqp.values import types
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 # The most special types first: each is an int, a str or bytes too.

@@ -12,7 +12,7 @@ from typing import Final, final
 
 import lmdb
 
-from peeklock.store.pages import DATA, why_too_short
+from peeklock.store.damage.pages import DATA, why_too_short
 from peeklock.store.store import Corrupt, StoreError, Unavailable
 
 OWNER: Final = "owner.lock"

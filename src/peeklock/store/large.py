@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from peeklock.entity.records import Record
-from peeklock.store.records import chunk_parts
+from peeklock.store.codec.records import chunk_parts
 
 # Bytes that are copied before others have the interpreter.
 _PIECE: Final = 1 << 20

@@ -13,7 +13,7 @@ from typing import final
 
 from peeklock.entity.message import Message
 from peeklock.entity.records import Record
-from peeklock.store.records import chunk_header, decode_chunk, decode_message, encode_chunk
+from peeklock.store.codec.records import chunk_header, decode_chunk, decode_message, encode_chunk
 from peeklock.store.replay import records_from
 from peeklock.store.retention import Chunk, Extent, Retention, Trim
 from peeklock.store.store import (

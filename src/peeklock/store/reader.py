@@ -8,8 +8,8 @@ from typing import Final, Generic, Protocol, TypeVar, final
 
 from peeklock.entity.message import Message
 from peeklock.entity.records import Record
+from peeklock.store.codec.records import decode_chunk
 from peeklock.store.environment import translated
-from peeklock.store.records import decode_chunk
 from peeklock.store.replay import records_from
 from peeklock.store.store import Corrupt, Damaged, JournalPage, Replay
 

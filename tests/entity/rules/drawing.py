@@ -109,7 +109,7 @@ system_bags = st.fixed_dictionaries(
 
 
 def reader_of(user: dict[str, Any], system: dict[str, Any]) -> PropertyBag:
-    return PropertyBag(user, system, chance=lambda: 0)
+    return PropertyBag(user, system, random_source=lambda: 0)
 
 
 def world_of(user: dict[str, Any], system: dict[str, Any]) -> World:

@@ -10,7 +10,7 @@ from peeklock.entity.rules.values import PropertyBag, Truth
 
 def message(user: Any = None, **system: Any) -> PropertyBag:
     """A message with these user properties; system properties by their names."""
-    return PropertyBag(user or {}, system, chance=lambda: 0)
+    return PropertyBag(user or {}, system, random_source=lambda: 0)
 
 
 def says(

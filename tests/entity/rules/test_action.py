@@ -93,7 +93,7 @@ def test_infinity_goes_through_arithmetic() -> None:
 
 def test_newid_makes_another_id_each_time() -> None:
     draws = iter(range(1, 100))
-    reader = PropertyBag({}, {}, chance=lambda: next(draws))
+    reader = PropertyBag({}, {}, random_source=lambda: next(draws))
     changes = SqlAction("SET a = newid(); SET b = newid()").apply(reader)
     assert changes.user == {
         "a": UUID("00000000-0000-4001-8000-000000000002"),

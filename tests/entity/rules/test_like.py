@@ -11,7 +11,7 @@ from tests.entity.rules.reference import Failed, fits, shape_of
 
 
 def bag() -> PropertyBag:
-    return PropertyBag({}, {}, chance=int)
+    return PropertyBag({}, {}, random_source=int)
 
 
 @settings(max_examples=300)

@@ -14,7 +14,7 @@ LONG = "a" * 32_000
 
 
 def bag(**values: str) -> PropertyBag:
-    return PropertyBag(dict(values), {}, chance=int)
+    return PropertyBag(dict(values), {}, random_source=int)
 
 
 def greedy(number: int) -> RuleSet:

@@ -44,10 +44,10 @@ def test_the_first_of_several_spellings_is_found_where_none_is_exact() -> None:
 def test_an_id_is_a_random_uuid_out_of_two_draws() -> None:
     draws = iter([2**64 - 1, 2**64 - 1, 0, 0])
 
-    def chance() -> int:
+    def random_source() -> int:
         return next(draws)
 
-    ids: list[Any] = [id_by(chance), PropertyBag({}, {}, chance).new_id()]
+    ids: list[Any] = [id_by(random_source), PropertyBag({}, {}, random_source).new_id()]
     assert ids == [
         UUID("ffffffff-ffff-4fff-bfff-ffffffffffff"),
         UUID("00000000-0000-4000-8000-000000000000"),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from peeklock.amqp.link import Link
-from peeklock.amqp.message import decode_message
+from peeklock.amqp.messages.message import decode_message
+from peeklock.amqp.sessions.link import Link
 from peeklock.store.memory import MemoryStore
-from tests.broker.bench import settle_down
-from tests.gateway.amqp.bus import Bus, Client, plain, serve
+from tests.broker.broker_harness import settle_down
+from tests.gateway.amqp.amqp_harness import AmqpHarness, Client, plain, serve
 
 
-def damage(bus: Bus) -> None:
+def damage(bus: AmqpHarness) -> None:
     """Flip a bit of all bodies that rest, and let none rest in memory."""
     store = bus.bench.store
     assert isinstance(store, MemoryStore)
@@ -32,7 +32,7 @@ async def arrived(client: Client, link: Link) -> list[object]:
 
 @pytest.mark.parametrize("is_settled", [False, True])
 def test_a_link_gets_the_next_message_instead(is_settled: bool) -> None:
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         client = await bus.authorized()
         sender = await client.sender()
         await client.send(sender, plain("damaged"))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from peeklock.amqp.composites import Source
-from peeklock.amqp.link import Link
-from peeklock.amqp.types import Int
+from peeklock.amqp.sessions.link import Link
+from peeklock.amqp.values.composites import Source
+from peeklock.amqp.values.types import Int
 from peeklock.entity.definition import (
     DISABLED,
     RECEIVE_DISABLED,
@@ -15,12 +15,12 @@ from peeklock.entity.definition import (
     SubscriptionDefinition,
     TopicDefinition,
 )
-from tests.gateway.amqp.bus import Bus, Client, bodies, plain, serve
+from tests.gateway.amqp.amqp_harness import AmqpHarness, Client, bodies, plain, serve
 
 SUBSCRIPTION = "t/Subscriptions/s"
 
 
-async def with_topic(bus: Bus) -> Client:
+async def with_topic(bus: AmqpHarness) -> Client:
     """A client that may do everything, and the topic `t` with the subscription `s`."""
     await bus.bench.broker.put_topic(TopicDefinition("t", batched_store_access=False))
     await bus.bench.broker.put_subscription(
@@ -36,7 +36,7 @@ def ask(client: Client, address: str, *, to_send: bool) -> Link:
 def test_a_subscription_is_received_from_by_its_path() -> None:
     """In any case; its dead letters below it."""
 
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         client = await with_topic(bus)
         await client.send(await client.sender("t"), plain("a"))
         link = await client.receiver("T/SUBSCRIPTIONS/S", credit=1)
@@ -53,7 +53,7 @@ def test_a_subscription_is_received_from_by_its_path() -> None:
 
 
 def test_each_node_has_its_management() -> None:
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         client = await with_topic(bus)
         await client.send(await client.sender("t"), plain("a"))
         for address, status in (
@@ -84,7 +84,7 @@ def test_each_node_has_its_management() -> None:
 def test_what_cannot_be_had(address: str, to_send: bool, condition: str, words: str) -> None:
     """R-T2: a clear refusal, and none that clients would try again."""
 
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         client = await with_topic(bus)
         error = await client.refused(ask(client, address, to_send=to_send))
         assert error.condition == condition
@@ -94,7 +94,7 @@ def test_what_cannot_be_had(address: str, to_send: bool, condition: str, words: 
 
 
 def test_an_entity_that_forwards_gives_only_its_dead_letters() -> None:
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         client = await bus.authorized("")
         error = await client.refused(client.ask_receiver(Source(address="q")))
         assert error.condition == "amqp:not-allowed"
@@ -114,7 +114,7 @@ def test_an_entity_that_forwards_gives_only_its_dead_letters() -> None:
 def test_a_disabled_entity_is_named_by_its_kind(status: str, sends: bool, receives: bool) -> None:
     """R-T2: `ns:Queue:q`, `ns:Topic:t`, `ns:Topic:t|s`."""
 
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         broker = bus.bench.broker
         await broker.put_topic(TopicDefinition("t", status=status))
         await broker.put_subscription(SubscriptionDefinition("t", "s", status=status))
@@ -142,7 +142,7 @@ def test_a_disabled_entity_is_named_by_its_kind(status: str, sends: bool, receiv
 def test_a_deleted_entity_sends_its_links_away() -> None:
     """All of them, and they are told that it is not there; others stay."""
 
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         client = await with_topic(bus)
         stays = await client.sender("q")
         links = [await client.receiver(SUBSCRIPTION), *await client.request_links("t/$management")]
@@ -157,24 +157,24 @@ def test_a_deleted_entity_sends_its_links_away() -> None:
 
 
 def test_links_that_go_are_forgotten_by_their_entity() -> None:
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         client = await bus.authorized("")
-        guests = bus.queue().guests
+        links = bus.queue().links
         link = await client.receiver("q")
         await client.sender("q")
-        assert len(guests) == 2
+        assert len(links) == 2
         link.detach()
         await client.talk()
-        assert len(guests) == 1
+        assert len(links) == 1
         await client.refused(client.ask_receiver(Source(address="none")))
         client.peer.lost()
-        assert len(guests) == 0
+        assert len(links) == 0
 
     serve(talk)
 
 
 def test_a_wait_for_a_session_ends_with_the_entity() -> None:
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         client = await bus.authorized("")
         link = client.ask_session(None)
         await client.talk()

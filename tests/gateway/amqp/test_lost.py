@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from peeklock.amqp.composites import ACCEPTED
 from peeklock.amqp.events import Closed
 from peeklock.amqp.parting import come_apart
 from peeklock.amqp.sasl import plain as plain_credential
+from peeklock.amqp.values.composites import ACCEPTED
 from peeklock.auth.rights import DEVELOPMENT_KEY, ROOT_RULE_NAME
 from peeklock.budgets import Budgets
-from peeklock.gateway.guesses import FREE_MAX
-from peeklock.gateway.lobby import Lobby
-from tests.gateway.amqp.bus import Bus, Client, plain, request, serve
+from peeklock.gateway.quotas.guesses import FREE_MAX
+from peeklock.gateway.quotas.shared_limits import SharedLimits
+from tests.gateway.amqp.amqp_harness import AmqpHarness, Client, plain, request, serve
 
 
-async def busy(bus: Bus, lobby: Lobby) -> Client:
+async def busy(bus: AmqpHarness, shared_limits: SharedLimits) -> Client:
     """A connection that uses everything there is."""
-    client = await bus.authorized(lobby=lobby)
+    client = await bus.authorized(shared_limits=shared_limits)
     sender = await client.sender()
     await client.send(sender, *[plain("x" * 1_000)] * 20)
     client.post(sender, plain("settled"), settled=True)
@@ -43,14 +43,14 @@ async def busy(bus: Bus, lobby: Lobby) -> Client:
 
 
 def test_a_lost_connection_leaves_nothing_to_collect() -> None:
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         budgets = Budgets()
-        lobby = Lobby(budgets)
-        await (await busy(bus, lobby)).talk()  # what is kept once is not counted
+        shared_limits = SharedLimits(budgets)
+        await (await busy(bus, shared_limits)).talk()  # what is kept once is not counted
         gc.collect()
         gc.disable()
         try:
-            client: Any = await busy(bus, lobby)
+            client: Any = await busy(bus, shared_limits)
             client.peer.lost()
             await client.talk()
             await bus.bench.advance(1_000)
@@ -67,27 +67,27 @@ def test_a_lost_connection_leaves_nothing_to_collect() -> None:
 
 
 def test_what_strangers_hold_is_given_back() -> None:
-    async def talk(bus: Bus) -> None:
-        lobby = Lobby()
-        client = await bus.connect(lobby=lobby)
+    async def talk(bus: AmqpHarness) -> None:
+        shared_limits = SharedLimits()
+        client = await bus.connect(shared_limits=shared_limits)
         client._cbs = await client.request_links("$cbs")
         client.pipe.unread_bytes = 5_000
         client.session.write_flow()
         await client.talk()
-        assert lobby.strangers.count == 1
-        assert lobby.stranger_bytes.used > 5_000
+        assert shared_limits.unauthenticated.count == 1
+        assert shared_limits.stranger_bytes.used > 5_000
         await client.put_token("q")
-        assert lobby.strangers.count == 0
-        assert lobby.stranger_bytes.used == 0
-        assert 0 < lobby.held_bytes.used < 2_000
+        assert shared_limits.unauthenticated.count == 0
+        assert shared_limits.stranger_bytes.used == 0
+        assert 0 < shared_limits.held_bytes.used < 2_000
         client.peer.lost()
-        assert lobby.held_bytes.used == 0
+        assert shared_limits.held_bytes.used == 0
 
     serve(talk)
 
 
 def test_a_stranger_that_leaves_answers_unread_is_cut_off() -> None:
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         client = await bus.connect()
         client.pipe.unread_bytes = 100_000
         client.session.write_flow()
@@ -98,11 +98,11 @@ def test_a_stranger_that_leaves_answers_unread_is_cut_off() -> None:
 
 
 def test_strangers_make_room_for_what_others_hold() -> None:
-    async def talk(bus: Bus) -> None:
-        lobby = Lobby(stranger_bytes_max=60_000)
-        first = await bus.connect(lobby=lobby)
+    async def talk(bus: AmqpHarness) -> None:
+        shared_limits = SharedLimits(stranger_bytes_max=60_000)
+        first = await bus.connect(shared_limits=shared_limits)
         await first.sender("$cbs", properties={"x": "y" * 40_000})
-        second = await bus.connect(lobby=lobby)
+        second = await bus.connect(shared_limits=shared_limits)
         await second.sender("$cbs", properties={"x": "y" * 40_000})
         assert first.pipe.is_closed
         assert not second.pipe.is_closed
@@ -113,52 +113,52 @@ def test_strangers_make_room_for_what_others_hold() -> None:
 def test_one_stranger_goes_where_that_is_enough() -> None:
     """What it left unread counted until the system said that it is gone: all of them went."""
 
-    async def talk(bus: Bus) -> None:
-        lobby = Lobby(stranger_bytes_max=100_000)
-        crowd = [await bus.connect(lobby=lobby) for _ in range(8)]
+    async def talk(bus: AmqpHarness) -> None:
+        shared_limits = SharedLimits(stranger_bytes_max=100_000)
+        crowd = [await bus.connect(shared_limits=shared_limits) for _ in range(8)]
         for each in crowd:
             each.pipe.unread_bytes = 12_000
             each.session.write_flow()
             await each.talk()
-        newcomer = await bus.connect(lobby=lobby)
+        newcomer = await bus.connect(shared_limits=shared_limits)
         await newcomer.sender("$cbs", properties={"x": "y" * 10_000})
         assert sum(each.pipe.is_closed for each in crowd) == 1
         assert not newcomer.pipe.is_closed
         for each in [*crowd, newcomer]:
             each.peer.lost()
-        assert lobby.stranger_bytes.used == 0
-        assert lobby.strangers.count == 0
+        assert shared_limits.stranger_bytes.used == 0
+        assert shared_limits.unauthenticated.count == 0
 
     serve(talk)
 
 
 def test_what_strangers_have_half_said_is_held() -> None:
-    async def talk(bus: Bus) -> None:
-        lobby = Lobby()
-        client = await bus.connect(lobby=lobby)
-        before = lobby.stranger_bytes.used
+    async def talk(bus: AmqpHarness) -> None:
+        shared_limits = SharedLimits()
+        client = await bus.connect(shared_limits=shared_limits)
+        before = shared_limits.stranger_bytes.used
         empty = (40_000).to_bytes(4, "big") + b"\x04\x00\x00\x00" + bytes(30_000)
         client.peer.receive(empty[:20_000], 0)
-        assert lobby.stranger_bytes.used == before + 20_000
+        assert shared_limits.stranger_bytes.used == before + 20_000
         client.peer.receive(empty[20_000:], 0)
-        assert lobby.stranger_bytes.used == before + len(empty)
+        assert shared_limits.stranger_bytes.used == before + len(empty)
         client.peer.lost()
-        assert lobby.stranger_bytes.used == 0
+        assert shared_limits.stranger_bytes.used == 0
 
     serve(talk)
 
 
 def test_frames_that_wait_for_another_pass_are_held() -> None:
-    async def talk(bus: Bus) -> None:
-        lobby = Lobby(stranger_bytes_max=200_000)
-        patient, greedy = [await bus.connect(lobby=lobby) for _ in range(2)]
+    async def talk(bus: AmqpHarness) -> None:
+        shared_limits = SharedLimits(stranger_bytes_max=200_000)
+        patient, greedy = [await bus.connect(shared_limits=shared_limits) for _ in range(2)]
         heartbeat = b"\x00\x00\x00\x08\x02\x00\x00\x00"
-        before = lobby.stranger_bytes.used
+        before = shared_limits.stranger_bytes.used
         patient.peer.receive(heartbeat * 2_000, 0)
-        assert lobby.stranger_bytes.used > before + 8_000
+        assert shared_limits.stranger_bytes.used > before + 8_000
         while patient.peer.is_behind:
             patient.peer.receive(b"", 0)
-        assert lobby.stranger_bytes.used == before
+        assert shared_limits.stranger_bytes.used == before
         assert not patient.pipe.is_closed
         greedy.peer.receive(heartbeat * 30_000, 0)
         assert greedy.pipe.is_closed
@@ -171,13 +171,13 @@ def test_who_holds_most_goes_where_nothing_else_frees_room(
 ) -> None:
     """Attaches cannot be given up: everybody else was refused."""
 
-    async def talk(bus: Bus) -> None:
-        lobby = Lobby(held_bytes_max=300_000)
-        greedy = await bus.authorized(lobby=lobby)
+    async def talk(bus: AmqpHarness) -> None:
+        shared_limits = SharedLimits(held_bytes_max=300_000)
+        greedy = await bus.authorized(shared_limits=shared_limits)
         for _ in range(5):
             await greedy.sender(properties={"x": "y" * 50_000})
-        assert lobby.held_bytes.used > 250_000
-        modest = await bus.authorized(lobby=lobby)
+        assert shared_limits.held_bytes.used > 250_000
+        modest = await bus.authorized(shared_limits=shared_limits)
         link = await modest.sender()
         unfinished(modest, link, 130_000)
         await modest.talk()
@@ -188,19 +188,19 @@ def test_who_holds_most_goes_where_nothing_else_frees_room(
         assert closed.error.condition == "amqp:resource-limit-exceeded"
         assert "cut-off" in caplog.text
         assert link in modest.connection.links()
-        assert lobby.held_bytes.used < 150_000
+        assert shared_limits.held_bytes.used < 150_000
         greedy.peer.lost()
         modest.peer.lost()
-        assert lobby.held_bytes.used == 0
+        assert shared_limits.held_bytes.used == 0
 
     serve(talk)
 
 
 def test_who_holds_most_is_refused_more_and_stays() -> None:
-    async def talk(bus: Bus) -> None:
-        lobby = Lobby(held_bytes_max=300_000)
-        modest = await bus.authorized(lobby=lobby)
-        greedy = await bus.authorized(lobby=lobby)
+    async def talk(bus: AmqpHarness) -> None:
+        shared_limits = SharedLimits(held_bytes_max=300_000)
+        modest = await bus.authorized(shared_limits=shared_limits)
+        greedy = await bus.authorized(shared_limits=shared_limits)
         for _ in range(5):
             await greedy.sender(properties={"x": "y" * 50_000})
         link = await greedy.sender()
@@ -214,20 +214,20 @@ def test_who_holds_most_is_refused_more_and_stays() -> None:
 
 
 def test_unfinished_messages_of_all_connections_have_a_budget() -> None:
-    async def talk(bus: Bus) -> None:
-        lobby = Lobby(held_bytes_max=300_000)
-        greedy = await bus.authorized(lobby=lobby)
+    async def talk(bus: AmqpHarness) -> None:
+        shared_limits = SharedLimits(held_bytes_max=300_000)
+        greedy = await bus.authorized(shared_limits=shared_limits)
         for _ in range(2):
             link = await greedy.sender()
             unfinished(greedy, link, 150_000)
         await greedy.talk()
-        assert lobby.held_bytes.used > 260_000
-        modest = await bus.authorized(lobby=lobby)
+        assert shared_limits.held_bytes.used > 260_000
+        modest = await bus.authorized(shared_limits=shared_limits)
         link = await modest.sender()
         unfinished(modest, link, 70_000)
         await modest.talk()
         await greedy.talk()
-        assert lobby.held_bytes.used < 130_000
+        assert shared_limits.held_bytes.used < 130_000
         assert modest.connection.links()
         assert await modest.send(await modest.sender(), plain("x"))
 
@@ -244,17 +244,21 @@ def unfinished(client: Client, link: Any, size: int) -> None:
 
 @pytest.mark.parametrize("is_right", [False, True])
 def test_keys_wait_for_their_turn_where_many_were_wrong(is_right: bool) -> None:
-    async def talk(bus: Bus) -> None:
-        lobby = Lobby()
+    async def talk(bus: AmqpHarness) -> None:
+        shared_limits = SharedLimits()
         for _ in range(FREE_MAX + 1):
-            wrong = await bus.connect(plain_credential(ROOT_RULE_NAME, "wrong"), lobby=lobby)
+            wrong = await bus.connect(
+                plain_credential(ROOT_RULE_NAME, "wrong"), shared_limits=shared_limits
+            )
             assert wrong.pipe.is_closed
             wrong.peer.lost()
         key = DEVELOPMENT_KEY if is_right else "wrong"
-        client = await bus.connect(plain_credential(ROOT_RULE_NAME, key), lobby=lobby)
+        client = await bus.connect(
+            plain_credential(ROOT_RULE_NAME, key), shared_limits=shared_limits
+        )
         assert not client.pipe.is_closed
         assert not client.connection.authenticated
-        gone = await bus.connect(plain_credential(ROOT_RULE_NAME, key), lobby=lobby)
+        gone = await bus.connect(plain_credential(ROOT_RULE_NAME, key), shared_limits=shared_limits)
         gone.peer.lost()
         await bus.advance(client, 1_000)
         assert client.connection.authenticated is is_right
@@ -264,7 +268,7 @@ def test_keys_wait_for_their_turn_where_many_were_wrong(is_right: bool) -> None:
 
 
 def test_wrong_tokens_end_a_connection() -> None:
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         client = await bus.connect()
         for _ in range(20):
             await client.put_token("q", key="wrong")

@@ -6,25 +6,25 @@ from typing import Any
 
 import pytest
 
-from peeklock.amqp.composites import Accepted, Rejected
-from peeklock.amqp.delivery import IncomingDelivery
 from peeklock.amqp.dialect import BATCH_FORMAT, TRANSFER_DESTINATION
 from peeklock.amqp.errors import MESSAGE_SIZE_EXCEEDED
 from peeklock.amqp.events import LinkDetached, SettlementsReceived
-from peeklock.amqp.link import Link
-from peeklock.amqp.sections import BODY_SECTIONS_MAX
-from peeklock.amqp.types import Symbol
-from peeklock.auth.keyring import Grant
+from peeklock.amqp.messages.sections import BODY_SECTIONS_MAX
+from peeklock.amqp.sessions.delivery import IncomingDelivery
+from peeklock.amqp.sessions.link import Link
+from peeklock.amqp.values.composites import Accepted, Rejected
+from peeklock.amqp.values.types import Symbol
+from peeklock.auth.keyring import TokenGrant
 from peeklock.auth.rights import DEVELOPMENT_KEY, ROOT_RULE_NAME, SEND
 from peeklock.auth.sas import generate_sas
 from peeklock.entity.definition import QueueDefinition
-from peeklock.gateway.amqp.attaching import EXPIRED_AT_ONCE
-from peeklock.gateway.amqp.batches import BATCH_COUNT_MAX
+from peeklock.gateway.amqp.nodes.attaching import EXPIRED_AT_ONCE
+from peeklock.gateway.amqp.nodes.batches import BATCH_COUNT_MAX
 from peeklock.gateway.amqp.passes import LINK_COST, PASS_COST, TOKEN_COST, Begun
-from tests.gateway.amqp.bus import (
+from tests.gateway.amqp.amqp_harness import (
     HOST,
     HOUR_MS,
-    Bus,
+    AmqpHarness,
     bodies,
     condition_of,
     plain,
@@ -40,7 +40,7 @@ PART = b"\x00\x53\x75\xa0\x05" + TINY
 def test_a_long_batch_is_read_in_passes_and_keeps_its_place() -> None:
     count = 3 * PASS_COST
 
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         client = await bus.authorized()
         link = await client.sender()
         client.post(link, plain("before"))
@@ -62,7 +62,7 @@ def test_a_long_batch_is_read_in_passes_and_keeps_its_place() -> None:
 def test_a_batch_that_is_refused_half_read_leaves_nothing_to_the_next_one() -> None:
     part = b"\x00\x53\x75\xa0\x06\x00\x53\x75\xa0\x01"
 
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         client = await bus.authorized()
         await client.put_token("other")
         link = await client.sender(properties={Symbol(TRANSFER_DESTINATION): "other"})
@@ -97,7 +97,7 @@ def test_what_was_begun_of_a_delivery_belongs_to_no_other_one() -> None:
 
 
 def test_a_batch_of_too_many_messages_is_rejected_and_the_link_stays() -> None:
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         client = await bus.authorized()
         link = await client.sender()
         most = await client.send(link, PART * BATCH_COUNT_MAX, form=BATCH_FORMAT)
@@ -115,7 +115,7 @@ def test_a_batch_of_too_many_messages_is_rejected_and_the_link_stays() -> None:
 
 
 def test_a_message_has_a_bounded_number_of_sections() -> None:
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         client = await bus.authorized()
         link = await client.sender()
         assert isinstance(await client.send(link, TINY * BODY_SECTIONS_MAX), Accepted)
@@ -130,7 +130,7 @@ def test_a_message_has_a_bounded_number_of_sections() -> None:
 def test_many_tokens_are_looked_at_in_passes() -> None:
     count = 2 * PASS_COST // TOKEN_COST
 
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         client = await bus.authorized()
         audience = f"sb://{HOST}/q"
         token = generate_sas(audience, ROOT_RULE_NAME, DEVELOPMENT_KEY, bus.clock.now() + HOUR_MS)
@@ -153,7 +153,7 @@ def test_many_tokens_are_looked_at_in_passes() -> None:
 def test_a_lost_connection_is_taken_apart_in_passes() -> None:
     count = 2 * PASS_COST // LINK_COST
 
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         client = await bus.authorized()
         for _ in range(count):
             client.session.attach_sender(client._name(), (await client.sender()).target)
@@ -162,7 +162,7 @@ def test_a_lost_connection_is_taken_apart_in_passes() -> None:
         while not client.peer.lost():
             parts += 1
         assert parts >= 3
-        assert bus.door.attendance.count == 0
+        assert bus.namespace_context.connection_quota.count == 0
         assert client.peer._attaching.is_empty
 
     serve(talk)
@@ -171,7 +171,7 @@ def test_a_lost_connection_is_taken_apart_in_passes() -> None:
 def test_a_session_of_many_links_ends_in_passes_before_what_follows() -> None:
     count = 2 * PASS_COST // LINK_COST
 
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         client = await bus.authorized()
         first = client.session
         for _ in range(count):
@@ -189,7 +189,7 @@ def test_a_session_of_many_links_ends_in_passes_before_what_follows() -> None:
 def test_what_came_before_a_connection_was_lost_is_still_done() -> None:
     """Messages that came settled have nobody else who knows of them."""
 
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         client = await bus.authorized()
         link = await client.sender()
         client.post(link, PART * (2 * PASS_COST), form=BATCH_FORMAT, settled=True)
@@ -209,7 +209,7 @@ def test_what_came_before_a_connection_was_lost_is_still_done() -> None:
 def test_links_whose_right_ends_go_in_passes_and_are_not_served_meanwhile() -> None:
     count = 2 * PASS_COST // LINK_COST
 
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         client = await bus.connect()
         await client.put_token("q", life_ms=60_000)
         links = [await client.sender() for _ in range(count)]
@@ -232,12 +232,14 @@ def test_links_whose_right_ends_go_in_passes_and_are_not_served_meanwhile() -> N
 
 @pytest.mark.parametrize("count", [3 * EXPIRED_AT_ONCE - 1, 3 * EXPIRED_AT_ONCE])
 def test_very_many_tokens_end_in_passes_and_nobody_is_served_meanwhile(count: int) -> None:
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         client = await bus.connect()
         await client.put_token("q", life_ms=60_000)
         link = await client.sender()
         for number in range(count):
-            client.peer._claims.put(Grant(f"other{number}", SEND, bus.clock.wall() + 10_000, "r"))
+            client.peer._token_rights.put(
+                TokenGrant(f"other{number}", SEND, bus.clock.wall() + 10_000, "r")
+            )
         client.passes = 0
         bus.clock.advance(61_000)
         client.post(link, plain("too late"))
@@ -245,7 +247,7 @@ def test_very_many_tokens_end_in_passes_and_nobody_is_served_meanwhile(count: in
         assert client.passes >= 3
         assert len(client.take(LinkDetached)) == 1
         assert client.take(SettlementsReceived) == []
-        assert client.peer._claims.is_empty
+        assert client.peer._token_rights.is_empty
 
     serve(talk)
 
@@ -255,7 +257,7 @@ def test_the_links_of_a_path_are_listed_when_it_is_reviewed() -> None:
     path = "a/b/c/d/e/f/g/h"
     count = 150
 
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         client = await bus.connect()
         for end in range(1, len(path) + 1, 2):
             await client.put_token(path[:end], life_ms=60_000)

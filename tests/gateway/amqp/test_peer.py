@@ -6,15 +6,15 @@ import logging
 
 import pytest
 
-from peeklock.amqp.composites import Source, Target
 from peeklock.amqp.events import Closed, SessionEnded
-from peeklock.amqp.limits import Limits
-from peeklock.gateway.lobby import Lobby
-from tests.gateway.amqp.bus import Bus, bodies, plain, serve
+from peeklock.amqp.limits import ConnectionLimits
+from peeklock.amqp.values.composites import Source, Target
+from peeklock.gateway.quotas.shared_limits import SharedLimits
+from tests.gateway.amqp.amqp_harness import AmqpHarness, bodies, plain, serve
 
 
 def test_links_that_cannot_be() -> None:
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         client = await bus.authorized()
         session = client.session
         for link, condition in (
@@ -34,7 +34,7 @@ def test_links_that_cannot_be() -> None:
 def test_a_missing_queue_is_told_in_the_words_that_javascript_looks_for() -> None:
     """R-T2."""
 
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         client = await bus.connect()
         await client.put_token("")
         error = await client.refused(client.ask_sender("amqps://localhost/Nothing"))
@@ -47,7 +47,7 @@ def test_a_missing_queue_is_told_in_the_words_that_javascript_looks_for() -> Non
 
 
 def test_one_link_that_goes_leaves_the_others() -> None:
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         client = await bus.authorized()
         first = await client.sender()
         second = await client.sender()
@@ -60,7 +60,7 @@ def test_one_link_that_goes_leaves_the_others() -> None:
 
 
 def test_a_second_link_of_the_same_name_takes_the_place_of_the_first() -> None:
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         client = await bus.authorized()
         first = await client.receiver(credit=5)
         session = client.connection.begin_session()
@@ -74,7 +74,7 @@ def test_a_second_link_of_the_same_name_takes_the_place_of_the_first() -> None:
 
 
 def test_a_session_that_ends_takes_its_receivers_along() -> None:
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         client = await bus.authorized()
         sender = await client.sender()
         session = client.connection.begin_session()
@@ -95,7 +95,7 @@ def test_a_close_is_answered_and_ends_everything(caplog: pytest.LogCaptureFixtur
     """One line for the beginning and one for the end."""
     caplog.set_level(logging.INFO, "peeklock.connections")
 
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         client = await bus.authorized()
         await client.receiver(credit=10)
         client.connection.close()
@@ -112,7 +112,7 @@ def test_a_close_is_answered_and_ends_everything(caplog: pytest.LogCaptureFixtur
 
 
 def test_a_lost_connection_says_nothing_more() -> None:
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         client = await bus.authorized()
         link = await client.sender()
         client.post(link, plain("a"))
@@ -132,7 +132,7 @@ def test_a_lost_connection_says_nothing_more() -> None:
 def test_a_broker_that_stops_says_so() -> None:
     """R-S8: amqp:connection:forced, which the clients take as a reason to connect again."""
 
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         client = await bus.authorized()
         await client.receiver(credit=1)
         client.peer.shut_down()
@@ -148,11 +148,11 @@ def test_a_broker_that_stops_says_so() -> None:
 def test_who_only_opened_makes_room_and_who_has_a_token_stays() -> None:
     """R-F7: the refusal is clear."""
 
-    async def talk(bus: Bus) -> None:
-        lobby = Lobby(strangers_max=1)
-        known = await bus.authorized(lobby=lobby)
-        idle = await bus.connect(lobby=lobby)
-        await bus.authorized(lobby=lobby)
+    async def talk(bus: AmqpHarness) -> None:
+        shared_limits = SharedLimits(strangers_max=1)
+        known = await bus.authorized(shared_limits=shared_limits)
+        idle = await bus.connect(shared_limits=shared_limits)
+        await bus.authorized(shared_limits=shared_limits)
         await idle.talk()
         (closed,) = idle.take(Closed)
         assert closed.error is not None
@@ -160,7 +160,7 @@ def test_who_only_opened_makes_room_and_who_has_a_token_stays() -> None:
         assert "token" in str(closed.error.description)
         assert idle.pipe.is_closed
         assert not known.pipe.is_closed
-        assert lobby.strangers.count == 0
+        assert shared_limits.unauthenticated.count == 0
 
     serve(talk)
 
@@ -168,7 +168,7 @@ def test_who_only_opened_makes_room_and_who_has_a_token_stays() -> None:
 def test_a_client_that_dawdles_is_cut_off() -> None:
     """A connection that never opens holds nothing for long."""
 
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         client = await bus.connect()
         silent = type(client)(bus, None)
         bus.clock.advance(30_000)
@@ -179,7 +179,7 @@ def test_a_client_that_dawdles_is_cut_off() -> None:
 
 
 def test_silence_ends_a_connection_and_heartbeats_keep_it() -> None:
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         client = await bus.authorized()
         for _ in range(10):
             await bus.advance(client, 110_000)
@@ -194,7 +194,7 @@ def test_silence_ends_a_connection_and_heartbeats_keep_it() -> None:
 
 
 def test_links_have_a_limit() -> None:
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         client = await bus.authorized()
         await client.sender()
         client.ask_sender("q")
@@ -203,12 +203,12 @@ def test_links_have_a_limit() -> None:
         assert ended.error is not None
         assert ended.error.condition == "amqp:resource-limit-exceeded"
 
-    serve(talk, engine_limits=Limits(links_max=3))
+    serve(talk, engine_limits=ConnectionLimits(links_max=3))
 
 
 @pytest.mark.parametrize("noise", [b"GET / HTTP/1.1\r\n\r\n", b"AMQP\x00\x00\x09\x01", bytes(64)])
 def test_noise_ends_the_connection_and_nothing_else(noise: bytes) -> None:
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         client = await bus.connect()
         stranger = type(client)(bus, None)
         stranger.peer.receive(noise, bus.clock.now())

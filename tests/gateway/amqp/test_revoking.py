@@ -6,18 +6,18 @@ import pytest
 
 from peeklock.amqp.events import Closed, LinkDetached
 from peeklock.amqp.sasl import plain as plain_credential
-from peeklock.auth.claims import GRANTS_MAX, Claims
-from peeklock.auth.keyring import NEVER, Grant, KeyRing, Proof
+from peeklock.auth.keyring import NEVER, KeyRing, Proof, TokenGrant
 from peeklock.auth.rights import LISTEN, SEND, AuthorizationRule
+from peeklock.auth.token_rights import GRANTS_MAX, TokenRights
 from peeklock.entity.definition import QueueDefinition
-from peeklock.gateway.amqp.door import DoorLimits
-from tests.gateway.amqp.bus import Bus, Client, plain, serve
+from peeklock.gateway.amqp.namespace_context import GatewayLimits
+from tests.gateway.amqp.amqp_harness import AmqpHarness, Client, plain, serve
 
 LISTENER = AuthorizationRule("listener", "listen-key", rights=LISTEN)
 SENDER = AuthorizationRule("sender", "send-key", rights=SEND)
 
 
-async def with_rules(bus: Bus, *rules: AuthorizationRule, path: str = "q") -> None:
+async def with_rules(bus: AmqpHarness, *rules: AuthorizationRule, path: str = "q") -> None:
     definition = QueueDefinition(path, batched_store_access=False)
     await bus.bench.broker.put_queue(definition, list(rules))
 
@@ -30,7 +30,7 @@ async def revoked(client: Client) -> list[str]:
 
 
 def test_links_of_a_removed_key_end() -> None:
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         await with_rules(bus, LISTENER, SENDER)
         client = await bus.connect()
         await client.put_token("q", rule="sender", key="send-key")
@@ -47,7 +47,7 @@ def test_links_of_a_removed_key_end() -> None:
 
 
 def test_links_of_a_changed_key_end_and_others_stay() -> None:
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         await with_rules(bus, LISTENER, SENDER)
         client = await bus.connect(plain_credential("sender", "send-key"))
         await client.sender()
@@ -63,7 +63,7 @@ def test_links_of_a_changed_key_end_and_others_stay() -> None:
 
 
 def test_a_key_that_became_the_second_one_is_still_good() -> None:
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         await with_rules(bus, SENDER)
         client = await bus.connect(plain_credential("sender", "send-key"))
         await client.sender()
@@ -74,7 +74,7 @@ def test_a_key_that_became_the_second_one_is_still_good() -> None:
 
 
 def test_rights_that_a_rule_lost_end_and_those_it_won_begin() -> None:
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         both = AuthorizationRule("both", "key", rights=SEND | LISTEN)
         await with_rules(bus, both)
         client = await bus.connect()
@@ -91,7 +91,7 @@ def test_rights_that_a_rule_lost_end_and_those_it_won_begin() -> None:
 
 
 def test_a_new_queue_of_the_same_name_has_keys_of_its_own() -> None:
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         await with_rules(bus, SENDER, path="other")
         client = await bus.connect(plain_credential("sender", "send-key"))
         await client.sender("other")
@@ -105,7 +105,7 @@ def test_a_new_queue_of_the_same_name_has_keys_of_its_own() -> None:
 
 
 def test_who_has_no_right_left_goes_when_no_token_follows() -> None:
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         await with_rules(bus, SENDER)
         client = await bus.connect(plain_credential("sender", "send-key"))
         await client.sender()
@@ -114,19 +114,19 @@ def test_who_has_no_right_left_goes_when_no_token_follows() -> None:
         await bus.advance(client, 20_001)
         assert len(client.take(Closed)) == 1
 
-    serve(talk, limits=DoorLimits(token_timeout_ms=20_000))
+    serve(talk, limits=GatewayLimits(token_timeout_ms=20_000))
 
 
 def test_a_token_looks_only_at_the_links_that_it_is_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Thousands of links with a token each: what one token costs does not grow with them."""
     asked: list[str] = []
-    rights = Claims.rights
+    rights = TokenRights.rights
 
-    def counting(self: Claims, path: str, now: int) -> int:
+    def counting(self: TokenRights, path: str, now: int) -> int:
         asked.append(path)
         return rights(self, path, now)
 
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         names = [f"q{number}" for number in range(20)]
         for name in names:
             await with_rules(bus, LISTENER, SENDER, path=name)
@@ -134,7 +134,7 @@ def test_a_token_looks_only_at_the_links_that_it_is_for(monkeypatch: pytest.Monk
         for name in names:
             await client.put_token(name, rule="sender", key="send-key")
             await client.sender(name)
-        monkeypatch.setattr(Claims, "rights", counting)
+        monkeypatch.setattr(TokenRights, "rights", counting)
         await client.put_token("q1", rule="sender", key="send-key")
         assert asked == []
         await client.put_token("q1", rule="listener", key="listen-key")
@@ -145,29 +145,29 @@ def test_a_token_looks_only_at_the_links_that_it_is_for(monkeypatch: pytest.Monk
 
 
 def test_the_last_of_many_grants_ends_in_its_turn() -> None:
-    claims = Claims()
+    token_rights = TokenRights()
     for number in range(GRANTS_MAX + 10):
-        claims.put(Grant(f"q{number}", SEND, 1_000 + number, "r"))
-    assert claims.rights("q0", 0) == 0
-    assert claims.rights(f"q{GRANTS_MAX + 9}/$management", 0) == SEND
-    assert claims.next_expiry() == 1_010
+        token_rights.put(TokenGrant(f"q{number}", SEND, 1_000 + number, "r"))
+    assert token_rights.rights("q0", 0) == 0
+    assert token_rights.rights(f"q{GRANTS_MAX + 9}/$management", 0) == SEND
+    assert token_rights.next_expiry() == 1_010
     for _ in range(100):
-        assert claims.put(Grant("q20", SEND, 9_000, "r")) is None
-    assert len(claims.expire(1_019)) == 10
-    assert claims.next_expiry() == 1_021
+        assert token_rights.put(TokenGrant("q20", SEND, 9_000, "r")) is None
+    assert len(token_rights.expire(1_019)) == 10
+    assert token_rights.next_expiry() == 1_021
 
 
 def test_links_of_a_token_that_gives_way_end() -> None:
     """It was forgotten, and with it that its links are to end: they outlived token and key."""
 
-    async def talk(bus: Bus) -> None:
+    async def talk(bus: AmqpHarness) -> None:
         for name in ("q1", "q2"):
             await with_rules(bus, SENDER, path=name)
         client = await bus.connect()
         await client.put_token("q1", rule="sender", key="send-key")
         await client.sender("q1")
         for number in range(GRANTS_MAX - 1):
-            client.peer._claims.put(Grant(f"other{number}", SEND, NEVER - 1, "r"))
+            client.peer._token_rights.put(TokenGrant(f"other{number}", SEND, NEVER - 1, "r"))
         assert client.take(LinkDetached) == []
         await client.put_token("q2", rule="sender", key="send-key")
         (detached,) = client.take(LinkDetached)
@@ -178,12 +178,12 @@ def test_links_of_a_token_that_gives_way_end() -> None:
 
 def test_grants_are_reviewed_some_at_a_time() -> None:
     keys = KeyRing([])
-    claims = Claims()
+    token_rights = TokenRights()
     for number in range(100):
         proof = Proof("", "gone", "key")
-        claims.put(Grant(f"q{number}", SEND, 1_000 + number, "gone", proof))
-    assert claims.begin_review() == 100
-    assert len(claims.review(keys, 60)) == 60
-    claims.expire(1_005)  # some of those that are left
-    assert len(claims.review(keys, 60)) in range(34, 41)
-    assert claims.is_empty
+        token_rights.put(TokenGrant(f"q{number}", SEND, 1_000 + number, "gone", proof))
+    assert token_rights.begin_review() == 100
+    assert len(token_rights.review(keys, 60)) == 60
+    token_rights.expire(1_005)  # some of those that are left
+    assert len(token_rights.review(keys, 60)) in range(34, 41)
+    assert token_rights.is_empty

@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from peeklock.amqp.codec import decode
-from peeklock.amqp.composites import Header, Properties, encode_modified, encode_rejected
-from peeklock.amqp.constructors import LONG
 from peeklock.amqp.errors import AmqpError
-from peeklock.amqp.link import Link
-from peeklock.amqp.message import DATA_BODY, Message, encode_message
-from peeklock.amqp.sections import section_at
-from peeklock.amqp.types import Array, Int, Symbol, Timestamp, Ubyte, Uint
+from peeklock.amqp.messages.message import DATA_BODY, AmqpMessage, encode_message
+from peeklock.amqp.messages.sections import section_at
+from peeklock.amqp.sessions.link import Link
+from peeklock.amqp.values.codec import decode
+from peeklock.amqp.values.composites import Header, Properties, encode_modified, encode_rejected
+from peeklock.amqp.values.constructors import LONG
+from peeklock.amqp.values.types import Array, Int, Symbol, Timestamp, Ubyte, Uint
 from peeklock.entity.definition import QueueDefinition, SubscriptionDefinition, TopicDefinition
-from tests.gateway.amqp.bus import Bus, Client
+from tests.gateway.amqp.amqp_harness import AmqpHarness, Client
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "protocol.md"
 BEGIN = "<!-- the broker's own words: `python -m tests.gateway.amqp.transcripts` writes them -->\n"
@@ -71,7 +71,7 @@ Row = tuple[str, str, str, str, str, str]
 class Stage:
     """A broker with an entity of each kind, a client, and the rows that were seen so far."""
 
-    def __init__(self, bus: Bus, client: Client) -> None:
+    def __init__(self, bus: AmqpHarness, client: Client) -> None:
         self.bus = bus
         self.client = client
         self.rows: list[Row] = []
@@ -79,7 +79,7 @@ class Stage:
         self._desks: dict[str, tuple[Link, Link]] = {}
 
     @staticmethod
-    async def build(bus: Bus, partitions: int) -> Stage:
+    async def build(bus: AmqpHarness, partitions: int) -> Stage:
         broker = bus.bench.broker
         described: dict[str, dict[str, Any]] = {
             "q": {},
@@ -111,7 +111,7 @@ class Stage:
             due = Timestamp(self.bus.clock.now() + after_ms)
             sections["message_annotations"] = {Symbol("x-opt-scheduled-enqueue-time"): due}
         sections.setdefault("properties", Properties(message_id="m"))
-        return encode_message(Message(body_kind=DATA_BODY, body=[b"body"], **sections))
+        return encode_message(AmqpMessage(body_kind=DATA_BODY, body=[b"body"], **sections))
 
     async def ask(self, address: str, operation: str, link: Link | None = None, **more: Any) -> Any:
         if address not in self._desks:
@@ -290,7 +290,7 @@ def transcript(partitions: int = 1) -> list[Row]:
     """Let each kind of delivery happen, and tell what left the broker."""
 
     async def whole() -> list[Row]:
-        bus = Bus()
+        bus = AmqpHarness()
         await bus.bench.broker.start()
         stage = await Stage.build(bus, partitions)
         await _walk(stage)

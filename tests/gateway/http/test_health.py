@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from peeklock.gateway.connections import HttpConnections
 from peeklock.gateway.http.health import Health
+from peeklock.gateway.http.http_places import HttpPlaces
 from peeklock.gateway.http.protocol import HttpProtocol
-from peeklock.gateway.http.visitors import Visitors
+from peeklock.gateway.listening.connections import HttpConnections
 from tests.gateway.sockets import connected
 
 
@@ -97,7 +97,7 @@ def test_one_connection_serves_many_requests() -> None:
     async def talk() -> None:
         health = Health()
         health.is_serving = True
-        connections = Visitors()
+        connections = HttpPlaces()
         reader, writer = await connected(
             lambda: HttpProtocol(lambda _request: health.answer(), connections)
         )

@@ -13,8 +13,8 @@ from peeklock.entity.message import Message
 from peeklock.entity.records import Record
 from peeklock.gateway.http.answer import Answer
 from peeklock.gateway.http.journal import WAITING_MAX, journal_place
-from peeklock.store.records import chunk_header, decode_chunk
-from tests.gateway.matrix.house import House, inhabit
+from peeklock.store.codec.records import chunk_header, decode_chunk
+from tests.gateway.matrix.watched_broker import WatchedBroker, inhabit
 
 
 def chunks_of(answer: Answer) -> list[bytes]:
@@ -36,7 +36,7 @@ def header(answer: Answer, name: str) -> int:
     return int(dict(answer.headers)[f"peeklock-{name}"])
 
 
-async def send(house: House, path: str, body: bytes) -> None:
+async def send(house: WatchedBroker, path: str, body: bytes) -> None:
     assert (await house.ask("POST", f"/{path}/messages", house.root(), body)).status == 201
 
 
@@ -59,7 +59,7 @@ def test_paths(path: str, place: tuple[str, str | None] | None) -> None:
 
 
 def test_what_there_is_of_a_topic() -> None:
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         await house.topic("Events")
         await send(house, "events", b"x")
         answer = await house.ask("GET", "/EVENTS/$journal", house.root())
@@ -83,7 +83,7 @@ def test_what_there_is_of_a_topic() -> None:
 
 
 def test_pages_join_without_a_gap_whatever_their_size() -> None:
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         await house.queue("q", message_size_max=1 << 20)
         for size in (1, 400_000, 10, 3_000, 300_000, 200_000, 7):
             await send(house, "q", b"x" * size)
@@ -121,7 +121,7 @@ def _messages(record: Record) -> list[Message]:
 
 
 def test_each_partition_has_its_own() -> None:
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         await house.broker.put_queue(QueueDefinition("p", partitions=4), [])
         for _ in range(8):
             await send(house, "p", b"x")
@@ -144,7 +144,7 @@ def test_each_partition_has_its_own() -> None:
 
 
 def test_only_so_many_may_wait_for_their_turn() -> None:
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         await house.queue("q")
         await send(house, "q", b"x")
         asked = [house.ask("GET", "/q/$journal/0", house.root()) for _ in range(WAITING_MAX + 6)]
@@ -159,7 +159,7 @@ def test_only_so_many_may_wait_for_their_turn() -> None:
 
 
 def test_a_store_that_fails_is_said_to_be_away() -> None:
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         await house.queue("q")
         await send(house, "q", b"x")
         await house.bus.bench.store.close()

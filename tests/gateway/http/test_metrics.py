@@ -23,16 +23,16 @@ from peeklock.entity.definition import TopicDefinition
 from peeklock.entity.refusals import BUSY, Refusal
 from peeklock.gateway.http.answer import Answer, not_found
 from peeklock.gateway.http.figures import Overview
-from peeklock.gateway.http.guard import Guard
+from peeklock.gateway.http.guard import TokenGuard
 from peeklock.gateway.http.health import READY, Health, ReadyNode
 from peeklock.gateway.http.metrics import METRICS, MetricsNode
-from peeklock.gateway.http.request import Request
+from peeklock.gateway.http.request import HttpRequest
 from peeklock.gateway.http.router import ENTITIES, Router
 from peeklock.gateway.refusals import RefusalDesk
 from peeklock.store.figures import StoreFigures
 from peeklock.store.storehouse import StoreState
 from peeklock.watchdog import Watchdog
-from tests.broker.bench import Bench, Recorder, message, settle_down
+from tests.broker.broker_harness import BrokerHarness, Recorder, message, settle_down
 
 NOW = 1_700_000_000_000
 ROOT = "http://localhost/"
@@ -50,7 +50,7 @@ class Sight:
         self.overview.connections["amqp"] = lambda: 3
         self.desk = RefusalDesk(
             clock=clock,
-            chance=lambda: next(count),
+            random_source=lambda: next(count),
             namespace="ns",
             counts=self.overview.refusals,
         )
@@ -60,11 +60,11 @@ class Sight:
                 AuthorizationRule("worker", "secret", rights=SEND | LISTEN),
             ]
         )
-        guard = Guard(keys, clock, self.desk) if is_guarded else None
+        guard = TokenGuard(keys, clock, self.desk) if is_guarded else None
         self.node = MetricsNode(self.overview.gather, guard)
 
     def look(self, **headers: str) -> Answer:
-        return asyncio.run(self.node.answer(Request("GET", METRICS, headers)))
+        return asyncio.run(self.node.answer(HttpRequest("GET", METRICS, headers)))
 
     def values(self) -> dict[str, float]:
         """Every sample by its name and labels."""
@@ -155,12 +155,12 @@ def test_where_others_can_reach_it_a_right_to_manage_is_needed(
 class Entities:
     """Stands where the administration of entities answers."""
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: HttpRequest) -> Answer:
         return not_found(request.path)
 
 
 def ask(router: Router, method: str, target: str) -> Answer:
-    answer = router.route(Request(method, target))
+    answer = router.route(HttpRequest(method, target))
     assert isinstance(answer, Coroutine)
     found: Answer = asyncio.run(answer)
     return found
@@ -199,7 +199,7 @@ def test_ready_means_that_it_makes_sense_to_come(
 
 def test_others_have_turns_while_the_lanes_of_one_topic_are_counted() -> None:
     async def whole() -> None:
-        bench = Bench()
+        bench = BrokerHarness()
         await bench.broker.start()
         topic = await bench.broker.put_topic(TopicDefinition("t"))
         origin = Recorder()
@@ -210,7 +210,7 @@ def test_others_have_turns_while_the_lanes_of_one_topic_are_counted() -> None:
         for number in range(2_000):
             partition._state.lane(FIRST_SUBSCRIPTION_LANE + 2 * number)
         sight = Sight()
-        sight.overview.homes = lambda: [topic]
+        sight.overview.entities = lambda: [topic]
         turns = 0
 
         async def count() -> None:

@@ -9,7 +9,7 @@ from peeklock.auth.rights import AuthorizationRule
 from peeklock.auth.sas import generate_sas
 from peeklock.gateway.http.answer import Answer
 from peeklock.gateway.http.namespaces import Bounding, BoundsPerNamespace, PerNamespace
-from peeklock.gateway.http.request import Request
+from peeklock.gateway.http.request import HttpRequest
 
 BOTH = Namespaces(
     [
@@ -25,13 +25,13 @@ class Node:
     def __init__(self, namespace: Namespace) -> None:
         self.name = namespace.name
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: HttpRequest) -> Answer:
         return Answer(200, {"here": self.name, "path": request.path})
 
-    def body_bytes_max(self, request: Request) -> int:
+    def body_bytes_max(self, request: HttpRequest) -> int:
         return len(self.name + request.path)
 
-    def too_large(self, request: Request) -> Answer:
+    def too_large(self, request: HttpRequest) -> Answer:
         return Answer(403, {"here": self.name, "path": request.path})
 
 
@@ -63,7 +63,7 @@ def test_the_host_says_it_or_the_key_or_nobody(
     given = {"host": host, "authorization": token}
     headers = {name: value for name, value in given.items() if value is not None}
     nodes: PerNamespace[Bounding] = PerNamespace(BOTH, Node)
-    request = Request("GET", "/q", headers)
+    request = HttpRequest("GET", "/q", headers)
     answer = asyncio.run(nodes.answer(request))
     assert answer.document == {"here": expected, "path": "/q"}
     bounds = BoundsPerNamespace(nodes)
@@ -75,10 +75,10 @@ def test_a_namespace_that_came_later_is_answered_too() -> None:
     namespaces = Namespaces([Namespace("one")])
     nodes = PerNamespace(namespaces, Node)
     namespaces.get("kept")
-    assert nodes.node(Request("GET", "/", {"host": "kept.localhost"})).name == "kept"
+    assert nodes.node(HttpRequest("GET", "/", {"host": "kept.localhost"})).name == "kept"
 
 
 def test_a_node_is_made_once() -> None:
     nodes = PerNamespace(BOTH, Node)
-    first = nodes.node(Request("GET", "/", {"host": "two"}))
-    assert nodes.node(Request("PUT", "/x", {"host": "TWO.localhost"})) is first
+    first = nodes.node(HttpRequest("GET", "/", {"host": "two"}))
+    assert nodes.node(HttpRequest("PUT", "/x", {"host": "TWO.localhost"})) is first

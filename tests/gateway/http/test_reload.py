@@ -10,9 +10,9 @@ from peeklock.auth.keyring import KeyRing
 from peeklock.auth.rights import LISTEN, SEND, AuthorizationRule
 from peeklock.auth.sas import generate_sas
 from peeklock.clock import ManualClock
-from peeklock.gateway.http.guard import Guard
+from peeklock.gateway.http.guard import TokenGuard
 from peeklock.gateway.http.reload import NotReloaded, Reloaded, ReloadNode
-from peeklock.gateway.http.request import Request
+from peeklock.gateway.http.request import HttpRequest
 from peeklock.gateway.refusals import RefusalDesk
 
 NOW = 1_700_000_000_000
@@ -30,10 +30,10 @@ class Door:
                 AuthorizationRule("worker", "secret", rights=SEND | LISTEN),
             ]
         )
-        desk = RefusalDesk(clock=clock, chance=lambda: next(count), namespace="ns")
+        desk = RefusalDesk(clock=clock, random_source=lambda: next(count), namespace="ns")
         self.problem = ""
         self.reloads = 0
-        self.node = ReloadNode(self.reload, Guard(keys, clock, desk))
+        self.node = ReloadNode(self.reload, TokenGuard(keys, clock, desk))
 
     async def reload(self) -> Reloaded:
         self.reloads += 1
@@ -45,7 +45,7 @@ class Door:
         self, method: str = "POST", path: str = "/$reload", rule: str = "root"
     ) -> tuple[int, object]:
         token = generate_sas("http://localhost/", rule, "secret", NOW + 60_000)
-        answer = await self.node.answer(Request(method, path, {"authorization": token}))
+        answer = await self.node.answer(HttpRequest(method, path, {"authorization": token}))
         return answer.status, answer.document
 
 
@@ -57,16 +57,19 @@ def run(scenario: Callable[[Door], Awaitable[None]]) -> None:
 
 
 def test_it_answers_what_changed() -> None:
-    async def scenario(door: Door) -> None:
-        assert await door.ask() == (200, {"changed": ["queue 'q' is new"], "restart": []})
+    async def scenario(namespace_context: Door) -> None:
+        assert await namespace_context.ask() == (
+            200,
+            {"changed": ["queue 'q' is new"], "restart": []},
+        )
 
     run(scenario)
 
 
 def test_it_answers_what_is_wrong() -> None:
-    async def scenario(door: Door) -> None:
-        door.problem = "Config.json: it is no JSON"
-        assert await door.ask() == (409, {"error": "Config.json: it is no JSON"})
+    async def scenario(namespace_context: Door) -> None:
+        namespace_context.problem = "Config.json: it is no JSON"
+        assert await namespace_context.ask() == (409, {"error": "Config.json: it is no JSON"})
 
     run(scenario)
 
@@ -81,8 +84,8 @@ def test_it_answers_what_is_wrong() -> None:
     ],
 )
 def test_nobody_else_and_nothing_else(method: str, path: str, rule: str, status: int) -> None:
-    async def scenario(door: Door) -> None:
-        assert (await door.ask(method, path, rule))[0] == status
-        assert door.reloads == 0
+    async def scenario(namespace_context: Door) -> None:
+        assert (await namespace_context.ask(method, path, rule))[0] == status
+        assert namespace_context.reloads == 0
 
     run(scenario)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from peeklock.gateway.http.request import Request
+from peeklock.gateway.http.request import HttpRequest
 from peeklock.gateway.http.router import is_about_messages
 
 ATOM = {"content-type": "application/atom+xml;type=entry;charset=utf-8"}
@@ -31,8 +31,8 @@ ATOM = {"content-type": "application/atom+xml;type=entry;charset=utf-8"}
     ],
 )
 def test_messages_are_told_from_entities(method: str, path: str, expected: bool) -> None:
-    assert is_about_messages(Request(method, path)) is expected
+    assert is_about_messages(HttpRequest(method, path)) is expected
 
 
 def test_an_entity_may_have_a_name_that_looks_like_a_message() -> None:
-    assert not is_about_messages(Request("PUT", "/q/messages/7/x", ATOM))
+    assert not is_about_messages(HttpRequest("PUT", "/q/messages/7/x", ATOM))

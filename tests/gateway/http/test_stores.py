@@ -15,10 +15,10 @@ from peeklock.auth.keyring import KeyRing
 from peeklock.auth.rights import LISTEN, SEND, AuthorizationRule
 from peeklock.auth.sas import generate_sas
 from peeklock.clock import ManualClock
-from peeklock.gateway.connections import HttpConnections
-from peeklock.gateway.http.guard import Guard
+from peeklock.gateway.http.guard import TokenGuard
 from peeklock.gateway.http.health import Health
 from peeklock.gateway.http.stores import NODE, StoresNode
+from peeklock.gateway.listening.connections import HttpConnections
 from peeklock.gateway.refusals import RefusalDesk
 from peeklock.store.lmdb.store import LmdbStore
 from peeklock.store.memory import MemoryStores
@@ -42,9 +42,9 @@ class Door:
             ]
         )
         keys.set_entity_rules("orders", [AuthorizationRule("owner", "secret")])
-        desk = RefusalDesk(clock=clock, chance=lambda: next(count), namespace="ns")
+        desk = RefusalDesk(clock=clock, random_source=lambda: next(count), namespace="ns")
         self.house = Storehouse.of(factory, store_names(2))
-        node = StoresNode(self.house, Guard(keys, clock, desk))
+        node = StoresNode(self.house, TokenGuard(keys, clock, desk))
         self.connections = HttpConnections(Health(), {NODE: node})
 
     async def ask(self, request: bytes) -> tuple[int, dict[str, Any], bytes]:
@@ -80,18 +80,18 @@ def run(
     scenario: Callable[[Door], Awaitable[None]], factory: Callable[[], StoreFactory] = MemoryStores
 ) -> None:
     async def limited() -> None:
-        door = Door(factory())
+        namespace_context = Door(factory())
         try:
-            await asyncio.wait_for(scenario(door), 20)
+            await asyncio.wait_for(scenario(namespace_context), 20)
         finally:
-            await door.house.close()
+            await namespace_context.house.close()
 
     asyncio.run(limited())
 
 
 def test_a_manager_sees_and_switches_stores() -> None:
-    async def scenario(door: Door) -> None:
-        status, document, _ = await door.ask(request("GET", "/$stores", token()))
+    async def scenario(namespace_context: Door) -> None:
+        status, document, _ = await namespace_context.ask(request("GET", "/$stores", token()))
         assert status == 200
         assert document == {
             "stores": [
@@ -102,13 +102,17 @@ def test_a_manager_sees_and_switches_stores() -> None:
         text = "the store 'store-2' was taken offline"
         gone = {"stores": [{"name": "store-2", "state": "offline", "text": text}]}
         for _ in range(2):
-            answer = await door.ask(request("POST", "/$stores/store-2/offline", token()))
+            answer = await namespace_context.ask(
+                request("POST", "/$stores/store-2/offline", token())
+            )
             assert answer[:2] == (200, gone)
-        status, document, _ = await door.ask(request("GET", "/%24stores", token()))
+        status, document, _ = await namespace_context.ask(request("GET", "/%24stores", token()))
         assert document["stores"][1] == gone["stores"][0]
         back = {"stores": [{"name": "store-2", "state": "online", "text": ""}]}
         for _ in range(2):
-            answer = await door.ask(request("POST", "/$stores/store-2/online", token()))
+            answer = await namespace_context.ask(
+                request("POST", "/$stores/store-2/online", token())
+            )
             assert answer[:2] == (200, back)
 
     run(scenario)
@@ -134,13 +138,13 @@ def test_a_manager_sees_and_switches_stores() -> None:
 def test_nobody_else_does(authorization: str | None, status: int, said: str, path: str) -> None:
     """And whoever is refused can name the line in the log (TrackingId)."""
 
-    async def scenario(door: Door) -> None:
-        found, document, head = await door.ask(request("POST", path, authorization))
+    async def scenario(namespace_context: Door) -> None:
+        found, document, head = await namespace_context.ask(request("POST", path, authorization))
         assert found == status
         assert said in document["error"]
         assert "TrackingId:" in document["error"]
         assert (b"www-authenticate" in head.lower()) == (status == 401)
-        assert all(state.is_online for state in door.house.states())
+        assert all(state.is_online for state in namespace_context.house.states())
 
     run(scenario)
 
@@ -162,8 +166,8 @@ def test_nobody_else_does(authorization: str | None, status: int, said: str, pat
 def test_wrong_requests_are_told_what_is_wrong(
     method: str, path: str, status: int, said: str
 ) -> None:
-    async def scenario(door: Door) -> None:
-        found, document, _ = await door.ask(request(method, path, token()))
+    async def scenario(namespace_context: Door) -> None:
+        found, document, _ = await namespace_context.ask(request(method, path, token()))
         assert found == status
         assert said in document["error"]
 
@@ -171,10 +175,14 @@ def test_wrong_requests_are_told_what_is_wrong(
 
 
 def test_a_body_is_read_up_to_a_limit() -> None:
-    async def scenario(door: Door) -> None:
+    async def scenario(namespace_context: Door) -> None:
         path = "/$stores/store-2/offline"
-        assert (await door.ask(request("POST", path, token(), bytes(65_536))))[0] == 200
-        status, document, _ = await door.ask(request("POST", path, token(), bytes(65_537)))
+        assert (await namespace_context.ask(request("POST", path, token(), bytes(65_536))))[
+            0
+        ] == 200
+        status, document, _ = await namespace_context.ask(
+            request("POST", path, token(), bytes(65_537))
+        )
         assert status == 400
         assert "too large" in document["error"]
 
@@ -187,16 +195,18 @@ def test_a_store_that_does_not_come_back_is_a_conflict(tmp_path: Path) -> None:
     def factory() -> StoreFactory:
         return lambda name, may_make: LmdbStore(tmp_path / name, make=may_make)
 
-    async def scenario(door: Door) -> None:
-        await door.ask(request("POST", "/$stores/store-2/offline", token()))
+    async def scenario(namespace_context: Door) -> None:
+        await namespace_context.ask(request("POST", "/$stores/store-2/offline", token()))
         (tmp_path / "store-2").rename(tmp_path / "away")
         online = "/$stores/store-2/online"
-        status, document, _ = await door.ask(request("POST", online, token()))
+        status, document, _ = await namespace_context.ask(request("POST", online, token()))
         assert status == 409
         assert "there is no store in" in document["error"]
-        assert not door.house.states()[1].is_online
-        assert (await door.ask(request("POST", f"{online}?make=true", token())))[0] == 200
-        assert door.house.states()[1].is_online
+        assert not namespace_context.house.states()[1].is_online
+        assert (await namespace_context.ask(request("POST", f"{online}?make=true", token())))[
+            0
+        ] == 200
+        assert namespace_context.house.states()[1].is_online
 
     run(scenario, factory)
 
@@ -224,24 +234,24 @@ class SlowStores:
         raise ZeroDivisionError
 
 
-def slow(door: Door) -> SlowStores:
-    stores = SlowStores(door.house)
-    node = door.connections._router._nodes[NODE]
+def slow(namespace_context: Door) -> SlowStores:
+    stores = SlowStores(namespace_context.house)
+    node = namespace_context.connections._router._nodes[NODE]
     assert isinstance(node, StoresNode)
     node._stores = stores
     return stores
 
 
 def test_requests_behind_a_slow_one_wait_for_it() -> None:
-    async def scenario(door: Door) -> None:
-        stores = slow(door)
-        reader, writer = await connected(door.connections.protocol)
+    async def scenario(namespace_context: Door) -> None:
+        stores = slow(namespace_context)
+        reader, writer = await connected(namespace_context.connections.protocol)
         writer.write(request("POST", "/$stores/store/offline", token()))
         await stores.begun.wait()
         writer.write(request("GET", "/$stores", token()) + request("GET", "/health", None))
         writer.write_eof()
         # Others are served meanwhile.
-        assert (await door.ask(request("GET", "/$stores", token())))[0] == 200
+        assert (await namespace_context.ask(request("GET", "/$stores", token())))[0] == 200
         stores.may_end.set()
         statuses = [(await answered(reader))[0] for _ in range(3)]
         assert statuses == [200, 200, 503]
@@ -253,8 +263,8 @@ def test_requests_behind_a_slow_one_wait_for_it() -> None:
 
 
 def test_pipelined_requests_are_answered_in_order() -> None:
-    async def scenario(door: Door) -> None:
-        reader, writer = await connected(door.connections.protocol)
+    async def scenario(namespace_context: Door) -> None:
+        reader, writer = await connected(namespace_context.connections.protocol)
         paths = ["/$stores", "/health", "/$stores/store/online", "/nowhere", "/$stores"]
         writer.write(b"".join(request("GET", path, token()) for path in paths))
         statuses = [(await answered(reader))[0] for _ in paths]
@@ -266,23 +276,25 @@ def test_pipelined_requests_are_answered_in_order() -> None:
 
 
 def test_what_was_asked_is_done_although_nobody_waits() -> None:
-    async def scenario(door: Door) -> None:
-        stores = slow(door)
-        _, writer = await connected(door.connections.protocol)
+    async def scenario(namespace_context: Door) -> None:
+        stores = slow(namespace_context)
+        _, writer = await connected(namespace_context.connections.protocol)
         writer.write(request("POST", "/$stores/store/offline", token()))
         await stores.begun.wait()
         writer.transport.abort()
         stores.may_end.set()
         await stores.ended.wait()
-        assert not door.house.states()[0].is_online
+        assert not namespace_context.house.states()[0].is_online
 
     run(scenario)
 
 
 def test_a_failure_of_ours_is_answered_too(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(door: Door) -> None:
-        slow(door)
-        status, document, _ = await door.ask(request("POST", "/$stores/store/online", token()))
+    async def scenario(namespace_context: Door) -> None:
+        slow(namespace_context)
+        status, document, _ = await namespace_context.ask(
+            request("POST", "/$stores/store/online", token())
+        )
         assert status == 500
         assert "log" in document["error"]
 

@@ -14,7 +14,7 @@ from peeklock.entity.rules.filter import FalseFilter
 from peeklock.entity.rules.rule import Rule
 from peeklock.gateway.http.admin import place as places
 from peeklock.gateway.http.answer import Answer
-from tests.gateway.http.admin.office import entry, queue, rule, sql, subscription, topic
+from tests.gateway.http.admin.admin_harness import entry, queue, rule, sql, subscription, topic
 from tests.gateway.matrix.credentials import (
     CREDENTIALS,
     HOME,
@@ -25,7 +25,7 @@ from tests.gateway.matrix.credentials import (
     rule_name,
     rules_at,
 )
-from tests.gateway.matrix.house import House, inhabit
+from tests.gateway.matrix.watched_broker import WatchedBroker, inhabit
 
 UPDATE: Final = {"if-match": "*"}
 FORWARD: Final = "servicebussupplementaryauthorization"
@@ -120,7 +120,7 @@ def looks_missing(credential: Credential, route: Route, verb: str) -> bool:
     return is_new_home and credential.is_good_for_all() and verb in ("GET", "DELETE")
 
 
-async def restored(house: House) -> None:
+async def restored(house: WatchedBroker) -> None:
     """Everything is there that should be, and nothing else."""
     await house.queue("q")
     await house.topic("t")
@@ -132,7 +132,7 @@ async def restored(house: House) -> None:
         await house.broker.remove_rule("t/Subscriptions/s", "new")
 
 
-async def ask(house: House, route: Route, verb: str, credential: Credential) -> Answer:
+async def ask(house: WatchedBroker, route: Route, verb: str, credential: Credential) -> Answer:
     # What belongs to no entity is not opened by the rules of one.
     token = credential.token(route.home or "q", route.path, house.clock.now())
     method = "PUT" if verb == "UPDATE" else verb
@@ -164,7 +164,7 @@ def test_every_route_has_an_expectation() -> None:
 def test_all_of_administration_takes_the_right_to_manage(route: Route) -> None:
     """What is allowed is done, what is not is refused and changes nothing."""
 
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         await restored(house)
         for credential in CREDENTIALS:
             for verb in VERBS:
@@ -200,7 +200,7 @@ def test_forwarding_takes_the_right_to_send_there(
 ) -> None:
     """Who manages an entity may not thereby send to another: a token of its own says that."""
 
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         await restored(house)
         await house.queue("beyond")
         inner = f"<{element}>sb://localhost/beyond</{element}>"
@@ -213,7 +213,7 @@ def test_forwarding_takes_the_right_to_send_there(
         main = manager.token("q" if is_queue else "t", path, house.clock.now())
         if path == "new-q":
             manages = rules_at("maker", "new-q")
-            house.bus.door.keys.set_entity_rules("new-q", manages)
+            house.bus.namespace_context.keys.set_entity_rules("new-q", manages)
             main = _maker(house)
         for credential in CREDENTIALS:
             before = await house.state()
@@ -226,7 +226,9 @@ def test_forwarding_takes_the_right_to_send_there(
                 assert answer.status in (200, 201), (str(credential), answer.body())
                 await _unforwarded(house, path, is_new=verb == "PUT")
                 if path == "new-q":
-                    house.bus.door.keys.set_entity_rules("new-q", rules_at("maker", "new-q"))
+                    house.bus.namespace_context.keys.set_entity_rules(
+                        "new-q", rules_at("maker", "new-q")
+                    )
             else:
                 check_refusal(answer)
                 assert await house.state() == before, credential
@@ -234,13 +236,13 @@ def test_forwarding_takes_the_right_to_send_there(
     inhabit(visit)
 
 
-def _maker(house: House) -> str:
+def _maker(house: WatchedBroker) -> str:
     name = rule_name("maker", frozenset({"Manage"}))
     until = house.clock.now() + HOUR_MS
     return generate_sas(f"sb://{HOST}/new-q", name, key_of("new-q", name), until)
 
 
-async def _unforwarded(house: House, path: str, *, is_new: bool) -> None:
+async def _unforwarded(house: WatchedBroker, path: str, *, is_new: bool) -> None:
     """As it was before, so that the next one asks for the same change."""
     if is_new:
         await house.broker.remove(path)
@@ -251,7 +253,7 @@ async def _unforwarded(house: House, path: str, *, is_new: bool) -> None:
 def test_what_is_forwarded_already_needs_no_token_again() -> None:
     """Who changes something else says nothing new about the destination."""
 
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         await restored(house)
         await house.queue("beyond")
         definition = QueueDefinition("q", forward_to="beyond", batched_store_access=False)

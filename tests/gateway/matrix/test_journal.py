@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.gateway.matrix.credentials import CREDENTIALS
-from tests.gateway.matrix.house import House, inhabit
+from tests.gateway.matrix.watched_broker import WatchedBroker, inhabit
 
 PLACES = [("q", ""), ("q", "/0"), ("t", ""), ("t", "/0?after=0&limit=1")]
 OTHER_VERBS = ("POST", "PUT", "DELETE", "PATCH", "OPTIONS")
@@ -15,7 +15,7 @@ OTHER_VERBS = ("POST", "PUT", "DELETE", "PATCH", "OPTIONS")
 def test_who_may_receive_may_read(entity: str, rest: str) -> None:
     """And nobody else; nobody changes anything by it."""
 
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         await house.queue("q")
         await house.topic("t")
         for home in ("q", "t"):
@@ -38,7 +38,7 @@ def test_who_may_receive_may_read(entity: str, rest: str) -> None:
 
 
 def test_a_verb_that_does_not_fit_is_told_so_only_inside() -> None:
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         await house.queue("q")
         for method in OTHER_VERBS:
             for path in ("/q/$journal", "/q/$journal/0"):

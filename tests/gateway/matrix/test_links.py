@@ -8,10 +8,11 @@ from typing import Final, TypeAlias
 
 import pytest
 
-from peeklock.amqp.composites import Coordinator
 from peeklock.amqp.sasl import plain as plain_credential
+from peeklock.amqp.values.composites import Coordinator
 from peeklock.auth.sas import generate_sas
 from peeklock.gateway.amqp import address as addresses
+from tests.gateway.matrix.amqp_client import UNAUTHORIZED, AmqpClient
 from tests.gateway.matrix.credentials import (
     COMBINATIONS,
     CREDENTIALS,
@@ -26,15 +27,14 @@ from tests.gateway.matrix.credentials import (
     key_of,
     rule_name,
 )
-from tests.gateway.matrix.house import House, inhabit
-from tests.gateway.matrix.visitor import UNAUTHORIZED, Visitor
+from tests.gateway.matrix.watched_broker import WatchedBroker, inhabit
 
 NOT_FOUND = "amqp:not-found"
 # What a link takes beside one of the three rights.
 ANY: Final = "any right"
 NONE: Final = "no right"
 
-Attach: TypeAlias = Callable[[Visitor, str], Awaitable[str]]
+Attach: TypeAlias = Callable[[AmqpClient, str], Awaitable[str]]
 
 
 @dataclass(frozen=True)
@@ -49,29 +49,31 @@ class Way:
 
 
 WAYS = [
-    Way("sender", Visitor.sender, "q", "q", "Send"),
-    Way("sender to a topic", Visitor.sender, "t", "t", "Send"),
-    Way("receiver", Visitor.receiver, "q", "q", "Listen"),
-    Way("receiver of dead letters", Visitor.receiver, "q/$DeadLetterQueue", "q", "Listen"),
-    Way("of failed transfers", Visitor.receiver, "q/$Transfer/$DeadLetterQueue", "q", "Listen"),
-    Way("a topic's", Visitor.receiver, "t/$Transfer/$DeadLetterQueue", "t", "Listen"),
-    Way("receiver of a subscription", Visitor.receiver, "t/Subscriptions/s", "t", "Listen"),
+    Way("sender", AmqpClient.sender, "q", "q", "Send"),
+    Way("sender to a topic", AmqpClient.sender, "t", "t", "Send"),
+    Way("receiver", AmqpClient.receiver, "q", "q", "Listen"),
+    Way("receiver of dead letters", AmqpClient.receiver, "q/$DeadLetterQueue", "q", "Listen"),
+    Way("of failed transfers", AmqpClient.receiver, "q/$Transfer/$DeadLetterQueue", "q", "Listen"),
+    Way("a topic's", AmqpClient.receiver, "t/$Transfer/$DeadLetterQueue", "t", "Listen"),
+    Way("receiver of a subscription", AmqpClient.receiver, "t/Subscriptions/s", "t", "Listen"),
     Way(
         "of its dead letters",
-        Visitor.receiver,
+        AmqpClient.receiver,
         "t/Subscriptions/s/$DeadLetterQueue",
         "t",
         "Listen",
     ),
-    Way("session receiver", Visitor.session_receiver, "with-sessions", "with-sessions", "Listen"),
-    Way("requests", Visitor.sender, "q/$management", "q", ANY),
-    Way("answers", Visitor.receiver, "q/$management", "q", ANY),
-    Way("a subscription's", Visitor.sender, "t/Subscriptions/s/$management", "t", ANY),
-    Way("its answers", Visitor.receiver, "t/Subscriptions/s/$management", "t", ANY),
-    Way("of dead letters", Visitor.sender, "q/$DeadLetterQueue/$management", "q", ANY),
-    Way("their answers", Visitor.receiver, "q/$DeadLetterQueue/$management", "q", ANY),
-    Way("tokens", Visitor.sender, "$cbs", "q", NONE),
-    Way("answers about tokens", Visitor.receiver, "$cbs", "q", NONE),
+    Way(
+        "session receiver", AmqpClient.session_receiver, "with-sessions", "with-sessions", "Listen"
+    ),
+    Way("requests", AmqpClient.sender, "q/$management", "q", ANY),
+    Way("answers", AmqpClient.receiver, "q/$management", "q", ANY),
+    Way("a subscription's", AmqpClient.sender, "t/Subscriptions/s/$management", "t", ANY),
+    Way("its answers", AmqpClient.receiver, "t/Subscriptions/s/$management", "t", ANY),
+    Way("of dead letters", AmqpClient.sender, "q/$DeadLetterQueue/$management", "q", ANY),
+    Way("their answers", AmqpClient.receiver, "q/$DeadLetterQueue/$management", "q", ANY),
+    Way("tokens", AmqpClient.sender, "$cbs", "q", NONE),
+    Way("answers about tokens", AmqpClient.receiver, "$cbs", "q", NONE),
 ]
 
 
@@ -81,7 +83,7 @@ def is_let_in(way: Way, rights: frozenset[str]) -> bool:
     return way.needed == NONE or way.needed in rights
 
 
-async def settled(house: House) -> None:
+async def settled(house: WatchedBroker) -> None:
     await house.queue("q")
     await house.queue("with-sessions", requires_session=True)
     await house.topic("t")
@@ -94,7 +96,7 @@ def test_every_kind_of_node_has_an_expectation() -> None:
     imported = {"DEAD", "TRANSFER_DEAD"}
     assert kinds - imported == {"ENTITY", "MANAGEMENT", "TOKENS", "COORDINATOR"} | sub_queues
     attached = {
-        (found.kind, found.sub_queue, way.attach is Visitor.sender)
+        (found.kind, found.sub_queue, way.attach is AmqpClient.sender)
         for way in WAYS
         for found in [addresses.parse_address(way.path)]
     }
@@ -107,13 +109,13 @@ def test_every_kind_of_node_has_an_expectation() -> None:
 def test_every_link_takes_its_right() -> None:
     """R-T2: what is allowed is attached, what is not is refused and changes nothing."""
 
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         await settled(house)
         for credential in CREDENTIALS:
             before = await house.state()
             for way in WAYS:
                 # Each on its own connection: what one token gives must not help the next.
-                visitor = await Visitor.of(house)
+                visitor = await AmqpClient.of(house)
                 await visitor.show(credential, way.home, way.path)
                 is_good = is_let_in(way, credential.gives())
                 found = await way.attach(visitor, way.path)
@@ -132,13 +134,13 @@ def test_every_link_takes_its_right() -> None:
 def test_a_key_shown_as_it_is_gives_the_same(way: Way) -> None:
     """SASL PLAIN: the rule's own place and all below it."""
 
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         await settled(house)
         for place, path in ((NAMESPACE, ""), (HOME, way.home), (OTHER, OTHER_PATH)):
             for rights in COMBINATIONS:
                 name = rule_name(place, rights)
                 client = await house.bus.connect(plain_credential(name, key_of(path, name)))
-                visitor = Visitor(client)
+                visitor = AmqpClient(client)
                 gives = Credential(place, rights, place).gives()
                 found = await way.attach(visitor, way.path)
                 assert found == ("" if is_let_in(way, gives) else UNAUTHORIZED), name
@@ -149,7 +151,7 @@ def test_a_key_shown_as_it_is_gives_the_same(way: Way) -> None:
 
 @pytest.mark.parametrize("key", ["", "not the key"])
 def test_a_wrong_key_opens_no_connection(key: str) -> None:
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         await settled(house)
         for place in (NAMESPACE, HOME, "nobody"):
             name = rule_name(place, frozenset(RIGHTS))
@@ -163,9 +165,9 @@ def test_anybody_may_ask_for_a_coordinator() -> None:
     """A client may declare a transaction before it puts any token; what the transaction does comes
     on links that are checked."""
 
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         for credential in CREDENTIALS:
-            visitor = await Visitor.of(house)
+            visitor = await AmqpClient.of(house)
             await visitor.show(credential, "other", "other")
             assert await visitor.coordinator(Coordinator()) == ""
             visitor.leave()
@@ -176,7 +178,7 @@ def test_anybody_may_ask_for_a_coordinator() -> None:
 def test_sending_by_way_of_an_entity_takes_the_right_on_both() -> None:
     """Every credential for the one, with every credential for the other."""
 
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         await house.queue("q")
         await house.queue("beyond")
         # Of those that give the same one is enough here: they were told apart above.
@@ -184,7 +186,7 @@ def test_sending_by_way_of_an_entity_takes_the_right_on_both() -> None:
         before = await house.state()
         for first in some.values():
             for second in some.values():
-                visitor = await Visitor.of(house)
+                visitor = await AmqpClient.of(house)
                 await visitor.show(first, "q", "q")
                 await visitor.show(second, "beyond", "beyond")
                 # A token for the whole namespace is put for one of the two; none opens both.
@@ -219,14 +221,14 @@ def test_a_token_is_good_for_its_resource_and_all_below(
 ) -> None:
     """Protocol 2.2: by whole segments of the path, in any case."""
 
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         await settled(house)
         await house.queue("q2")
         await house.subscription("t", "s2")
         name = rule_name(NAMESPACE, frozenset(RIGHTS))
         until = house.clock.now() + HOUR_MS
         token = generate_sas(f"sb://{HOST}/{made_for}", name, key_of("", name), until)
-        visitor = await Visitor.of(house)
+        visitor = await AmqpClient.of(house)
         assert (await visitor.put(token, asked) == 202) == is_good
         # Put for what it is good for, it still opens nothing else.
         await visitor.put(token, made_for)
@@ -238,16 +240,16 @@ def test_a_token_is_good_for_its_resource_and_all_below(
 def test_whether_an_entity_exists_is_told_to_nobody_without_a_right() -> None:
     """What is not there is refused like what is there."""
 
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         for credential in CREDENTIALS:
-            visitor = await Visitor.of(house)
+            visitor = await AmqpClient.of(house)
             await visitor.show(credential, "missing", "missing")
-            for attach in (Visitor.sender, Visitor.receiver, Visitor.session_receiver):
+            for attach in (AmqpClient.sender, AmqpClient.receiver, AmqpClient.session_receiver):
                 assert await attach(visitor, "missing") == UNAUTHORIZED
             visitor.leave()
-        visitor = await Visitor.of(house)
+        visitor = await AmqpClient.of(house)
         assert await visitor.put(house.root(), "") == 202
-        for attach in (Visitor.sender, Visitor.receiver, Visitor.session_receiver):
+        for attach in (AmqpClient.sender, AmqpClient.receiver, AmqpClient.session_receiver):
             assert await attach(visitor, "missing") == NOT_FOUND
 
     inhabit(visit)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.gateway.matrix.house import House, inhabit
-from tests.gateway.matrix.visitor import UNAUTHORIZED, Visitor
+from tests.gateway.matrix.amqp_client import UNAUTHORIZED, AmqpClient
+from tests.gateway.matrix.watched_broker import WatchedBroker, inhabit
 
-LINKS = (Visitor.sender, Visitor.receiver, Visitor.session_receiver)
+LINKS = (AmqpClient.sender, AmqpClient.receiver, AmqpClient.session_receiver)
 
 
 @pytest.mark.parametrize(
@@ -43,11 +43,11 @@ LINKS = (Visitor.sender, Visitor.receiver, Visitor.session_receiver)
 def test_addresses_that_are_none(address: str) -> None:
     """R-T2: refused with or without rights, nothing is changed, and the connection goes on."""
 
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         await house.queue("q")
         await house.topic("t")
         before = await house.state()
-        visitor = await Visitor.of(house)
+        visitor = await AmqpClient.of(house)
         for attach in LINKS:
             assert await attach(visitor, address) == UNAUTHORIZED
         assert await visitor.put(house.root(), "") == 202

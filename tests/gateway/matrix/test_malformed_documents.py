@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.gateway.http.admin.office import entry, queue, rule, subscription, topic
-from tests.gateway.http.messages.rest import BATCH
-from tests.gateway.matrix.house import House, inhabit
-from tests.gateway.matrix.line import ATOM_TYPE, Line, check_refused, request
+from tests.gateway.http.admin.admin_harness import entry, queue, rule, subscription, topic
+from tests.gateway.http.messages.rest_harness import BATCH
+from tests.gateway.matrix.http_client import ATOM_TYPE, HttpConnection, check_refused, request
+from tests.gateway.matrix.watched_broker import WatchedBroker, inhabit
 
 PLACES = {
     "queue": "/new",
@@ -151,8 +151,8 @@ WRONG_TYPED = [
 ]
 
 
-def with_topic(scenario: Callable[[House], Awaitable[None]]) -> None:
-    async def visit(house: House) -> None:
+def with_topic(scenario: Callable[[WatchedBroker], Awaitable[None]]) -> None:
+    async def visit(house: WatchedBroker) -> None:
         await house.queue("q")
         await house.topic("t")
         await scenario(house)
@@ -164,7 +164,7 @@ def with_topic(scenario: Callable[[House], Awaitable[None]]) -> None:
 def test_what_is_no_document(place: str) -> None:
     """On each place that takes documents, for what is new and for what is there."""
 
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         for name, body in NO_DOCUMENTS.items():
             for more in ((), (("If-Match", "*"),)):
                 raw = request(house, "PUT", PLACES[place], body, ("Content-Type", ATOM_TYPE), *more)
@@ -177,7 +177,7 @@ def test_what_is_no_document(place: str) -> None:
 
 @pytest.mark.parametrize("place", list(PLACES))
 def test_what_describes_something_else(place: str) -> None:
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         for other, described in DESCRIBED.items():
             if other == place or {place, other} == {"queue", "topic"}:
                 continue
@@ -192,7 +192,7 @@ def test_what_describes_something_else(place: str) -> None:
 def test_values_that_cannot_be(place: str) -> None:
     """Each is refused with its name or with the rule that it breaks."""
 
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         for inner in WRONG_VALUES[place]:
             body = entry(DESCRIBED[place](inner)).encode()
             raw = request(house, "PUT", PLACES[place], body, ("Content-Type", ATOM_TYPE))
@@ -205,7 +205,7 @@ def test_values_that_cannot_be(place: str) -> None:
 
 @pytest.mark.parametrize(("kind", "text"), WRONG_TYPED, ids=lambda value: str(value)[:20])
 def test_values_that_are_not_of_their_type(kind: str, text: str) -> None:
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         inner = (
             '<Filter i:type="CorrelationFilter"><Properties><KeyValueOfstringanyType>'
             f'<Key>k</Key><Value i:type="d6p1:{kind}" xmlns:d6p1="urn:x">{text}</Value>'
@@ -287,7 +287,7 @@ NO_PROPERTIES = [
 def test_what_is_no_batch(entity: str) -> None:
     """One wrong message, and none of the batch is sent."""
 
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         for body in NO_BATCHES:
             raw = request(house, "POST", f"/{entity}/messages", body, ("Content-Type", BATCH))
             assert (await check_refused(house, raw)).status == 400, body[:100]
@@ -297,7 +297,7 @@ def test_what_is_no_batch(entity: str) -> None:
 
 @pytest.mark.parametrize("entity", ["q", "t"])
 def test_what_broker_properties_cannot_be(entity: str) -> None:
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         for text in NO_PROPERTIES:
             header = ("BrokerProperties", text)
             raw = request(house, "POST", f"/{entity}/messages", b"x", header)
@@ -321,8 +321,8 @@ def test_a_document_with_wrong_bytes_is_read_or_refused(wrong: list[tuple[int, b
     for at, text in wrong:
         document[at : at + len(text)] = text
 
-    async def visit(house: House) -> None:
-        line = await Line.to(house)
+    async def visit(house: WatchedBroker) -> None:
+        line = await HttpConnection.to(house)
         raw = request(house, "PUT", "/new", bytes(document), ("Content-Type", ATOM_TYPE))
         reply = await line.say(raw)
         assert reply.status in (201, 400)
@@ -353,9 +353,9 @@ def test_any_json_is_a_batch_or_refused(document: object) -> None:
     """All of a batch or nothing of it."""
     body = json.dumps(document).encode()
 
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         await house.queue("q")
-        line = await Line.to(house)
+        line = await HttpConnection.to(house)
         raw = request(house, "POST", "/q/messages", body, ("Content-Type", BATCH))
         reply = await line.say(raw)
         assert reply.status in (201, 400), body

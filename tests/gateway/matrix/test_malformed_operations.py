@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peeklock.amqp.constructors import LONG
-from peeklock.amqp.types import Array, Int, Symbol, Timestamp
-from peeklock.gateway.amqp.calls import PREFIX
-from peeklock.gateway.amqp.operations import OPERATIONS
-from tests.gateway.matrix.house import House, inhabit
-from tests.gateway.matrix.visitor import Visitor
+from peeklock.amqp.values.constructors import LONG
+from peeklock.amqp.values.types import Array, Int, Symbol, Timestamp
+from peeklock.gateway.amqp.management.calls import PREFIX
+from peeklock.gateway.amqp.management.operations import OPERATIONS
+from tests.gateway.matrix.amqp_client import AmqpClient
+from tests.gateway.matrix.watched_broker import WatchedBroker, inhabit
 
 ARGUMENTS = [
     "from-sequence-number",
@@ -68,11 +68,11 @@ VALUES: list[Any] = [
 PLACES = ("q", "with-sessions", "t", "t/Subscriptions/s", "q/$DeadLetterQueue")
 
 
-async def settled(house: House) -> Visitor:
+async def settled(house: WatchedBroker) -> AmqpClient:
     await house.queue("q")
     await house.queue("with-sessions", requires_session=True)
     await house.topic("t")
-    visitor = await Visitor.of(house)
+    visitor = await AmqpClient.of(house)
     assert await visitor.put(house.root(), "") == 202
     return visitor
 
@@ -81,7 +81,7 @@ async def settled(house: House) -> Visitor:
 def test_bodies_that_are_none(operation: str) -> None:
     """R-T2: at every kind of entity; what has no arguments is told which are missing."""
 
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         visitor = await settled(house)
         before = await house.state()
         nothing: list[Any] = [None, 5, "x", b"x", [], {}, {Int(1): 2}]
@@ -103,7 +103,7 @@ def test_bodies_that_are_none(operation: str) -> None:
 def test_any_arguments_are_answered(operation: str, place: str, body: dict[str, Any]) -> None:
     """Done or refused, and never a failure of the broker."""
 
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         visitor = await settled(house)
         status = await visitor.manage(place, operation.removeprefix(PREFIX), body)
         assert status in (200, 204) or 400 <= status < 500

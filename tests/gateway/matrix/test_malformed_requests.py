@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from peeklock.auth.rights import DEVELOPMENT_KEY, ROOT_RULE_NAME
 from peeklock.auth.sas import generate_sas
-from tests.gateway.http.admin.office import entry, queue, rule, sql, subscription
+from tests.gateway.http.admin.admin_harness import entry, queue, rule, sql, subscription
+from tests.gateway.matrix.amqp_client import AmqpClient
 from tests.gateway.matrix.credentials import HOST, HOUR_MS
-from tests.gateway.matrix.house import House, inhabit
-from tests.gateway.matrix.line import ATOM_TYPE, Line, check_refused, request
-from tests.gateway.matrix.visitor import Visitor
+from tests.gateway.matrix.http_client import ATOM_TYPE, HttpConnection, check_refused, request
+from tests.gateway.matrix.watched_broker import WatchedBroker, inhabit
 
 ATOM = ("Content-Type", ATOM_TYPE)
 GUID = "00000000-0000-0000-0000-000000000001"
@@ -95,8 +95,8 @@ NO_LISTS = [
 ]
 
 
-def settled(scenario: Callable[[House], Awaitable[None]]) -> None:
-    async def visit(house: House) -> None:
+def settled(scenario: Callable[[WatchedBroker], Awaitable[None]]) -> None:
+    async def visit(house: WatchedBroker) -> None:
         await house.queue("q")
         await house.topic("t")
         await scenario(house)
@@ -111,7 +111,7 @@ def settled(scenario: Callable[[House], Awaitable[None]]) -> None:
 def test_names_that_no_entity_can_have(verb: str) -> None:
     """As a queue, a subscription and a rule: no such name is made, changed, shown or deleted."""
 
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         more = (("If-Match", "*"),) if verb == "UPDATE" else ()
         method = "PUT" if verb == "UPDATE" else verb
         for name in NO_NAMES:
@@ -130,7 +130,7 @@ def test_names_that_no_entity_can_have(verb: str) -> None:
 
 @pytest.mark.parametrize("method", ["PUT", "GET", "DELETE", "POST"])
 def test_places_that_are_none(method: str) -> None:
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         for target in NO_PLACES:
             if (method, target.partition("?")[0]) == ("GET", "/"):
                 continue  # the service document
@@ -145,12 +145,12 @@ def test_places_that_are_none(method: str) -> None:
     "path", ["$Resources/queues", "$Resources/topics", "t/Subscriptions", "t/Subscriptions/s/Rules"]
 )
 def test_pages_that_no_list_has(path: str) -> None:
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         for query in NO_LISTS:
             raw = request(house, "GET", f"/{path}?api-version=2021-05&{query}")
             # An empty value is none, or is refused: both are an answer.
             if query.endswith("="):
-                line = await Line.to(house)
+                line = await HttpConnection.to(house)
                 assert (await line.say(raw)).status in (200, 400)
                 await line.close()
             else:
@@ -171,7 +171,7 @@ def test_messages_of_entities_that_cannot_be(name: str) -> None:
         ("DELETE", f"/t/subscriptions/{name}/messages/1/{GUID}"),
     ]
 
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         for method, target in targets:
             raw = request(house, method, target, b"x" if method == "POST" else b"")
             # One that differs from a known entity in nothing but its way of being written is it.
@@ -209,7 +209,7 @@ def test_messages_of_entities_that_cannot_be(name: str) -> None:
     ids=lambda value: str(value)[:40],
 )
 def test_messages_that_are_none(method: str, target: str) -> None:
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         assert (await check_refused(house, request(house, method, target))).status < 500
 
     settled(visit)
@@ -232,7 +232,7 @@ def test_messages_that_are_none(method: str, target: str) -> None:
 def test_stores_that_are_none(method: str, target: str) -> None:
     """No name of a store leads to another place."""
 
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         assert (await check_refused(house, request(house, method, target))).status < 500
 
     settled(visit)
@@ -284,7 +284,7 @@ def test_stores_that_are_none(method: str, target: str) -> None:
 def test_what_is_no_request(raw: bytes) -> None:
     """Refused with or without having been read to its end."""
 
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         await check_refused(house, raw)
 
     settled(visit)
@@ -308,7 +308,7 @@ def test_what_is_no_request(raw: bytes) -> None:
     ids=lambda value: str(value)[:30],
 )
 def test_headers_that_no_message_can_have(headers: list[tuple[str, str | bytes]]) -> None:
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         for entity in ("q", "t"):
             raw = request(house, "POST", f"/{entity}/messages", b"x", *headers)
             await check_refused(house, raw)
@@ -319,7 +319,7 @@ def test_headers_that_no_message_can_have(headers: list[tuple[str, str | bytes]]
 # --- tokens
 
 
-def broken_tokens(house: House) -> dict[str, bytes]:
+def broken_tokens(house: WatchedBroker) -> dict[str, bytes]:
     good = house.root()
     now = house.clock.now()
     resource, signature, expiry, name = good.partition(" ")[2].split("&")
@@ -383,7 +383,7 @@ def broken_tokens(house: House) -> dict[str, bytes]:
 def test_tokens_that_are_none(method: str, target: str, body: bytes) -> None:
     """At every door of HTTP: 401 with a reason, whatever it is that was shown."""
 
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         for name, token in broken_tokens(house).items():
             raw = request(house, method, target, body, ATOM, token=token)
             assert (await check_refused(house, raw)).status == 401, name
@@ -394,8 +394,8 @@ def test_tokens_that_are_none(method: str, target: str, body: bytes) -> None:
 def test_tokens_that_are_none_at_the_token_node() -> None:
     """400 for what cannot be read and 401 for what is wrong; the connection goes on."""
 
-    async def visit(house: House) -> None:
-        visitor = await Visitor.of(house)
+    async def visit(house: WatchedBroker) -> None:
+        visitor = await AmqpClient.of(house)
         for name, token in broken_tokens(house).items():
             status = await visitor.put(token.decode("latin-1"), "q")
             assert status in (400, 401), name
@@ -413,7 +413,7 @@ def test_tokens_that_are_none_at_the_token_node() -> None:
 def test_names_of_rules_may_be_encoded_twice(times: int) -> None:
     """Protocol 2.3: one of the clients does, where a name has special letters."""
 
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         token = house.root()
         odd = "".join(f"%{ord(letter):02X}" for letter in ROOT_RULE_NAME)
         for _ in range(times - 1):
@@ -430,7 +430,7 @@ def test_names_of_rules_may_be_encoded_twice(times: int) -> None:
 def test_a_token_with_a_wrong_letter_opens_nothing(at: int, letters: bytes) -> None:
     """Whichever letter it is: nothing is opened unless the token says the same as before."""
 
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         good = house.root()
         spot = at % len(good)
         shown = good[:spot] + letters.decode("latin-1") + good[spot + len(letters) :]
@@ -478,7 +478,7 @@ def test_any_path_is_answered(parts: list[str], method: str) -> None:
     if parts and parts[-1] == "head":
         return
 
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         target = "/" + "/".join(parts)
         answer = await house.ask(method, target, house.root(), b"x")
         assert answer.status < 500, target

@@ -6,20 +6,20 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from peeklock.amqp.composites import encode_modified
-from peeklock.amqp.constructors import LONG, UUID_CODE
-from peeklock.amqp.delivery import IncomingDelivery
-from peeklock.amqp.link import Link
-from peeklock.amqp.types import Array, Int, Symbol, Timestamp
+from peeklock.amqp.sessions.delivery import IncomingDelivery
+from peeklock.amqp.sessions.link import Link
+from peeklock.amqp.values.composites import encode_modified
+from peeklock.amqp.values.constructors import LONG, UUID_CODE
+from peeklock.amqp.values.types import Array, Int, Symbol, Timestamp
 from peeklock.entity.rules.filter import FalseFilter
 from peeklock.entity.rules.rule import Rule
-from peeklock.gateway.amqp.calls import OWN_PREFIX, PREFIX
-from peeklock.gateway.amqp.operations import OPERATIONS
-from tests.gateway.amqp.bus import Client, annotation, plain
-from tests.gateway.amqp.transacting import scheduled
+from peeklock.gateway.amqp.management.calls import OWN_PREFIX, PREFIX
+from peeklock.gateway.amqp.management.operations import OPERATIONS
+from tests.gateway.amqp.amqp_harness import Client, annotation, plain
+from tests.gateway.amqp.nodes.transacting import scheduled
+from tests.gateway.matrix.amqp_client import AmqpClient
 from tests.gateway.matrix.credentials import CREDENTIALS, Credential
-from tests.gateway.matrix.house import House, inhabit
-from tests.gateway.matrix.visitor import Visitor
+from tests.gateway.matrix.watched_broker import WatchedBroker, inhabit
 
 # Protocol 2.3, by hand. Whether rules are changed over AMQP with the right to listen or to manage
 # the protocol leaves open; older clients listen and change them, so that Listen is enough here.
@@ -64,7 +64,7 @@ DEFERRED = encode_modified(delivery_failed=True, undeliverable_here=True)
 class Stage:
     """Each operation has an entity of its own, where all is there that it needs to succeed."""
 
-    def __init__(self, house: House, root: Client) -> None:
+    def __init__(self, house: WatchedBroker, root: Client) -> None:
         self.house = house
         self.root = root
         self._links: dict[str, Link] = {}
@@ -73,7 +73,7 @@ class Stage:
         self._batches = 0
 
     @classmethod
-    async def of(cls, house: House) -> Stage:
+    async def of(cls, house: WatchedBroker) -> Stage:
         for operation in NEEDED:
             if operation in ON_SUBSCRIPTIONS:
                 await house.topic(operation)
@@ -225,14 +225,14 @@ def test_every_operation_has_an_expectation() -> None:
 def test_every_operation_takes_its_right() -> None:
     """R-T2: what is allowed is done, what is not is refused and changes nothing."""
 
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         stage = await Stage.of(house)
         ready = {operation: await stage.arguments(operation) for operation in NEEDED}
         for credential in CREDENTIALS:
             allowed = [name for name in NEEDED if NEEDED[name] in credential.gives()]
             refused = [name for name in NEEDED if name not in allowed]
             before = await house.state()
-            visitor = await Visitor.of(house)
+            visitor = await AmqpClient.of(house)
             for operation in refused:
                 await _refused(visitor, credential, operation, stage, ready[operation])
             assert await house.state() == before, credential
@@ -248,7 +248,7 @@ def test_every_operation_takes_its_right() -> None:
 
 
 async def _refused(
-    visitor: Visitor, credential: Credential, operation: str, stage: Stage, body: dict[str, Any]
+    visitor: AmqpClient, credential: Credential, operation: str, stage: Stage, body: dict[str, Any]
 ) -> None:
     path = stage.path(operation)
     said = (str(credential), operation)
@@ -264,10 +264,10 @@ async def _refused(
 def test_an_operation_that_nobody_knows_is_told_so_only_inside() -> None:
     """Whoever has some right learns that there is no such operation, nobody else does."""
 
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         await house.queue("q")
         for credential in CREDENTIALS:
-            visitor = await Visitor.of(house)
+            visitor = await AmqpClient.of(house)
             await visitor.show(credential, "q", "q/$management")
             if credential.gives():
                 assert await visitor.manage("q", "make-coffee", {}) == 501

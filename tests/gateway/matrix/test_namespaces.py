@@ -8,7 +8,8 @@ from peeklock.auth.namespaces import Namespace, Namespaces
 from peeklock.auth.rights import AuthorizationRule
 from peeklock.auth.sas import generate_sas
 from peeklock.entity.definition import QueueDefinition
-from tests.gateway.amqp.bus import Bus
+from tests.gateway.amqp.amqp_harness import AmqpHarness
+from tests.gateway.matrix.amqp_client import UNAUTHORIZED, AmqpClient
 from tests.gateway.matrix.credentials import (
     COMBINATIONS,
     CREDENTIALS,
@@ -21,9 +22,8 @@ from tests.gateway.matrix.credentials import (
     rule_name,
     rules_at,
 )
-from tests.gateway.matrix.visitor import UNAUTHORIZED, Visitor
 
-LINKS = (Visitor.sender, Visitor.receiver, Visitor.session_receiver)
+LINKS = (AmqpClient.sender, AmqpClient.receiver, AmqpClient.session_receiver)
 
 
 def other_rules() -> list[AuthorizationRule]:
@@ -39,7 +39,7 @@ def test_no_credential_of_one_namespace_opens_another() -> None:
 
     async def whole() -> None:
         here = Namespace("ns", rules_at(NAMESPACE, ""))
-        bus = Bus(namespaces=Namespaces([here, Namespace("two", other_rules())]))
+        bus = AmqpHarness(namespaces=Namespaces([here, Namespace("two", other_rules())]))
         broker = bus.bench.broker
         await broker.start()
         await broker.put_queue(QueueDefinition("q"), rules_at(HOME, "q"), "ns")
@@ -47,7 +47,7 @@ def test_no_credential_of_one_namespace_opens_another() -> None:
         for credential in CREDENTIALS:
             token = credential.token("q", "q", bus.clock.now())
             client = await bus.connect(host="two.localhost")
-            visitor = Visitor(client)
+            visitor = AmqpClient(client)
             if token is not None:
                 assert await visitor.put(token, "q") in (400, 401), str(credential)
             for attach in LINKS:
@@ -58,7 +58,7 @@ def test_no_credential_of_one_namespace_opens_another() -> None:
             key = f"another {key_of('', name)}"
             token = generate_sas(f"sb://{HOST}/", name, key, bus.clock.now() + HOUR_MS)
             client = await bus.connect(host="two.localhost")
-            visitor = Visitor(client)
+            visitor = AmqpClient(client)
             assert await visitor.put(token, "q") == 202
             gives = frozenset(RIGHTS) if "Manage" in rights else rights
             assert (await visitor.sender("q") == "") == ("Send" in gives)

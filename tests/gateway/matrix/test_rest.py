@@ -12,9 +12,9 @@ import pytest
 from peeklock.gateway.http.answer import Answer
 from peeklock.gateway.http.messages import places
 from peeklock.gateway.http.messages.node import _METHODS
-from tests.gateway.http.messages.rest import BATCH
+from tests.gateway.http.messages.rest_harness import BATCH
 from tests.gateway.matrix.credentials import CREDENTIALS, Credential
-from tests.gateway.matrix.house import House, inhabit
+from tests.gateway.matrix.watched_broker import WatchedBroker, inhabit
 
 GUID: Final = "00000000-0000-0000-0000-000000000001"
 OTHER_VERBS: Final = ("GET", "PATCH", "HEAD", "OPTIONS")
@@ -63,7 +63,7 @@ _HEAD_METHODS: Final = ("POST", "DELETE")
 ROWS = rows()
 
 
-async def path_of(house: House, row: Row) -> str:
+async def path_of(house: WatchedBroker, row: Row) -> str:
     """Make ready what the operation needs, and say where to ask."""
     if row.kind == places.SENDING:
         return f"{row.entity}/messages"
@@ -81,7 +81,9 @@ async def path_of(house: House, row: Row) -> str:
     )
 
 
-async def ask(house: House, row: Row, method: str, path: str, credential: Credential) -> Answer:
+async def ask(
+    house: WatchedBroker, row: Row, method: str, path: str, credential: Credential
+) -> Answer:
     token = credential.token(row.home, path, house.clock.now())
     target = f"/{path}?timeout=0" if row.kind == places.HEAD else f"/{path}"
     headers = {"content-type": row.content_type} if row.content_type else {}
@@ -113,7 +115,7 @@ def test_every_operation_has_an_expectation() -> None:
 def test_every_operation_takes_its_right(row: Row) -> None:
     """What is allowed is done, what is not is refused and changes nothing."""
 
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         await house.queue("q")
         await house.topic("t")
         path = await path_of(house, row)
@@ -133,7 +135,7 @@ def test_every_operation_takes_its_right(row: Row) -> None:
 def test_a_verb_that_does_not_fit_is_told_so_only_inside() -> None:
     """Who may not come in learns nothing; nothing is changed either way."""
 
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         await house.queue("q")
         for row in ROWS:
             if row.home != "q" or row.kind == places.SENDING:
@@ -156,7 +158,7 @@ def test_a_verb_that_does_not_fit_is_told_so_only_inside() -> None:
 def test_whether_an_entity_exists_is_told_to_nobody_without_a_right() -> None:
     """What is not there is refused like what is there."""
 
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         for credential in CREDENTIALS:
             for row in ROWS:
                 if row.entity != "q":

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.gateway.matrix.credentials import CREDENTIALS
-from tests.gateway.matrix.house import House, inhabit
+from tests.gateway.matrix.watched_broker import WatchedBroker, inhabit
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ ROWS = [
 def test_all_about_stores_takes_the_right_to_manage_the_namespace(row: Row) -> None:
     """What is allowed is done, what is not is refused and changes nothing."""
 
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         await house.queue("q")
         name = house.stores.states()[0].name
         path = row.path.replace("store-0", name)
@@ -65,7 +65,7 @@ def test_all_about_stores_takes_the_right_to_manage_the_namespace(row: Row) -> N
 def test_health_is_told_to_everybody_and_nothing_else_is() -> None:
     """The one door without a guard says one thing."""
 
-    async def visit(house: House) -> None:
+    async def visit(house: WatchedBroker) -> None:
         await house.queue("q")
         for credential in CREDENTIALS:
             token = credential.token("q", "health", house.clock.now())

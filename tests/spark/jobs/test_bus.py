@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark.bus import Bus
+from tests.spark.spark_broker import Bus
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

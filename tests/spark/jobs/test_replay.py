@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark.bus import DEAD_LETTERS, Bus
+from tests.spark.spark_broker import DEAD_LETTERS, Bus
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,18 +10,18 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from peeklock.entity import claim_records as claims
-from peeklock.entity import copy_records as copies
-from peeklock.entity import notes
 from peeklock.entity import records as kept
-from peeklock.entity import stage_records as stages
+from peeklock.entity.claims import records as claims
 from peeklock.entity.commands import COMPLETE, DEAD_LETTER, DeadLetterNote
 from peeklock.entity.message import Message, Traits
 from peeklock.entity.records import Kept, Record, width
+from peeklock.entity.stages import records as stages
+from peeklock.entity.topics import records as copies
+from peeklock.entity.upkeep import journal_facts
 from peeklock.spark.journal.decoder import SCHEMA, FactDecoder, decode, message_id_of
 from peeklock.spark.schema import JOURNAL_COLUMNS, Columns, struct_of
-from peeklock.store.records import decode_chunk, encode_chunk
-from tests.entity.at_hand import AtHand
+from peeklock.store.codec.records import decode_chunk, encode_chunk
+from tests.entity.partition_harness import QueueHarness
 from tests.store.builders import records as any_record
 
 AT = 1_700_000_000_123
@@ -129,22 +129,22 @@ def test_every_copy_of_a_published_message_is_a_row() -> None:
         (kept.Activated(AT, 11, [5], [0]), {"op": "activate", "description": "5"}),
         (kept.HandedOut(AT, 0, [11]), {"op": "deliver"}),
         (
-            notes.HandedTo(AT, 0, "app/link", [11], []),
+            journal_facts.HandedTo(AT, 0, "app/link", [11], []),
             {"op": "deliver", "delivery_count": 0, "consumer": "app/link"},
         ),
-        (notes.HandedTo(AT, 0, "", [11], [4]), {"op": "deliver", "delivery_count": 4}),
-        (notes.LocksRenewed(AT, 0, "app", [11]), {"op": "renew", "consumer": "app"}),
+        (journal_facts.HandedTo(AT, 0, "", [11], [4]), {"op": "deliver", "delivery_count": 4}),
+        (journal_facts.LocksRenewed(AT, 0, "app", [11]), {"op": "renew", "consumer": "app"}),
         (
-            notes.LocksReleased(AT, 0, notes.RELEASED, "app", [11]),
+            journal_facts.LocksReleased(AT, 0, journal_facts.RELEASED, "app", [11]),
             {"op": "abandon", "consumer": "app", "reason": "Released"},
         ),
-        (notes.LocksReleased(AT, 0, notes.RAN_OUT, "", [11]), {"op": "lock_lost"}),
+        (journal_facts.LocksReleased(AT, 0, journal_facts.RAN_OUT, "", [11]), {"op": "lock_lost"}),
         (
-            notes.SettlementsFailed(AT, 0, DEAD_LETTER, "app", [11]),
+            journal_facts.SettlementsFailed(AT, 0, DEAD_LETTER, "app", [11]),
             {"op": "settle_fail", "consumer": "app", "reason": "deadletter"},
         ),
         (
-            notes.SettlementsFailed(AT, 0, notes.RENEWAL, "app", [11]),
+            journal_facts.SettlementsFailed(AT, 0, journal_facts.RENEWAL, "app", [11]),
             {"op": "settle_fail", "consumer": "app", "reason": "renew"},
         ),
         (claims.Claimed(AT, 0, "me", [11]), {"op": "claim", "consumer": "me"}),
@@ -195,7 +195,7 @@ def test_facts_without_a_message_have_no_number() -> None:
     (state,) = rows(kept.SessionStateSet(AT, 4, "s", b"state"))
     assert state == fact("session_state", sub_entity="Subscriptions/s", session_id="s", bytes=5)
     assert "bytes" not in rows(kept.SessionStateSet(AT, 4, "s", None))[0]
-    (lost,) = rows(notes.SessionLockNoted(AT, 0, notes.SESSION_LOST, "app", "s"))
+    (lost,) = rows(journal_facts.SessionLockNoted(AT, 0, journal_facts.SESSION_LOST, "app", "s"))
     assert lost == fact("lock_lost", session_id="s", consumer="app", reason="SessionLockLost")
     (dropped,) = rows(kept.LaneDropped(AT, 4))
     assert dropped == fact("purge", sub_entity="Subscriptions/s", reason="SubscriptionDeleted")
@@ -209,8 +209,8 @@ def test_facts_without_a_message_have_no_number() -> None:
 
 def test_what_is_no_fact_gives_no_rows_and_takes_its_positions() -> None:
     found = rows(
-        kept.Carried(AT, [1, 2], [message(), message()]),
-        kept.CarriedCopies(AT, [3, 4], message()),
+        kept.Relocated(AT, [1, 2], [message(), message()]),
+        kept.RelocatedCopies(AT, [3, 4], message()),
         kept.CheckpointBegun(AT, 9),
         kept.CheckpointSlice(AT, 0, [Kept(), Kept()]),
         kept.CheckpointEnded(AT, 7),
@@ -227,7 +227,10 @@ def test_what_is_no_fact_gives_no_rows_and_takes_its_positions() -> None:
 @given(any_record())
 @settings(max_examples=150, deadline=None)
 def test_every_record_that_can_rest_can_be_read(record: Record) -> None:
-    if isinstance(record, (notes.LocksReleased, notes.SessionLockNoted)) and record.why > 2:
+    if (
+        isinstance(record, (journal_facts.LocksReleased, journal_facts.SessionLockNoted))
+        and record.why > 2
+    ):
         return
     chunk = encode_chunk(7, [record])
     lanes = dict.fromkeys(range(65536), "lane")
@@ -291,8 +294,8 @@ def test_any_part_of_a_chunk_can_be_read(after: int, until: int) -> None:
     """An offset may lie within a chunk: what was told before it is not told again."""
     records: list[Record] = [
         kept.Enqueued(AT, 1, [message() for _ in range(4)]),
-        notes.HandedTo(AT, 0, "", [1, 2], []),
-        kept.Carried(AT, [1, 2], [message(), message()]),
+        journal_facts.HandedTo(AT, 0, "", [1, 2], []),
+        kept.Relocated(AT, [1, 2], [message(), message()]),
         kept.Removed(AT, 0, kept.COMPLETED, [1, 2]),
     ]
     assert sum(width(record) for record in records) == 8
@@ -334,7 +337,7 @@ def test_an_id_is_found_in_the_message(content: bytes, expected: str | None) -> 
 
 def test_the_life_of_a_message_is_told_in_order() -> None:
     """R-D5: sent, delivered, settled."""
-    queue = AtHand()
+    queue = QueueHarness()
     queue.send("a", "b", id="m")
     one, two = queue.receive(2)
     queue.settle(COMPLETE, one)

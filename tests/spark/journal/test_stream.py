@@ -12,8 +12,8 @@ from peeklock.spark.options import OptionProblem, source_options
 from peeklock.spark.schema import JOURNAL_COLUMNS, Columns, struct_of
 from peeklock.spark.source.claim_planner import DataLoss
 from peeklock.spark.versions import ReadMaxRows
-from tests.spark.bus import Bus
 from tests.spark.source.reading import Reading
+from tests.spark.spark_broker import Bus
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

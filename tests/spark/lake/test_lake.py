@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 
 from peeklock.spark import lake
 from peeklock.spark.lake.files import Contribution, Files, Layout, divided
+from peeklock.spark.lake.lake_writers import LakeBatchWriter, layout_of
 from peeklock.spark.lake.tables import (
     LakeBatch,
     LakeProblem,
@@ -22,7 +23,6 @@ from peeklock.spark.lake.tables import (
     commit_parquet,
     gathered,
 )
-from peeklock.spark.lake.writers import LakeBatchWriter, layout_of
 from peeklock.spark.options import OptionProblem
 from tests.spark.structs import struct
 

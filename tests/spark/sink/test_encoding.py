@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peeklock.amqp.message import Message, batch_messages, decode_message
-from peeklock.amqp.types import Int, Timestamp
+from peeklock.amqp.messages.message import AmqpMessage, batch_messages, decode_message
+from peeklock.amqp.values.types import Int, Timestamp
 from peeklock.spark.properties import to_json
 from peeklock.spark.sink.encoding import bodies, durations, entries_of, messages_of, milliseconds
 from peeklock.spark.sink.ids import digests, ids_of, places
@@ -34,7 +34,7 @@ rows_of_texts = st.lists(
 )
 
 
-def decoded(**columns: Any) -> list[Message]:
+def decoded(**columns: Any) -> list[AmqpMessage]:
     rows = len(next(iter(columns.values())))
     columns.setdefault("message_id", pa.array(["id"] * rows))
     columns.setdefault("body", pa.array([b""] * rows))

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from peeklock.spark.lake.writers import LAKE_OPTIONS
+from peeklock.spark.lake.lake_writers import LAKE_OPTIONS
 from peeklock.spark.option_table import Option
-from peeklock.spark.sink.options import SEND_COLUMNS, SETTLE_COLUMNS, SINK_OPTIONS
 from peeklock.spark.sink.settlement import ACTIONS
+from peeklock.spark.sink.sink_options import SEND_COLUMNS, SETTLE_COLUMNS, SINK_OPTIONS
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "spark-sink.md"
 

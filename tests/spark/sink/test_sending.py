@@ -8,16 +8,22 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from peeklock.amqp.types import Array, Int
+from peeklock.amqp.values.types import Array, Int
 from peeklock.client.exceptions import MessagingEntityNotFoundError
 from peeklock.spark.entity_client import EntityClient
 from peeklock.spark.options import OptionProblem, source_options
 from peeklock.spark.sink.dispatch import BadRow, NoDuplicateDetection, Task
-from peeklock.spark.sink.options import SinkOptions, sink_options
 from peeklock.spark.sink.settlement import BadAction
-from peeklock.spark.sink.writers import RowsWritten, _publish, _written, batch_writer, stream_writer
-from tests.spark.bus import DEAD_LETTERS, Bus
+from peeklock.spark.sink.sink_options import SinkOptions, sink_options
+from peeklock.spark.sink.sink_writers import (
+    RowsWritten,
+    _publish,
+    _written,
+    batch_writer,
+    stream_writer,
+)
 from tests.spark.source.reading import claim_reader
+from tests.spark.spark_broker import DEAD_LETTERS, Bus
 from tests.spark.structs import struct
 from tests.wire.broker_process import BrokerProcess
 from tests.wire.sas import connection_string

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark.bus import Bus
 from tests.spark.environments import run_without_java
+from tests.spark.spark_broker import Bus
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

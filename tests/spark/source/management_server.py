@@ -2,20 +2,20 @@
 
 from typing import Any
 
-from peeklock.amqp.composites import Properties
-from peeklock.amqp.constructors import LONG
-from peeklock.amqp.message import DATA_BODY, encode_message
-from peeklock.amqp.message import Message as AmqpMessage
-from peeklock.amqp.types import Array, Int
+from peeklock.amqp.messages.message import DATA_BODY, encode_message
+from peeklock.amqp.messages.message import AmqpMessage as AmqpMessage
+from peeklock.amqp.values.composites import Properties
+from peeklock.amqp.values.constructors import LONG
+from peeklock.amqp.values.types import Array, Int
 from peeklock.client.exceptions import ServiceBusError, from_condition
 from peeklock.entity import commands as ask
 from peeklock.entity import replies as told
 from peeklock.entity.commands import ABANDON, COMPLETE, DEAD, DEAD_LETTER, MAIN, RELEASE
 from peeklock.entity.message import Message, Traits
 from peeklock.entity.replies import Delivery
-from peeklock.gateway.amqp.outcomes import changes_of
-from peeklock.gateway.amqp.translate import outgoing, without_body
-from tests.entity.at_hand import AtHand
+from peeklock.gateway.amqp.messages.translate import outgoing, without_body
+from peeklock.gateway.amqp.nodes.outcomes import changes_of
+from tests.entity.partition_harness import QueueHarness
 
 PEEK_BYTES = 262_144
 _OUTCOMES = {
@@ -32,19 +32,21 @@ class ManagementServer:
     def __init__(self, partitions: int = 1, **properties: Any) -> None:
         properties.setdefault("delivery_count_max", 10)
         self.partitions = [
-            AtHand(index=index, memory=1 << 30, **properties) for index in range(partitions)
+            QueueHarness(index=index, memory=1 << 30, **properties) for index in range(partitions)
         ]
         self.has_sessions = bool(properties.get("requires_session"))
 
     def send(self, *bodies: str, partition: int = 0, session: str | None = None) -> list[int]:
-        at_hand = self.partitions[partition]
-        first = at_hand.partition.next_sequence
+        harness = self.partitions[partition]
+        first = harness.partition.next_sequence
         messages = [
             Message(b"", _bare(body, session), Traits(session_id=session)) for body in bodies
         ]
         tags = list(range(len(bodies)))
-        assert told.Accepted("sender", tags) in at_hand.ask(ask.SendMany("sender", tags, messages))
-        return list(range(first, at_hand.partition.next_sequence))
+        assert told.SendsAccepted("sender", tags) in harness.ask(
+            ask.SendMany("sender", tags, messages)
+        )
+        return list(range(first, harness.partition.next_sequence))
 
     def restart(self) -> None:
         for partition in self.partitions:
@@ -187,13 +189,13 @@ class ManagementServer:
                 break
         return {"messages": [{"message": payload} for payload in payloads]} if payloads else {}
 
-    def _encoded(self, partition: AtHand, delivery: Delivery, omit_body: bool) -> bytes:
+    def _encoded(self, partition: QueueHarness, delivery: Delivery, omit_body: bool) -> bytes:
         if delivery.message is None:
             delivery.message = partition.journal.body(delivery.position)
         head, body = outgoing(delivery, is_peeked=True)
         return head + (without_body(body) if omit_body else body)
 
-    def _reply(self, partition: AtHand, command: ask.Command, kind: type[Any]) -> Any:
+    def _reply(self, partition: QueueHarness, command: ask.Command, kind: type[Any]) -> Any:
         for reply in partition.ask(command):
             if isinstance(reply, kind):
                 return reply

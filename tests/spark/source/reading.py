@@ -13,7 +13,7 @@ from peeklock.spark.options import source_options
 from peeklock.spark.schema import MESSAGE_COLUMNS, Columns, struct_of
 from peeklock.spark.source.claim_keeper import BrokerClaimKeeper
 from peeklock.spark.source.claim_stream import ClaimStreamReader
-from tests.spark.bus import Bus
+from tests.spark.spark_broker import Bus
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from peeklock.amqp.composites import Header, Properties
-from peeklock.amqp.message import (
+from peeklock.amqp.messages.message import (
     DATA_BODY,
     SEQUENCE_BODY,
     VALUE_BODY,
-    Message,
+    AmqpMessage,
     encode_message,
 )
-from peeklock.amqp.types import Int, Symbol, Timestamp, Ubyte, Uint
+from peeklock.amqp.values.composites import Header, Properties
+from peeklock.amqp.values.types import Int, Symbol, Timestamp, Ubyte, Uint
 from peeklock.spark.schema import MESSAGE_COLUMNS, Columns, SchemaProblem, struct_of
 from peeklock.spark.source.arrow import BadRecord, Decoder, number_of, wants_body
 
@@ -55,7 +55,7 @@ def letter(**options: Any) -> bytes:
         "body_kind": DATA_BODY,
         "body": [b"hello ", b"world"],
     }
-    return encode_message(Message(**{**parts, **options}))
+    return encode_message(AmqpMessage(**{**parts, **options}))
 
 
 def rows(wanted: Columns, payloads: list[bytes], **options: Any) -> list[dict[str, Any]]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark.bus import DEAD_LETTERS, Bus
 from tests.spark.source.reading import Reading, claim_keeper, claim_reader
+from tests.spark.spark_broker import DEAD_LETTERS, Bus
 from tests.wire.broker_process import BrokerProcess
 
 if TYPE_CHECKING:

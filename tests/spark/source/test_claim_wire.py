@@ -10,8 +10,8 @@ import pytest
 from peeklock.client.exceptions import ClaimFenced, MessagingEntityNotFoundError, ServiceBusError
 from peeklock.spark.source.claim_planner import DataLoss
 from peeklock.spark.versions import ReadAllAvailable, ReadMaxRows
-from tests.spark.bus import DEAD_LETTERS, Bus
 from tests.spark.source.reading import claim_keeper, claim_reader, read_all
+from tests.spark.spark_broker import DEAD_LETTERS, Bus
 from tests.wire.broker_process import BrokerProcess
 
 KEEPERS = pytest.mark.parametrize("kept", ["broker", "deferral"])

@@ -10,8 +10,8 @@ from peeklock.spark.options import source_options
 from peeklock.spark.source.peek import PeekReader, PeekStreamReader, divided
 from peeklock.spark.source.receive_and_delete import ReceiveAndDeleteStreamReader
 from peeklock.spark.versions import ReadAllAvailable, ReadMaxRows
-from tests.spark.bus import DEAD_LETTERS, Bus
 from tests.spark.source.reading import COLUMNS, Reading, claim_keeper
+from tests.spark.spark_broker import DEAD_LETTERS, Bus
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

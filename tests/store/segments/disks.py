@@ -14,7 +14,7 @@ from peeklock.store.segments.frames import Buffer
 from peeklock.store.segments.store import SegmentStore
 from peeklock.store.store import PartitionId
 from tests.store.builders import enqueued, message_of, shown, told
-from tests.store.homes import replayed
+from tests.store.stores import replayed
 
 SEGMENT = 64 << 10
 SIZE = 100

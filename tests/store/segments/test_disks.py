@@ -18,8 +18,8 @@ from peeklock.store.segments.store import SegmentStore
 from peeklock.store.store import Broken, Corrupt, Store, Unavailable
 from peeklock.store.storehouse import SwitchedStore
 from tests.store.builders import enqueued, told
-from tests.store.homes import ORDERS, replayed
 from tests.store.segments.disks import Faulty, expect, opened, run
+from tests.store.stores import ORDERS, replayed
 
 
 def test_a_failed_sync_breaks_the_store_until_it_is_opened_anew(tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ from peeklock.store.segments.index import Index
 from peeklock.store.segments.store import SegmentStore
 from peeklock.store.store import Broken, StoreError, Unavailable
 from tests.store.builders import enqueued
-from tests.store.homes import ORDERS, replayed
 from tests.store.segments.disks import Faulty, copied, expect, opened, run
+from tests.store.stores import ORDERS, replayed
 
 ENDS_S = 20.0
 MUCH = 40

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 from peeklock.entity.records import Record
-from peeklock.store.inspection import inspect_store
-from peeklock.store.pages import DATA, why_too_short
-from peeklock.store.repair import rewrite_store
+from peeklock.store.damage.inspection import inspect_store
+from peeklock.store.damage.pages import DATA, why_too_short
+from peeklock.store.damage.repair import rewrite_store
 from peeklock.store.retention import Retention
 from peeklock.store.segments.index_copy import COPY, newest_copy
 from peeklock.store.segments.store import SegmentStore
 from peeklock.store.store import Corrupt, PartitionId, Unavailable
 from tests.store.builders import enqueued, message_of, shown, told
-from tests.store.homes import BILLS, ORDERS, replayed
 from tests.store.segments.disks import SEGMENT, SIZE, copied, opened, run
+from tests.store.stores import BILLS, ORDERS, replayed
 
 OLD = PartitionId("default", "old")
 GONE = PartitionId("default", "gone")

@@ -26,7 +26,7 @@ from peeklock.store.store import (
     Unavailable,
 )
 from tests.store.builders import enqueued, shown, told
-from tests.store.homes import BILLS, ORDERS, replayed
+from tests.store.stores import BILLS, ORDERS, replayed
 
 EMPTY = PartitionId("default", "empty")
 GONE = PartitionId("default", "gone")

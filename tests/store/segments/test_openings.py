@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from peeklock.store.checksum import crc32
-from peeklock.store.records import encode_chunk
+from peeklock.store.codec.records import encode_chunk
 from peeklock.store.segments.frames import (
     APPENDED,
     HEADER_BYTES,
@@ -28,8 +28,8 @@ from peeklock.store.segments.frames import (
 from peeklock.store.segments.store import SegmentStore
 from peeklock.store.store import Corrupt, Unavailable
 from tests.store.builders import enqueued
-from tests.store.homes import ORDERS
 from tests.store.segments.disks import SEGMENT, Faulty, copied, expect, opened, run
+from tests.store.stores import ORDERS
 
 # ---- a segment that could not be begun
 

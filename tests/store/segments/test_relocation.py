@@ -16,8 +16,8 @@ from peeklock.store.segments.files import SPARE_MAX
 from peeklock.store.segments.store import SegmentStore
 from peeklock.store.store import PartitionId
 from tests.store.builders import enqueued, message_of, shown
-from tests.store.homes import replayed
 from tests.store.segments.disks import Faulty
+from tests.store.stores import replayed
 
 QUEUES = 10_000
 SEGMENT = 1 << 20
@@ -94,12 +94,12 @@ def test_who_reads_never_meets_a_segment_that_is_used_again(tmp_path: Path) -> N
         )
         busy = asyncio.ensure_future(keep_busy(store, old))
         whole = [shown(message_of(1, SIZE))]
-        chance = random.Random(1)
+        random_source = random.Random(1)
         reads = 0
         while not busy.done():
             await asyncio.sleep(0)
             if old:
-                found = await store.payloads(chance.choice(old), [1])
+                found = await store.payloads(random_source.choice(old), [1])
                 assert [shown(message) for message in found] == whole
                 reads += 1
         await busy

@@ -16,8 +16,8 @@ from peeklock.store.segments.store import SegmentStore
 from peeklock.store.segments.tail import LogDrop
 from peeklock.store.store import Corrupt, Damaged, PartitionId, StoreError
 from tests.store.builders import enqueued, message_of, shown
-from tests.store.homes import BILLS, ORDERS, replayed
 from tests.store.segments.disks import SEGMENT, Faulty, copied, expect, opened, run
+from tests.store.stores import BILLS, ORDERS, replayed
 
 # ---- commits
 
@@ -126,13 +126,13 @@ def test_what_the_index_does_not_know_is_found_by_an_opening(tmp_path: Path) -> 
 def test_a_torn_commit_is_left_out_and_its_place_is_used(tmp_path: Path, seed: int) -> None:
     """Any part of the last write may be missing, also in a segment that was used before."""
     directory = tmp_path / "store"
-    chance = random.Random(seed)
+    random_source = random.Random(seed)
     disk = Faulty()
-    count = chance.randrange(1, 60)
+    count = random_source.randrange(1, 60)
 
     async def scenario(store: SegmentStore) -> None:
         await store.open(BILLS)
-        await wear(store, chance.randrange(0, 12))
+        await wear(store, random_source.randrange(0, 12))
         await store.open(ORDERS)
         for position in range(1, count):
             await store.append(ORDERS, 1, position, [enqueued(5, position, 1, 900)])
@@ -141,7 +141,7 @@ def test_a_torn_commit_is_left_out_and_its_place_is_used(tmp_path: Path, seed: i
         copied(directory, "torn")
 
     run(opened(directory, disk=disk, lag_s=1000, retention=Retention(age_ms=0)), scenario)
-    tear(tmp_path / "torn", disk, chance)
+    tear(tmp_path / "torn", disk, random_source)
 
     async def after(store: SegmentStore) -> None:
         await expect(store, ORDERS, count, 900)
@@ -162,13 +162,13 @@ async def wear(store: SegmentStore, turns: int) -> None:
         position += 1
 
 
-def tear(directory: Path, disk: Faulty, chance: random.Random) -> None:
+def tear(directory: Path, disk: Faulty, random_source: random.Random) -> None:
     """Leave out some sectors of the last write, one of the frame's own at least."""
     path, offset, raw = disk.writes[-1]
     before = disk.before[-1]
     sectors = list(range(0, len(raw), 512))
     changed = [at for at in sectors if raw[at : at + 512] != before[at : at + 512]]
-    missing = chance.sample(changed, chance.randrange(1, len(changed) + 1))
+    missing = random_source.sample(changed, random_source.randrange(1, len(changed) + 1))
     with (directory / Path(path).name).open("r+b") as file:
         for at in missing:
             file.seek(offset + at)
@@ -279,14 +279,14 @@ def test_flipped_bits_anywhere_never_give_wrong_messages(tmp_path: Path) -> None
 
     run(opened(directory, lag_s=1000), fill)
     copied(directory, "late")
-    chance = random.Random(3)
+    random_source = random.Random(3)
     found = 0
     for number in range(50):
-        name = chance.choice(["early", "late"])
+        name = random_source.choice(["early", "late"])
         copy = copied(tmp_path / name, "flipped")
-        path = chance.choice(sorted(copy.glob("segment-*")))
+        path = random_source.choice(sorted(copy.glob("segment-*")))
         # The last commit cannot be told from a torn one while the index does not know it.
-        flip(path, chance.randrange(0, 36_000 if name == "early" else path.stat().st_size))
+        flip(path, random_source.randrange(0, 36_000 if name == "early" else path.stat().st_size))
         try:
             run(opened(copy), whole)
         except StoreError:

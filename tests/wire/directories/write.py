@@ -14,7 +14,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
-from peeklock.amqp.types import Int
+from peeklock.amqp.values.types import Int
 from peeklock.client.administration import (
     AuthorizationRule,
     CorrelationRuleFilter,

@@ -40,7 +40,7 @@ from peeklock.client.administration.rules import (
 )
 
 if TYPE_CHECKING:
-    from peeklock.client.administration.client import (
+    from peeklock.client.administration.administration_client import (
         ServiceBusAdministrationClient as ServiceBusAdministrationClient,
     )
 
@@ -78,6 +78,6 @@ def __getattr__(name: str) -> Any:
     """Load the client when it is asked for: commands use this package too, and never await."""
     if name != "ServiceBusAdministrationClient":
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    from peeklock.client.administration.client import ServiceBusAdministrationClient
+    from peeklock.client.administration.administration_client import ServiceBusAdministrationClient
 
     return ServiceBusAdministrationClient

@@ -34,6 +34,7 @@ from peeklock.client.administration.errors import (
     HttpResponseError,
 )
 from peeklock.client.administration.http_client import HttpClient, HttpEndpoint, http_endpoint
+from peeklock.client.administration.kept_tokens import KeptToken
 from peeklock.client.administration.places import ResourcePath
 from peeklock.client.administration.properties import (
     NamespaceProperties,
@@ -53,7 +54,6 @@ from peeklock.client.administration.rules import (
     SqlRuleAction,
     TrueRuleFilter,
 )
-from peeklock.client.administration.tokens import KeptToken
 from peeklock.client.credentials import AnyCredential
 
 T = TypeVar("T")
@@ -103,7 +103,7 @@ class ServiceBusAdministrationClient:
             logging_enable: whether each request and its status is a line of the logger
                 `peeklock.client.administration` (level DEBUG), without tokens and contents.
         """
-        from peeklock.client.config import ClientConfig
+        from peeklock.client.connections.config import ClientConfig
 
         config = ClientConfig.for_namespace(
             fully_qualified_namespace,

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Final, Protocol, final
 
 from peeklock.client.administration.errors import ServiceRequestError, ServiceResponseError
-from peeklock.client.connection_string import address_of, parse_connection_string
-from peeklock.client.endpoints import http_port as usual_port
-from peeklock.client.endpoints import trusting
+from peeklock.client.connections.connection_string import address_of, parse_connection_string
+from peeklock.client.connections.endpoints import http_port as usual_port
+from peeklock.client.connections.endpoints import trusting
 
 _LOG: Final = logging.getLogger("peeklock.client.administration")
 _TIMEOUT_S: Final = 60.0

@@ -9,8 +9,8 @@ from peeklock.client.blocking.processor import Handler, ServiceBusProcessor
 from peeklock.client.blocking.receiver import AutoLockRenewer, ServiceBusReceiver
 from peeklock.client.blocking.sender import ServiceBusSender
 from peeklock.client.blocking.transaction import ServiceBusTransaction
-from peeklock.client.config import ClientConfig
-from peeklock.client.connection import ANSWERED_WITHIN_S
+from peeklock.client.connections.config import ClientConfig
+from peeklock.client.connections.connection import ANSWERED_WITHIN_S
 from peeklock.client.credentials import AnyCredential
 from peeklock.client.options import ClientOptions, Defaults, ProcessorOptions, SenderOptions
 from peeklock.client.reporting import OnError

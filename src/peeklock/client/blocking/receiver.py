@@ -10,8 +10,8 @@ from peeklock.client.blocking.bridge import Bridge
 from peeklock.client.blocking.transaction import ServiceBusTransaction, inner_of
 from peeklock.client.received import ServiceBusReceivedMessage
 from peeklock.client.receiver import ServiceBusReceiver as AwaitedReceiver
-from peeklock.client.renewing import RENEWAL_DURATION_S, OnRenewFailure
-from peeklock.client.renewing import AutoLockRenewer as AwaitedRenewer
+from peeklock.client.receiving.renewing import RENEWAL_DURATION_S, OnRenewFailure
+from peeklock.client.receiving.renewing import AutoLockRenewer as AwaitedRenewer
 from peeklock.client.session import ServiceBusSession as AwaitedSession
 
 # Told of a lock that is not renewed any more, and why; in a thread of its own.

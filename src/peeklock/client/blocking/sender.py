@@ -7,8 +7,8 @@ from typing import Self, final
 from peeklock.client.batch import ServiceBusMessageBatch
 from peeklock.client.blocking.bridge import Bridge
 from peeklock.client.blocking.transaction import ServiceBusTransaction, inner_of
-from peeklock.client.outbound import Sendable
 from peeklock.client.sender import ServiceBusSender as AwaitedSender
+from peeklock.client.sending.outbound import Sendable
 
 
 @final

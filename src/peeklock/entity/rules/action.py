@@ -58,7 +58,7 @@ _SETTABLE: Final = _TEXTS | {TIME_TO_LIVE, SCHEDULED_ENQUEUE_TIME, FORCE_PERSIST
 
 
 @final
-class Removed:
+class PropertyRemoved:
     """Stands where a user property was taken away."""
 
     __slots__ = ()
@@ -77,10 +77,10 @@ class Reset:
         return "RESET"
 
 
-REMOVED: Final = Removed()
+REMOVED: Final = PropertyRemoved()
 RESET: Final = Reset()
 
-UserChange: TypeAlias = Value | Removed
+UserChange: TypeAlias = Value | PropertyRemoved
 SystemChange: TypeAlias = Value | Reset
 
 
@@ -107,7 +107,7 @@ class Changes:
         for name in self.user:
             change = self.user[name]
             present = _spelling_in(result, name)
-            if isinstance(change, Removed):
+            if isinstance(change, PropertyRemoved):
                 result.pop(present, None)
             else:
                 result[present] = change
@@ -178,7 +178,7 @@ class _Draft:
         if noted is None:
             return self._reader.user(name)
         change = self._user[noted]
-        return MISSING if isinstance(change, Removed) else change
+        return MISSING if isinstance(change, PropertyRemoved) else change
 
     def system(self, name: str) -> Value | Missing:
         """Give a system property as it is now."""
@@ -191,7 +191,7 @@ class _Draft:
         """Give the names of all user properties as they are now."""
         names = self._reader.user_names()
         for folded, noted in self._names.items():
-            if isinstance(self._user[noted], Removed):
+            if isinstance(self._user[noted], PropertyRemoved):
                 names.discard(folded)
             else:
                 names.add(folded)

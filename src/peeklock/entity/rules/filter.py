@@ -89,7 +89,7 @@ class SqlFilter:
     def _fix(self) -> None:
         """Evaluate a condition that asks no message, once and for all."""
         try:
-            self.constant = self._predicate.test(PropertyBag({}, {}, chance=int)) is True
+            self.constant = self._predicate.test(PropertyBag({}, {}, random_source=int)) is True
             self.can_fail = False
         except FilterError:
             # It fails for each message, and does so when there is one (12.2).

@@ -95,7 +95,7 @@ class RuleSet:
 
     def match(self, reader: PropertyReader) -> Outcomes:
         """Say what the subscription gets of a message; nothing, where no rule takes it."""
-        gathered = Gathering()
+        gathered = RuleOutcomes()
         for rule in self.rules:
             try:
                 if rule.filter.evaluate(reader) is True:
@@ -106,7 +106,7 @@ class RuleSet:
 
 
 @final
-class Gathering:
+class RuleOutcomes:
     """What the rules of a subscription have given so far."""
 
     __slots__ = ("_others", "_plain")

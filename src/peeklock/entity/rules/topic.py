@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, final
 from peeklock.entity.rules.correlation import CorrelationFilter, CorrelationIndex
 from peeklock.entity.rules.errors import FilterError, RuleError
 from peeklock.entity.rules.filter import FalseFilter, SqlFilter, TrueFilter
-from peeklock.entity.rules.rule import ONLY_PLAIN, Filter, Gathering, Outcomes, Rule, RuleSet
+from peeklock.entity.rules.rule import ONLY_PLAIN, Filter, Outcomes, Rule, RuleOutcomes, RuleSet
 from peeklock.entity.rules.values import PropertyReader
 
 Taken: TypeAlias = tuple[int, Outcomes]
@@ -335,14 +335,14 @@ class _Events:
 
     def outcomes(self, reader: PropertyReader) -> Outcomes:
         """Give the outcomes in the order of the rules."""
-        gathering = Gathering(self._is_plain)
+        outcomes = RuleOutcomes(self._is_plain)
         self._events.sort(key=_NUMBER)
         for _, rule, wrong in self._events:
             if wrong is None:
-                gathering.take(rule, reader)
+                outcomes.take(rule, reader)
             else:
-                gathering.fail(rule, wrong)
-        return gathering.outcomes()
+                outcomes.fail(rule, wrong)
+        return outcomes.outcomes()
 
 
 _NUMBER: Final = itemgetter(0)

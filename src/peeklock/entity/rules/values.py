@@ -180,17 +180,17 @@ class PropertyBag:
     The exact name wins; another spelling is found when no exact one is there.
     """
 
-    __slots__ = ("_chance", "_folded", "_steps", "_system", "_user")
+    __slots__ = ("_folded", "_random_source", "_steps", "_system", "_user")
 
     def __init__(
         self,
         user: dict[str, Value],
         system: dict[str, Value],
-        chance: Callable[[], int],
+        random_source: Callable[[], int],
     ) -> None:
         self._user = user
         self._system = system
-        self._chance = chance
+        self._random_source = random_source
         self._folded: dict[str, Value] | None = None
         self._steps: StepBudget = StepBudget()
 
@@ -223,16 +223,16 @@ class PropertyBag:
 
     def new_id(self) -> UUID:
         """Make an id out of chance."""
-        return id_by(self._chance)
+        return id_by(self._random_source)
 
     def spend(self, steps: int) -> None:
         """Pay for work that grows with the values."""
         self._steps.spend(steps)
 
 
-def id_by(chance: Callable[[], int]) -> UUID:
+def id_by(random_source: Callable[[], int]) -> UUID:
     """Make a random UUID out of two draws of 64 bits."""
-    bits = (chance() & _INTEGER_MAX) << 64 | (chance() & _INTEGER_MAX)
+    bits = (random_source() & _INTEGER_MAX) << 64 | (random_source() & _INTEGER_MAX)
     return UUID(int=bits, version=4)
 
 

@@ -10,7 +10,7 @@ from peeklock.entity.definition import (
 from peeklock.entity.refusals import ENTITY_DISABLED, NOT_ALLOWED, Refusal
 from peeklock.gateway.amqp import texts
 from peeklock.gateway.amqp.address import OWN, TRANSFER_DEAD_LETTERS, Address
-from peeklock.gateway.amqp.door import Entity
+from peeklock.gateway.amqp.namespace_context import Entity
 
 
 def why_not_sent_to(namespace: str, address: Address, entity: Entity) -> Refusal | None:

@@ -1,12 +1,13 @@
 """How much of what has come on a connection is worked off in one pass; others have their turn then.
 
-A pass is a step of the loop. What a peer asks for is counted by what it costs, so that a read full
-of what is dear is several short steps, as one full of tiny frames is (`amqp/cutter.py`).
+A pass is a step of the loop. What a peer asks for is counted by what it costs, so a read full of
+what is dear is several short steps, and so is one full of tiny frames
+(`amqp/frames/frame_splitter.py`).
 """
 
 from typing import Any, Final, final
 
-from peeklock.amqp.delivery import IncomingDelivery
+from peeklock.amqp.sessions.delivery import IncomingDelivery
 
 # What one pass does, in messages that are read: about as many microseconds.
 PASS_COST: Final = 4_000

@@ -2,7 +2,7 @@
 
 Nothing but `$cbs` can be attached before a token, every attach is checked, and a right that ends
 takes its links with it. All of it happens in `receive` and `tick`; the broker's replies come to
-the nodes directly, and `Wire.flush` lets the answers go.
+the nodes directly, and `ConnectionOutput.flush` lets the answers go.
 """
 
 import logging
@@ -30,29 +30,35 @@ from peeklock.amqp.events import (
     StrayReceived,
     TransfersReceived,
 )
-from peeklock.amqp.link import Link
-from peeklock.amqp.moves import DETACHING, ENDED
 from peeklock.amqp.parting import come_apart, drop_unfinished
 from peeklock.amqp.sasl import ANONYMOUS, MSSBCBS, PLAIN
-from peeklock.auth.claims import Claims
+from peeklock.amqp.sessions.link import Link
+from peeklock.amqp.transitions import DETACHING, ENDED
 from peeklock.auth.refusal import AuthRefusal
+from peeklock.auth.token_rights import TokenRights
 from peeklock.entity.refusals import LOCK_LOST, QUOTA_EXCEEDED, UNAUTHORIZED, Refusal
 from peeklock.gateway import logbook
 from peeklock.gateway.amqp import texts
-from peeklock.gateway.amqp.attaching import Attaching
-from peeklock.gateway.amqp.belonging import Belonging
-from peeklock.gateway.amqp.cbs import TokenNode
-from peeklock.gateway.amqp.coordinator import CoordinatorNode
-from peeklock.gateway.amqp.door import Doors, Outlet, rejected
-from peeklock.gateway.amqp.keys import NO_DEADLINE, ShownKey
-from peeklock.gateway.amqp.management import ManagementNode
+from peeklock.gateway.amqp.authentication import (
+    ASKED,
+    ATTACHED,
+    AUTHENTICATED,
+    OPENED,
+    ConnectionStanding,
+)
+from peeklock.gateway.amqp.connection_output import ConnectionOutput
+from peeklock.gateway.amqp.management.node import ManagementNode
+from peeklock.gateway.amqp.management.responses import ResponseLinks, ResponseNode
+from peeklock.gateway.amqp.namespace_binding import NamespaceBinding
+from peeklock.gateway.amqp.namespace_context import NamespaceContexts, Outlet, rejected
+from peeklock.gateway.amqp.nodes.attaching import Attaching
+from peeklock.gateway.amqp.nodes.cbs import TokenNode
+from peeklock.gateway.amqp.nodes.coordinator import CoordinatorNode
+from peeklock.gateway.amqp.nodes.receiving import ReceivingNode
+from peeklock.gateway.amqp.nodes.sending import SendingNode
 from peeklock.gateway.amqp.passes import FLOW_COST, LINK_COST, Pass
-from peeklock.gateway.amqp.receiving import ReceivingNode
-from peeklock.gateway.amqp.responses import ResponseLinks, ResponseNode
-from peeklock.gateway.amqp.sending import SendingNode
-from peeklock.gateway.amqp.standing import ASKED, ATTACHED, AUTHENTICATED, OPENED, Standing
-from peeklock.gateway.amqp.wire import Wire
-from peeklock.gateway.lobby import Lobby
+from peeklock.gateway.amqp.shown_key import NO_DEADLINE, ShownKey
+from peeklock.gateway.quotas.shared_limits import SharedLimits
 from peeklock.gateway.refusals import Declined
 
 MECHANISMS: Final = (MSSBCBS, PLAIN, ANONYMOUS)
@@ -73,8 +79,7 @@ class Peer:
     __slots__ = (
         "_at",
         "_attaching",
-        "_belonging",
-        "_claims",
+        "_binding",
         "_connection",
         "_coordinating",
         "_is_broken",
@@ -85,47 +90,52 @@ class Peer:
         "_responses",
         "_standing",
         "_token_due",
+        "_token_rights",
         "_work",
         "_wrong_tokens",
         "deadline",
         "held",
-        "wire",
+        "output",
     )
 
     def __init__(
         self,
-        doors: Doors,
+        namespace_contexts: NamespaceContexts,
         outlet: Outlet,
         name: str,
         at: int,
         *,
         host: str = "",
-        lobby: Lobby | None = None,
+        shared_limits: SharedLimits | None = None,
         is_exposed: bool = False,
     ) -> None:
         """The name is for the log; the host is the address that it counts for. An exposed one is
         where others can read what is said."""
-        door = doors.first
-        lobby = lobby or Lobby()
-        self._standing: Final = Standing(self, lobby, host, door.limits.held_without_token_max)
+        namespace_context = namespace_contexts.first
+        shared_limits = shared_limits or SharedLimits()
+        self._standing: Final = ConnectionStanding(
+            self, shared_limits, host, namespace_context.limits.held_without_token_max
+        )
         self.held: Final = self._standing.held
         self._connection: Final = Connection(
             role=SERVER,
-            container_id=door.container_id,
-            limits=door.engine_limits,
+            container_id=namespace_context.container_id,
+            limits=namespace_context.engine_limits,
             now=at,
             sasl_mechanisms=list(MECHANISMS),
             held=self.held,
         )
-        self._connection.links_max = door.limits.links_without_token_max
-        self._connection.sessions_max = door.limits.sessions_without_token_max
-        self.wire: Final = Wire(door, self._connection, outlet, name, is_exposed=is_exposed)
-        self._claims: Final = Claims()
+        self._connection.links_max = namespace_context.limits.links_without_token_max
+        self._connection.sessions_max = namespace_context.limits.sessions_without_token_max
+        self.output: Final = ConnectionOutput(
+            namespace_context, self._connection, outlet, name, is_exposed=is_exposed
+        )
+        self._token_rights: Final = TokenRights()
         self._responses: Final = ResponseLinks()
-        self._belonging: Final = Belonging(doors, self.wire)
-        self._key: Final = ShownKey(self._belonging, lobby.guesses, self._standing.address)
+        self._binding: Final = NamespaceBinding(namespace_contexts, self.output)
+        self._key: Final = ShownKey(self._binding, shared_limits.guesses, self._standing.address)
         self._attaching: Final = Attaching(
-            self.wire, self._claims, self._responses, self._belonging
+            self.output, self._token_rights, self._responses, self._binding
         )
         # What the coordinators were told with these events: discharges come after all they end.
         self._coordinating: Final[list[TransfersReceived]] = []
@@ -157,22 +167,22 @@ class Peer:
         if at >= self.deadline or self._attaching.is_expiring:
             # Rights that have ended must not serve what has just arrived.
             self._tick(at)
-        now = self.wire.door.clock.now()
+        now = self.output.namespace_context.clock.now()
         # Links that may not stay must not be served, however many there are.
         is_sure = self._attaching.review(self._work)
         if is_sure and self._has_left:
             self._handle([], now)
         if not is_sure or self._has_left:
-            self._connection.cutter.keep(data)
+            self._connection.splitter.keep(data)
         else:
             self._handle(self._connection.receive(data, at), now)
         if self._is_leaving:
             self._leave()
-        transactions_due = self.wire.transactions.deadline
+        transactions_due = self.output.transactions.deadline
         if transactions_due < NO_DEADLINE:
             self.deadline = min(self.deadline, at + max(0, transactions_due - now))
-        self.wire.flush()
-        if not self._belonging.has_place:
+        self.output.flush()
+        if not self._binding.has_place:
             self._count_kept()
 
     @property
@@ -182,7 +192,7 @@ class Peer:
             return True
         if not self._attaching.is_sure:
             return True
-        return len(self._connection.cutter.rest) > 0 or self._has_left
+        return len(self._connection.splitter.rest) > 0 or self._has_left
 
     @property
     def _has_left(self) -> bool:
@@ -194,74 +204,74 @@ class Peer:
         self._tick(at)
 
     def _tick(self, at: int) -> None:
-        if self.wire.is_lost:
+        if self.output.is_lost:
             self.deadline = NO_DEADLINE
             return
         self._at = at
-        clock = self.wire.door.clock
+        clock = self.output.namespace_context.clock
         if at >= self._token_due:
             self._token_due = NO_DEADLINE
             self._close(CONNECTION_FORCED, "No token was put on $cbs in the time allowed for it.")
         if at >= self._key.due:
             self._take_turn()
-        if self.wire.is_stalled(at):
+        if self.output.is_stalled(at):
             self._close(RESOURCE_LIMIT_EXCEEDED, texts.STALLED)
         if self._attaching.expire(clock.wall()):
             self._attaching.review(self._work)
             self._claims_changed()
-        self.wire.transactions.expire(clock.now())
-        if self.wire.is_reading_held:
+        self.output.transactions.expire(clock.now())
+        if self.output.is_reading_held:
             # It may have said much; that we do not listen is not its silence.
             self._connection.excuse(at)
         deadline = self._connection.tick(at) or NO_DEADLINE
         if self._connection.closed:
             self._ended(self._connection.error, is_broken=True)
         deadline = min(deadline, self._token_due, self._key.due)
-        transactions_due = self.wire.transactions.deadline
+        transactions_due = self.output.transactions.deadline
         if transactions_due < NO_DEADLINE:
             deadline = min(deadline, at + max(0, transactions_due - clock.now()))
-        next_expiry = self._claims.next_expiry()
+        next_expiry = self._token_rights.next_expiry()
         if next_expiry is not None:
             # The wall may be set meanwhile: it is looked at again before long.
             left_ms = min(max(0, next_expiry - clock.wall()), LOOK_MS)
             deadline = min(deadline, at + left_ms)
         self.deadline = deadline
-        self.wire.flush()
+        self.output.flush()
 
     def rights_changed(self) -> int:
         """Rules were changed; answers how many grants are to be reviewed for that."""
-        return self._claims.begin_review()
+        return self._token_rights.begin_review()
 
     def review(self, count: int) -> None:
         """Review so many grants: a right whose key is gone, or grants less, ends here too."""
-        lessened = self._claims.review(self.wire.door.keys, count)
+        lessened = self._token_rights.review(self.output.namespace_context.keys, count)
         for grant in lessened:
             self._attaching.doubt(grant.path, texts.REVOKED)
         if lessened:
             self._work.begin()
             self._attaching.review(self._work)
             self._claims_changed()
-            self.wire.flush()
+            self.output.flush()
 
     def hold_writing(self) -> None:
         """The client does not take what is written."""
-        self.wire.hold_writing()
+        self.output.hold_writing()
 
     def resume_writing(self) -> None:
         """The client takes again: its receivers may be served again."""
-        self.wire.resume_writing()
-        self.wire.flush()
+        self.output.resume_writing()
+        self.output.flush()
 
     def lost(self) -> bool:
         """The connection broke, or was closed for good: take it apart, as much as fits one pass;
         tells whether nothing of it stays in memory. What had come before is still done."""
-        self.wire.is_lost = True
+        self.output.is_lost = True
         self._work.begin()
-        self._attaching.expire(self.wire.door.clock.wall())
+        self._attaching.expire(self.output.namespace_context.clock.wall())
         if not self._attaching.review(self._work):
             return False
         if self._has_left:
-            self._handle([], self.wire.door.clock.now())
+            self._handle([], self.output.namespace_context.clock.now())
             if self._has_left:
                 return False
         self._connection.lost()
@@ -269,14 +279,14 @@ class Peer:
         if not self._leave():
             return False
         come_apart(self._connection)
-        self.wire.gone()
+        self.output.gone()
         self._standing.part()
         return True
 
     def shut_down(self) -> None:
         """Close politely, because the broker stops."""
         self._close(CONNECTION_FORCED, "The broker is shutting down.")
-        self.wire.flush()
+        self.output.flush()
 
     # --- what others need its room for
 
@@ -289,7 +299,7 @@ class Peer:
         _CONNECTIONS.write(
             logging.WARNING,
             "cut-off",
-            peer=self.wire.peer_name,
+            peer=self.output.peer_name,
             held=self.held.used,
             text=texts.MEMORY_NEEDED,
         )
@@ -297,11 +307,11 @@ class Peer:
 
     def _let_go(self, condition: str, text: str) -> None:
         self._close(condition, text)
-        self.wire.flush()
-        if self.wire.outlet.unread():
-            self.wire.outlet.abort(text)
+        self.output.flush()
+        if self.output.outlet.unread():
+            self.output.outlet.abort(text)
         else:
-            self.wire.outlet.close()
+            self.output.outlet.close()
         # Not only when the system says that it is gone: others wait for the room.
         self._standing.let_go()
 
@@ -313,8 +323,8 @@ class Peer:
             self._left += events  # they have their turn behind what came before
         else:
             self._work.begin()
-            self._handle(events, self.wire.door.clock.now())
-        self.wire.flush()
+            self._handle(events, self.output.namespace_context.clock.now())
+        self.output.flush()
 
     # --- events
 
@@ -359,7 +369,7 @@ class Peer:
             self._attaching.attach(event.link, now)
         elif isinstance(event, StrayReceived):
             self._work.left -= FLOW_COST
-            self.wire.transactions.missed(event.outcome)
+            self.output.transactions.missed(event.outcome)
             if event.is_awaited:
                 declined = self._decline(Refusal(LOCK_LOST, texts.SETTLED_ALREADY), "settle")
                 event.session.settling.answer(event.first, event.count, rejected(declined))
@@ -367,7 +377,7 @@ class Peer:
             if isinstance(event, LinkDetached) and event.link.state == DETACHING:
                 # We ended it, because of what the peer did. A discharge that came behind that
                 # may stand among those that are to be carried out now.
-                self.wire.transactions.link_ended()
+                self.output.transactions.link_ended()
             if not self._coordinate():
                 return False
             if isinstance(event, LinkDetached):
@@ -387,9 +397,9 @@ class Peer:
             done = node.transfers(deliveries, now, self._work)
         elif isinstance(node, TokenNode):
             self._standing.progressed(ASKED)
-            was_turned_away = self._belonging.is_turned_away
+            was_turned_away = self._binding.is_turned_away
             done = node.transfers(deliveries, self._work)
-            if self._belonging.is_turned_away and not was_turned_away:
+            if self._binding.is_turned_away and not was_turned_away:
                 self._turn_away()
             self._tokens_put(node)
         elif isinstance(node, CoordinatorNode):
@@ -423,7 +433,7 @@ class Peer:
                 "%s",
                 logbook.line(
                     "link-detached",
-                    peer=self.wire.peer_name,
+                    peer=self.output.peer_name,
                     link=event.link.name,
                     condition=event.error.condition,
                     text=event.error.description,
@@ -472,7 +482,7 @@ class Peer:
     def _take_turn(self) -> None:
         """Look at a key that has waited for its turn."""
         if self._key.is_waiting:
-            self._authenticated(self._key.take_turn(), self.wire.door.clock.now())
+            self._authenticated(self._key.take_turn(), self.output.namespace_context.clock.now())
 
     def _authenticated(self, refusal: AuthRefusal | None, now: int) -> None:
         if refusal is None:
@@ -486,18 +496,18 @@ class Peer:
     def _opened(self, event: Opened) -> None:
         opened = event.open
         # Over WebSockets Python's client appends its path to the host (protocol 1.2).
-        self.wire.host = (opened.hostname or "localhost").partition("/")[0]
-        self.wire.container = opened.container_id
+        self.output.host = (opened.hostname or "localhost").partition("/")[0]
+        self.output.container = opened.container_id
         self._standing.progressed(OPENED)
-        grants = self._belonging.open(self.wire.host)
+        grants = self._binding.open(self.output.host)
         _CONNECTIONS.write(
             logging.INFO,
             "connection-opened",
-            peer=self.wire.peer_name,
+            peer=self.output.peer_name,
             container=opened.container_id,
-            namespace=self.wire.door.namespace if self._belonging.is_inside else None,
+            namespace=self.output.namespace_context.namespace if self._binding.is_inside else None,
         )
-        if self._belonging.is_turned_away:
+        if self._binding.is_turned_away:
             self._turn_away()
         elif isinstance(grants, AuthRefusal):
             # The key is good, but not in the namespace that the host name says.
@@ -505,7 +515,7 @@ class Peer:
             self._close(UNAUTHORIZED_ACCESS, declined.text)
         else:
             for grant in grants:
-                self._claims.put(grant)
+                self._token_rights.put(grant)
         self._claims_changed()
 
     def _tokens_put(self, node: TokenNode) -> None:
@@ -516,46 +526,46 @@ class Peer:
         self._attaching.review(self._work)
         self._wrong_tokens += node.wrong
         node.wrong = 0
-        limits = self.wire.door.limits
-        if self._wrong_tokens > limits.wrong_tokens_max and not self._belonging.has_place:
+        limits = self.output.namespace_context.limits
+        if self._wrong_tokens > limits.wrong_tokens_max and not self._binding.has_place:
             declined = self._decline(Refusal(UNAUTHORIZED, texts.TOO_MANY_TOKENS), "put-token")
             self._close(UNAUTHORIZED_ACCESS, declined.text)
         self._claims_changed()
 
     def _admit(self) -> None:
         """Let it have what a connection with a token may have."""
-        door = self.wire.door
-        self._standing.admit(door.limits.held_bytes_max)
-        self._connection.links_max = door.engine_limits.links_max
-        self._connection.sessions_max = door.engine_limits.channel_max + 1
-        self.wire.transactions.living_max = door.limits.transactions_max
+        namespace_context = self.output.namespace_context
+        self._standing.admit(namespace_context.limits.held_bytes_max)
+        self._connection.links_max = namespace_context.engine_limits.links_max
+        self._connection.sessions_max = namespace_context.engine_limits.channel_max + 1
+        self.output.transactions.living_max = namespace_context.limits.transactions_max
 
     def _count_kept(self) -> None:
         """Count what a stranger leaves unread or half said; whoever leaves too much is cut off."""
-        if not self._standing.count(self.wire.outlet.unread(), self._connection.cutter.size):
-            self.wire.outlet.abort(texts.TOO_MUCH_KEPT)
+        if not self._standing.count(self.output.outlet.unread(), self._connection.splitter.size):
+            self.output.outlet.abort(texts.TOO_MUCH_KEPT)
 
     def _turn_away(self) -> None:
         """Close, because the namespace has no room for the connection."""
-        namespace = self.wire.door.namespace
-        limit = self.wire.door.attendance.connections_max
+        namespace = self.output.namespace_context.namespace
+        limit = self.output.namespace_context.connection_quota.connections_max
         text = f"The namespace '{namespace}' has {limit} connections, as many as it may have."
         declined = self._decline(Refusal(QUOTA_EXCEEDED, text), "open")
         self._close(RESOURCE_LIMIT_EXCEEDED, declined.text)
 
     def _decline(self, refusal: Refusal, operation: str) -> Declined:
-        return self.wire.door.decline(
-            refusal, entity="", operation=operation, peer=self.wire.peer_name
+        return self.output.namespace_context.decline(
+            refusal, entity="", operation=operation, peer=self.output.peer_name
         )
 
     def _claims_changed(self) -> None:
         """Start or stop the time for a token."""
-        if self._belonging.has_place and not self._standing.is_admitted:
+        if self._binding.has_place and not self._standing.is_admitted:
             self._admit()
-        if not self._claims.is_empty:
+        if not self._token_rights.is_empty:
             self._token_due = NO_DEADLINE
         elif self._token_due == NO_DEADLINE:
-            self._token_due = self._at + self.wire.door.limits.token_timeout_ms
+            self._token_due = self._at + self.output.namespace_context.limits.token_timeout_ms
         self.deadline = AT_ONCE
 
     # --- the end
@@ -578,11 +588,11 @@ class Peer:
         self._is_broken = is_broken
         self._standing.leave()
         self._key.give_up()
-        self._belonging.leave()
+        self._binding.leave()
         _CONNECTIONS.write(
             logging.INFO,
             "connection-closed",
-            peer=self.wire.peer_name,
+            peer=self.output.peer_name,
             condition=None if error is None else error.condition,
             text=None if error is None else error.description,
         )

@@ -6,10 +6,10 @@ from time import monotonic
 from typing import Final, Protocol, final
 
 from peeklock.gateway import logbook
-from peeklock.gateway.amqp.door import Doors
+from peeklock.gateway.amqp.namespace_context import NamespaceContexts
 from peeklock.gateway.amqp.peer import Peer
 from peeklock.gateway.exposure import is_exposed
-from peeklock.gateway.lobby import Lobby
+from peeklock.gateway.quotas.shared_limits import SharedLimits
 
 # Less than this is never waited: a deadline in the past is looked at in the next turn of the loop.
 _WAIT_S_MIN: Final = 0.001
@@ -21,7 +21,7 @@ class Connections(Protocol):
     """Who counts the connections of a listener."""
 
     output_bytes_max: int
-    lobby: Lobby
+    shared_limits: SharedLimits
 
     def joined(self, connection: "AmqpProtocol") -> None:
         """Take a connection in."""
@@ -36,8 +36,8 @@ class Connections(Protocol):
 class AmqpProtocol(asyncio.Protocol):
     """One connection of the AMQP listener. Nothing here happens per frame."""
 
-    def __init__(self, doors: Doors, connections: Connections) -> None:
-        self._doors = doors
+    def __init__(self, namespace_contexts: NamespaceContexts, connections: Connections) -> None:
+        self._namespace_contexts = namespace_contexts
         self._connections = connections
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -60,12 +60,12 @@ class AmqpProtocol(asyncio.Protocol):
         address = transport.get_extra_info("peername") or ("unknown", 0)
         self._connections.joined(self)
         self._peer = Peer(
-            self._doors,
+            self._namespace_contexts,
             self,
             f"{address[0]}:{address[1]}",
             self._now(),
             host=address[0],
-            lobby=self._connections.lobby,
+            shared_limits=self._connections.shared_limits,
             is_exposed=is_exposed(transport),
         )
         self._tick()
@@ -89,7 +89,7 @@ class AmqpProtocol(asyncio.Protocol):
             self.go_on_soon()
         elif self._is_behind:
             self._is_behind = False
-            if not peer.wire.is_reading_held:
+            if not peer.output.is_reading_held:
                 self.resume_reading()
 
     def _go_on(self) -> None:

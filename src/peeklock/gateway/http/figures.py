@@ -7,7 +7,7 @@ from typing import Final, final
 
 from peeklock.broker.entities import Queue, Topic
 from peeklock.budgets import Budget
-from peeklock.entity.depth import STATES
+from peeklock.entity.moves.depth import STATES
 from peeklock.gateway.http.health import Health
 from peeklock.histogram import Histogram
 from peeklock.store.figures import StoreFigures
@@ -95,13 +95,13 @@ class Overview:
         self.connections: Final[dict[str, Callable[[], int]]] = {}
         self.store_states: Callable[[], Iterable[StoreState]] = tuple
         # All queues and topics, each with its partitions.
-        self.homes: Callable[[], Iterable[Queue | Topic]] = tuple
+        self.entities: Callable[[], Iterable[Queue | Topic]] = tuple
 
     async def gather(self) -> list[Figure]:
         """Read them all; nothing is opened, and no partition or store is asked."""
         holding = Holding()
         done = 0
-        for home in self.homes():
+        for home in self.entities():
             for weight in holding.add(home):
                 done += weight
                 if done >= _LANES_AT_ONCE:

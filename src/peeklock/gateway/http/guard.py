@@ -2,19 +2,19 @@
 
 from typing import Final, final
 
-from peeklock.auth.keyring import Grant, KeyRing
+from peeklock.auth.keyring import KeyRing, TokenGrant
 from peeklock.auth.rights import Rights, allows, rights_names
 from peeklock.clock import Clock
 from peeklock.entity.refusals import UNAUTHORIZED, Refusal
 from peeklock.gateway.http.answer import Answer
-from peeklock.gateway.http.request import Request
+from peeklock.gateway.http.request import HttpRequest
 from peeklock.gateway.refusals import RefusalDesk
 
 _CHALLENGE: Final = (("www-authenticate", "SharedAccessSignature"),)
 
 
 @final
-class Guard:
+class TokenGuard:
     """Checks the token of a request as `$cbs` does, and refuses with a tracking id."""
 
     def __init__(self, keys: KeyRing, clock: Clock, desk: RefusalDesk) -> None:
@@ -22,7 +22,7 @@ class Guard:
         self._clock = clock
         self._desk = desk
 
-    def check(self, request: Request, audience: str, wanted: Rights) -> Answer | None:
+    def check(self, request: HttpRequest, audience: str, wanted: Rights) -> Answer | None:
         """Answer why a request is not let in, None when it is; the namespace is the path ''."""
         token = request.headers.get("authorization")
         if token is None:
@@ -30,7 +30,7 @@ class Guard:
             return self._refuse(request, 401, text)
         now = self._clock.wall()
         found = self._keys.verify(token, audience, now, is_exposed=request.is_exposed)
-        if not isinstance(found, Grant):
+        if not isinstance(found, TokenGrant):
             return self._refuse(request, 401, found.text)
         if not allows(found.rights, wanted):
             names = "', '".join(rights_names(wanted))
@@ -38,7 +38,7 @@ class Guard:
             return self._refuse(request, 403, text)
         return None
 
-    def _refuse(self, request: Request, status: int, text: str) -> Answer:
+    def _refuse(self, request: HttpRequest, status: int, text: str) -> Answer:
         operation = f"{request.method} {request.path}"
         declined = self._desk.decline(
             Refusal(UNAUTHORIZED, text), entity="", operation=operation, peer=request.peer

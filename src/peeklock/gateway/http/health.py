@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, final
 
 from peeklock.gateway.http.answer import Answer
-from peeklock.gateway.http.request import Request
+from peeklock.gateway.http.request import HttpRequest
 from peeklock.store.storehouse import StoreState
 
 READY: Final = "/ready"
@@ -44,7 +44,7 @@ class ReadyNode:
         self._health = health
         self._stores = stores
 
-    async def answer(self, _request: Request) -> Answer:
+    async def answer(self, _request: HttpRequest) -> Answer:
         """Tell it, with what is missing."""
         states = self._stores()
         online = sum(state.is_online for state in states)

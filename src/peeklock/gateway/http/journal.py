@@ -4,8 +4,8 @@
     GET /ENTITY/$journal/PARTITION?after=N&limit=BYTES chunks from position N on
 
 A page is chunks one after the other, each behind its length (u32, little-endian), as they rest;
-`store/records.py` reads them. Who may receive from the entity may read its journal. A reader asks
-again from the position that the last page named; nothing is remembered about it here.
+`store/codec/records.py` reads them. Who may receive from the entity may read its journal. A reader
+asks again from the position that the last page named; nothing is remembered about it here.
 """
 
 import asyncio
@@ -14,10 +14,10 @@ from typing import Final, Protocol, final
 from urllib.parse import parse_qs, unquote
 
 from peeklock.auth.rights import LISTEN
-from peeklock.broker.journal import EntityJournal
+from peeklock.broker.entity_journal import EntityJournal
 from peeklock.gateway.http.answer import Answer, bad_request, not_allowed, not_found, refused
-from peeklock.gateway.http.guard import Guard
-from peeklock.gateway.http.request import Request
+from peeklock.gateway.http.guard import TokenGuard
+from peeklock.gateway.http.request import HttpRequest
 from peeklock.store.store import StoreError
 
 SEGMENT: Final = "$journal"
@@ -50,14 +50,14 @@ class Journals(Protocol):
 class JournalNode:
     """Answers everything below the journals of one namespace."""
 
-    def __init__(self, journals: Journals, guard: Guard, namespace: str) -> None:
+    def __init__(self, journals: Journals, guard: TokenGuard, namespace: str) -> None:
         self._journals = journals
         self._guard = guard
         self._namespace = namespace
         self._turns = asyncio.Semaphore(READING_MAX)
         self._waiting = 0
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: HttpRequest) -> Answer:
         """Answer one request."""
         # Before anything else: who may not read learns nothing. A token for the entity or for
         # everything is as good as one for the path itself.
@@ -126,7 +126,7 @@ async def _described(journal: EntityJournal) -> Answer:
     )
 
 
-async def _page(request: Request, journal: EntityJournal, partition: str) -> Answer:
+async def _page(request: HttpRequest, journal: EntityJournal, partition: str) -> Answer:
     query = parse_qs(request.target.partition("?")[2])
     index = _number(partition)
     if index is None or index >= journal.count:

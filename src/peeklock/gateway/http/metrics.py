@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 from peeklock.auth.rights import MANAGE
 from peeklock.gateway.http.answer import Answer
 from peeklock.gateway.http.figures import COUNTER, GAUGE, Figure, Spans
-from peeklock.gateway.http.guard import Guard
-from peeklock.gateway.http.request import Request
+from peeklock.gateway.http.guard import TokenGuard
+from peeklock.gateway.http.request import HttpRequest
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -22,12 +22,12 @@ Gather: TypeAlias = Callable[[], Awaitable[Iterable[Figure]]]
 class MetricsNode:
     """Answers `GET /metrics`. Looking opens no partition and waits for no store."""
 
-    def __init__(self, gather: Gather, guard: Guard | None) -> None:
+    def __init__(self, gather: Gather, guard: TokenGuard | None) -> None:
         """Without a guard everybody may look: the listener is this machine's own."""
         self._gather = gather
         self._guard = guard
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: HttpRequest) -> Answer:
         """Gather on the loop, which takes little; write it down on a thread, which takes longer."""
         if self._guard is not None:
             refusal = self._guard.check(request, "", MANAGE)

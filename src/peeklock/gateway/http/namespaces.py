@@ -9,13 +9,13 @@ from typing import Generic, Protocol, TypeVar, final
 
 from peeklock.auth.namespaces import Namespace, Namespaces
 from peeklock.gateway.http.answer import Answer
-from peeklock.gateway.http.request import Request
+from peeklock.gateway.http.request import HttpRequest
 
 
 class Answering(Protocol):
     """A node of one namespace."""
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: HttpRequest) -> Answer:
         """Answer one request."""
         ...
 
@@ -23,11 +23,11 @@ class Answering(Protocol):
 class Bounding(Answering, Protocol):
     """One that takes large bodies too."""
 
-    def body_bytes_max(self, request: Request) -> int:
+    def body_bytes_max(self, request: HttpRequest) -> int:
         """How large a body may be, asked with the head alone."""
         ...
 
-    def too_large(self, request: Request) -> Answer:
+    def too_large(self, request: HttpRequest) -> Answer:
         """What a client is told whose body is larger."""
         ...
 
@@ -45,11 +45,11 @@ class PerNamespace(Generic[_N]):
         self._make = make
         self._nodes = {each.name: make(each) for each in namespaces.all()}
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: HttpRequest) -> Answer:
         """Answer one request."""
         return await self.node(request).answer(request)
 
-    def node(self, request: Request) -> _N:
+    def node(self, request: HttpRequest) -> _N:
         """Find the node that a request is for."""
         namespace = meant_by(request, self._namespaces)
         node = self._nodes.get(namespace.name)
@@ -65,16 +65,16 @@ class BoundsPerNamespace:
     def __init__(self, nodes: PerNamespace[Bounding]) -> None:
         self._nodes = nodes
 
-    def body_bytes_max(self, request: Request) -> int:
+    def body_bytes_max(self, request: HttpRequest) -> int:
         """How large a body may be, asked with the head alone."""
         return self._nodes.node(request).body_bytes_max(request)
 
-    def too_large(self, request: Request) -> Answer:
+    def too_large(self, request: HttpRequest) -> Answer:
         """What a client is told whose body is larger."""
         return self._nodes.node(request).too_large(request)
 
 
-def meant_by(request: Request, namespaces: Namespaces) -> Namespace:
+def meant_by(request: HttpRequest, namespaces: Namespaces) -> Namespace:
     """Find the namespace of a request."""
     namespace = namespaces.at(request.headers.get("host", ""))
     if namespace is not None:

@@ -16,8 +16,8 @@ from peeklock.gateway.http.answer import Answer, bad_request, refused
 from peeklock.gateway.http.caller import Caller
 from peeklock.gateway.http.heads import HEAD_BYTES_MAX, problem_of_bytes, problem_of_framing
 from peeklock.gateway.http.hosts import Hosts
-from peeklock.gateway.http.request import Request
-from peeklock.gateway.http.visitors import Visitors
+from peeklock.gateway.http.http_places import HttpPlaces
+from peeklock.gateway.http.request import HttpRequest
 from peeklock.step import STEP
 
 # A client that is silent for longer is cut off: before its first request or within one, and between
@@ -46,7 +46,7 @@ _LATER: Final = (("retry-after", "1"),)
 # Where AMQP over WebSockets is asked for; some clients add a slash.
 _WEBSOCKETS: Final = WEBSOCKET_PATH.encode()
 
-Route: TypeAlias = Callable[[Request], Answer | Coroutine[Any, Any, Answer]]
+Route: TypeAlias = Callable[[HttpRequest], Answer | Coroutine[Any, Any, Answer]]
 """Answers a request, at once or later."""
 
 Tunnelled: TypeAlias = Callable[[], asyncio.Protocol]
@@ -59,11 +59,11 @@ _SPARING: Final = logbook.Sparing(_LOG)
 class Bounds(Protocol):
     """Says how large the body of a request may be that is larger than most."""
 
-    def body_bytes_max(self, request: Request) -> int:
+    def body_bytes_max(self, request: HttpRequest) -> int:
         """The bound, asked with the head alone."""
         ...
 
-    def too_large(self, request: Request) -> Answer:
+    def too_large(self, request: HttpRequest) -> Answer:
         """What a client is told whose body is larger."""
         ...
 
@@ -75,7 +75,7 @@ class HttpProtocol(asyncio.Protocol):
     def __init__(
         self,
         route: Route,
-        visitors: Visitors,
+        http_places: HttpPlaces,
         *,
         bounds: Bounds | None = None,
         hosts: Hosts | None = None,
@@ -83,7 +83,7 @@ class HttpProtocol(asyncio.Protocol):
     ) -> None:
         """Without what is `tunnelled` in them there are no WebSockets."""
         self._route = route
-        self._visitors = visitors
+        self._http_places = http_places
         self._bounds = bounds
         self._hosts = hosts
         self._tunnelled = tunnelled
@@ -127,7 +127,7 @@ class HttpProtocol(asyncio.Protocol):
         self._is_exposed = is_exposed(transport)
         if transport.get_extra_info("sslcontext") is not None:
             self._scheme = "https"
-        if self._visitors.joined(self):
+        if self._http_places.joined(self):
             self._whole_by = self._loop.time() + HEAD_S_MAX
             self._wait()
         else:
@@ -140,7 +140,7 @@ class HttpProtocol(asyncio.Protocol):
 
     def connection_lost(self, _exc: Exception | None) -> None:
         """The connection is gone; what it asked for is still carried out."""
-        self._visitors.left(self)
+        self._http_places.left(self)
         self._transport = None
         if self._timer is not None:
             self._timer.cancel()
@@ -186,7 +186,7 @@ class HttpProtocol(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The client reads again; what it has asked meanwhile is answered."""
         self._is_choked = False
-        self._visitors.read(self)
+        self._http_places.read(self)
         if not self._is_occupied and not self._is_refusing:
             self._go_on()
 
@@ -292,7 +292,7 @@ class HttpProtocol(asyncio.Protocol):
         if self._is_refusing:
             return
         self._whole_by = self._begun_at + BODY_S_MAX + size / _BODY_BYTES_PER_S
-        if size > BODY_BYTES_MAX and not self._visitors.takes_body(self, len(data)):
+        if size > BODY_BYTES_MAX and not self._http_places.takes_body(self, len(data)):
             text = "Too much is sent by HTTP just now. Try again later."
             _SPARING.write(logging.WARNING, "http-refused", peer=self._peer, text=text)
             self._refuse(Answer(503, {"error": text}, _LATER))
@@ -309,12 +309,12 @@ class HttpProtocol(asyncio.Protocol):
             text = "The request cannot be read: the body is too large."
             self._refuse(bad_request(text) if bounds is None else bounds.too_large(request))
 
-    def _request_with(self, body: bytes) -> Request:
+    def _request_with(self, body: bytes) -> HttpRequest:
         head = self._request
         assert head is not None
         headers = head.headers
         self._caller = Caller(is_gone=self._is_ended)
-        return Request(
+        return HttpRequest(
             head.method.decode("ascii"),
             _target(head).decode("ascii"),
             {name.decode("ascii"): value.decode("latin-1") for name, value in headers},
@@ -336,7 +336,7 @@ class HttpProtocol(asyncio.Protocol):
     def _upgrade(self) -> None:
         """Let a WebSocket have the connection, or say why it cannot be one."""
         # Imported with the first of them, because most brokers never see one.
-        from peeklock.gateway.websocket import opened
+        from peeklock.gateway.listening.websocket import opened
 
         assert self._request is not None
         assert self._tunnelled is not None
@@ -348,7 +348,7 @@ class HttpProtocol(asyncio.Protocol):
             return
         transport, self._transport = self._transport, None
         self._silent_at = inf
-        self._visitors.left(self)
+        self._http_places.left(self)
         transport.set_protocol(found)
         found.connection_made(transport)
         rest = self._h11.trailing_data[0] + bytes(self._ahead)
@@ -365,10 +365,12 @@ class HttpProtocol(asyncio.Protocol):
             self._finish(answer, request.method)
         else:
             self._silent_at = inf
-            self._visitors.busy(self)
+            self._http_places.busy(self)
             self._task = self._loop.create_task(self._answer_later(answer, request))
 
-    async def _answer_later(self, coming: Coroutine[Any, Any, Answer], request: Request) -> None:
+    async def _answer_later(
+        self, coming: Coroutine[Any, Any, Answer], request: HttpRequest
+    ) -> None:
         STEP.work = f"{request.method} {request.path}"
         try:
             answer = await coming
@@ -412,8 +414,8 @@ class HttpProtocol(asyncio.Protocol):
 
     def _finish(self, answer: Answer, method: str) -> None:
         self._body.clear()
-        self._visitors.gave_body(self)
-        self._visitors.answered(self)
+        self._http_places.gave_body(self)
+        self._http_places.answered(self)
         self._send(answer, method)
         if self._h11.our_state is h11.MUST_CLOSE:
             self.close()
@@ -426,7 +428,7 @@ class HttpProtocol(asyncio.Protocol):
         self._whole_by = inf
         self._body.clear()
         self._ahead.clear()
-        self._visitors.gave_body(self)
+        self._http_places.gave_body(self)
         if self._h11.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             self.close()
             return
@@ -461,7 +463,7 @@ class HttpProtocol(asyncio.Protocol):
         assert transport is not None
         transport.write(b"".join(part for part in parts if part))
         if self._is_choked:
-            self._visitors.leaves_unread(self, len(body))
+            self._http_places.leaves_unread(self, len(body))
 
     def _wait(self, seconds: float = _SILENCE_S_MAX) -> None:
         self._silent_at = min(self._loop.time() + seconds, self._whole_by)

@@ -8,8 +8,8 @@ from typing import Final, TypeAlias, final
 from peeklock.auth.rights import MANAGE
 from peeklock.gateway import logbook
 from peeklock.gateway.http.answer import Answer, not_allowed, not_found, refused
-from peeklock.gateway.http.guard import Guard
-from peeklock.gateway.http.request import Request
+from peeklock.gateway.http.guard import TokenGuard
+from peeklock.gateway.http.request import HttpRequest
 
 NODE: Final = "$reload"
 
@@ -41,11 +41,11 @@ Reloading: TypeAlias = Callable[[], Awaitable[Reloaded]]
 class ReloadNode:
     """Answers `POST /$reload`."""
 
-    def __init__(self, reload: Reloading, guard: Guard) -> None:
+    def __init__(self, reload: Reloading, guard: TokenGuard) -> None:
         self._reload = reload
         self._guard = guard
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: HttpRequest) -> Answer:
         """Answer a request at `/$reload`."""
         refusal = self._guard.check(request, "", MANAGE)
         if refusal is not None:

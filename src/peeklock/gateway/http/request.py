@@ -10,7 +10,7 @@ from peeklock.gateway.http.caller import Caller
 
 @final
 @dataclass(slots=True, init=False)
-class Request:
+class HttpRequest:
     """One request; the names of its headers are in lower case, and as they came in `named`."""
 
     method: Final[str]

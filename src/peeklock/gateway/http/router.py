@@ -7,7 +7,7 @@ from peeklock.gateway.http.answer import Answer, not_allowed, not_found
 from peeklock.gateway.http.health import Health
 from peeklock.gateway.http.journal import journal_place
 from peeklock.gateway.http.messages.places import place_of
-from peeklock.gateway.http.request import Request
+from peeklock.gateway.http.request import HttpRequest
 
 # The nodes that have no name of their own, because entities give the paths theirs.
 ENTITIES: Final = "*"
@@ -18,7 +18,7 @@ JOURNALS: Final = "*/$journal"
 class Node(Protocol):
     """Answers everything below one path, and may take its time."""
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: HttpRequest) -> Answer:
         """Answer one request."""
         ...
 
@@ -39,7 +39,7 @@ class Router:
         self._nodes = nodes or {}
         self._pages = pages or {}
 
-    def route(self, request: Request) -> Answer | Coroutine[Any, Any, Answer]:
+    def route(self, request: HttpRequest) -> Answer | Coroutine[Any, Any, Answer]:
         """Answer at once, or with something to wait for."""
         if request.path == "/health":
             if request.method not in ("GET", "HEAD"):
@@ -56,19 +56,19 @@ class Router:
         return not_found(request.path) if node is None else node.answer(request)
 
 
-def _is_about_one(request: Request) -> bool:
+def _is_about_one(request: HttpRequest) -> bool:
     """Tell whether a request is about the entity that has the name of a page: who looks at it by
     the administration names the version of that."""
     return "api-version=" in request.target.partition("?")[2]
 
 
-def _kind(request: Request) -> str:
+def _kind(request: HttpRequest) -> str:
     if is_about_messages(request):
         return MESSAGES
     return ENTITIES if journal_place(request.path) is None else JOURNALS
 
 
-def is_about_messages(request: Request) -> bool:
+def is_about_messages(request: HttpRequest) -> bool:
     """Tell whether a request sends, receives or settles: `q/messages`, `q/messages/head`,
     `q/messages/ID/TOKEN`. An entity that happens to have such a name can still be put."""
     if request.method == "PUT" and "atom" in request.headers.get("content-type", ""):

@@ -5,8 +5,8 @@ from typing import Any, Final, Protocol, final
 
 from peeklock.auth.rights import MANAGE
 from peeklock.gateway.http.answer import Answer, not_allowed, not_found, refused
-from peeklock.gateway.http.guard import Guard
-from peeklock.gateway.http.request import Request
+from peeklock.gateway.http.guard import TokenGuard
+from peeklock.gateway.http.request import HttpRequest
 from peeklock.store.store import StoreError
 from peeklock.store.storehouse import StoreState, UnknownStore
 
@@ -16,7 +16,7 @@ _ONLINE: Final = "online"
 _OFFLINE: Final = "offline"
 
 
-class Stores(Protocol):
+class StoresView(Protocol):
     """What this door needs of the stores."""
 
     def states(self) -> Sequence[StoreState]:
@@ -36,11 +36,11 @@ class Stores(Protocol):
 class StoresNode:
     """Answers `GET /$stores` and `POST /$stores/NAME/offline|online[?make=true]`."""
 
-    def __init__(self, stores: Stores, guard: Guard) -> None:
+    def __init__(self, stores: StoresView, guard: TokenGuard) -> None:
         self._stores = stores
         self._guard = guard
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: HttpRequest) -> Answer:
         """Answer a request below `/$stores`."""
         # Before anything else: who may not see the stores learns nothing about them.
         refusal = self._guard.check(request, "", MANAGE)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn, Type
 
 import typer
 
-from peeklock.client.connection_string import DEVELOPMENT, parse_connection_string
-from peeklock.client.endpoints import amqp_port
+from peeklock.client.connections.connection_string import DEVELOPMENT, parse_connection_string
+from peeklock.client.connections.endpoints import amqp_port
 from peeklock.client.exceptions import ServiceBusError
 from peeklock.spark.jobs.progress import Batches, Progress
 from peeklock.spark.jvm import NoJava

@@ -14,7 +14,7 @@ from pyspark.sql import functions as fn
 from peeklock.spark.jobs import frame
 from peeklock.spark.jobs.namespace import SUBSCRIPTION, ListedEntity, entity_at
 from peeklock.spark.schema import MESSAGE_COLUMNS
-from peeklock.spark.sink.options import SEND_COLUMNS
+from peeklock.spark.sink.sink_options import SEND_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -64,7 +64,7 @@ class JournalDescription:
 
 @final
 @dataclass(frozen=True, slots=True)
-class JournalPage:
+class FetchedPage:
     """Some chunks of a partition; `first` says where its journal begins now."""
 
     first: int
@@ -136,7 +136,7 @@ class JournalClient:
 
     def page(
         self, entity: str, partition: int, after: int, limit_bytes: int = LIMIT_BYTES
-    ) -> JournalPage:
+    ) -> FetchedPage:
         """Return the chunks of a partition from a position on, as many as `limit_bytes` allow.
 
         The first chunk may begin before the position, and `next` of the page is where to go on.
@@ -150,7 +150,7 @@ class JournalClient:
             chunks = _cut(answer.content)
         except (KeyError, ValueError, struct.error) as error:
             raise self._has_no_journal() from error
-        return JournalPage(first, next, headers.get("peeklock-incarnation", ""), chunks)
+        return FetchedPage(first, next, headers.get("peeklock-incarnation", ""), chunks)
 
     # Asking.
 

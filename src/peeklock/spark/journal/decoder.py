@@ -13,17 +13,17 @@ from typing import Any, Final, final
 import pyarrow as pa
 
 from peeklock.amqp.errors import DecodeError
-from peeklock.amqp.properties import id_text
-from peeklock.entity import claim_records as claims
-from peeklock.entity import copy_records as copies
-from peeklock.entity import notes
+from peeklock.amqp.messages.properties import id_text
 from peeklock.entity import records as kept
-from peeklock.entity import stage_records as stages
-from peeklock.entity import way_records as ways
+from peeklock.entity.claims import records as claims
 from peeklock.entity.commands import MAIN, TRANSFER
 from peeklock.entity.message import Message
 from peeklock.entity.records import Record, width
-from peeklock.store.records import decode_chunk
+from peeklock.entity.stages import records as stages
+from peeklock.entity.topics import records as copies
+from peeklock.entity.transfers import records as ways
+from peeklock.entity.upkeep import journal_facts
+from peeklock.store.codec.records import decode_chunk
 
 SCHEMA: Final = pa.schema(
     [
@@ -65,24 +65,24 @@ _REMOVED: Final = {
 }
 _RETURNED: Final = {kept.ABANDONED: "abandon", kept.LOCK_EXPIRED: "lock_lost"}
 _RELEASED: Final = {
-    notes.RELEASED: ("abandon", "Released"),
-    notes.SESSION_CLOSED: ("abandon", "SessionClosed"),
-    notes.RECEIVER_GONE: ("abandon", "ReceiverGone"),
-    notes.RECONFIGURED: ("lock_lost", "EntityChanged"),
-    notes.NOT_COUNTED: ("abandon", None),
-    notes.RAN_OUT: ("lock_lost", None),
+    journal_facts.RELEASED: ("abandon", "Released"),
+    journal_facts.SESSION_CLOSED: ("abandon", "SessionClosed"),
+    journal_facts.RECEIVER_GONE: ("abandon", "ReceiverGone"),
+    journal_facts.RECONFIGURED: ("lock_lost", "EntityChanged"),
+    journal_facts.NOT_COUNTED: ("abandon", None),
+    journal_facts.RAN_OUT: ("lock_lost", None),
 }
 _SESSION_LOCKS: Final = {
-    notes.SESSION_RENEWED: ("renew", None),
-    notes.SESSION_LOST: ("lock_lost", "SessionLockLost"),
-    notes.SESSION_TAKEN_BACK: ("lock_lost", "EntityChanged"),
+    journal_facts.SESSION_RENEWED: ("renew", None),
+    journal_facts.SESSION_LOST: ("lock_lost", "SessionLockLost"),
+    journal_facts.SESSION_TAKEN_BACK: ("lock_lost", "EntityChanged"),
 }
 _OUTCOMES: Final = {
     0: "complete",
     1: "abandon",
     2: "defer",
     3: "deadletter",
-    notes.RENEWAL: "renew",
+    journal_facts.RENEWAL: "renew",
 }
 _UNCLAIMED: Final = {
     claims.UNCLAIMED_RELEASED: "Released",
@@ -96,8 +96,8 @@ _STAGES_DROPPED: Final = {
 }
 # Nothing happened to a message where one of these was written.
 _NO_FACTS: Final = (
-    kept.Carried,
-    kept.CarriedCopies,
+    kept.Relocated,
+    kept.RelocatedCopies,
     kept.CheckpointBegun,
     kept.CheckpointSlice,
     kept.CheckpointEnded,
@@ -106,7 +106,7 @@ _NO_FACTS: Final = (
     kept.Lost,
     claims.OwnerHeard,
     stages.StageKept,
-    ways.WaysNoted,
+    ways.DestinationsNoted,
 )
 
 # The properties of a message, when their descriptor is written in the short form, as by everybody.
@@ -211,7 +211,7 @@ class FactDecoder:
         at = record.at
         if isinstance(record, (kept.Enqueued, kept.Scheduled, stages.Staged)):
             self._add_messages(record, position, 0, len(record.messages))
-        elif isinstance(record, notes.HandedTo):
+        elif isinstance(record, journal_facts.HandedTo):
             sequences = record.sequences
             self._rows(
                 at,
@@ -279,18 +279,18 @@ class FactDecoder:
 
     def _add_note(self, record: Record, position: int) -> None:
         at = record.at
-        if isinstance(record, notes.LocksRenewed):
+        if isinstance(record, journal_facts.LocksRenewed):
             who = record.consumer
             self._rows(at, position, "renew", record.lane, record.sequences, consumer=who)
-        elif isinstance(record, notes.LocksReleased):
+        elif isinstance(record, journal_facts.LocksReleased):
             op, why = _RELEASED[record.why]
             lane, who = record.lane, record.consumer
             self._rows(at, position, op, lane, record.sequences, consumer=who, reason=why)
-        elif isinstance(record, notes.SettlementsFailed):
+        elif isinstance(record, journal_facts.SettlementsFailed):
             outcome = _OUTCOMES.get(record.outcome)
             lane, who, lost = record.lane, record.consumer, record.sequences
             self._rows(at, position, "settle_fail", lane, lost, consumer=who, reason=outcome)
-        elif isinstance(record, notes.SessionLockNoted):
+        elif isinstance(record, journal_facts.SessionLockNoted):
             op, why = _SESSION_LOCKS[record.why]
             self._rows(
                 at,
@@ -371,7 +371,7 @@ class FactDecoder:
     def _add_messages(self, record: Record, position: int, low: int, high: int) -> None:
         """The messages of a run from one place in it to another; those that were carried to the
         tail are not news."""
-        if isinstance(record, kept.Carried):
+        if isinstance(record, kept.Relocated):
             return
         assert isinstance(record, (kept.Enqueued, kept.Scheduled, stages.Staged))
         op = "send" if isinstance(record, kept.Enqueued) else "schedule"

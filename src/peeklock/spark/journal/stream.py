@@ -17,9 +17,9 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 
 from peeklock.spark.ahead import ahead
 from peeklock.spark.journal.client import (
+    FetchedPage,
     JournalClient,
     JournalDescription,
-    JournalPage,
     JournalPartition,
 )
 from peeklock.spark.journal.decoder import FactDecoder
@@ -303,7 +303,7 @@ def read_slice(
 
 def _pages(
     client: JournalClient, options: SourceOptions, part: JournalSlice
-) -> Iterator[tuple[int, JournalPage]]:
+) -> Iterator[tuple[int, FetchedPage]]:
     """Fetch one page after the other, each with the position that was asked for."""
     at = part.first
     while at < part.until:

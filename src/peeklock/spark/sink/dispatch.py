@@ -25,10 +25,10 @@ from peeklock.spark.options import Access
 from peeklock.spark.sink.description import Unknown, describe
 from peeklock.spark.sink.encoding import bodies, durations, messages_of, milliseconds
 from peeklock.spark.sink.ids import ids_of
-from peeklock.spark.sink.options import IDS, SEND_COLUMNS, STAGE, SinkOptions
 from peeklock.spark.sink.outbox import Outbox
 from peeklock.spark.sink.pace import Pace
 from peeklock.spark.sink.parcels import ParcelLimits, TooLarge, in_order_of_keys, parcels
+from peeklock.spark.sink.sink_options import IDS, SEND_COLUMNS, STAGE, SinkOptions
 
 PUBLISH: Final = "com.peeklock:publish-stages"
 DROP: Final = "com.peeklock:drop-stages"

@@ -13,8 +13,8 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from peeklock.amqp.codec import encode
-from peeklock.amqp.types import Int
+from peeklock.amqp.values.codec import encode
+from peeklock.amqp.values.types import Int
 from peeklock.spark.properties import as_text, from_json
 
 Bytes: TypeAlias = pa.BinaryArray

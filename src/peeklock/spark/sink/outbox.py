@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, final
 
-from peeklock.amqp.types import Symbol
+from peeklock.amqp.values.types import Symbol
 from peeklock.client.exceptions import ServiceBusError, ServiceBusServerBusyError
 from peeklock.spark.sink.pace import Pace
 from peeklock.spark.sink.parcels import SIZE_MAX_DEFAULT, Parcel

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 
 from peeklock.spark.options import CLAIM, SourceOptions, source_options
-from peeklock.spark.sink.options import SinkOptions
+from peeklock.spark.sink.sink_options import SinkOptions
 from peeklock.spark.source.claim_keeper import DEFERRAL
 from peeklock.spark.source.claim_stream import open_claim_keeper
 

@@ -11,17 +11,17 @@ from typing import Any, Final, final
 
 import pyarrow as pa
 
-from peeklock.amqp.codec import decode
 from peeklock.amqp.errors import DecodeError
-from peeklock.amqp.message import (
+from peeklock.amqp.messages.message import (
     LazyProperties,
     Sections,
     read_application_properties,
     read_properties,
     split,
 )
-from peeklock.amqp.sections import DATA, MESSAGE_ANNOTATIONS, SEQUENCE, VALUE, section_at
-from peeklock.amqp.types import Array, Described, Timestamp
+from peeklock.amqp.messages.sections import DATA, MESSAGE_ANNOTATIONS, SEQUENCE, VALUE, section_at
+from peeklock.amqp.values.codec import decode
+from peeklock.amqp.values.types import Array, Described, Timestamp
 from peeklock.spark.offsets import partition_of
 from peeklock.spark.properties import as_text, to_json
 from peeklock.spark.schema import Columns

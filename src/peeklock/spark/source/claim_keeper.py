@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol, final
 
-from peeklock.amqp.constructors import LONG
-from peeklock.amqp.types import Array, Int, Uint
+from peeklock.amqp.values.constructors import LONG
+from peeklock.amqp.values.types import Array, Int, Uint
 from peeklock.client.exceptions import ClaimFenced, ServiceBusError, ServiceBusServerBusyError
 from peeklock.spark.entity_client import patiently
 from peeklock.spark.offsets import partition_of

@@ -9,9 +9,9 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, final
 
-from peeklock.amqp.constructors import LONG, UUID_CODE
 from peeklock.amqp.errors import DecodeError
-from peeklock.amqp.types import Array, Uint
+from peeklock.amqp.values.constructors import LONG, UUID_CODE
+from peeklock.amqp.values.types import Array, Uint
 from peeklock.client.exceptions import (
     MessageLockLostError,
     MessageNotFoundError,

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import final
 
 from peeklock.entity.message import Message
+from peeklock.store.codec.records import decode_messages
 from peeklock.store.entries import CHUNK_KEY, LmdbCursor, LmdbTransaction, PartitionEntry
 from peeklock.store.lmdb.writer import LmdbWriter, header_at
-from peeklock.store.records import decode_messages
 from peeklock.store.store import Corrupt
 
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Protocol, final
 
 from peeklock.store.appending import NewChunk, epoch_for
+from peeklock.store.codec.records import ChunkHeader, chunk_header
 from peeklock.store.committers import BULKY
 from peeklock.store.entries import (
     TRIM_STEPS,
@@ -23,7 +24,6 @@ from peeklock.store.entries import (
     PartitionTable,
 )
 from peeklock.store.environment import Environment, is_lasting
-from peeklock.store.records import ChunkHeader, chunk_header
 from peeklock.store.retention import Chunk, Retention, Trim
 from peeklock.store.store import Broken, Corrupt, Fenced, StoreError, Unavailable
 

@@ -16,12 +16,12 @@ from typing import Final
 
 import lmdb
 
+from peeklock.store.codec.records import chunk_header
+from peeklock.store.damage.pages import DATA, why_too_short
 from peeklock.store.entries import CHUNK_KEY
 from peeklock.store.environment import Environment, sync_directory, translated
 from peeklock.store.lmdb.store import FORMAT as LMDB_FORMAT
 from peeklock.store.lmdb.writer import LmdbWriter
-from peeklock.store.pages import DATA, why_too_short
-from peeklock.store.records import chunk_header
 from peeklock.store.retention import Retention
 from peeklock.store.segments.disk import Disk
 from peeklock.store.segments.files import PREFIX, Segments

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Protocol, final
 
 from peeklock.store.appending import NewChunk, epoch_for
+from peeklock.store.codec.records import HEADER
 from peeklock.store.committers import BULKY
-from peeklock.store.records import HEADER
 from peeklock.store.segments.frames import APPENDED, DROPPED, MOVED, OPENED, FramePart
 from peeklock.store.store import Fenced
 

@@ -13,14 +13,14 @@ from collections.abc import Iterator, Sequence
 from typing import Final, final
 
 from peeklock.entity.message import Message
-from peeklock.store.entries import CHUNK_KEY, ENTRY_KEY, LmdbCursor
-from peeklock.store.records import (
+from peeklock.store.codec.records import (
     HEADER,
     HEADER_BYTES,
     chunk_header,
     decode_messages,
     table_width,
 )
+from peeklock.store.entries import CHUNK_KEY, ENTRY_KEY, LmdbCursor
 from peeklock.store.segments.files import Segments
 from peeklock.store.segments.index import Index, place_at
 from peeklock.store.segments.tail import ChunkPlace, Tail

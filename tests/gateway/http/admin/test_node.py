@@ -9,20 +9,20 @@ from xml.etree.ElementTree import fromstring
 import pytest
 
 from peeklock.auth.rights import LISTEN, MANAGE, SEND
-from peeklock.broker.broker import Limits
+from peeklock.broker.broker import NamespaceLimits
 from peeklock.broker.entities import Queue
 from peeklock.entity.commands import SendMany
-from peeklock.gateway.http.request import Request
+from peeklock.gateway.http.request import HttpRequest
 from peeklock.store.memory import MemoryCatalog, MemoryStores
 from peeklock.store.store import Store, Unavailable
 from peeklock.store.storehouse import Storehouse, store_names
-from tests.broker.bench import Recorder, settle_down
-from tests.gateway.http.admin.office import (
+from tests.broker.broker_harness import Recorder, settle_down
+from tests.gateway.http.admin.admin_harness import (
     ATOM,
     BUS,
     HOST,
     UPDATE,
-    Office,
+    AdminHarness,
     counts,
     entry,
     key,
@@ -40,19 +40,19 @@ from tests.gateway.http.admin.office import (
 
 
 def test_without_a_good_token_nothing_is_told() -> None:
-    async def scenario(office: Office) -> None:
-        await office.put("orders", queue())
-        office.broker.namespaces.first.keys.set_entity_rules(
+    async def scenario(admin: AdminHarness) -> None:
+        await admin.put("orders", queue())
+        admin.broker.namespaces.first.keys.set_entity_rules(
             "orders", [key("worker", "secret", SEND | LISTEN), key("owner", "secret", MANAGE)]
         )
-        worker = office.token("https://x/orders", "worker", "secret")
-        other = office.token("https://x/other", "owner", "secret")
-        owner = office.token("https://x/orders", "owner", "secret")
-        stale = office.token()
-        office.clock.advance(1)
+        worker = admin.token("https://x/orders", "worker", "secret")
+        other = admin.token("https://x/other", "owner", "secret")
+        owner = admin.token("https://x/orders", "owner", "secret")
+        stale = admin.token()
+        admin.clock.advance(1)
         for given, words in (
-            (office.token(key="wrong"), "InvalidSignature"),
-            (office.token(rule="nobody"), "InvalidSignature"),
+            (admin.token(key="wrong"), "InvalidSignature"),
+            (admin.token(rule="nobody"), "InvalidSignature"),
             ("Bearer a.b.c", "UnsupportedToken"),
             ("nonsense", "MalformedToken"),
             (worker, "Manage,Entity"),
@@ -60,22 +60,22 @@ def test_without_a_good_token_nothing_is_told() -> None:
         ):
             for method in ("GET", "PUT", "DELETE"):
                 headers = {"authorization": given}
-                status, detail = await office.refusal(method, "orders", headers=headers)
+                status, detail = await admin.refusal(method, "orders", headers=headers)
                 assert (status, words in detail) == (401, True), (given, detail)
         for path in ("$Resources/queues", "$namespaceinfo", "other"):
-            assert (await office.refusal("GET", path, headers={"authorization": owner}))[0] == 401
-        assert (await office.ask("GET", "orders", headers={"authorization": owner})).status == 200
-        office.clock.advance(60_000)
-        status, detail = await office.refusal("GET", "orders", headers={"authorization": stale})
+            assert (await admin.refusal("GET", path, headers={"authorization": owner}))[0] == 401
+        assert (await admin.ask("GET", "orders", headers={"authorization": owner})).status == 200
+        admin.clock.advance(60_000)
+        status, detail = await admin.refusal("GET", "orders", headers={"authorization": stale})
         assert (status, detail.startswith("ExpiredToken")) == (401, True)
-        assert office.broker.find("ns", "orders") is not None
+        assert admin.broker.find("ns", "orders") is not None
 
     run(scenario)
 
 
 def test_without_any_token_the_service_s_words_are_said() -> None:
-    async def scenario(office: Office) -> None:
-        answer = await office.node.answer(Request("GET", "/orders"))
+    async def scenario(admin: AdminHarness) -> None:
+        answer = await admin.node.answer(HttpRequest("GET", "/orders"))
         assert answer.status == 401
         assert b"MissingToken: The authorization header was not found." in answer.body()
         assert ("www-authenticate", "SharedAccessSignature") in answer.headers
@@ -86,20 +86,20 @@ def test_without_any_token_the_service_s_words_are_said() -> None:
 def test_a_token_may_be_for_the_very_path_that_is_asked() -> None:
     """As the client for JavaScript signs it: the whole address, in lower case, with its query."""
 
-    async def scenario(office: Office) -> None:
-        await office.put("Orders", queue())
+    async def scenario(admin: AdminHarness) -> None:
+        await admin.put("Orders", queue())
         for path in ("Orders", "$Resources/Queues", "$namespaceinfo"):
             resource = f"https://localhost:5300/{path}?api-version=2021-05".lower()
-            headers = {"authorization": office.token(resource)}
-            assert (await office.ask("GET", path, headers=headers)).status == 200
+            headers = {"authorization": admin.token(resource)}
+            assert (await admin.ask("GET", path, headers=headers)).status == 200
 
     run(scenario)
 
 
 @pytest.mark.parametrize("path", ["no", "a/b", ""])
 def test_what_is_not_there_is_an_empty_list(path: str) -> None:
-    async def scenario(office: Office) -> None:
-        feed = await office.feed(path)
+    async def scenario(admin: AdminHarness) -> None:
+        feed = await admin.feed(path)
         assert feed.tag == f"{ATOM}feed"
         assert feed.findtext(f"{ATOM}title") == "Publicly Listed Services"
         assert titles(feed) == []
@@ -109,16 +109,16 @@ def test_what_is_not_there_is_an_empty_list(path: str) -> None:
 
 @pytest.mark.parametrize("path", ["no/Subscriptions", "no/Subscriptions/no/Rules", "$Resources/x"])
 def test_lists_of_what_is_not_there_are_not_found(path: str) -> None:
-    async def scenario(office: Office) -> None:
-        assert (await office.refusal("GET", path))[0] == 404
+    async def scenario(admin: AdminHarness) -> None:
+        assert (await admin.refusal("GET", path))[0] == 404
 
     run(scenario)
 
 
 def test_what_is_not_there_below_a_topic_is_not_found() -> None:
-    async def scenario(office: Office) -> None:
-        await office.put("news", topic())
-        await office.put("news/Subscriptions/all", subscription())
+    async def scenario(admin: AdminHarness) -> None:
+        await admin.put("news", topic())
+        await admin.put("news/Subscriptions/all", subscription())
         for path, where in (
             ("no/Subscriptions/no", "no|no"),
             ("news/Subscriptions/no", "news|no"),
@@ -126,18 +126,18 @@ def test_what_is_not_there_below_a_topic_is_not_found() -> None:
             ("news/Subscriptions/all/Rules/no", "news|all|no"),
         ):
             expected = (404, f"Entity 'ns:Topic:{where}' was not found.")
-            assert await office.refusal("GET", path) == expected
+            assert await admin.refusal("GET", path) == expected
 
     run(scenario)
 
 
 def test_the_service_document_is_everybody_s() -> None:
-    async def scenario(office: Office) -> None:
+    async def scenario(admin: AdminHarness) -> None:
         for target in ("/", "/?api-version=2021-05"):
-            answer = await office.node.answer(Request("GET", target, {"host": HOST}))
+            answer = await admin.node.answer(HttpRequest("GET", target, {"host": HOST}))
             assert answer.status == 200
             assert b"Publicly Listed Services" in answer.body()
-        assert (await office.node.answer(Request("PUT", "/", {"host": HOST}))).status == 401
+        assert (await admin.node.answer(HttpRequest("PUT", "/", {"host": HOST}))).status == 401
 
     run(scenario)
 
@@ -165,8 +165,8 @@ OPERATIONS = [
 def test_without_the_right_to_manage_the_service_s_words_are_said(
     method: str, path: str, words: str
 ) -> None:
-    async def scenario(office: Office) -> None:
-        headers = await workers(office)
+    async def scenario(admin: AdminHarness) -> None:
+        headers = await workers(admin)
         if " " not in words:
             words_in_full = (
                 f"SubCode=40100: Unauthorized : Unauthorized access for '{words}' operation on "
@@ -174,31 +174,31 @@ def test_without_the_right_to_manage_the_service_s_words_are_said(
             )
         else:
             words_in_full = words
-        said = await office.refusal(method, path, entry(queue()), headers=headers)
+        said = await admin.refusal(method, path, entry(queue()), headers=headers)
         assert said == (401, words_in_full)
 
     run(scenario)
 
 
 def test_without_the_right_to_manage_what_is_missing_looks_missing() -> None:
-    async def scenario(office: Office) -> None:
-        headers = await workers(office)
-        answer = await office.ask("GET", "no", headers=headers)
+    async def scenario(admin: AdminHarness) -> None:
+        headers = await workers(admin)
+        answer = await admin.ask("GET", "no", headers=headers)
         assert (answer.status, b"Publicly Listed Services" in answer.body()) == (200, True)
-        status, detail = await office.refusal("DELETE", "no", headers=headers)
+        status, detail = await admin.refusal("DELETE", "no", headers=headers)
         assert (status, detail.startswith("No service is hosted")) == (404, True)
 
     run(scenario)
 
 
-async def workers(office: Office) -> dict[str, str]:
+async def workers(admin: AdminHarness) -> dict[str, str]:
     """Some entities, and the headers of somebody who may use them all, and manage none."""
-    await office.put("orders", queue())
-    await office.put("news", topic())
-    await office.put("news/Subscriptions/all", subscription())
-    keys = office.broker.namespaces.first.keys
+    await admin.put("orders", queue())
+    await admin.put("news", topic())
+    await admin.put("news/Subscriptions/all", subscription())
+    keys = admin.broker.namespaces.first.keys
     keys.set_namespace_rules([*keys.namespace_rules, key("worker", "secret", SEND | LISTEN)])
-    return {"authorization": office.token(rule="worker", key="secret")}
+    return {"authorization": admin.token(rule="worker", key="secret")}
 
 
 @pytest.mark.parametrize("path", ["", "orders/$deadletterqueue", "b$d", "b%20d"])
@@ -207,8 +207,8 @@ def test_names_that_nothing_has_are_refused(path: str, method: str) -> None:
     if (method, path) == ("GET", ""):
         return  # the service document
 
-    async def scenario(office: Office) -> None:
-        status, detail = await office.refusal(method, path, entry(queue()))
+    async def scenario(admin: AdminHarness) -> None:
+        status, detail = await admin.refusal(method, path, entry(queue()))
         assert status == 400
         assert detail.startswith("SubCode=40000.")
 
@@ -225,8 +225,8 @@ def test_names_that_nothing_has_are_refused(path: str, method: str) -> None:
     ],
 )
 def test_other_methods_are_not_allowed(method: str, path: str) -> None:
-    async def scenario(office: Office) -> None:
-        answer = await office.ask(method, path)
+    async def scenario(admin: AdminHarness) -> None:
+        answer = await admin.ask(method, path)
         assert answer.status == 405
         assert answer.headers[0][0] == "allow"
 
@@ -237,20 +237,20 @@ def test_other_methods_are_not_allowed(method: str, path: str) -> None:
     "body", [b"", b"nonsense", b"<entry/>", entry(rule()).encode(), entry(subscription()).encode()]
 )
 def test_a_body_that_is_no_queue_and_no_topic_changes_nothing(body: bytes) -> None:
-    async def scenario(office: Office) -> None:
-        await office.put("orders", queue())
-        before = texts(await office.get("orders"))
+    async def scenario(admin: AdminHarness) -> None:
+        await admin.put("orders", queue())
+        before = texts(await admin.get("orders"))
         for path, headers in (("orders", UPDATE), ("new", {})):
-            assert (await office.refusal("PUT", path, body, headers=headers))[0] == 400
-        assert texts(await office.get("orders")) == before
-        assert office.broker.find("ns", "new") is None
+            assert (await admin.refusal("PUT", path, body, headers=headers))[0] == 400
+        assert texts(await admin.get("orders")) == before
+        assert admin.broker.find("ns", "new") is None
 
     run(scenario)
 
 
 def test_the_namespace_tells_its_name() -> None:
-    async def scenario(office: Office) -> None:
-        got = texts(await office.get("$namespaceinfo"))
+    async def scenario(admin: AdminHarness) -> None:
+        got = texts(await admin.get("$namespaceinfo"))
         assert got["Name"] == "ns"
         assert got["MessagingSKU"] == "Standard"
         assert got["NamespaceType"] == "Messaging"
@@ -260,14 +260,14 @@ def test_the_namespace_tells_its_name() -> None:
 
 
 def test_pages_follow_each_other_by_their_second_link() -> None:
-    async def scenario(office: Office) -> None:
+    async def scenario(admin: AdminHarness) -> None:
         for number in range(5):
-            await office.put(f"q/{number}", queue())
-            await office.put(f"t{number}", topic())
+            await admin.put(f"q/{number}", queue())
+            await admin.put(f"t{number}", topic())
         seen: list[str | None] = []
         path = "$Resources/queues?$skip=0&$top=2"
         while path:
-            feed = await office.feed(path)
+            feed = await admin.feed(path)
             seen += titles(feed)
             links = feed.findall(f"{ATOM}link")
             assert [link.get("rel") for link in links] == ["self", "next"][: len(links)]
@@ -276,21 +276,21 @@ def test_pages_follow_each_other_by_their_second_link() -> None:
             assert not path or ("$skip=" in path and "$top=2" in path)
         assert seen == [f"q/{number}" for number in range(5)]
         # Without a size, as JavaScript's client goes on, a page has a hundred.
-        assert titles(await office.feed("$Resources/topics?%24skip=2")) == ["t2", "t3", "t4"]
-        assert titles(await office.feed("$Resources/topics?$skip=5")) == []
-        assert titles(await office.feed("$Resources/topics?$top=0")) == []
+        assert titles(await admin.feed("$Resources/topics?%24skip=2")) == ["t2", "t3", "t4"]
+        assert titles(await admin.feed("$Resources/topics?$skip=5")) == []
+        assert titles(await admin.feed("$Resources/topics?$top=0")) == []
 
     run(scenario)
 
 
 def test_a_page_has_a_hundred_at_most_and_counts_no_others() -> None:
-    async def scenario(office: Office) -> None:
+    async def scenario(admin: AdminHarness) -> None:
         for number in range(120):
-            await office.put(f"q{number:03}", queue())
-            known = office.broker.find("ns", f"q{number:03}")
+            await admin.put(f"q{number:03}", queue())
+            known = admin.broker.find("ns", f"q{number:03}")
             assert isinstance(known, Queue)
             known.submit(SendMany(Recorder(), [1], [message("m")]))
-        feed = await office.feed("$Resources/queues?$top=1000")
+        feed = await admin.feed("$Resources/queues?$top=1000")
         assert len(titles(feed)) == 100
         for each in feed.iter():
             if each.tag.endswith("}QueueDescription"):
@@ -301,8 +301,8 @@ def test_a_page_has_a_hundred_at_most_and_counts_no_others() -> None:
 
 @pytest.mark.parametrize("query", ["$skip=-1", "$top=-1", "$skip=x", "$top=" + "9" * 30, "$skip="])
 def test_a_page_that_cannot_be_is_refused(query: str) -> None:
-    async def scenario(office: Office) -> None:
-        status, detail = await office.refusal("GET", f"$Resources/queues?{query}")
+    async def scenario(admin: AdminHarness) -> None:
+        status, detail = await admin.refusal("GET", f"$Resources/queues?{query}")
         assert status == 400
         assert "should be non-negative integer." in detail
 
@@ -310,17 +310,17 @@ def test_a_page_that_cannot_be_is_refused(query: str) -> None:
 
 
 def test_names_are_read_from_ids_and_titles() -> None:
-    async def scenario(office: Office) -> None:
-        await office.put("a/news", topic())
-        await office.put("a%2Fnews/subscriptions/all", subscription())
-        await office.put("a/news/subscriptions/all/rules/r", rule(sql("x=1")))
+    async def scenario(admin: AdminHarness) -> None:
+        await admin.put("a/news", topic())
+        await admin.put("a%2Fnews/subscriptions/all", subscription())
+        await admin.put("a/news/subscriptions/all/rules/r", rule(sql("x=1")))
         for path, title in (
             ("a/news", "a/news"),
             ("a/news/Subscriptions/all", "all"),
             ("a/news/Subscriptions/all/Rules/r", "r"),
             ("a/news/Subscriptions/all/Rules/$Default", "$Default"),
         ):
-            answer = await office.ask("GET", path.lower().replace("$default", "$Default"))
+            answer = await admin.ask("GET", path.lower().replace("$default", "$Default"))
             found = fromstring(answer.body())
             expected = f"https://localhost:5300/{path}?api-version=2024-05"
             assert found.findtext(f"{ATOM}id") == expected
@@ -330,12 +330,12 @@ def test_names_are_read_from_ids_and_titles() -> None:
 
 
 def test_a_full_namespace_is_a_quota() -> None:
-    async def scenario(office: Office) -> None:
-        await office.put("one", queue())
-        status, detail = await office.refusal("PUT", "two", entry(queue()))
+    async def scenario(admin: AdminHarness) -> None:
+        await admin.put("one", queue())
+        status, detail = await admin.refusal("PUT", "two", entry(queue()))
         assert (status, detail.startswith("SubCode=40300.")) == (403, True)
 
-    run(scenario, limits=Limits(entities_max=1))
+    run(scenario, limits=NamespaceLimits(entities_max=1))
 
 
 def test_a_partition_out_of_reach_makes_an_entity_limited() -> None:
@@ -344,25 +344,25 @@ def test_a_partition_out_of_reach_makes_an_entity_limited() -> None:
     stores: dict[str, Store] = {each.name: house.get(each.name) for each in house.states()}
     away = list(stores)[1]
 
-    async def scenario(office: Office) -> None:
-        house.get(away).on_switched = partial(office.broker.store_switched, away)
-        await office.put("orders", queue("<EnablePartitioning>true</EnablePartitioning>"))
-        known = office.broker.find("ns", "orders")
+    async def scenario(admin: AdminHarness) -> None:
+        house.get(away).on_switched = partial(admin.broker.store_switched, away)
+        await admin.put("orders", queue("<EnablePartitioning>true</EnablePartitioning>"))
+        known = admin.broker.find("ns", "orders")
         assert isinstance(known, Queue)
         for number in range(32):
             sent = message("m", partition_key=str(number))
             known.submit(SendMany(Recorder(), [number], [sent]))
         await settle_down()
-        whole = await office.get("orders")
+        whole = await admin.get("orders")
         assert text(whole, "EntityAvailabilityStatus") == "Available"
         assert counts(whole)["ActiveMessageCount"] == 32
         await house.offline(away)
-        limited = await office.get("orders")
+        limited = await admin.get("orders")
         assert text(limited, "EntityAvailabilityStatus") == "Limited"
         assert 0 < counts(limited)["ActiveMessageCount"] < 32
         (shown,) = [
             each
-            for each in (await office.feed("$Resources/queues")).iter()
+            for each in (await admin.feed("$Resources/queues")).iter()
             if each.tag == f"{BUS}QueueDescription"
         ]
         assert text(shown, "EntityAvailabilityStatus") == "Limited"
@@ -392,9 +392,9 @@ class FullCatalog:
 
 
 def test_a_catalog_out_of_reach_can_be_asked_again() -> None:
-    async def scenario(office: Office) -> None:
-        status, _ = await office.refusal("PUT", "orders", entry(queue()))
+    async def scenario(admin: AdminHarness) -> None:
+        status, _ = await admin.refusal("PUT", "orders", entry(queue()))
         assert status == 503
-        assert office.broker.find("ns", "orders") is None
+        assert admin.broker.find("ns", "orders") is None
 
     run(scenario, catalog=FullCatalog())

@@ -21,11 +21,11 @@ from peeklock.entity.commands import (
 )
 from peeklock.entity.definition import QueueDefinition
 from peeklock.store.memory import MemoryCatalog, MemoryStore
-from tests.broker.bench import Recorder, settle_down, token
-from tests.gateway.http.admin.office import (
+from tests.broker.broker_harness import Recorder, settle_down, token
+from tests.gateway.http.admin.admin_harness import (
     HOST,
     UPDATE,
-    Office,
+    AdminHarness,
     counts,
     entry,
     key,
@@ -91,16 +91,16 @@ def written(properties: dict[str, str]) -> str:
 
 
 def test_a_queue_that_says_nothing_has_the_defaults_of_the_service() -> None:
-    async def scenario(office: Office) -> None:
-        put = texts(await office.put("orders", queue()))
-        got = texts(await office.get("orders"))
+    async def scenario(admin: AdminHarness) -> None:
+        put = texts(await admin.put("orders", queue()))
+        got = texts(await admin.get("orders"))
         for found in (put, got):
             assert {k: v for k, v in found.items() if k not in TIMES} == {
                 k: v for k, v in DEFAULTS.items() if k not in TIMES
             }
         # In the order of the service, which some readers rely on.
         assert list(got) == list(DEFAULTS)
-        known = office.broker.find("ns", "ORDERS")
+        known = admin.broker.find("ns", "ORDERS")
         assert isinstance(known, Queue)
         assert known.definition.size_max == 0
 
@@ -108,11 +108,11 @@ def test_a_queue_that_says_nothing_has_the_defaults_of_the_service() -> None:
 
 
 def test_everything_that_is_chosen_comes_back() -> None:
-    async def scenario(office: Office) -> None:
-        await office.put("target", queue())
+    async def scenario(admin: AdminHarness) -> None:
+        await admin.put("target", queue())
         inner = written(CHOSEN)
-        put = texts(await office.put("a/orders", queue(inner)))
-        got = texts(await office.get("a%2Forders"))
+        put = texts(await admin.put("a/orders", queue(inner)))
+        got = texts(await admin.get("a%2Forders"))
         for found in (put, got):
             assert {name: found[name] for name in CHOSEN} == CHOSEN
 
@@ -120,23 +120,23 @@ def test_everything_that_is_chosen_comes_back() -> None:
 
 
 def test_a_partitioned_queue_shows_the_size_of_all_partitions() -> None:
-    async def scenario(office: Office) -> None:
+    async def scenario(admin: AdminHarness) -> None:
         inner = "<EnablePartitioning>true</EnablePartitioning>"
-        plain = await office.put("plain", queue(inner))
+        plain = await admin.put("plain", queue(inner))
         assert text(plain, "MaxSizeInMegabytes") == "16384"
         assert text(plain, "SupportOrdering") == "false"
-        sized = await office.put(
+        sized = await admin.put(
             "sized", queue(f"{inner}<MaxSizeInMegabytes>2048</MaxSizeInMegabytes>")
         )
         assert text(sized, "MaxSizeInMegabytes") == "32768"
         # What is sent back as it was shown changes nothing.
         for path in ("plain", "sized"):
-            known = office.broker.find("ns", path)
+            known = admin.broker.find("ns", path)
             assert isinstance(known, Queue)
             before = known.definition.size_max
-            shown = text(await office.get(path), "MaxSizeInMegabytes")
+            shown = text(await admin.get(path), "MaxSizeInMegabytes")
             inner = f"<MaxSizeInMegabytes>{shown}</MaxSizeInMegabytes>"
-            await office.put(path, queue(inner), UPDATE)
+            await admin.put(path, queue(inner), UPDATE)
             assert known.definition.size_max == before
 
     run(scenario)
@@ -145,37 +145,37 @@ def test_a_partitioned_queue_shows_the_size_of_all_partitions() -> None:
 def test_what_the_service_does_not_have_can_be_said_too() -> None:
     """R-P1, R-S8."""
 
-    async def scenario(office: Office) -> None:
+    async def scenario(admin: AdminHarness) -> None:
         inner = "<EnablePartitioning>true</EnablePartitioning><PartitionCount>4</PartitionCount>"
         inner += "<UnlockOnDisconnect>true</UnlockOnDisconnect>"
-        await office.put("orders", queue(inner))
-        found = texts(await office.get("orders"))
+        await admin.put("orders", queue(inner))
+        found = texts(await admin.get("orders"))
         assert (found["PartitionCount"], found["UnlockOnDisconnect"]) == ("4", "true")
         assert found["MaxSizeInMegabytes"] == "4096"
         # Who does not know them leaves them as they are.
-        await office.put("orders", queue("<EnablePartitioning>true</EnablePartitioning>"), UPDATE)
-        assert texts(await office.get("orders"))["PartitionCount"] == "4"
+        await admin.put("orders", queue("<EnablePartitioning>true</EnablePartitioning>"), UPDATE)
+        assert texts(await admin.get("orders"))["PartitionCount"] == "4"
         for wrong in (
             "<PartitionCount>4</PartitionCount>",
             inner.replace(">4<", ">1<"),
             inner.replace(">4<", ">33<"),
         ):
-            status, detail = await office.refusal("PUT", "other", entry(queue(wrong)))
+            status, detail = await admin.refusal("PUT", "other", entry(queue(wrong)))
             assert (status, "PartitionCount" in detail) == (400, True)
         body = entry(queue(inner.replace(">4<", ">5<")))
-        status, detail = await office.refusal("PUT", "orders", body, headers=UPDATE)
+        status, detail = await admin.refusal("PUT", "orders", body, headers=UPDATE)
         assert (status, "Partitioning cannot be changed" in detail) == (400, True)
 
     run(scenario)
 
 
 def test_an_update_changes_what_it_says_and_clears_what_can_only_be_left_out() -> None:
-    async def scenario(office: Office) -> None:
-        await office.put("target", queue())
+    async def scenario(admin: AdminHarness) -> None:
+        await admin.put("target", queue())
         inner = written({k: v for k, v in CHOSEN.items() if k != "Status"})
-        await office.put("orders", queue(inner))
-        office.clock.advance(5_000)
-        changed = await office.put("Orders", queue("<LockDuration>PT2M</LockDuration>"), UPDATE)
+        await admin.put("orders", queue(inner))
+        admin.clock.advance(5_000)
+        changed = await admin.put("Orders", queue("<LockDuration>PT2M</LockDuration>"), UPDATE)
         found = texts(changed)
         assert found["LockDuration"] == "PT2M"
         assert found["MaxDeliveryCount"] == "14"
@@ -184,7 +184,7 @@ def test_an_update_changes_what_it_says_and_clears_what_can_only_be_left_out() -
         assert found["EnableExpress"] == "true"
         assert not {"ForwardTo", "ForwardDeadLetteredMessagesTo", "UserMetadata"} & set(found)
         assert found["UpdatedAt"] > found["CreatedAt"]
-        known = office.broker.find("ns", "orders")
+        known = admin.broker.find("ns", "orders")
         assert known is not None
         assert known.path == "orders"
 
@@ -192,11 +192,11 @@ def test_an_update_changes_what_it_says_and_clears_what_can_only_be_left_out() -
 
 
 def test_the_window_of_a_detection_that_is_off_comes_back() -> None:
-    async def scenario(office: Office) -> None:
+    async def scenario(admin: AdminHarness) -> None:
         inner = "<DuplicateDetectionHistoryTimeWindow>PT7M</DuplicateDetectionHistoryTimeWindow>"
-        await office.put("orders", queue(inner))
-        await office.put("orders", queue(), UPDATE)
-        got = texts(await office.get("orders"))
+        await admin.put("orders", queue(inner))
+        await admin.put("orders", queue(), UPDATE)
+        got = texts(await admin.get("orders"))
         assert got["DuplicateDetectionHistoryTimeWindow"] == "PT7M"
         assert got["RequiresDuplicateDetection"] == "false"
 
@@ -207,16 +207,16 @@ def test_what_was_put_is_there_after_a_restart() -> None:
     catalog, store = MemoryCatalog(), MemoryStore()
     seen: list[dict[str, str]] = []
 
-    async def make(office: Office) -> None:
-        await office.put("target", queue())
-        office.clock.advance(1_000)
-        await office.put("orders", queue(written(CHOSEN)))
-        office.clock.advance(1_000)
-        await office.put("orders", queue(written(CHOSEN)), UPDATE)
-        seen.append(texts(await office.get("orders")))
+    async def make(admin: AdminHarness) -> None:
+        await admin.put("target", queue())
+        admin.clock.advance(1_000)
+        await admin.put("orders", queue(written(CHOSEN)))
+        admin.clock.advance(1_000)
+        await admin.put("orders", queue(written(CHOSEN)), UPDATE)
+        seen.append(texts(await admin.get("orders")))
 
-    async def look(office: Office) -> None:
-        assert texts(await office.get("orders")) == seen[0]
+    async def look(admin: AdminHarness) -> None:
+        assert texts(await admin.get("orders")) == seen[0]
 
     run(make, catalog=catalog, stores={"store": store})
     run(look, catalog=catalog, stores={"store": MemoryStore()})
@@ -244,27 +244,27 @@ def test_what_was_put_is_there_after_a_restart() -> None:
     ],
 )
 def test_what_cannot_be_is_said_and_changes_nothing(inner: str, words: str) -> None:
-    async def scenario(office: Office) -> None:
-        await office.put("target", queue())
-        status, detail = await office.refusal("PUT", "orders", entry(queue(inner)))
+    async def scenario(admin: AdminHarness) -> None:
+        await admin.put("target", queue())
+        status, detail = await admin.refusal("PUT", "orders", entry(queue(inner)))
         assert status == 400
         assert detail.startswith(("SubCode=40000. ", "SubCode=40400. "))
         assert words in detail
-        assert office.broker.find("ns", "orders") is None
+        assert admin.broker.find("ns", "orders") is None
 
     run(scenario)
 
 
 def test_queues_do_not_forward_in_a_circle() -> None:
-    async def scenario(office: Office) -> None:
-        await office.put("a", queue())
-        await office.put("b", queue("<ForwardTo>a</ForwardTo>"))
-        status, detail = await office.refusal(
+    async def scenario(admin: AdminHarness) -> None:
+        await admin.put("a", queue())
+        await admin.put("b", queue("<ForwardTo>a</ForwardTo>"))
+        status, detail = await admin.refusal(
             "PUT", "a", entry(queue("<ForwardTo>b</ForwardTo>")), headers=UPDATE
         )
         assert (status, "cycle" in detail) == (400, True)
         # To itself it may: the hop limit ends that.
-        await office.put("a", queue("<ForwardTo>a</ForwardTo>"), UPDATE)
+        await admin.put("a", queue("<ForwardTo>a</ForwardTo>"), UPDATE)
 
     run(scenario)
 
@@ -289,27 +289,27 @@ def test_queues_do_not_forward_in_a_circle() -> None:
 def test_what_was_chosen_for_good_stays(inner: str, words: str) -> None:
     """R-P2."""
 
-    async def scenario(office: Office) -> None:
-        before = texts(await office.put("orders", queue()))
-        status, detail = await office.refusal("PUT", "orders", entry(queue(inner)), headers=UPDATE)
+    async def scenario(admin: AdminHarness) -> None:
+        before = texts(await admin.put("orders", queue()))
+        status, detail = await admin.refusal("PUT", "orders", entry(queue(inner)), headers=UPDATE)
         assert status == 400
         assert words in detail
-        assert texts(await office.get("orders")) == before
+        assert texts(await admin.get("orders")) == before
 
     run(scenario)
 
 
 def test_a_size_of_messages_is_known_from_2021_on() -> None:
-    async def scenario(office: Office) -> None:
+    async def scenario(admin: AdminHarness) -> None:
         inner = "<MaxMessageSizeInKilobytes>2048</MaxMessageSizeInKilobytes>"
-        status, detail = await office.refusal(
+        status, detail = await admin.refusal(
             "PUT", "orders", entry(queue(inner)), version="2017-04"
         )
         assert (status, "MaxMessageSizeInKilobytes" in detail) == (400, True)
-        await office.put("orders", queue(inner), version="2021-05")
-        assert text(await office.get("orders"), "MaxMessageSizeInKilobytes") == "2048"
+        await admin.put("orders", queue(inner), version="2021-05")
+        assert text(await admin.get("orders"), "MaxMessageSizeInKilobytes") == "2048"
         assert (
-            text(await office.get("orders", version="2017-04"), "MaxMessageSizeInKilobytes") is None
+            text(await admin.get("orders", version="2017-04"), "MaxMessageSizeInKilobytes") is None
         )
 
     run(scenario)
@@ -320,25 +320,25 @@ def test_a_size_of_messages_is_within_bounds_or_as_it_was(make: Callable[[str], 
     def sized(kilobytes: int) -> str:
         return make(f"<MaxMessageSizeInKilobytes>{kilobytes}</MaxMessageSizeInKilobytes>")
 
-    async def scenario(office: Office) -> None:
+    async def scenario(admin: AdminHarness) -> None:
         for wrong in (-1, 0, 256, 1_023, 102_401):
-            status, detail = await office.refusal("PUT", "one", entry(sized(wrong)))
+            status, detail = await admin.refusal("PUT", "one", entry(sized(wrong)))
             assert status == 400
             assert detail == (
                 f"SubCode=40000. The specified value {wrong} is invalid. The property "
                 "'MaxMessageSizeInKilobytes' must be between 1024 and 102400."
             )
-        await office.put("one", make(""))
-        await office.put("one", sized(256), UPDATE)
-        await office.put("one", sized(1_024), UPDATE)
-        status, _ = await office.refusal("PUT", "one", entry(sized(256)), headers=UPDATE)
+        await admin.put("one", make(""))
+        await admin.put("one", sized(256), UPDATE)
+        await admin.put("one", sized(1_024), UPDATE)
+        status, _ = await admin.refusal("PUT", "one", entry(sized(256)), headers=UPDATE)
         assert status == 400
-        await office.put("two", sized(102_400))
+        await admin.put("two", sized(102_400))
         # What the configuration file chose may be anything, and is sent back.
-        await office.broker.put_queue(QueueDefinition("small", message_size_max=64 * 1024))
+        await admin.broker.put_queue(QueueDefinition("small", message_size_max=64 * 1024))
         if make is queue:
-            await office.put("small", sized(64), UPDATE)
-            assert text(await office.get("small"), "MaxMessageSizeInKilobytes") == "64"
+            await admin.put("small", sized(64), UPDATE)
+            assert text(await admin.get("small"), "MaxMessageSizeInKilobytes") == "64"
 
     run(scenario)
 
@@ -347,38 +347,38 @@ def test_a_size_of_messages_is_within_bounds_or_as_it_was(make: Callable[[str], 
     "given", ["target", "sb://localhost:5300/target", "https://elsewhere/target/", "SB://h/Target"]
 )
 def test_a_destination_comes_back_as_it_was_given(given: str) -> None:
-    async def scenario(office: Office) -> None:
-        await office.put("target", queue())
+    async def scenario(admin: AdminHarness) -> None:
+        await admin.put("target", queue())
         inner = f"<ForwardTo>{given}</ForwardTo><RequiresSession>true</RequiresSession>"
         inner += f"<ForwardDeadLetteredMessagesTo>{given}</ForwardDeadLetteredMessagesTo>"
-        await office.put("news", topic())
+        await admin.put("news", topic())
         for path, make in (("orders", queue), ("news/Subscriptions/s", subscription)):
             for headers in ({}, UPDATE):
-                await office.put(path, make(inner), headers)
-                found = texts(await office.get(path))
+                await admin.put(path, make(inner), headers)
+                found = texts(await admin.get(path))
                 assert found["ForwardTo"] == found["ForwardDeadLetteredMessagesTo"] == given
-            await office.put(path, make("<ForwardTo>target</ForwardTo>"), UPDATE)
-            found = texts(await office.get(path))
+            await admin.put(path, make("<ForwardTo>target</ForwardTo>"), UPDATE)
+            found = texts(await admin.get(path))
             assert (found["ForwardTo"], "ForwardDeadLetteredMessagesTo" in found) == (
                 "target",
                 False,
             )
-            await office.put(path, make(), UPDATE)
-            assert "ForwardTo" not in texts(await office.get(path))
+            await admin.put(path, make(), UPDATE)
+            assert "ForwardTo" not in texts(await admin.get(path))
 
     run(scenario)
 
 
 def test_making_what_is_there_and_changing_what_is_not() -> None:
-    async def scenario(office: Office) -> None:
-        await office.put("orders", queue())
+    async def scenario(admin: AdminHarness) -> None:
+        await admin.put("orders", queue())
         for body in (queue(), topic()):
-            status, detail = await office.refusal("PUT", "Orders", entry(body))
+            status, detail = await admin.refusal("PUT", "Orders", entry(body))
             assert status == 409
             assert detail.startswith("SubCode=40900. Conflict.")
-        status, detail = await office.refusal("PUT", "other", entry(queue()), headers=UPDATE)
+        status, detail = await admin.refusal("PUT", "other", entry(queue()), headers=UPDATE)
         assert (status, detail.startswith("SubCode=40400. Not Found.")) == (404, True)
-        status, detail = await office.refusal("DELETE", "other")
+        status, detail = await admin.refusal("DELETE", "other")
         assert status == 404
         assert detail == "No service is hosted at the specified address."
 
@@ -386,13 +386,13 @@ def test_making_what_is_there_and_changing_what_is_not() -> None:
 
 
 def test_counts_are_those_of_now() -> None:
-    async def scenario(office: Office) -> None:
-        await office.put("orders", queue())
-        known = office.broker.find("ns", "orders")
+    async def scenario(admin: AdminHarness) -> None:
+        await admin.put("orders", queue())
+        known = admin.broker.find("ns", "orders")
         assert isinstance(known, Queue)
         origin = Recorder()
         known.submit(SendMany(origin, [1, 2, 3, 4], [message(each) for each in "abcd"]))
-        later = message("e", scheduled_at=office.clock.now() + 60_000)
+        later = message("e", scheduled_at=admin.clock.now() + 60_000)
         known.submit(Schedule(origin, 5, [later]))
         known.submit(OpenReceiver(origin, 0, PEEK_LOCK))
         known.submit(Grant(origin, 3, True))
@@ -400,7 +400,7 @@ def test_counts_are_those_of_now() -> None:
         held = [token(each) for each in origin.deliveries()]
         known.submit(SettleMany(origin, [6], DEAD_LETTER, held[:1]))
         known.submit(SettleMany(origin, [7], DEFER, held[1:2]))
-        got = await office.get("orders")
+        got = await admin.get("orders")
         assert counts(got) == {
             "ActiveMessageCount": 3,  # one ready, one locked, one deferred
             "DeadLetterMessageCount": 1,
@@ -417,13 +417,13 @@ def test_counts_are_those_of_now() -> None:
 def test_claimed_messages_are_counted_apart() -> None:
     """R-D1: in an element that the service does not have, and only where there are some."""
 
-    async def scenario(office: Office) -> None:
-        await office.put("orders", queue())
-        known = office.broker.find("ns", "orders")
+    async def scenario(admin: AdminHarness) -> None:
+        await admin.put("orders", queue())
+        known = admin.broker.find("ns", "orders")
         assert isinstance(known, Queue)
         known.submit(SendMany(Recorder(), [1, 2], [message(each) for each in "ab"]))
         known.submit(ClaimMessages(Recorder(), 3, 0, "me", 1, 1))
-        got = await office.get("orders")
+        got = await admin.get("orders")
         assert counts(got)["ActiveMessageCount"] == 1
         assert counts(got)["ClaimedMessageCount"] == 1
         assert text(got, "MessageCount") == "2"
@@ -432,21 +432,21 @@ def test_claimed_messages_are_counted_apart() -> None:
 
 
 def test_looking_at_a_queue_opens_nothing_and_is_no_use_of_it() -> None:
-    async def scenario(office: Office) -> None:
-        await office.put("orders", queue("<AutoDeleteOnIdle>PT5M</AutoDeleteOnIdle>"))
-        known = office.broker.find("ns", "orders")
+    async def scenario(admin: AdminHarness) -> None:
+        await admin.put("orders", queue("<AutoDeleteOnIdle>PT5M</AutoDeleteOnIdle>"))
+        known = admin.broker.find("ns", "orders")
         assert isinstance(known, Queue)
-        await office.bench.advance(200_000)
-        await office.get("orders")
+        await admin.bench.advance(200_000)
+        await admin.get("orders")
         assert not known.partitions.workers[0].is_open
-        await office.bench.advance(101_000)
-        assert office.broker.find("ns", "orders") is None
+        await admin.bench.advance(101_000)
+        assert admin.broker.find("ns", "orders") is None
 
     run(scenario)
 
 
 def test_keys_are_good_at_once_and_bad_at_once() -> None:
-    async def scenario(office: Office) -> None:
+    async def scenario(admin: AdminHarness) -> None:
         def rules(secret: str) -> str:
             return (
                 '<AuthorizationRules><AuthorizationRule i:type="SharedAccessAuthorizationRule">'
@@ -456,7 +456,7 @@ def test_keys_are_good_at_once_and_bad_at_once() -> None:
                 f"<PrimaryKey>{secret}</PrimaryKey></AuthorizationRule></AuthorizationRules>"
             )
 
-        got = await office.put("orders", queue(rules("one")))
+        got = await admin.put("orders", queue(rules("one")))
         (found,) = [each for each in got.iter() if each.tag.endswith("}AuthorizationRule")]
         assert found.attrib == {
             "{http://www.w3.org/2001/XMLSchema-instance}type": "SharedAccessAuthorizationRule"
@@ -466,16 +466,16 @@ def test_keys_are_good_at_once_and_bad_at_once() -> None:
         secondary = text(found, "SecondaryKey")
         assert secondary is not None
         assert len(secondary) == 44, "a key that nobody chose is made"
-        one = {"authorization": office.token("https://x/orders", "owner", "one")}
-        assert (await office.ask("GET", "orders", headers=one)).status == 200
+        one = {"authorization": admin.token("https://x/orders", "owner", "one")}
+        assert (await admin.ask("GET", "orders", headers=one)).status == 200
         # A change that does not speak of keys leaves them, another one replaces them.
-        await office.put("orders", queue(), UPDATE)
-        assert (await office.ask("GET", "orders", headers=one)).status == 200
-        await office.put("orders", queue(rules("two")), UPDATE)
-        assert (await office.ask("GET", "orders", headers=one)).status == 401
-        await office.put("orders", queue("<AuthorizationRules/>"), UPDATE)
-        two = {"authorization": office.token("https://x/orders", "owner", "two")}
-        assert (await office.ask("GET", "orders", headers=two)).status == 401
+        await admin.put("orders", queue(), UPDATE)
+        assert (await admin.ask("GET", "orders", headers=one)).status == 200
+        await admin.put("orders", queue(rules("two")), UPDATE)
+        assert (await admin.ask("GET", "orders", headers=one)).status == 401
+        await admin.put("orders", queue("<AuthorizationRules/>"), UPDATE)
+        two = {"authorization": admin.token("https://x/orders", "owner", "two")}
+        assert (await admin.ask("GET", "orders", headers=two)).status == 401
 
     run(scenario)
 
@@ -490,43 +490,43 @@ def test_keys_are_good_at_once_and_bad_at_once() -> None:
     ],
 )
 def test_a_rule_that_cannot_be_is_refused(inner: str, words: str) -> None:
-    async def scenario(office: Office) -> None:
+    async def scenario(admin: AdminHarness) -> None:
         body = (
             f"<AuthorizationRules><AuthorizationRule>{inner}</AuthorizationRule>"
             "</AuthorizationRules>"
         )
-        status, detail = await office.refusal("PUT", "orders", entry(queue(body)))
+        status, detail = await admin.refusal("PUT", "orders", entry(queue(body)))
         assert (status, words in detail) == (400, True)
-        assert office.broker.find("ns", "orders") is None
+        assert admin.broker.find("ns", "orders") is None
 
     run(scenario)
 
 
 def test_who_manages_one_entity_may_not_thereby_send_to_another() -> None:
-    async def scenario(office: Office) -> None:
-        broker = office.broker
+    async def scenario(admin: AdminHarness) -> None:
+        broker = admin.broker
         for path in ("orders", "target"):
             known = broker.find("ns", path)
             assert known is None
-            await office.put(path, queue())
+            await admin.put(path, queue())
         broker.namespaces.first.keys.set_entity_rules("orders", [key("owner", "one", MANAGE)])
         broker.namespaces.first.keys.set_entity_rules("target", [key("sender", "two", SEND)])
-        mine = {**UPDATE, "authorization": office.token("https://x/orders", "owner", "one")}
+        mine = {**UPDATE, "authorization": admin.token("https://x/orders", "owner", "one")}
         body = entry(queue("<ForwardTo>target</ForwardTo>"))
-        status, _ = await office.refusal("PUT", "orders", body, headers=mine)
+        status, _ = await admin.refusal("PUT", "orders", body, headers=mine)
         assert status == 401
-        theirs = office.token("sb://localhost:5300/target", "sender", "two")
+        theirs = admin.token("sb://localhost:5300/target", "sender", "two")
         both = {**mine, "servicebussupplementaryauthorization": theirs}
-        assert (await office.ask("PUT", "orders", body, both)).status == 200
+        assert (await admin.ask("PUT", "orders", body, both)).status == 200
         # What stays needs no second token, and dead letters have a header of their own.
         broker.namespaces.first.keys.set_entity_rules("orders", [key("owner", "one", MANAGE)])
-        assert (await office.ask("PUT", "orders", body, mine)).status == 200
+        assert (await admin.ask("PUT", "orders", body, mine)).status == 200
         broker.namespaces.first.keys.set_entity_rules("orders", [key("owner", "one", MANAGE)])
         dead = "<ForwardDeadLetteredMessagesTo>target</ForwardDeadLetteredMessagesTo>"
-        assert (await office.ask("PUT", "orders", entry(queue(dead)), both)).status == 401
+        assert (await admin.ask("PUT", "orders", entry(queue(dead)), both)).status == 401
         broker.namespaces.first.keys.set_entity_rules("orders", [key("owner", "one", MANAGE)])
         other = {**mine, "servicebusdlqsupplementaryauthorization": theirs}
-        assert (await office.ask("PUT", "orders", entry(queue(dead)), other)).status == 200
+        assert (await admin.ask("PUT", "orders", entry(queue(dead)), other)).status == 200
 
     run(scenario)
 
@@ -535,11 +535,11 @@ def test_who_manages_one_entity_may_not_thereby_send_to_another() -> None:
 def test_a_host_alone_is_the_namespace_in_the_second_token(host: str) -> None:
     """As the client for JavaScript signs it."""
 
-    async def scenario(office: Office) -> None:
-        await office.put("target", queue())
-        headers = {"servicebussupplementaryauthorization": office.token(host)}
+    async def scenario(admin: AdminHarness) -> None:
+        await admin.put("target", queue())
+        headers = {"servicebussupplementaryauthorization": admin.token(host)}
         body = entry(queue("<ForwardTo>target</ForwardTo>"))
-        assert (await office.ask("PUT", "orders", body, headers)).status == 201
+        assert (await admin.ask("PUT", "orders", body, headers)).status == 201
 
     run(scenario)
 
@@ -548,29 +548,29 @@ def test_a_host_alone_is_the_namespace_in_the_second_token(host: str) -> None:
 def test_a_host_that_the_request_chose_widens_no_token(host: str) -> None:
     """A token for one entity was one for all, where `Host` said the entity's name."""
 
-    async def scenario(office: Office) -> None:
+    async def scenario(admin: AdminHarness) -> None:
         for path in ("target", "mine"):
-            await office.put(path, queue())
+            await admin.put(path, queue())
         headers = {
             "host": host,
-            "authorization": office.token(f"https://{HOST}/orders"),
-            "servicebussupplementaryauthorization": office.token(host.partition(":")[0]),
+            "authorization": admin.token(f"https://{HOST}/orders"),
+            "servicebussupplementaryauthorization": admin.token(host.partition(":")[0]),
         }
         body = entry(queue("<ForwardTo>target</ForwardTo>"))
-        status, _ = await office.refusal("PUT", "orders", body, headers=headers)
+        status, _ = await admin.refusal("PUT", "orders", body, headers=headers)
         assert status == 401
-        assert office.broker.find("ns", "orders") is None
+        assert admin.broker.find("ns", "orders") is None
 
     run(scenario)
 
 
 def test_an_entity_with_a_name_of_ours_is_an_entity() -> None:
-    async def scenario(office: Office) -> None:
+    async def scenario(admin: AdminHarness) -> None:
         for path in ("target", "localhost"):
-            await office.put(path, queue())
-        headers = {"servicebussupplementaryauthorization": office.token("localhost")}
+            await admin.put(path, queue())
+        headers = {"servicebussupplementaryauthorization": admin.token("localhost")}
         body = entry(queue("<ForwardTo>target</ForwardTo>"))
-        status, _ = await office.refusal("PUT", "orders", body, headers=headers)
+        status, _ = await admin.refusal("PUT", "orders", body, headers=headers)
         assert status == 401
 
     run(scenario)

@@ -1,12 +1,12 @@
-"""Documents of strangers: whatever is wrong with them is said, and costs nothing."""
+"""Documents of unauthenticated: whatever is wrong with them is said, and costs nothing."""
 
 from __future__ import annotations
 
 import pytest
 
 from peeklock.entity.definition import FOREVER_MS
-from peeklock.gateway.http.admin.reading import DOCUMENT_BYTES_MAX, Malformed, read_content
-from tests.gateway.http.admin.office import entry, queue
+from peeklock.gateway.http.admin.reading import DOCUMENT_BYTES_MAX, MalformedEntry, read_content
+from tests.gateway.http.admin.admin_harness import entry, queue
 
 LAUGHS = (
     '<!DOCTYPE e [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;">]>'
@@ -42,7 +42,7 @@ FILE = (
     ids=range(17),
 )
 def test_a_document_that_is_none_is_malformed(body: bytes) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedEntry):
         read_content(body)
 
 
@@ -97,7 +97,7 @@ def test_the_longest_durations_are_forever() -> None:
 )
 def test_a_wrong_value_is_malformed(reader: str, given: str) -> None:
     content = read_content(entry(queue(f"<A>{given}</A>")).encode())
-    with pytest.raises(Malformed, match="A"):
+    with pytest.raises(MalformedEntry, match="A"):
         getattr(content, reader)("A")
 
 

@@ -13,12 +13,12 @@ from peeklock.entity.rules.correlation import CorrelationFilter
 from peeklock.entity.rules.filter import FalseFilter, SqlFilter, TrueFilter
 from peeklock.entity.rules.rule import Rule
 from peeklock.entity.rules.values import DurationValue, InstantValue
-from tests.broker.bench import Recorder
-from tests.gateway.http.admin.office import (
+from tests.broker.broker_harness import Recorder
+from tests.gateway.http.admin.admin_harness import (
     BUS,
     UPDATE,
     XSI,
-    Office,
+    AdminHarness,
     counts,
     entry,
     message,
@@ -78,21 +78,21 @@ SUBSCRIPTION = {
 TIMES = {"CreatedAt": "", "UpdatedAt": "", "AccessedAt": ""}
 
 
-async def subscribed(office: Office) -> Subscription:
-    await office.put("news", topic())
-    await office.put("news/Subscriptions/all", subscription())
-    found = office.broker.find("ns", "news/Subscriptions/all")
+async def subscribed(admin: AdminHarness) -> Subscription:
+    await admin.put("news", topic())
+    await admin.put("news/Subscriptions/all", subscription())
+    found = admin.broker.find("ns", "news/Subscriptions/all")
     assert isinstance(found, Subscription)
     return found
 
 
 def test_a_topic_that_says_nothing_has_the_defaults_of_the_service() -> None:
-    async def scenario(office: Office) -> None:
-        await office.put("news", topic())
-        got = texts(await office.get("news"))
+    async def scenario(admin: AdminHarness) -> None:
+        await admin.put("news", topic())
+        got = texts(await admin.get("news"))
         assert got | TIMES == TOPIC
         assert list(got) == list(TOPIC)
-        older = texts(await office.get("news", version="2021-05"))
+        older = texts(await admin.get("news", version="2021-05"))
         assert not {"SqlFilterCount", "CorrelationFilterCount"} & set(older)
 
     run(scenario)
@@ -114,12 +114,12 @@ def test_everything_of_a_topic_comes_back() -> None:
         "MaxMessageSizeInKilobytes": "1024",
     }
 
-    async def scenario(office: Office) -> None:
+    async def scenario(admin: AdminHarness) -> None:
         inner = "".join(f"<{name}>{value}</{name}>" for name, value in chosen.items())
-        await office.put("news", topic(inner))
-        got = texts(await office.get("news"))
+        await admin.put("news", topic(inner))
+        got = texts(await admin.get("news"))
         assert {name: got[name] for name in chosen} == chosen
-        changed = texts(await office.put("news", topic("<Status>Active</Status>"), UPDATE))
+        changed = texts(await admin.put("news", topic("<Status>Active</Status>"), UPDATE))
         assert changed["Status"] == "Active"
         assert changed["DefaultMessageTimeToLive"] == "PT11M"
         assert "UserMetadata" not in changed
@@ -128,15 +128,15 @@ def test_everything_of_a_topic_comes_back() -> None:
 
 
 def test_a_topic_knows_its_subscriptions_and_filters() -> None:
-    async def scenario(office: Office) -> None:
-        found = await subscribed(office)
-        await office.put("news/Subscriptions/all/Rules/a", rule(sql("x=1")))
+    async def scenario(admin: AdminHarness) -> None:
+        found = await subscribed(admin)
+        await admin.put("news/Subscriptions/all/Rules/a", rule(sql("x=1")))
         correlation = '<Filter i:type="CorrelationFilter"><Label>l</Label></Filter>'
         for name in "bc":
-            await office.put(f"news/Subscriptions/all/Rules/{name}", rule(correlation))
-        later = message("m", scheduled_at=office.clock.now() + 60_000)
+            await admin.put(f"news/Subscriptions/all/Rules/{name}", rule(correlation))
+        later = message("m", scheduled_at=admin.clock.now() + 60_000)
         found.topic.submit(Schedule(Recorder(), 1, [later]))
-        got = await office.get("news")
+        got = await admin.get("news")
         assert text(got, "SubscriptionCount") == "1"
         assert text(got, "SqlFilterCount") == "2", "one that takes all is one of SQL"
         assert text(got, "CorrelationFilterCount") == "2"
@@ -147,9 +147,9 @@ def test_a_topic_knows_its_subscriptions_and_filters() -> None:
 
 
 def test_a_subscription_that_says_nothing_has_the_defaults_of_the_service() -> None:
-    async def scenario(office: Office) -> None:
-        found = await subscribed(office)
-        got = texts(await office.get("NEWS/subscriptions/ALL"))
+    async def scenario(admin: AdminHarness) -> None:
+        found = await subscribed(admin)
+        got = texts(await admin.get("NEWS/subscriptions/ALL"))
         assert got | TIMES == SUBSCRIPTION
         assert list(got) == list(SUBSCRIPTION)
         assert [each.name for each in found.rules] == ["$Default"]
@@ -172,15 +172,15 @@ def test_everything_of_a_subscription_comes_back() -> None:
         "AutoDeleteOnIdle": "PT10M",
     }
 
-    async def scenario(office: Office) -> None:
-        await office.put("target", queue())
-        await office.put("news", topic())
+    async def scenario(admin: AdminHarness) -> None:
+        await admin.put("target", queue())
+        await admin.put("news", topic())
         inner = "".join(f"<{name}>{value}</{name}>" for name, value in chosen.items())
-        await office.put("news/Subscriptions/some", subscription(inner))
-        got = texts(await office.get("news/Subscriptions/some"))
+        await admin.put("news/Subscriptions/some", subscription(inner))
+        got = texts(await admin.get("news/Subscriptions/some"))
         assert {name: got[name] for name in chosen} == chosen
-        office.clock.advance(1_000)
-        changed = texts(await office.put("news/Subscriptions/some", subscription(), UPDATE))
+        admin.clock.advance(1_000)
+        changed = texts(await admin.put("news/Subscriptions/some", subscription(), UPDATE))
         assert changed["MaxDeliveryCount"] == "14"
         assert changed["UpdatedAt"] > changed["CreatedAt"]
         assert not {"ForwardTo", "ForwardDeadLetteredMessagesTo", "UserMetadata"} & set(changed)
@@ -189,11 +189,11 @@ def test_everything_of_a_subscription_comes_back() -> None:
 
 
 def test_a_subscription_may_begin_with_another_rule() -> None:
-    async def scenario(office: Office) -> None:
-        await office.put("news", topic())
+    async def scenario(admin: AdminHarness) -> None:
+        await admin.put("news", topic())
         first = f"<DefaultRuleDescription>{sql('x=1')}<Name>mine</Name></DefaultRuleDescription>"
-        await office.put("news/Subscriptions/some", subscription(first))
-        found = office.broker.find("ns", "news/Subscriptions/some")
+        await admin.put("news/Subscriptions/some", subscription(first))
+        found = admin.broker.find("ns", "news/Subscriptions/some")
         assert isinstance(found, Subscription)
         assert [(each.name, each.filter) for each in found.rules] == [("mine", SqlFilter("x=1"))]
 
@@ -201,12 +201,12 @@ def test_a_subscription_may_begin_with_another_rule() -> None:
 
 
 def test_counts_of_subscriptions_are_their_own() -> None:
-    async def scenario(office: Office) -> None:
-        found = await subscribed(office)
-        await office.put("news/Subscriptions/more", subscription())
+    async def scenario(admin: AdminHarness) -> None:
+        found = await subscribed(admin)
+        await admin.put("news/Subscriptions/more", subscription())
         found.topic.submit(SendMany(Recorder(), [1, 2], [message("a"), message("b")]))
         for name in ("all", "more"):
-            got = await office.get(f"news/Subscriptions/{name}")
+            got = await admin.get(f"news/Subscriptions/{name}")
             assert counts(got)["ActiveMessageCount"] == 2
             assert text(got, "MessageCount") == "2"
 
@@ -214,14 +214,14 @@ def test_counts_of_subscriptions_are_their_own() -> None:
 
 
 def test_refusals_name_subscriptions_and_rules_as_the_service_does() -> None:
-    async def scenario(office: Office) -> None:
-        await subscribed(office)
+    async def scenario(admin: AdminHarness) -> None:
+        await subscribed(admin)
         place = "news/Subscriptions/all"
-        assert await office.refusal("PUT", place, entry(subscription())) == (
+        assert await admin.refusal("PUT", place, entry(subscription())) == (
             409,
             "The messaging entity 'ns:Topic:news|all' already exists.",
         )
-        assert await office.refusal("PUT", f"{place}/Rules/$Default", entry(rule())) == (
+        assert await admin.refusal("PUT", f"{place}/Rules/$Default", entry(rule())) == (
             409,
             "The messaging entity 'ns:Topic:news|all|$Default' already exists.",
         )
@@ -229,15 +229,15 @@ def test_refusals_name_subscriptions_and_rules_as_the_service_does() -> None:
             ("news/Subscriptions/no", subscription(), "ns:Topic:news|no"),
             (f"{place}/Rules/no", rule(), "ns:Topic:news|all|no"),
         ):
-            answer = await office.refusal("PUT", path, entry(body), headers=UPDATE)
+            answer = await admin.refusal("PUT", path, entry(body), headers=UPDATE)
             assert answer == (404, f"Entity '{where}' was not found.")
         for path in ("none/Subscriptions/s", "news/Subscriptions/no/Rules/r"):
             body = rule() if "Rules" in path else subscription()
-            assert (await office.refusal("PUT", path, entry(body)))[0] == 404
+            assert (await admin.refusal("PUT", path, entry(body)))[0] == 404
         for path in ("news/Subscriptions/no", f"{place}/Rules/no", "no/Subscriptions/no"):
-            assert (await office.refusal("DELETE", path))[0] == 404
+            assert (await admin.refusal("DELETE", path))[0] == 404
         session = "<RequiresSession>true</RequiresSession>"
-        status, detail = await office.refusal(
+        status, detail = await admin.refusal(
             "PUT", place, entry(subscription(session)), headers=UPDATE
         )
         assert (status, "of an existing Subscription cannot be changed" in detail) == (400, True)
@@ -246,18 +246,18 @@ def test_refusals_name_subscriptions_and_rules_as_the_service_does() -> None:
 
 
 def test_what_is_deleted_is_gone_with_all_below_it() -> None:
-    async def scenario(office: Office) -> None:
-        await subscribed(office)
+    async def scenario(admin: AdminHarness) -> None:
+        await subscribed(admin)
         place = "news/Subscriptions/all"
-        await office.put(f"{place}/Rules/r", rule(sql("x=1")))
+        await admin.put(f"{place}/Rules/r", rule(sql("x=1")))
         for path in (f"{place}/Rules/R", place, "news"):
-            answer = await office.ask("DELETE", path)
+            answer = await admin.ask("DELETE", path)
             assert (answer.status, answer.body()) == (200, b"")
             if path == "news":
-                assert titles(await office.feed(path)) == []
+                assert titles(await admin.feed(path)) == []
             else:
-                assert (await office.refusal("GET", path))[0] == 404
-        assert office.broker.homes() == []
+                assert (await admin.refusal("GET", path))[0] == 404
+        assert admin.broker.entities() == []
 
     run(scenario)
 
@@ -289,15 +289,15 @@ def values() -> dict[str, object]:
     return {f"@p{at}": value for at, (_, _, value) in enumerate(PAIRS)}
 
 
-async def rule_of(office: Office, name: str) -> Rule:
-    found = office.broker.find("ns", "news/Subscriptions/all")
+async def rule_of(admin: AdminHarness, name: str) -> Rule:
+    found = admin.broker.find("ns", "news/Subscriptions/all")
     assert isinstance(found, Subscription)
     return next(each for each in found.rules if each.name == name)
 
 
 def test_a_rule_keeps_its_text_and_its_values() -> None:
-    async def scenario(office: Office) -> None:
-        await subscribed(office)
+    async def scenario(admin: AdminHarness) -> None:
+        await subscribed(admin)
         words = "a = @p1 AND\n\tb = @p0 or  c &lt; @p3 and d=@p2 and e=@p4 and f=@p5 and g=@p6"
         body = (
             f'<Filter i:type="SqlFilter"><SqlExpression>{words}</SqlExpression>'
@@ -305,12 +305,12 @@ def test_a_rule_keeps_its_text_and_its_values() -> None:
             '<Action i:type="SqlRuleAction"><SqlExpression>SET z = @p0</SqlExpression>'
             f"{pairs('Parameters')}</Action><Name>r</Name>"
         )
-        await office.put("news/Subscriptions/all/Rules/r", rule(body))
-        kept = await rule_of(office, "r")
+        await admin.put("news/Subscriptions/all/Rules/r", rule(body))
+        kept = await rule_of(admin, "r")
         plain = words.replace("&lt;", "<")
         assert kept.filter == SqlFilter(plain, values())  # type: ignore[arg-type]  # a test's dict
         assert kept.action == SqlAction("SET z = @p0", values())  # type: ignore[arg-type]  # as above
-        got = await office.get("news/Subscriptions/all/Rules/r")
+        got = await admin.get("news/Subscriptions/all/Rules/r")
         filter = got.find(f"{BUS}Filter")
         assert filter is not None
         assert text(filter, "SqlExpression") == plain
@@ -346,17 +346,17 @@ def test_a_correlation_filter_has_every_field() -> None:
         "ContentType": "ct",
     }
 
-    async def scenario(office: Office) -> None:
-        await subscribed(office)
+    async def scenario(admin: AdminHarness) -> None:
+        await subscribed(admin)
         inner = "".join(f"<{name}>{value}</{name}>" for name, value in fields.items())
         body = f'<Filter i:type="CorrelationFilter">{inner}{pairs("Properties")}</Filter>'
-        await office.put("news/Subscriptions/all/Rules/r", rule(body))
-        got = await office.get("news/Subscriptions/all/Rules/r")
+        await admin.put("news/Subscriptions/all/Rules/r", rule(body))
+        got = await admin.get("news/Subscriptions/all/Rules/r")
         filter = got.find(f"{BUS}Filter")
         assert filter is not None
         assert {name: text(filter, name) for name in fields} == fields
         assert len(shown(filter, "Properties")) == len(PAIRS)
-        kept = await rule_of(office, "r")
+        kept = await rule_of(admin, "r")
         assert isinstance(kept.filter, CorrelationFilter)
         assert kept.filter.properties == values()
 
@@ -372,11 +372,11 @@ def test_a_correlation_filter_has_every_field() -> None:
     ],
 )
 def test_filters_without_a_text(written: str, expected: object, sql_text: str) -> None:
-    async def scenario(office: Office) -> None:
-        await subscribed(office)
-        await office.put("news/Subscriptions/all/Rules/r", rule(written))
-        assert (await rule_of(office, "r")).filter == expected
-        answer = await office.ask("GET", "news/Subscriptions/all/Rules/r")
+    async def scenario(admin: AdminHarness) -> None:
+        await subscribed(admin)
+        await admin.put("news/Subscriptions/all/Rules/r", rule(written))
+        assert (await rule_of(admin, "r")).filter == expected
+        answer = await admin.ask("GET", "news/Subscriptions/all/Rules/r")
         # To the letter, because a client looks for this name and no other.
         assert f'<Filter i:type="{type(expected).__name__}">'.encode() in answer.body()
         assert f"<SqlExpression>{sql_text}</SqlExpression>".encode() in answer.body()
@@ -386,17 +386,17 @@ def test_filters_without_a_text(written: str, expected: object, sql_text: str) -
 
 
 def test_an_updated_rule_has_another_filter_and_action_and_the_same_age() -> None:
-    async def scenario(office: Office) -> None:
-        await subscribed(office)
+    async def scenario(admin: AdminHarness) -> None:
+        await subscribed(admin)
         place = "news/Subscriptions/all/Rules"
-        await office.put(f"{place}/a", rule(sql("x=1")))
-        await office.put(f"{place}/b", rule(sql("x=2")))
-        age = (await rule_of(office, "a")).created_at
-        office.clock.advance(1_000)
-        await office.put(f"{place}/A", rule(sql("x=3")), UPDATE)
-        kept = await rule_of(office, "a")
+        await admin.put(f"{place}/a", rule(sql("x=1")))
+        await admin.put(f"{place}/b", rule(sql("x=2")))
+        age = (await rule_of(admin, "a")).created_at
+        admin.clock.advance(1_000)
+        await admin.put(f"{place}/A", rule(sql("x=3")), UPDATE)
+        kept = await rule_of(admin, "a")
         assert (kept.filter, kept.created_at) == (SqlFilter("x=3"), age)
-        assert titles(await office.feed(place)) == ["$Default", "a", "b"]
+        assert titles(await admin.feed(place)) == ["$Default", "a", "b"]
 
     run(scenario)
 
@@ -424,11 +424,11 @@ def test_an_updated_rule_has_another_filter_and_action_and_the_same_age() -> Non
     ],
 )
 def test_a_rule_that_cannot_be_is_refused(inner: str, words: str) -> None:
-    async def scenario(office: Office) -> None:
-        found = await subscribed(office)
+    async def scenario(admin: AdminHarness) -> None:
+        found = await subscribed(admin)
         before = found.rules
         path = "news/Subscriptions/all/Rules/r"
-        status, detail = await office.refusal("PUT", path, entry(rule(inner)))
+        status, detail = await admin.refusal("PUT", path, entry(rule(inner)))
         assert (status, detail.startswith("SubCode=40000."), words in detail) == (400, True, True)
         assert found.rules == before
 
@@ -436,11 +436,11 @@ def test_a_rule_that_cannot_be_is_refused(inner: str, words: str) -> None:
 
 
 def test_a_name_of_any_case_is_shown_as_its_owner_wrote_it() -> None:
-    async def scenario(office: Office) -> None:
-        await office.put("News", topic())
-        await office.put("news/subscriptions/All", subscription())
-        feed = await office.feed("NEWS/Subscriptions")
+    async def scenario(admin: AdminHarness) -> None:
+        await admin.put("News", topic())
+        await admin.put("news/subscriptions/All", subscription())
+        feed = await admin.feed("NEWS/Subscriptions")
         assert b"https://localhost:5300/News/Subscriptions/All?api-version" in tostring(feed)
-        assert isinstance(office.broker.find("ns", "news"), Topic)
+        assert isinstance(admin.broker.find("ns", "news"), Topic)
 
     run(scenario)

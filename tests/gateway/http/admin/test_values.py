@@ -10,7 +10,7 @@ from xml.etree.ElementTree import fromstring
 import pytest
 
 from peeklock.entity.rules.values import DurationValue, InstantValue
-from peeklock.gateway.http.admin.reading import Content, Malformed
+from peeklock.gateway.http.admin.reading import Content, MalformedEntry
 from peeklock.gateway.http.admin.values import read_value, write_value
 
 XSI = "http://www.w3.org/2001/XMLSchema-instance"
@@ -82,5 +82,5 @@ def test_what_has_no_type_is_a_text() -> None:
     ],
 )
 def test_what_is_not_of_its_type_is_malformed(kind: str, text: str) -> None:
-    with pytest.raises(Malformed, match="'key'"):
+    with pytest.raises(MalformedEntry, match="'key'"):
         read(f'<Value i:type="d6p1:{kind}">{text}</Value>')

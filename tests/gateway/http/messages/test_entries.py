@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peeklock.gateway.http.messages.entries import VALUES_MAX, entries_of
-from peeklock.gateway.http.messages.malformed import Malformed
+from peeklock.gateway.http.messages.malformed import MalformedRequest
 
 MB = 1 << 20
 VALUES = st.recursive(
@@ -69,6 +69,6 @@ def test_no_part_of_it_takes_long(body: bytes) -> None:
 
 def test_an_array_of_an_array_that_has_no_end_is_refused_at_once() -> None:
     began = time.thread_time()
-    with pytest.raises(Malformed, match="1024 values"):
+    with pytest.raises(MalformedRequest, match="1024 values"):
         found(b"[[" + b"1," * (20 * MB))
     assert time.thread_time() - began < 0.1

@@ -9,18 +9,18 @@ import h11
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peeklock.amqp.composites import Properties
-from peeklock.amqp.message import DATA_BODY, VALUE_BODY, encode_message
-from peeklock.amqp.message import Message as WholeMessage
-from peeklock.amqp.types import Symbol, Timestamp
-from peeklock.broker.chance import SeededChance
+from peeklock.amqp.messages.message import DATA_BODY, VALUE_BODY, encode_message
+from peeklock.amqp.messages.message import AmqpMessage as WholeMessage
+from peeklock.amqp.values.composites import Properties
+from peeklock.amqp.values.types import Symbol, Timestamp
+from peeklock.broker.random_source import SeededRandom
 from peeklock.entity.message import NEVER, Message
 from peeklock.entity.replies import STATE_ACTIVE, Delivery
-from peeklock.gateway.amqp.translate import outgoing
+from peeklock.gateway.amqp.messages.translate import outgoing
 from peeklock.gateway.http.messages.incoming import read_batch, read_message
-from peeklock.gateway.http.messages.malformed import Malformed
+from peeklock.gateway.http.messages.malformed import MalformedRequest
 from peeklock.gateway.http.messages.outgoing import received
-from peeklock.gateway.http.request import Request
+from peeklock.gateway.http.request import HttpRequest
 from peeklock.gateway.identifiers import MessageIds
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -38,7 +38,7 @@ VALUES = st.recursive(
 )
 NAMES = TEXTS | st.sampled_from(["Location", "x-a", "X-A", "Content-Type", "a b", "Connection"])
 ASCII = st.text(st.characters(max_codepoint=126, min_codepoint=32), max_size=20)
-IDS = MessageIds(SeededChance(1).number)
+IDS = MessageIds(SeededRandom(1).number)
 
 
 def delivered(content: bytes) -> Delivery:
@@ -99,10 +99,10 @@ def test_every_head_is_read_or_refused(
     named: list[tuple[bytes, bytes]], body: bytes, wants_keys: bool
 ) -> None:
     headers = {name.decode().lower(): raw.decode("latin-1") for name, raw in named}
-    request = Request("POST", "/q/messages", headers, body, named=named)
+    request = HttpRequest("POST", "/q/messages", headers, body, named=named)
     try:
         message = read_message(request, 1_000, IDS, wants_keys)
-    except Malformed:
+    except MalformedRequest:
         return
     outgoing(delivered(message.content))
     written(delivered(message.content))
@@ -111,7 +111,7 @@ def test_every_head_is_read_or_refused(
 @given(st.binary(max_size=60) | TEXTS.map(str.encode))
 def test_every_batch_is_read_or_refused(body: bytes) -> None:
     try:
-        read_batch(Request("POST", "/q/messages", {}, body), 1_000, IDS, True)
-    except Malformed:
+        read_batch(HttpRequest("POST", "/q/messages", {}, body), 1_000, IDS, True)
+    except MalformedRequest:
         return
     raise AssertionError("no chance makes a batch")

@@ -8,17 +8,17 @@ from uuid import UUID
 
 import pytest
 
-from peeklock.amqp.composites import Properties
-from peeklock.amqp.message import (
+from peeklock.amqp.messages.message import (
     DATA_BODY,
     NO_BODY,
     SEQUENCE_BODY,
     VALUE_BODY,
-    Message,
+    AmqpMessage,
     encode_message,
 )
-from peeklock.amqp.types import Decimal128, Described, Float, Symbol, Timestamp, Ubyte, Ulong
-from tests.gateway.http.messages.rest import Answered, Rest, queue, serve
+from peeklock.amqp.values.composites import Properties
+from peeklock.amqp.values.types import Decimal128, Described, Float, Symbol, Timestamp, Ubyte, Ulong
+from tests.gateway.http.messages.rest_harness import Answered, RestHarness, queue, serve
 
 NEW_YEAR = "Fri, 01 Jan 2027 00:00:00 GMT"
 NEW_YEAR_MS = 1_798_761_600_000
@@ -90,7 +90,7 @@ AS_OTHERS = {
 }
 
 
-async def amqp_sends(rest: Rest, message: Message, address: str = "q") -> None:
+async def amqp_sends(rest: RestHarness, message: AmqpMessage, address: str = "q") -> None:
     client = await rest.bus.authorized(address)
     link = await client.sender(address)
     await client.send(link, encode_message(message))
@@ -107,7 +107,7 @@ def place(locked: Answered) -> str:
 
 
 def test_a_locked_message_says_all_that_is_known_of_it() -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         rest.clock.advance(NEW_YEAR_MS - rest.clock.now())
         said = {
             "MessageId": "m/1 ä",
@@ -154,7 +154,7 @@ def test_a_locked_message_says_all_that_is_known_of_it() -> None:
 
 
 def test_a_deleted_message_has_no_lock() -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         await rest.send(b"body")
         taken = await rest.take()
         assert taken.body == b"body"
@@ -200,8 +200,8 @@ def test_every_body_of_amqp_comes_out(
 ) -> None:
     """R-F1"""
 
-    async def scenario(rest: Rest) -> None:
-        await amqp_sends(rest, Message(body_kind=kind, body=body))
+    async def scenario(rest: RestHarness) -> None:
+        await amqp_sends(rest, AmqpMessage(body_kind=kind, body=body))
         taken = await rest.take()
         assert taken.body == expected
         assert taken.headers.get("content-type") == content_type
@@ -222,9 +222,9 @@ def test_every_body_of_amqp_comes_out(
 def test_a_content_type_is_the_senders_where_it_can_be(
     kind: int, body: Any, given: str, header: str, beside: str | None
 ) -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         properties = Properties(content_type=Symbol(given))
-        await amqp_sends(rest, Message(properties=properties, body_kind=kind, body=body))
+        await amqp_sends(rest, AmqpMessage(properties=properties, body_kind=kind, body=body))
         taken = await rest.take()
         assert taken.headers["content-type"] == header
         assert taken.properties.get("ContentType") == beside
@@ -235,10 +235,10 @@ def test_a_content_type_is_the_senders_where_it_can_be(
 def test_every_property_of_amqp_comes_out() -> None:
     """R-F1: and none of them pretends to be something else."""
 
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         await amqp_sends(
             rest,
-            Message(application_properties=PROPERTIES, body_kind=DATA_BODY, body=[b"x"]),
+            AmqpMessage(application_properties=PROPERTIES, body_kind=DATA_BODY, body=[b"x"]),
         )
         locked = await rest.lock()
         assert locked.body == b"x"
@@ -261,7 +261,7 @@ def test_every_property_of_amqp_comes_out() -> None:
 
 
 def test_what_nobody_has_looked_at_keeps_no_message_from_its_receiver() -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         client = await rest.bus.authorized("q")
         link = await client.sender("q")
         # A subject that is a number, and application properties that have a number for a name.
@@ -281,7 +281,7 @@ def test_what_nobody_has_looked_at_keeps_no_message_from_its_receiver() -> None:
 
 
 def test_a_host_that_cannot_be_written_is_not() -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         await rest.send()
         for host, expected in (("b\xe4r", "localhost"), ("x:5300", "x:5300")):
             caller = await rest.connect()
@@ -306,7 +306,7 @@ def test_a_host_that_cannot_be_written_is_not() -> None:
 def test_a_lock_is_renewed_and_its_message_completed(by_id: bool) -> None:
     """R-S3"""
 
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         await rest.send(b"x", BrokerProperties='{"MessageId": "a/b 7"}')
         locked = await rest.lock()
         path = place(locked)
@@ -331,7 +331,7 @@ def test_a_lock_is_renewed_and_its_message_completed(by_id: bool) -> None:
 def test_an_unlocked_message_returns_and_is_counted() -> None:
     """R-S4"""
 
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         await rest.send(b"x")
         path = place(await rest.lock())
         assert (await rest.ask("PUT", path)).status == 200
@@ -348,7 +348,7 @@ def test_an_unlocked_message_returns_and_is_counted() -> None:
 def test_a_lock_expires() -> None:
     """R-L3"""
 
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         await rest.send(b"x")
         path = place(await rest.lock())
         assert await rest.is_empty()
@@ -360,7 +360,7 @@ def test_a_lock_expires() -> None:
 
 
 def test_a_wrong_path_settles_nothing() -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         await rest.send(b"x", BrokerProperties='{"MessageId": "7"}')
         locked = await rest.lock()
         token = locked.properties["LockToken"]
@@ -393,7 +393,7 @@ def test_a_wrong_path_settles_nothing() -> None:
 def test_a_message_locked_by_amqp_is_completed_by_rest() -> None:
     """R-F1: a token is one, whatever door it came through."""
 
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         await rest.send(b"x")
         client = await rest.bus.authorized()
         link = await client.receiver(credit=1)
@@ -411,7 +411,7 @@ def test_a_message_locked_by_amqp_is_completed_by_rest() -> None:
 def test_dead_letters_are_received_with_their_reason() -> None:
     """R-D1"""
 
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         for path in ("q", "t/subscriptions/s"):
             await rest.send(b"x", path.partition("/")[0], BrokerProperties='{"TimeToLive": 1}')
         for _ in range(3):
@@ -448,7 +448,7 @@ def test_dead_letters_are_received_with_their_reason() -> None:
     ],
 )
 def test_not_everything_can_be_received_from(path: str, status: int, said: str) -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         for method in ("POST", "DELETE"):
             answered = await rest.ask(method, f"/{path}/messages/head?timeout=60")
             assert answered.status == status
@@ -475,7 +475,7 @@ def test_not_everything_can_be_received_from(path: str, status: int, said: str) 
     ],
 )
 def test_a_wrong_method_is_told_the_right_ones(method: str, path: str, allowed: str) -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         answered = await rest.ask(method, path)
         assert answered.status == 405
         assert answered.headers["allow"] == allowed

@@ -7,12 +7,18 @@ from typing import Any
 
 import pytest
 
-from peeklock.amqp.message import DATA_BODY, Message, decode_message
-from peeklock.amqp.types import Int, Symbol, Timestamp
+from peeklock.amqp.messages.message import DATA_BODY, AmqpMessage, decode_message
+from peeklock.amqp.values.types import Int, Symbol, Timestamp
 from peeklock.auth.rights import LISTEN, SEND, AuthorizationRule
-from peeklock.gateway.amqp.batches import BATCH_COUNT_MAX
+from peeklock.gateway.amqp.nodes.batches import BATCH_COUNT_MAX
 from peeklock.gateway.http.messages.entries import VALUES_MAX
-from tests.gateway.http.messages.rest import BATCH, Rest, nothing_stored, queue, serve
+from tests.gateway.http.messages.rest_harness import (
+    BATCH,
+    RestHarness,
+    nothing_stored,
+    queue,
+    serve,
+)
 
 NEW_YEAR = "Fri, 01 Jan 2027 00:00:00 GMT"
 NEW_YEAR_MS = 1_798_761_600_000
@@ -52,7 +58,7 @@ FULL_HEADERS = {
 }
 
 
-async def amqp_receives(rest: Rest, address: str = "q", count: int = 1) -> list[Message]:
+async def amqp_receives(rest: RestHarness, address: str = "q", count: int = 1) -> list[AmqpMessage]:
     """What an AMQP client receives and deletes."""
     client = await rest.bus.authorized(address)
     link = await client.receiver(address, credit=count, snd_settle_mode=1)
@@ -63,7 +69,7 @@ async def amqp_receives(rest: Rest, address: str = "q", count: int = 1) -> list[
 def test_a_message_is_what_an_amqp_sender_would_have_sent() -> None:
     """R-F1"""
 
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         body = bytes(range(256))
         await rest.send(body, **FULL_HEADERS)
         (message,) = await amqp_receives(rest)
@@ -100,7 +106,7 @@ def test_a_message_is_what_an_amqp_sender_would_have_sent() -> None:
 
 
 def test_a_message_needs_nothing_but_its_body_and_not_even_that() -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         await rest.send(b"")
         await rest.send(b"x")
         first, second = await amqp_receives(rest, count=2)
@@ -116,7 +122,7 @@ def test_a_message_needs_nothing_but_its_body_and_not_even_that() -> None:
 
 
 def test_a_long_life_is_told_as_amqp_clients_tell_it() -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         now = rest.clock.now()
         await rest.send(BrokerProperties='{"TimeToLive": 8640000}')
         (message,) = await amqp_receives(rest)
@@ -128,7 +134,7 @@ def test_a_long_life_is_told_as_amqp_clients_tell_it() -> None:
 
 
 def test_a_message_expires_when_its_sender_says() -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         await rest.send(b"short", BrokerProperties='{"TimeToLive": 0.5}')
         await rest.send(b"long", BrokerProperties='{"TimeToLiveTimeSpan": "1.00:00:30.25"}')
         await rest.bench.advance(600)
@@ -143,7 +149,7 @@ def test_a_message_expires_when_its_sender_says() -> None:
 def test_a_message_waits_until_it_is_due(form: str) -> None:
     """R-F5"""
 
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         rest.clock.advance(NEW_YEAR_MS - 1000 - rest.clock.now())
         said = json.dumps({"ScheduledEnqueueTimeUtc": form})
         await rest.send(b"later", BrokerProperties=said)
@@ -160,7 +166,7 @@ def test_a_message_waits_until_it_is_due(form: str) -> None:
 def test_a_batch_is_stored_whole() -> None:
     """R-T5"""
 
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         custom = {"a": "x", "b": 3, "c": 0.5, "d": True, "e": None, "f f": 1}
         batch = [
             {"Body": "größe"},
@@ -224,7 +230,7 @@ def test_a_batch_is_stored_whole() -> None:
     ids=lambda value: str(value)[:30],
 )
 def test_a_batch_that_cannot_be_read_stores_nothing(document: str, said: str) -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         headers = {"Content-Type": BATCH}
         answered = await rest.ask("POST", "/q/messages", document.encode(), headers)
         assert answered.status == 400
@@ -236,7 +242,7 @@ def test_a_batch_that_cannot_be_read_stores_nothing(document: str, said: str) ->
 
 
 def test_a_long_batch_is_read_in_parts_and_keeps_its_order() -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         headers = {"Content-Type": BATCH}
         entries: list[Any] = [{"Body": f"{number}"} for number in range(900)]
         body = json.dumps(entries).encode()
@@ -257,7 +263,7 @@ def test_a_long_batch_is_read_in_parts_and_keeps_its_order() -> None:
 
 
 def test_a_batch_in_another_encoding_is_refused() -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         body = '[{"Body": "ä"}]'.encode("latin-1")
         answered = await rest.ask("POST", "/q/messages", body, {"Content-Type": BATCH})
         assert answered.status == 400
@@ -295,7 +301,7 @@ def test_a_batch_in_another_encoding_is_refused() -> None:
     ],
 )
 def test_wrong_broker_properties_store_nothing(value: str, said: str) -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         answered = await rest.ask("POST", "/q/messages", b"x", {"BrokerProperties": value})
         assert answered.status == 400
         assert said in answered.detail
@@ -315,7 +321,7 @@ def test_wrong_broker_properties_store_nothing(value: str, said: str) -> None:
     ids=["long", "twice", "no JSON", "two heads"],
 )
 def test_wrong_headers_store_nothing(headers: dict[str, str], said: str) -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         answered = await rest.ask("POST", "/q/messages", b"x", headers)
         assert answered.status == 400
         assert said in answered.detail
@@ -325,7 +331,7 @@ def test_wrong_headers_store_nothing(headers: dict[str, str], said: str) -> None
 
 
 def test_properties_are_bounded_together() -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         headers = dict.fromkeys(("A", "B"), "y" * 30_000)
         await rest.send(b"", **headers)
         answered = await rest.ask("POST", "/q/messages", b"", headers | {"C": "y" * 6_000})
@@ -336,7 +342,7 @@ def test_properties_are_bounded_together() -> None:
 
 
 def test_a_head_that_does_not_end_is_refused() -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         caller = await rest.connect()
         caller.writer.write(b"POST /q/messages HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 80_000)
         assert (await caller.answer()).status == 431
@@ -351,7 +357,7 @@ def test_a_head_that_does_not_end_is_refused() -> None:
 
 @pytest.mark.parametrize("path", ["q", "Q", "%71", "q/messages", "Q/Messages", ""])
 def test_a_token_for_the_path_or_above_it_is_enough(path: str) -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         answered = await rest.ask("POST", "/q/messages", token=rest.token(path))
         assert answered.status == 201
 
@@ -379,7 +385,7 @@ RULES = [
     ids=lambda value: str(value)[:30],
 )
 def test_who_may_not_send_learns_nothing(options: dict[str, Any], status: int, said: str) -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         given = dict(options)
         token = given.pop("token") if "token" in given else rest.token(**given)
         for path in ("/q/messages", "/missing/messages"):
@@ -395,7 +401,7 @@ def test_who_may_not_send_learns_nothing(options: dict[str, Any], status: int, s
 
 
 def test_the_right_to_send_is_enough() -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         token = rest.token("q", "sender", "secret")
         assert (await rest.ask("POST", "/q/messages", token=token)).status == 201
         for method, path in (
@@ -423,7 +429,7 @@ def test_the_right_to_send_is_enough() -> None:
     ],
 )
 def test_not_everything_can_be_sent_to(path: str, status: int, said: str) -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         answered = await rest.ask("POST", path, b"x")
         assert answered.status == status
         assert said in answered.detail
@@ -432,7 +438,7 @@ def test_not_everything_can_be_sent_to(path: str, status: int, said: str) -> Non
 
 
 def test_a_path_of_several_parts_is_found() -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         for path in ("a/messages/b", "a%2Fmessages%2Fb", "A/Messages/B"):
             await rest.send(path.encode(), path)
             assert (await rest.take("a/messages/b")).body == path.encode()
@@ -441,7 +447,7 @@ def test_a_path_of_several_parts_is_found() -> None:
 
 
 def test_sessions_can_be_sent_to_and_must_be_named() -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         await rest.send(b"in a session", BrokerProperties='{"SessionId": "s1"}')
         answered = await rest.ask("POST", "/q/messages", b"in none")
         assert answered.status == 400
@@ -454,7 +460,7 @@ def test_sessions_can_be_sent_to_and_must_be_named() -> None:
 
 
 def test_duplicates_are_taken_and_dropped() -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         for body in (b"first", b"second"):
             await rest.send(body, BrokerProperties='{"MessageId": "same"}')
         assert (await rest.take()).body == b"first"
@@ -464,7 +470,7 @@ def test_duplicates_are_taken_and_dropped() -> None:
 
 
 def test_a_topic_publishes() -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         await rest.send(b"news", "t", Colour='"red"')
         answered = await rest.take("t/Subscriptions/s")
         assert answered.body == b"news"
@@ -474,7 +480,7 @@ def test_a_topic_publishes() -> None:
 
 
 def test_requests_on_one_connection_are_answered_in_order() -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         caller = await rest.connect()
         for number in range(5):
             caller.write("POST", "/q/messages", b"%d" % number)
@@ -489,7 +495,7 @@ def test_requests_on_one_connection_are_answered_in_order() -> None:
 
 
 def test_partitions_are_not_noticed() -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         for number in range(8):
             await rest.send(b"%d" % number)
         same_key = json.dumps(

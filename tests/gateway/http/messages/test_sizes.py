@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 
-from tests.gateway.http.messages.rest import BATCH, Rest, nothing_stored, serve
+from tests.gateway.http.messages.rest_harness import BATCH, RestHarness, nothing_stored, serve
 
 
 def test_a_message_may_be_as_large_as_its_entity_allows() -> None:
     """R-T6"""
 
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         size = rest.bus.queue().message_size_max
         await rest.send(bytes(size - 100))
         assert len((await rest.take()).body) == size - 100
@@ -24,7 +24,7 @@ def test_a_message_may_be_as_large_as_its_entity_allows() -> None:
 
 
 def test_a_batch_may_be_as_large_as_a_message() -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         size = rest.bus.queue().message_size_max
         headers = {"Content-Type": BATCH}
         fitting = json.dumps([{"Body": "\n" * (size // 2 - 200)}] * 2).encode()
@@ -40,7 +40,7 @@ def test_a_batch_may_be_as_large_as_a_message() -> None:
 
 
 def test_a_body_in_chunks_is_bounded_too() -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         chunk = b"8000\r\n" + bytes(0x8000) + b"\r\n"
         head = (
             "POST /q/messages HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
@@ -61,7 +61,7 @@ def test_a_body_in_chunks_is_bounded_too() -> None:
 
 
 def test_nobody_makes_us_read_much_without_a_right() -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         caller = await rest.connect()
         caller.writer.write(
             b"POST /q/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"
@@ -78,7 +78,7 @@ def test_nobody_makes_us_read_much_without_a_right() -> None:
 
 
 def test_a_client_that_asks_whether_to_go_on_is_told_so() -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         caller = await rest.connect()
         head = (
             "POST /q/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n"

@@ -6,15 +6,15 @@ import asyncio
 
 import pytest
 
-from peeklock.amqp.message import DATA_BODY, Message, encode_message
+from peeklock.amqp.messages.message import DATA_BODY, AmqpMessage, encode_message
 from peeklock.entity.definition import QueueDefinition
-from tests.broker.bench import settle_down, until
-from tests.gateway.http.messages.rest import Rest, queue, serve
+from tests.broker.broker_harness import settle_down, until
+from tests.gateway.http.messages.rest_harness import RestHarness, queue, serve
 
 
 @pytest.mark.parametrize("timeout", ["-1", "x", "", "1.5", "9999999999", "%D9%A3"])
 def test_a_wrong_timeout_is_refused(timeout: str) -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         answered = await rest.ask("POST", f"/q/messages/head?timeout={timeout}")
         assert answered.status == 400
         assert "timeout" in answered.detail
@@ -25,7 +25,7 @@ def test_a_wrong_timeout_is_refused(timeout: str) -> None:
 @pytest.mark.parametrize("definition", [queue(), queue(partitions=4)], ids=["plain", "partitioned"])
 @pytest.mark.parametrize("method", ["POST", "DELETE"])
 def test_a_receiver_waits_for_a_message(method: str, definition: QueueDefinition) -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         # The longest wait is the default, and more is taken for it.
         for query in ("", "?timeout=999999", "?api-version=2015-01&Timeout=60"):
             caller = await rest.connect()
@@ -42,7 +42,7 @@ def test_a_receiver_waits_for_a_message(method: str, definition: QueueDefinition
 
 @pytest.mark.parametrize("definition", [queue(), queue(partitions=4)], ids=["plain", "partitioned"])
 def test_a_receiver_waits_as_long_as_it_says(definition: QueueDefinition) -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         began = asyncio.get_running_loop().time()
         assert (await rest.ask("DELETE", "/q/messages/head?timeout=1")).status == 204
         assert 0.9 < asyncio.get_running_loop().time() - began < 3
@@ -61,7 +61,7 @@ def test_nothing_is_lost_with_a_client_that_hangs_up(
 ) -> None:
     """R-S1: what was not handed over is there for the next one, and was not counted."""
 
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         caller = await rest.connect()
         caller.write(method, "/q/messages/head")
         await until(lambda: any(each._task for each in rest.connections))
@@ -84,7 +84,7 @@ def test_nothing_is_lost_with_a_client_that_hangs_up(
 
 @pytest.mark.parametrize("method", ["POST", "DELETE"])
 def test_a_message_that_comes_for_a_client_that_is_just_gone_is_given_back(method: str) -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         caller = await rest.connect()
         caller.write(method, "/q/messages/head")
         await until(lambda: any(each._task for each in rest.connections))
@@ -94,7 +94,7 @@ def test_a_message_that_comes_for_a_client_that_is_just_gone_is_given_back(metho
         # The message is on its way to the receiver when the client leaves.
         client = await rest.bus.authorized()
         link = await client.sender()
-        client.post(link, encode_message(Message(body_kind=DATA_BODY, body=[b"x"])))
+        client.post(link, encode_message(AmqpMessage(body_kind=DATA_BODY, body=[b"x"])))
         client.peer.receive(client.connection.take_output(), rest.clock.now())
         connection._caller.left()
         assert (await caller.answer()).status == 204
@@ -106,7 +106,7 @@ def test_a_message_that_comes_for_a_client_that_is_just_gone_is_given_back(metho
 
 
 def test_a_client_may_ask_for_more_while_it_waits() -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         caller = await rest.connect()
         caller.write("DELETE", "/q/messages/head")
         for _ in range(3):
@@ -123,7 +123,7 @@ def test_a_client_may_ask_for_more_while_it_waits() -> None:
 
 
 def test_a_receiver_is_told_when_its_entity_goes() -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         for path, status in (("q", 410), ("t/subscriptions/s", 410)):
             caller = await rest.connect()
             caller.write("POST", f"/{path}/messages/head")
@@ -141,7 +141,7 @@ def test_a_receiver_is_told_when_its_entity_goes() -> None:
 
 
 def test_a_receiver_whose_entity_changes_may_ask_again() -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         caller = await rest.connect()
         caller.write("POST", "/q/messages/head")
         await until(lambda: any(each._task for each in rest.connections))
@@ -159,7 +159,7 @@ def test_a_receiver_whose_entity_changes_may_ask_again() -> None:
 def test_many_wait_without_a_thread() -> None:
     """R-N5"""
 
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         callers = [await rest.connect() for _ in range(50)]
         for caller in callers:
             caller.write("DELETE", "/q/messages/head")
@@ -177,7 +177,7 @@ def test_many_wait_without_a_thread() -> None:
 
 @pytest.mark.parametrize("definition", [queue(), queue(partitions=4)], ids=["plain", "partitioned"])
 def test_a_broker_that_stops_tells_those_who_wait(definition: QueueDefinition) -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         caller = await rest.connect()
         caller.write("DELETE", "/q/messages/head")
         caller.write("POST", "/q/messages", b"not any more")
@@ -196,7 +196,7 @@ def test_a_broker_that_stops_tells_those_who_wait(definition: QueueDefinition) -
 
 
 def test_nothing_is_handed_to_a_client_that_does_not_read() -> None:
-    async def scenario(rest: Rest) -> None:
+    async def scenario(rest: RestHarness) -> None:
         size = 200_000
         for _ in range(30):
             await rest.send(bytes(size))

@@ -2,11 +2,11 @@
 
 from typing import final
 
-from peeklock.auth.keyring import Grant, KeyRing
+from peeklock.auth.keyring import KeyRing, TokenGrant
 from peeklock.auth.rights import MANAGE, SEND, allows
 from peeklock.clock import Clock
 from peeklock.gateway.http.admin.refusals import unauthorized
-from peeklock.gateway.http.request import Request
+from peeklock.gateway.http.request import HttpRequest
 
 
 @final
@@ -17,7 +17,7 @@ class Admission:
         self._keys = keys
         self._clock = clock
 
-    def may_manage(self, request: Request) -> bool:
+    def may_manage(self, request: HttpRequest) -> bool:
         """Tell whether the token gives the right to manage the entity in the path, or the
         namespace; without a good token nobody is told anything.
 
@@ -28,7 +28,7 @@ class Admission:
             raise unauthorized("MissingToken: The authorization header was not found.")
         return allows(self._grant(request, token, request.path).rights, MANAGE)
 
-    def check_destination(self, request: Request, header: str, path: str) -> None:
+    def check_destination(self, request: HttpRequest, header: str, path: str) -> None:
         """Let forward who may send to the destination: by a token for it, or by the request's."""
         token = request.headers.get(header) or request.headers.get("authorization") or ""
         found = self._grant(request, token, path)
@@ -38,9 +38,9 @@ class Admission:
                 "not give it."
             )
 
-    def _grant(self, request: Request, token: str, audience: str) -> Grant:
+    def _grant(self, request: HttpRequest, token: str, audience: str) -> TokenGrant:
         now = self._clock.wall()
         found = self._keys.verify(token, audience, now, is_exposed=request.is_exposed)
-        if not isinstance(found, Grant):
+        if not isinstance(found, TokenGrant):
             raise unauthorized(found.text)
         return found

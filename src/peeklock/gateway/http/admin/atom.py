@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, quote
 from peeklock.clock import Instant
 from peeklock.gateway.http.admin.writing import escaped, in_attribute, iso_instant
 from peeklock.gateway.http.answer import Answer
-from peeklock.gateway.http.request import Request
+from peeklock.gateway.http.request import HttpRequest
 
 PAGE_MAX: Final = 100
 _ATOM: Final = "http://www.w3.org/2005/Atom"
@@ -24,7 +24,7 @@ class Asked:
 
     __slots__ = ("host", "skip", "top", "version")
 
-    def __init__(self, request: Request, namespace: str) -> None:
+    def __init__(self, request: HttpRequest, namespace: str) -> None:
         query = parse_qs(request.target.partition("?")[2], keep_blank_values=True)
         self.host = request.headers.get("host") or namespace
         self.version = query.get("api-version", [_LATEST])[-1]
@@ -42,7 +42,7 @@ class Asked:
 
 @final
 @dataclass(slots=True, init=False)
-class Entry:
+class AtomEntry:
     """One thing in an answer: where it is, its name, its times, and its description in XML."""
 
     path: Final[str]
@@ -61,7 +61,7 @@ class Entry:
         self.content = content
 
 
-def entry_answer(status: int, entry: Entry, asked: Asked, author: str) -> Answer:
+def entry_answer(status: int, entry: AtomEntry, asked: Asked, author: str) -> Answer:
     """Answer with one thing."""
     return _answer(status, _entry(entry, asked, author, f' xmlns="{_ATOM}"'), _ENTRY_TYPE)
 
@@ -69,8 +69,8 @@ def entry_answer(status: int, entry: Entry, asked: Asked, author: str) -> Answer
 def feed_answer(
     title: str,
     path: str,
-    page: "Page",
-    entries: Sequence[Entry],
+    page: "AtomPage",
+    entries: Sequence[AtomEntry],
     asked: Asked,
     author: str,
     now: Instant,
@@ -113,7 +113,7 @@ def empty_answer() -> Answer:
 
 
 @final
-class Page:
+class AtomPage:
     """A part of a list."""
 
     __slots__ = ("end", "has_more", "skip", "top")
@@ -126,7 +126,7 @@ class Page:
         self.has_more = skip + self.top < count and self.top > 0
 
 
-def _entry(entry: Entry, asked: Asked, author: str, namespace: str = "") -> str:
+def _entry(entry: AtomEntry, asked: Asked, author: str, namespace: str = "") -> str:
     url = asked.url(entry.path)
     return (
         f'<entry{namespace}><id>{escaped(url)}</id><title type="text">{escaped(entry.title)}'

@@ -13,9 +13,9 @@ from peeklock.auth.rights import (
     rights_from_names,
     rights_names,
 )
-from peeklock.gateway.http.admin.reading import Content, Malformed
-from peeklock.gateway.http.admin.writing import Writer
-from peeklock.gateway.identifiers import Chance
+from peeklock.gateway.http.admin.reading import Content, MalformedEntry
+from peeklock.gateway.http.admin.writing import XmlWriter
+from peeklock.gateway.identifiers import RandomSource
 
 _TIMES: Final = ("CreatedTime", "ModifiedTime")
 _RULES_MAX: Final = 12
@@ -24,7 +24,7 @@ _KEY_LENGTH_MAX: Final = 256
 
 
 def read_keys(
-    content: Content, known: Sequence[AuthorizationRule], chance: Chance
+    content: Content, known: Sequence[AuthorizationRule], random_source: RandomSource
 ) -> tuple[AuthorizationRule, ...]:
     """Read the rules of an entity; where it says nothing about them, they stay."""
     given = content.child("AuthorizationRules")
@@ -32,24 +32,28 @@ def read_keys(
         return tuple(known)
     entries = given.children("AuthorizationRule")
     if len(entries) > _RULES_MAX:
-        raise Malformed(f"AuthorizationRules has {len(entries)} rules, at most {_RULES_MAX} go.")
+        raise MalformedEntry(
+            f"AuthorizationRules has {len(entries)} rules, at most {_RULES_MAX} go."
+        )
     rules: dict[str, AuthorizationRule] = {}
     for entry in entries:
-        rule = _read_key(entry, chance)
+        rule = _read_key(entry, random_source)
         if rule.name in rules:
-            raise Malformed(f"The authorization rule '{rule.name}' is given twice.")
+            raise MalformedEntry(f"The authorization rule '{rule.name}' is given twice.")
         rules[rule.name] = rule
     return tuple(rules.values())
 
 
-def _read_key(entry: Content, chance: Chance) -> AuthorizationRule:
+def _read_key(entry: Content, random_source: RandomSource) -> AuthorizationRule:
     name = entry.text("KeyName") or ""
     if not 0 < len(name) <= _NAME_LENGTH_MAX:
-        raise Malformed(f"The KeyName of a rule must have 1 to {_NAME_LENGTH_MAX} characters.")
+        raise MalformedEntry(f"The KeyName of a rule must have 1 to {_NAME_LENGTH_MAX} characters.")
     keys = [entry.text(word) or "" for word in ("PrimaryKey", "SecondaryKey")]
     if any(len(key) > _KEY_LENGTH_MAX for key in keys):
-        raise Malformed(f"A key of the rule '{name}' has more than {_KEY_LENGTH_MAX} characters.")
-    primary, secondary = (key or _new_key(chance) for key in keys)
+        raise MalformedEntry(
+            f"A key of the rule '{name}' has more than {_KEY_LENGTH_MAX} characters."
+        )
+    primary, secondary = (key or _new_key(random_source) for key in keys)
     times = tuple(_read_time(entry, word, name) for word in _TIMES)
     return AuthorizationRule(name, primary, secondary, _read_rights(entry, name), times)
 
@@ -61,7 +65,7 @@ def _read_time(entry: Content, word: str, name: str) -> str:
         if text:
             datetime.fromisoformat(text)
     except ValueError as error:
-        raise Malformed(f"The {word} of the rule '{name}' is not a dateTime.") from error
+        raise MalformedEntry(f"The {word} of the rule '{name}' is not a dateTime.") from error
     return text
 
 
@@ -72,31 +76,31 @@ def _read_rights(entry: Content, name: str) -> int:
         # One by one, because each right that is missing is to be seen as missing.
         held = [rights_from_names([word.strip()]) for word in words]
     except ValueError as error:
-        raise Malformed(f"The rule '{name}' has a wrong right: {error}.") from error
+        raise MalformedEntry(f"The rule '{name}' has a wrong right: {error}.") from error
     if not held:
-        raise Malformed(f"The rule '{name}' gives no rights.")
+        raise MalformedEntry(f"The rule '{name}' gives no rights.")
     rights = NO_RIGHTS
     for each in held:
         rights |= MANAGE if each == ALL_RIGHTS else each
     if rights & MANAGE and rights != ALL_RIGHTS:
-        raise Malformed(f"The rule '{name}' has Manage, which needs Send and Listen too.")
+        raise MalformedEntry(f"The rule '{name}' has Manage, which needs Send and Listen too.")
     return rights
 
 
-def _new_key(chance: Chance) -> str:
+def _new_key(random_source: RandomSource) -> str:
     """Make a key as the service does: 32 bytes of chance."""
-    raw = b"".join(chance().to_bytes(8, "big") for _ in range(4))
+    raw = b"".join(random_source().to_bytes(8, "big") for _ in range(4))
     return base64.b64encode(raw).decode("ascii")
 
 
-def write_keys(writer: Writer, keys: Sequence[AuthorizationRule]) -> None:
+def write_keys(writer: XmlWriter, keys: Sequence[AuthorizationRule]) -> None:
     """Write the rules of an entity, with the times that they were sent with."""
-    inner = Writer()
+    inner = XmlWriter()
     for key in keys:
-        rule = Writer()
+        rule = XmlWriter()
         rule.text("ClaimType", "SharedAccessKey")
         rule.text("ClaimValue", "None")
-        rights = Writer()
+        rights = XmlWriter()
         for name in reversed(rights_names(key.rights)):
             rights.text("AccessRights", name)
         rule.raw(f"<Rights>{rights.xml()}</Rights>")

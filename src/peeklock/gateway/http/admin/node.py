@@ -17,20 +17,20 @@ from peeklock.gateway.http.admin import place as places
 from peeklock.gateway.http.admin.admission import Admission
 from peeklock.gateway.http.admin.atom import (
     Asked,
-    Entry,
-    Page,
+    AtomEntry,
+    AtomPage,
     empty_answer,
     entry_answer,
     feed_answer,
     nothing_answer,
 )
 from peeklock.gateway.http.admin.namespace import namespace_entry
-from peeklock.gateway.http.admin.place import Place, place_of
+from peeklock.gateway.http.admin.place import AdminPath, place_of
 from peeklock.gateway.http.admin.putting import Putting
 from peeklock.gateway.http.admin.queues import queue_entry
-from peeklock.gateway.http.admin.reading import Malformed
+from peeklock.gateway.http.admin.reading import MalformedEntry
 from peeklock.gateway.http.admin.refusals import (
-    Desk,
+    AdminRefusals,
     NotDone,
     nobody_there,
     not_managing,
@@ -41,8 +41,8 @@ from peeklock.gateway.http.admin.rules import rule_entry
 from peeklock.gateway.http.admin.subscriptions import subscription_entry
 from peeklock.gateway.http.admin.topics import topic_entry
 from peeklock.gateway.http.answer import Answer
-from peeklock.gateway.http.request import Request
-from peeklock.gateway.identifiers import Chance
+from peeklock.gateway.http.request import HttpRequest
+from peeklock.gateway.identifiers import RandomSource
 from peeklock.gateway.refusals import RefusalDesk
 from peeklock.store.store import StoreError
 
@@ -62,7 +62,7 @@ class AdminNode:
         keys: KeyRing,
         desk: RefusalDesk,
         clock: Clock,
-        chance: Chance,
+        random_source: RandomSource,
         namespace: str,
     ) -> None:
         self._broker = broker
@@ -70,10 +70,10 @@ class AdminNode:
         self._clock = clock
         self._started_at = clock.now()
         self._admission = Admission(keys, clock)
-        self._desk = Desk(desk, self._namespace)
-        self._putting = Putting(broker, self._admission, chance, self._namespace)
+        self._desk = AdminRefusals(desk, self._namespace)
+        self._putting = Putting(broker, self._admission, random_source, self._namespace)
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: HttpRequest) -> Answer:
         """Answer one request."""
         place = place_of(request)
         if request.path == "/" and request.method == "GET":
@@ -92,7 +92,7 @@ class AdminNode:
             kind = self._kind(place) if is_inside else QUEUE
             return self._desk.answer(error, request, place, kind)
 
-    def _kept_out(self, request: Request, place: Place | None) -> Answer:
+    def _kept_out(self, request: HttpRequest, place: AdminPath | None) -> Answer:
         """Answer who has a good token without the right to manage; a queue or topic that is not
         there looks as it looks to everybody."""
         is_missing = (
@@ -107,7 +107,7 @@ class AdminNode:
                 raise nobody_there()
         raise not_managing(request, place)
 
-    async def _carried_out(self, request: Request, place: Place) -> Answer:
+    async def _carried_out(self, request: HttpRequest, place: AdminPath) -> Answer:
         problem = place.problem()
         if problem:
             raise wrong(problem)
@@ -123,7 +123,7 @@ class AdminNode:
                 return await self._putting.answer(request, place, asked)
             if request.method == "DELETE":
                 return await self._delete(place)
-        except Malformed as error:
+        except MalformedEntry as error:
             raise wrong(str(error)) from error
         except EntityError as error:
             raise self._desk.of(error, place) from error
@@ -135,7 +135,7 @@ class AdminNode:
 
     # One thing.
 
-    async def _get(self, place: Place, asked: Asked) -> Answer:
+    async def _get(self, place: AdminPath, asked: Asked) -> Answer:
         entry = await self._entry(place, asked)
         if entry is None and place.kind == places.HOME:
             return nothing_answer(asked, self._clock.now())
@@ -143,7 +143,7 @@ class AdminNode:
             raise self._desk.missing(place)
         return entry_answer(200, entry, asked, self._namespace)
 
-    async def _entry(self, place: Place, asked: Asked) -> Entry | None:
+    async def _entry(self, place: AdminPath, asked: Asked) -> AtomEntry | None:
         if place.kind == places.NAMESPACE:
             return namespace_entry(self._namespace, self._started_at)
         entity = self._broker.find(self._namespace, place.entity)
@@ -161,7 +161,7 @@ class AdminNode:
             return topic_entry(entity, tally, asked)
         return subscription_entry(entity, tally, asked)
 
-    async def _delete(self, place: Place) -> Answer:
+    async def _delete(self, place: AdminPath) -> Answer:
         if place.kind == places.RULE:
             entity = self._broker.find(self._namespace, place.entity)
             if _rule(entity, place.rule) is None:
@@ -173,12 +173,12 @@ class AdminNode:
 
     # Many things.
 
-    async def _list(self, place: Place, asked: Asked) -> Answer:
+    async def _list(self, place: AdminPath, asked: Asked) -> Answer:
         if place.kind == places.QUEUES:
-            queues = [each for each in self._homes() if isinstance(each, Queue)]
+            queues = [each for each in self._entities() if isinstance(each, Queue)]
             return await self._feed("Queues", "$Resources/queues", queues, asked, queue_entry)
         if place.kind == places.TOPICS:
-            topics = [each for each in self._homes() if isinstance(each, Topic)]
+            topics = [each for each in self._entities() if isinstance(each, Topic)]
             return await self._feed("Topics", "$Resources/topics", topics, asked, topic_entry)
         entity = self._broker.find(self._namespace, place.entity)
         if place.kind == places.RULES:
@@ -197,7 +197,7 @@ class AdminNode:
         path: str,
         entities: Sequence[_T],
         asked: Asked,
-        entry_of: Callable[..., Entry],
+        entry_of: Callable[..., AtomEntry],
     ) -> Answer:
         """Answer with a page; only what is on it is counted."""
         page = _page(asked, len(entities))
@@ -216,10 +216,10 @@ class AdminNode:
         path = f"{subscription.path}/Rules"
         return feed_answer("Rules", path, page, entries, asked, self._namespace, self._clock.now())
 
-    def _homes(self) -> list[Queue | Topic]:
-        return self._broker.homes(self._namespace)
+    def _entities(self) -> list[Queue | Topic]:
+        return self._broker.entities(self._namespace)
 
-    def _kind(self, place: Place | None) -> str:
+    def _kind(self, place: AdminPath | None) -> str:
         entity = None if place is None else self._broker.find(self._namespace, place.path)
         return QUEUE if entity is None else entity.kind
 
@@ -229,8 +229,8 @@ def _rule(entity: Entity | None, name: str) -> Rule | None:
     return next((rule for rule in rules if rule.name.lower() == name.lower()), None)
 
 
-def _page(asked: Asked, length: int) -> Page:
-    return Page(_place_in_list("skip", asked.skip), _place_in_list("top", asked.top), length)
+def _page(asked: Asked, length: int) -> AtomPage:
+    return AtomPage(_place_in_list("skip", asked.skip), _place_in_list("top", asked.top), length)
 
 
 def _place_in_list(name: str, text: str) -> int:

@@ -9,7 +9,7 @@ from peeklock.entity.definition import (
     is_entity_path,
     is_rule_name,
 )
-from peeklock.gateway.http.request import Request
+from peeklock.gateway.http.request import HttpRequest
 
 NAMESPACE: Final = "namespace"
 QUEUES: Final = "queues"
@@ -35,7 +35,7 @@ _BAD_NAME: Final = (
 
 @final
 @dataclass(slots=True, init=False)
-class Place:
+class AdminPath:
     """A thing or a list of things; what does not belong to its kind is empty."""
 
     kind: Final[str]
@@ -74,23 +74,23 @@ class Place:
         return ""
 
 
-def place_of(request: Request) -> Place | None:
+def place_of(request: HttpRequest) -> AdminPath | None:
     """Read the path from its right end, because names may contain slashes; None is nothing."""
     # Some clients encode the slashes within a name, others do not.
     parts = "/".join(request.segments()).strip("/").split("/")
     words = [part.lower() for part in parts]
     if words == [_NAMESPACE_INFO]:
-        return Place(NAMESPACE)
+        return AdminPath(NAMESPACE)
     if words[0] == _RESOURCES:
-        return Place(words[1]) if words[1:] in ([QUEUES], [TOPICS]) else None
+        return AdminPath(words[1]) if words[1:] in ([QUEUES], [TOPICS]) else None
     if len(parts) >= 5 and words[-4] == _SUBSCRIPTIONS and words[-2] == _RULES:
         is_default = words[-1] == DEFAULT_RULE_NAME.lower()
         rule = DEFAULT_RULE_NAME if is_default else parts[-1]
-        return Place(RULE, "/".join(parts[:-4]), parts[-3], rule)
+        return AdminPath(RULE, "/".join(parts[:-4]), parts[-3], rule)
     if len(parts) >= 4 and words[-3] == _SUBSCRIPTIONS and words[-1] == _RULES:
-        return Place(RULES, "/".join(parts[:-3]), parts[-2])
+        return AdminPath(RULES, "/".join(parts[:-3]), parts[-2])
     if len(parts) >= 3 and words[-2] == _SUBSCRIPTIONS:
-        return Place(SUBSCRIPTION, "/".join(parts[:-2]), parts[-1])
+        return AdminPath(SUBSCRIPTION, "/".join(parts[:-2]), parts[-1])
     if len(parts) >= 2 and words[-1] == _SUBSCRIPTIONS:
-        return Place(SUBSCRIPTIONS, "/".join(parts[:-1]))
-    return Place(HOME, "/".join(parts))
+        return AdminPath(SUBSCRIPTIONS, "/".join(parts[:-1]))
+    return AdminPath(HOME, "/".join(parts))

@@ -4,7 +4,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from peeklock.broker.counting import Tally
 from peeklock.broker.entities import Entity, Subscription
-from peeklock.broker.reach import LIMITED, UNKNOWN
+from peeklock.broker.partitioned.reach import LIMITED, UNKNOWN
 from peeklock.durations import format_duration, parse_duration
 from peeklock.entity.definition import (
     DUPLICATE_WINDOW_MS_MAX,
@@ -23,8 +23,8 @@ from peeklock.entity.definition import (
     shown_destination,
 )
 from peeklock.gateway.http.admin.atom import Asked
-from peeklock.gateway.http.admin.reading import Content, Malformed
-from peeklock.gateway.http.admin.writing import COUNTS, Writer
+from peeklock.gateway.http.admin.reading import Content, MalformedEntry
+from peeklock.gateway.http.admin.writing import COUNTS, XmlWriter
 
 # From which version of the protocol on messages may be of another size, and filters are counted.
 SIZED_MESSAGES: Final = "2021-05"
@@ -69,7 +69,7 @@ def read_lock_duration_ms(content: Content, otherwise: int) -> int:
     """Read how long locks last; the service has words of its own for too long."""
     duration_ms = given(content.duration_ms("LockDuration"), otherwise)
     if duration_ms == FOREVER_MS or duration_ms > LOCK_DURATION_MS_MAX:
-        raise Malformed(
+        raise MalformedEntry(
             "The supplied lock time exceeds the allowed maximum of '5' minutes. Parameter name: "
             f"LockDuration Actual value was {content.text('LockDuration')}."
         )
@@ -92,14 +92,14 @@ def read_message_size_max(content: Content, asked: Asked, known: Home | None) ->
     if kilobytes is None:
         return before
     if not asked.knows(SIZED_MESSAGES):
-        raise Malformed(
+        raise MalformedEntry(
             "The property 'MaxMessageSizeInKilobytes' is not known to the api-version "
             f"{asked.version}; it is from {SIZED_MESSAGES} on."
         )
     if known is not None and kilobytes == before // 1024:
         return before
     if not _KILOBYTES_MIN <= kilobytes <= _KILOBYTES_MAX:
-        raise Malformed(
+        raise MalformedEntry(
             f"The specified value {kilobytes} is invalid. The property "
             f"'MaxMessageSizeInKilobytes' must be between {_KILOBYTES_MIN} and {_KILOBYTES_MAX}."
         )
@@ -116,7 +116,7 @@ def read_size_max(content: Content, known: Home | None) -> int:
     if megabytes is None or (known is not None and megabytes == shown_megabytes(known)):
         return NO_SIZE_LIMIT if known is None else known.size_max
     if not 0 < megabytes <= _MEGABYTES_MAX or megabytes % 1024:
-        raise Malformed(
+        raise MalformedEntry(
             f"The specified value {megabytes} is invalid. The property 'MaxSizeInMegabytes', must "
             f"be one of the following values: 1024;2048;3072;4096;5120 (or another multiple of "
             f"1024 up to {_MEGABYTES_MAX})."
@@ -139,7 +139,7 @@ def read_partitions(content: Content, known: Home | None) -> int:
     count = content.whole(_PARTITIONS)
     if not is_partitioned:
         if count not in (None, 1):
-            raise Malformed(f"{_PARTITIONS} has no effect without EnablePartitioning.")
+            raise MalformedEntry(f"{_PARTITIONS} has no effect without EnablePartitioning.")
         return 1
     if count is not None:
         # One partition would be none of those asked for: the definition finds this one wrong.
@@ -163,7 +163,7 @@ def read_duplicate_window_ms(content: Content, known: Home | None) -> int:
 
 def _check_window(window_ms: int) -> None:
     if not DUPLICATE_WINDOW_MS_MIN <= window_ms <= DUPLICATE_WINDOW_MS_MAX:
-        raise Malformed(f"{_WINDOW} must be between 5 seconds and 7 days.")
+        raise MalformedEntry(f"{_WINDOW} must be between 5 seconds and 7 days.")
 
 
 def read_remarks(content: Content, known: Home | None) -> Remarks:
@@ -214,7 +214,7 @@ def availability(entity: Entity, tally: Tally) -> str:
     return UNKNOWN if tally.is_unknown else LIMITED
 
 
-def write_counts(writer: Writer, tally: Tally, *, is_topic: bool = False) -> None:
+def write_counts(writer: XmlWriter, tally: Tally, *, is_topic: bool = False) -> None:
     """Write how many messages are in which state. Deferred ones are active to the service; of what
     a topic has, only the scheduled ones and those on their way are its own."""
     counts = [
@@ -236,7 +236,7 @@ def read_unlock_on_disconnect(content: Content, otherwise: bool) -> bool:
 
 
 def write_extensions(
-    writer: Writer, *, partitions: int = 1, unlock_on_disconnect: bool = False
+    writer: XmlWriter, *, partitions: int = 1, unlock_on_disconnect: bool = False
 ) -> None:
     """Write what the service does not have, where it is not as in the service."""
     if partitions > 1:
@@ -245,7 +245,7 @@ def write_extensions(
         writer.flag(_UNLOCK, True)
 
 
-def write_destination(writer: Writer, definition: Forwarding, name: str) -> None:
+def write_destination(writer: XmlWriter, definition: Forwarding, name: str) -> None:
     """Write where messages go, as it was given; nowhere is left out."""
     is_dead = name == FORWARD_DEAD_LETTERS_TO
     path = definition.forward_dead_letters_to if is_dead else definition.forward_to

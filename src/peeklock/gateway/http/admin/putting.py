@@ -5,14 +5,14 @@ from typing import Final, final
 from peeklock.broker.broker import Broker
 from peeklock.broker.changes import KNOWN, NEW, check_expected
 from peeklock.broker.counting import Tally, count
-from peeklock.broker.destinations import Forwarding
 from peeklock.broker.entities import Queue, Subscription, Topic
+from peeklock.broker.forwarding.destinations import Forwarding
 from peeklock.gateway.http.admin.admission import Admission
-from peeklock.gateway.http.admin.atom import Asked, Entry, entry_answer
+from peeklock.gateway.http.admin.atom import Asked, AtomEntry, entry_answer
 from peeklock.gateway.http.admin.authorization import read_keys
-from peeklock.gateway.http.admin.place import HOME, SUBSCRIPTION, Place
+from peeklock.gateway.http.admin.place import HOME, SUBSCRIPTION, AdminPath
 from peeklock.gateway.http.admin.queues import queue_entry, read_queue
-from peeklock.gateway.http.admin.reading import Content, Malformed, read_content
+from peeklock.gateway.http.admin.reading import Content, MalformedEntry, read_content
 from peeklock.gateway.http.admin.rules import read_rule, rule_entry
 from peeklock.gateway.http.admin.subscriptions import (
     read_first_rules,
@@ -21,8 +21,8 @@ from peeklock.gateway.http.admin.subscriptions import (
 )
 from peeklock.gateway.http.admin.topics import read_topic, topic_entry
 from peeklock.gateway.http.answer import Answer
-from peeklock.gateway.http.request import Request
-from peeklock.gateway.identifiers import Chance
+from peeklock.gateway.http.request import HttpRequest
+from peeklock.gateway.identifiers import RandomSource
 
 _FORWARD_HEADER: Final = "servicebussupplementaryauthorization"
 _DEAD_LETTER_HEADER: Final = "servicebusdlqsupplementaryauthorization"
@@ -33,14 +33,14 @@ class Putting:
     """Carries out a PUT; If-Match makes it an update, and nothing else does."""
 
     def __init__(
-        self, broker: Broker, admission: Admission, chance: Chance, namespace: str
+        self, broker: Broker, admission: Admission, random_source: RandomSource, namespace: str
     ) -> None:
         self._broker = broker
         self._admission = admission
-        self._chance = chance
+        self._random_source = random_source
         self._namespace = namespace
 
-    async def answer(self, request: Request, place: Place, asked: Asked) -> Answer:
+    async def answer(self, request: HttpRequest, place: AdminPath, asked: Asked) -> Answer:
         """Put what the body describes at a place."""
         content = read_content(request.body)
         expect = KNOWN if "if-match" in request.headers else NEW
@@ -58,8 +58,8 @@ class Putting:
         return entry_answer(201 if expect == NEW else 200, entry, asked, self._namespace)
 
     async def _put_home(
-        self, request: Request, content: Content, path: str, asked: Asked, expect: str
-    ) -> Entry:
+        self, request: HttpRequest, content: Content, path: str, asked: Asked, expect: str
+    ) -> AtomEntry:
         # Queues and topics share their names; what the body describes decides.
         if content.name == "QueueDescription":
             return await self._put_queue(request, content, path, asked, expect)
@@ -67,26 +67,26 @@ class Putting:
         known = self._broker.find(self._namespace, path)
         before = known if isinstance(known, Topic) and expect == KNOWN else None
         definition = read_topic(content, path, None if before is None else before.definition, asked)
-        keys = read_keys(content, () if before is None else before.keys, self._chance)
+        keys = read_keys(content, () if before is None else before.keys, self._random_source)
         topic = await self._broker.put_topic(definition, keys, self._namespace, expect)
         tally = Tally() if expect == NEW else await count(topic)
         return topic_entry(topic, tally, asked, shows_counts=False)
 
     async def _put_queue(
-        self, request: Request, content: Content, path: str, asked: Asked, expect: str
-    ) -> Entry:
+        self, request: HttpRequest, content: Content, path: str, asked: Asked, expect: str
+    ) -> AtomEntry:
         known = self._broker.find(self._namespace, path)
         before = known if isinstance(known, Queue) and expect == KNOWN else None
         definition = read_queue(content, path, None if before is None else before.definition, asked)
-        keys = read_keys(content, () if before is None else before.keys, self._chance)
+        keys = read_keys(content, () if before is None else before.keys, self._random_source)
         self._check_destinations(request, definition, None if before is None else before.definition)
         queue = await self._broker.put_queue(definition, keys, self._namespace, expect)
         tally = Tally() if expect == NEW else await count(queue)
         return queue_entry(queue, tally, asked, shows_counts=False)
 
     async def _put_subscription(
-        self, request: Request, content: Content, place: Place, asked: Asked, expect: str
-    ) -> Entry:
+        self, request: HttpRequest, content: Content, place: AdminPath, asked: Asked, expect: str
+    ) -> AtomEntry:
         known = self._broker.find(self._namespace, place.entity)
         before = known.definition if isinstance(known, Subscription) and expect == KNOWN else None
         topic = self._broker.find(self._namespace, place.path)
@@ -101,7 +101,7 @@ class Putting:
         tally = Tally() if expect == NEW else await count(subscription)
         return subscription_entry(subscription, tally, asked, shows_counts=False)
 
-    async def _put_rule(self, content: Content, place: Place, expect: str) -> Entry:
+    async def _put_rule(self, content: Content, place: AdminPath, expect: str) -> AtomEntry:
         rule = await self._broker.put_rule(
             place.entity, read_rule(content, place.rule), self._namespace, expect
         )
@@ -110,7 +110,7 @@ class Putting:
         return rule_entry(subscription, rule)
 
     def _check_destinations(
-        self, request: Request, definition: Forwarding, before: Forwarding | None
+        self, request: HttpRequest, definition: Forwarding, before: Forwarding | None
     ) -> None:
         """Who manages an entity may not thereby send to others; what stays was allowed before."""
         path = definition.forward_to
@@ -123,4 +123,6 @@ class Putting:
 
 def _check_name(content: Content, name: str) -> None:
     if content.name != name:
-        raise Malformed(f"The entry describes a '{content.name}', where a '{name}' is expected.")
+        raise MalformedEntry(
+            f"The entry describes a '{content.name}', where a '{name}' is expected."
+        )

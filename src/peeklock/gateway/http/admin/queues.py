@@ -4,11 +4,11 @@ from peeklock.broker.counting import Tally
 from peeklock.broker.entities import Queue
 from peeklock.entity.definition import QueueDefinition
 from peeklock.gateway.http.admin import properties as common
-from peeklock.gateway.http.admin.atom import Asked, Entry
+from peeklock.gateway.http.admin.atom import Asked, AtomEntry
 from peeklock.gateway.http.admin.authorization import write_keys
 from peeklock.gateway.http.admin.properties import given
 from peeklock.gateway.http.admin.reading import Content
-from peeklock.gateway.http.admin.writing import Writer
+from peeklock.gateway.http.admin.writing import XmlWriter
 
 
 def read_queue(
@@ -45,11 +45,13 @@ def read_queue(
     )
 
 
-def queue_entry(queue: Queue, tally: Tally, asked: Asked, *, shows_counts: bool = True) -> Entry:
+def queue_entry(
+    queue: Queue, tally: Tally, asked: Asked, *, shows_counts: bool = True
+) -> AtomEntry:
     """Describe a queue; who has just put it is not told the counts."""
     definition = queue.definition
     created, updated = queue.place.created_at, queue.updated_at
-    writer = Writer()
+    writer = XmlWriter()
     writer.duration("LockDuration", definition.lock_duration_ms)
     writer.whole("MaxSizeInMegabytes", common.shown_megabytes(definition))
     writer.flag("RequiresDuplicateDetection", definition.duplicate_window_ms > 0)
@@ -67,7 +69,7 @@ def queue_entry(queue: Queue, tally: Tally, asked: Asked, *, shows_counts: bool 
     common.write_destination(writer, definition, common.FORWARD_TO)
     writer.instant("CreatedAt", created)
     writer.instant("UpdatedAt", updated)
-    writer.instant("AccessedAt", queue.guests.accessed_at)
+    writer.instant("AccessedAt", queue.links.accessed_at)
     writer.flag("SupportOrdering", common.has_ordering(definition))
     if shows_counts:
         common.write_counts(writer, tally)
@@ -84,4 +86,4 @@ def queue_entry(queue: Queue, tally: Tally, asked: Asked, *, shows_counts: bool 
         partitions=definition.partitions,
         unlock_on_disconnect=definition.unlock_on_disconnect,
     )
-    return Entry(queue.path, queue.path, created, updated, writer.described("QueueDescription"))
+    return AtomEntry(queue.path, queue.path, created, updated, writer.described("QueueDescription"))

@@ -20,21 +20,23 @@ _DEPTH_MAX: Final = 32
 _INT64_DIGITS_MAX: Final = 19
 
 
-class Malformed(Exception):
+class MalformedEntry(Exception):
     """A document that cannot be what it should be; the text says why."""
 
 
 def read_content(body: bytes) -> "Content":
     """Read an ATOM entry and give the description in it."""
     if len(body) > DOCUMENT_BYTES_MAX:
-        raise Malformed(f"The document has {len(body)} bytes, at most {DOCUMENT_BYTES_MAX} go.")
+        raise MalformedEntry(
+            f"The document has {len(body)} bytes, at most {DOCUMENT_BYTES_MAX} go."
+        )
     entry = Content(_parse(body))
     if entry.name != "entry":
-        raise Malformed(f"The document is a '{entry.name}' and not an ATOM entry.")
+        raise MalformedEntry(f"The document is a '{entry.name}' and not an ATOM entry.")
     content = entry.child("content")
     described = [] if content is None else content.children()
     if len(described) != 1:
-        raise Malformed("The entry must have a content with one description.")
+        raise MalformedEntry("The entry must have a content with one description.")
     return described[0]
 
 
@@ -94,7 +96,7 @@ class Content:
         if not given:
             return None
         if given.lower() not in ("true", "false", "1", "0"):
-            raise Malformed(f"The value '{given[:64]}' of {name} is not a boolean.")
+            raise MalformedEntry(f"The value '{given[:64]}' of {name} is not a boolean.")
         return given.lower() in ("true", "1")
 
     def whole(self, name: str) -> int | None:
@@ -105,7 +107,7 @@ class Content:
         digits = given.removeprefix("-")
         is_number = digits.isascii() and digits.isdigit() and len(digits) <= _INT64_DIGITS_MAX
         if not is_number:
-            raise Malformed(f"The value '{given[:64]}' of {name} is not a whole number.")
+            raise MalformedEntry(f"The value '{given[:64]}' of {name} is not a whole number.")
         return int(given)
 
     def duration_ms(self, name: str) -> int | None:
@@ -117,7 +119,7 @@ class Content:
             duration_ms = parse_duration(given)
         except ValueError as error:
             text = f"The value '{given[:64]}' of {name} is not an ISO-8601 duration such as PT1M."
-            raise Malformed(text) from error
+            raise MalformedEntry(text) from error
         return FOREVER_MS if duration_ms >= LONGEST_DURATION_MS else duration_ms
 
     def _stripped(self, name: str) -> str:
@@ -139,7 +141,7 @@ def _parse(body: bytes) -> Element:
         parser.feed(body)
         root: Element = parser.close()
     except (ParseError, DefusedXmlException, ValueError, LookupError) as error:
-        raise Malformed(
+        raise MalformedEntry(
             f"The document is not well-formed XML that is read here: {error}."
         ) from error
     return root
@@ -157,7 +159,7 @@ class _Shallow:
         """An element begins."""
         self._depth += 1
         if self._depth > _DEPTH_MAX:
-            raise Malformed(f"The document is deeper than {_DEPTH_MAX} elements.")
+            raise MalformedEntry(f"The document is deeper than {_DEPTH_MAX} elements.")
         return self._builder.start(tag, attributes)
 
     def end(self, tag: str) -> Element:

@@ -6,7 +6,7 @@ No fault of a client gets a status above 499: the clients try those again and ag
 from typing import Final, final
 
 from peeklock.broker.changes import EntityError
-from peeklock.broker.destinations import DestinationMissing
+from peeklock.broker.forwarding.destinations import DestinationMissing
 from peeklock.entity.definition import QUEUE, TOPIC
 from peeklock.entity.refusals import (
     ENTITY_EXISTS,
@@ -25,10 +25,10 @@ from peeklock.gateway.http.admin.place import (
     RULES,
     SUBSCRIPTION,
     SUBSCRIPTIONS,
-    Place,
+    AdminPath,
 )
 from peeklock.gateway.http.answer import Answer
-from peeklock.gateway.http.request import Request
+from peeklock.gateway.http.request import HttpRequest
 from peeklock.gateway.refusals import RefusalDesk, tracker
 
 _CHALLENGE: Final = (("www-authenticate", "SharedAccessSignature"),)
@@ -79,14 +79,16 @@ class NotDone(Exception):
 
 
 @final
-class Desk:
+class AdminRefusals:
     """Answers what is not done, each time with a tracking id."""
 
     def __init__(self, desk: RefusalDesk, namespace: str) -> None:
         self._desk = desk
         self._namespace = namespace
 
-    def answer(self, error: NotDone, request: Request, place: Place | None, kind: str) -> Answer:
+    def answer(
+        self, error: NotDone, request: HttpRequest, place: AdminPath | None, kind: str
+    ) -> Answer:
         """Word a refusal; `kind` is what the entity is, where that is known."""
         declined = self._desk.decline(
             error.refusal,
@@ -97,7 +99,7 @@ class Desk:
         )
         return error_answer(error.status, declined.text, error.headers)
 
-    def of(self, error: EntityError, place: Place) -> NotDone:
+    def of(self, error: EntityError, place: AdminPath) -> NotDone:
         """Say in the service's words why the broker declines."""
         refusal = error.refusal
         if isinstance(error, DestinationMissing):
@@ -113,12 +115,12 @@ class Desk:
             return wrong(refusal.text)
         return NotDone(refusal)
 
-    def missing(self, place: Place) -> NotDone:
+    def missing(self, place: AdminPath) -> NotDone:
         """Say that something is not there."""
         text = f"Entity '{self._tracker(place)}' was not found."
         return NotDone(Refusal(ENTITY_NOT_FOUND, _MISSING if place.kind == HOME else text))
 
-    def _tracker(self, place: Place) -> str:
+    def _tracker(self, place: AdminPath) -> str:
         where = tracker(self._namespace, QUEUE if place.kind == HOME else TOPIC, place.entity)
         return f"{where}|{place.rule}" if place.kind == RULE else where
 
@@ -138,7 +140,7 @@ def unauthorized(text: str) -> NotDone:
     return NotDone(Refusal(UNAUTHORIZED, text), 401, _CHALLENGE)
 
 
-def not_managing(request: Request, place: Place | None) -> NotDone:
+def not_managing(request: HttpRequest, place: AdminPath | None) -> NotDone:
     """Say in the service's words that a good token does not give the right to manage."""
     verbs = _OPERATIONS.get("" if place is None else place.kind)
     if verbs is None:

@@ -10,10 +10,10 @@ from peeklock.entity.rules.errors import RuleError
 from peeklock.entity.rules.filter import FalseFilter, SqlFilter, TrueFilter
 from peeklock.entity.rules.rule import Filter, Rule
 from peeklock.entity.rules.values import Value
-from peeklock.gateway.http.admin.atom import Entry
-from peeklock.gateway.http.admin.reading import Content, Malformed
+from peeklock.gateway.http.admin.atom import AtomEntry
+from peeklock.gateway.http.admin.reading import Content, MalformedEntry
 from peeklock.gateway.http.admin.values import read_value, write_value
-from peeklock.gateway.http.admin.writing import Writer, escaped
+from peeklock.gateway.http.admin.writing import XmlWriter, escaped
 
 _PAIR: Final = "KeyValueOfstringanyType"
 # The dialect of the texts, as the service calls it.
@@ -35,7 +35,7 @@ def read_rule(content: Content, name: str) -> Rule:
     try:
         return Rule(name, _read_filter(content), _read_action(content))
     except RuleError as error:
-        raise Malformed(f"Failed to parse the rule '{name}': {error}.") from error
+        raise MalformedEntry(f"Failed to parse the rule '{name}': {error}.") from error
 
 
 def _read_filter(content: Content) -> Filter:
@@ -54,7 +54,7 @@ def _read_filter(content: Content) -> Filter:
     if kind == "SqlFilter":
         text = filter.text("SqlExpression") or ""
         return SqlFilter(text, _read_pairs(filter, "Parameters"))
-    raise Malformed(
+    raise MalformedEntry(
         f"The filter has the type '{kind}', which is none of SqlFilter, CorrelationFilter, "
         "TrueFilter and FalseFilter."
     )
@@ -65,7 +65,9 @@ def _read_action(content: Content) -> SqlAction | None:
     if action is None or action.type in ("EmptyRuleAction", ""):
         return None
     if action.type != "SqlRuleAction":
-        raise Malformed(f"The action has the type '{action.type}', which is not SqlRuleAction.")
+        raise MalformedEntry(
+            f"The action has the type '{action.type}', which is not SqlRuleAction."
+        )
     text = action.text("SqlExpression")
     # An empty text changes nothing, which is what no action does.
     return SqlAction(text, _read_pairs(action, "Parameters")) if text else None
@@ -77,26 +79,26 @@ def _read_pairs(content: Content, name: str) -> dict[str, Value]:
     for pair in [] if listed is None else listed.children(_PAIR):
         key = pair.text("Key")
         if not key:
-            raise Malformed(f"One of {name} has no Key.")
+            raise MalformedEntry(f"One of {name} has no Key.")
         if key in pairs:
-            raise Malformed(f"'{key}' is given twice in {name}.")
+            raise MalformedEntry(f"'{key}' is given twice in {name}.")
         values = pair.children("Value")
         if not values:
-            raise Malformed(f"'{key}' has no Value in {name}.")
+            raise MalformedEntry(f"'{key}' has no Value in {name}.")
         pairs[key] = read_value(values[0], key)
     return pairs
 
 
-def rule_entry(subscription: Subscription, rule: Rule) -> Entry:
+def rule_entry(subscription: Subscription, rule: Rule) -> AtomEntry:
     """Describe a rule."""
-    writer = Writer()
+    writer = XmlWriter()
     writer.raw(_filter_xml(rule.filter))
     writer.raw(_action_xml(rule.action))
     writer.instant("CreatedAt", rule.created_at)
     writer.text("Name", rule.name)
     description = writer.described("RuleDescription")
     path = f"{subscription.path}/Rules/{rule.name}"
-    return Entry(path, rule.name, rule.created_at, rule.created_at, description)
+    return AtomEntry(path, rule.name, rule.created_at, rule.created_at, description)
 
 
 def _filter_xml(filter: Filter) -> str:
@@ -106,7 +108,7 @@ def _filter_xml(filter: Filter) -> str:
         return _sql_xml("Filter", "FalseFilter", "1=0", {})
     if isinstance(filter, SqlFilter):
         return _sql_xml("Filter", "SqlFilter", filter.text, filter.parameters)
-    writer = Writer()
+    writer = XmlWriter()
     for word, attribute in _FIELDS:
         text: str | None = getattr(filter, attribute)
         if text is not None:
@@ -122,7 +124,7 @@ def _action_xml(action: SqlAction | None) -> str:
 
 
 def _sql_xml(name: str, kind: str, text: str, parameters: Mapping[str, Value]) -> str:
-    writer = Writer()
+    writer = XmlWriter()
     writer.text("SqlExpression", text)
     writer.whole("CompatibilityLevel", _COMPATIBILITY_LEVEL)
     writer.raw(_pairs_xml("Parameters", parameters))

@@ -10,11 +10,11 @@ from peeklock.entity.definition import (
 )
 from peeklock.entity.rules.rule import Rule
 from peeklock.gateway.http.admin import properties as common
-from peeklock.gateway.http.admin.atom import Asked, Entry
+from peeklock.gateway.http.admin.atom import Asked, AtomEntry
 from peeklock.gateway.http.admin.properties import given
-from peeklock.gateway.http.admin.reading import Content, Malformed
+from peeklock.gateway.http.admin.reading import Content, MalformedEntry
 from peeklock.gateway.http.admin.rules import read_rule
-from peeklock.gateway.http.admin.writing import Writer
+from peeklock.gateway.http.admin.writing import XmlWriter
 
 
 def read_subscription(
@@ -59,17 +59,17 @@ def read_first_rules(content: Content) -> tuple[Rule, ...] | None:
         return None
     name = description.text("Name") or DEFAULT_RULE_NAME
     if not is_rule_name(name):
-        raise Malformed(f"{not_a_name(name)}.")
+        raise MalformedEntry(f"{not_a_name(name)}.")
     return (read_rule(description, name),)
 
 
 def subscription_entry(
     subscription: Subscription, tally: Tally, _asked: Asked, *, shows_counts: bool = True
-) -> Entry:
+) -> AtomEntry:
     """Describe a subscription; who has just put it is not told the counts."""
     definition = subscription.definition
     created, updated = subscription.created_at, subscription.updated_at
-    writer = Writer()
+    writer = XmlWriter()
     writer.duration("LockDuration", definition.lock_duration_ms)
     writer.flag("RequiresSession", definition.requires_session)
     writer.duration("DefaultMessageTimeToLive", definition.time_to_live_ms)
@@ -83,7 +83,7 @@ def subscription_entry(
     writer.instant("CreatedAt", created)
     writer.instant("UpdatedAt", updated)
     # One that nobody has used yet was accessed when it was made; queues and topics never were.
-    writer.instant("AccessedAt", subscription.guests.accessed_at or created)
+    writer.instant("AccessedAt", subscription.links.accessed_at or created)
     if shows_counts:
         common.write_counts(writer, tally)
     writer.optional("UserMetadata", definition.user_metadata)
@@ -92,4 +92,4 @@ def subscription_entry(
     writer.text("EntityAvailabilityStatus", common.availability(subscription, tally))
     common.write_extensions(writer, unlock_on_disconnect=definition.unlock_on_disconnect)
     description = writer.described("SubscriptionDescription")
-    return Entry(subscription.path, definition.name, created, updated, description)
+    return AtomEntry(subscription.path, definition.name, created, updated, description)

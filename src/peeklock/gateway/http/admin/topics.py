@@ -4,11 +4,11 @@ from peeklock.broker.counting import Tally
 from peeklock.broker.entities import Topic
 from peeklock.entity.definition import TopicDefinition
 from peeklock.gateway.http.admin import properties as common
-from peeklock.gateway.http.admin.atom import Asked, Entry
+from peeklock.gateway.http.admin.atom import Asked, AtomEntry
 from peeklock.gateway.http.admin.authorization import write_keys
 from peeklock.gateway.http.admin.properties import given
 from peeklock.gateway.http.admin.reading import Content
-from peeklock.gateway.http.admin.writing import Writer
+from peeklock.gateway.http.admin.writing import XmlWriter
 
 
 def read_topic(
@@ -39,11 +39,13 @@ def read_topic(
     )
 
 
-def topic_entry(topic: Topic, tally: Tally, asked: Asked, *, shows_counts: bool = True) -> Entry:
+def topic_entry(
+    topic: Topic, tally: Tally, asked: Asked, *, shows_counts: bool = True
+) -> AtomEntry:
     """Describe a topic; who has just put it is not told the counts."""
     definition = topic.definition
     created, updated = topic.place.created_at, topic.updated_at
-    writer = Writer()
+    writer = XmlWriter()
     writer.duration("DefaultMessageTimeToLive", definition.time_to_live_ms)
     writer.whole("MaxSizeInMegabytes", common.shown_megabytes(definition))
     writer.flag("RequiresDuplicateDetection", definition.duplicate_window_ms > 0)
@@ -56,7 +58,7 @@ def topic_entry(topic: Topic, tally: Tally, asked: Asked, *, shows_counts: bool 
     writer.text("Status", definition.status)
     writer.instant("CreatedAt", created)
     writer.instant("UpdatedAt", updated)
-    writer.instant("AccessedAt", topic.guests.accessed_at)
+    writer.instant("AccessedAt", topic.links.accessed_at)
     writer.flag("SupportOrdering", common.has_ordering(definition))
     if shows_counts:
         common.write_counts(writer, tally, is_topic=True)
@@ -75,4 +77,4 @@ def topic_entry(topic: Topic, tally: Tally, asked: Asked, *, shows_counts: bool 
     if asked.knows(common.SIZED_MESSAGES):
         writer.whole("MaxMessageSizeInKilobytes", definition.message_size_max // 1024)
     common.write_extensions(writer, partitions=definition.partitions)
-    return Entry(topic.path, topic.path, created, updated, writer.described("TopicDescription"))
+    return AtomEntry(topic.path, topic.path, created, updated, writer.described("TopicDescription"))

@@ -13,7 +13,7 @@ from uuid import UUID
 from peeklock.entity.rules.conversion import boolean_of, duration_of, instant_of, text_of
 from peeklock.entity.rules.errors import FilterError
 from peeklock.entity.rules.values import DurationValue, InstantValue, Value
-from peeklock.gateway.http.admin.reading import Content, Malformed
+from peeklock.gateway.http.admin.reading import Content, MalformedEntry
 from peeklock.gateway.http.admin.writing import escaped
 
 _SCHEMA: Final = "http://www.w3.org/2001/XMLSchema"
@@ -35,11 +35,13 @@ def read_value(content: Content, key: str) -> Value:
         return text
     read = _READERS.get(kind)
     if read is None:
-        raise Malformed(f"The value of '{key}' has the type '{kind}', which rules do not know.")
+        raise MalformedEntry(
+            f"The value of '{key}' has the type '{kind}', which rules do not know."
+        )
     try:
         return read(text.strip())
     except (ValueError, FilterError, InvalidOperation, ArithmeticError) as error:
-        raise Malformed(f"The value of '{key}' is not of the type '{kind}'.") from error
+        raise MalformedEntry(f"The value of '{key}' is not of the type '{kind}'.") from error
 
 
 def _integer(text: str) -> int:

@@ -24,7 +24,7 @@ _IN_ATTRIBUTES: Final = {**_REFERENCES, '"': "&quot;", "\n": "&#10;", "\t": "&#9
 
 
 @final
-class Writer:
+class XmlWriter:
     """Gathers elements, one after the other."""
 
     __slots__ = ("_parts",)

@@ -7,9 +7,9 @@ lists, maps, sequences) has no bytes of its own and comes out as JSON.
 import json
 from typing import Any, Final
 
-from peeklock.amqp.codec import decode
 from peeklock.amqp.errors import DecodeError
-from peeklock.amqp.sections import DATA, SEQUENCE, VALUE, section_at
+from peeklock.amqp.messages.sections import DATA, SEQUENCE, VALUE, section_at
+from peeklock.amqp.values.codec import decode
 from peeklock.gateway.http.messages.documents import json_form
 
 BYTES_TYPE: Final = "application/octet-stream"

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, Final
 
-from peeklock.amqp.types import Int, Timestamp, Ulong
-from peeklock.gateway.amqp.rule_values import rule_value
+from peeklock.amqp.values.types import Int, Timestamp, Ulong
+from peeklock.gateway.amqp.management.rule_values import rule_value
 from peeklock.gateway.http.messages.documents import header_json, json_form, read_json
 from peeklock.gateway.http.messages.instants import read_http_date
-from peeklock.gateway.http.messages.malformed import Malformed
+from peeklock.gateway.http.messages.malformed import MalformedRequest
 
 # The service's limits: of all properties together, and of one value.
 PROPERTIES_BYTES_MAX: Final = 64 * 1024
@@ -97,22 +97,26 @@ def read_custom(named: Sequence[tuple[bytes, bytes]]) -> dict[str, Any]:
             found = read_custom_object(read_json(header_text(raw), f"The header {name}"))
         else:
             if len(raw) > VALUE_BYTES_MAX:
-                raise Malformed(f"The header '{name}' has more than {VALUE_BYTES_MAX} bytes.")
+                raise MalformedRequest(
+                    f"The header '{name}' has more than {VALUE_BYTES_MAX} bytes."
+                )
             found = {name: _read_value(header_text(raw))}
         for each, value in found.items():
             if each in properties:
-                raise Malformed(f"The property '{each}' is given twice.")
+                raise MalformedRequest(f"The property '{each}' is given twice.")
             properties[each] = value
         size += len(raw_name) + len(raw)
     if size > PROPERTIES_BYTES_MAX:
-        raise Malformed(f"The message has more than {PROPERTIES_BYTES_MAX} bytes of properties.")
+        raise MalformedRequest(
+            f"The message has more than {PROPERTIES_BYTES_MAX} bytes of properties."
+        )
     return properties
 
 
 def read_custom_object(document: Any) -> dict[str, Any]:
     """Read properties from the object of JSON that batches, and odd names, come in."""
     if not isinstance(document, dict):
-        raise Malformed("UserProperties must be a JSON object.")
+        raise MalformedRequest("UserProperties must be a JSON object.")
     return {name: _read_member(name, value) for name, value in document.items()}
 
 
@@ -160,7 +164,9 @@ def _read_member(name: str, value: Any) -> Any:
     if isinstance(value, str):
         # Characters here, which are no more than the bytes that the whole body is bounded by.
         if len(value) > VALUE_BYTES_MAX:
-            raise Malformed(f"The property '{name}' has more than {VALUE_BYTES_MAX} characters.")
+            raise MalformedRequest(
+                f"The property '{name}' has more than {VALUE_BYTES_MAX} characters."
+            )
         return value
     if value is None or isinstance(value, (bool, float)):
         return value
@@ -168,8 +174,8 @@ def _read_member(name: str, value: Any) -> Any:
         number = _wire_number(value)
         if number is not None:
             return number
-        raise Malformed(f"The property '{name}' is a number of more than 64 bits.")
-    raise Malformed(f"The property '{name}' must be a string, a number, a boolean or null.")
+        raise MalformedRequest(f"The property '{name}' is a number of more than 64 bits.")
+    raise MalformedRequest(f"The property '{name}' must be a string, a number, a boolean or null.")
 
 
 def _read_value(text: str) -> Any:

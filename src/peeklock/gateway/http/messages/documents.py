@@ -5,11 +5,11 @@ import math
 from base64 import b64encode
 from typing import Any, Final, NoReturn
 
-from peeklock.amqp.types import Array, Described
+from peeklock.amqp.values.types import Array, Described
 from peeklock.entity.rules.values import DurationValue, InstantValue
-from peeklock.gateway.amqp.rule_values import TICKS_PER_MS, rule_value
+from peeklock.gateway.amqp.management.rule_values import TICKS_PER_MS, rule_value
 from peeklock.gateway.http.messages.instants import http_date, timespan
-from peeklock.gateway.http.messages.malformed import Malformed
+from peeklock.gateway.http.messages.malformed import MalformedRequest
 
 
 def read_json(text: str | bytes, what: str) -> Any:
@@ -17,9 +17,9 @@ def read_json(text: str | bytes, what: str) -> Any:
     try:
         return _DECODER.decode(text if isinstance(text, str) else text.decode("utf-8-sig"))
     except RecursionError:
-        raise Malformed(f"{what} is nested too deeply.") from None
+        raise MalformedRequest(f"{what} is nested too deeply.") from None
     except ValueError as error:
-        raise Malformed(f"{what} cannot be read as JSON: {error}.") from error
+        raise MalformedRequest(f"{what} cannot be read as JSON: {error}.") from error
 
 
 def header_json(document: Any) -> str:

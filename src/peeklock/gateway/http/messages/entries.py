@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from peeklock.gateway.http.messages.malformed import Malformed
+from peeklock.gateway.http.messages.malformed import MalformedRequest
 
 # What one message may have of values: it has a body, and properties.
 VALUES_MAX: Final = 1_024
@@ -59,7 +59,7 @@ def entries_of(body: bytes) -> Iterator[bytes | None]:
         elif depth == 0 and sign in (_COMMA, _CLOSE):
             entry = body[begin:found].strip(_BLANKS)
             if sign == _CLOSE and place == 0 and not entry:
-                raise Malformed(_NO_ARRAY)
+                raise MalformedRequest(_NO_ARRAY)
             yield entry
             if sign == _CLOSE:
                 break
@@ -75,14 +75,16 @@ def entries_of(body: bytes) -> Iterator[bytes | None]:
             _check(place, depth, values)
     for rest in range(at, len(body), _COST_MAX):
         if body[rest : rest + _COST_MAX].strip(_BLANKS):
-            raise Malformed("The body cannot be read as JSON: something stands behind the array.")
+            raise MalformedRequest(
+                "The body cannot be read as JSON: something stands behind the array."
+            )
         yield None
 
 
 def _start_of(body: bytes) -> int:
     at = len(_BOM) if body.startswith(_BOM) else 0
     if not body[at : at + _COST_MAX].lstrip(_BLANKS).startswith(b"["):
-        raise Malformed(_NO_ARRAY)
+        raise MalformedRequest(_NO_ARRAY)
     return body.index(b"[") + 1
 
 
@@ -91,7 +93,7 @@ def _end(pattern: re.Pattern[bytes], body: bytes, at: int, limit: int) -> int:
     match = pattern.match(body, at, limit)
     end = at if match is None else match.end()
     if end >= len(body) or (end == at and body[end] == b"\\"[0]):
-        raise Malformed(_CUT_OFF)
+        raise MalformedRequest(_CUT_OFF)
     return end
 
 
@@ -104,4 +106,4 @@ def _check(place: int, depth: int, values: int) -> None:
     elif values > VALUES_MAX:
         wrong = f"It has more than {VALUES_MAX} values."
     if wrong:
-        raise Malformed(f"The message at place {place} of the batch: {wrong}")
+        raise MalformedRequest(f"The message at place {place} of the batch: {wrong}")

@@ -6,16 +6,16 @@ An AMQP receiver finds everything where an AMQP sender would have put it (protoc
 from struct import Struct
 from typing import Any, Final
 
-from peeklock.amqp import properties as place
-from peeklock.amqp.codec import encode
 from peeklock.amqp.dialect import VIA_PARTITION_KEY
-from peeklock.amqp.message import with_fields, with_message_id
-from peeklock.amqp.sections import APPLICATION_PROPERTIES
-from peeklock.amqp.types import Described, Symbol, Timestamp, Ulong
+from peeklock.amqp.messages import properties as place
+from peeklock.amqp.messages.message import with_fields, with_message_id
+from peeklock.amqp.messages.sections import APPLICATION_PROPERTIES
+from peeklock.amqp.values.codec import encode
+from peeklock.amqp.values.types import Described, Symbol, Timestamp, Ulong
 from peeklock.entity.message import Message, traits_of
-from peeklock.gateway.amqp.batches import BATCH_COUNT_MAX
-from peeklock.gateway.amqp.envelope import NOTHING
-from peeklock.gateway.amqp.translate import UINT_MAX
+from peeklock.gateway.amqp.messages.envelope import NOTHING
+from peeklock.gateway.amqp.messages.translate import UINT_MAX
+from peeklock.gateway.amqp.nodes.batches import BATCH_COUNT_MAX
 from peeklock.gateway.http.messages import broker_properties
 from peeklock.gateway.http.messages.broker_properties import BrokerProperties
 from peeklock.gateway.http.messages.custom_properties import (
@@ -26,8 +26,8 @@ from peeklock.gateway.http.messages.custom_properties import (
 )
 from peeklock.gateway.http.messages.documents import read_json
 from peeklock.gateway.http.messages.entries import entries_of
-from peeklock.gateway.http.messages.malformed import Malformed
-from peeklock.gateway.http.request import Request
+from peeklock.gateway.http.messages.malformed import MalformedRequest
+from peeklock.gateway.http.request import HttpRequest
 from peeklock.gateway.identifiers import MessageIds
 from peeklock.turns import TURNS
 
@@ -47,19 +47,19 @@ _FIELDS: Final = (
 )
 
 
-def is_batch(request: Request) -> bool:
+def is_batch(request: HttpRequest) -> bool:
     """Tell whether a request brings several messages."""
     kind = request.headers.get("content-type", "")
     return kind.partition(";")[0].strip().lower() == BATCH_TYPE
 
 
-def read_message(request: Request, now: int, ids: MessageIds, wants_keys: bool) -> Message:
+def read_message(request: HttpRequest, now: int, ids: MessageIds, wants_keys: bool) -> Message:
     """Read the one message of a request: its body and its headers."""
     given: BrokerProperties | None = None
     for name, raw in request.named:
         if name.lower() == BROKER_PROPERTIES.encode():
             if given is not None:
-                raise Malformed("The header BrokerProperties is given twice.")
+                raise MalformedRequest("The header BrokerProperties is given twice.")
             given = broker_properties.read_header(header_text(raw))
     custom = read_custom(request.named)
     headers = request.headers
@@ -75,7 +75,7 @@ def read_message(request: Request, now: int, ids: MessageIds, wants_keys: bool) 
     )
 
 
-def read_batch(request: Request, now: int, ids: MessageIds, wants_keys: bool) -> list[Message]:
+def read_batch(request: HttpRequest, now: int, ids: MessageIds, wants_keys: bool) -> list[Message]:
     """Read the messages of a request: a JSON array of objects."""
     messages: list[Message] = []
     for entry in entries_of(request.body):
@@ -85,7 +85,7 @@ def read_batch(request: Request, now: int, ids: MessageIds, wants_keys: bool) ->
 
 
 async def read_long_batch(
-    request: Request, now: int, ids: MessageIds, wants_keys: bool
+    request: HttpRequest, now: int, ids: MessageIds, wants_keys: bool
 ) -> list[Message]:
     """The same, and what is long keeps nobody waiting: it is read in parts."""
     messages: list[Message] = []
@@ -99,19 +99,21 @@ async def read_long_batch(
 
 def _at_place(place: int, entry: bytes, now: int, ids: MessageIds, wants_keys: bool) -> Message:
     if place == BATCH_COUNT_MAX:
-        raise Malformed(f"A batch has at most {BATCH_COUNT_MAX} messages; send it in several.")
+        raise MalformedRequest(
+            f"A batch has at most {BATCH_COUNT_MAX} messages; send it in several."
+        )
     try:
         if not entry.startswith(b"{"):
-            raise Malformed("It must be a JSON object.")
+            raise MalformedRequest("It must be a JSON object.")
         return _entry(read_json(entry, "It"), now, ids, wants_keys)
-    except Malformed as error:
-        raise Malformed(f"The message at place {place} of the batch: {error}") from error
+    except MalformedRequest as error:
+        raise MalformedRequest(f"The message at place {place} of the batch: {error}") from error
 
 
 def _entry(entry: dict[str, Any], now: int, ids: MessageIds, wants_keys: bool) -> Message:
     body = entry.get("Body")
     if not isinstance(body, str):
-        raise Malformed("Body must be a string.")
+        raise MalformedRequest("Body must be a string.")
     custom = entry.get("UserProperties")
     given = entry.get("BrokerProperties")
     return _message(
@@ -149,7 +151,9 @@ def _message(
             content = with_message_id(bare, -1, message_id.encode())
         envelope = _envelope(given)
     except UnicodeEncodeError:
-        raise Malformed("A text has half a surrogate pair, which no message can hold.") from None
+        raise MalformedRequest(
+            "A text has half a surrogate pair, which no message can hold."
+        ) from None
     message = Message(envelope, content, traits_of(given.time_to_live_ms, given.scheduled_at))
     if wants_keys:
         traits = message.known()
@@ -202,4 +206,6 @@ def _utf8(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise Malformed("A text has half a surrogate pair, which no message can hold.") from None
+        raise MalformedRequest(
+            "A text has half a surrogate pair, which no message can hold."
+        ) from None

@@ -19,6 +19,7 @@ from peeklock.entity.commands import (
 )
 from peeklock.entity.definition import QUEUE
 from peeklock.entity.message import Message
+from peeklock.entity.moves.settling import LANE_BITS
 from peeklock.entity.refusals import (
     ENTITY_NOT_FOUND,
     INVALID_ARGUMENT,
@@ -30,24 +31,23 @@ from peeklock.entity.refusals import (
     Refusal,
 )
 from peeklock.entity.replies import Delivery, Found, Numbered, Refused
-from peeklock.entity.settling import LANE_BITS
 from peeklock.gateway.amqp import texts
 from peeklock.gateway.amqp.address import ENTITY, OWN, parse_address
 from peeklock.gateway.amqp.admission import why_not_received_from, why_not_sent_to
-from peeklock.gateway.amqp.door import Entities
-from peeklock.gateway.amqp.lock_tokens import token_of, uuid_of
+from peeklock.gateway.amqp.management.lock_tokens import token_of, uuid_of
+from peeklock.gateway.amqp.namespace_context import Entities
 from peeklock.gateway.http.answer import Answer, bad_request, not_allowed, not_found
-from peeklock.gateway.http.guard import Guard
+from peeklock.gateway.http.guard import TokenGuard
 from peeklock.gateway.http.messages.errors import error, in_this_form
 from peeklock.gateway.http.messages.incoming import is_batch, read_long_batch, read_message
 from peeklock.gateway.http.messages.instants import http_date
-from peeklock.gateway.http.messages.malformed import Malformed
+from peeklock.gateway.http.messages.malformed import MalformedRequest
 from peeklock.gateway.http.messages.outgoing import message_id_of, received
-from peeklock.gateway.http.messages.places import HEAD, ONE, SENDING, Place, is_guid, place_of
+from peeklock.gateway.http.messages.places import HEAD, ONE, SENDING, MessagePath, is_guid, place_of
 from peeklock.gateway.http.messages.visit import Visit
 from peeklock.gateway.http.messages.wishes import CONSUMER, Reception, Wish
-from peeklock.gateway.http.request import Request
-from peeklock.gateway.identifiers import Chance, MessageIds
+from peeklock.gateway.http.request import HttpRequest
+from peeklock.gateway.identifiers import MessageIds, RandomSource
 from peeklock.gateway.refusals import RefusalDesk
 
 # Seconds: how long a receiver waits that does not say, and how long at most.
@@ -81,20 +81,20 @@ class MessagesNode:
     def __init__(
         self,
         entities: Entities,
-        guard: Guard,
+        guard: TokenGuard,
         desk: RefusalDesk,
         clock: Clock,
-        chance: Chance,
+        random_source: RandomSource,
         namespace: str,
     ) -> None:
         self._entities = entities
         self._guard = guard
         self._desk = desk
         self._clock = clock
-        self._ids = MessageIds(chance)
+        self._ids = MessageIds(random_source)
         self._namespace = namespace
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: HttpRequest) -> Answer:
         """Answer a request whose path is about messages."""
         visit = self._let_in(request)
         if isinstance(visit, Answer):
@@ -105,12 +105,12 @@ class MessagesNode:
             if visit.place.kind == HEAD:
                 return await self._receive(visit)
             return await self._settle(visit)
-        except Malformed as wrong:
+        except MalformedRequest as wrong:
             return self._refuse(visit, Refusal(INVALID_ARGUMENT, str(wrong)))
 
     # --- large bodies
 
-    def body_bytes_max(self, request: Request) -> int:
+    def body_bytes_max(self, request: HttpRequest) -> int:
         """How large a body is read, told from the head: nobody else's than a sender's is large."""
         place = place_of(request.method, request.path)
         if place is None or place.kind != SENDING:
@@ -121,7 +121,7 @@ class MessagesNode:
         size_max = visit.entity.message_size_max
         return (size_max * _JSON_FACTOR if is_batch(request) else size_max) + _HEADS_BYTES
 
-    def too_large(self, request: Request) -> Answer:
+    def too_large(self, request: HttpRequest) -> Answer:
         """Refuse a body that was not read."""
         place = place_of(request.method, request.path)
         if place is None or place.kind != SENDING:
@@ -134,7 +134,7 @@ class MessagesNode:
 
     # --- coming in
 
-    def _let_in(self, request: Request) -> Visit | Answer:
+    def _let_in(self, request: HttpRequest) -> Visit | Answer:
         place = place_of(request.method, request.path)
         if place is None:
             return in_this_form(not_found(request.path))
@@ -149,7 +149,7 @@ class MessagesNode:
             return in_this_form(not_allowed(request.method, methods))
         return self._at(request, place)
 
-    def _at(self, request: Request, place: Place) -> Visit | Answer:
+    def _at(self, request: HttpRequest, place: MessagePath) -> Visit | Answer:
         address = parse_address(place.entity)
         entity = None
         if address.kind == ENTITY:
@@ -218,7 +218,7 @@ class MessagesNode:
     async def _settle(self, visit: Visit) -> Answer:
         place = visit.place
         if not is_guid(place.token):
-            raise Malformed(f"'{place.token}' is not a lock token; it must be a GUID.")
+            raise MalformedRequest(f"'{place.token}' is not a lock token; it must be a GUID.")
         token = token_of(UUID(place.token))
         if token.number >> LANE_BITS != visit.lane or token.sequence >= 1 << 63:
             return self._refuse(visit, await self._why_lost(visit, token))
@@ -277,7 +277,7 @@ class MessagesNode:
         return self._declined(visit.request, refusal, path, visit.entity.kind, status)
 
     def _declined(
-        self, request: Request, refusal: Refusal, path: str, kind: str, status: int = 0
+        self, request: HttpRequest, refusal: Refusal, path: str, kind: str, status: int = 0
     ) -> Answer:
         declined = self._desk.decline(
             refusal,
@@ -303,7 +303,7 @@ def _no_message(name: str) -> Refusal:
     return Refusal(MESSAGE_NOT_FOUND, text)
 
 
-def _timeout_in(request: Request) -> int:
+def _timeout_in(request: HttpRequest) -> int:
     """Read how long a receiver waits, in whole seconds."""
     query = request.target.partition("?")[2]
     if "timeout" not in query.lower():
@@ -316,5 +316,5 @@ def _timeout_in(request: Request) -> int:
         return WAIT_S_MAX
     text = given[-1]
     if not (text.isascii() and text.isdigit() and len(text) <= _WAIT_DIGITS_MAX):
-        raise Malformed("The parameter 'timeout' must be a whole number of seconds.")
+        raise MalformedRequest("The parameter 'timeout' must be a whole number of seconds.")
     return min(int(text), WAIT_S_MAX)

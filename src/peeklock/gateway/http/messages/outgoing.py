@@ -3,10 +3,9 @@
 import re
 from typing import Any, Final
 
-from peeklock.amqp import properties as place
-from peeklock.amqp.codec import decode
 from peeklock.amqp.errors import DecodeError
-from peeklock.amqp.message import (
+from peeklock.amqp.messages import properties as place
+from peeklock.amqp.messages.message import (
     LazyProperties,
     Sections,
     application_pairs,
@@ -14,6 +13,7 @@ from peeklock.amqp.message import (
     read_properties,
     split,
 )
+from peeklock.amqp.values.codec import decode
 from peeklock.entity.message import NEVER
 from peeklock.entity.replies import (
     STATE_ACTIVE,
@@ -22,9 +22,9 @@ from peeklock.entity.replies import (
     STATE_SCHEDULED,
     Delivery,
 )
-from peeklock.gateway.amqp.envelope import opened
-from peeklock.gateway.amqp.lock_tokens import uuid_of
-from peeklock.gateway.amqp.translate import partition_key_in, with_details
+from peeklock.gateway.amqp.management.lock_tokens import uuid_of
+from peeklock.gateway.amqp.messages.envelope import opened
+from peeklock.gateway.amqp.messages.translate import partition_key_in, with_details
 from peeklock.gateway.http.answer import Answer
 from peeklock.gateway.http.messages.bodies import JSON_TYPE, body_of
 from peeklock.gateway.http.messages.custom_properties import write_custom

@@ -15,7 +15,7 @@ _GUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 @final
 @dataclass(slots=True, init=False)
-class Place:
+class MessagePath:
     """A path taken apart; that of the entity is still encoded, the rest is not."""
 
     kind: Final[int]
@@ -30,7 +30,7 @@ class Place:
         self.token = token
 
 
-def place_of(method: str, path: str) -> Place | None:
+def place_of(method: str, path: str) -> MessagePath | None:
     """Take the path of a request apart; None where it is not about messages.
 
     An entity may be called `messages` itself and is managed under its own path, so that the end of
@@ -42,14 +42,16 @@ def place_of(method: str, path: str) -> Place | None:
     parts = path.rstrip("/").split("/")[1:]
     count = len(parts)
     if parts[-1].lower() == "messages":
-        return Place(SENDING, "/".join(parts[:-1])) if count > 1 and method == "POST" else None
+        return (
+            MessagePath(SENDING, "/".join(parts[:-1])) if count > 1 and method == "POST" else None
+        )
     if count > 2 and parts[-2].lower() == "messages" and parts[-1].lower() == "head":
-        return Place(HEAD, "/".join(parts[:-2]))
+        return MessagePath(HEAD, "/".join(parts[:-2]))
     if count > 3 and parts[-3].lower() == "messages":
         token = unquote(parts[-1])
         # The subscription of a topic whose name ends in `/messages` is not a message.
         if is_guid(token) or parts[-2].lower() != "subscriptions":
-            return Place(ONE, "/".join(parts[:-3]), unquote(parts[-2]), token)
+            return MessagePath(ONE, "/".join(parts[:-3]), unquote(parts[-2]), token)
     return None
 
 

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from peeklock.gateway.amqp.address import Address
-from peeklock.gateway.amqp.door import Entity
-from peeklock.gateway.http.messages.places import Place
-from peeklock.gateway.http.request import Request
+from peeklock.gateway.amqp.namespace_context import Entity
+from peeklock.gateway.http.messages.places import MessagePath
+from peeklock.gateway.http.request import HttpRequest
 
 
 @final
@@ -14,12 +14,14 @@ from peeklock.gateway.http.request import Request
 class Visit:
     """A request, its path taken apart, and whom it concerns."""
 
-    request: Final[Request]
-    place: Final[Place]
+    request: Final[HttpRequest]
+    place: Final[MessagePath]
     address: Final[Address]
     entity: Final[Entity]
 
-    def __init__(self, request: Request, place: Place, address: Address, entity: Entity) -> None:
+    def __init__(
+        self, request: HttpRequest, place: MessagePath, address: Address, entity: Entity
+    ) -> None:
         self.request = request
         self.place = place
         self.address = address

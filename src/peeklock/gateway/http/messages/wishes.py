@@ -14,7 +14,7 @@ from peeklock.entity.commands import (
 )
 from peeklock.entity.refusals import DETACHED, Refusal
 from peeklock.entity.replies import Delivered, Delivery, Drained, Nobody, ReceiverClosed
-from peeklock.gateway.amqp.door import Entity
+from peeklock.gateway.amqp.namespace_context import Entity
 from peeklock.gateway.http.caller import Caller
 
 # How long an entity may take to say that it has nothing.
@@ -71,7 +71,7 @@ class Reception:
         if self._is_left_alone():
             return None
         entity = self._entity
-        entity.welcome(self)
+        entity.link_attached(self)
         self._caller.when_gone(self._gone)
         entity.submit(OpenReceiver(self, self._lane, PEEK_LOCK, CONSUMER))
         entity.submit(Grant(self, 1, timeout_s == 0))
@@ -88,7 +88,7 @@ class Reception:
             self._caller.when_gone(None)
             # The lock stays when its receiver leaves.
             entity.submit(CloseReceiver(self, False))
-            entity.farewell(self)
+            entity.link_detached(self)
         if isinstance(found, Delivery) and self._is_left_alone():
             self._give_back(found)
             return None

@@ -1,0 +1,1 @@
+"""Frames, and the performatives that they carry."""

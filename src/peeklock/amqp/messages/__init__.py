@@ -1,0 +1,1 @@
+"""Messages: sections, annotations and properties."""

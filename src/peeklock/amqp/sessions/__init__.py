@@ -1,0 +1,1 @@
+"""Sessions and links: windows, credit, deliveries and their settlement."""

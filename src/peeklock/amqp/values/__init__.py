@@ -1,0 +1,1 @@
+"""The type system of AMQP: values to bytes and back."""

@@ -1,0 +1,1 @@
+"""Forwarding: messages of one entity go on to another, exactly once."""

@@ -1,0 +1,1 @@
+"""Entities of several partitions: they answer the commands that one partition answers."""

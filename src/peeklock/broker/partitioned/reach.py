@@ -1,0 +1,122 @@
+"""The partitions of one entity, as far as they can be reached just now."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import Any, Final, final
+
+from peeklock.broker.worker.partition_worker import PartitionWorker
+from peeklock.entity.commands import Command
+from peeklock.entity.refusals import INTERNAL, UNAVAILABLE, Refusal
+from peeklock.entity.replies import Refused, Reply
+
+NOWHERE: Final = -1
+
+AVAILABLE: Final = "Available"
+LIMITED: Final = "Limited"
+UNKNOWN: Final = "Unknown"
+
+
+def availability(workers: Iterable[PartitionWorker]) -> str:
+    """Whether all partitions of an entity are within reach (R-P9)."""
+    return AVAILABLE if all(worker.is_available for worker in workers) else LIMITED
+
+
+_log: Final = logging.getLogger("peeklock.broker")
+
+
+@final
+class ReachablePartitions:
+    """Asks partitions by their index, and answers for them where that needs none of them."""
+
+    __slots__ = ("_answers", "_turn", "workers")
+
+    def __init__(self, workers: list[PartitionWorker]) -> None:
+        self.workers: list[PartitionWorker] = workers
+        self._turn: int = 0
+        self._answers: list[Reply] = []
+
+    @property
+    def count(self) -> int:
+        """How many partitions there are."""
+        return len(self.workers)
+
+    def ask(self, index: int, command: Command) -> None:
+        """Put a command into the mailbox of a partition."""
+        self.workers[index].submit(command)
+
+    def can_ask(self, index: int) -> bool:
+        """Whether a command to this partition has a chance."""
+        return self.workers[index].can_be_asked
+
+    def has(self, index: int) -> bool:
+        """Whether there is such a partition."""
+        return 0 <= index < len(self.workers)
+
+    def in_turn(self) -> list[int]:
+        """All partitions, beginning with the one whose turn it is; the next turn is another's."""
+        count = len(self.workers)
+        first = self._turn
+        self._turn = (first + 1) % count
+        return [(first + step) % count for step in range(count)]
+
+    def next_home(self, tried: Iterable[int] = ()) -> int:
+        """Where the next run of messages without a key goes: to the next partition that is
+        available, else to one that may be; NOWHERE where nobody is left."""
+        fallback = NOWHERE
+        count = len(self.workers)
+        for step in range(count):
+            index = (self._turn + step) % count
+            if index in tried:
+                continue
+            worker = self.workers[index]
+            if worker.is_available:
+                self._turn = (index + 1) % count
+                return index
+            if fallback == NOWHERE and worker.can_be_asked:
+                fallback = index
+        return fallback
+
+    def missing(self, indexes: Iterable[int]) -> Refusal | None:
+        """Why not all of these can be asked, by name; None where they can."""
+        lost = [index for index in indexes if not self.workers[index].can_be_asked]
+        return self.out_of_reach(lost) if lost else None
+
+    def out_of_reach(self, indexes: list[int]) -> Refusal:
+        """A refusal that names the partitions that are missing."""
+        for index in indexes:
+            if self.workers[index].damage:
+                return Refusal(INTERNAL, self.workers[index].damage)
+        names = ", ".join(str(index) for index in sorted(indexes))
+        noun, verb = ("Partition", "is") if len(indexes) == 1 else ("Partitions", "are")
+        text = f"{noun} {names} of {len(self.workers)} {verb} out of reach. Try again later."
+        return Refusal(UNAVAILABLE, text)
+
+    def answer(self, reply: Reply) -> None:
+        """Reply in place of a partition: soon, as a partition would, never while being asked."""
+        self._answers.append(reply)
+        if len(self._answers) == 1:
+            asyncio.get_running_loop().call_soon(self._let_go)
+
+    def refuse(self, origin: Any, tags: list[int], refusal: Refusal) -> None:
+        """Decline in place of a partition."""
+        self.answer(Refused(origin, tags, refusal))
+
+    def _let_go(self) -> None:
+        answers = self._answers
+        self._answers = []
+        origins: dict[Any, bool] = {}
+        for reply in answers:
+            origin: Any = reply.origin
+            origins[origin] = True
+            try:
+                origin.replied(reply)
+            except Exception:  # noqa: BLE001 - one origin's fault must not stop the others
+                _log.exception("reply-failed entity=%s", self.workers[0].id.path)
+        for origin in origins:
+            try:
+                origin.flush()
+            except Exception:  # noqa: BLE001 - one origin's fault must not stop the others
+                _log.exception("reply-failed entity=%s", self.workers[0].id.path)

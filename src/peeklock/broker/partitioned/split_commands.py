@@ -1,0 +1,245 @@
+"""Wishes that name messages of several partitions, or concern all of them.
+
+They are asked in parts and answered once, in the order asked; one refused part refuses the whole.
+That is not atomic over partitions: what the other parts did stays done (a lock renewed, a message
+settled or cancelled), and only fetched messages are given back. Where it can be known before that
+a part must fail, none is carried out.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Any, Final, final
+
+from peeklock.broker.partitioned.answer_join import AnswerJoin, DeferredJoin
+from peeklock.broker.partitioned.reach import ReachablePartitions
+from peeklock.entity.commands import (
+    CancelScheduled,
+    Command,
+    Count,
+    ListSessions,
+    LockToken,
+    ReceiveDeferred,
+    RenewLocks,
+    SettleAll,
+    TellTaken,
+)
+from peeklock.entity.refusals import LOCK_LOST, LOCK_LOST_TEXT, MESSAGE_NOT_FOUND, Refusal
+from peeklock.entity.replies import Counted, Named, Numbered
+from peeklock.entity.routing import partition_of_sequence
+
+
+@final
+class SplitCommands:
+    """Asks in parts and puts the answers together."""
+
+    __slots__ = ("_reach",)
+
+    def __init__(self, reach: ReachablePartitions) -> None:
+        self._reach: Final[ReachablePartitions] = reach
+
+    def settle_all(self, command: SettleAll) -> None:
+        """Settlements of one call, partition by partition."""
+        homes = self._homes([token.sequence for token in command.tokens])
+        refusal = Refusal(LOCK_LOST, LOCK_LOST_TEXT)
+        if self._goes_to_one(homes, command, refusal):
+            return
+
+        def join(answers: list[Any]) -> Any:
+            refused = answer_join.refused(answers)
+            return Numbered(command.origin, command.tag, []) if refused is None else refused
+
+        answer_join = AnswerJoin(command.origin, command.tag, len(homes), join)
+        for at, (home, places) in enumerate(homes.items()):
+            self._reach.ask(
+                home,
+                SettleAll(
+                    answer_join.part(at),
+                    0,
+                    command.outcome,
+                    _tokens(command.tokens, places),
+                    command.changes,
+                    command.note,
+                    command.consumer,
+                ),
+            )
+
+    def renew(self, command: RenewLocks) -> None:
+        """New ends of locks, in the order of the tokens."""
+        homes = self._homes([token.sequence for token in command.tokens])
+        refusal = Refusal(LOCK_LOST, LOCK_LOST_TEXT)
+        if self._goes_to_one(homes, command, refusal):
+            return
+
+        def join(answers: list[Any]) -> Any:
+            refused = answer_join.refused(answers)
+            if refused is not None:
+                return refused
+            untils = [0] * len(command.tokens)
+            for places, answer in zip(homes.values(), answers, strict=True):
+                for place, until in zip(places, answer.numbers, strict=True):
+                    untils[place] = until
+            return Numbered(command.origin, command.tag, untils)
+
+        answer_join = AnswerJoin(command.origin, command.tag, len(homes), join)
+        for at, (home, places) in enumerate(homes.items()):
+            tokens = _tokens(command.tokens, places)
+            self._reach.ask(home, RenewLocks(answer_join.part(at), 0, tokens, command.consumer))
+
+    def cancel(self, command: CancelScheduled) -> None:
+        """Scheduled messages are taken back, partition by partition."""
+        homes = self._homes(command.sequences)
+        refusal = self._not_found("scheduled", command.sequences)
+        if self._goes_to_one(homes, command, refusal):
+            return
+
+        def join(answers: list[Any]) -> Any:
+            refused = answer_join.refused(answers)
+            return Numbered(command.origin, command.tag, []) if refused is None else refused
+
+        answer_join = AnswerJoin(command.origin, command.tag, len(homes), join)
+        for at, (home, places) in enumerate(homes.items()):
+            sequences = [command.sequences[place] for place in places]
+            self._reach.ask(home, CancelScheduled(answer_join.part(at), 0, sequences))
+
+    def receive_deferred(self, command: ReceiveDeferred) -> None:
+        """Deferred messages by number, all or none."""
+        homes = self._homes(command.sequences)
+        refusal = self._not_found("deferred", command.sequences)
+        if self._goes_to_one(homes, command, refusal):
+            return
+        groups = {
+            home: [command.sequences[place] for place in places] for home, places in homes.items()
+        }
+        DeferredJoin(command, groups, self._reach).start()
+
+    def count(self, command: Count) -> None:
+        """The sums over all partitions; none may be missing."""
+
+        def join(answers: list[Any]) -> Any:
+            refused = answer_join.refused(answers)
+            if refused is not None:
+                return refused
+            return Counted(
+                command.origin,
+                command.tag,
+                active=sum(each.active for each in answers),
+                dead_letter=sum(each.dead_letter for each in answers),
+                scheduled=sum(each.scheduled for each in answers),
+                deferred=sum(each.deferred for each in answers),
+                locked=sum(each.locked for each in answers),
+                bytes=sum(each.bytes for each in answers),
+                transfer=sum(each.transfer for each in answers),
+                transfer_dead_letter=sum(each.transfer_dead_letter for each in answers),
+                claimed=sum(each.claimed for each in answers),
+            )
+
+        answer_join = AnswerJoin(command.origin, command.tag, self._reach.count, join)
+        if self._reaches_all(command.origin, command.tag):
+            for index in range(self._reach.count):
+                self._reach.ask(index, Count(answer_join.part(index), 0, command.lane))
+
+    def tell_taken(self, command: TellTaken) -> None:
+        """What all partitions have taken over from a source; none may be missing."""
+
+        def join(answers: list[Any]) -> Any:
+            refused = answer_join.refused(answers)
+            if refused is not None:
+                return refused
+            numbers = [number for each in answers for number in each.numbers]
+            return Numbered(command.origin, command.tag, numbers)
+
+        answer_join = AnswerJoin(command.origin, command.tag, self._reach.count, join)
+        if self._reaches_all(command.origin, command.tag):
+            for index in range(self._reach.count):
+                self._reach.ask(index, TellTaken(answer_join.part(index), 0, command.source))
+
+    def list_sessions(self, command: ListSessions) -> None:
+        """A page of the names of all partitions' sessions; none may be missing."""
+        end = command.skip + command.top
+
+        def join(answers: list[Any]) -> Any:
+            refused = answer_join.refused(answers)
+            if refused is not None:
+                return refused
+            names = page_of([each.names for each in answers], command.skip, command.top)
+            return Named(command.origin, command.tag, names)
+
+        answer_join = AnswerJoin(command.origin, command.tag, self._reach.count, join)
+        if self._reaches_all(command.origin, command.tag):
+            for index in range(self._reach.count):
+                part = answer_join.part(index)
+                after = command.updated_after
+                self._reach.ask(index, ListSessions(part, 0, command.lane, after, 0, end))
+
+    def _homes(self, sequences: list[int]) -> dict[int, list[int]]:
+        """Which partitions have the numbers at which places of the list."""
+        homes: dict[int, list[int]] = {}
+        for place, sequence in enumerate(sequences):
+            homes.setdefault(partition_of_sequence(sequence), []).append(place)
+        return homes or {0: []}
+
+    def _goes_to_one(
+        self,
+        homes: dict[int, list[int]],
+        command: SettleAll | RenewLocks | CancelScheduled | ReceiveDeferred,
+        unknown: Refusal,
+    ) -> bool:
+        """Refuse what cannot be, and pass on as it is what concerns one partition alone."""
+        refusal: Refusal | None = None
+        if all(self._reach.has(home) for home in homes):
+            refusal = self._reach.missing(homes)
+        else:
+            refusal = unknown
+        if refusal is not None:
+            self._reach.refuse(command.origin, [command.tag], refusal)
+            return True
+        if len(homes) == 1:
+            whole: Command = command
+            for home in homes:
+                self._reach.ask(home, whole)
+            return True
+        return False
+
+    def _not_found(self, state: str, sequences: list[int]) -> Refusal:
+        unknown = 0
+        for sequence in sequences:
+            if not self._reach.has(partition_of_sequence(sequence)):
+                unknown = sequence
+                break
+        text = f"No {state} message has the sequence number {unknown}."
+        return Refusal(MESSAGE_NOT_FOUND, text)
+
+    def _reaches_all(self, origin: Any, tag: int) -> bool:
+        refusal = self._reach.missing(range(self._reach.count))
+        if refusal is not None:
+            self._reach.refuse(origin, [tag], refusal)
+        return refusal is None
+
+
+def page_of(lists: list[list[str]], skip: int, top: int) -> list[str]:
+    """Some names of several sorted lists, as if they were one, from a place on. That place is
+    found by halves: what lies before it is not looked at."""
+    begins = [0] * len(lists)
+    ends = [len(names) for names in lists]
+    while sum(begins) < skip and begins != ends:
+        widest = max(range(len(lists)), key=lambda at: ends[at] - begins[at])
+        middle = (begins[widest] + ends[widest]) // 2
+        name = lists[widest][middle]
+        before = [
+            bisect_left(names, name, begin, end)
+            for names, begin, end in zip(lists, begins, ends, strict=True)
+        ]
+        if sum(before) < skip:
+            before[widest] += 1  # that name is before the place, too
+            begins = before
+        else:
+            ends = before
+    found: list[str] = []
+    for names, begin in zip(lists, begins, strict=True):
+        found += names[begin : begin + top]
+    return sorted(found)[:top]
+
+
+def _tokens(tokens: list[LockToken], places: list[int]) -> list[LockToken]:
+    return [tokens[place] for place in places]

@@ -1,0 +1,187 @@
+"""Alarms: who knocks when a deadline comes. One per partition, never one per message."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+from collections.abc import Callable
+from typing import Final, Protocol, final
+
+from peeklock.clock import Clock, ManualClock
+
+# How often the clock is looked at: what falls due because it was set waits at most so long.
+LOOK_MS: Final = 200
+
+# Fewer timers than this that were called off are no burden.
+_CANCELLED_MIN: Final = 256
+# A clock that was set by less is nothing to talk about.
+_WORTH_TELLING_MS: Final = 1_000
+
+_log: Final = logging.getLogger("peeklock.broker")
+
+
+class Timer(Protocol):
+    """An timer that was set and may be called off."""
+
+    def cancel(self) -> None:
+        """Do not ring."""
+        ...
+
+
+class Timers(Protocol):
+    """Rings at instants of the one clock."""
+
+    def set(self, at: int, ring: Callable[[], None]) -> Timer:
+        """Call `ring` once the clock has reached the instant."""
+        ...
+
+
+@final
+class LoopTimers:
+    """Alarms on the event loop, for a clock that somebody may set: one timer for all of them.
+
+    The loop waits by a time that nobody can set, and so it looks at the clock every now and then.
+    """
+
+    __slots__ = (
+        "_cancelled",
+        "_clock",
+        "_count",
+        "_gap_ms",
+        "_heap",
+        "_loop",
+        "_skipped_ms",
+        "_timer",
+    )
+
+    def __init__(self, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
+        self._clock = clock
+        self._loop = loop
+        self._heap: list[tuple[int, int, _LoopTimer]] = []
+        self._count = 0
+        self._cancelled = 0
+        self._timer: asyncio.TimerHandle | None = None
+        # What was said of the clock.
+        self._skipped_ms = clock.skipped_ms
+        self._gap_ms = 0
+
+    def set(self, at: int, ring: Callable[[], None]) -> Timer:
+        """Ring once the clock has reached the instant."""
+        timer = _LoopTimer(ring, self._forget_one)
+        self._count += 1
+        heapq.heappush(self._heap, (at, self._count, timer))
+        if self._heap[0][2] is timer:
+            self._wait(self._clock.now())
+        return timer
+
+    def _wait(self, now: int) -> None:
+        """Look again when the first timer is due, and soon in any case."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._heap:
+            left_ms = min(max(0, self._heap[0][0] - now), LOOK_MS)
+            self._timer = self._loop.call_later(left_ms / 1000, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        now = self._clock.now()
+        heap = self._heap
+        while heap and heap[0][0] <= now:
+            timer = heapq.heappop(heap)[2]
+            if timer.is_set:
+                # Each in a turn of its own: what one of them breaks is not the others' matter.
+                self._loop.call_soon(timer.ring_once)
+            else:
+                self._cancelled -= 1
+        self._wait(now)
+        self._tell(now)
+
+    def _forget_one(self) -> None:
+        """Alarms that were called off stay until their instant, but not too many of them."""
+        self._cancelled += 1
+        if self._cancelled > _CANCELLED_MIN and self._cancelled * 2 > len(self._heap):
+            self._heap = [entry for entry in self._heap if entry[2].is_set]
+            heapq.heapify(self._heap)
+            self._cancelled = 0
+
+    def _tell(self, now: int) -> None:
+        """Say that somebody has set the machine's clock, once for each time."""
+        skipped_ms = self._clock.skipped_ms - self._skipped_ms
+        if skipped_ms >= _WORTH_TELLING_MS:
+            self._skipped_ms += skipped_ms
+            _log.warning("clock-set-forward by_ms=%d", skipped_ms)
+        gap_ms = now - self._clock.wall()
+        if gap_ms >= self._gap_ms + _WORTH_TELLING_MS:
+            _log.warning("clock-set-back by_ms=%d", gap_ms - self._gap_ms)
+            self._gap_ms = gap_ms
+        elif gap_ms < self._gap_ms:
+            self._gap_ms = max(0, gap_ms)  # it is being closed
+
+
+@final
+class _LoopTimer:
+    __slots__ = ("_forget", "_ring")
+
+    def __init__(self, ring: Callable[[], None], forget: Callable[[], None]) -> None:
+        self._ring: Callable[[], None] | None = ring
+        self._forget = forget
+
+    @property
+    def is_set(self) -> bool:
+        return self._ring is not None
+
+    def cancel(self) -> None:
+        if self._ring is not None:
+            self._ring = None
+            self._forget()
+
+    def ring_once(self) -> None:
+        ring, self._ring = self._ring, None
+        if ring is not None:
+            ring()
+
+
+@final
+class ManualTimers:
+    """Alarms for a clock that a test moves: `advance` moves it and rings what is due, in order."""
+
+    __slots__ = ("_clock", "_count", "_heap")
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self._heap: list[tuple[int, int, _ManualTimer]] = []
+        self._count = 0
+
+    def set(self, at: int, ring: Callable[[], None]) -> Timer:
+        """Ring when the clock has been moved to the instant."""
+        timer = _ManualTimer(ring)
+        self._count += 1
+        heapq.heappush(self._heap, (at, self._count, timer))
+        return timer
+
+    def advance(self, duration_ms: int) -> None:
+        """Move the clock on and ring what fell due."""
+        until = self._clock.now() + duration_ms
+        while self._heap and self._heap[0][0] <= until:
+            at, _, timer = heapq.heappop(self._heap)
+            if at > self._clock.now():
+                self._clock.move_to(at)
+            timer.ring()
+        self._clock.move_to(until)
+
+
+@final
+class _ManualTimer:
+    __slots__ = ("_ring",)
+
+    def __init__(self, ring: Callable[[], None]) -> None:
+        self._ring: Callable[[], None] | None = ring
+
+    def cancel(self) -> None:
+        self._ring = None
+
+    def ring(self) -> None:
+        if self._ring is not None:
+            self._ring()

@@ -1,0 +1,1 @@
+"""Commands on entities and rules, and on whole namespaces of them."""

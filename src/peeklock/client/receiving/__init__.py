@@ -1,0 +1,1 @@
+"""What a receiver is made of."""

@@ -1,0 +1,1 @@
+"""What a sender is made of."""

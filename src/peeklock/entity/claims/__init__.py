@@ -1,0 +1,1 @@
+"""Claims: messages that an owner takes by name until it settles them."""

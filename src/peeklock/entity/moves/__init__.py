@@ -1,0 +1,1 @@
+"""The moves of a message, by verb, on one `State`."""

@@ -1,0 +1,1 @@
+"""An opening: records in, living state out, a part at a time."""

@@ -1,0 +1,1 @@
+"""Message sessions: who holds which, their names and their state."""

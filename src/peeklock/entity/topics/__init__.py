@@ -1,0 +1,1 @@
+"""Topics: which subscriptions take a message, and the copies that they get."""

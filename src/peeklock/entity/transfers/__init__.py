@@ -1,0 +1,1 @@
+"""Transactions, and what two entities know of each other while messages are forwarded."""

@@ -1,0 +1,1 @@
+"""What keeps a partition small and right: checkpoints, relocation, journal facts, invariants."""

@@ -1,0 +1,1 @@
+"""Messages between wire and domain."""

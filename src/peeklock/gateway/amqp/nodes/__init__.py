@@ -1,0 +1,1 @@
+"""The nodes behind links: sending, receiving, tokens, transactions."""

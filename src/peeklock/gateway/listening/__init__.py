@@ -1,0 +1,1 @@
+"""Listening: sockets, TLS, WebSockets, and what a new connection speaks."""

@@ -1,0 +1,1 @@
+"""What connections share, and how much of it each may take."""

@@ -1,0 +1,1 @@
+"""JSON web tokens: issuers and the keys by which they are checked."""

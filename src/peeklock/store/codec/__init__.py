@@ -1,0 +1,1 @@
+"""Records as bytes: what a chunk is, and how each kind of record rests."""

@@ -1,0 +1,1 @@
+"""A damaged store, read without its engine: what is lost, and written anew without it."""
