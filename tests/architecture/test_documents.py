@@ -12,6 +12,7 @@ from tools.markdown import long_lines
 PACKAGE = ROOT / "src" / "peeklock"
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 CODE = re.compile(r"`([^`\n]+)`")
+HOP = re.compile(r"\[`(\w+)\.(\w+)`\]\(([^)]+)\)")
 LINK = re.compile(r"\]\(([^)#]+)[^)]*\)")
 
 
@@ -38,6 +39,22 @@ def test_every_link_between_documents_leads_somewhere(document: Path) -> None:
 def test_lines_of_documents_fit(document: Path) -> None:
     # Tables and code may be longer; `make format` wraps the rest.
     assert long_lines(document.read_text()) == []
+
+
+def test_every_hop_of_the_walks_exists() -> None:
+    """A stranger follows one message, one settlement, one publish and one batch of Spark."""
+    page = ROOT / "docs" / "explanation" / "walks.md"
+    walks = page.read_text().split("\n## ")[1:]
+    lost = []
+    for walk in walks:
+        hops = HOP.findall(walk)
+        assert 0 < len(hops) <= 12, walk.splitlines()[0]
+        for owner, member, place in hops:
+            body = [n for n in parse((page.parent / place).resolve()).body if is_class(n, owner)]
+            if not any(is_function(n, member) for each in body for n in ast.walk(each)):
+                lost.append(f"{owner}.{member}")
+    assert lost == []
+    assert len(walks) == 4
 
 
 def test_every_option_is_in_the_reference() -> None:
@@ -67,6 +84,14 @@ def classes() -> dict[str, set[str]]:
                 methods |= {n.name for n in node.body if isinstance(n, ast.AsyncFunctionDef)}
                 found.setdefault(node.name, set()).update(methods)
     return found
+
+
+def is_class(node: ast.AST, word: str) -> bool:
+    return isinstance(node, ast.ClassDef) and node.name == word
+
+
+def is_function(node: ast.AST, word: str) -> bool:
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == word
 
 
 def is_path(word: str) -> bool:
