@@ -1,7 +1,9 @@
 """Advice follows the article's rules, and shows its arithmetic."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 import pytest
 
 from peeklock.spark.jobs import rules, tune
@@ -177,6 +179,48 @@ def test_twenty_histories_of_known_rates(spark: "SparkSession") -> None:
         for turn, (_, _, lock_s, _) in enumerate(HISTORIES)
     }
     assert told == {f"q{turn:02}": str(right) for turn, (*_, right) in enumerate(HISTORIES)}
+
+
+def test_the_job_itself_advises_so(spark: "SparkSession", tmp_path: Path) -> None:
+    """From facts at rest to its table: steady work, lost locks, and what was given back."""
+    whole = MadeFacts()
+    right = {}
+    for turn, (period_ms, length_ms, lock_s, prefetch) in enumerate(HISTORIES):
+        if lock_s == 60:
+            steady = MadeFacts(f"q{turn:02}")
+            for at_ms in range(0, length_ms, period_ms):
+                steady.handled(at_ms, wait_ms=1, work_ms=7)
+            whole.rows += steady.rows
+            right[f"q{turn:02}", "prefetch"] = str(prefetch)
+    losing = MadeFacts("losing")
+    for turn in range(200):
+        number = losing.send(turn * 100)
+        losing.fact(turn * 100 + 1, "deliver", number, consumer="c1")
+        if turn < 4:
+            losing.fact(turn * 100 + 60_001, "lock_lost", number)
+        else:
+            losing.fact(turn * 100 + 8, "complete", number)
+    giving_back = MadeFacts("giving-back")
+    for turn in range(200):
+        number = giving_back.send(turn * 100)
+        giving_back.fact(turn * 100 + 1, "deliver", number, consumer="c1")
+        giving_back.fact(turn * 100 + 8, "abandon", number)
+        giving_back.fact(turn * 100 + 451_000, "purge", number)
+    whole.rows += losing.rows + giving_back.rows
+    right["losing", "lock duration"] = "120 s"
+    facts, out = tmp_path / "facts", tmp_path / "advised"
+    facts.mkdir()
+    pq.write_table(whole.arrow(), facts / "part-0.parquet")
+    with pytest.raises(SystemExit) as ended:
+        tune.main(["--facts", str(facts), "--lock-duration", "60", "--out", str(out)])
+    assert ended.value.code == 0
+    told = {
+        (row.entity, row.setting): row.advised
+        for row in spark.read.parquet(str(out / "advice")).collect()
+    }
+    assert {key: told.get(key) for key in right} == right
+    # Seven milliseconds of work ask for no longer lock, whatever came of the message afterwards.
+    assert ("giving-back", "lock duration") not in told
 
 
 def measured_crews(followed: "DataFrame") -> dict[str, ConnectionFigures]:
