@@ -24,7 +24,7 @@ from tests.wire.metrics import LoopSteps, Samples, scrape
 PING_P99_MS_MAX: Final = 50.0
 PING_P99_TIMES_MAX: Final = 3.0
 # So long the idle broker is pinged, and at least so long the abused one.
-IDLE_S: Final = 1.5
+IDLE_S: Final = 1.0
 ABUSED_S_MIN: Final = 1.0
 MEMORY_LOOKED_AT_EVERY_S: Final = 0.02
 # Room for what any traffic takes and the allocator keeps.

@@ -8,10 +8,13 @@ from uuid import UUID
 
 from peeklock.amqp.frames.fast import build_disposition
 from peeklock.amqp.frames.headers import SASL_HEADER
+from peeklock.amqp.messages.message import VALUE_BODY, AmqpMessage, encode_message
 from peeklock.amqp.values.composites import (
     ACCEPTED,
     Attach,
     Detach,
+    Disposition,
+    Properties,
     SaslInit,
     Source,
     Target,
@@ -21,14 +24,16 @@ from peeklock.amqp.values.composites import (
 from peeklock.client import ServiceBusClient, ServiceBusMessage
 from tests.pressure.conftest import MakeHouse
 from tests.pressure.raw import RECEIVER, SENDER, frame
+from tests.pressure.test_passes import send_large
 from tests.wire.own_client import run_with, send
 
 MODULUS = (1 << 61) - 1  # of Python's hash of numbers
 
 
 def test_keys_that_collide_stop_nobody(house: MakeHouse) -> None:
-    """One frame of 65 KB without a token froze the broker for a second."""
-    broker = house()
+    """One frame of 65 KB without a token froze the broker for a second, a request of 126 KB for
+    several."""
+    broker = house(queues={"q": {}})
     colliding = {UUID(int=1 + number * MODULUS): None for number in range(3_400)}
     attach = encode_composite(
         Attach(name="a", handle=0, role=True, source=Source(address="$cbs"), properties=colliding)
@@ -41,6 +46,20 @@ def test_keys_that_collide_stop_nobody(house: MakeHouse) -> None:
                 peer.begin()
                 peer.send(frame(attach))
                 assert peer.is_ended_within(5)
+        # A frame has too few values to be dear; what is asked for may have more.
+        request = AmqpMessage(
+            properties=Properties(message_id="1"),
+            application_properties={"operation": "com.microsoft:peek-message"},
+            body_kind=VALUE_BODY,
+            body=colliding,
+        )
+        with broker.raw() as peer:
+            peer.open()
+            peer.begin()
+            peer.attach("q/$management", SENDER)
+            for number in range(10):
+                send_large(peer, encode_message(request), number)
+                assert peer.wait_for(Disposition).state.error is not None
 
 
 def test_dispositions_of_far_ranges_stop_nobody(house: MakeHouse) -> None:
