@@ -38,8 +38,9 @@ HOT = (
     "gateway/identifiers.py",
     "gateway/amqp/**/*.py",
 )
-# The asyncio protocol class stays interpreted: it is thin, and asyncio calls it by name.
-INTERPRETED = ("gateway/amqp/protocol.py",)
+# The asyncio protocol class stays interpreted: it is thin, and asyncio calls it by name. So
+# does what lets other threads run in between.
+INTERPRETED = ("gateway/amqp/protocol.py", "store/codec/large.py")
 
 # What `peeklock --version` reads in an installation that could not be compiled.
 REASON = Path("peeklock") / "plain.txt"

@@ -18,6 +18,7 @@ from bench import (
     deferred,
     doors,
     duplicates,
+    engines,
     fairness,
     latency,
     partitions,
@@ -34,6 +35,7 @@ from bench.plan import Plan
 QUESTIONS: Final[dict[str, Callable[[Plan], None]]] = {
     "throughput": throughput.answer,
     "latency": latency.answer,
+    "engines": engines.answer,
     "startup": startup.answer,
     "deferred": deferred.answer,
     "company": company.answer,

@@ -11,7 +11,6 @@ from bench.plan import Plan
 from bench.rabbitmq_server import RabbitMq
 
 COMPILED = "Peeklock compiled"
-SEGMENTS = "Peeklock compiled, segments"
 PLAIN = "Peeklock plain"
 RABBITMQ = "RabbitMQ"
 
@@ -19,7 +18,7 @@ Contestants = dict[str, Peeklock | RabbitMq]
 
 
 @contextmanager
-def contestants(plan: Plan, *, with_segments: bool = False) -> Iterator[Contestants]:
+def contestants(plan: Plan) -> Iterator[Contestants]:
     """Start them all, say their versions, and end them all.
 
     They live side by side so that rounds can be interleaved: what disturbs the machine disturbs
@@ -31,10 +30,6 @@ def contestants(plan: Plan, *, with_segments: bool = False) -> Iterator[Contesta
             server = Peeklock(plan.directory / form, form)
             found[server.name] = stack.enter_context(server)
             print(f"{server.name}: {server.version()}")
-        if with_segments:
-            where = plan.directory / "segments"
-            server = Peeklock(where, "compiled", settings={"store": "segments"})
-            found[SEGMENTS] = stack.enter_context(server)
         if plan.with_rabbitmq:
             rabbitmq_server.install()
             rival = stack.enter_context(RabbitMq(plan.directory / "rabbitmq"))

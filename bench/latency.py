@@ -23,7 +23,7 @@ def answer(plan: Plan) -> None:
     print(machine(plan.directory))
     trickles: dict[str, list[Result]] = {}
     floods: dict[str, list[Result]] = {}
-    with contestants(plan, with_segments=True) as servers:
+    with contestants(plan) as servers:
         for _ in range(plan.rounds):
             for name in servers:
                 with alone(servers, name) as server:

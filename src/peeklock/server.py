@@ -66,7 +66,7 @@ from peeklock.gateway.refusals import RefusalDesk
 from peeklock.gateway.tokens.issuers import Issuers, KeysError
 from peeklock.hangup import Hangup
 from peeklock.provisioning import Reload, put_entities
-from peeklock.settings import AMQP_PORT, MEMORY, SEGMENTS, Settings
+from peeklock.settings import AMQP_PORT, MEMORY, Settings
 from peeklock.store.figures import StoreFigures
 from peeklock.store.memory import MemoryCatalog, MemoryStores
 from peeklock.store.retention import Retention
@@ -446,13 +446,12 @@ async def _open_stores(
         return Storehouse.of(MemoryStores(retention), names), MemoryCatalog()
     # Imported here, because a broker in memory needs no LMDB.
     from peeklock.store.catalog import EmbeddedCatalog
-    from peeklock.store.lmdb.store import LmdbStore
-    from peeklock.store.segments.store import SegmentStore
+    from peeklock.store.embedded import open_embedded
 
     def open_store(name: str, may_make: bool) -> Store:
-        engine = SegmentStore if settings.store == SEGMENTS else LmdbStore
-        return engine(
+        return open_embedded(
             settings.data / name,
+            settings.store,
             make=may_make,
             retention=retention,
             reserve_bytes=settings.free_bytes_min,

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Final, final
 
 EMBEDDED: Final = "embedded"
-SEGMENTS: Final = "segments"
 MEMORY: Final = "memory"
 
 HOST: Final = "127.0.0.1"

@@ -89,7 +89,7 @@ def kill_and_check(folder: Path, seed: int, kills: int, store: str = "") -> None
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("store", ["embedded", "segments"])
+@pytest.mark.parametrize("store", ["lmdb", "segments"])
 def test_kills_lose_nothing_and_bring_nothing_back(tmp_path: Path, store: str) -> None:
     """R-T1, R-S3, R-T5: acknowledged is durable, completed is gone, batches are whole."""
     kill_and_check(tmp_path, chosen_seed(), kills=20, store=store)

@@ -12,9 +12,9 @@ import pytest
 from peeklock.entity.message import Message
 from peeklock.entity.records import Enqueued
 from peeklock.store.appending import ENCODED_AT_ONCE, POSITIONS_AT_ONCE
+from peeklock.store.codec.large import encode_large
 from peeklock.store.codec.records import encode_chunk
 from peeklock.store.committers import Submission, Threaded
-from peeklock.store.large import encode_large
 from peeklock.store.lmdb.store import LmdbStore
 from peeklock.store.lmdb.writer import LmdbAppend
 from peeklock.store.reading import INLINE_BYTES_MAX, Reading

@@ -23,6 +23,7 @@ from peeklock.client.administration import (
 )
 from peeklock.client.administration.blocking import ServiceBusAdministrationClient
 from peeklock.client.blocking import ServiceBusClient, ServiceBusMessage, ServiceBusSubQueue
+from peeklock.store.segments.moving import has_segments
 from tests.wire.broker_process import BrokerProcess
 from tests.wire.directories import contents
 from tests.wire.test_stages import Writer
@@ -57,16 +58,23 @@ class Opened:
         self.admin.close()
 
 
-@pytest.fixture(scope="module", params=[contents.FIRST])
+# A version, and how its directory is opened: kept in LMDB, or moved to segments.
+DIRECTORIES = [(contents.FIRST, "embedded"), (contents.FIRST, "segments")]
+
+
+@pytest.fixture(scope="module", params=DIRECTORIES, ids="-".join)
 def opened(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Opened]:
     place = tmp_path_factory.mktemp("old")
-    data = contents.unpack(request.param, place)
+    version, store = request.param
+    data = contents.unpack(version, place)
     config = place / "Config.json"
     config.write_text(json.dumps({"UserConfig": {"Namespaces": [{"Name": "sbemulatorns"}]}}))
-    broker = BrokerProcess(data=data, config=config, log=place / "log", options=contents.STORES)
+    options = (*contents.STORES, "--store", store)
+    broker = BrokerProcess(data=data, config=config, log=place / "log", options=options)
     broker.start()
+    assert has_segments(data / "store") == (store == "segments")
     found = Opened(broker)
     yield found
     found.close()

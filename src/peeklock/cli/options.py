@@ -120,10 +120,11 @@ TlsName: TypeAlias = Annotated[
     ),
 ]
 Store: TypeAlias = Annotated[
-    Literal["embedded", "segments", "memory"],
+    Literal["embedded", "segments", "lmdb", "memory"],
     typer.Option(
         envvar="PEEKLOCK_STORE",
-        help="Where messages rest: on disk, in LMDB or in segments, or in memory for tests.",
+        help="Where messages rest: on disk (embedded: segments, or LMDB where that is there), or "
+        "in memory for tests.",
     ),
 ]
 Stores: TypeAlias = Annotated[

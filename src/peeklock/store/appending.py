@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Final, final
 
 from peeklock.entity.records import Record, width
+from peeklock.store.codec.large import encode_large
 from peeklock.store.codec.records import bodies_size, encode_chunk
-from peeklock.store.large import encode_large
 from peeklock.store.store import Fenced, Unavailable
 
 # Records whose messages have more bytes, or are more, are encoded late: a transaction, a large

@@ -19,7 +19,7 @@ OWNER: Final = "owner.lock"
 _FORMAT_KEY: Final = b"format"
 
 # Formats that this release reads too, if it is told to.
-_OPTIONS: Final = {"peeklock store 2": "--store segments"}
+_OPTIONS: Final = {"peeklock store 2": "--store embedded"}
 
 _GIB: Final = 1 << 30
 # The map is the limit of what a store can hold. Where an unused part of it costs nothing it is as

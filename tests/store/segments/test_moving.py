@@ -174,7 +174,7 @@ def test_there_is_no_way_back(tmp_path: Path, old: tuple[Path, list[object]]) ->
     directory = tmp_path / "store"
     shutil.copytree(old[0], directory)
     asyncio.run(opened(directory).close())
-    with pytest.raises(StoreError, match=r"'peeklock store 2'.*`--store segments`"):
+    with pytest.raises(StoreError, match=r"'peeklock store 2'.*`--store embedded`"):
         LmdbStore(directory)
 
 

@@ -37,7 +37,7 @@ from peeklock.store.replay import records_from
 from peeklock.store.segments.contents import Chunks, Contents
 from peeklock.store.segments.index import FORMAT as SEGMENTS_FORMAT
 from peeklock.store.segments.index_copy import newest_copy
-from peeklock.store.segments.moving import has_segments
+from peeklock.store.segments.moving import SEGMENTED, has_segments
 from peeklock.store.store import Corrupt
 
 # Numbers that a lost record may have given away: more than any decision gives.
@@ -136,6 +136,7 @@ class StoreFindings:
         self.directory = directory
         self.problems: list[str] = []
         self.entries: dict[bytes, bytes] = {}  # of what is known, whole or not
+        self.is_segmented = False  # it has segments, or was made of them by a repair
         self.is_index_damaged = False  # that of segments
         self.partitions: list[PartitionFindings] = []
 
@@ -190,7 +191,9 @@ def _read_store(findings: StoreFindings, data: Path) -> Chunks:
     chunks: Chunks = {}
     if b"format" not in findings.entries and has_segments(findings.directory):
         raise Corrupt("; ".join(["its format cannot be read", *pages.problems]))
-    if _is_segmented(findings):
+    form = findings.entries.get(b"format", b"").decode(errors="replace")
+    findings.is_segmented = form == SEGMENTS_FORMAT or SEGMENTED in findings.entries
+    if form == SEGMENTS_FORMAT:
         places = list(pages.entries(b"values"))
         contents = Contents(findings.directory, findings.entries, places)
         chunks = contents.chunks
@@ -211,14 +214,11 @@ def _read_segments(findings: StoreFindings, problem: str) -> Chunks:
     """Read all chunks without the index: its last copy and the segments say the same."""
     contents = Contents(findings.directory, newest_copy(findings.directory), None)
     findings.entries = contents.entries
+    findings.is_segmented = True
     told = "; ".join(findings.problems[:3]) or problem
     text = f"the index cannot be used ({told}): what it said is taken from the segments"
     findings.problems = [text, *contents.problems]
     return contents.chunks
-
-
-def _is_segmented(findings: StoreFindings) -> bool:
-    return findings.entries.get(b"format") == SEGMENTS_FORMAT.encode()
 
 
 def _entries(

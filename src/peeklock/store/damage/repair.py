@@ -18,6 +18,7 @@ from peeklock.store.environment import Environment
 from peeklock.store.lmdb.store import FORMAT as STORE_FORMAT
 from peeklock.store.segments.files import PREFIX
 from peeklock.store.segments.index_copy import COPY
+from peeklock.store.segments.moving import SEGMENTED
 from peeklock.store.store import Corrupt
 
 CATALOG: Final = "catalog"
@@ -63,14 +64,15 @@ def copy_aside(directory: Path) -> Path:
 def rewrite_store(findings: StoreFindings) -> None:
     """Write a store anew, with what is lost given up.
 
-    What lay in segments lies in the engine's file afterwards; whoever opens it as a segment store
-    moves it over.
+    What lay in segments lies in the engine's file afterwards, until somebody opens the store.
     """
     entries = {
         key: value
         for key, value in findings.entries.items()
         if key[:1] in (PARTITION, DROPPED, b"e")
     }
+    if findings.is_segmented:
+        entries[SEGMENTED] = b"1"
     for found in findings.partitions:
         key = PARTITION + ENTRY_KEY.pack(found.number)
         if not found.is_hopeless:

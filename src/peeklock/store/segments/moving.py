@@ -32,6 +32,8 @@ from peeklock.store.segments.tail import ChunkPlace, LogMove
 from peeklock.store.store import Corrupt, StoreError
 
 MOVING: Final = "moving"
+# Stands in `meta` of a store of LMDB that a repair has made of segments.
+SEGMENTED: Final = b"segmented"
 _COMMIT_BYTES: Final = 4 << 20
 _INDEX_HINT: Final = (
     "restore it, or let `peeklock store repair` write the store anew from its segments "
@@ -42,7 +44,7 @@ _LOG: Final = logging.getLogger("peeklock.store")
 
 
 def make_way(directory: Path, disk: Disk, segment_bytes: int) -> None:
-    """LogMove an old store over, if there is one; refuse what nobody can make sense of."""
+    """Move an old store over, if there is one; refuse what nobody can make sense of."""
     data = directory / DATA
     if not data.exists():
         if any(directory.glob(f"{PREFIX}*")):
@@ -50,7 +52,7 @@ def make_way(directory: Path, disk: Disk, segment_bytes: int) -> None:
                 f"{directory} has segments, but the index {data} is missing: {_INDEX_HINT}"
             )
         return
-    form = _form(directory)
+    form, _ = _look(directory)
     if form == FORMAT:
         shutil.rmtree(directory / MOVING, ignore_errors=True)
     elif form == LMDB_FORMAT:
@@ -70,22 +72,33 @@ def index_told_of(directory: Path) -> Iterator[None]:
     try:
         yield
     except Corrupt as error:
+        if not has_segments(directory):
+            raise
         raise Corrupt(f"the index of {directory} is damaged: {error}; {_INDEX_HINT}") from error
 
 
-def _form(directory: Path) -> str:
-    """The format of what is there; nothing where whoever opens it has better words for it."""
-    if why_too_short(directory / DATA) is not None:
-        return ""  # the engine would end the process
+def engine_format(directory: Path) -> str:
+    """The format that a directory is to be opened with; nothing where nothing is there, or where
+    whoever opens it has better words for it. What was repaired becomes again what it was."""
+    form, is_segmented = _look(directory)
+    return FORMAT if is_segmented else form
+
+
+def _look(directory: Path) -> tuple[str, bool]:
+    """The format of what is there, and whether a repair found segments."""
+    data = directory / DATA
+    if not data.exists() or why_too_short(data) is not None:
+        return "", False  # the engine would end the process
     try:
         with lmdb.open(
             str(directory), readonly=True, lock=False, max_dbs=2, create=False
         ) as environment:
             meta = environment.open_db(b"meta", create=False)
             with environment.begin(db=meta) as transaction:
-                return (transaction.get(b"format") or b"").decode(errors="replace")
+                form = transaction.get(b"format") or b""
+                return form.decode(errors="replace"), transaction.get(SEGMENTED) is not None
     except lmdb.Error:
-        return ""
+        return "", False
 
 
 def _move(directory: Path, disk: Disk, segment_bytes: int) -> None:
