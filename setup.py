@@ -21,6 +21,7 @@ HOT = (
     "budgets.py",
     "clock.py",
     "histogram.py",
+    "large_dict.py",
     "step.py",
     "turns.py",
     "watchdog.py",

@@ -18,6 +18,7 @@ from peeklock.entity.message import NEVER, Message
 from peeklock.entity.numbers import Numbers
 from peeklock.entity.records import DEFERRED, READY, SCHEDULED
 from peeklock.entity.replies import Details
+from peeklock.large_dict import LargeDict
 
 if TYPE_CHECKING:
     from peeklock.entity.claims.lane_claims import LaneClaims
@@ -144,6 +145,11 @@ class Lock:
         self.deferred: bool = deferred  # locked out of deferral, and returns there
 
 
+# What lines of sessions have instead of what belongs to their lane; never written to.
+NO_LOCKS: Final[LargeDict[int, Lock]] = LargeDict()
+NO_ENTRIES: Final[LargeDict[int, Entry]] = LargeDict()
+
+
 @final
 class Lane:
     """The main line of an entity, its dead-letter line, or the line of one message session.
@@ -179,7 +185,7 @@ class Lane:
         "watchers",
     )
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, parent: Lane | None = None) -> None:
         self.number: int = number
         self.ready: list[Entry] = []
         self.head: int = 0
@@ -188,11 +194,12 @@ class Lane:
         # How many are ready and deferred in the sessions of the lane.
         self.sessions_ready: int = 0
         self.sessions_deferred: int = 0
-        self.locked: dict[int, Lock] = {}
+        # Of a session's line these two are never written to.
+        self.locked: LargeDict[int, Lock] = NO_LOCKS if parent is not None else LargeDict()
         # A lower bound, exact only after `expired_locks`; NEVER where no lock ends by itself.
         self.lock_deadline: int = NEVER
-        self.deferred: dict[int, Entry] = {}
-        self.scheduled: dict[int, Entry] = {}
+        self.scheduled: LargeDict[int, Entry] = NO_ENTRIES if parent is not None else LargeDict()
+        self.deferred: LargeDict[int, Entry] = LargeDict()
         # Their numbers in order, and those of each session where the lane has sessions.
         self.scheduled_numbers: Numbers = NO_NUMBERS
         self.session_schedules: dict[str | None, Numbers] = {}
@@ -206,7 +213,7 @@ class Lane:
         self.book: LaneSessions | None = None  # the sessions of a lane that requires them
         self.claims: LaneClaims | None = None  # who has claimed messages, once somebody has
         self.session: MessageSession | None = None  # whose line this is
-        self.parent: Lane | None = None  # the lane that a session's line is part of
+        self.parent: Lane | None = parent  # the lane that a session's line is part of
         self.is_touched: bool = False  # by the decision under way
         self.timer_at: int = NEVER  # the deadline for which this lane is on watch
 
@@ -415,7 +422,7 @@ class Lane:
 
     def unschedule(self, sequence: int) -> Entry | None:
         """Take an entry out of the scheduled ones, if it is there."""
-        entry = self.scheduled.pop(sequence, None)
+        entry = self.scheduled.pop(sequence)
         if entry is None:
             return None
         self.scheduled_numbers.remove(sequence)
@@ -445,8 +452,8 @@ class Lane:
         if self.book is not None:
             numbers = self.session_schedules.get(session_id, NO_NUMBERS)
             return [self.scheduled[each] for each in numbers.first(from_sequence, count_max)]
-        scheduled = _at_least(self.scheduled, from_sequence)
-        return [entry for entry in scheduled if entry.session_id == session_id]
+        found = [each for each in self.scheduled.listed() if each.sequence >= from_sequence]
+        return [entry for entry in found if entry.session_id == session_id]
 
     def defer(self, entry: Entry) -> None:
         """Set an entry aside until it is asked for by number."""
@@ -457,7 +464,7 @@ class Lane:
 
     def undefer(self, sequence: int) -> Entry | None:
         """Take an entry out of the deferred ones, if it is there."""
-        entry = self.deferred.pop(sequence, None)
+        entry = self.deferred.pop(sequence)
         if entry is not None and self.parent is not None:
             self.parent.sessions_deferred -= 1
         return entry
@@ -549,8 +556,8 @@ class Lane:
     def entries(self) -> list[Entry]:
         """Every live entry of the whole lane, in no order."""
         found = self._line_entries()
-        found += [lock.entry for lock in self.locked.values()]
-        found += self.scheduled.values()
+        found += [lock.entry for lock in self.locked.listed()]
+        found += self.scheduled.listed()
         if self.claims is not None:
             found += self.claims.entries()
         if self.book is not None:
@@ -561,7 +568,7 @@ class Lane:
     def _line_entries(self) -> list[Entry]:
         found = [entry for entry in self.ready[self.head :] if entry.place == READY]
         found += [pair[1] for pair in self.returned if pair[1].place == READY]
-        found += self.deferred.values()
+        found += self.deferred.listed()
         return found
 
     def total_ready(self) -> int:
@@ -590,7 +597,3 @@ def _sequence(entry: Entry) -> int:
 
 def _is_older(entry: Entry, before: int) -> bool:
     return entry.place == READY and entry.enqueued_at < before
-
-
-def _at_least(entries: dict[int, Entry], from_sequence: int) -> list[Entry]:
-    return [entry for sequence, entry in entries.items() if sequence >= from_sequence]

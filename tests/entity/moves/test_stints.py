@@ -18,6 +18,7 @@ from peeklock.entity.records import (
 )
 from peeklock.entity.refusals import LOCK_LOST
 from peeklock.entity.stint import STINT_STEPS, Stint
+from peeklock.large_dict import LargeDict
 from tests.entity.partition_harness import QueueHarness, TopicHarness, message, sequences, token
 
 MANY = 2 * STINT_STEPS + 100
@@ -193,7 +194,7 @@ def test_counts_are_kept_and_not_counted() -> None:
     book = lane.book
     assert book is not None
     sessions = book.sessions
-    book.sessions = {}
+    book.sessions = LargeDict()
     assert (lane.total_ready(), lane.total_deferred()) == (4, 1)
     [(_, depths)] = queue.partition.depths()
     assert (depths[0], depths[3]) == (4, 1)

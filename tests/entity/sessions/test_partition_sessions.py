@@ -253,7 +253,7 @@ def test_a_session_without_messages_state_and_holder_is_forgotten(queue: QueueHa
     queue.ask(ask.CloseReceiver("holder", False))
     book = queue.partition._state.lane(MAIN).book
     assert book is not None
-    assert book.sessions == {}
+    assert not book.sessions
 
 
 # Locks.

@@ -40,6 +40,7 @@ from peeklock.entity.replies import (
     Refused,
 )
 from peeklock.entity.state import State
+from peeklock.large_dict import LargeDict
 
 
 @final
@@ -265,7 +266,7 @@ def _size_together(entries: dict[int, Entry]) -> int:
     return size
 
 
-def _seen_as(entry: Entry, locked: dict[int, Lock]) -> int:
+def _seen_as(entry: Entry, locked: LargeDict[int, Lock]) -> int:
     if entry.place == DEFERRED:
         return STATE_DEFERRED
     if entry.place == LOCKED:

@@ -44,16 +44,16 @@ class Look:
         self._count_max: int = command.count_max
         self._lowest: list[tuple[int, Entry]] = []  # heap of the highest number on top
         self._returned: list[tuple[int, Entry]] = line.returned[:]
-        self._deferred: list[Entry] = list(line.deferred.values())
+        self._deferred: list[Entry] = line.deferred.listed()
         self._locks: list[Lock] = []
         self._sessions: list[MessageSession] = []
         session = line.session
         if session is not None:
-            self._locks = list(session.locks.values())
+            self._locks = session.locks.listed()
         elif line.book is not None:
-            self._sessions = list(line.book.sessions.values())
+            self._sessions = line.book.sessions.listed()
         else:
-            self._locks = list(line.locked.values())
+            self._locks = line.locked.listed()
         self._keep_ready(line)
         for entry in line.set_aside_from(self._first, self._count_max):
             self._keep(entry)

@@ -78,7 +78,7 @@ class Purge:
     def __init__(self, command: DeleteMany, book: LaneSessions) -> None:
         self.command: DeleteMany = command
         self.line: Lane = book.lane
-        self._sessions: list[MessageSession] = list(book.sessions.values())
+        self._sessions: list[MessageSession] = book.sessions.listed()
         self._at: int = 0
         self._firsts: list[tuple[int, Entry, Lane]] = []  # heap of the highest number on top
 

@@ -179,7 +179,7 @@ class Quarantining:
             wanted.difference_update([entry.sequence for entry in claimed])
             found += claimed
         if found and lane.book is not None:
-            for session in list(lane.book.sessions.values()):
+            for session in lane.book.sessions.listed():
                 lane.book.forget_if_empty(session)
         return found
 

@@ -53,7 +53,7 @@ class Releasing:
             if lane is None:
                 lane, self._sought = self._gone.popitem()
                 self._lane = lane
-                self._locks = list(lane.locked.values())
+                self._locks = lane.locked.listed()
             left -= 1 + self._look(lane, left, now)
             if not self._locks:
                 self._lane = None

@@ -40,6 +40,7 @@ from peeklock.entity.upkeep.journal_facts import (
     SESSION_RENEWED,
     SESSION_TAKEN_BACK,
 )
+from peeklock.large_dict import LargeDict
 
 NO_SESSIONS_TEXT = (
     "It is not possible for an entity that does not require sessions to create a sessionful "
@@ -136,7 +137,7 @@ class Accepting:
 
     def _return_all(self, book: LaneSessions, session: MessageSession, why: int, now: int) -> None:
         """What the holder has of the session goes back to where it was, uncounted."""
-        locks = list(session.locks.values())
+        locks = session.locks.listed()
         holder = session.holder
         if locks and holder is not None:
             sequences = [lock.entry.sequence for lock in locks]
@@ -145,7 +146,7 @@ class Accepting:
         for lock in locks:
             del book.lane.locked[lock.entry.sequence]
         self._state.restore_places(book.lane, locks, now)
-        session.locks.clear()
+        session.locks = LargeDict()
 
     def stop_waiting(self, origin: Any) -> None:
         """Somebody who waited for a session is gone."""

@@ -17,6 +17,7 @@ from peeklock.entity.lane import LENGTHENED_AT_ONCE, Lane, Lock
 from peeklock.entity.message import NEVER
 from peeklock.entity.receiver import Receiver
 from peeklock.entity.upkeep.live_bodies import LiveBodies
+from peeklock.large_dict import LargeDict
 
 # So many waits that are over may lie in the heap of their deadlines before it is built anew.
 _STALE_WAITS_MAX: Final = 256
@@ -40,14 +41,13 @@ class MessageSession:
 
     def __init__(self, id: str, lane: Lane) -> None:
         self.id: str = id
-        self.line: Lane = Lane(lane.number)
+        self.line: Lane = Lane(lane.number, lane)
         self.line.session = self
-        self.line.parent = lane
         self.holder: Receiver | None = None
         self.until: int = NEVER  # when the holder's lock ends
         self.claimant: str | None = None  # the owner that has claimed messages of it
         self.offered: int = 0  # the number under which it waits to be accepted; 0: it does not
-        self.locks: dict[int, Lock] = {}  # of messages that the holder has
+        self.locks: LargeDict[int, Lock] = LargeDict()  # of messages that the holder has
         self.state: bytes | None = None
         self.state_set_at: int = NEVER
 
@@ -96,7 +96,7 @@ class LaneSessions:
     def __init__(self, lane: Lane, bodies: LiveBodies) -> None:
         self.lane: Lane = lane
         self._bodies: LiveBodies = bodies
-        self.sessions: dict[str, MessageSession] = {}
+        self.sessions: LargeDict[str, MessageSession] = LargeDict()
         self.state_bytes: int = 0  # of all of them
         # By origin, who waits longest first.
         self.waiting: OrderedDict[Any, AcceptSession] = OrderedDict()
@@ -126,7 +126,7 @@ class LaneSessions:
 
     def forget_if_empty(self, session: MessageSession) -> None:
         """A session without messages, state and holder does not exist."""
-        if session.is_empty and self.sessions.pop(session.id, None) is not None:
+        if session.is_empty and self.sessions.pop(session.id) is not None:
             self.forgot_one()
 
     def forgot_one(self) -> None:

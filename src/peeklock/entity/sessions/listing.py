@@ -43,7 +43,7 @@ class SessionPage:
     def __init__(self, command: ListSessions, book: LaneSessions) -> None:
         self.command: ListSessions = command
         self.names: list[str] = []
-        self._sessions: list[MessageSession] = list(book.sessions.values())
+        self._sessions: list[MessageSession] = book.sessions.listed()
         self._names: list[str] = []  # those that are not sorted yet
         self._parts: list[list[str]] = []
         self._merged: Iterator[str] | None = None

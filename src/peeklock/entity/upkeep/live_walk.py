@@ -54,13 +54,13 @@ def live_parts(state: State, sessions_max: int) -> Iterator[LivePart]:
 def _lane_parts(lane: Lane, sessions_max: int) -> Iterator[LivePart]:
     # All of it now: a message must not slip from one that is not copied yet into one that is.
     plain = lane.ready[lane.head :]
-    plain += lane.deferred.values()
-    plain += lane.scheduled.values()
+    plain += lane.deferred.listed()
+    plain += lane.scheduled.listed()
     if lane.claims is not None:
         plain += lane.claims.entries()
     returned = lane.returned[:]
-    locks = list(lane.locked.values())
-    sessions = [] if lane.book is None else list(lane.book.sessions.values())
+    locks = lane.locked.listed()
+    sessions = [] if lane.book is None else lane.book.sessions.listed()
     for at in range(0, len(plain), PART):
         yield LivePart(lane, None, plain[at : at + PART], [])
     for at in range(0, len(returned), PART):
@@ -83,8 +83,8 @@ def _session_parts(
             line = session.line
             entries += line.ready[line.head :]
             entries += [pair[1] for pair in line.returned]
-            entries += line.deferred.values()
-            entries += [lock.entry for lock in session.locks.values()]
+            entries += line.deferred.listed()
+            entries += [lock.entry for lock in session.locks.listed()]
             if session.state is not None:
                 stateful.append(session)
         if len(entries) >= PART or looked >= sessions_max:
