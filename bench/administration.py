@@ -1,7 +1,7 @@
 """What does an administration call cost with 10,000 entities, and how soon does the broker start?
 
 Two servers side by side: one with a page of queues, so that lists answer as much, and one with
-10,000, both given through the administration door. Both get the same calls over one connection,
+10,000, both given by administration over HTTP. Both get the same calls over one connection,
 interleaved by kind.
 """
 

@@ -1,4 +1,4 @@
-"""The composition root: builds every room from the settings, serves, and takes all down again."""
+"""The composition root: builds every part from the settings, serves, and takes all down again."""
 
 import asyncio
 import errno

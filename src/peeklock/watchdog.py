@@ -49,7 +49,7 @@ class Watchdog:
         self.steps: Final = Histogram(STEP_SECONDS)
         # CPU seconds of steps that worked on one message above 4 MB.
         self.large: Final = Histogram(STEP_SECONDS)
-        # Wall seconds from one look for news to the next: what a newcomer waits.
+        # Wall seconds from one look for news to the next: what a new connection waits.
         self.turns: Final = Histogram(STEP_SECONDS)
         # CPU seconds of full collections; they are no part of the step they fell into.
         self.collections: Final = Histogram(STEP_SECONDS)

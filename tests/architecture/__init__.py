@@ -1,1 +1,1 @@
-"""The rules of the house, checked on the source itself."""
+"""The rules of the source, checked on the source itself."""

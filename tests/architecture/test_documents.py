@@ -42,7 +42,7 @@ def test_lines_of_documents_fit(document: Path) -> None:
 
 
 def test_every_hop_of_the_walks_exists() -> None:
-    """A stranger follows one message, one settlement, one publish and one batch of Spark."""
+    """A new reader follows one message, one settlement, one publish and one batch of Spark."""
     page = ROOT / "docs" / "explanation" / "walks.md"
     walks = page.read_text().split("\n## ")[1:]
     lost = []

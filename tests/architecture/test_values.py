@@ -20,7 +20,7 @@ def test_parameters_are_the_fields() -> None:
     checked = list(written_values())
     wrong = {where: (fields, given) for where, fields, given in checked if fields != given}
     assert wrong == {}
-    assert len(checked) > 10, "the house has many value types; were they found?"
+    assert len(checked) > 10, "there are many value types; were they found?"
 
 
 def test_value_types_are_final_and_slotted() -> None:

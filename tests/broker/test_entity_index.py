@@ -30,7 +30,7 @@ def counts(entities: EntityIndex, namespace: str) -> tuple[int, int]:
     return usage.count, usage.partitioned
 
 
-def test_homes_are_found_and_listed_by_name_without_case() -> None:
+def test_entities_are_found_and_listed_by_name_without_case() -> None:
     async def test() -> None:
         bench, entities = await filled()
         namespace = bench.broker.namespace

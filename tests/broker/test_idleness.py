@@ -26,7 +26,7 @@ def test_every_use_starts_the_wait_anew() -> None:
     assert idleness.is_idle(500_000, 0, FIVE_MINUTES)
 
 
-def test_nobody_is_idle_who_has_guests() -> None:
+def test_nothing_is_idle_that_has_links() -> None:
     idleness = Idleness(1_000)
     assert not idleness.is_idle(900_000, 2, FIVE_MINUTES)
     assert idleness.deadline(FIVE_MINUTES) == 1_200_000

@@ -1,4 +1,4 @@
-"""Alarms on the loop: in time, also when somebody sets the clock."""
+"""Timers on the loop: in time, also when somebody sets the clock."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.broker.broker_harness import settle_down, until
 HOUR_MS = 3_600_000
 
 
-def test_an_alarm_rings_once_the_clock_says_so_and_not_before() -> None:
+def test_a_timer_fires_once_the_clock_says_so_and_not_before() -> None:
     async def scenario() -> None:
         clock = ManualClock()
         timers = LoopTimers(clock, asyncio.get_running_loop())
@@ -55,7 +55,7 @@ def test_a_clock_that_is_set_forward_is_noticed_soon(caplog: pytest.LogCaptureFi
     ]
 
 
-def test_alarms_that_were_called_off_do_not_ring_and_do_not_pile_up() -> None:
+def test_cancelled_timers_do_not_fire_and_do_not_pile_up() -> None:
     async def scenario() -> None:
         clock = ManualClock()
         timers = LoopTimers(clock, asyncio.get_running_loop())

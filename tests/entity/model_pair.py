@@ -23,7 +23,7 @@ from tests.entity.model import UNTOLD, Answer, Model
 
 EVERYTHING: Final = 1 << 62
 LOOKER: Final = "looker"
-# What shows messages whose time is over but that no timer has knocked for yet.
+# What shows messages whose time is over but that no timer has fired for yet.
 LOOKS: Final = (ask.Peek, ask.Count, ask.DeleteMany, ask.ListClaims)
 
 
@@ -78,7 +78,7 @@ class Pair:
     # Asking.
 
     def ask(self, *commands: Command) -> None:
-        """One decision on both sides; where time had passed unnoticed, the timer knocks as well:
+        """One decision on both sides; where time had passed unnoticed, the timer fires as well:
         before a look, because it may show what is over, else afterwards."""
         if self.late and any(isinstance(command, LOOKS) for command in commands):
             commands = (ask.Tick(), *commands)
@@ -208,13 +208,13 @@ class Pair:
     # Time.
 
     def advance(self, duration_ms: int, *, noticed: bool = True) -> None:
-        """Let time pass, with the timer knocking at the end or not."""
+        """Let time pass, with the timer firing at the end or not."""
         self.now += duration_ms
         self.late = True
         if noticed:
             self.ask(ask.Tick())
             deadline = self.partition.next_deadline()
-            assert deadline == 0 or deadline > self.now, "an alarm that was heard does not go on"
+            assert deadline == 0 or deadline > self.now, "a timer that has fired does not go on"
 
     # Comparing.
 
@@ -226,7 +226,7 @@ class Pair:
         assert partition.next_position == self.journal.next_position
         deadlines = model.deadlines()
         if deadlines:
-            assert 0 < next_due(partition) <= min(deadlines), "the alarm knocks in time"
+            assert 0 < next_due(partition) <= min(deadlines), "the timer fires in time"
         else:
             assert next_due(partition) == 0, "nothing is due ever"
         assert self.budget.left <= self.memory
@@ -276,7 +276,7 @@ class Pair:
         self.check()
 
     def relocate(self, count_max: int) -> int:
-        """One step of relocating bodies forward; answers how many were relocated."""
+        """One step of relocating bodies to the tail; answers how many were relocated."""
         entries = self.partition.next_to_relocate(self.partition.next_position, count_max)
         bodies = [self.journal.body(entry.position) for entry in entries]
         self.journal.add(self.partition.relocate(entries, bodies, self.now))

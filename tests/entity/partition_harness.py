@@ -106,7 +106,7 @@ class QueueHarness:
             self.decisions += 1
             leftovers = self.leftovers()
             if not leftovers and ask.Tick() in commands:
-                # What was published late may be over already: the timer knocks at once.
+                # What was published late may be over already: the timer fires at once.
                 deadline = self.partition.next_deadline()
                 leftovers = [ask.Tick()] if 0 < deadline <= self.now else []
         self.replies = replies
@@ -231,7 +231,7 @@ class QueueHarness:
         return refusals[0].refusal.kind if refusals else fine
 
     def tick(self, duration_ms: int = 0) -> list[Reply]:
-        """Let time pass, then let the timer knock."""
+        """Let time pass, then let the timer fire."""
         self.now += duration_ms
         return self.ask(ask.Tick())
 
@@ -368,7 +368,7 @@ class TopicHarness(QueueHarness):
         return self.contents(self.peek(self.lanes[name]))
 
     def ring(self, duration_ms: int = 0) -> list[Reply]:
-        """Let time pass and the timer knock, with the bodies brought that rules must read."""
+        """Let time pass and the timer fire, with the bodies brought that rules must read."""
         self.now += duration_ms
         self.bring_bodies()
         return self.ask(ask.Tick())
@@ -390,7 +390,7 @@ def message(
 
 
 def traits_if_any(**facts: Any) -> Traits | None:
-    """Traits as a door makes them: none where nothing is to be known."""
+    """Traits as a gateway makes them: none where nothing is to be known."""
     traits = Traits(**facts)
     is_plain = all(getattr(traits, name) == getattr(NO_TRAITS, name) for name in facts)
     return None if is_plain else traits

@@ -149,7 +149,7 @@ def test_a_batch_delete_takes_the_oldest_of_all_sessions(queue: QueueHarness) ->
 # Copies.
 
 
-def test_a_body_that_copies_share_is_carried_once() -> None:
+def test_a_body_that_copies_share_is_relocated_once() -> None:
     topic = TopicHarness("one", "two", "three", is_retold=False)
     topic.send("shared")
     topic.router = routed(Copy(4))

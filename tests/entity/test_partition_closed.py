@@ -143,7 +143,7 @@ def test_a_session_that_is_taken_back_goes_to_who_waits(queue: QueueHarness) -> 
     assert queue.accepted("next") == "a"
 
 
-def test_another_lock_duration_leaves_alone_what_is_being_carried() -> None:
+def test_another_lock_duration_leaves_alone_what_is_being_forwarded() -> None:
     queue = QueueHarness()
     queue.ask(ask.Commit("t", 1, [ask.TransferMessage("there", message("x"))]))
     queue.send("a")

@@ -199,7 +199,7 @@ class Walk:
         else:
             self.hand.tick()
         deadline = self.hand.partition.next_deadline()
-        assert deadline == 0 or deadline > self.hand.now, "an alarm that was heard does not go on"
+        assert deadline == 0 or deadline > self.hand.now, "a timer that has fired does not go on"
 
     def keep_house(self) -> None:
         for _ in range(self.random.randrange(1, 6)):

@@ -1,4 +1,4 @@
-"""The records: which positions they take, and that each one relocates what it was given."""
+"""The records: which positions they take, and that each one contains what it was given."""
 
 from typing import get_args
 
@@ -18,8 +18,8 @@ def messages(count: int) -> list[Message]:
     return [Message(b"e", b"content") for _ in range(count)]
 
 
-def carriers(count: int) -> list[Record]:
-    """One record of each kind that relocates a run of messages."""
+def with_messages(count: int) -> list[Record]:
+    """One record of each kind that contains a run of messages."""
     return [
         records.Enqueued(1, 1, messages(count)),
         records.Scheduled(1, 1, messages(count)),
@@ -70,13 +70,13 @@ def others() -> list[Record]:
 
 
 def test_no_kind_of_record_is_forgotten_here() -> None:
-    kinds = [type(record) for record in [*carriers(1), *others()]]
+    kinds = [type(record) for record in [*with_messages(1), *others()]]
     assert sorted(kinds, key=str) == sorted(get_args(Record), key=str)
 
 
 @pytest.mark.parametrize("count", [1, 2, 1000])
 def test_a_record_with_messages_takes_one_position_for_each(count: int) -> None:
-    assert {width(record) for record in carriers(count)} == {count}
+    assert {width(record) for record in with_messages(count)} == {count}
 
 
 def test_every_other_record_takes_one_position() -> None:

@@ -1,4 +1,4 @@
-"""Texts and documents of strangers and of operators: tokens, rules, ATOM, configuration."""
+"""Texts and documents of peers and of operators: tokens, rules, ATOM, configuration."""
 
 from decimal import Decimal
 from typing import Final

@@ -1,4 +1,4 @@
-"""Requests at the HTTP door: heads, properties and bodies of messages, by the real protocol."""
+"""Requests over HTTP: heads, properties and bodies of messages, by the real protocol."""
 
 import asyncio
 from typing import Any, Final

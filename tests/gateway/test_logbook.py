@@ -1,4 +1,4 @@
-"""Log lines that unauthenticated can cause: a few of each kind, and how many more there were."""
+"""Log lines that unauthenticated peers can cause: a few of each kind, and how many more."""
 
 import asyncio
 import logging

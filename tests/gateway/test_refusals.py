@@ -89,7 +89,7 @@ def test_tracking_ids_differ() -> None:
 
 
 def test_a_refusal_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever unauthenticated put into it: no line breaks, no quotes that end too early."""
+    """Whatever peers put into it: no line breaks, no quotes that end too early."""
     caplog.set_level(logging.INFO, "peeklock.refusals")
     declined = desk().decline(
         Refusal(UNAUTHORIZED, 'bad "name"\nrefused kind=faked'),

@@ -167,7 +167,7 @@ def test_a_queue_may_take_larger_messages(bus: Bus, queues: Queues) -> None:
 
 
 def test_a_queue_that_takes_no_messages(bus: Bus, queues: Queues) -> None:
-    """R-T2: disabled for senders, and said so; receivers are link attached."""
+    """R-T2: disabled for senders, and said so; receivers may attach."""
     queue = queues.take("send-disabled")
     with (
         bus.sender(queue, client=bus.client(retry_total=0)) as sender,
@@ -179,7 +179,7 @@ def test_a_queue_that_takes_no_messages(bus: Bus, queues: Queues) -> None:
 
 
 def test_a_queue_that_gives_no_messages(bus: Bus, queues: Queues) -> None:
-    """R-T2: disabled for receivers, and said so; senders are link attached."""
+    """R-T2: disabled for receivers, and said so; senders may attach."""
     queue = queues.take("receive-disabled")
     bus.send(queue, ServiceBusMessage("x"))
     with (

@@ -137,7 +137,7 @@ def test_a_lost_connection_discards_its_transactions(
 def test_a_sender_can_name_another_destination(
     kind: str, broker: BrokerProcess, queues: Queues, peek: Peek
 ) -> None:
-    """The entity of the link takes the message and carries it on, also outside a transaction."""
+    """The entity of the link takes the message and forwards it, also outside a transaction."""
     via, there = queues.take_many(kind, 2)
     with Generic(broker.amqp_port) as client:
         sender = client.sender(via, destination=there)

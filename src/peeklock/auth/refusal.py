@@ -1,4 +1,4 @@
-"""Why somebody was not let in; a value, so that every door can translate it into its own words."""
+"""Why somebody was not let in; a value, so that AMQP and HTTP can each translate it."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime

@@ -1,1 +1,1 @@
-"""Owns partitions: the only room where deciding meets storing."""
+"""Owns partitions: the only package where deciding meets storing."""

@@ -203,7 +203,7 @@ class Broker:
         await self._subscribing.close()
         if self._tasks:
             await asyncio.gather(*self._tasks)
-        # Carriers say their last words to other entities, so that all of these still live.
+        # Forwarders tell other entities what to forget, so all of these must still live.
         for home in self._entity_index.all():
             home.partitions.stop_forwarding()
         await asyncio.gather(*(home.partitions.close() for home in self._entity_index.all()))

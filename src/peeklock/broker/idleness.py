@@ -10,7 +10,7 @@ from peeklock.entity.message import NEVER
 
 @final
 class Idleness:
-    """Remembers when an entity was last used; idle is who is neither used nor visited."""
+    """Remembers when an entity was last used; idle is what is neither used nor attached to."""
 
     __slots__ = ("used_at",)
 

@@ -1,4 +1,4 @@
-"""The partitions of one queue or topic: who owns them, and one door to all of them."""
+"""The partitions of one queue or topic: who owns them, and one way to reach all of them."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Partitions:
                 await asyncio.sleep(_AWAKENING_S)
 
     def stop_forwarding(self, *, is_removed: bool = False) -> None:
-        """Carry nothing any more."""
+        """Stop forwarding."""
         for forwarder in self._forwarders.values():
             forwarder.close(is_removed)
 

@@ -1,4 +1,4 @@
-"""Where lock numbers and identifiers get their chance from: unguessable in life, repeatable in
+"""Where lock numbers and identifiers get their randomness from: unguessable in life, repeatable in
 tests."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Alarms: who knocks when a deadline comes. One per partition, never one per message."""
+"""Timers: they fire when a deadline comes. One per partition, never one per message."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from peeklock.clock import Clock, ManualClock
 # How often the clock is looked at: what falls due because it was set waits at most so long.
 LOOK_MS: Final = 200
 
-# Fewer timers than this that were called off are no burden.
+# Fewer cancelled timers than this are no burden.
 _CANCELLED_MIN: Final = 256
 # A clock that was set by less is nothing to talk about.
 _WORTH_TELLING_MS: Final = 1_000
@@ -22,15 +22,15 @@ _log: Final = logging.getLogger("peeklock.broker")
 
 
 class Timer(Protocol):
-    """An timer that was set and may be called off."""
+    """A timer that was set and can be cancelled."""
 
     def cancel(self) -> None:
-        """Do not ring."""
+        """Do not fire."""
         ...
 
 
 class Timers(Protocol):
-    """Rings at instants of the one clock."""
+    """Fire at instants of the one clock."""
 
     def set(self, at: int, ring: Callable[[], None]) -> Timer:
         """Call `ring` once the clock has reached the instant."""
@@ -39,7 +39,7 @@ class Timers(Protocol):
 
 @final
 class LoopTimers:
-    """Alarms on the event loop, for a clock that somebody may set: one timer for all of them.
+    """Timers on the event loop, for a clock that somebody may set: one of the loop for all of them.
 
     The loop waits by a time that nobody can set, and so it looks at the clock every now and then.
     """
@@ -99,7 +99,7 @@ class LoopTimers:
         self._tell(now)
 
     def _forget_one(self) -> None:
-        """Alarms that were called off stay until their instant, but not too many of them."""
+        """Cancelled timers stay until their instant, but not too many of them."""
         self._cancelled += 1
         if self._cancelled > _CANCELLED_MIN and self._cancelled * 2 > len(self._heap):
             self._heap = [entry for entry in self._heap if entry[2].is_set]
@@ -145,7 +145,7 @@ class _LoopTimer:
 
 @final
 class ManualTimers:
-    """Alarms for a clock that a test moves: `advance` moves it and rings what is due, in order."""
+    """Timers for a clock that a test moves: `advance` moves it and fires what is due, in order."""
 
     __slots__ = ("_clock", "_count", "_heap")
 
@@ -155,14 +155,14 @@ class ManualTimers:
         self._count = 0
 
     def set(self, at: int, ring: Callable[[], None]) -> Timer:
-        """Ring when the clock has been moved to the instant."""
+        """Fire when the clock has been moved to the instant."""
         timer = _ManualTimer(ring)
         self._count += 1
         heapq.heappush(self._heap, (at, self._count, timer))
         return timer
 
     def advance(self, duration_ms: int) -> None:
-        """Move the clock on and ring what fell due."""
+        """Move the clock on and fire what fell due."""
         until = self._clock.now() + duration_ms
         while self._heap and self._heap[0][0] <= until:
             at, _, timer = heapq.heappop(self._heap)

@@ -1,4 +1,4 @@
-"""The command `peeklock`; each command imports its room when called, so that help is quick."""
+"""The command `peeklock`; each command imports its package when called, so that help is quick."""
 
 from pathlib import Path
 from typing import Annotated

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @final
 class BlockingLoop:
-    """An event loop on a daemon thread, and the door to it for all other threads."""
+    """An event loop on a daemon thread, and the way to it for all other threads."""
 
     def __init__(self) -> None:
         self._loop: Final = asyncio.new_event_loop()

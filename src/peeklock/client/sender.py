@@ -63,7 +63,7 @@ class ServiceBusSender:
         self.client_identifier: Final = client_identifier or f"SBSender-{uuid4()}"
         self._connection = connection
         self._link_properties = link_properties
-        # The entity that takes the messages and carries them to this one, None where none does.
+        # The entity that takes the messages and forwards them to this one, None where none does.
         self._via = via
         self._bound: Any = nullcontext()
         if max_in_flight is not None:

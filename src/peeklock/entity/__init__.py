@@ -1,1 +1,1 @@
-"""What a queue means: pure decisions; time and chance come in as arguments."""
+"""What a queue means: pure decisions; time and randomness come in as arguments."""

@@ -296,8 +296,8 @@ class LockToken:
     """The right to settle one message, as the holder presents it. What was delivered under a lock
     is a token itself (`replies.Delivery`).
 
-    `number` carries the lane in its upper 16 bits and chance in the others, so that a token finds
-    its lock without a table and cannot be guessed.
+    `number` carries the lane in its upper 16 bits and random bits in the others, so that a token
+    finds its lock without a table and cannot be guessed.
     """
 
     __slots__ = ("number", "sequence")
@@ -443,7 +443,7 @@ class ReceiveDeferred:
     several that have more than `bytes_max` together: they are one answer.
 
     Where the lane has sessions, the named one must be held: by `holder`, or by anybody where the
-    door cannot tell (None).
+    gateway cannot tell (None).
     """
 
     origin: Final[Any]

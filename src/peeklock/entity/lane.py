@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 LOCKED: Final = 3
 GONE: Final = 4
 
-# The deadline of a lock that lasts as long as its session, or until its message is relocated
-# elsewhere: no clock reaches it.
+# The deadline of a lock that lasts as long as its session, or until its message is forwarded:
+# no clock reaches it.
 WITH_SESSION: Final = 1 << 62
 
 # The head of a ready list is cut off when it has grown to this and to half of the list.

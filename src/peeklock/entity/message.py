@@ -67,7 +67,7 @@ NO_TRAITS: Final = Traits()
 class Message:
     """What a sender handed over.
 
-    `envelope` is what the sender's door wants back around the content and `content` is the
+    `envelope` is what the sender's gateway wants back around the content and `content` is the
     message itself, byte-exact; only a gateway can read either. `expires_at` is stamped by the
     partition when the message is enqueued; nothing else changes after construction, except that a
     copy made by an action takes over what actions do not change.

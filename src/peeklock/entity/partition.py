@@ -414,7 +414,7 @@ class Partition:
         )
 
     def next_deadline(self) -> int:
-        """When to knock with a Tick; 0 while nothing is due ever."""
+        """When a `Tick` is due; 0 while nothing is due ever."""
         return self._state.next_deadline()
 
     def bodies_wanted(self, now: int) -> list[Entry]:

@@ -1,6 +1,6 @@
 """The facts a partition writes down. The journal is all of them in order.
 
-A record takes one position, except those that relocate messages: they take one position for each
+A record takes one position, except those that contain messages: they take one position for each
 message, so that a position always finds one body. Replaying the records from the last complete
 checkpoint gives the living state, locks aside.
 
@@ -101,7 +101,7 @@ class Published:
 @final
 @dataclass(slots=True, init=False)
 class Transferring:
-    """A message waits in the transfer lane to be relocated to another entity."""
+    """A message waits in the transfer lane to be forwarded to another entity."""
 
     at: Final[int]
     first_sequence: Final[int]

@@ -1,7 +1,7 @@
 """The living state of a partition and the few moves that change it.
 
 Each move changes memory and writes down what it did; the machines around it (entering, settling,
-delivering, sessions, browsing) only choose which move to make. Records that relocate messages come
+delivering, sessions, browsing) only choose which move to make. Records that contain messages come
 first in a decision, so that their positions are known while it is still being made.
 """
 
@@ -474,7 +474,7 @@ class State:
         expired: list[Entry] = []
         for lock in locks:
             entry = lock.entry
-            # What was to be carried on out of a session is locked by the lane.
+            # What was to be forwarded out of a session is locked by the lane.
             line = lock.line if lane.book is None else self.line(lane, entry.session_id)
             if lock.deferred:
                 line.defer(entry)

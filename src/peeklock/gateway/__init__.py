@@ -1,1 +1,1 @@
-"""The doors: thin adapters between wire words and domain words."""
+"""AMQP and HTTP: thin adapters between wire words and domain words."""

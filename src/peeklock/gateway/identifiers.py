@@ -1,4 +1,4 @@
-"""Identifiers that are made here: 128 bits from chance, written in hex."""
+"""Identifiers that are made here: 128 random bits, written in hex."""
 
 from collections.abc import Callable
 from typing import Final, TypeAlias, final
@@ -25,8 +25,8 @@ _LAST_DIGITS: Final = [b"%02x" % number for number in range(256)]
 class MessageIds:
     """Makes ids for messages that come without one: 32 hex digits, unique but no secret.
 
-    Half of them is chance, drawn once, and the other half counts: drawing chance for each message
-    cost a tenth of what a message costs.
+    Half of them is random, drawn once, and the other half counts: drawing random bits for each
+    message cost a tenth of what a message costs.
     """
 
     __slots__ = ("_count", "_prefix", "_start")

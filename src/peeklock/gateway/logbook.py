@@ -31,7 +31,7 @@ def line(event: str, /, **facts: str | int | None) -> str:
 
 @final
 class Sparing:
-    """A log for what unauthenticated can cause as often as they like.
+    """A log for what unauthenticated peers can cause as often as they like.
 
     Of each event, and of each of its kinds where facts name one, a few lines are written in each
     interval. Those held back are counted, and a line at the interval's end says how many they were.
@@ -100,6 +100,6 @@ def _value(fact: str | int) -> str:
     text = fact[:_TEXT_LENGTH_MAX]
     if text and _PLAIN.issuperset(text):
         return text
-    # repr-like escapes keep line breaks and control characters of strangers out of the log.
+    # repr-like escapes keep line breaks and control characters of peers out of the log.
     escaped = text.encode("unicode_escape").decode("ascii").replace('"', '\\"')
     return f'"{escaped}"'

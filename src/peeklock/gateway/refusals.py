@@ -99,7 +99,7 @@ _OURS: Final = frozenset({kinds.BUSY, kinds.UNAVAILABLE, kinds.INTERNAL})
 @final
 @dataclass(slots=True, init=False)
 class Declined:
-    """A refusal in wire words, ready for any door."""
+    """A refusal in wire words, ready for AMQP and HTTP."""
 
     condition: Final[str]
     detaching: Final[str]

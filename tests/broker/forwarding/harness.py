@@ -1,4 +1,4 @@
-"""Entities that forward to each other: workers with carriers on one store that outlives them."""
+"""Entities that forward to each other: workers with forwarders on one store that outlives them."""
 
 from __future__ import annotations
 

@@ -547,7 +547,7 @@ class Between:
         self.sender.go_on()
 
 
-def test_a_dropped_subscription_ends_its_carrying() -> None:
+def test_a_dropped_subscription_ends_its_forwarding() -> None:
     async def walk() -> Network:
         network = Network(QueueDefinition("a"))
         topic = network.build_topic("t", SubscriptionDefinition("t", "s", forward_to="a"))

@@ -1,4 +1,4 @@
-"""Carrying across crashes: cut at every write, before and after it rests, nothing is lost and
+"""Forwarding across crashes: cut at every write, before and after it rests, nothing is lost and
 nothing doubled (R-T3)."""
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def restore_power(store: MemoryStore) -> None:
 
 
 async def cut_once(store: MemoryStore, at: int, is_after: bool) -> bool:
-    """Carry until the power goes off at a write; answers whether that many were reached."""
+    """Forward until the power goes off at a write; answers whether that many were reached."""
     cut = Cut(store, at, is_after, is_for_good=True)
     network = forwarding(store)
     await settle_down()

@@ -1,4 +1,4 @@
-"""A spread over partitions that each have a store of their own, which a test can take away."""
+"""An entity over partitions that each have a store of their own, which a test can take away."""
 
 from __future__ import annotations
 

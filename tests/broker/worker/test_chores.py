@@ -119,7 +119,7 @@ def test_the_journal_is_trimmed_although_there_is_always_somebody_who_waits() ->
     asyncio.run(whole())
 
 
-def test_old_bodies_are_carried_although_there_is_always_somebody_who_waits() -> None:
+def test_old_bodies_are_relocated_although_there_is_always_somebody_who_waits() -> None:
     """R-T2: one message that is set aside does not pin the block that it lies in."""
 
     async def whole() -> None:
@@ -213,7 +213,7 @@ def test_a_damaged_body_under_a_lock_is_left_alone_until_the_next_trim() -> None
         chores.journal_first = BEYOND
 
         async def walk() -> tuple[list[list[int]], bool]:
-            """Carry until a pause; gives the numbers that were written again, and whether a trim
+            """Relocate until a pause; gives the numbers that were written again, and whether a trim
             follows at once."""
             chores._is_relocation_due, chores.trim_due = True, False
             found: list[list[int]] = []

@@ -194,7 +194,7 @@ def test_a_nearly_full_disk_refuses_sends_but_settles() -> None:
     run(walk, store)
 
 
-def test_the_alarm_returns_a_message_whose_lock_is_over() -> None:
+def test_the_timer_returns_a_message_whose_lock_is_over() -> None:
     """R-L3: nobody has to ask; the waiting receiver gets it again with one delivery counted."""
 
     async def walk(bench: BrokerHarness) -> None:

@@ -549,7 +549,7 @@ def test_the_journal_tells_who_claimed(queue: QueueHarness, owner: ClaimHarness)
     assert Claimed(queue.now, 0, "owner", numbers) in queue.records
 
 
-def test_bodies_of_claims_are_carried_out_of_old_chunks(
+def test_bodies_of_claims_are_relocated_out_of_old_chunks(
     queue: QueueHarness, owner: ClaimHarness
 ) -> None:
     """R-D1."""

@@ -65,12 +65,12 @@ def test_a_batch_delete_takes_the_oldest_ready_ones_before_an_instant() -> None:
     assert queue.ask(ask.DeleteMany("me", 4, DEAD, 9, EVERYTHING)) == [told.Numbered("me", 4, [0])]
 
 
-def test_a_batch_delete_finds_what_a_late_alarm_let_in_with_an_earlier_instant() -> None:
+def test_a_batch_delete_finds_what_a_late_timer_let_in_with_an_earlier_instant() -> None:
     """A scheduled message has its own instant as time of entry, however late it came in."""
     queue = QueueHarness()
     queue.send("scheduled", due=queue.now + 1_000)
     queue.now += 5_000
-    queue.send("sent while the alarm was late")
+    queue.send("sent while the timer was late")
     queue.tick()
     assert queue.numbers() == [2, 3]
     assert queue.ask(ask.DeleteMany("me", 1, MAIN, 9, queue.now)) == [told.Numbered("me", 1, [1])]

@@ -28,7 +28,7 @@ def test_a_lock_lasts_as_long_as_the_queue_says(lock_ms: int) -> None:
     assert queue.settle(COMPLETE, held) == ["settled"]
 
 
-def test_a_lock_is_over_at_its_last_instant_even_before_the_alarm_knocks() -> None:
+def test_a_lock_is_over_at_its_last_instant_even_before_the_timer_fires() -> None:
     """R-L3, R-S8."""
     queue = QueueHarness()
     queue.send("a")
@@ -196,7 +196,7 @@ def test_the_shorter_life_wins(of_message: int, of_queue: int, life: int) -> Non
     assert next_due(queue.partition) == expires_at
 
 
-def test_an_expired_message_is_dropped_when_the_alarm_knocks() -> None:
+def test_an_expired_message_is_dropped_when_the_timer_fires() -> None:
     queue = QueueHarness()
     queue.send("a", "b", life_ms=1_000)
     queue.send("c")
@@ -222,7 +222,7 @@ def test_an_expired_message_is_dead_lettered_where_the_queue_says_so() -> None:
 
 
 @pytest.mark.parametrize("keeping", [True, False])
-def test_an_expired_message_is_never_delivered_even_before_the_alarm_knocks(keeping: bool) -> None:
+def test_an_expired_message_is_never_delivered_even_before_the_timer_fires(keeping: bool) -> None:
     """R-F4: the life is checked when the server sends."""
     queue = QueueHarness(dead_letter_on_expiration=keeping)
     queue.send("a", life_ms=1_000)

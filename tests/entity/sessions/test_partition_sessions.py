@@ -80,7 +80,7 @@ def test_a_session_that_is_held_cannot_be_accepted_again(queue: QueueHarness) ->
     assert queue.accept("a", "two") == "a"
 
 
-def test_a_lock_that_is_over_does_not_keep_others_out_until_the_alarm(queue: QueueHarness) -> None:
+def test_a_lock_that_is_over_does_not_keep_others_out_until_the_timer(queue: QueueHarness) -> None:
     queue.send("a1", session="a")
     queue.accept("a", "one")
     queue.now += LOCK_MS
@@ -325,7 +325,7 @@ def test_a_lock_that_expires_counts_the_deliveries_and_tells_the_holder(
 
 
 def test_a_settlement_fails_from_the_end_of_the_lock_on(queue: QueueHarness) -> None:
-    """R-S8: whether or not the timer has knocked."""
+    """R-S8: whether or not the timer has fired."""
     queue.send("a0", session="a")
     queue.accept("a")
     held = queue.take()
@@ -381,15 +381,15 @@ def test_a_restart_frees_every_session_uncounted(queue: QueueHarness) -> None:
     assert counts(queue.take(9, "two")) == [0, 0]
 
 
-def test_a_lock_that_lasts_until_its_message_is_carried_has_no_deadline() -> None:
+def test_a_lock_that_lasts_until_its_message_is_forwarded_has_no_deadline() -> None:
     """Neither does it keep the deadlines of others from being seen."""
     queue = QueueHarness(is_retold=True)
     queue.send("one", "two", "three")
-    queue.receive(1, "carrier", mode=ask.FORWARD)
+    queue.receive(1, "forwarder", mode=ask.FORWARD)
     assert next_due(queue.partition) == 0
     queue.receive(1, "receiver")
     assert next_due(queue.partition) == queue.now + LOCK_MS
-    queue.receive(1, "carrier", mode=ask.FORWARD)
+    queue.receive(1, "forwarder", mode=ask.FORWARD)
     queue.tick(LOCK_MS)
     assert counts(queue.peek()) == [0, 1, 0]
     assert next_due(queue.partition) == 0

@@ -555,7 +555,7 @@ def test_stages_may_be_published_while_a_checkpoint_walks(
     assert len(writer.staged()) == STAGES - 2
 
 
-def test_bodies_of_staged_messages_are_carried() -> None:
+def test_bodies_of_staged_messages_are_relocated() -> None:
     """R-D1: a stage does not pin the journal, and what is relocated is still staged."""
     queue = QueueHarness(memory=0)
     writer = StageHarness(queue)

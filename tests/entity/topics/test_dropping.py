@@ -155,7 +155,7 @@ def test_a_checkpoint_tells_nothing_of_a_stage_that_is_being_forgotten() -> None
     assert writer.staged() == {}
 
 
-def test_bodies_of_a_dropped_lane_are_not_carried() -> None:
+def test_bodies_of_a_dropped_lane_are_not_relocated() -> None:
     """A walk for what is to be relocated begins again: it may have found them."""
     topic = TopicHarness("one", "two", stint=Stint(1))
     topic.send("a", "b")

@@ -287,7 +287,7 @@ def test_what_is_scheduled_on_a_topic_is_published_when_it_is_due(topic: TopicHa
     assert topic.partition.bodies_wanted(due - 1) == []
     topic.ring(4_999)
     assert topic.seen_by("one") == []
-    # The timer may knock late: what was due then counts.
+    # The timer may fire late: what was due then counts.
     topic.ring(501)
     (found,) = topic.peek(topic.lanes["one"])
     assert (found.enqueued_at, found.expires_at) == (due, due + 1_000)

@@ -8,7 +8,7 @@ from tests.entity.partition_harness import QueueHarness, TopicHarness, message
 
 
 def note(queue: QueueHarness, path: str, *, is_only: bool = False, lane: int = MAIN) -> list[str]:
-    (named,) = queue.ask(ask.NoteDestination("carrier", 7, lane, path, is_only))
+    (named,) = queue.ask(ask.NoteDestination("forwarder", 7, lane, path, is_only))
     assert isinstance(named, Named)
     return named.names
 
@@ -42,9 +42,9 @@ def test_the_ways_of_a_dropped_subscription_are_forgotten() -> None:
 
 def test_what_was_taken_over_is_told_until_it_is_forgotten() -> None:
     queue = QueueHarness()
-    queue.ask(ask.TakeOver("carrier", 1, "source", [4, 9], [message("a"), message("b")], []))
+    queue.ask(ask.TakeOver("forwarder", 1, "source", [4, 9], [message("a"), message("b")], []))
     assert queue.ask(ask.TellTaken("other", 2, "source")) == [Numbered("other", 2, [4, 9])]
     queue.restart()
-    queue.ask(ask.TakeOver("carrier", 1, "source", [], [], [4]))
+    queue.ask(ask.TakeOver("forwarder", 1, "source", [], [], [4]))
     assert queue.ask(ask.TellTaken("other", 2, "source")) == [Numbered("other", 2, [9])]
     assert queue.ask(ask.TellTaken("other", 2, "unknown")) == [Numbered("other", 2, [])]

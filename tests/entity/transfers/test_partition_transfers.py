@@ -211,7 +211,7 @@ def test_transfers_are_handed_to_the_carrier_and_rest_until_it_is_done(queue: Qu
     )
     commit(queue, ask.TransferMessage("invoices", away))
     assert records.Transferring in [type(record) for record in queue.records]
-    (held,) = queue.receive(9, "carrier", lane=TRANSFER, mode=FORWARD)
+    (held,) = queue.receive(9, "forwarder", lane=TRANSFER, mode=FORWARD)
     assert held.locked_until == NEVER
     assert next_due(queue.partition) == 0
     queue.tick(1_000_000)
@@ -219,7 +219,7 @@ def test_transfers_are_handed_to_the_carrier_and_rest_until_it_is_done(queue: Qu
     assert (body.content, body.session_id, body.hops) == (b"away", "s", 2)
     queue.restart()
     assert queue.settle(COMPLETE, held) == [LOCK_LOST]
-    (held,) = queue.receive(9, "carrier", lane=TRANSFER, mode=FORWARD)
+    (held,) = queue.receive(9, "forwarder", lane=TRANSFER, mode=FORWARD)
     assert held.details is not None
     assert (held.details.destination, held.details.hops) == ("invoices", 2)
     assert queue.settle(COMPLETE, held) == ["settled"]
@@ -230,7 +230,7 @@ def test_a_transfer_that_cannot_arrive_becomes_a_dead_letter_of_the_transfers(
     queue: QueueHarness,
 ) -> None:
     commit(queue, ask.TransferMessage("nowhere", message("away")))
-    held = queue.receive(1, "carrier", lane=TRANSFER, mode=FORWARD)
+    held = queue.receive(1, "forwarder", lane=TRANSFER, mode=FORWARD)
     queue.settle(DEAD_LETTER, *held, note=DeadLetterNote("gone", "not there"))
     queue.restart()
     (dead,) = queue.peek(TRANSFER_DEAD)
@@ -246,7 +246,7 @@ def test_transfers_wait_in_order_and_beside_sessions() -> None:
     queue.checkpoint()
     queue.restart()
     assert queue.sessions() == []
-    held = queue.receive(9, "carrier", lane=TRANSFER, mode=FORWARD)
+    held = queue.receive(9, "forwarder", lane=TRANSFER, mode=FORWARD)
     assert queue.contents(held) == ["a", "b", "c"]
 
 
@@ -294,12 +294,12 @@ def take_over(
     forget: list[int] | None = None,
 ) -> str:
     messages = [message(f"m{number}", hops=1) for number in numbers]
-    return queue.fate(ask.TakeOver("carrier", 1, source, numbers, messages, forget or []))
+    return queue.fate(ask.TakeOver("forwarder", 1, source, numbers, messages, forget or []))
 
 
 def test_what_is_taken_over_is_sent_here(queue: QueueHarness) -> None:
     assert take_over(queue, [10, 11]) == "fine"
-    assert queue.replies == [told.SendsAccepted("carrier", [1])]
+    assert queue.replies == [told.SendsAccepted("forwarder", [1])]
     found = queue.peek()
     assert sequences(found) == [1, 2]
     assert [each.details.hops for each in found if each.details is not None] == [1, 1]

@@ -154,7 +154,7 @@ def test_changes_of_messages_are_told_in_slices() -> None:
     assert queue.partition.live_count == 400
 
 
-def test_bodies_are_carried_in_steps_of_bounded_bytes() -> None:
+def test_bodies_are_relocated_in_steps_of_bounded_bytes() -> None:
     queue = QueueHarness(memory=0)
     queue.send(*(["x" * 250_000] * 8))
     send_many(queue, [message("x") for _ in range(5_000)])

@@ -1,4 +1,4 @@
-"""What a partition writes down: replays, checkpoints, bodies relocated forward, memory bounded."""
+"""What a partition writes down: replays, checkpoints, bodies relocated, memory bounded."""
 
 from peeklock.entity import commands as ask
 from peeklock.entity.commands import (
@@ -189,7 +189,7 @@ def test_a_checkpoint_that_a_crash_cut_off_does_no_harm() -> None:
     assert pair.journal.replay_from > 3
 
 
-def test_old_messages_are_carried_forward_so_that_their_blocks_can_go() -> None:
+def test_old_messages_are_relocated_so_that_their_blocks_can_go() -> None:
     # Two positions are taken by the empty checkpoint at the beginning.
     pair = Pair(QueueDefinition("orders"), first=BLOCK - 12)
     pair.ask(send("old", *(["x"] * 9)))
@@ -210,7 +210,7 @@ def test_old_messages_are_carried_forward_so_that_their_blocks_can_go() -> None:
     pair.ask(ask.ReceiveDeferred("m", 9, MAIN, [1], 0))
 
 
-def test_what_was_settled_between_choosing_and_carrying_is_left_out() -> None:
+def test_what_was_settled_between_choosing_and_relocating_is_left_out() -> None:
     queue = QueueHarness()
     queue.send("a", "b", *(["x"] * (BLOCK - 2)))
     held = queue.receive(BLOCK)
@@ -222,11 +222,11 @@ def test_what_was_settled_between_choosing_and_carrying_is_left_out() -> None:
     queue.settle(COMPLETE, held[0])
     queue.settle(DEAD_LETTER, held[1])
     queue.keep(queue.partition.relocate(chosen, bodies, queue.now))
-    assert "Carried" not in kinds(queue.records)
+    assert "Relocated" not in kinds(queue.records)
     assert queue.contents(queue.dead()) == ["b"]
 
 
-def test_carrying_goes_on_step_by_step() -> None:
+def test_relocating_goes_on_step_by_step() -> None:
     pair = Pair(QueueDefinition("orders"), first=BLOCK - 6)
     pair.ask(send(*"abcd"))
     relocated = [pair.relocate(1)]

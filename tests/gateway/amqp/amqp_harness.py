@@ -1,4 +1,4 @@
-"""A broker with an AMQP door, and clients that are wired to it without a socket."""
+"""A broker that speaks AMQP, and clients that are wired to it without a socket."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ E = TypeVar("E")
 
 
 class AmqpHarness:
-    """The broker, its door, and the clock that both live by."""
+    """The broker, its AMQP gateway, and the clock that both live by."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class AmqpHarness:
         return found
 
     async def advance(self, client: Client, duration_ms: int) -> None:
-        """Move the clock; whatever falls due happens, at the door too."""
+        """Move the clock; whatever falls due happens, at the gateway too."""
         await client.talk()
         await self.bench.advance(duration_ms)
         client.peer.tick(self.clock.now())
@@ -111,7 +111,7 @@ class AmqpHarness:
 
 
 class Pipe:
-    """The way from the door to the client: what is written waits until the client takes it."""
+    """The way from the gateway to the client: what is written waits until the client takes it."""
 
     def __init__(self) -> None:
         self.written: list[bytes] = []
@@ -282,7 +282,7 @@ class Client:
         link.send(self._tag.to_bytes(4, "big"), payload, b"", settled, self._tag, form)
 
     async def outcomes(self) -> list[tuple[Any, int]]:
-        """What the door said of messages that were sent: outcome and how many."""
+        """What the gateway said of messages that were sent: outcome and how many."""
         await self.talk()
         return [
             (decode_composite(event.outcome)[0], len(event.deliveries))

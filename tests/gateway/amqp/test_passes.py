@@ -70,7 +70,7 @@ def test_a_batch_that_is_refused_half_read_leaves_nothing_to_the_next_one() -> N
         client.post(link, part + b"x" + part + b"y", form=BATCH_FORMAT)
         client.peer.receive(client.connection.take_output(), bus.clock.now())
         assert client.peer.is_behind
-        # The link stays: what was changed is the entity that its messages are carried to.
+        # The link stays: what was changed is the entity that its messages are forwarded to.
         await bus.bench.broker.put_queue(_queue("other", message_size_max=1_024))
         outcomes = [outcome for outcome, _ in await client.outcomes()]
         assert condition_of(outcomes[0]) == MESSAGE_SIZE_EXCEEDED

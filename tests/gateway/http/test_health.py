@@ -1,4 +1,4 @@
-"""The HTTP door: health in the emulator's form, and clear answers to everything else."""
+"""HTTP: health in the emulator's form, and clear answers to everything else."""
 
 from __future__ import annotations
 

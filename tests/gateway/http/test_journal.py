@@ -1,4 +1,4 @@
-"""The journal's door: its words, its pages, its bounds."""
+"""The journal over HTTP: its words, its pages, its bounds."""
 
 from __future__ import annotations
 

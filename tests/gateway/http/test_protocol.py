@@ -1,4 +1,4 @@
-"""What a client of the HTTP door may take: time for a head and a body, a place, and memory."""
+"""What a client over HTTP may take: time for a head and a body, a place, and memory."""
 
 from __future__ import annotations
 

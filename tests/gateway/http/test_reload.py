@@ -1,4 +1,4 @@
-"""The door at which a reload is asked for: who manages the first namespace may, nobody else."""
+"""A reload over HTTP: who manages the first namespace may, nobody else."""
 
 import asyncio
 import itertools

@@ -1,4 +1,4 @@
-"""The stores at the HTTP door: who manages the namespace sees and switches them, nobody else."""
+"""The stores over HTTP: who manages the namespace sees and switches them, nobody else."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROOT = "http://localhost/"
 
 
 class Door:
-    """The HTTP door of a broker with two stores."""
+    """HTTP of a broker with two stores."""
 
     def __init__(self, factory: StoreFactory) -> None:
         clock = ManualClock(NOW)

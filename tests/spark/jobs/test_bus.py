@@ -108,7 +108,7 @@ def test_the_audit_of_real_traffic_finds_everything(
 def test_the_audit_follows_messages_through_forwarding_and_partitions(
     bus: Bus, tmp_path: Path
 ) -> None:
-    """R-D5: what was carried on is neither lost where it was nor unexpected where it is."""
+    """R-D5: what was forwarded is neither lost where it was nor unexpected where it is."""
     from peeklock.spark.jobs import audit
 
     last = bus.queue()

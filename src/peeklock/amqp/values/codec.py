@@ -339,7 +339,7 @@ def _map(
 
 
 def _count_alike(alike: dict[bytes, int], key: Any) -> None:
-    """Refuses keys that were made to have one hash; counted by its bytes, which hash by chance."""
+    """Refuses keys that were made to have one hash; counted by its bytes, which hash at random."""
     hashed = hash(key).to_bytes(8, "big", signed=True)
     count = alike.get(hashed, 0) + 1
     if count > NUMBER_KEYS_ALIKE_MAX:

@@ -48,7 +48,7 @@ class ForwardingWorker(Protocol):
 
 @final
 class Forwarder:
-    """Carries what a partition's lanes hold for other entities."""
+    """Forwards what a partition's lanes hold for other entities."""
 
     __slots__ = (
         "_backoffs",
@@ -127,7 +127,7 @@ class Forwarder:
                 self._start(lane, path, known.get(lane, UNKNOWN))
 
     def close(self, is_removed: bool = False) -> None:
-        """Carry nothing any more; with `is_removed`, the entity will never come back."""
+        """Stop forwarding; with `is_removed`, the entity will never come back."""
         for timer in self._starting.values():
             timer.cancel()
         self._starting = {}

@@ -74,7 +74,7 @@ HOPS_MAX: Final = 4
 # A dead letter may be there because its hops are used up: it has as many of its own, and no more,
 # so that entities that send each other their dead letters come to rest.
 DEAD_LETTER_HOPS_MAX: Final = 2 * HOPS_MAX
-# What the journal calls whoever takes messages on to other entities.
+# What the journal calls whoever forwards messages; the name is on disk and stays.
 CONSUMER: Final = "$carrier"
 
 HOPS_EXCEEDED: Final = "MaxTransferHopCountExceeded"

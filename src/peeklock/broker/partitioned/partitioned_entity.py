@@ -89,7 +89,7 @@ NO_KEY_TEXT: Final = (
 
 @final
 class PartitionedEntity:
-    """One door to all partitions of an entity."""
+    """All partitions of an entity, addressed as one."""
 
     __slots__ = (
         "_claim_turn",

@@ -578,7 +578,7 @@ class PartitionWorker:
     # The timer.
 
     def _set_timer(self) -> None:
-        """Knock at the next deadline; an timer that rings too early does no harm."""
+        """Wake at the next deadline; a timer that fires too early does no harm."""
         assert self._partition is not None
         deadline = self._partition.next_deadline()
         if deadline == 0 or (self._timer_at and self._timer_at <= deadline):

@@ -160,7 +160,7 @@ class AdministrationApi:
 
 
 def _json_error(content: bytes) -> str:
-    """Read the refusal of a part of the door that does not speak XML."""
+    """Read the refusal of a node that does not speak XML."""
     import json
 
     try:

@@ -78,7 +78,7 @@ class ClientConnection:
         named_after: str = "",
         via: str | None = None,
     ) -> SenderLink:
-        """Open a link to send on, directly or via another entity, which carries messages over.
+        """Open a link to send on, directly or via another entity, which forwards messages.
 
         `properties` are those of the link.
         """
@@ -237,7 +237,7 @@ class Line:
     def __init__(self, transport: Transport, config: ClientConfig, clock: Clock) -> None:
         self.transport: Final = transport
         self.tokens: Final = Tokens(transport, config, clock, ANSWERED_WITHIN_S)
-        # Desks of management nodes by their entity, and those that are being opened.
+        # Request channels to management nodes by their entity, and those that are being opened.
         self.desks: Final[dict[str, RequestLinks]] = {}
         self._opening: Final[dict[str, asyncio.Task[RequestLinks]]] = {}
         # The link of the coordinator, and the task that opens it.
@@ -247,7 +247,7 @@ class Line:
         self.receivers: Final[WeakSet[ReceiverLink]] = WeakSet()
 
     async def request_links(self, entity: str, within_s: float) -> RequestLinks:
-        """Open a request links for an entity; many who ask at once open one."""
+        """Open a request channel for an entity; many who ask at once open one."""
         opening = self._opening.get(entity)
         if opening is None:
             opening = asyncio.create_task(self._open_desk(entity, within_s))

@@ -51,7 +51,7 @@ class RequestLinks:
 
     @property
     def is_gone(self) -> bool:
-        """Whether one of the links is no more, so that another request links is needed."""
+        """Whether one of the links is no more, so that another channel is needed."""
         return self._answers.error is not None or self._requests.is_gone
 
     async def wait_open(self, within_s: float) -> None:
@@ -144,7 +144,7 @@ class RequestLinks:
             answer.set_result(message)
 
     def on_gone(self, error: ServiceBusError, lost: list[OutgoingDelivery]) -> None:  # noqa: ARG002
-        """No answer can come any more; whoever asks next opens another request links."""
+        """No answer can come any more; whoever asks next opens another channel."""
         if self._answers.gone(error):
             self._fail_all(error)
 

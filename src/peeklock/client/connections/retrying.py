@@ -60,7 +60,7 @@ class RetryPolicy:
         self.busy_s = busy_s
 
     def pause_s(self, tried: int, error: ServiceBusError, random_source: float) -> float:
-        """Tell how long to wait after the try of this number, the first is 1; chance is 0 to 1."""
+        """Tell how long to wait after this try, the first is 1; `jitter` is 0 to 1."""
         factor = self.retry_backoff_factor
         pause = factor if self.retry_mode == FIXED else factor * 2.0 ** (tried - 1)
         pause = min(pause, self.retry_backoff_max)

@@ -1,4 +1,4 @@
-"""Work that many wait for at once: a connection, a token, a request links that is being opened."""
+"""Work that many wait for at once: a connection, a token, a request channel being opened."""
 
 import asyncio
 from typing import TypeVar

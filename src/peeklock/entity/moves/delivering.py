@@ -214,7 +214,7 @@ class Delivering:
                     break
 
     def _is_carrying_on(self, lane: Lane, now: int) -> bool:
-        """Hand the messages of a lane's sessions to who carries them on, if somebody does: session
+        """Hand the messages of a lane's sessions to who forwards them, if somebody does: session
         by session, the one with the oldest message first. Tells whether that goes on later."""
         book = lane.book
         if book is None or not lane.waiting or not self._state.is_open(lane.number):
@@ -276,7 +276,7 @@ class Delivering:
         deliveries: list[Delivery] = []
         locking = receiver.mode != RECEIVE_AND_DELETE
         until = self._lock_until(line, receiver.mode, now)
-        # What is carried on out of a session has no holder: its lock is the lane's.
+        # What is forwarded out of a session has no holder: its lock is the lane's.
         locking_line = line.whole() if receiver.mode == FORWARD else line
         expires = not line.is_dead_letter
         expired: list[Entry] = []
@@ -375,7 +375,7 @@ class Delivering:
 
     def lock(self, line: Lane, entry: Entry, origin: Any, until: int, deferred: bool) -> Delivery:
         """Hand an entry out under a new lock."""
-        # Chance brings 64 bits and the lane takes the upper ones; no lock has the number 0.
+        # There are 64 random bits and the lane takes the upper ones; no lock has the number 0.
         number = (line.number << LANE_BITS) | ((self._state.random_source() & CHANCE_MASK) or 1)
         lock = Lock(entry, line, number, until, origin, deferred)
         lane = line.whole()

@@ -333,7 +333,7 @@ class Entering:
         return sequence
 
     def transfer(self, message: Message, destination: str, now: int) -> None:
-        """Keep a message until it is carried to another entity."""
+        """Keep a message until it is forwarded to another entity."""
         state = self._state
         sequence = state.next_sequence
         state.next_sequence = sequence + 1

@@ -36,7 +36,7 @@ from peeklock.entity.state import State
 from peeklock.entity.upkeep.journal_facts import RECONFIGURED, RELEASED, RENEWAL
 
 LANE_BITS: Final = 48
-"""The upper 16 bits of a lock number name the lane, the lower 48 are chance."""
+"""The upper 16 bits of a lock number name the lane, the lower 48 are random."""
 
 CHANCE_MASK: Final = (1 << LANE_BITS) - 1
 

@@ -120,7 +120,7 @@ _BY_FOLDED_NAME: Final[dict[str, str]] = {
 
 
 class PropertyReader(Protocol):
-    """What an evaluation asks of the world: the properties of one message, and chance."""
+    """What an evaluation asks of the world: the properties of one message, and randomness."""
 
     def user(self, name: str) -> Value | Missing:
         """Give an application property by its name as it stands in the rule; case is no matter."""
@@ -222,7 +222,7 @@ class PropertyBag:
         return value
 
     def new_id(self) -> UUID:
-        """Make an id out of chance."""
+        """Make a random id."""
         return id_by(self._random_source)
 
     def spend(self, steps: int) -> None:

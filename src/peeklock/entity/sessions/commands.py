@@ -50,8 +50,8 @@ class AcceptSession:
 class RenewSession:
     """A whole lock duration from now for a session; only its holder can ask.
 
-    `holder` is the origin that accepted it; None where the door cannot tell, then any holder will
-    do.
+    `holder` is the origin that accepted it; None where the gateway cannot tell, then any holder
+    will do.
     """
 
     origin: Final[Any]

@@ -1,7 +1,7 @@
 """Facts that only the journal asks for: who got which message, which locks were renewed or lost.
 
 Nothing that lives is rebuilt from them. They are written lazily, with the next record that must
-rest anyway or when the timer knocks, and nobody's reply waits for them; a crash may lose the last
+rest anyway or when the timer fires, and nobody's reply waits for them; a crash may lose the last
 second of them. Each one tells the instant at which it happened, not the one of the writing.
 """
 

@@ -78,13 +78,13 @@ def check_lane(lane: Lane) -> None:
         assert deadlines == sorted(deadlines), "locks are in the order of their deadlines"
         assert not deadlines or 0 < lane.lock_deadline <= deadlines[0], "no lock is forgotten"
         return
-    of_sessions = sum(lock.line is lane for lock in lane.locked.values())  # carried on
+    of_sessions = sum(lock.line is lane for lock in lane.locked.values())  # forwarded
     for session in lane.book.sessions.values():
         _check_line(session.line)
         of_sessions += len(session.locks)
         assert session.holder is not None or not session.locks, "a lock has a holder"
         assert not session.is_empty, "a session that nobody would miss is forgotten"
-    assert of_sessions == len(lane.locked), "every lock belongs to a session, or to who carries on"
+    assert of_sessions == len(lane.locked), "every lock belongs to a session, or to who forwards"
 
 
 def _check_line(line: Lane) -> None:

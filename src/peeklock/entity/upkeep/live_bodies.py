@@ -9,8 +9,8 @@ BLOCK_BITS: Final = 12
 BLOCK: Final = 1 << BLOCK_BITS
 """Positions per block; the store's trim uses the same number (a test compares them)."""
 
-# A block is sparse when at most an eighth of it lives: relocating that forward writes one byte for
-# every seven that are freed.
+# A block is sparse when at most an eighth of it lives: relocating that to the tail writes one byte
+# for every seven that are freed.
 SPARSE_MAX: Final = BLOCK // 8
 
 
@@ -71,7 +71,7 @@ class LiveBodies:
 
     def sparse_blocks(self, below: int) -> list[int]:
         """Blocks wholly below a position in which hardly anything lives, if relocating their bodies
-        forward frees enough to be worth a walk over all live messages."""
+        to the tail frees enough to be worth a walk over all live messages."""
         sparse = [
             block
             for block, live in self._blocks.items()

@@ -1,4 +1,4 @@
-"""Carrying bodies forward, so that one old message does not pin the chunk it was written in.
+"""Relocating bodies to the tail, so that one old message does not pin the chunk it was written in.
 
 A walk over all that is alive finds what lies in sparse blocks; then the bodies are written again at
 the tail, a few at a time, each once for all copies that share it.

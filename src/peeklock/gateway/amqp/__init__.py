@@ -1,1 +1,1 @@
-"""The AMQP door: connections, links and their nodes."""
+"""AMQP: connections, links and their nodes."""

@@ -10,7 +10,7 @@ from peeklock.entity.commands import DEAD, TRANSFER_DEAD
 ENTITY: Final = 0
 MANAGEMENT: Final = 1
 TOKENS: Final = 2
-COORDINATOR: Final = 3  # has no address, but its links are entity links like others
+COORDINATOR: Final = 3  # has no address, but its links count like those of entities
 
 # Which queue of an entity is meant: the entity's own, or one of those below it.
 OWN: Final = 0

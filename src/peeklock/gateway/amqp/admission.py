@@ -1,4 +1,4 @@
-"""Whether an entity that exists can be sent to or received from, by whatever door, and why not."""
+"""Whether an entity that exists can be sent to or received from, over AMQP or HTTP, and why not."""
 
 from peeklock.entity.definition import (
     DISABLED,

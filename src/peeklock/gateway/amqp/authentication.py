@@ -29,7 +29,7 @@ class ConnectionStanding:
         self.held.make_room = self._make_room
         self.address: Final = shared_limits.came(owner, host)
         self._step = 0
-        # What a stranger leaves unread or half said, as it was last counted.
+        # What a connection without a token leaves unread or half said, as it was last counted.
         self._counted = 0
 
     @property
@@ -53,7 +53,7 @@ class ConnectionStanding:
         self.held.move(held_max, self._shared_limits.held_bytes)
 
     def count(self, unread: int, half_said: int) -> bool:
-        """Count what a stranger leaves unread and half said at present; tells whether it may.
+        """Count what it leaves unread and half said without a token; tells whether it may.
 
         What is half said is a frame or a read at most, so only all connections without a token
         together can have too much of it.

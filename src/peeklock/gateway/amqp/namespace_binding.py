@@ -14,7 +14,7 @@ from peeklock.gateway.amqp.namespace_context import NamespaceContext, NamespaceC
 
 @final
 class NamespaceBinding:
-    """Leads one connection through the door of its namespace, and counts it there."""
+    """Binds one connection to its namespace, and counts it there."""
 
     __slots__ = (
         "_key",
@@ -86,7 +86,7 @@ class NamespaceBinding:
             self._output.namespace_context.connection_quota.leave()
 
     def _stand_before(self, namespace_context: NamespaceContext) -> None:
-        """Ask at a door: what is refused there is refused in the name of that namespace."""
+        """Ask a namespace: what is refused is refused in its name."""
         self._output.namespace_context = namespace_context
 
     def _take_place(self, namespace_context: NamespaceContext) -> None:

@@ -1,4 +1,4 @@
-"""What all connections to a namespace share: the broker behind the door, the keys, the limits."""
+"""What all connections to a namespace share: the broker, the keys, the limits."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -265,14 +265,14 @@ class NamespaceContext:
 
 @final
 class NamespaceContexts:
-    """The doors of all namespaces; a connection stands before the first until it has said which."""
+    """The contexts of all namespaces; a connection has the first one until it has said which."""
 
     __slots__ = ("_make", "_namespace_contexts", "_namespaces", "on_keys_changed")
 
     def __init__(
         self, namespaces: Namespaces, make: Callable[[Namespace], NamespaceContext]
     ) -> None:
-        """Doors are made when somebody comes."""
+        """Contexts are made when the first connection needs them."""
         self._namespaces: Final = namespaces
         self._make: Final = make
         self._namespace_contexts: Final[dict[str, NamespaceContext]] = {}
@@ -285,16 +285,16 @@ class NamespaceContexts:
         return self._of(self._namespaces.first)
 
     def at(self, host: str) -> NamespaceContext | None:
-        """The door that a host name leads to, where it names a namespace."""
+        """The context that a host name selects, where it names a namespace."""
         namespace = self._namespaces.at(host)
         return None if namespace is None else self._of(namespace)
 
     def of_token(self, token: str) -> NamespaceContext:
-        """The door that a token opens."""
+        """The context that a token selects."""
         return self._of(self._namespaces.of_token(token))
 
     def of_key(self, rule_name: str, key: str) -> NamespaceContext:
-        """The door that a key opens."""
+        """The context that a key selects."""
         return self._of(self._namespaces.of_key(rule_name, key))
 
     def _of(self, namespace: Namespace) -> NamespaceContext:

@@ -68,13 +68,13 @@ AT_ONCE: Final = 0
 LOOK_MS: Final = 30_000
 
 _LOG: Final = logging.getLogger("peeklock.connections")
-# Strangers come and go as often as they like.
+# Unauthenticated peers come and go as often as they like.
 _CONNECTIONS: Final = logbook.Sparing(_LOG, lines_max=500)
 
 
 @final
 class Peer:
-    """A client at the AMQP door."""
+    """A client that speaks AMQP."""
 
     __slots__ = (
         "_at",
@@ -541,7 +541,7 @@ class Peer:
         self.output.transactions.living_max = namespace_context.limits.transactions_max
 
     def _count_kept(self) -> None:
-        """Count what a stranger leaves unread or half said; whoever leaves too much is cut off."""
+        """Count what is unread or half said without a token; who leaves too much is cut off."""
         if not self._standing.count(self.output.outlet.unread(), self._connection.splitter.size):
             self.output.outlet.abort(texts.TOO_MUCH_KEPT)
 

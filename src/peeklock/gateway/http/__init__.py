@@ -1,1 +1,1 @@
-"""The HTTP door."""
+"""HTTP: health, metrics, administration, messages, the journal."""

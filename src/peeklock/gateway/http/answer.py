@@ -1,4 +1,4 @@
-"""What the HTTP door answers: a status, and a JSON document or other content."""
+"""What is answered over HTTP: a status, and a JSON document or other content."""
 
 import json
 from collections.abc import Sequence

@@ -77,7 +77,7 @@ class Figure:
 
 @final
 class Overview:
-    """All that is told, in one place: rooms keep their figures here or are asked for them."""
+    """All that is told, in one place: packages keep their figures here or are asked for them."""
 
     def __init__(
         self,

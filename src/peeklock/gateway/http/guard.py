@@ -1,4 +1,4 @@
-"""Who may use the HTTP door: a shared access signature in the Authorization header says it."""
+"""Who may ask over HTTP: a shared access signature in the Authorization header says it."""
 
 from typing import Final, final
 

@@ -1,4 +1,4 @@
-"""The journal at the HTTP door: what has happened to the messages of an entity, as raw chunks.
+"""The journal over HTTP: what has happened to the messages of an entity, as raw chunks.
 
     GET /ENTITY/$journal                               what there is: partitions, positions, lanes
     GET /ENTITY/$journal/PARTITION?after=N&limit=BYTES chunks from position N on

@@ -1,4 +1,4 @@
-"""What a client asked of the HTTP door: read whole, and bounded before that."""
+"""What a client asked over HTTP: read whole, and bounded before that."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Which part of the HTTP door answers a request."""
+"""Which node answers an HTTP request."""
 
 from collections.abc import Coroutine
 from typing import Any, Final, Protocol, final

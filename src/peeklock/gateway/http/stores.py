@@ -17,7 +17,7 @@ _OFFLINE: Final = "offline"
 
 
 class StoresView(Protocol):
-    """What this door needs of the stores."""
+    """What this node needs of the stores."""
 
     def states(self) -> Sequence[StoreState]:
         """Tell how each store is."""

@@ -1,4 +1,4 @@
-"""The connections of each door: made when their protocol is known, counted, and seen off."""
+"""The connections of each listener: made when their protocol is known, counted, and seen off."""
 
 import asyncio
 from collections import OrderedDict
@@ -68,8 +68,8 @@ class AmqpConnections:
         return len(self._connections)
 
     def joined(self, connection: AmqpProtocol) -> None:
-        """Take a connection in; places are the shared limits's, and each namespace's for those with
-        a token."""
+        """Take a connection in; places are counted by `SharedLimits`, and by each namespace for
+        those with a token."""
         self._connections.add(connection)
 
     def _keys_changed(self) -> None:
@@ -124,7 +124,7 @@ class HttpConnections:
         self._amqp = amqp
         self._bounds = bounds
         self._hosts = hosts
-        # Not `or`: http places of whom none has come yet count as false.
+        # Not `or`: an `HttpPlaces` without connections is false.
         self.http_places = HttpPlaces() if http_places is None else http_places
 
     def protocol(self) -> "HttpProtocol":

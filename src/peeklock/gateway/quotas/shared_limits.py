@@ -1,7 +1,7 @@
 """What AMQP connections share before they belong to a namespace, and beside it.
 
 There are places for those without a token, turns for those who show wrong keys, and two budgets of
-bytes: what unauthenticated make us hold, and what all others do.
+bytes: what unauthenticated connections make us hold, and what all others do.
 """
 
 from typing import Final, Protocol, final

@@ -29,7 +29,7 @@ class UnauthenticatedConnections:
         self._places: Final = places
         # By address; who made progress last stands last.
         self._at: Final[dict[str, dict[UnauthenticatedConnection, None]]] = {}
-        # Addresses by how many unauthenticated they have, and the largest such number.
+        # Addresses by how many unauthenticated connections they have, and the largest such number.
         self._by_count: Final[dict[int, dict[str, None]]] = {}
         self._most = 0
 

@@ -1,4 +1,4 @@
-"""Reads the journal of an entity at the broker's HTTP door, and waits for one that is away.
+"""Reads the journal of an entity over the broker's HTTP, and waits for one that is away.
 
 It blocks, because a task of Spark has nothing else to do, and needs nothing but Python's own
 library. One connection is kept as long as it works.

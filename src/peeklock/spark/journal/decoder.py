@@ -1,6 +1,6 @@
 """Chunks of the journal become rows: one for each message and fact, as columns of Arrow.
 
-The same code reads the records that the broker reads. Bodies that were carried to the tail and
+The same code reads the records that the broker reads. Bodies that were relocated to the tail and
 checkpoints tell nothing new and give no rows. What a record does not know stays null: facts about
 a message have its number, and its id only where it came in; jobs join them by entity, partition
 and number.
@@ -369,8 +369,8 @@ class FactDecoder:
     # Rows.
 
     def _add_messages(self, record: Record, position: int, low: int, high: int) -> None:
-        """The messages of a run from one place in it to another; those that were carried to the
-        tail are not news."""
+        """The messages of a run from one place in it to another; those that were relocated to
+        the tail are not news."""
         if isinstance(record, kept.Relocated):
             return
         assert isinstance(record, (kept.Enqueued, kept.Scheduled, stages.Staged))

@@ -1,7 +1,7 @@
 """Claims as a reader needs them: four verbs, whoever keeps them.
 
-`BrokerLedger` asks our broker, where each verb is one operation that may be repeated. Where there
-is no such operation, `deferral.DeferralLedger` does the same by deferring messages.
+`BrokerClaimKeeper` asks our broker, where each verb is one operation that may be repeated. Where
+there is no such operation, `deferral.DeferralClaimKeeper` does the same by deferring messages.
 """
 
 from bisect import bisect_right

@@ -56,7 +56,7 @@ def open_claim_keeper(options: SourceOptions, kind: str) -> ClaimKeeper:
 
 @final
 class ClaimStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """What Spark calls; the decisions are those of `ClaimBook`."""
+    """What Spark calls; the decisions are those of `ClaimPlanner`."""
 
     def __init__(
         self,

@@ -261,7 +261,7 @@ def test_settling_in_a_session(queue: QueueDefinition) -> None:
 
 
 def test_settling_after_the_lock_has_ended() -> None:
-    """The door may hear of it before the timer of the broker has rung."""
+    """The gateway may hear of it before the timer of the broker has fired."""
 
     async def talk(bus: AmqpHarness) -> None:
         client = await filled(bus, "a1")

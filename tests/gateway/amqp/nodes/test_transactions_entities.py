@@ -158,7 +158,7 @@ async def via_sender(client: Client, destination: Any = "other") -> Link:
 
 
 def test_a_sender_can_name_another_destination() -> None:
-    """Its messages are taken by the entity of the link and carried on, with a transaction or
+    """Its messages are taken by the entity of the link and forwarded, with a transaction or
     without one."""
 
     async def talk(bus: AmqpHarness) -> None:

@@ -1,4 +1,4 @@
-"""Documents of unauthenticated: whatever is wrong with them is said, and costs nothing."""
+"""Untrusted documents: whatever is wrong with them is said, and costs nothing."""
 
 from __future__ import annotations
 

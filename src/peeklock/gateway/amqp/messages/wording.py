@@ -257,7 +257,7 @@ class MessageReader:
         self._steps.spend(steps)
 
     def new_id(self) -> UUID:
-        """Make an id out of chance."""
+        """Make a random id."""
         return id_by(self._random_source)
 
     def _raw_user(self, name: str) -> bytes | None:

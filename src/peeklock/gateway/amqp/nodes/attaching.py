@@ -158,8 +158,8 @@ class Attaching:
         return None
 
     def _destination_of(self, entity_link: "EntityLink") -> Entity | Refusal | None:
-        """The other entity that a sender's messages are carried to, where it names one; the right
-        to send is needed on both."""
+        """The other entity that a sender's messages are forwarded to, where it names one; the
+        right to send is needed on both."""
         named = (entity_link.link.properties or {}).get(TRANSFER_DESTINATION)
         if named is None:
             return None

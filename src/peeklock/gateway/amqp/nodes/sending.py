@@ -63,7 +63,7 @@ class SendingNode:
         self.link: Final = link
         self.path: Final = path
         self._entity: Final = entity
-        # Where the messages are carried to after this entity has taken them.
+        # Where the messages are forwarded to after this entity has taken them.
         self._destination: Final[Entity | None] = destination
         # The stage in which the messages rest until it is published; nothing for most.
         self._stage: Final = stage

@@ -3,7 +3,7 @@
 Every operation is answered at once and gathered; no partition hears of it before the commit. The
 commit is one command to one entity, the *via*: where something is settled, scheduled or cancelled,
 or else where the first message goes. Messages for other entities rest with the via's and are
-carried over afterwards, so that never more than one partition has to agree.
+forwarded afterwards, so that never more than one partition has to agree.
 """
 
 from typing import Any, Final, Protocol, final
@@ -79,8 +79,8 @@ class Work:
     """One operation within a transaction, and the link that it came on.
 
     Messages that are sent are named apart from the `command` of everything else, because it shows
-    only at the end whether they stay with the entity or are carried to another one. A link that
-    sends on behalf of another entity (`destination`) always has them carried.
+    only at the end whether they stay with the entity or are forwarded to another one. A link that
+    sends on behalf of another entity (`destination`) always has them forwarded.
     """
 
     __slots__ = (
@@ -227,7 +227,7 @@ def _commands(works: list[Work]) -> list[Any]:
 def transfers(
     destination: Entity, messages: list[Message], ways: list[str | None] | None
 ) -> list[Any]:
-    """Let messages be carried to another entity."""
+    """Let messages be forwarded to another entity."""
     path = destination.path
     if ways is None:
         return [TransferMessage(path, message) for message in messages]

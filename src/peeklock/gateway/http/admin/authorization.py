@@ -88,7 +88,7 @@ def _read_rights(entry: Content, name: str) -> int:
 
 
 def _new_key(random_source: RandomSource) -> str:
-    """Make a key as the service does: 32 bytes of chance."""
+    """Make a key as the service does: 32 random bytes."""
     raw = b"".join(random_source().to_bytes(8, "big") for _ in range(4))
     return base64.b64encode(raw).decode("ascii")
 

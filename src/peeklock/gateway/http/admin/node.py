@@ -1,4 +1,4 @@
-"""The administration door: says what is asked for, by whom, and who carries it out."""
+"""Administration over HTTP: says what is asked for, by whom, and who carries it out."""
 
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar, final
@@ -80,7 +80,7 @@ class AdminNode:
             # Everybody may see it, as in the service: there is nothing in it.
             return nothing_answer(Asked(request, self._namespace), self._clock.now())
         try:
-            # Before anything else: who may not manage learns little, and a stranger nothing.
+            # Before anything else: who may not manage learns little, and who has no token nothing.
             if not self._admission.may_manage(request):
                 return self._kept_out(request, place)
             if place is None:

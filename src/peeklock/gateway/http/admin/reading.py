@@ -13,7 +13,7 @@ from defusedxml.ElementTree import DefusedXMLParser
 from peeklock.durations import LONGEST_DURATION_MS, parse_duration
 from peeklock.entity.definition import FOREVER_MS
 
-# Twelve keys, or a rule with the longest texts, are far below this; the door reads no larger body.
+# Twelve keys, or a rule with the longest texts, are far below this; no larger body is read.
 DOCUMENT_BYTES_MAX: Final = 64 * 1024
 # The deepest of ours have nine levels.
 _DEPTH_MAX: Final = 32

@@ -20,7 +20,7 @@ from peeklock.gateway.http.caller import Caller
 # How long an entity may take to say that it has nothing.
 _GRACE_S: Final = 5.0
 
-# What the journal calls clients of this door: each request is a receiver of its own.
+# What the journal calls clients over HTTP: each request is a receiver of its own.
 CONSUMER: Final = "$http"
 
 
