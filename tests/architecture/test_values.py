@@ -1,9 +1,22 @@
-"""Value types: a written __init__ takes exactly the fields, in their order."""
+"""Value types: a written __init__ takes exactly the fields, in their order, and only compiled
+modules have one that does nothing else."""
 
 import ast
 from collections.abc import Iterator
 
-from tests.architecture.tree import name, parse, python_files
+from tests.architecture.tree import compiled_files, name, parse, python_files
+
+# Objects of which there is one for each message that is in hand: the others need no __slots__.
+PER_MESSAGE = {
+    "BatchedMessage",
+    "Buffered",
+    "ClientSettlement",
+    "PendingSettlement",
+    "RawMessage",
+    "Renewal",
+    "ServiceBusMessage",
+    "ServiceBusReceivedMessage",
+}
 
 
 def written_values() -> Iterator[tuple[str, list[str], list[str] | None]]:
@@ -21,6 +34,20 @@ def test_parameters_are_the_fields() -> None:
     wrong = {where: (fields, given) for where, fields, given in checked if fields != given}
     assert wrong == {}
     assert len(checked) > 10, "there are many value types; were they found?"
+
+
+def test_plain_modules_leave_to_dataclasses_what_they_can_write() -> None:
+    compiled = set(compiled_files())
+    written, slotted = [], []
+    for path in python_files("src"):
+        for node in ast.walk(parse(path)):
+            if path in compiled or not isinstance(node, ast.ClassDef):
+                continue
+            if any(map(_writes_init, node.decorator_list)) and _only_assigns(node):
+                written.append(f"{name(path)}: {node.name}")
+            if _lists_slots(node) and node.name not in PER_MESSAGE:
+                slotted.append(f"{name(path)}: {node.name}")
+    assert (written, slotted) == ([], [])
 
 
 def test_value_types_are_final_and_slotted() -> None:
@@ -45,6 +72,24 @@ def _is_dataclass(decorator: ast.expr) -> bool:
 
 def _writes_init(decorator: ast.expr) -> bool:
     return _is_dataclass(decorator) and _has(decorator, "init", value=False)
+
+
+def _only_assigns(node: ast.ClassDef) -> bool:
+    """Tell whether a written __init__ does no more than to keep its parameters."""
+    init = next(each for each in node.body if getattr(each, "name", "") == "__init__")
+    return isinstance(init, ast.FunctionDef) and all(
+        isinstance(line, ast.Assign)
+        and isinstance(line.targets[0], ast.Attribute)
+        and ast.unparse(line.value) == line.targets[0].attr
+        for line in init.body
+    )
+
+
+def _lists_slots(node: ast.ClassDef) -> bool:
+    return any(
+        isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "__slots__"
+        for line in node.body
+    )
 
 
 def _has(decorator: ast.expr, keyword: str, *, value: bool) -> bool:

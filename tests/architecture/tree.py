@@ -1,6 +1,7 @@
 """The source as the rules see it: its files, and what stands in them."""
 
 import ast
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,12 @@ def python_files(*places: str) -> list[Path]:
     """All Python files below the places, or below everything that is ours."""
     found = [path for place in places or _PLACES for path in (ROOT / place).rglob("*.py")]
     return sorted(path for path in found if _NOT_OURS.isdisjoint(path.parts))
+
+
+def compiled_files() -> list[Path]:
+    """The files that mypyc compiles."""
+    found: list[Path] = runpy.run_path(str(ROOT / "setup.py"))["hot_modules"]()
+    return found
 
 
 def text_files() -> list[Path]:

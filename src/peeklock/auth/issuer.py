@@ -1,7 +1,7 @@
 """Issuers of JSON web tokens, such as Entra ID: whom a namespace believes, and for what."""
 
 import ipaddress
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final, Protocol, final
 from urllib.parse import urlsplit
 
@@ -23,41 +23,21 @@ _LOOPBACK: Final = "localhost"
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class TokenIssuer:
     """Whose tokens are believed, by which keys they are checked, and what roles are worth."""
 
-    issuer: Final[str]
-    audiences: Final[tuple[str, ...]]
+    issuer: str
+    audiences: tuple[str, ...] = AUDIENCES
+    _: KW_ONLY
     # A file with a JSON web key set, or where to fetch one: one of them is given.
-    keys_file: Final[str]
-    keys_url: Final[str]
-    roles: Final[dict[str, Rights]]
-    skew_ms: Final[int]
-    refresh_ms: Final[int]
+    keys_file: str = ""
+    keys_url: str = ""
+    roles: dict[str, Rights] = field(default_factory=lambda: dict(ROLES))
+    skew_ms: int = SKEW_MS
+    refresh_ms: int = REFRESH_MS
     # Whether its tokens may come without TLS from other machines.
-    allows_plain: Final[bool]
-
-    def __init__(
-        self,
-        issuer: str,
-        audiences: tuple[str, ...] = AUDIENCES,
-        *,
-        keys_file: str = "",
-        keys_url: str = "",
-        roles: dict[str, Rights] | None = None,
-        skew_ms: int = SKEW_MS,
-        refresh_ms: int = REFRESH_MS,
-        allows_plain: bool = False,
-    ) -> None:
-        self.issuer = issuer
-        self.audiences = audiences
-        self.keys_file = keys_file
-        self.keys_url = keys_url
-        self.roles = dict(ROLES) if roles is None else roles
-        self.skew_ms = skew_ms
-        self.refresh_ms = refresh_ms
-        self.allows_plain = allows_plain
+    allows_plain: bool = False
 
     def rights_of(self, roles: list[str]) -> Rights:
         """Add up what roles are worth; those that nobody named are worth nothing."""
@@ -68,55 +48,33 @@ class TokenIssuer:
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class WebProof:
     """What a JSON web token rests on: it gives nothing any more once that is gone.
 
     The token itself is not kept, because each grant has one of these.
     """
 
-    issuer: Final[str]
+    issuer: str
     # The identity of the key that has signed it.
-    key: Final[bytes]
+    key: bytes
     # Those of its audiences and roles that the configuration names.
-    audiences: Final[tuple[str, ...]]
-    roles: Final[tuple[str, ...]]
-
-    def __init__(
-        self, issuer: str, key: bytes, audiences: tuple[str, ...], roles: tuple[str, ...]
-    ) -> None:
-        self.issuer = issuer
-        self.key = key
-        self.audiences = audiences
-        self.roles = roles
+    audiences: tuple[str, ...]
+    roles: tuple[str, ...]
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class WebToken:
     """What a JSON web token that was found good says: who shows it, with which rights, how long."""
 
-    subject: Final[str]
-    rights: Final[Rights]
-    expires_at: Final[Instant]
-    proof: Final[WebProof]
+    subject: str
+    rights: Rights
+    expires_at: Instant
+    proof: WebProof
+    _: KW_ONLY
     # Whether it may come without TLS from other machines.
-    allows_plain: Final[bool]
-
-    def __init__(
-        self,
-        subject: str,
-        rights: Rights,
-        expires_at: Instant,
-        proof: WebProof,
-        *,
-        allows_plain: bool = False,
-    ) -> None:
-        self.subject = subject
-        self.rights = rights
-        self.expires_at = expires_at
-        self.proof = proof
-        self.allows_plain = allows_plain
+    allows_plain: bool = False
 
 
 class WebTokens(Protocol):

@@ -32,67 +32,40 @@ _NO_KEY: Final = "there is no such rule"
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class Proof:
     """The key that a client has shown or signed with, and where its rule stands."""
 
-    rule_path: Final[str]
-    rule_name: Final[str]
+    rule_path: str
+    rule_name: str
     key: str = field(repr=False)
-
-    def __init__(self, rule_path: str, rule_name: str, key: str) -> None:
-        self.rule_path = rule_path
-        self.rule_name = rule_name
-        self.key = key
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class TokenGrant:
     """Rights on a path and everything below it, until an instant or until the key is no more."""
 
-    path: Final[str]
-    rights: Final[Rights]
-    expires_at: Final[Instant]
-    rule_name: Final[str]
-    proof: Proof | WebProof | None = field(compare=False)
-
-    def __init__(
-        self,
-        path: str,
-        rights: Rights,
-        expires_at: Instant,
-        rule_name: str,
-        proof: Proof | WebProof | None = None,
-    ) -> None:
-        self.path = path
-        self.rights = rights
-        self.expires_at = expires_at
-        self.rule_name = rule_name
-        self.proof = proof
+    path: str
+    rights: Rights
+    expires_at: Instant
+    rule_name: str
+    proof: Proof | WebProof | None = field(default=None, compare=False)
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class _Good:
     """What a token is for, until when, what it grants and by which key; all of it was checked."""
 
-    resource: Final[str]
-    expires_at: Final[Instant]
-    rights: Final[Rights]
-    proof: Final[Proof]
-
-    def __init__(self, resource: str, expires_at: Instant, rights: Rights, proof: Proof) -> None:
-        self.resource = resource
-        self.expires_at = expires_at
-        self.rights = rights
-        self.proof = proof
+    resource: str
+    expires_at: Instant
+    rights: Rights
+    proof: Proof
 
 
 class KeyRing:
     """Knows the rules of the namespace and of each entity, and turns credentials into grants."""
-
-    __slots__ = ("_is_host", "_named", "_remembered", "_rules", "_watchers", "_web")
 
     def __init__(
         self,

@@ -25,8 +25,6 @@ IsHost: TypeAlias = Callable[[str, str], bool]
 class Namespace:
     """A name and the keys that open it; what one namespace has is nothing to another."""
 
-    __slots__ = ("is_configured", "keys", "name")
-
     def __init__(
         self,
         name: str,
@@ -44,8 +42,6 @@ class Namespace:
 @final
 class Namespaces:
     """Those of the configuration in its order, and behind them those that were kept."""
-
-    __slots__ = ("_by_key", "_is_host")
 
     def __init__(self, configured: Sequence[Namespace], is_host: IsHost | None = None) -> None:
         """There is at least one; those that are made later know hosts by `is_host`."""

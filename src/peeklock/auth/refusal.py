@@ -16,16 +16,12 @@ EXPOSED_TOKEN: Final = "ExposedToken"
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class AuthRefusal:
     """A credential that was declined; the text begins with the reason and holds no secret."""
 
-    reason: Final[str]
-    text: Final[str]
-
-    def __init__(self, reason: str, text: str) -> None:
-        self.reason = reason
-        self.text = text
+    reason: str
+    text: str
 
 
 def malformed(what: str) -> AuthRefusal:

@@ -23,30 +23,19 @@ _FLAGS_BY_LOWER_NAME: Final = {name.lower(): flag for name, flag in _FLAGS.items
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(slots=True)
 class AuthorizationRule:
     """A named pair of keys and the rights that a token signed with either of them carries."""
 
     name: Final[str]
     primary_key: Final[str]
-    secondary_key: Final[str]
-    rights: Final[Rights]
+    secondary_key: Final[str] = ""
+    rights: Rights = ALL_RIGHTS
     # When it was made and changed, as its owner wrote it; nobody else says it.
-    times: Final[tuple[str, ...]]
+    times: Final[tuple[str, ...]] = NO_TIMES
 
-    def __init__(
-        self,
-        name: str,
-        primary_key: str,
-        secondary_key: str = "",
-        rights: Rights = ALL_RIGHTS,
-        times: tuple[str, ...] = NO_TIMES,
-    ) -> None:
-        self.name = name
-        self.primary_key = primary_key
-        self.secondary_key = secondary_key
-        self.rights = complete(rights)
-        self.times = times
+    def __post_init__(self) -> None:
+        self.rights = complete(self.rights)
 
     def signing_keys(self) -> list[str]:
         """Return the keys that are set; an empty one signs nothing."""

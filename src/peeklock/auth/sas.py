@@ -31,30 +31,16 @@ _EXPIRY_DIGITS_MAX: Final = 12
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class SasToken:
     """A token taken apart; nothing in it is believed before `is_signed_with` says so."""
 
-    resource: Final[str]
-    rule_name: Final[str]
-    expires_at: Final[Instant]
+    resource: str
+    rule_name: str
+    expires_at: Instant
     # The signature covers these two as they stood in the token, still percent-encoded.
-    signed_text: Final[str]
-    signature: Final[str]
-
-    def __init__(
-        self,
-        resource: str,
-        rule_name: str,
-        expires_at: Instant,
-        signed_text: str,
-        signature: str,
-    ) -> None:
-        self.resource = resource
-        self.rule_name = rule_name
-        self.expires_at = expires_at
-        self.signed_text = signed_text
-        self.signature = signature
+    signed_text: str
+    signature: str
 
     def is_signed_with(self, key: str) -> bool:
         """Tell whether the key made the signature; the time it takes says nothing about the key."""

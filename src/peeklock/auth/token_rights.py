@@ -20,8 +20,6 @@ GRANTS_MAX: Final = 10_000
 class TokenRights:
     """Holds the grants of a connection; a newer grant for a path replaces the older one."""
 
-    __slots__ = ("_ends", "_grants", "_unreviewed")
-
     def __init__(self) -> None:
         self._grants: dict[str, TokenGrant] = {}
         # When grants end, the next first; with those that were replaced meanwhile.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, final
 
@@ -78,44 +79,18 @@ _log: Final = logging.getLogger("peeklock.broker")
 
 
 @final
+@dataclass(frozen=True, kw_only=True, slots=True)
 class NamespaceLimits:
     """How much a namespace may hold; settable (R-P10, R-F7)."""
 
-    __slots__ = ("entities_max", "partitioned_max", "subscriptions_max")
-
-    def __init__(
-        self,
-        *,
-        entities_max: int = 10_000,
-        partitioned_max: int = 100,
-        subscriptions_max: int = 2_000,
-    ) -> None:
-        self.entities_max = entities_max
-        self.partitioned_max = partitioned_max
-        self.subscriptions_max = subscriptions_max
+    entities_max: int = 10_000
+    partitioned_max: int = 100
+    subscriptions_max: int = 2_000
 
 
 @final
 class Broker:
     """Finds entities, creates, changes and removes them, and looks after their partitions."""
-
-    __slots__ = (
-        "_catalog",
-        "_changing",
-        "_clock",
-        "_closing",
-        "_entity_index",
-        "_limits",
-        "_partition_factory",
-        "_subscribing",
-        "_tasks",
-        "_timer",
-        "_timers",
-        "_turn",
-        "_wording",
-        "namespace",
-        "namespaces",
-    )
 
     def __init__(
         self,

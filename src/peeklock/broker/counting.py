@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, final
 
 from peeklock.broker.entities import Entity, Subscription
@@ -18,34 +19,21 @@ _ANSWER_S_MAX: Final = 10.0
 
 
 @final
+@dataclass(slots=True)
 class Tally:
     """The sums over the partitions that answered; `is_whole` says whether all of them did, and
     `is_unknown` that none did: nothing can be said of what there is."""
 
-    __slots__ = (
-        "active",
-        "bytes",
-        "claimed",
-        "dead_letter",
-        "deferred",
-        "is_unknown",
-        "is_whole",
-        "scheduled",
-        "transfer",
-        "transfer_dead_letter",
-    )
-
-    def __init__(self) -> None:
-        self.active = 0
-        self.dead_letter = 0
-        self.scheduled = 0
-        self.deferred = 0
-        self.claimed = 0
-        self.transfer = 0
-        self.transfer_dead_letter = 0
-        self.bytes = 0
-        self.is_whole = True
-        self.is_unknown = True
+    active: int = 0
+    dead_letter: int = 0
+    scheduled: int = 0
+    deferred: int = 0
+    claimed: int = 0
+    transfer: int = 0
+    transfer_dead_letter: int = 0
+    bytes: int = 0
+    is_whole: bool = True
+    is_unknown: bool = True
 
     def add(self, counted: Counted) -> None:
         """Add what one partition holds."""
@@ -119,8 +107,6 @@ async def _ask(worker: PartitionWorker, lane: int) -> Counted | None:
 @final
 class _Inquiry:
     """The origin of one question."""
-
-    __slots__ = ("answered",)
 
     def __init__(self) -> None:
         self.answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

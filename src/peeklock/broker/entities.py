@@ -55,8 +55,6 @@ class AttachedLink(Protocol):
 class AttachedLinks:
     """The links of one entity, and whether it is in use."""
 
-    __slots__ = ("_clock", "_idleness", "_links", "accessed_at")
-
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         # When somebody last came, went or asked for something; 0 while nobody ever did.
@@ -101,17 +99,6 @@ class AttachedLinks:
 @final
 class Queue:
     """A queue: its description, and its partitions."""
-
-    __slots__ = (
-        "definition",
-        "keys",
-        "links",
-        "namespace",
-        "partitions",
-        "place",
-        "submit",
-        "updated_at",
-    )
 
     kind: Final = QUEUE
     lane: Final = MAIN
@@ -199,21 +186,6 @@ class Queue:
 @final
 class Topic:
     """A topic: its description, its partitions, and the subscriptions that have lanes in them."""
-
-    __slots__ = (
-        "_last_lane",
-        "_wording",
-        "definition",
-        "keys",
-        "links",
-        "namespace",
-        "partitions",
-        "place",
-        "rules",
-        "submit",
-        "subscriptions",
-        "updated_at",
-    )
 
     kind: Final = TOPIC
     lane: Final = MAIN
@@ -322,17 +294,6 @@ class Topic:
 @final
 class Subscription:
     """A subscription: its description, its rules, and its lane in the topic's partitions."""
-
-    __slots__ = (
-        "_ask_rules",
-        "created_at",
-        "definition",
-        "lane",
-        "links",
-        "rules",
-        "topic",
-        "updated_at",
-    )
 
     kind: Final = SUBSCRIPTION
     # Messages come through the topic, which has read them.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final, final
 
 from peeklock.broker.entities import Queue, Topic
@@ -14,8 +15,6 @@ class EntityIndex:
 
     Nothing here looks at all entities to tell about one, because there may be very many.
     """
-
-    __slots__ = ("_namespaces", "_used")
 
     def __init__(self) -> None:
         self._namespaces: Final[dict[str, _NamespaceEntities]] = {}
@@ -83,16 +82,14 @@ class EntityIndex:
 
 
 @final
+@dataclass(slots=True)
 class Usage:
     """The entities of a namespace and the partitions of each store, with those that are planned."""
 
-    __slots__ = ("count", "namespace", "partitioned", "used")
-
-    def __init__(self, namespace: str, count: int, partitioned: int, used: dict[str, int]) -> None:
-        self.namespace: Final = namespace
-        self.count = count
-        self.partitioned = partitioned
-        self.used: Final = used
+    namespace: Final[str]
+    count: int
+    partitioned: int
+    used: Final[dict[str, int]]
 
     def take(self, stores: Sequence[str]) -> None:
         """Plan one more, whose partitions rest in these stores."""
@@ -103,16 +100,14 @@ class Usage:
 
 
 @final
+@dataclass(slots=True)
 class _NamespaceEntities:
     """Those of one namespace."""
 
-    __slots__ = ("entities", "in_order", "partitioned")
-
-    def __init__(self) -> None:
-        self.entities: Final[dict[str, Queue | Topic]] = {}
-        self.partitioned = 0
-        # By name, until the next change: lists are asked for page by page.
-        self.in_order: tuple[Queue | Topic, ...] | None = None
+    entities: Final[dict[str, Queue | Topic]] = field(default_factory=dict)
+    partitioned: int = 0
+    # By name, until the next change: lists are asked for page by page.
+    in_order: tuple[Queue | Topic, ...] | None = None
 
     def by_name(self) -> tuple[Queue | Topic, ...]:
         """List them."""

@@ -42,8 +42,6 @@ class JournalSpan:
 class EntityJournal:
     """The journals of all partitions of a queue or topic."""
 
-    __slots__ = ("_home", "_workers")
-
     def __init__(self, home: Queue | Topic) -> None:
         self._home = home
         self._workers: tuple[PartitionWorker, ...] = home.partitions.workers

@@ -12,8 +12,6 @@ from peeklock.entity.message import NEVER
 class Idleness:
     """Remembers when an entity was last used; idle is what is neither used nor attached to."""
 
-    __slots__ = ("used_at",)
-
     def __init__(self, now: int) -> None:
         self.used_at: int = now  # being made is the first use
 

@@ -42,18 +42,6 @@ class StoresByName(Protocol):
 class PartitionFactory:
     """Builds the partitions of entities on the stores that there are."""
 
-    __slots__ = (
-        "_budget",
-        "_clock",
-        "_find",
-        "_last_incarnation",
-        "_memory",
-        "_random_source",
-        "_stores",
-        "_timers",
-        "_wording",
-    )
-
     def __init__(
         self,
         stores: StoresByName,

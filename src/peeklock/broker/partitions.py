@@ -25,8 +25,6 @@ _AWAKENING_S: Final = 0.002
 class Partitions:
     """One partition or several; whoever asks does not notice which."""
 
-    __slots__ = ("_forwarders", "_routing", "submit", "workers")
-
     def __init__(
         self,
         workers: Sequence[PartitionWorker],

@@ -47,8 +47,6 @@ _log: Final = logging.getLogger("peeklock.broker")
 class Subscriptions:
     """Keeps the subscriptions of all topics in step with the catalog."""
 
-    __slots__ = ("_catalog", "_changing", "_clock", "_subscriptions_max", "_tasks")
-
     def __init__(
         self, catalog: Catalog, clock: Clock, changing: asyncio.Lock, subscriptions_max: int
     ) -> None:
@@ -231,17 +229,6 @@ def _check_alive(subscription: Subscription) -> None:
 @final
 class _Plan:
     """A subscription as it is to be; its rules hold already, and can be called off."""
-
-    __slots__ = (
-        "_known",
-        "created_at",
-        "definition",
-        "is_new",
-        "lane",
-        "rules",
-        "topic",
-        "updated_at",
-    )
 
     def __init__(
         self,

@@ -44,17 +44,6 @@ class LoopTimers:
     The loop waits by a time that nobody can set, and so it looks at the clock every now and then.
     """
 
-    __slots__ = (
-        "_cancelled",
-        "_clock",
-        "_count",
-        "_gap_ms",
-        "_heap",
-        "_loop",
-        "_skipped_ms",
-        "_timer",
-    )
-
     def __init__(self, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
         self._clock = clock
         self._loop = loop
@@ -122,8 +111,6 @@ class LoopTimers:
 
 @final
 class _LoopTimer:
-    __slots__ = ("_forget", "_ring")
-
     def __init__(self, ring: Callable[[], None], forget: Callable[[], None]) -> None:
         self._ring: Callable[[], None] | None = ring
         self._forget = forget
@@ -146,8 +133,6 @@ class _LoopTimer:
 @final
 class ManualTimers:
     """Timers for a clock that a test moves: `advance` moves it and fires what is due, in order."""
-
-    __slots__ = ("_clock", "_count", "_heap")
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
@@ -174,8 +159,6 @@ class ManualTimers:
 
 @final
 class _ManualTimer:
-    __slots__ = ("_ring",)
-
     def __init__(self, ring: Callable[[], None]) -> None:
         self._ring: Callable[[], None] | None = ring
 

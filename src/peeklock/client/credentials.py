@@ -16,21 +16,15 @@ AZURE_SCOPE: Final = "https://servicebus.azure.net//.default"
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class Token:
     """What is shown to the broker, of which type, and until when it holds."""
 
-    text: Final[str]
-    type: Final[str]
-    expires_at: Final[int]
+    text: str
+    type: str
+    expires_at: int
     # Whether asking again gives another one, that holds longer.
-    is_renewable: Final[bool]
-
-    def __init__(self, text: str, type: str, expires_at: int, is_renewable: bool = True) -> None:
-        self.text = text
-        self.type = type
-        self.expires_at = expires_at
-        self.is_renewable = is_renewable
+    is_renewable: bool = True
 
     def __repr__(self) -> str:
         # Written out so that no token reaches a log or a traceback.
@@ -81,8 +75,6 @@ AnyCredential: TypeAlias = Credential | AsyncTokenCredential | NamedKey | Signat
 class SasKey:
     """A rule's name and key; tokens are signed here."""
 
-    __slots__ = ("_key", "_token_ms", "rule_name")
-
     def __init__(self, rule_name: str, key: str, *, token_ms: int = TOKEN_MS) -> None:
         self.rule_name = rule_name
         self._key = key
@@ -103,8 +95,6 @@ class SasKey:
 class SasTokenCredential:
     """A token that somebody signed; it cannot be renewed."""
 
-    __slots__ = ("_expires_at", "_text")
-
     def __init__(self, text: str) -> None:
         found = parse_sas(text)
         if isinstance(found, AuthRefusal):
@@ -123,8 +113,6 @@ class SasTokenCredential:
 @final
 class ChangingCredential:
     """A key or a token in an object of azure-core's, whose owner may put another one into it."""
-
-    __slots__ = ("_inner",)
 
     def __init__(self, inner: NamedKey | Signature) -> None:
         self._inner = inner
@@ -147,8 +135,6 @@ class ChangingCredential:
 @final
 class IdentityCredential:
     """Tokens of Azure's identity service, by an object in the shape of azure-identity's."""
-
-    __slots__ = ("_inner",)
 
     def __init__(self, inner: AsyncTokenCredential) -> None:
         self._inner = inner

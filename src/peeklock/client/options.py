@@ -98,30 +98,15 @@ class ProcessorOptions(TypedDict, total=False):
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Defaults:
     """What senders and receivers have unless they are told otherwise."""
 
-    flush_interval: Final[float]
-    max_in_flight: Final[int | None]
-    max_pending_messages: Final[int]
-    max_pending_bytes: Final[int]
-    prefetch_count: Final[int]
-
-    def __init__(
-        self,
-        *,
-        flush_interval: float = FLUSH_INTERVAL_S,
-        max_in_flight: int | None = None,
-        max_pending_messages: int = PENDING_MESSAGES_MAX,
-        max_pending_bytes: int = PENDING_BYTES_MAX,
-        prefetch_count: int = 0,
-    ) -> None:
-        self.flush_interval = flush_interval
-        self.max_in_flight = max_in_flight
-        self.max_pending_messages = max_pending_messages
-        self.max_pending_bytes = max_pending_bytes
-        self.prefetch_count = prefetch_count
+    flush_interval: float = FLUSH_INTERVAL_S
+    max_in_flight: int | None = None
+    max_pending_messages: int = PENDING_MESSAGES_MAX
+    max_pending_bytes: int = PENDING_BYTES_MAX
+    prefetch_count: int = 0
 
 
 def connection_options(given: ClientOptions) -> dict[str, Any]:

@@ -9,6 +9,7 @@ not be part of it, so that it can only be rolled back. Whoever wants another try
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from typing import Any, Final, NoReturn, Self, TypeVar, final
@@ -341,14 +342,12 @@ async def managed(
 
 
 @final
+@dataclass(frozen=True, slots=True)
 class Control:
     """A transaction as the broker knows it: its id, and the link that ends it."""
 
-    __slots__ = ("id", "link")
-
-    def __init__(self, link: SenderLink, id: bytes) -> None:
-        self.link: Final = link
-        self.id: Final = id
+    link: SenderLink
+    id: bytes
 
 
 def _wish(wish: Declare | Discharge) -> bytes:

@@ -64,35 +64,23 @@ _DEPLOYMENTS_MAX: Final = 8
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class Template:
     """What a template says: a namespace, and the resources that have no part in it."""
 
-    namespace: Final[ConfiguredNamespace]
-    left_out: Final[tuple[str, ...]]
-
-    def __init__(self, namespace: ConfiguredNamespace, left_out: tuple[str, ...] = ()) -> None:
-        self.namespace = namespace
-        self.left_out = left_out
+    namespace: ConfiguredNamespace
+    left_out: tuple[str, ...] = ()
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class _Resource:
     """One resource with its whole kind and its whole name, evaluated."""
 
-    where: Final[str]
-    kind: Final[str]
-    names: Final[tuple[str, ...]]
-    properties: Final[dict[str, Any]]
-
-    def __init__(
-        self, where: str, kind: str, names: tuple[str, ...], properties: dict[str, Any]
-    ) -> None:
-        self.where = where
-        self.kind = kind
-        self.names = names
-        self.properties = properties
+    where: str
+    kind: str
+    names: tuple[str, ...]
+    properties: dict[str, Any]
 
     def key(self) -> tuple[str, ...]:
         """Give what tells it from others of its kind."""

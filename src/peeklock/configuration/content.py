@@ -1,6 +1,6 @@
 """What a configuration file says, as values."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, final
 
 from peeklock.auth.issuer import TokenIssuer
@@ -12,22 +12,16 @@ DEFAULT_NAMESPACE: Final = "sbemulatorns"
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class ConfiguredQueue:
     """A queue that the file asks for, and the rules that hold on it alone."""
 
-    definition: Final[QueueDefinition]
-    rules: Final[tuple[AuthorizationRule, ...]]
-
-    def __init__(
-        self, definition: QueueDefinition, rules: tuple[AuthorizationRule, ...] = ()
-    ) -> None:
-        self.definition = definition
-        self.rules = rules
+    definition: QueueDefinition
+    rules: tuple[AuthorizationRule, ...] = ()
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class ConfiguredSubscription:
     """A subscription that the file asks for, with its rules in the order of the file.
 
@@ -35,65 +29,31 @@ class ConfiguredSubscription:
     rules that an existing subscription got from its clients need not go.
     """
 
-    definition: Final[SubscriptionDefinition]
-    rules: Final[tuple[Rule, ...]]
-    gives_rules: Final[bool]
-
-    def __init__(
-        self,
-        definition: SubscriptionDefinition,
-        rules: tuple[Rule, ...],
-        gives_rules: bool = True,
-    ) -> None:
-        self.definition = definition
-        self.rules = rules
-        self.gives_rules = gives_rules
+    definition: SubscriptionDefinition
+    rules: tuple[Rule, ...]
+    gives_rules: bool = True
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class ConfiguredTopic:
     """A topic that the file asks for, the rules that hold on it, and its subscriptions."""
 
-    definition: Final[TopicDefinition]
-    rules: Final[tuple[AuthorizationRule, ...]]
-    subscriptions: Final[tuple[ConfiguredSubscription, ...]]
-
-    def __init__(
-        self,
-        definition: TopicDefinition,
-        rules: tuple[AuthorizationRule, ...] = (),
-        subscriptions: tuple[ConfiguredSubscription, ...] = (),
-    ) -> None:
-        self.definition = definition
-        self.rules = rules
-        self.subscriptions = subscriptions
+    definition: TopicDefinition
+    rules: tuple[AuthorizationRule, ...] = ()
+    subscriptions: tuple[ConfiguredSubscription, ...] = ()
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class ConfiguredNamespace:
     """A namespace and all that it holds; where nobody gives rules it has the development rule."""
 
-    name: Final[str]
-    rules: Final[tuple[AuthorizationRule, ...]]
-    queues: Final[tuple[ConfiguredQueue, ...]]
-    topics: Final[tuple[ConfiguredTopic, ...]]
-    issuers: Final[tuple[TokenIssuer, ...]]
-
-    def __init__(
-        self,
-        name: str = DEFAULT_NAMESPACE,
-        rules: tuple[AuthorizationRule, ...] | None = None,
-        queues: tuple[ConfiguredQueue, ...] = (),
-        topics: tuple[ConfiguredTopic, ...] = (),
-        issuers: tuple[TokenIssuer, ...] = (),
-    ) -> None:
-        self.name = name
-        self.rules = (development_rule(),) if rules is None else rules
-        self.queues = queues
-        self.topics = topics
-        self.issuers = issuers
+    name: str = DEFAULT_NAMESPACE
+    rules: tuple[AuthorizationRule, ...] = field(default_factory=lambda: (development_rule(),))
+    queues: tuple[ConfiguredQueue, ...] = ()
+    topics: tuple[ConfiguredTopic, ...] = ()
+    issuers: tuple[TokenIssuer, ...] = ()
 
     def all_rules(self) -> list[AuthorizationRule]:
         """List the authorization rules of the namespace, of its queues and of its topics."""

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Final, final
 
+from peeklock.auth.rights import development_rule
 from peeklock.configuration import lenient_json
 from peeklock.configuration.authorization import read_authorization_rules
 from peeklock.configuration.content import (
@@ -83,6 +84,8 @@ def _read_namespace(section: Section) -> ConfiguredNamespace:
         names.take(topic.definition.path, TOPIC, entry)
         topics.append(topic)
     rules = read_authorization_rules(section)
+    if rules is None:
+        rules = (development_rule(),)
     issuers = read_token_issuers(section)
     section.finish()
     return ConfiguredNamespace(name, rules, tuple(queues), tuple(topics), issuers)
@@ -91,8 +94,6 @@ def _read_namespace(section: Section) -> ConfiguredNamespace:
 @final
 class Names:
     """The names of queues and topics, which are one set: a client says a path and not a kind."""
-
-    __slots__ = ("_kinds",)
 
     def __init__(self) -> None:
         self._kinds: dict[str, str] = {}

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from peeklock.auth.issuer import AUDIENCES, REFRESH_MS, SKEW_MS, TokenIssuer, is_safe_address
+from peeklock.auth.issuer import AUDIENCES, REFRESH_MS, ROLES, SKEW_MS, TokenIssuer, is_safe_address
 from peeklock.auth.rights import Rights, rights_from_names
 from peeklock.configuration.section import Section
 
@@ -53,11 +53,11 @@ def _read_issuer(entry: Section) -> TokenIssuer:
     )
 
 
-def _read_roles(entry: Section) -> dict[str, Rights] | None:
+def _read_roles(entry: Section) -> dict[str, Rights]:
     """Read what roles are worth; who says nothing means the roles that the service has."""
     listed = entry.sections("Roles")
     if listed is None:
-        return None
+        return dict(ROLES)
     roles: dict[str, Rights] = {}
     for each in listed:
         name, names = each.text("Name"), each.texts("Rights")

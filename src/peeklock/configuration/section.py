@@ -11,8 +11,6 @@ from peeklock.durations import parse_duration
 class Section:
     """Hands out the values of an object, checked for their type; knows what nobody asked for."""
 
-    __slots__ = ("_known", "_problems", "_values", "where")
-
     def __init__(self, where: str, value: Any, problems: list[str]) -> None:
         self.where = where
         self._problems = problems

@@ -8,6 +8,7 @@ import encodings.unicode_escape  # noqa: F401
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, final
 
 # What needs no quotes; everything else is quoted so that a line can always be taken apart again.
@@ -36,8 +37,6 @@ class Sparing:
     Of each event, and of each of its kinds where facts name one, a few lines are written in each
     interval. Those held back are counted, and a line at the interval's end says how many they were.
     """
-
-    __slots__ = ("_events", "_interval_s", "_lines_max", "_log", "_now")
 
     def __init__(
         self,
@@ -83,15 +82,13 @@ class Sparing:
 
 
 @final
+@dataclass(slots=True)
 class _Event:
     """What was written of one event in its interval, and what was not."""
 
-    __slots__ = ("held_back", "over_at", "written")
-
-    def __init__(self) -> None:
-        self.over_at = 0.0
-        self.written = 0
-        self.held_back = 0
+    over_at: float = 0.0
+    written: int = 0
+    held_back: int = 0
 
 
 def _value(fact: str | int) -> str:

@@ -5,7 +5,7 @@ a permanent failure must never get a condition that the clients retry (R-T2).
 """
 
 import logging
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from typing import Final, final
 
@@ -43,22 +43,18 @@ _NAME_LENGTH_MAX: Final = 512
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(slots=True)
 class WireForm:
     """How one kind of refusal is told to clients; a link that must go may hear another word."""
 
     condition: Final[str]
     status: Final[int]
-    is_retryable: Final[bool]
-    detaching: Final[str]
+    _: KW_ONLY
+    is_retryable: Final[bool] = False
+    detaching: str = ""
 
-    def __init__(
-        self, condition: str, status: int, *, is_retryable: bool = False, detaching: str = ""
-    ) -> None:
-        self.condition = condition
-        self.status = status
-        self.is_retryable = is_retryable
-        self.detaching = detaching or condition
+    def __post_init__(self) -> None:
+        self.detaching = self.detaching or self.condition
 
 
 WIRE_FORMS: Final[dict[str, WireForm]] = {
@@ -97,31 +93,20 @@ _OURS: Final = frozenset({kinds.BUSY, kinds.UNAVAILABLE, kinds.INTERNAL})
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class Declined:
     """A refusal in wire words, ready for AMQP and HTTP."""
 
-    condition: Final[str]
-    detaching: Final[str]
-    status: Final[int]
-    text: Final[str]
-    tracking_id: Final[str]
-
-    def __init__(
-        self, condition: str, detaching: str, status: int, text: str, tracking_id: str
-    ) -> None:
-        self.condition = condition
-        self.detaching = detaching
-        self.status = status
-        self.text = text
-        self.tracking_id = tracking_id
+    condition: str
+    detaching: str
+    status: int
+    text: str
+    tracking_id: str
 
 
 @final
 class RefusalDesk:
     """Words refusals, gives each its tracking id and writes it down once."""
-
-    __slots__ = ("_clock", "_counts", "_log", "_namespace", "_random_source")
 
     def __init__(
         self,

@@ -43,8 +43,6 @@ _epoch: Final = struct.Struct(">Q")
 class PartitionEntry:
     """What the store knows of a partition; the writing thread alone changes it."""
 
-    __slots__ = ("dropped", "end", "epoch", "extent", "name", "number", "replay_from", "stale")
-
     def __init__(self, number: int, name: str) -> None:
         self.number: int = number
         self.name: str = name

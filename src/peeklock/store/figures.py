@@ -9,8 +9,6 @@ from peeklock.histogram import COMMIT_BYTES, WAIT_SECONDS, Histogram
 class StoreFigures:
     """One store's commits and cold reads, and the room on its disk when it was last looked at."""
 
-    __slots__ = ("commit_bytes", "commits", "free_bytes", "reads", "reserve_bytes")
-
     def __init__(self) -> None:
         # Wall seconds: these are waits for the disk.
         self.commits: Final = Histogram(WAIT_SECONDS)

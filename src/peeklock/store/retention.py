@@ -19,45 +19,33 @@ GIB: Final = 1 << 30
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class Retention:
     """How long and how much of the journal is kept; the bytes are those of a whole store."""
 
-    age_ms: Final[int]
-    bytes_max: Final[int]
-
-    def __init__(self, age_ms: int = HOUR_MS, bytes_max: int = GIB) -> None:
-        self.age_ms = age_ms
-        self.bytes_max = bytes_max
+    age_ms: int = HOUR_MS
+    bytes_max: int = GIB
 
 
 @final
+@dataclass(slots=True)
 class Extent:
     """How far a partition's journal reaches, and how far trim got in what lies below it."""
 
-    __slots__ = ("first", "size", "swept")
-
-    def __init__(self) -> None:
-        self.first: int = 0
-        self.size: int = 0
-        self.swept: int = 0
+    first: int = 0
+    size: int = 0
+    swept: int = 0
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class Chunk:
     """A chunk as trim sees it: its positions, `end` excluded, its instant and its bytes."""
 
-    first: Final[int]
-    end: Final[int]
-    at: Final[int]
-    size: Final[int]
-
-    def __init__(self, first: int, end: int, at: int, size: int) -> None:
-        self.first = first
-        self.end = end
-        self.at = at
-        self.size = size
+    first: int
+    end: int
+    at: int
+    size: int
 
 
 class Shelf(Protocol):
@@ -75,8 +63,6 @@ class Shelf(Protocol):
 @final
 class Trim:
     """One call of trim, done in rounds of bounded work so that commits get in between."""
-
-    __slots__ = ("expired_at", "keep", "share", "upto")
 
     def __init__(
         self, upto: int, keep: AbstractSet[int], now: int, retention: Retention, partitions: int

@@ -55,18 +55,13 @@ class Damaged(Corrupt):
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class PartitionId:
     """Names a partition: its namespace, its entity's path and its index in the entity."""
 
-    namespace: Final[str]
-    path: Final[str]
-    index: Final[int]
-
-    def __init__(self, namespace: str, path: str, index: int = 0) -> None:
-        self.namespace = namespace
-        self.path = path
-        self.index = index
+    namespace: str
+    path: str
+    index: int = 0
 
     @property
     def key(self) -> str:
@@ -75,36 +70,27 @@ class PartitionId:
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class Replay:
     """Records in order; the first one has position `first_position`. Messages in them have no
     bodies (their sizes and instants are there). `size` is what they take where they rest."""
 
-    first_position: Final[int]
-    records: Final[Sequence[Record]]
-    size: Final[int]
-
-    def __init__(self, first_position: int, records: Sequence[Record], size: int) -> None:
-        self.first_position = first_position
-        self.records = records
-        self.size = size
+    first_position: int
+    records: Sequence[Record]
+    size: int
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class Opening:
     """A partition just opened: the epoch in force and its records from the last checkpoint on."""
 
-    epoch: Final[int]
-    replays: Final[AsyncIterator[Replay]]
-
-    def __init__(self, epoch: int, replays: AsyncIterator[Replay]) -> None:
-        self.epoch = epoch
-        self.replays = replays
+    epoch: int
+    replays: AsyncIterator[Replay]
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class JournalPage:
     """Raw chunks in order, to be decoded by `records.decode_chunk`.
 
@@ -113,14 +99,9 @@ class JournalPage:
     reader asked for more than there is.
     """
 
-    first: Final[int]
-    next: Final[int]
-    chunks: Final[list[bytes]]
-
-    def __init__(self, first: int, next: int, chunks: list[bytes]) -> None:
-        self.first = first
-        self.next = next
-        self.chunks = chunks
+    first: int
+    next: int
+    chunks: list[bytes]
 
 
 class Store(Protocol):

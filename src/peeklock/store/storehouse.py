@@ -53,18 +53,13 @@ def store_names(count: int) -> list[str]:
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class StoreState:
     """How a store is at the moment; the text says why it is offline."""
 
-    name: Final[str]
-    is_online: Final[bool]
-    text: Final[str]
-
-    def __init__(self, name: str, is_online: bool, text: str) -> None:
-        self.name = name
-        self.is_online = is_online
-        self.text = text
+    name: str
+    is_online: bool
+    text: str
 
 
 @final

@@ -19,8 +19,6 @@ _LOG: Final = logging.getLogger("peeklock.client")
 class Bridge:
     """Lets threads run what is awaited, for what was made in this process."""
 
-    __slots__ = ("_callbacks", "_calling", "_pid", "_turn")
-
     def __init__(self) -> None:
         self._pid: Final = os.getpid()
         # Callbacks that run or wait for their turn, and which thread runs one now.

@@ -24,8 +24,6 @@ class Attachment:
     transactions over several entities need one session for all; see `Transport.entity_session`.
     """
 
-    __slots__ = ("_opened", "end", "error", "link", "transport")
-
     def __init__(self, transport: Transport, link: Link, end: LinkEnd) -> None:
         self.transport: Final = transport
         self.link: Final = link

@@ -1,7 +1,7 @@
 """Everything that a client was told: where the broker is, how to get there, who the client is."""
 
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypedDict, Unpack, final
 from urllib.parse import urlsplit
@@ -54,68 +54,33 @@ class ConnectionOptions(TypedDict, total=False):
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ClientConfig:
     """Where, how and who; made by `from_connection_string` or `for_namespace`."""
 
     # The namespace as the broker knows it, and what is really connected to.
-    host: Final[str]
-    address: Final[str]
-    port: Final[int]
-    credential: Final[Credential]
+    host: str
+    address: str
+    port: int
+    credential: Credential
     # None sends everything in clear.
-    ssl_context: Final[ssl.SSLContext | None]
-    ca_option: Final[str]
-    is_websocket: Final[bool]
-    websocket_path: Final[str]
-    proxy: Final[HttpProxy | None]
-    retry: Final[RetryPolicy]
-    idle_timeout_s: Final[float]
-    socket_timeout_s: Final[float | None]
-    user_agent: Final[str]
-    is_traced: Final[bool]
-    is_one_session: Final[bool]
+    ssl_context: ssl.SSLContext | None = None
+    ca_option: str = CA_OPTION
+    is_websocket: bool = False
+    websocket_path: str = WEBSOCKET_PATH
+    proxy: HttpProxy | None = None
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    idle_timeout_s: float = IDLE_TIMEOUT_S
+    socket_timeout_s: float | None = None
+    user_agent: str = ""
+    is_traced: bool = False
+    is_one_session: bool = False
     # The entity that the connection string is for, empty where it names none.
-    entity_path: Final[str]
+    entity_path: str = ""
 
-    def __init__(
-        self,
-        *,
-        host: str,
-        address: str,
-        port: int,
-        credential: Credential,
-        ssl_context: ssl.SSLContext | None = None,
-        ca_option: str = CA_OPTION,
-        is_websocket: bool = False,
-        websocket_path: str = WEBSOCKET_PATH,
-        proxy: HttpProxy | None = None,
-        retry: RetryPolicy | None = None,
-        idle_timeout_s: float = IDLE_TIMEOUT_S,
-        socket_timeout_s: float | None = None,
-        user_agent: str = "",
-        is_traced: bool = False,
-        is_one_session: bool = False,
-        entity_path: str = "",
-    ) -> None:
-        if socket_timeout_s is not None and socket_timeout_s <= 0:
+    def __post_init__(self) -> None:
+        if self.socket_timeout_s is not None and self.socket_timeout_s <= 0:
             raise ValueError("socket_timeout must be greater than 0")
-        self.host = host
-        self.address = address
-        self.port = port
-        self.credential = credential
-        self.ssl_context = ssl_context
-        self.ca_option = ca_option
-        self.is_websocket = is_websocket
-        self.websocket_path = websocket_path
-        self.proxy = proxy
-        self.retry = RetryPolicy() if retry is None else retry
-        self.idle_timeout_s = idle_timeout_s
-        self.socket_timeout_s = socket_timeout_s
-        self.user_agent = user_agent
-        self.is_traced = is_traced
-        self.is_one_session = is_one_session
-        self.entity_path = entity_path
 
     @staticmethod
     def from_connection_string(text: str, **options: Unpack[ConnectionOptions]) -> "ClientConfig":
@@ -201,7 +166,7 @@ def _config(
         is_websocket=is_websocket,
         websocket_path=path,
         proxy=options.get("proxy"),
-        retry=options.get("retry"),
+        retry=options.get("retry") or RetryPolicy(),
         idle_timeout_s=options.get("idle_timeout_s", IDLE_TIMEOUT_S),
         socket_timeout_s=options.get("socket_timeout_s"),
         user_agent=options.get("user_agent", ""),

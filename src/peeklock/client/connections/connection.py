@@ -224,16 +224,6 @@ class ClientConnection:
 class Line:
     """One connection while it lasts, with what belongs to it alone."""
 
-    __slots__ = (
-        "_control",
-        "_controlling",
-        "_opening",
-        "desks",
-        "receivers",
-        "tokens",
-        "transport",
-    )
-
     def __init__(self, transport: Transport, config: ClientConfig, clock: Clock) -> None:
         self.transport: Final = transport
         self.tokens: Final = Tokens(transport, config, clock, ANSWERED_WITHIN_S)

@@ -16,37 +16,19 @@ TOKEN_MS: Final = 60 * 60_000
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class ConnectionString:
     """A connection string taken apart: a key, or a token that somebody made of one."""
 
-    host: Final[str]
-    rule_name: Final[str]
-    key: Final[str]
-    token: Final[str]
-    port: Final[int | None]
+    host: str
+    rule_name: str
+    key: str
+    token: str = ""
+    port: int | None = None
     # As the official clients understand it: without the emulator's flag all is encrypted.
-    is_plain: Final[bool]
+    is_plain: bool = True
     # The entity that the string is for, where it names one.
-    entity_path: Final[str]
-
-    def __init__(
-        self,
-        host: str,
-        rule_name: str,
-        key: str,
-        token: str = "",
-        port: int | None = None,
-        is_plain: bool = True,
-        entity_path: str = "",
-    ) -> None:
-        self.host = host
-        self.rule_name = rule_name
-        self.key = key
-        self.token = token
-        self.port = port
-        self.is_plain = is_plain
-        self.entity_path = entity_path
+    entity_path: str = ""
 
     def __repr__(self) -> str:
         # Written out so that no key reaches a log or a traceback.

@@ -14,20 +14,14 @@ _END: Final = b"\r\n\r\n"
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class HttpProxy:
     """A proxy, and who asks it."""
 
-    host: Final[str]
-    port: Final[int]
-    username: Final[str]
-    password: Final[str]
-
-    def __init__(self, host: str, port: int, username: str = "", password: str = "") -> None:
-        self.host = host
-        self.port = port
-        self.username = username
-        self.password = password
+    host: str
+    port: int
+    username: str = ""
+    password: str = ""
 
     def __repr__(self) -> str:
         # Written out so that no password reaches a log or a traceback.

@@ -29,8 +29,6 @@ _ELEMENTS_FREE: Final = 1024
 class RequestLinks:
     """A pair of links to one node: requests go out on one, their answers come in on the other."""
 
-    __slots__ = ("_answers", "_asked", "_loop", "_number", "_requests", "address")
-
     def __init__(self, transport: Transport, address: str, name: str, session: Session) -> None:
         self.address: Final = address
         self._loop: Final = transport.loop

@@ -24,40 +24,26 @@ T = TypeVar("T")
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RetryPolicy:
     """How often and how fast; the names of the numbers are those of azure-servicebus."""
 
-    retry_total: Final[int]
-    retry_backoff_factor: Final[float]
-    retry_backoff_max: Final[float]
-    retry_mode: Final[str]
-    try_timeout: Final[float | None]
-    busy_s: Final[float]
+    retry_total: int = 3
+    retry_backoff_factor: float = 0.8
+    retry_backoff_max: float = 120.0
+    retry_mode: str = EXPONENTIAL
+    # How long one try may take; None lets it take what it takes.
+    try_timeout: float | None = None
+    busy_s: float = BUSY_S
 
-    def __init__(
-        self,
-        *,
-        retry_total: int = 3,
-        retry_backoff_factor: float = 0.8,
-        retry_backoff_max: float = 120.0,
-        retry_mode: str = EXPONENTIAL,
-        try_timeout: float | None = None,
-        busy_s: float = BUSY_S,
-    ) -> None:
-        if retry_mode not in (FIXED, EXPONENTIAL):
-            raise ValueError(f"retry_mode is '{FIXED}' or '{EXPONENTIAL}', not '{retry_mode}'")
-        if retry_total < 0 or retry_backoff_factor < 0 or retry_backoff_max < 0:
+    def __post_init__(self) -> None:
+        if self.retry_mode not in (FIXED, EXPONENTIAL):
+            modes = f"'{FIXED}' or '{EXPONENTIAL}'"
+            raise ValueError(f"retry_mode is {modes}, not '{self.retry_mode}'")
+        if self.retry_total < 0 or self.retry_backoff_factor < 0 or self.retry_backoff_max < 0:
             raise ValueError("retries cannot be counted or timed with negative numbers")
-        if try_timeout is not None and not 0 < try_timeout < math.inf:
+        if self.try_timeout is not None and not 0 < self.try_timeout < math.inf:
             raise ValueError("try_timeout must be greater than 0, and not for ever")
-        self.retry_total = retry_total
-        self.retry_backoff_factor = retry_backoff_factor
-        self.retry_backoff_max = retry_backoff_max
-        self.retry_mode = retry_mode
-        # How long one try may take; None lets it take what it takes.
-        self.try_timeout = try_timeout
-        self.busy_s = busy_s
 
     def pause_s(self, tried: int, error: ServiceBusError, random_source: float) -> float:
         """Tell how long to wait after this try, the first is 1; `jitter` is 0 to 1."""

@@ -14,8 +14,6 @@ _LOG: Final = logging.getLogger("peeklock.client.frames")
 class Trace:
     """One direction of a connection; the mark is `<` for what came and `>` for what was sent."""
 
-    __slots__ = ("_mark", "_name", "_rest")
-
     def __init__(self, name: str, mark: str) -> None:
         self._name: Final = name
         self._mark: Final = mark

@@ -27,8 +27,6 @@ class WebSocketError(Exception):
 class WebSocketFraming:
     """One WebSocket. `opening` is sent first; nothing can be wrapped before `is_open`."""
 
-    __slots__ = ("_machine", "answer", "is_open", "opening")
-
     def __init__(self, host: str, path: str) -> None:
         self._machine = WSConnection(ConnectionType.CLIENT)
         request = Request(host=host, target=path, subprotocols=[WEBSOCKET_PROTOCOL])

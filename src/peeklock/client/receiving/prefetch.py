@@ -18,8 +18,6 @@ _WEIGHT: Final = 0.2
 class Prefetch:
     """The size of a receiver's cache."""
 
-    __slots__ = ("_mean", "count")
-
     def __init__(self, count: int) -> None:
         if count < 0:
             raise ValueError("prefetch_count cannot be negative")

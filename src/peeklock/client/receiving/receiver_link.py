@@ -54,31 +54,6 @@ _SECOND: Final = 1
 class ReceiverLink:
     """A link on which messages come, in a session or not."""
 
-    __slots__ = (
-        "__weakref__",
-        "_answered_within_s",
-        "_arrived",
-        "_asked",
-        "_attachment",
-        "_awaited",
-        "_drain_timer",
-        "_drained",
-        "_good",
-        "_is_taken_back",
-        "_late_timer",
-        "_link",
-        "_loop",
-        "_prefetch",
-        "_turn",
-        "_waiter",
-        "deletes",
-        "locked_until_ms",
-        "name",
-        "session_id",
-        "transport",
-        "when_gone",
-    )
-
     def __init__(
         self,
         transport: Transport,

@@ -32,8 +32,6 @@ class Asker(Protocol):
 class Settler:
     """Settles the messages of one receiver."""
 
-    __slots__ = ("_ask", "_connection", "_entity")
-
     def __init__(self, connection: ClientConnection, entity: str, ask: Asker) -> None:
         self._connection: Final = connection
         self._entity: Final = entity

@@ -54,8 +54,6 @@ class BatchedMessage:
 class _Filling:
     """A batch that is being filled."""
 
-    __slots__ = ("batch", "entries", "key")
-
     def __init__(self, size_max: int, key: str | None) -> None:
         self.batch: Final = ServiceBusMessageBatch(size_max)
         self.entries: Final[list[BatchedMessage]] = []

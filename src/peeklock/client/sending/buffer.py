@@ -16,8 +16,6 @@ PENDING_BYTES_MAX: Final = 32 << 20
 class SendBuffer:
     """Counts the messages of one sender that have no outcome yet."""
 
-    __slots__ = ("bytes_max", "messages", "messages_max", "size")
-
     def __init__(self, messages_max: int, bytes_max: int) -> None:
         if messages_max < 1:
             raise ValueError("max_pending_messages must be at least 1")

@@ -34,23 +34,6 @@ _NOTHING: Final = [b""] * _RUN_MAX
 class SenderLink:
     """A link on which messages leave; each send is a future."""
 
-    __slots__ = (
-        "_attachment",
-        "_formats",
-        "_futures",
-        "_is_due",
-        "_link",
-        "_loop",
-        "_payloads",
-        "_sent",
-        "_states",
-        "max_batch_size",
-        "max_message_size",
-        "name",
-        "transport",
-        "when_gone",
-    )
-
     def __init__(
         self,
         transport: Transport,

@@ -2,38 +2,24 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final, final
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, final
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class Answer:
     """One answer; headers are those beside the ones that every answer has.
 
     Content, where it is given, stands instead of the document; its type may be none.
     """
 
-    status: Final[int]
-    document: Final[dict[str, Any]]
-    headers: Final[tuple[tuple[str, str], ...]]
-    content: Final[bytes | None]
-    content_type: Final[str]
-
-    def __init__(
-        self,
-        status: int,
-        document: dict[str, Any],
-        headers: tuple[tuple[str, str], ...] = (),
-        *,
-        content: bytes | None = None,
-        content_type: str = "application/json",
-    ) -> None:
-        self.status = status
-        self.document = document
-        self.headers = headers
-        self.content = content
-        self.content_type = content_type
+    status: int
+    document: dict[str, Any]
+    headers: tuple[tuple[str, str], ...] = ()
+    _: KW_ONLY
+    content: bytes | None = None
+    content_type: str = "application/json"
 
     def body(self) -> bytes:
         """Write what is said."""

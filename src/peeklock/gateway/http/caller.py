@@ -12,8 +12,6 @@ class Caller:
     closed everything, and what nobody takes must not be handed out.
     """
 
-    __slots__ = ("_on_gone", "is_gone")
-
     def __init__(self, *, is_gone: bool = False) -> None:
         self.is_gone = is_gone
         self._on_gone: Callable[[], None] | None = None

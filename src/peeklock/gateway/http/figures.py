@@ -27,16 +27,12 @@ _LANES_AT_ONCE: Final = 512
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class Spans:
     """A histogram at one instant: how many were at most each bound, and the sum of all."""
 
-    buckets: Final[list[tuple[str, int]]]
-    sum: Final[float]
-
-    def __init__(self, buckets: list[tuple[str, int]], sum: float) -> None:
-        self.buckets = buckets
-        self.sum = sum
+    buckets: list[tuple[str, int]]
+    sum: float
 
 
 def spans(found: Histogram) -> Spans:
@@ -121,8 +117,6 @@ class Overview:
 @final
 class Holding:
     """What the partitions of each namespace hold: those that are open, others are not asked."""
-
-    __slots__ = ("_memory", "_messages", "_partitions")
 
     def __init__(self) -> None:
         self._memory: Final[Counter[str]] = Counter()

@@ -20,8 +20,6 @@ UNHEALTHY: Final = {
 class Health:
     """Healthy from the moment everything listens until the broker begins to stop."""
 
-    __slots__ = ("is_serving",)
-
     def __init__(self) -> None:
         self.is_serving = False
 
@@ -37,8 +35,6 @@ class ReadyNode:
     A broker that is short of space or memory is ready: it refuses sends, which clients try again,
     and everything else goes on. One of whose stores none is there is not.
     """
-
-    __slots__ = ("_health", "_stores")
 
     def __init__(self, health: Health, stores: Callable[[], Sequence[StoreState]]) -> None:
         self._health = health

@@ -17,16 +17,12 @@ _LOG: Final = logging.getLogger("peeklock.server")
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class Reloaded:
     """What is different now, and what only a restart would change."""
 
-    changed: Final[Sequence[str]]
-    restart: Final[Sequence[str]]
-
-    def __init__(self, changed: Sequence[str], restart: Sequence[str]) -> None:
-        self.changed = changed
-        self.restart = restart
+    changed: Sequence[str]
+    restart: Sequence[str]
 
 
 class NotReloaded(Exception):

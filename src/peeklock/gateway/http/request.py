@@ -1,51 +1,29 @@
 """What a client asked over HTTP: read whole, and bounded before that."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final, final
+from dataclasses import KW_ONLY, dataclass, field
+from typing import final
 from urllib.parse import parse_qs, unquote
 
 from peeklock.gateway.http.caller import Caller
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class HttpRequest:
     """One request; the names of its headers are in lower case, and as they came in `named`."""
 
-    method: Final[str]
-    target: Final[str]
-    headers: Final[dict[str, str]]
-    body: Final[bytes]
-    peer: Final[str]
-    named: Final[Sequence[tuple[bytes, bytes]]]
-    scheme: Final[str]
-    caller: Final[Caller]
+    method: str
+    target: str
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    peer: str = ""
+    _: KW_ONLY
+    named: Sequence[tuple[bytes, bytes]] = ()
+    scheme: str = "http"
+    caller: Caller = field(default_factory=Caller)
     # Whether others on the network can read it.
-    is_exposed: Final[bool]
-
-    def __init__(
-        self,
-        method: str,
-        target: str,
-        headers: dict[str, str] | None = None,
-        body: bytes = b"",
-        peer: str = "",
-        *,
-        named: Sequence[tuple[bytes, bytes]] = (),
-        scheme: str = "http",
-        caller: Caller | None = None,
-        is_exposed: bool = False,
-    ) -> None:
-        self.method = method
-        self.target = target
-        self.headers = headers or {}
-        self.body = body
-        self.peer = peer
-        self.named = named
-        self.scheme = scheme
-        self.caller = caller or Caller()
-        self.is_exposed = is_exposed
+    is_exposed: bool = False
 
     @property
     def path(self) -> str:

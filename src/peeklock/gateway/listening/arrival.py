@@ -53,18 +53,6 @@ class ArrivalHost(Protocol):
 class Arrival(asyncio.Protocol):
     """One new connection, from its accepting to its first words."""
 
-    __slots__ = (
-        "_arrival_host",
-        "_data",
-        "_is_open",
-        "_loop",
-        "_peer",
-        "_socket",
-        "_task",
-        "_timer",
-        "_transport",
-    )
-
     def __init__(self, arrival_host: ArrivalHost, accepted: socket.socket, address: object) -> None:
         self._arrival_host = arrival_host
         self._socket: socket.socket | None = accepted

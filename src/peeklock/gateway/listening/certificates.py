@@ -38,16 +38,12 @@ _NAMES_ALWAYS: Final = ("localhost", "127.0.0.1", "::1")
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class Issued:
     """A server's certificate with its key in one file, and when it must be made anew."""
 
-    path: Final[Path]
-    renew_at: Final[Instant]
-
-    def __init__(self, path: Path, renew_at: Instant) -> None:
-        self.path = path
-        self.renew_at = renew_at
+    path: Path
+    renew_at: Instant
 
 
 def server_names(host: str, given: Sequence[str]) -> tuple[str, ...]:

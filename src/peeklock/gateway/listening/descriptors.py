@@ -30,8 +30,6 @@ class SpareDescriptor:
     Without one it would stay in the system's line, and the listening socket readable for ever.
     """
 
-    __slots__ = ("_number",)
-
     def __init__(self) -> None:
         self._number = -1
         self._take()

@@ -28,8 +28,6 @@ sslproto.SSLProtocol.max_size = 32 * 1024
 class Tls:
     """Gives the context for a new connection."""
 
-    __slots__ = ("_clock", "_make", "_renew_at", "_shown")
-
     def __init__(self, clock: Clock, make: Callable[[Instant], "Shown"]) -> None:
         """`make` gives a context and when it must be made anew."""
         self._clock = clock
@@ -80,8 +78,6 @@ class Tls:
 @final
 class Shown:
     """A certificate with its key, ready for handshakes, and when it must be made anew."""
-
-    __slots__ = ("context", "fingerprint", "renew_at")
 
     def __init__(self, certificate: Path, key: Path | None, renew_at: Instant) -> None:
         self.context: Final = _context(certificate, key)

@@ -30,8 +30,6 @@ class ByteHolder(Protocol):
 class ByteHolders:
     """Connections that share a budget of bytes."""
 
-    __slots__ = ("_all", "_floor", "_largest")
-
     def __init__(self) -> None:
         self._all: Final[dict[ByteHolder, None]] = {}
         # Those that held most when all were looked at, and what the last of them held.

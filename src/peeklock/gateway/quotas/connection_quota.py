@@ -10,8 +10,6 @@ from peeklock.settings import CONNECTIONS_MAX
 class ConnectionQuota:
     """Counts the connections of one namespace; a place is taken by showing a token or a key."""
 
-    __slots__ = ("_places",)
-
     def __init__(self, places: Budget | None = None) -> None:
         self._places: Final = places or Budget("amqp_connections", CONNECTIONS_MAX)
 

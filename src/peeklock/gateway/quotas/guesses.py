@@ -21,8 +21,6 @@ ADDRESSES_MAX: Final = 10_000
 class KeyGuesses:
     """When an address has its next try; instants are the loop's, in milliseconds."""
 
-    __slots__ = ("_turns", "_waiting")
-
     def __init__(self, waiting: Budget) -> None:
         # Those that wait for their turn; refused are those who would wait too long.
         self._waiting: Final = waiting

@@ -30,16 +30,6 @@ class LimitedConnection(ByteHolder, UnauthenticatedConnection, Protocol):
 class SharedLimits:
     """The shared bounds of all connections."""
 
-    __slots__ = (
-        "_is_making_room",
-        "_with_token",
-        "_without_token",
-        "guesses",
-        "held_bytes",
-        "stranger_bytes",
-        "unauthenticated",
-    )
-
     def __init__(
         self,
         budgets: Budgets | None = None,

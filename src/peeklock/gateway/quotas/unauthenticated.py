@@ -23,8 +23,6 @@ class UnauthenticatedConnection(Protocol):
 class UnauthenticatedConnections:
     """Who is here without a token, by address, in the order of their progress."""
 
-    __slots__ = ("_at", "_by_count", "_most", "_places")
-
     def __init__(self, places: Budget) -> None:
         self._places: Final = places
         # By address; who made progress last stands last.

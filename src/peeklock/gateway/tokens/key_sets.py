@@ -30,19 +30,14 @@ FETCH_S_MAX: Final = 5.0
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class SigningKey:
     """A public key with the one algorithm that it is for."""
 
-    key: Final[Any]
-    algorithm: Final[str]
+    key: Any
+    algorithm: str
     # What tells it from others, whatever it is called and whatever else is published beside it.
-    identity: Final[bytes]
-
-    def __init__(self, key: Any, algorithm: str, identity: bytes) -> None:
-        self.key = key
-        self.algorithm = algorithm
-        self.identity = identity
+    identity: bytes
 
 
 Keys: TypeAlias = dict[str, SigningKey]

@@ -59,8 +59,6 @@ class BadRecord(Exception):
 class Parts:
     """One message, each part of it read when a column asks for it."""
 
-    __slots__ = ("_annotations", "_application", "_body", "_properties", "sections")
-
     def __init__(self, payload: bytes) -> None:
         self.sections: Sections = split(payload)
         self._annotations: dict[Any, Any] | None = None

@@ -180,8 +180,6 @@ def header_at(cursor: LmdbCursor, partition: PartitionEntry) -> ChunkHeader:
 class LmdbOpen:
     """Put an epoch in force."""
 
-    __slots__ = ("epoch", "partition", "size")
-
     def __init__(self, partition: PartitionEntry, epoch: int | None) -> None:
         self.partition: PartitionEntry = partition
         self.epoch: int | None = epoch
@@ -201,8 +199,6 @@ class LmdbOpen:
 @final
 class LmdbAppend:
     """Add one chunk."""
-
-    __slots__ = ("chunk", "partition", "size")
 
     def __init__(self, partition: PartitionEntry, chunk: NewChunk) -> None:
         self.partition: PartitionEntry = partition
@@ -233,8 +229,6 @@ class LmdbAppend:
 class LmdbTrim:
     """Do a bounded part of a trim; answers 1 when there may be more to do."""
 
-    __slots__ = ("partition", "size", "trim")
-
     def __init__(self, partition: PartitionEntry, trim: Trim) -> None:
         self.partition: PartitionEntry = partition
         self.trim: Trim = trim
@@ -260,8 +254,6 @@ class LmdbTrim:
 class LmdbDrop:
     """Take a partition away from everybody; what it leaves is swept afterwards."""
 
-    __slots__ = ("partition", "size")
-
     def __init__(self, partition: PartitionEntry) -> None:
         self.partition: PartitionEntry = partition
         self.size: int = BULKY
@@ -283,8 +275,6 @@ class LmdbDrop:
 class LmdbSweep:
     """Delete a bounded part of what a dropped partition left; answers 1 when there is more."""
 
-    __slots__ = ("partition", "size")
-
     def __init__(self, partition: PartitionEntry) -> None:
         self.partition: PartitionEntry = partition
         self.size: int = BULKY
@@ -297,8 +287,6 @@ class LmdbSweep:
 @final
 class _LmdbShelf:
     """A partition's chunks inside a transaction."""
-
-    __slots__ = ("cursor", "partition")
 
     def __init__(self, cursor: LmdbCursor, partition: PartitionEntry) -> None:
         self.cursor: LmdbCursor = cursor

@@ -42,8 +42,6 @@ _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 class Segment:
     """A file, and what it is used for at the moment."""
 
-    __slots__ = ("is_known", "number", "path", "size", "use")
-
     def __init__(self, path: Path, size: int, use: Use | None, is_known: bool = True) -> None:
         self.path: Path = path
         self.number: int = int(path.name.removeprefix(PREFIX))
@@ -56,8 +54,6 @@ class Segment:
 @final
 class _Handle:
     """A file that is open for reading until nobody uses it any more."""
-
-    __slots__ = ("file",)
 
     def __init__(self, path: str) -> None:
         self.file: int = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

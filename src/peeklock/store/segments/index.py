@@ -60,8 +60,6 @@ _crc: Final = struct.Struct(">I")
 class Living:
     """What lives in one use of a segment, and which file that is."""
 
-    __slots__ = ("chunks", "file", "salt", "size")
-
     def __init__(self, salt: int, file: int, chunks: int = 0, size: int = 0) -> None:
         self.salt: int = salt
         self.file: int = file
@@ -332,8 +330,6 @@ def checked(value: memoryview, what: str) -> memoryview:
 @final
 class _PlaceShelf:
     """A partition's chunks inside a transaction."""
-
-    __slots__ = ("cursor", "leave", "partition")
 
     def __init__(
         self, cursor: LmdbCursor, partition: PartitionEntry, leave: Callable[[ChunkPlace], None]

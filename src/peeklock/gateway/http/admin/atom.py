@@ -22,8 +22,6 @@ _LATEST: Final = "2024-05"
 class Asked:
     """How the client addressed us, which is how it is answered: host and version."""
 
-    __slots__ = ("host", "skip", "top", "version")
-
     def __init__(self, request: HttpRequest, namespace: str) -> None:
         query = parse_qs(request.target.partition("?")[2], keep_blank_values=True)
         self.host = request.headers.get("host") or namespace
@@ -41,24 +39,15 @@ class Asked:
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class AtomEntry:
     """One thing in an answer: where it is, its name, its times, and its description in XML."""
 
-    path: Final[str]
-    title: Final[str]
-    published: Final[Instant]
-    updated: Final[Instant]
-    content: Final[str]
-
-    def __init__(
-        self, path: str, title: str, published: Instant, updated: Instant, content: str
-    ) -> None:
-        self.path = path
-        self.title = title
-        self.published = published
-        self.updated = updated
-        self.content = content
+    path: str
+    title: str
+    published: Instant
+    updated: Instant
+    content: str
 
 
 def entry_answer(status: int, entry: AtomEntry, asked: Asked, author: str) -> Answer:
@@ -115,8 +104,6 @@ def empty_answer() -> Answer:
 @final
 class AtomPage:
     """A part of a list."""
-
-    __slots__ = ("end", "has_more", "skip", "top")
 
     def __init__(self, skip: int, top: int, count: int) -> None:
         self.skip = skip

@@ -34,20 +34,14 @@ _BAD_NAME: Final = (
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class AdminPath:
     """A thing or a list of things; what does not belong to its kind is empty."""
 
-    kind: Final[str]
-    path: Final[str]
-    subscription: Final[str]
-    rule: Final[str]
-
-    def __init__(self, kind: str, path: str = "", subscription: str = "", rule: str = "") -> None:
-        self.kind = kind
-        self.path = path
-        self.subscription = subscription
-        self.rule = rule
+    kind: str
+    path: str = ""
+    subscription: str = ""
+    rule: str = ""
 
     @property
     def entity(self) -> str:

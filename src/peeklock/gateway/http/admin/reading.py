@@ -44,8 +44,6 @@ def read_content(body: bytes) -> "Content":
 class Content:
     """An element with children; reading a wrong value is Malformed, a missing one is None."""
 
-    __slots__ = ("_element", "_first")
-
     def __init__(self, element: Element) -> None:
         self._element = element
         # The first element of each name, found when one is asked for: who asks, asks for many.

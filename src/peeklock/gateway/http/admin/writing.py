@@ -27,8 +27,6 @@ _IN_ATTRIBUTES: Final = {**_REFERENCES, '"': "&quot;", "\n": "&#10;", "\t": "&#9
 class XmlWriter:
     """Gathers elements, one after the other."""
 
-    __slots__ = ("_parts",)
-
     def __init__(self) -> None:
         self._parts: list[str] = []
 

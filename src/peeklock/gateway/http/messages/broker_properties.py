@@ -28,18 +28,13 @@ _NO_TEXTS: Final[dict[str, str]] = {}
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class BrokerProperties:
     """The texts by their names, the life of the message and when it is due."""
 
-    texts: Final[dict[str, str]]
-    time_to_live_ms: Final[int]
-    scheduled_at: Final[int]
-
-    def __init__(self, texts: dict[str, str], time_to_live_ms: int, scheduled_at: int) -> None:
-        self.texts = texts
-        self.time_to_live_ms = time_to_live_ms
-        self.scheduled_at = scheduled_at
+    texts: dict[str, str]
+    time_to_live_ms: int
+    scheduled_at: int
 
     @property
     def session_id(self) -> str | None:

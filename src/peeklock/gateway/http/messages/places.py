@@ -14,20 +14,14 @@ _GUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class MessagePath:
     """A path taken apart; that of the entity is still encoded, the rest is not."""
 
-    kind: Final[int]
-    entity: Final[str]
-    message: Final[str]
-    token: Final[str]
-
-    def __init__(self, kind: int, entity: str, message: str = "", token: str = "") -> None:
-        self.kind = kind
-        self.entity = entity
-        self.message = message
-        self.token = token
+    kind: int
+    entity: str
+    message: str = ""
+    token: str = ""
 
 
 def place_of(method: str, path: str) -> MessagePath | None:

@@ -1,7 +1,7 @@
 """One request at the entity that it names, once it was let in."""
 
 from dataclasses import dataclass
-from typing import Final, final
+from typing import final
 
 from peeklock.gateway.amqp.address import Address
 from peeklock.gateway.amqp.namespace_context import Entity
@@ -10,22 +10,14 @@ from peeklock.gateway.http.request import HttpRequest
 
 
 @final
-@dataclass(slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class Visit:
     """A request, its path taken apart, and whom it concerns."""
 
-    request: Final[HttpRequest]
-    place: Final[MessagePath]
-    address: Final[Address]
-    entity: Final[Entity]
-
-    def __init__(
-        self, request: HttpRequest, place: MessagePath, address: Address, entity: Entity
-    ) -> None:
-        self.request = request
-        self.place = place
-        self.address = address
-        self.entity = entity
+    request: HttpRequest
+    place: MessagePath
+    address: Address
+    entity: Entity
 
     @property
     def lane(self) -> int:

@@ -28,8 +28,6 @@ CONSUMER: Final = "$http"
 class Wish:
     """One command and its reply."""
 
-    __slots__ = ("_reply",)
-
     def __init__(self) -> None:
         self._reply: Final[asyncio.Future[Any]] = asyncio.get_running_loop().create_future()
 
@@ -53,8 +51,6 @@ class Reception:
     It always locks, whatever its client does with the message: what comes for a client that has
     gone is given back at once, and nobody notices.
     """
-
-    __slots__ = ("_caller", "_entity", "_is_over", "_lane", "_result", "_timer")
 
     def __init__(self, entity: Entity, lane: int, caller: Caller) -> None:
         self._entity: Final = entity
