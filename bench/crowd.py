@@ -20,7 +20,7 @@ from bench.endpoint import Endpoint
 from bench.ends import SECOND
 from bench.line import Line, LineError, now_ms
 from peeklock.amqp.events import AttachAnswered
-from peeklock.amqp.values.composites import Source
+from peeklock.amqp.frames.termini import Source
 
 # How many come at the same moment, as the pods of a deployment do.
 COMING_AT_ONCE: Final = 100

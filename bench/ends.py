@@ -7,15 +7,10 @@ from bench import payload
 from bench.endpoint import Endpoint
 from bench.line import Line, LineError
 from peeklock.amqp.events import AnswersReceived, Event, SettlementsReceived, TransfersReceived
+from peeklock.amqp.frames.states import Accepted
+from peeklock.amqp.frames.termini import Source, Target
 from peeklock.amqp.sessions.delivery import IncomingDelivery
-from peeklock.amqp.values.composites import (
-    ACCEPTED,
-    Accepted,
-    Source,
-    Target,
-    decode_composite,
-    encode_modified,
-)
+from peeklock.amqp.values.composites import ACCEPTED, decode_composite, encode_modified
 
 # Settle modes of a receiver [2.8.3]: settle at once, or after the sender has.
 FIRST: Final = 0

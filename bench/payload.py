@@ -3,7 +3,8 @@
 import struct
 from typing import Final
 
-from peeklock.amqp.values.composites import Properties, encode_composite
+from peeklock.amqp.messages.message_forms import Properties
+from peeklock.amqp.values.composites import encode_composite
 
 BODY_SIZE: Final = 1024
 

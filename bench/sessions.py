@@ -18,8 +18,9 @@ from bench.loads import STALLED_S, Flood, Progress
 from bench.peeklock_server import Peeklock
 from bench.plan import Plan
 from peeklock.amqp.events import AnswersReceived, AttachAnswered, Closed, Event, TransfersReceived
+from peeklock.amqp.frames.termini import Source
 from peeklock.amqp.sessions.link import Link
-from peeklock.amqp.values.composites import ACCEPTED, Source
+from peeklock.amqp.values.composites import ACCEPTED
 from peeklock.amqp.values.types import Symbol, Uint
 
 SESSIONS: Final = 10_000

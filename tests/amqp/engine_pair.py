@@ -6,17 +6,13 @@ from typing import Any
 from peeklock.amqp.connection import CLIENT, SERVER, Connection
 from peeklock.amqp.events import AttachRequested, Event, SaslInitReceived
 from peeklock.amqp.frames.headers import AMQP_HEADER, SASL_HEADER, frame_head, frame_size
+from peeklock.amqp.frames.sasl_frames import SaslInit
+from peeklock.amqp.frames.termini import Source, Target
 from peeklock.amqp.limits import ConnectionLimits
 from peeklock.amqp.sasl import anonymous
 from peeklock.amqp.sessions.link import Link
 from peeklock.amqp.sessions.session import Session
-from peeklock.amqp.values.composites import (
-    SaslInit,
-    Source,
-    Target,
-    decode_composite,
-    encode_composite,
-)
+from peeklock.amqp.values.composites import decode_composite, encode_composite
 
 Cut = Callable[[bytes], Iterable[bytes]]
 

@@ -8,19 +8,12 @@ from peeklock.amqp.connection import CLIENT, Connection
 from peeklock.amqp.errors import AmqpError
 from peeklock.amqp.events import AttachRequested, Closed, Opened, SaslInitReceived
 from peeklock.amqp.frames.headers import AMQP_FRAME, AMQP_HEADER, HEARTBEAT, SASL_FRAME, SASL_HEADER
+from peeklock.amqp.frames.performatives import Attach, Begin, Close, End, Open
+from peeklock.amqp.frames.termini import Source, Target
 from peeklock.amqp.heartbeat import PEER_IDLE_MS_MIN
 from peeklock.amqp.limits import ConnectionLimits
 from peeklock.amqp.transitions import CLOSED, FRAME_MOVES, HEADER_PHASES, OPENED, SASL_DECIDING
-from peeklock.amqp.values.composites import (
-    Attach,
-    Begin,
-    Close,
-    End,
-    Open,
-    Source,
-    Target,
-    encode_rejected,
-)
+from peeklock.amqp.values.composites import encode_rejected
 from tests.amqp.engine_pair import (
     Pair,
     byte_by_byte,

@@ -10,19 +10,11 @@ from peeklock.amqp.connection import PERFORMATIVE_ELEMENTS_MAX, Connection
 from peeklock.amqp.errors import AmqpError
 from peeklock.amqp.events import AttachRequested, LinkDetached, SessionEnded
 from peeklock.amqp.frames.headers import AMQP_HEADER
+from peeklock.amqp.frames.performatives import Attach, Begin, Detach, End, Open, Transfer
+from peeklock.amqp.frames.termini import Source, Target
 from peeklock.amqp.held_bytes import PIECE_BYTES, HeldBytes
 from peeklock.amqp.parting import come_apart, drop_unfinished
 from peeklock.amqp.sessions.link import Link
-from peeklock.amqp.values.composites import (
-    Attach,
-    Begin,
-    Detach,
-    End,
-    Open,
-    Source,
-    Target,
-    Transfer,
-)
 from peeklock.budgets import Budget
 from tests.amqp.engine_pair import events_of, frame, is_closed, server
 

@@ -4,8 +4,8 @@ import pytest
 
 from peeklock.amqp.connection import Connection
 from peeklock.amqp.events import TransfersReceived
+from peeklock.amqp.frames.performatives import Close, Detach, End
 from peeklock.amqp.sessions.link import Link
-from peeklock.amqp.values.composites import Close, Detach, End
 from tests.amqp.engine_pair import Pair, frame
 from tests.amqp.sessions.test_session import sender_link
 

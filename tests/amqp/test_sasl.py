@@ -5,9 +5,10 @@ import pytest
 from peeklock.amqp.connection import CLIENT, SERVER, Connection
 from peeklock.amqp.events import Closed, SaslInitReceived
 from peeklock.amqp.frames.headers import AMQP_HEADER, SASL_HEADER
+from peeklock.amqp.frames.performatives import Open
+from peeklock.amqp.frames.sasl_frames import SaslInit, SaslMechanisms, SaslOutcome
 from peeklock.amqp.limits import ConnectionLimits
 from peeklock.amqp.sasl import anonymous, external, plain, read_plain
-from peeklock.amqp.values.composites import Open, SaslInit, SaslMechanisms, SaslOutcome
 from tests.amqp.engine_pair import client, frame, kinds, sasl_prelude, server, values
 
 

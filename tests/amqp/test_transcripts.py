@@ -17,10 +17,7 @@ from peeklock.amqp.events import (
     TransfersReceived,
 )
 from peeklock.amqp.frames.headers import AMQP_HEADER, SASL_HEADER
-from peeklock.amqp.sessions.link import RECEIVER, SENDER, Link
-from peeklock.amqp.values.composites import (
-    ACCEPTED,
-    Accepted,
+from peeklock.amqp.frames.performatives import (
     Attach,
     Begin,
     Close,
@@ -29,11 +26,13 @@ from peeklock.amqp.values.composites import (
     End,
     Flow,
     Open,
-    SaslInit,
-    Source,
-    Target,
     Transfer,
 )
+from peeklock.amqp.frames.sasl_frames import SaslInit
+from peeklock.amqp.frames.states import Accepted
+from peeklock.amqp.frames.termini import Source, Target
+from peeklock.amqp.sessions.link import RECEIVER, SENDER, Link
+from peeklock.amqp.values.composites import ACCEPTED
 from tests.amqp.engine_pair import frame, server, values
 
 

@@ -7,7 +7,7 @@ import typer
 from typer.testing import CliRunner
 
 from peeklock.cli.broker_access import BrokerAccess, asks_broker
-from peeklock.cli.connection import DEVELOPMENT
+from peeklock.client.connections.connection_string import DEVELOPMENT
 
 KEY = "SharedAccessKeyName=n;SharedAccessKey=k"
 PLAIN = f"{KEY};UseDevelopmentEmulator=true"

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from peeklock.amqp.messages.message import DATA_BODY, AmqpMessage, encode_message
-from peeklock.amqp.values.composites import Properties
+from peeklock.amqp.messages.message_forms import Properties
 from peeklock.amqp.values.types import Symbol, Timestamp, Uint
 from peeklock.cli.letters import preview, read_letter
 from peeklock.client.message import ServiceBusMessage

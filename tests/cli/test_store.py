@@ -14,8 +14,9 @@ from typer.testing import CliRunner, Result
 from peeklock.auth.keyring import KeyRing
 from peeklock.auth.rights import LISTEN, AuthorizationRule, development_rule
 from peeklock.auth.sas import generate_sas
-from peeklock.cli.connection import DEVELOPMENT, ConnectionProblem, parse_connection
+from peeklock.cli.connection import ConnectionProblem, parse_connection
 from peeklock.cli.main import app
+from peeklock.client.connections.connection_string import DEVELOPMENT
 from peeklock.clock import SystemClock
 from peeklock.gateway.http.guard import TokenGuard
 from peeklock.gateway.http.health import Health

@@ -14,6 +14,7 @@ from peeklock.amqp.events import (
     SettlementsReceived,
     TransfersReceived,
 )
+from peeklock.amqp.frames.termini import Coordinator, Source
 from peeklock.amqp.limits import ConnectionLimits
 from peeklock.amqp.messages.message import (
     NO_BODY,
@@ -22,9 +23,10 @@ from peeklock.amqp.messages.message import (
     decode_message,
     encode_message,
 )
+from peeklock.amqp.messages.message_forms import Properties
 from peeklock.amqp.sessions.delivery import IncomingDelivery
 from peeklock.amqp.sessions.link import RECEIVER, Link
-from peeklock.amqp.values.composites import ACCEPTED, Coordinator, Properties, Source
+from peeklock.amqp.values.composites import ACCEPTED
 from peeklock.amqp.values.types import Int
 from peeklock.client.connections.config import ClientConfig
 from peeklock.client.connections.connection import ClientConnection

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peeklock.amqp.messages.message import batch_messages, decode_message
+from peeklock.amqp.messages.message import decode_message
+from peeklock.amqp.messages.sections import batch_messages
 from peeklock.client.batch import ServiceBusMessageBatch
 from peeklock.client.exceptions import MessageSizeExceededError
 from peeklock.client.message import ServiceBusMessage

@@ -17,7 +17,7 @@ from peeklock.amqp.messages.message import (
     decode_message,
     encode_message,
 )
-from peeklock.amqp.values.composites import Header, Properties
+from peeklock.amqp.messages.message_forms import Header, Properties
 from peeklock.amqp.values.types import Int, Symbol, Timestamp
 from peeklock.client.constants import AmqpMessageBodyType, ServiceBusMessageState
 from peeklock.client.message import ServiceBusMessage, instant_ms, moment_of

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from peeklock.amqp.messages.message import batch_messages, decode_message
+from peeklock.amqp.messages.message import decode_message
+from peeklock.amqp.messages.sections import batch_messages
 from peeklock.amqp.values.composites import ACCEPTED
 from peeklock.amqp.values.types import Symbol, Ulong
 from peeklock.client.exceptions import ServiceBusConnectionError

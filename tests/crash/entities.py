@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from peeklock.amqp.messages.message import AmqpMessage
+from peeklock.amqp.messages.message_forms import Properties
 from peeklock.amqp.messages.sections import DATA
-from peeklock.amqp.values.composites import Properties
 from peeklock.amqp.values.types import Symbol
 from tests.crash.promises import Deals, Ledger, Place, everything
 from tests.crash.session_traffic import SessionReceiver, drain_sessions

@@ -12,10 +12,12 @@ from peeklock.amqp.events import (
     SettlementsReceived,
     TransfersReceived,
 )
+from peeklock.amqp.frames.termini import Source, Target
 from peeklock.amqp.messages.message import AmqpMessage, decode_message, encode_message
+from peeklock.amqp.messages.message_forms import Properties
 from peeklock.amqp.sessions.delivery import IncomingDelivery
 from peeklock.amqp.sessions.link import Link
-from peeklock.amqp.values.composites import ACCEPTED, Properties, Source, Target
+from peeklock.amqp.values.composites import ACCEPTED
 from peeklock.amqp.values.types import Symbol, Uint
 from tests.crash.promises import ID_SIZE, Place
 from tests.crash.traffic import (

@@ -21,6 +21,9 @@ from peeklock.amqp.events import (
     TransfersReceived,
 )
 from peeklock.amqp.frames.headers import frame_head
+from peeklock.amqp.frames.performatives import Transfer
+from peeklock.amqp.frames.states import TransactionalState
+from peeklock.amqp.frames.termini import Source, Target
 from peeklock.amqp.limits import ConnectionLimits
 from peeklock.amqp.messages.message import AmqpMessage, decode_message, encode_message
 from peeklock.amqp.messages.sections import DATA
@@ -30,10 +33,6 @@ from peeklock.amqp.sessions.link import Link
 from peeklock.amqp.values.composites import (
     ACCEPTED,
     REJECTED_PLAIN,
-    Source,
-    Target,
-    TransactionalState,
-    Transfer,
     encode_composite,
     encode_rejected,
 )

@@ -4,18 +4,12 @@ all on one AMQP session."""
 from typing import Final
 
 from peeklock.amqp.events import AnswersReceived, Event, SettlementsReceived, TransfersReceived
+from peeklock.amqp.frames.states import Accepted, Declare, Declared, Discharge, TransactionalState
+from peeklock.amqp.frames.termini import Coordinator, Source, Target
 from peeklock.amqp.messages.message import AmqpMessage, encode_message
 from peeklock.amqp.sessions.link import Link
 from peeklock.amqp.values.composites import (
     ACCEPTED,
-    Accepted,
-    Coordinator,
-    Declare,
-    Declared,
-    Discharge,
-    Source,
-    Target,
-    TransactionalState,
     decode_composite,
     described_of,
     encode_composite,

@@ -20,18 +20,13 @@ from peeklock.amqp.events import (
     TransfersReceived,
 )
 from peeklock.amqp.frames.headers import AMQP_HEADER, SASL_HEADER, frame_head
+from peeklock.amqp.frames.performatives import Open
+from peeklock.amqp.frames.sasl_frames import SaslInit, SaslMechanisms, SaslOutcome
+from peeklock.amqp.frames.termini import Source, Target
 from peeklock.amqp.limits import ConnectionLimits
 from peeklock.amqp.sasl import anonymous
 from peeklock.amqp.sessions.link import RECEIVER, Link
-from peeklock.amqp.values.composites import (
-    Open,
-    SaslInit,
-    SaslMechanisms,
-    SaslOutcome,
-    Source,
-    Target,
-    encode_composite,
-)
+from peeklock.amqp.values.composites import encode_composite
 
 ACCEPTED: Final = b"\x00\x53\x24\x45"
 BARE: Final = b"\x00\x53\x75\xa0\x03tea"

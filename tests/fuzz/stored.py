@@ -3,7 +3,16 @@
 import struct
 
 from peeklock.amqp.errors import ProtocolError
-from peeklock.amqp.messages import message as wire
+from peeklock.amqp.messages.annotations import drop_annotations, find_annotation
+from peeklock.amqp.messages.message import decode_message, encode_message
+from peeklock.amqp.messages.properties import (
+    check_application_properties,
+    peek_properties,
+    read_application_properties,
+    read_keys,
+    read_properties,
+)
+from peeklock.amqp.messages.sections import batch_messages, lone_data_at, split
 from peeklock.store import checksum
 from peeklock.store.codec.packing import LISTED_MAX
 from peeklock.store.codec.records import VERSION, chunk_header, decode_chunk, decode_messages
@@ -16,20 +25,20 @@ RUN_MAX = 4096
 
 def sections(data: bytes) -> str:
     """A message's bytes, cut into sections and read by all who read them."""
-    told: list[str] = [str(wire.lone_data_at(data))]
+    told: list[str] = [str(lone_data_at(data))]
     try:
-        parts = wire.split(data)
+        parts = split(data)
         told.append(repr(parts))
-        found = wire.peek_properties(parts.bare, parts.properties_at)
-        told.append(repr(wire.read_keys(parts.bare, parts.properties_at, found)))
-        properties = wire.read_properties(parts.bare, parts.properties_at)
+        found = peek_properties(parts.bare, parts.properties_at)
+        told.append(repr(read_keys(parts.bare, parts.properties_at, found)))
+        properties = read_properties(parts.bare, parts.properties_at)
         told += [repr(properties.raw(field)) for field in range(13)]
         told += [repr(properties.message_id), repr(properties.absolute_expiry)]
-        named = wire.read_application_properties(parts.bare, parts.application_properties_at)
+        named = read_application_properties(parts.bare, parts.application_properties_at)
         told.append(repr(named))
-        wire.check_application_properties(parts.bare, parts.application_properties_at)
-        told.append(repr(wire.find_annotation(parts.annotations, b"x-opt-partition-key")))
-        told.append(repr(wire.drop_annotations(parts.annotations, frozenset((b"x-opt-via",)))))
+        check_application_properties(parts.bare, parts.application_properties_at)
+        told.append(repr(find_annotation(parts.annotations, b"x-opt-partition-key")))
+        told.append(repr(drop_annotations(parts.annotations, frozenset((b"x-opt-via",)))))
     except ProtocolError as error:
         told.append(error.text)
     for read in (_batch, _whole):
@@ -41,13 +50,13 @@ def sections(data: bytes) -> str:
 
 
 def _batch(data: bytes) -> str:
-    return repr(wire.batch_messages(data))
+    return repr(batch_messages(data))
 
 
 def _whole(data: bytes) -> str:
-    message = wire.decode_message(data)
+    message = decode_message(data)
     # What was read can be written, and means the same then.
-    again = wire.decode_message(wire.encode_message(message))
+    again = decode_message(encode_message(message))
     assert repr(again) == repr(message)
     return repr(message)
 

@@ -11,7 +11,9 @@ import time
 from typing import Any, Final, Self, final
 
 from peeklock.amqp.frames.headers import AMQP_HEADER, SASL_HEADER, frame_size
-from peeklock.amqp.values.composites import Attach, Begin, Flow, Open, SaslInit, Source, Target
+from peeklock.amqp.frames.performatives import Attach, Begin, Flow, Open
+from peeklock.amqp.frames.sasl_frames import SaslInit
+from peeklock.amqp.frames.termini import Source, Target
 from tests.amqp.engine_pair import frame, frames
 from tests.wire.entities import ROOT_KEY, ROOT_RULE
 

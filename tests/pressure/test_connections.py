@@ -17,19 +17,11 @@ from azure.servicebus.management import (
 )
 
 from peeklock.amqp.frames.headers import AMQP_HEADER, SASL_HEADER, frame_size
+from peeklock.amqp.frames.performatives import Attach, Begin, Detach, Flow, Open, Transfer
+from peeklock.amqp.frames.sasl_frames import SaslInit
+from peeklock.amqp.frames.termini import Source, Target
 from peeklock.amqp.messages.message import VALUE_BODY, AmqpMessage, decode_message, encode_message
-from peeklock.amqp.values.composites import (
-    Attach,
-    Begin,
-    Detach,
-    Flow,
-    Open,
-    Properties,
-    SaslInit,
-    Source,
-    Target,
-    Transfer,
-)
+from peeklock.amqp.messages.message_forms import Properties
 from tests.pressure.abused_broker import AbusedBroker
 from tests.pressure.conftest import MakeHouse
 from tests.pressure.raw import RECEIVER, SENDER, frame, frames

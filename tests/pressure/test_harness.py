@@ -2,7 +2,7 @@
 
 import pytest
 
-from peeklock.amqp.values.composites import Transfer
+from peeklock.amqp.frames.performatives import Transfer
 from tests.pressure.conftest import MakeHouse
 from tests.pressure.ping import INTERVAL_S, Sample, latency
 from tests.pressure.raw import RECEIVER, SENDER, frame

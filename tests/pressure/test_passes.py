@@ -13,14 +13,10 @@ from uuid import UUID
 import pytest
 
 from peeklock.amqp.dialect import BATCH_FORMAT
+from peeklock.amqp.frames.performatives import Disposition, Transfer
 from peeklock.amqp.messages.message import VALUE_BODY, AmqpMessage, encode_message
-from peeklock.amqp.values.composites import (
-    ACCEPTED,
-    Disposition,
-    Properties,
-    Transfer,
-    decode_composite,
-)
+from peeklock.amqp.messages.message_forms import Properties
+from peeklock.amqp.values.composites import ACCEPTED, decode_composite
 from peeklock.client import ServiceBusClient, ServiceBusMessage
 from peeklock.gateway.amqp.nodes.batches import BATCH_COUNT_MAX
 from tests.pressure.abused_broker import AbusedBroker

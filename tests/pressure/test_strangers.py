@@ -8,19 +8,12 @@ from uuid import UUID
 
 from peeklock.amqp.frames.fast import build_disposition
 from peeklock.amqp.frames.headers import SASL_HEADER
+from peeklock.amqp.frames.performatives import Attach, Detach, Disposition, Transfer
+from peeklock.amqp.frames.sasl_frames import SaslInit
+from peeklock.amqp.frames.termini import Source, Target
 from peeklock.amqp.messages.message import VALUE_BODY, AmqpMessage, encode_message
-from peeklock.amqp.values.composites import (
-    ACCEPTED,
-    Attach,
-    Detach,
-    Disposition,
-    Properties,
-    SaslInit,
-    Source,
-    Target,
-    Transfer,
-    encode_composite,
-)
+from peeklock.amqp.messages.message_forms import Properties
+from peeklock.amqp.values.composites import ACCEPTED, encode_composite
 from peeklock.client import ServiceBusClient, ServiceBusMessage
 from tests.pressure.conftest import MakeHouse
 from tests.pressure.raw import RECEIVER, SENDER, frame

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peeklock.amqp.values.codec import decode, encode
+from peeklock.amqp.values.codec import decode
+from peeklock.amqp.values.encoder import encode
 from peeklock.amqp.values.types import (
     Array,
     Byte,

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from peeklock.amqp.messages.message import DATA_BODY, AmqpMessage, decode_message, encode_message
+from peeklock.amqp.messages.message_forms import Properties
 from peeklock.amqp.sessions.delivery import IncomingDelivery
-from peeklock.amqp.values.composites import ACCEPTED, Properties, encode_modified
+from peeklock.amqp.values.composites import ACCEPTED, encode_modified
 from peeklock.amqp.values.types import Int
 from peeklock.client.connections.config import ClientConfig
 from peeklock.client.connections.connection import ClientConnection
@@ -29,8 +30,8 @@ from peeklock.client.exceptions import (
     SessionCannotBeLockedError,
     SessionLockLostError,
 )
-from peeklock.client.links import ReceiverLink
 from peeklock.client.receiving.prefetch import Prefetch
+from peeklock.client.receiving.receiver_link import ReceiverLink
 from tests.wire import sas
 from tests.wire.broker_process import BrokerProcess, free_port
 from tests.wire.entities import LOCK_SHORT_S, ROOT_KEY, ROOT_RULE, Queues

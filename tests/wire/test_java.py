@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from peeklock.amqp.messages.message import DATA_BODY, AmqpMessage, encode_message
-from peeklock.amqp.values.composites import Header
+from peeklock.amqp.messages.message_forms import Header
 from peeklock.client import ServiceBusClient, ServiceBusReceivedMessage
 from tests.wire import sas
 from tests.wire.broker_process import BrokerProcess

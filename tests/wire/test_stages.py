@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import pytest
 
 from peeklock.amqp.messages.message import DATA_BODY, AmqpMessage, encode_message
-from peeklock.amqp.values.composites import Properties
+from peeklock.amqp.messages.message_forms import Properties
 from peeklock.amqp.values.types import Int, Symbol, Timestamp
 from peeklock.client.connections.config import ClientConfig
 from peeklock.client.connections.connection import ClientConnection

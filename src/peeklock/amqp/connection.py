@@ -37,6 +37,8 @@ from peeklock.amqp.frames.headers import (
     SASL_HEADER,
     TRANSFER,
 )
+from peeklock.amqp.frames.performatives import Attach, Begin, Close, Detach, End, Open
+from peeklock.amqp.frames.sasl_frames import SaslInit, SaslMechanisms, SaslOutcome
 from peeklock.amqp.heartbeat import Heartbeat, check_idle
 from peeklock.amqp.held_bytes import HeldBytes
 from peeklock.amqp.limits import ConnectionLimits
@@ -75,19 +77,7 @@ from peeklock.amqp.transitions import (
     WAIT_SASL_HEADER,
 )
 from peeklock.amqp.values.codec import ELEMENTS_FREE, ElementBudget
-from peeklock.amqp.values.composites import (
-    Attach,
-    Begin,
-    Close,
-    Detach,
-    End,
-    Open,
-    SaslInit,
-    SaslMechanisms,
-    SaslOutcome,
-    decode_composite,
-    encode_composite,
-)
+from peeklock.amqp.values.composites import decode_composite, encode_composite
 
 SERVER: Final = 0
 CLIENT: Final = 1

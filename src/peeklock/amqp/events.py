@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from peeklock.amqp.errors import AmqpError
+from peeklock.amqp.frames.performatives import Open
 from peeklock.amqp.sessions.delivery import IncomingDelivery, OutgoingDelivery
 from peeklock.amqp.sessions.link import Link
 from peeklock.amqp.sessions.session import Session
-from peeklock.amqp.values.composites import Open
 
 
 @final

@@ -9,7 +9,8 @@ from typing import Final, final
 
 from peeklock.amqp.errors import UNAUTHORIZED_ACCESS, ProtocolError
 from peeklock.amqp.frames.headers import HEAD_SIZE, SASL_FRAME, frame_head
-from peeklock.amqp.values.composites import SaslInit, SaslMechanisms, SaslOutcome, encode_composite
+from peeklock.amqp.frames.sasl_frames import SaslInit, SaslMechanisms, SaslOutcome
+from peeklock.amqp.values.composites import encode_composite
 
 ANONYMOUS: Final = "ANONYMOUS"
 EXTERNAL: Final = "EXTERNAL"

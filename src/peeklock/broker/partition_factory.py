@@ -8,7 +8,8 @@ from functools import partial
 from typing import Final, Protocol, final
 
 from peeklock.broker.descriptions import Placement
-from peeklock.broker.forwarding.forwarder import Destination, Forwarder
+from peeklock.broker.forwarding.forget_notices import Destination
+from peeklock.broker.forwarding.forwarder import Forwarder
 from peeklock.broker.partitions import Partitions
 from peeklock.broker.timers import Timers
 from peeklock.broker.worker.memory_mark import MemoryMark

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, final
 
 import typer
 
-from peeklock.cli.connection import DEVELOPMENT, ConnectionProblem, parse_connection
+from peeklock.cli.connection import ConnectionProblem, parse_connection
 from peeklock.client.administration.api import AdministrationApi
 from peeklock.client.administration.http_client import HttpClient, HttpEndpoint
-from peeklock.client.connections.connection_string import ConnectionString
+from peeklock.client.connections.connection_string import DEVELOPMENT, ConnectionString
 from peeklock.client.connections.endpoints import (
     AMQPS_PORT,
     HTTPS_PORT,

@@ -1,6 +1,5 @@
 """Connection strings as commands read them: what is wrong with one is told to the user."""
 
-from peeklock.client.connections.connection_string import DEVELOPMENT as DEVELOPMENT
 from peeklock.client.connections.connection_string import ConnectionString, parse_connection_string
 
 

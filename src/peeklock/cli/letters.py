@@ -5,7 +5,7 @@ import json
 from typing import Any, Final
 
 from peeklock.amqp.messages.message import DATA_BODY, AmqpMessage, decode_message
-from peeklock.amqp.values.composites import Properties
+from peeklock.amqp.messages.message_forms import Properties
 from peeklock.amqp.values.types import Timestamp
 
 _STATES: Final = ("active", "deferred", "scheduled", "claimed")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from peeklock.client.batch import ServiceBusMessageBatch as ServiceBusMessageBatch
     from peeklock.client.client import ServiceBusClient as ServiceBusClient
-    from peeklock.client.client import TransportType as TransportType
     from peeklock.client.constants import NEXT_AVAILABLE_SESSION as NEXT_AVAILABLE_SESSION
     from peeklock.client.constants import AmqpMessageBodyType as AmqpMessageBodyType
     from peeklock.client.constants import ServiceBusMessageState as ServiceBusMessageState
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from peeklock.client.constants import ServiceBusSessionFilter as ServiceBusSessionFilter
     from peeklock.client.constants import ServiceBusSubQueue as ServiceBusSubQueue
     from peeklock.client.message import ServiceBusMessage as ServiceBusMessage
+    from peeklock.client.options import TransportType as TransportType
     from peeklock.client.processor import ServiceBusProcessor as ServiceBusProcessor
     from peeklock.client.received import ServiceBusReceivedMessage as ServiceBusReceivedMessage
     from peeklock.client.receiver import ServiceBusReceiver as ServiceBusReceiver
@@ -51,7 +51,7 @@ __all__ = [
 _MODULES: Final = {
     "ServiceBusMessageBatch": "batch",
     "ServiceBusClient": "client",
-    "TransportType": "client",
+    "TransportType": "options",
     "AmqpMessageBodyType": "constants",
     "NEXT_AVAILABLE_SESSION": "constants",
     "ServiceBusMessageState": "constants",

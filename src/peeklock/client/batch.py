@@ -4,14 +4,10 @@ from struct import Struct
 from typing import Final, final
 
 from peeklock.amqp.dialect import PARTITION_KEY
-from peeklock.amqp.messages.message import (
-    find_annotation,
-    id_text,
-    read_properties,
-    split,
-)
-from peeklock.amqp.messages.properties import GROUP_ID, MESSAGE_ID
-from peeklock.amqp.values.codec import encode, encode_into
+from peeklock.amqp.messages.annotations import find_annotation
+from peeklock.amqp.messages.properties import GROUP_ID, MESSAGE_ID, id_text, read_properties
+from peeklock.amqp.messages.sections import split
+from peeklock.amqp.values.encoder import encode, encode_into
 from peeklock.amqp.values.types import Symbol
 from peeklock.client.exceptions import MessageSizeExceededError
 from peeklock.client.message import properties_section

@@ -30,7 +30,6 @@ from peeklock.client.options import (
     defaults,
     or_default,
 )
-from peeklock.client.options import TransportType as TransportType
 from peeklock.client.processor import Handler, ServiceBusProcessor
 from peeklock.client.receiver import ServiceBusReceiver
 from peeklock.client.sender import ServiceBusSender

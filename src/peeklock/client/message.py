@@ -8,7 +8,7 @@ from uuid import UUID
 
 from peeklock.amqp.dialect import PARTITION_KEY, SCHEDULED_TIME, VIA_PARTITION_KEY
 from peeklock.amqp.messages.message import AmqpMessage, decode_message
-from peeklock.amqp.values.codec import encode, encode_into
+from peeklock.amqp.values.encoder import encode, encode_into
 from peeklock.amqp.values.types import Symbol, Timestamp
 from peeklock.client.constants import AmqpMessageBodyType
 from peeklock.clock import SystemClock

@@ -18,29 +18,34 @@ from peeklock.amqp.dialect import (
     SCHEDULED_TIME,
     SEQUENCE_NUMBER,
 )
-from peeklock.amqp.messages.annotations import find_annotation
+from peeklock.amqp.messages.annotations import drop_annotations, find_annotation, head
 from peeklock.amqp.messages.message import (
     DATA_BODY,
     NO_BODY,
     SEQUENCE_BODY,
     VALUE_BODY,
     AmqpMessage,
-    LazyProperties,
-    Sections,
     decode_message,
-    drop_annotations,
-    head,
+)
+from peeklock.amqp.messages.properties import (
+    LazyProperties,
     read_application_properties,
     read_properties,
+)
+from peeklock.amqp.messages.sections import (
+    APPLICATION_PROPERTIES,
+    FOOTER,
+    PROPERTIES,
+    Sections,
+    section_at,
     split,
 )
-from peeklock.amqp.messages.sections import APPLICATION_PROPERTIES, FOOTER, PROPERTIES, section_at
 from peeklock.amqp.sessions.delivery import IncomingDelivery
 from peeklock.amqp.values.codec import decode
 from peeklock.amqp.values.types import Symbol, Timestamp
 from peeklock.client.constants import AmqpMessageBodyType, ServiceBusMessageState
-from peeklock.client.links import ReceiverLink
 from peeklock.client.message import moment_of
+from peeklock.client.receiving.receiver_link import ReceiverLink
 from peeklock.clock import SystemClock
 
 _CLOCK: Final = SystemClock()

@@ -21,11 +21,11 @@ from peeklock.client.exceptions import (
     OperationTimeoutError,
     SessionLockLostError,
 )
-from peeklock.client.links import ReceiverLink
 from peeklock.client.message import instant_ms, moment_of
 from peeklock.client.received import ServiceBusReceivedMessage
 from peeklock.client.receiving import settlement
 from peeklock.client.receiving.prefetch import Prefetch
+from peeklock.client.receiving.receiver_link import ReceiverLink
 from peeklock.client.receiving.renewing import AutoLockRenewer
 from peeklock.client.receiving.settlement import (
     COMPLETE,

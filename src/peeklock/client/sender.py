@@ -11,14 +11,15 @@ from typing import Any, Final, Self, cast, final
 from uuid import uuid4
 
 from peeklock.amqp.dialect import PARTITION_KEY, SCHEDULED_TIME
-from peeklock.amqp.messages.message import find_annotation, read_properties, split
+from peeklock.amqp.messages.annotations import find_annotation
+from peeklock.amqp.messages.properties import read_properties
+from peeklock.amqp.messages.sections import split
 from peeklock.amqp.values.constructors import LONG
 from peeklock.amqp.values.types import Array, Symbol, Timestamp
 from peeklock.client.batch import BATCH_SIZE_DEFAULT, ServiceBusMessageBatch
 from peeklock.client.connections.connection import ClientConnection
 from peeklock.client.connections.retrying import check_timeout, with_retries
 from peeklock.client.exceptions import MessageSizeExceededError
-from peeklock.client.links import SenderLink
 from peeklock.client.message import ServiceBusMessage, instant_ms
 from peeklock.client.reporting import OnError, Reporting
 from peeklock.client.sending.batching import FLUSH_INTERVAL_S, SendBatching
@@ -29,6 +30,7 @@ from peeklock.client.sending.buffer import (
     SendBuffer,
 )
 from peeklock.client.sending.outbound import Outbound, Sendable, as_message
+from peeklock.client.sending.sender_link import SenderLink
 from peeklock.client.transactions import ServiceBusTransaction, managed
 
 
@@ -344,8 +346,8 @@ def _scheduled(message: Outbound, at: datetime) -> dict[str, Any]:
 
 
 def _with_time(payload: bytes, instant: int) -> bytes:
-    from peeklock.amqp.messages.message import drop_annotations, head
-    from peeklock.amqp.values.codec import encode
+    from peeklock.amqp.messages.annotations import drop_annotations, head
+    from peeklock.amqp.values.encoder import encode
 
     cut = split(payload)
     items, count = drop_annotations(cut.annotations, frozenset((SCHEDULED_TIME,)))

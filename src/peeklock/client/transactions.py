@@ -20,13 +20,9 @@ from peeklock.amqp.errors import (
     TRANSACTION_TIMEOUT,
     TRANSACTION_UNKNOWN_ID,
 )
+from peeklock.amqp.frames.states import Declare, Discharge, TransactionalState
 from peeklock.amqp.messages.message import VALUE_BODY, AmqpMessage, encode_message
-from peeklock.amqp.values.composites import (
-    Declare,
-    Discharge,
-    TransactionalState,
-    encode_composite,
-)
+from peeklock.amqp.values.composites import encode_composite
 from peeklock.amqp.values.types import Encoded
 from peeklock.client.connections.connection import ANSWERED_WITHIN_S, ClientConnection, Stamp
 from peeklock.client.connections.retrying import with_retries

@@ -16,7 +16,7 @@ from peeklock.amqp.values.composites import RELEASED
 from peeklock.client.blocking_loop import BlockingLoop, PerProcess
 from peeklock.client.connections.config import ClientConfig
 from peeklock.client.exceptions import ServiceBusError
-from peeklock.client.links import ReceiverLink
+from peeklock.client.receiving.receiver_link import ReceiverLink
 from peeklock.spark.options import Access
 
 T = TypeVar("T")

@@ -15,18 +15,22 @@ from peeklock.amqp.frames.fast import (
     parse_transfer,
     performative_code,
 )
-from peeklock.amqp.frames.performatives import DISPOSITION, FLOW, TRANSFER
-from peeklock.amqp.sessions.outgoing import ID_AND_TAG, transfer_frame
-from peeklock.amqp.values.codec import encode
-from peeklock.amqp.values.composites import (
-    ACCEPTED,
+from peeklock.amqp.frames.performatives import (
+    DISPOSITION,
+    FLOW,
+    TRANSFER,
     Disposition,
     Flow,
     Transfer,
+)
+from peeklock.amqp.sessions.outgoing import ID_AND_TAG, transfer_frame
+from peeklock.amqp.values.composites import (
+    ACCEPTED,
     decode_composite,
     described_of,
     encode_composite,
 )
+from peeklock.amqp.values.encoder import encode
 from peeklock.amqp.values.forms import Form
 from peeklock.amqp.values.types import Encoded, Symbol, Ulong
 from tests.amqp.any_values import unsigned

@@ -6,23 +6,24 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peeklock.amqp.messages.message import (
-    decode_message,
+from peeklock.amqp.messages.annotations import (
     enqueue_sequence_item,
     head,
     header,
     locked_around,
     locked_pack,
     locked_until_item,
-    split,
     state_item,
     unlocked_around,
     unlocked_pack,
     with_symbols,
     with_symbols_in_footer,
 )
-from peeklock.amqp.values.codec import decode, encode
-from peeklock.amqp.values.composites import Header
+from peeklock.amqp.messages.message import decode_message
+from peeklock.amqp.messages.message_forms import Header
+from peeklock.amqp.messages.sections import split
+from peeklock.amqp.values.codec import decode
+from peeklock.amqp.values.encoder import encode
 from peeklock.amqp.values.types import Described, Int, Symbol, Timestamp, Ulong
 from tests.amqp.any_values import ascii_texts, same, scalars
 from tests.amqp.messages.test_message import BODY, items, numbers

@@ -8,33 +8,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peeklock.amqp.errors import DecodeError
+from peeklock.amqp.messages.annotations import drop_annotations, find_annotation, head
 from peeklock.amqp.messages.message import (
     DATA_BODY,
-    HAS_EXPIRY,
-    HAS_GROUP_ID,
-    HAS_MESSAGE_ID,
     NO_BODY,
     SEQUENCE_BODY,
     VALUE_BODY,
     AmqpMessage,
-    Sections,
-    batch_messages,
     decode_message,
-    drop_annotations,
     encode_message,
-    find_annotation,
-    head,
+)
+from peeklock.amqp.messages.message_forms import HEADER, PROPERTIES, Header, Properties
+from peeklock.amqp.messages.properties import (
+    HAS_EXPIRY,
+    HAS_GROUP_ID,
+    HAS_MESSAGE_ID,
     merge_application_properties,
     peek_properties,
     read_application_properties,
     read_properties,
-    split,
     with_message_id,
 )
-from peeklock.amqp.messages.message_forms import HEADER, PROPERTIES
-from peeklock.amqp.messages.sections import section_at
-from peeklock.amqp.values.codec import decode, encode
-from peeklock.amqp.values.composites import Header, Properties
+from peeklock.amqp.messages.sections import Sections, batch_messages, section_at, split
+from peeklock.amqp.values.codec import decode
+from peeklock.amqp.values.encoder import encode
 from peeklock.amqp.values.types import Described, Encoded, Int, Symbol, Timestamp, Uint, Ulong
 from tests.amqp.any_values import ascii_texts, same, scalars, texts, values
 from tests.amqp.forms import composites

@@ -3,21 +3,18 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peeklock.amqp.messages.message import (
-    NO_BODY,
-    AmqpMessage,
+from peeklock.amqp.messages.message import NO_BODY, AmqpMessage, decode_message, encode_message
+from peeklock.amqp.messages.message_forms import Properties
+from peeklock.amqp.messages.properties import (
     application_pairs,
-    decode_message,
-    encode_message,
     peek_properties,
     read_keys,
     read_properties,
-    split,
     with_application_pairs,
     with_fields,
 )
-from peeklock.amqp.values.codec import encode
-from peeklock.amqp.values.composites import Properties
+from peeklock.amqp.messages.sections import split
+from peeklock.amqp.values.encoder import encode
 from peeklock.amqp.values.types import Ulong
 from tests.amqp.any_values import scalars
 from tests.amqp.messages.test_message import BODY, messages, sections_of

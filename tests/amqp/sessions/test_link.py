@@ -13,20 +13,11 @@ from peeklock.amqp.events import (
     TransfersReceived,
 )
 from peeklock.amqp.frames.headers import AMQP_HEADER, SERIAL_MASK
+from peeklock.amqp.frames.performatives import Attach, Begin, Detach, Flow, Open, Transfer
+from peeklock.amqp.frames.termini import Source, Target
 from peeklock.amqp.limits import ConnectionLimits
 from peeklock.amqp.sessions.link import RECEIVER, Link
-from peeklock.amqp.values.composites import (
-    ACCEPTED,
-    Attach,
-    Begin,
-    Detach,
-    Flow,
-    Open,
-    Source,
-    Target,
-    Transfer,
-    encode_composite,
-)
+from peeklock.amqp.values.composites import ACCEPTED, encode_composite
 from tests.amqp.engine_pair import frame, frames, is_closed, kinds, server, values
 
 BEGIN = Begin(next_outgoing_id=0, incoming_window=65_536, outgoing_window=65_536)

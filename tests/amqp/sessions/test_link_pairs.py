@@ -10,16 +10,11 @@ from peeklock.amqp.events import (
     SettlementsReceived,
     TransfersReceived,
 )
+from peeklock.amqp.frames.states import TransactionalState
+from peeklock.amqp.frames.termini import Source, Target
 from peeklock.amqp.limits import ConnectionLimits
 from peeklock.amqp.sessions.link import RECEIVER, SENDER
-from peeklock.amqp.values.composites import (
-    ACCEPTED,
-    RELEASED,
-    Source,
-    Target,
-    TransactionalState,
-    encode_composite,
-)
+from peeklock.amqp.values.composites import ACCEPTED, RELEASED, encode_composite
 from tests.amqp.engine_pair import Pair, events_of
 
 STATE = encode_composite(TransactionalState(txn_id=b"txn"))

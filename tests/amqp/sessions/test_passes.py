@@ -5,7 +5,7 @@ import pytest
 from peeklock.amqp.connection import Connection
 from peeklock.amqp.events import Event
 from peeklock.amqp.frames.frame_splitter import FRAMES_MAX, PERFORMATIVE_FRAMES
-from peeklock.amqp.values.composites import Disposition
+from peeklock.amqp.frames.performatives import Disposition
 from tests.amqp.engine_pair import frame
 from tests.amqp.test_connection import begin, opened_server
 

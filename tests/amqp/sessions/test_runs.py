@@ -6,8 +6,8 @@ import pytest
 
 from peeklock.amqp.errors import MESSAGE_SIZE_EXCEEDED, TRANSFER_LIMIT_EXCEEDED
 from peeklock.amqp.events import Event, LinkDetached, RunReceived, TransfersReceived
+from peeklock.amqp.frames.performatives import Transfer
 from peeklock.amqp.limits import ConnectionLimits
-from peeklock.amqp.values.composites import Transfer
 from tests.amqp.engine_pair import events_of, frame, is_closed
 from tests.amqp.sessions.test_link import STATE, receiver_link
 from tests.amqp.sessions.test_link import transfer as written

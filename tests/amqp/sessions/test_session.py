@@ -16,12 +16,7 @@ from peeklock.amqp.events import (
     TransfersReceived,
 )
 from peeklock.amqp.frames.headers import AMQP_HEADER
-from peeklock.amqp.limits import ConnectionLimits
-from peeklock.amqp.sessions.link import Link
-from peeklock.amqp.values.composites import (
-    ACCEPTED,
-    RELEASED,
-    Accepted,
+from peeklock.amqp.frames.performatives import (
     Attach,
     Begin,
     Detach,
@@ -29,10 +24,13 @@ from peeklock.amqp.values.composites import (
     End,
     Flow,
     Open,
-    Source,
-    Target,
     Transfer,
 )
+from peeklock.amqp.frames.states import Accepted
+from peeklock.amqp.frames.termini import Source, Target
+from peeklock.amqp.limits import ConnectionLimits
+from peeklock.amqp.sessions.link import Link
+from peeklock.amqp.values.composites import ACCEPTED, RELEASED
 from tests.amqp.engine_pair import Pair, events_of, frame, frames, kinds, server, values
 
 

@@ -10,15 +10,9 @@ from peeklock.amqp.events import (
     StrayReceived,
     TransfersReceived,
 )
+from peeklock.amqp.frames.states import Accepted, TransactionalState
 from peeklock.amqp.sessions.link import Link
-from peeklock.amqp.values.composites import (
-    ACCEPTED,
-    REJECTED_PLAIN,
-    RELEASED,
-    Accepted,
-    TransactionalState,
-    encode_composite,
-)
+from peeklock.amqp.values.composites import ACCEPTED, REJECTED_PLAIN, RELEASED, encode_composite
 from tests.amqp.engine_pair import Pair, events_of
 
 

@@ -16,10 +16,9 @@ from peeklock.amqp.values.codec import (
     ElementBudget,
     budget_for,
     decode,
-    encode,
-    encode_into,
     skip,
 )
+from peeklock.amqp.values.encoder import encode, encode_into
 from peeklock.amqp.values.types import (
     Array,
     Byte,

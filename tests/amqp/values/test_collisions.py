@@ -5,14 +5,11 @@ from uuid import UUID
 import pytest
 
 from peeklock.amqp.errors import DecodeError
+from peeklock.amqp.frames.performatives import Attach
 from peeklock.amqp.messages.message import VALUE_BODY, AmqpMessage, decode_message, encode_message
-from peeklock.amqp.values.codec import (
-    NUMBER_KEYS_ALIKE_MAX,
-    NUMBER_KEYS_MAX,
-    decode,
-    encode,
-)
-from peeklock.amqp.values.composites import Attach, decode_composite, encode_composite
+from peeklock.amqp.values.codec import NUMBER_KEYS_ALIKE_MAX, NUMBER_KEYS_MAX, decode
+from peeklock.amqp.values.composites import decode_composite, encode_composite
+from peeklock.amqp.values.encoder import encode
 from peeklock.amqp.values.types import Symbol, Ulong
 
 # Python's hash of a number is its rest by this.

@@ -9,34 +9,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peeklock.amqp.errors import AmqpError, DecodeError
-from peeklock.amqp.values.codec import decode, encode
+from peeklock.amqp.frames.performatives import Attach, Begin, Close, Detach, Disposition, Flow, Open
+from peeklock.amqp.frames.sasl_frames import SaslMechanisms
+from peeklock.amqp.frames.states import Accepted, Modified, Rejected, TransactionalState
+from peeklock.amqp.frames.termini import Coordinator, Source, Target
+from peeklock.amqp.messages.message_forms import Properties
+from peeklock.amqp.values.codec import decode
 from peeklock.amqp.values.composites import (
     ACCEPTED,
     ERROR,
     FORMS,
     REJECTED_PLAIN,
     RELEASED,
-    Accepted,
-    Attach,
-    Begin,
-    Close,
-    Coordinator,
-    Detach,
-    Disposition,
-    Flow,
-    Modified,
-    Open,
-    Properties,
-    Rejected,
-    SaslMechanisms,
-    Source,
-    Target,
-    TransactionalState,
     decode_composite,
     encode_composite,
     encode_modified,
     encode_rejected,
 )
+from peeklock.amqp.values.encoder import encode
 from peeklock.amqp.values.forms import Form
 from peeklock.amqp.values.types import Array, Char, Described, Int, Symbol, Ubyte, Uint, Ulong
 from tests.amqp.forms import composites

@@ -25,7 +25,8 @@ from peeklock.client.exceptions import (
     ServiceBusQuotaExceededError,
     ServiceBusServerBusyError,
 )
-from peeklock.client.links import ReceiverLink, SenderLink
+from peeklock.client.receiving.receiver_link import ReceiverLink
+from peeklock.client.sending.sender_link import SenderLink
 from tests.client.engine_broker import Bench, config, until
 from tests.client.moving_loop import MovingLoop, move
 

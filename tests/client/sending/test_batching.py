@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from peeklock.amqp.messages.message import batch_messages
+from peeklock.amqp.messages.sections import batch_messages
 from peeklock.client.exceptions import (
     MessageLockLostError,
     MessagingEntityNotFoundError,

@@ -16,13 +16,16 @@ from peeklock.amqp.events import (
     SettlementsReceived,
     TransfersReceived,
 )
+from peeklock.amqp.frames.states import Rejected
+from peeklock.amqp.frames.termini import Source, Target
 from peeklock.amqp.limits import ConnectionLimits
 from peeklock.amqp.messages.message import DATA_BODY, AmqpMessage, decode_message, encode_message
+from peeklock.amqp.messages.message_forms import Properties
 from peeklock.amqp.sasl import SaslCredential, anonymous
 from peeklock.amqp.sessions.delivery import IncomingDelivery
 from peeklock.amqp.sessions.link import Link
 from peeklock.amqp.sessions.session import Session
-from peeklock.amqp.values.composites import Properties, Rejected, Source, Target, decode_composite
+from peeklock.amqp.values.composites import decode_composite
 from peeklock.amqp.values.types import Symbol
 from peeklock.auth.namespaces import Namespace, Namespaces
 from peeklock.auth.rights import DEVELOPMENT_KEY, ROOT_RULE_NAME, AuthorizationRule

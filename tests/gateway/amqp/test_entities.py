@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from peeklock.amqp.frames.termini import Source
 from peeklock.amqp.sessions.link import Link
-from peeklock.amqp.values.composites import Source
 from peeklock.amqp.values.types import Int
 from peeklock.entity.definition import (
     DISABLED,

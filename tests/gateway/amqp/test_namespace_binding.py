@@ -10,8 +10,8 @@ import pytest
 
 from peeklock.amqp.errors import AmqpError
 from peeklock.amqp.events import AttachAnswered, Closed, Opened
+from peeklock.amqp.frames.termini import Source, Target
 from peeklock.amqp.sasl import plain as plain_credential
-from peeklock.amqp.values.composites import Source, Target
 from peeklock.auth.namespaces import Namespace, Namespaces
 from peeklock.auth.rights import SEND, AuthorizationRule
 from peeklock.auth.sas import generate_sas

@@ -9,10 +9,10 @@ import pytest
 from peeklock.amqp.dialect import BATCH_FORMAT, TRANSFER_DESTINATION
 from peeklock.amqp.errors import MESSAGE_SIZE_EXCEEDED
 from peeklock.amqp.events import LinkDetached, SettlementsReceived
+from peeklock.amqp.frames.states import Accepted, Rejected
 from peeklock.amqp.messages.sections import BODY_SECTIONS_MAX
 from peeklock.amqp.sessions.delivery import IncomingDelivery
 from peeklock.amqp.sessions.link import Link
-from peeklock.amqp.values.composites import Accepted, Rejected
 from peeklock.amqp.values.types import Symbol
 from peeklock.auth.keyring import TokenGrant
 from peeklock.auth.rights import DEVELOPMENT_KEY, ROOT_RULE_NAME, SEND

@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from peeklock.amqp.events import Closed, SessionEnded
+from peeklock.amqp.frames.termini import Source, Target
 from peeklock.amqp.limits import ConnectionLimits
-from peeklock.amqp.values.composites import Source, Target
 from peeklock.gateway.quotas.shared_limits import SharedLimits
 from tests.gateway.amqp.amqp_harness import AmqpHarness, bodies, plain, serve
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from peeklock.amqp.events import Closed, FlowReceived
-from peeklock.amqp.values.composites import Source
+from peeklock.amqp.frames.termini import Source
 from peeklock.budgets import Budget
 from peeklock.entity.definition import QueueDefinition
 from peeklock.gateway.amqp.unsent import STALLED_MS_MAX, UnsentBudget

@@ -13,10 +13,11 @@ from uuid import UUID
 
 from peeklock.amqp.errors import AmqpError
 from peeklock.amqp.messages.message import DATA_BODY, AmqpMessage, encode_message
+from peeklock.amqp.messages.message_forms import Header, Properties
 from peeklock.amqp.messages.sections import section_at
 from peeklock.amqp.sessions.link import Link
 from peeklock.amqp.values.codec import decode
-from peeklock.amqp.values.composites import Header, Properties, encode_modified, encode_rejected
+from peeklock.amqp.values.composites import encode_modified, encode_rejected
 from peeklock.amqp.values.constructors import LONG
 from peeklock.amqp.values.types import Array, Int, Symbol, Timestamp, Ubyte, Uint
 from peeklock.entity.definition import QueueDefinition, SubscriptionDefinition, TopicDefinition

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from peeklock.amqp.events import Closed, Opened
-from peeklock.amqp.values.composites import Target
+from peeklock.amqp.frames.termini import Target
 from peeklock.gateway.amqp.namespace_context import GatewayLimits
 from peeklock.gateway.amqp.protocol import AmqpProtocol
 from peeklock.gateway.http.health import Health

@@ -14,7 +14,7 @@ from wsproto.events import (
 )
 
 from peeklock.amqp.events import AttachAnswered, Closed, Opened
-from peeklock.amqp.values.composites import Target
+from peeklock.amqp.frames.termini import Target
 from peeklock.gateway.listening.websocket import MESSAGE_BYTES_MAX, Tunnel
 from tests.broker.broker_harness import until
 from tests.gateway.callers import PATH, Caller, WebSocket, dial

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from peeklock.amqp.events import AttachAnswered, LinkDetached
+from peeklock.amqp.frames.termini import Source, Target
 from peeklock.amqp.sessions.link import Link
-from peeklock.amqp.values.composites import Source, Target
 from peeklock.amqp.values.types import Symbol
 from tests.gateway.amqp.amqp_harness import SESSION_FILTER, Client
 from tests.gateway.matrix.credentials import HOST, Credential

@@ -8,8 +8,8 @@ from typing import Final, TypeAlias
 
 import pytest
 
+from peeklock.amqp.frames.termini import Coordinator
 from peeklock.amqp.sasl import plain as plain_credential
-from peeklock.amqp.values.composites import Coordinator
 from peeklock.auth.sas import generate_sas
 from peeklock.gateway.amqp import address as addresses
 from tests.gateway.matrix.amqp_client import UNAUTHORIZED, AmqpClient

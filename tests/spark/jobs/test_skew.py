@@ -49,7 +49,8 @@ def test_empty_partitions_count(spark: "SparkSession") -> None:
 
 
 def test_partition_counts_come_from_descriptions() -> None:
-    from peeklock.spark.jobs.namespace import QUEUE, SUBSCRIPTION, TOPIC, ListedEntity
+    from peeklock.client.administration.atom import QUEUE, SUBSCRIPTION, TOPIC
+    from peeklock.spark.jobs.namespace import ListedEntity
     from peeklock.spark.jobs.skew import partition_counts
 
     entities = [

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peeklock.amqp.messages.message import AmqpMessage, batch_messages, decode_message
+from peeklock.amqp.messages.message import AmqpMessage, decode_message
+from peeklock.amqp.messages.sections import batch_messages
 from peeklock.amqp.values.types import Int, Timestamp
 from peeklock.spark.properties import to_json
 from peeklock.spark.sink.encoding import bodies, durations, entries_of, messages_of, milliseconds

@@ -4,7 +4,7 @@ from typing import Any
 
 from peeklock.amqp.messages.message import DATA_BODY, encode_message
 from peeklock.amqp.messages.message import AmqpMessage as AmqpMessage
-from peeklock.amqp.values.composites import Properties
+from peeklock.amqp.messages.message_forms import Properties
 from peeklock.amqp.values.constructors import LONG
 from peeklock.amqp.values.types import Array, Int
 from peeklock.client.exceptions import ServiceBusError, from_condition

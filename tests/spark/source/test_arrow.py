@@ -12,7 +12,7 @@ from peeklock.amqp.messages.message import (
     AmqpMessage,
     encode_message,
 )
-from peeklock.amqp.values.composites import Header, Properties
+from peeklock.amqp.messages.message_forms import Header, Properties
 from peeklock.amqp.values.types import Int, Symbol, Timestamp, Ubyte, Uint
 from peeklock.spark.schema import MESSAGE_COLUMNS, Columns, SchemaProblem, struct_of
 from peeklock.spark.source.arrow import BadRecord, Decoder, number_of, wants_body

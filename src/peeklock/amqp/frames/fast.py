@@ -9,11 +9,10 @@ from struct import Struct
 from typing import Final
 
 from peeklock.amqp.errors import DecodeError
-from peeklock.amqp.frames.parsed import ParsedDisposition as ParsedDisposition
-from peeklock.amqp.frames.parsed import ParsedFlow as ParsedFlow
-from peeklock.amqp.frames.parsed import ParsedTransfer as ParsedTransfer
+from peeklock.amqp.frames.parsed import ParsedDisposition, ParsedFlow, ParsedTransfer
+from peeklock.amqp.frames.performatives import Transfer
 from peeklock.amqp.values.codec import decode, skip
-from peeklock.amqp.values.composites import Transfer, encode_composite, form_of
+from peeklock.amqp.values.composites import encode_composite, form_of
 from peeklock.amqp.values.encoder import encode
 from peeklock.amqp.values.readers import (
     READ_ERRORS,

@@ -16,7 +16,8 @@ from peeklock.amqp.dialect import (
     SEQUENCE_NUMBER,
 )
 from peeklock.amqp.messages.sections import FOOTER, map_items, section_at
-from peeklock.amqp.values.codec import decode, encode, skip
+from peeklock.amqp.values.codec import decode, skip
+from peeklock.amqp.values.encoder import encode
 from peeklock.amqp.values.readers import UINT32
 from peeklock.amqp.values.types import Symbol, Uint
 

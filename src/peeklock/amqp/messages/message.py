@@ -1,46 +1,13 @@
 """Messages as values, for those who read and write whole ones: $management, $cbs, tests, clients.
 
-The hot path never comes here. It uses `split` and its relatives, which are found under this name
-too: they read what they need from a message's bytes and hand the rest on untouched.
+The hot path never comes here. It uses `sections`, `annotations` and `properties`, which read what
+they need from a message's bytes and hand the rest on untouched.
 """
 
 from dataclasses import dataclass
 from typing import Any, Final, final
 
-from peeklock.amqp.messages.annotations import drop_annotations as drop_annotations
-from peeklock.amqp.messages.annotations import enqueue_sequence_item as enqueue_sequence_item
-from peeklock.amqp.messages.annotations import find_annotation as find_annotation
-from peeklock.amqp.messages.annotations import head as head
-from peeklock.amqp.messages.annotations import header as header
-from peeklock.amqp.messages.annotations import locked_around as locked_around
-from peeklock.amqp.messages.annotations import locked_pack as locked_pack
-from peeklock.amqp.messages.annotations import locked_until_item as locked_until_item
-from peeklock.amqp.messages.annotations import state_item as state_item
-from peeklock.amqp.messages.annotations import unlocked_around as unlocked_around
-from peeklock.amqp.messages.annotations import unlocked_pack as unlocked_pack
-from peeklock.amqp.messages.annotations import with_symbols as with_symbols
-from peeklock.amqp.messages.annotations import with_symbols_in_footer as with_symbols_in_footer
-from peeklock.amqp.messages.properties import HAS_EXPIRY as HAS_EXPIRY
-from peeklock.amqp.messages.properties import HAS_GROUP_ID as HAS_GROUP_ID
-from peeklock.amqp.messages.properties import HAS_MESSAGE_ID as HAS_MESSAGE_ID
-from peeklock.amqp.messages.properties import LazyProperties as LazyProperties
-from peeklock.amqp.messages.properties import application_pairs as application_pairs
-from peeklock.amqp.messages.properties import (
-    check_application_properties as check_application_properties,
-)
-from peeklock.amqp.messages.properties import id_text as id_text
-from peeklock.amqp.messages.properties import (
-    merge_application_properties as merge_application_properties,
-)
-from peeklock.amqp.messages.properties import peek_properties as peek_properties
-from peeklock.amqp.messages.properties import (
-    read_application_properties as read_application_properties,
-)
-from peeklock.amqp.messages.properties import read_keys as read_keys
-from peeklock.amqp.messages.properties import read_properties as read_properties
-from peeklock.amqp.messages.properties import with_application_pairs as with_application_pairs
-from peeklock.amqp.messages.properties import with_fields as with_fields
-from peeklock.amqp.messages.properties import with_message_id as with_message_id
+from peeklock.amqp.messages.message_forms import Header, Properties
 from peeklock.amqp.messages.sections import (
     APPLICATION_PROPERTIES,
     DATA,
@@ -52,15 +19,11 @@ from peeklock.amqp.messages.sections import (
     SEQUENCE,
     VALUE,
     section_at,
+    split,
 )
-from peeklock.amqp.messages.sections import DURABLE_BEFORE as DURABLE_BEFORE
-from peeklock.amqp.messages.sections import Sections as Sections
-from peeklock.amqp.messages.sections import batch_messages as batch_messages
-from peeklock.amqp.messages.sections import batch_part as batch_part
-from peeklock.amqp.messages.sections import lone_data_at as lone_data_at
-from peeklock.amqp.messages.sections import split as split
-from peeklock.amqp.values.codec import ElementBudget, budget_for, decode, encode_into
-from peeklock.amqp.values.composites import Header, Properties, composite_of, described_of
+from peeklock.amqp.values.codec import ElementBudget, budget_for, decode
+from peeklock.amqp.values.composites import composite_of, described_of
+from peeklock.amqp.values.encoder import encode_into
 from peeklock.amqp.values.types import Described, Ulong
 
 # What kind of body a message has; the numbers are the sections' own.

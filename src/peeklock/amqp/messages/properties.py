@@ -9,8 +9,9 @@ from uuid import UUID
 
 from peeklock.amqp.errors import DecodeError
 from peeklock.amqp.messages.sections import list_items, map_items, section_at
-from peeklock.amqp.values.codec import decode, encode, skip
+from peeklock.amqp.values.codec import decode, skip
 from peeklock.amqp.values.constructors import SIZED8, STRING8, WIDTHS
+from peeklock.amqp.values.encoder import encode
 from peeklock.amqp.values.readers import UINT32, cut, raw_fields, uint_at
 
 # The places of the fields in the list [3.2.4].

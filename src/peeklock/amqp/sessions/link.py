@@ -18,8 +18,9 @@ from peeklock.amqp.errors import (
     TRANSFER_LIMIT_EXCEEDED,
     AmqpError,
 )
-from peeklock.amqp.frames.fast import TAG_SIZE_MAX, ParsedFlow, ParsedTransfer, transfer_run
+from peeklock.amqp.frames.fast import TAG_SIZE_MAX, transfer_run
 from peeklock.amqp.frames.headers import SERIAL_MASK, TRANSFER, serial_distance
+from peeklock.amqp.frames.parsed import ParsedFlow, ParsedTransfer
 from peeklock.amqp.held_bytes import PIECE_BYTES
 from peeklock.amqp.sessions.delivery import IncomingDelivery, OutgoingDelivery
 from peeklock.amqp.sessions.sent_runs import SentRuns
@@ -35,8 +36,8 @@ from peeklock.amqp.transitions import (
 
 if TYPE_CHECKING:
     from peeklock.amqp.events import AnswersReceived, RunReceived, SettlementsReceived
+    from peeklock.amqp.frames.performatives import Attach
     from peeklock.amqp.sessions.session import Session
-    from peeklock.amqp.values.composites import Attach
 
 # Our role on a link; the numbers are the wire's [2.8.1].
 SENDER: Final = 0

@@ -29,6 +29,8 @@ from peeklock.amqp.frames.headers import (
     FLOW,
     SERIAL_MASK,
 )
+from peeklock.amqp.frames.performatives import Attach, Begin, Detach, End
+from peeklock.amqp.frames.termini import Coordinator, Source, Target
 from peeklock.amqp.held_bytes import PIECE_BYTES
 from peeklock.amqp.sessions.link import NULL, RECEIVER, SENDER, Link
 from peeklock.amqp.sessions.outgoing import LinkRemains, Outgoing
@@ -46,17 +48,9 @@ from peeklock.amqp.transitions import (
     MAPPED,
     REQUESTED,
 )
-from peeklock.amqp.values.codec import encode, skip
-from peeklock.amqp.values.composites import (
-    Attach,
-    Begin,
-    Coordinator,
-    Detach,
-    End,
-    Source,
-    Target,
-    encode_composite,
-)
+from peeklock.amqp.values.codec import skip
+from peeklock.amqp.values.composites import encode_composite
+from peeklock.amqp.values.encoder import encode
 from peeklock.amqp.values.types import Described, Encoded, Ubyte, Uint, Ulong
 
 if TYPE_CHECKING:

@@ -55,8 +55,6 @@ from peeklock.amqp.values.constructors import (
     UUID_CODE,
     WIDTHS,
 )
-from peeklock.amqp.values.encoder import encode as encode
-from peeklock.amqp.values.encoder import encode_into as encode_into
 from peeklock.amqp.values.types import (
     Array,
     Byte,

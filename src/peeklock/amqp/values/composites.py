@@ -20,15 +20,6 @@ from peeklock.amqp.frames.performatives import (
     OPEN,
     TRANSFER,
 )
-from peeklock.amqp.frames.performatives import Attach as Attach
-from peeklock.amqp.frames.performatives import Begin as Begin
-from peeklock.amqp.frames.performatives import Close as Close
-from peeklock.amqp.frames.performatives import Detach as Detach
-from peeklock.amqp.frames.performatives import Disposition as Disposition
-from peeklock.amqp.frames.performatives import End as End
-from peeklock.amqp.frames.performatives import Flow as Flow
-from peeklock.amqp.frames.performatives import Open as Open
-from peeklock.amqp.frames.performatives import Transfer as Transfer
 from peeklock.amqp.frames.sasl_frames import (
     SASL_CHALLENGE,
     SASL_INIT,
@@ -36,11 +27,6 @@ from peeklock.amqp.frames.sasl_frames import (
     SASL_OUTCOME,
     SASL_RESPONSE,
 )
-from peeklock.amqp.frames.sasl_frames import SaslChallenge as SaslChallenge
-from peeklock.amqp.frames.sasl_frames import SaslInit as SaslInit
-from peeklock.amqp.frames.sasl_frames import SaslMechanisms as SaslMechanisms
-from peeklock.amqp.frames.sasl_frames import SaslOutcome as SaslOutcome
-from peeklock.amqp.frames.sasl_frames import SaslResponse as SaslResponse
 from peeklock.amqp.frames.states import (
     ACCEPTED as ACCEPTED_FORM,
 )
@@ -52,19 +38,14 @@ from peeklock.amqp.frames.states import (
     RECEIVED,
     REJECTED,
     TRANSACTIONAL_STATE,
+    Accepted,
+    Modified,
+    Rejected,
+    Released,
 )
 from peeklock.amqp.frames.states import (
     RELEASED as RELEASED_FORM,
 )
-from peeklock.amqp.frames.states import Accepted as Accepted
-from peeklock.amqp.frames.states import Declare as Declare
-from peeklock.amqp.frames.states import Declared as Declared
-from peeklock.amqp.frames.states import Discharge as Discharge
-from peeklock.amqp.frames.states import Modified as Modified
-from peeklock.amqp.frames.states import Received as Received
-from peeklock.amqp.frames.states import Rejected as Rejected
-from peeklock.amqp.frames.states import Released as Released
-from peeklock.amqp.frames.states import TransactionalState as TransactionalState
 from peeklock.amqp.frames.termini import (
     COORDINATOR,
     DELETE_ON_CLOSE,
@@ -74,18 +55,10 @@ from peeklock.amqp.frames.termini import (
     SOURCE,
     TARGET,
 )
-from peeklock.amqp.frames.termini import Coordinator as Coordinator
-from peeklock.amqp.frames.termini import DeleteOnClose as DeleteOnClose
-from peeklock.amqp.frames.termini import DeleteOnNoLinks as DeleteOnNoLinks
-from peeklock.amqp.frames.termini import DeleteOnNoLinksOrMessages as DeleteOnNoLinksOrMessages
-from peeklock.amqp.frames.termini import DeleteOnNoMessages as DeleteOnNoMessages
-from peeklock.amqp.frames.termini import Source as Source
-from peeklock.amqp.frames.termini import Target as Target
 from peeklock.amqp.messages.message_forms import HEADER, PROPERTIES
-from peeklock.amqp.messages.message_forms import Header as Header
-from peeklock.amqp.messages.message_forms import Properties as Properties
-from peeklock.amqp.values.codec import ElementBudget, decode, encode
+from peeklock.amqp.values.codec import ElementBudget, decode
 from peeklock.amqp.values.constructors import SYMBOL8, SYMBOL32
+from peeklock.amqp.values.encoder import encode
 from peeklock.amqp.values.forms import ANY, Field, Form, field, form
 from peeklock.amqp.values.types import Array, Char, Described, Symbol, Ulong
 

@@ -3,8 +3,8 @@
 from struct import Struct
 from typing import Any, Final, final
 
-from peeklock.amqp.values.codec import encode
 from peeklock.amqp.values.constructors import BINARY32, LIST32, MAP32
+from peeklock.amqp.values.encoder import encode
 
 # Bytes up to this are copied: a piece of its own would cost as much.
 _COPIED_MAX: Final = 1_024

@@ -12,7 +12,7 @@ import logging
 from functools import partial
 from typing import Final, Protocol, final
 
-from peeklock.broker.forwarding.forget_notices import Destination, Find, ForgetNotices
+from peeklock.broker.forwarding.forget_notices import Find, ForgetNotices
 from peeklock.broker.forwarding.former_destinations import NOTHING, UNDER_WAY, UNKNOWN
 from peeklock.broker.forwarding.lane_forwarder import LaneForwarder
 from peeklock.broker.forwarding.route import BACKOFF_MS_MAX, BACKOFF_MS_MIN
@@ -22,8 +22,6 @@ from peeklock.entity.blueprint import Blueprint
 from peeklock.entity.commands import TRANSFER, Command
 from peeklock.entity.wording import Wording
 from peeklock.store.store import PartitionId
-
-__all__ = ["Forwarder", "Destination", "Find", "ForwardingWorker"]
 
 _log: Final = logging.getLogger("peeklock.broker")
 

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias, final
 from weakref import WeakSet
 
 from peeklock.amqp.dialect import ASSOCIATED_LINK, TRANSFER_DESTINATION
-from peeklock.amqp.values.composites import Coordinator, Target
+from peeklock.amqp.frames.termini import Coordinator, Target
 from peeklock.amqp.values.types import Symbol, Uint
 from peeklock.client.connections.config import ClientConfig
 from peeklock.client.connections.request_links import RequestLinks, content
@@ -20,7 +20,8 @@ from peeklock.client.exceptions import (
     ServiceBusCommunicationError,
     ServiceBusConnectionError,
 )
-from peeklock.client.links import ReceiverLink, SenderLink
+from peeklock.client.receiving.receiver_link import ReceiverLink
+from peeklock.client.sending.sender_link import SenderLink
 from peeklock.clock import Clock, SystemClock
 
 # How long a broker may take to answer an attach, a token or a request.

@@ -4,11 +4,13 @@ import asyncio
 from typing import Any, Final, final
 
 from peeklock.amqp.errors import DecodeError
+from peeklock.amqp.frames.termini import Source, Target
 from peeklock.amqp.messages.message import VALUE_BODY, AmqpMessage, decode_message, encode_message
+from peeklock.amqp.messages.message_forms import Properties
 from peeklock.amqp.sessions.delivery import IncomingDelivery, OutgoingDelivery
 from peeklock.amqp.sessions.session import Session
 from peeklock.amqp.values.codec import ElementBudget
-from peeklock.amqp.values.composites import ACCEPTED, Properties, Source, Target
+from peeklock.amqp.values.composites import ACCEPTED
 from peeklock.client.connections.attachment import Attachment
 from peeklock.client.connections.transport import Transport
 from peeklock.client.exceptions import (

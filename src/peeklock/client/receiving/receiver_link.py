@@ -14,15 +14,10 @@ from peeklock.amqp.dialect import (
     TIMEOUT,
 )
 from peeklock.amqp.errors import DecodeError
+from peeklock.amqp.frames.states import Rejected
+from peeklock.amqp.frames.termini import Source
 from peeklock.amqp.sessions.delivery import IncomingDelivery, OutgoingDelivery
-from peeklock.amqp.values.composites import (
-    ACCEPTED,
-    REJECTED_PLAIN,
-    RELEASED,
-    Rejected,
-    Source,
-    decode_composite,
-)
+from peeklock.amqp.values.composites import ACCEPTED, REJECTED_PLAIN, RELEASED, decode_composite
 from peeklock.amqp.values.types import Symbol, Uint
 from peeklock.client.connections.attachment import DETACHED_WITHIN_S, Attachment
 from peeklock.client.connections.transport import Transport

@@ -8,8 +8,8 @@ from typing import Any, Final, Protocol, final
 
 from peeklock.client.connections.connection import ClientConnection, Stamp
 from peeklock.client.exceptions import ServiceBusConnectionError, SessionLockLostError
-from peeklock.client.links import ReceiverLink
 from peeklock.client.received import ServiceBusReceivedMessage
+from peeklock.client.receiving.receiver_link import ReceiverLink
 from peeklock.client.receiving.settlement import COMPLETE, ClientSettlement, check_settleable
 from peeklock.client.transactions import ServiceBusTransaction
 

@@ -6,18 +6,11 @@ from typing import Any, Final, final
 
 from peeklock.amqp.dialect import BATCH_FORMAT, BATCH_SIZE_MAX
 from peeklock.amqp.errors import MESSAGE_SIZE_EXCEEDED, DecodeError
+from peeklock.amqp.frames.states import Accepted, Declared, Rejected, TransactionalState
+from peeklock.amqp.frames.termini import Coordinator, Target
 from peeklock.amqp.sessions.delivery import IncomingDelivery, OutgoingDelivery
 from peeklock.amqp.sessions.session import Session
-from peeklock.amqp.values.composites import (
-    ACCEPTED,
-    Accepted,
-    Coordinator,
-    Declared,
-    Rejected,
-    Target,
-    TransactionalState,
-    decode_composite,
-)
+from peeklock.amqp.values.composites import ACCEPTED, decode_composite
 from peeklock.client.connections.attachment import Attachment
 from peeklock.client.connections.transport import Transport
 from peeklock.client.exceptions import MessageSizeExceededError, ServiceBusError, from_error

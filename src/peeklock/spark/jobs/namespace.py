@@ -6,9 +6,7 @@ from typing import Any, final
 
 from peeklock.client.administration import places
 from peeklock.client.administration.api import AdministrationApi
-from peeklock.client.administration.atom import QUEUE as QUEUE
-from peeklock.client.administration.atom import SUBSCRIPTION as SUBSCRIPTION
-from peeklock.client.administration.atom import TOPIC as TOPIC
+from peeklock.client.administration.atom import QUEUE, SUBSCRIPTION
 from peeklock.client.administration.errors import AzureError
 from peeklock.client.administration.http_client import HttpClient, http_endpoint
 from peeklock.client.administration.places import ResourcePath

@@ -11,8 +11,9 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as fn
 
+from peeklock.client.administration.atom import SUBSCRIPTION
 from peeklock.spark.jobs import frame
-from peeklock.spark.jobs.namespace import SUBSCRIPTION, ListedEntity, entity_at
+from peeklock.spark.jobs.namespace import ListedEntity, entity_at
 from peeklock.spark.schema import MESSAGE_COLUMNS
 from peeklock.spark.sink.sink_options import SEND_COLUMNS
 

@@ -8,8 +8,9 @@ import typer
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
+from peeklock.client.administration.atom import TOPIC
 from peeklock.spark.jobs import frame
-from peeklock.spark.jobs.namespace import TOPIC, ListedEntity, NamespaceListing
+from peeklock.spark.jobs.namespace import ListedEntity, NamespaceListing
 from peeklock.spark.jobs.pages.page import check_place, write_page
 from peeklock.spark.jobs.pages.sections import triage_section
 

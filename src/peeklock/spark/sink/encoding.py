@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from peeklock.amqp.values.codec import encode
+from peeklock.amqp.values.encoder import encode
 from peeklock.amqp.values.types import Int
 from peeklock.spark.properties import as_text, from_json
 

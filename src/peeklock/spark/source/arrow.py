@@ -12,14 +12,20 @@ from typing import Any, Final, final
 import pyarrow as pa
 
 from peeklock.amqp.errors import DecodeError
-from peeklock.amqp.messages.message import (
+from peeklock.amqp.messages.properties import (
     LazyProperties,
-    Sections,
     read_application_properties,
     read_properties,
+)
+from peeklock.amqp.messages.sections import (
+    DATA,
+    MESSAGE_ANNOTATIONS,
+    SEQUENCE,
+    VALUE,
+    Sections,
+    section_at,
     split,
 )
-from peeklock.amqp.messages.sections import DATA, MESSAGE_ANNOTATIONS, SEQUENCE, VALUE, section_at
 from peeklock.amqp.values.codec import decode
 from peeklock.amqp.values.types import Array, Described, Timestamp
 from peeklock.spark.offsets import partition_of

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from peeklock.amqp.values.composites import Rejected
+from peeklock.amqp.frames.states import Rejected
 from peeklock.amqp.values.constructors import LONG, UUID_CODE
 from peeklock.amqp.values.types import Array, Uint
 from peeklock.entity.commands import DEFERRED_BYTES_MAX

@@ -8,9 +8,9 @@ from uuid import UUID, uuid4
 import pytest
 
 from peeklock.amqp.messages.message import NO_BODY, AmqpMessage, decode_message, encode_message
+from peeklock.amqp.messages.message_forms import Properties
 from peeklock.amqp.sessions.delivery import IncomingDelivery
 from peeklock.amqp.sessions.link import Link
-from peeklock.amqp.values.composites import Properties
 from peeklock.amqp.values.constructors import LONG, TIMESTAMP, UUID_CODE
 from peeklock.amqp.values.types import Array, Int, Symbol, Timestamp, Uint
 from peeklock.auth.rights import LISTEN, SEND, AuthorizationRule

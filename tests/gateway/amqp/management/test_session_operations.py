@@ -8,8 +8,9 @@ from uuid import UUID
 import pytest
 
 from peeklock.amqp.messages.message import DATA_BODY, AmqpMessage, encode_message
+from peeklock.amqp.messages.message_forms import Properties
 from peeklock.amqp.sessions.link import Link
-from peeklock.amqp.values.composites import Properties, encode_modified
+from peeklock.amqp.values.composites import encode_modified
 from peeklock.amqp.values.constructors import LONG, UUID_CODE
 from peeklock.amqp.values.types import Array, Int, Symbol, Timestamp, Uint
 from peeklock.entity.definition import QueueDefinition

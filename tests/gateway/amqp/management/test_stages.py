@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from peeklock.amqp.frames.states import Accepted, Rejected
+from peeklock.amqp.frames.termini import Target
 from peeklock.amqp.sessions.link import Link
-from peeklock.amqp.values.codec import encode
-from peeklock.amqp.values.composites import Accepted, Rejected, Target
+from peeklock.amqp.values.encoder import encode
 from peeklock.amqp.values.types import Described, Symbol, Ulong
 from peeklock.auth.rights import LISTEN, SEND, AuthorizationRule, Rights
 from peeklock.entity.blueprint import FIRST_SUBSCRIPTION_LANE

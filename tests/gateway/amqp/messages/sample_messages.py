@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from peeklock.amqp.messages.message import (
-    DATA_BODY,
-    AmqpMessage,
-    decode_message,
-    encode_message,
-    split,
-)
-from peeklock.amqp.values.composites import Properties
+from peeklock.amqp.messages.message import DATA_BODY, AmqpMessage, decode_message, encode_message
+from peeklock.amqp.messages.message_forms import Properties
+from peeklock.amqp.messages.sections import split
 from peeklock.amqp.values.types import (
     Symbol,
 )

@@ -18,12 +18,11 @@ from peeklock.amqp.messages.message import (
     AmqpMessage,
     decode_message,
     encode_message,
-    lone_data_at,
-    read_properties,
-    split,
 )
-from peeklock.amqp.values.codec import encode
-from peeklock.amqp.values.composites import Header, Properties
+from peeklock.amqp.messages.message_forms import Header, Properties
+from peeklock.amqp.messages.properties import read_properties
+from peeklock.amqp.messages.sections import lone_data_at, split
+from peeklock.amqp.values.encoder import encode
 from peeklock.amqp.values.types import Described, Symbol, Timestamp, Uint, Ulong
 from peeklock.broker.random_source import SeededRandom
 from peeklock.entity import message as domain

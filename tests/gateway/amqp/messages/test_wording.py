@@ -11,8 +11,8 @@ import pytest
 from peeklock.amqp.messages.message import (
     decode_message,
 )
-from peeklock.amqp.values.codec import encode
-from peeklock.amqp.values.composites import Header, Properties
+from peeklock.amqp.messages.message_forms import Header, Properties
+from peeklock.amqp.values.encoder import encode
 from peeklock.amqp.values.types import (
     Array,
     Byte,

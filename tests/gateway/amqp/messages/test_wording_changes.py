@@ -19,10 +19,11 @@ from peeklock.amqp.messages.message import (
     AmqpMessage,
     decode_message,
     encode_message,
-    split,
 )
-from peeklock.amqp.values.codec import decode, encode
-from peeklock.amqp.values.composites import Header, Properties
+from peeklock.amqp.messages.message_forms import Header, Properties
+from peeklock.amqp.messages.sections import split
+from peeklock.amqp.values.codec import decode
+from peeklock.amqp.values.encoder import encode
 from peeklock.amqp.values.types import (
     Described,
     Int,

@@ -3,16 +3,16 @@
 import pytest
 
 from peeklock.amqp.errors import AmqpError
-from peeklock.amqp.values.codec import encode
+from peeklock.amqp.frames.states import Received
 from peeklock.amqp.values.composites import (
     ACCEPTED,
     REJECTED_PLAIN,
     RELEASED,
-    Received,
     encode_composite,
     encode_modified,
     encode_rejected,
 )
+from peeklock.amqp.values.encoder import encode
 from peeklock.amqp.values.types import Described, Symbol, Ulong
 from peeklock.entity.commands import (
     ABANDON,

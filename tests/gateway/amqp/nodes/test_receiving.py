@@ -8,16 +8,14 @@ import pytest
 
 from peeklock.amqp.errors import AmqpError
 from peeklock.amqp.events import FlowReceived
+from peeklock.amqp.frames.states import Accepted, Modified, Rejected
+from peeklock.amqp.frames.termini import Source
 from peeklock.amqp.messages.message import decode_message
 from peeklock.amqp.sessions.link import Link
 from peeklock.amqp.values.composites import (
     ACCEPTED,
     REJECTED_PLAIN,
     RELEASED,
-    Accepted,
-    Modified,
-    Rejected,
-    Source,
     encode_modified,
     encode_rejected,
 )

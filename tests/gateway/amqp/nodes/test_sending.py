@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from peeklock.amqp.frames.states import Accepted
 from peeklock.amqp.messages.message import AmqpMessage, decode_message, encode_message
-from peeklock.amqp.values.codec import encode
-from peeklock.amqp.values.composites import Accepted, Properties
+from peeklock.amqp.messages.message_forms import Properties
+from peeklock.amqp.values.encoder import encode
 from peeklock.amqp.values.types import Described, Symbol, Timestamp, Ulong
 from peeklock.entity.definition import SEND_DISABLED, QueueDefinition
 from peeklock.gateway.amqp.namespace_context import GatewayLimits

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from peeklock.amqp.events import AttachAnswered, LinkDetached
+from peeklock.amqp.frames.states import Accepted
+from peeklock.amqp.frames.termini import Source
 from peeklock.amqp.messages.message import decode_message
 from peeklock.amqp.sessions.link import Link
-from peeklock.amqp.values.composites import ACCEPTED, Accepted, Source
+from peeklock.amqp.values.composites import ACCEPTED
 from peeklock.amqp.values.types import Char, Described, Symbol, Uint, Ulong
 from peeklock.entity.definition import QueueDefinition
 from peeklock.store.memory import MemoryStore

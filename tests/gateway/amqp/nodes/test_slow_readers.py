@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from peeklock.amqp.events import FlowReceived, TransfersReceived
+from peeklock.amqp.frames.termini import Source
 from peeklock.amqp.messages.message import decode_message
 from peeklock.amqp.sessions.link import Link
-from peeklock.amqp.values.composites import Source
 from peeklock.entity.definition import QueueDefinition
 from peeklock.gateway.amqp.namespace_context import GatewayLimits
 from tests.broker.broker_harness import settle_down

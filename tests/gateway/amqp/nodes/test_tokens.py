@@ -9,9 +9,9 @@ from uuid import UUID
 import pytest
 
 from peeklock.amqp.events import AttachAnswered, Closed, LinkDetached
+from peeklock.amqp.frames.termini import Source, Target
 from peeklock.amqp.sasl import SaslCredential, external
 from peeklock.amqp.sasl import plain as plain_credential
-from peeklock.amqp.values.composites import Source, Target
 from peeklock.amqp.values.types import Int, Ulong
 from peeklock.auth.rights import DEVELOPMENT_KEY, LISTEN, ROOT_RULE_NAME, SEND, AuthorizationRule
 from peeklock.auth.sas import generate_sas

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from peeklock.amqp.messages.message import AmqpMessage as WireMessage
-from peeklock.amqp.messages.message import encode_message
-from peeklock.amqp.values.codec import encode
-from peeklock.amqp.values.composites import (
-    ACCEPTED,
+from peeklock.amqp.frames.states import (
     Accepted,
-    Coordinator,
     Declare,
     Declared,
     Discharge,
@@ -18,9 +13,12 @@ from peeklock.amqp.values.composites import (
     Rejected,
     Released,
     TransactionalState,
-    described_of,
-    encode_composite,
 )
+from peeklock.amqp.frames.termini import Coordinator
+from peeklock.amqp.messages.message import AmqpMessage as WireMessage
+from peeklock.amqp.messages.message import encode_message
+from peeklock.amqp.values.composites import ACCEPTED, described_of, encode_composite
+from peeklock.amqp.values.encoder import encode
 from peeklock.amqp.values.types import Described, Ulong
 from peeklock.gateway.amqp.namespace_context import GatewayLimits
 from peeklock.store.memory import MemoryStore

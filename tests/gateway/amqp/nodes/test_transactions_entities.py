@@ -6,20 +6,13 @@ from typing import Any
 
 import pytest
 
+from peeklock.amqp.frames.states import Accepted, Discharge, TransactionalState
+from peeklock.amqp.frames.termini import Source, Target
 from peeklock.amqp.messages.message import AmqpMessage as WireMessage
 from peeklock.amqp.messages.message import encode_message
 from peeklock.amqp.sessions.link import Link
-from peeklock.amqp.values.codec import encode
-from peeklock.amqp.values.composites import (
-    ACCEPTED,
-    Accepted,
-    Discharge,
-    Source,
-    Target,
-    TransactionalState,
-    described_of,
-    encode_composite,
-)
+from peeklock.amqp.values.composites import ACCEPTED, described_of, encode_composite
+from peeklock.amqp.values.encoder import encode
 from peeklock.amqp.values.types import Described, Symbol, Ulong
 from peeklock.entity.definition import QueueDefinition, SubscriptionDefinition, TopicDefinition
 from tests.gateway.amqp.amqp_harness import (

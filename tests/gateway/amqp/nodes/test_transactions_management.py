@@ -7,14 +7,10 @@ from uuid import UUID
 
 import pytest
 
+from peeklock.amqp.frames.states import Accepted, Discharge, Rejected
 from peeklock.amqp.messages.message import AmqpMessage as WireMessage
 from peeklock.amqp.messages.message import decode_message, encode_message
-from peeklock.amqp.values.composites import (
-    Accepted,
-    Discharge,
-    Rejected,
-    described_of,
-)
+from peeklock.amqp.values.composites import described_of
 from peeklock.amqp.values.constructors import LONG, UUID_CODE
 from peeklock.amqp.values.types import Array, Int, Timestamp, Uint
 from tests.gateway.amqp.amqp_harness import (

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from peeklock.amqp.frames.states import Accepted
+from peeklock.amqp.frames.termini import Source
 from peeklock.amqp.messages.message import DATA_BODY, AmqpMessage, encode_message
-from peeklock.amqp.values.composites import Accepted, Properties, Source
+from peeklock.amqp.messages.message_forms import Properties
 from peeklock.amqp.values.constructors import LONG
 from peeklock.amqp.values.types import Array, Symbol, Timestamp
 from peeklock.entity.definition import QueueDefinition

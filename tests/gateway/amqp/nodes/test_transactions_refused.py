@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from peeklock.amqp.values.composites import ACCEPTED, RELEASED, Accepted, Released
+from peeklock.amqp.frames.states import Accepted, Released
+from peeklock.amqp.values.composites import ACCEPTED, RELEASED
 from tests.gateway.amqp.amqp_harness import AmqpHarness, condition_of, plain, serve
 from tests.gateway.amqp.nodes.transacting import (
     Control,

@@ -5,21 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from peeklock.amqp.frames.headers import frame_head
-from peeklock.amqp.messages.message import DATA_BODY, decode_message, encode_message
-from peeklock.amqp.messages.message import AmqpMessage as WireMessage
-from peeklock.amqp.sessions.link import Link
-from peeklock.amqp.values.composites import (
+from peeklock.amqp.frames.performatives import Transfer
+from peeklock.amqp.frames.states import (
     Accepted,
-    Coordinator,
     Declare,
     Declared,
     Discharge,
     Rejected,
     TransactionalState,
-    Transfer,
-    described_of,
-    encode_composite,
 )
+from peeklock.amqp.frames.termini import Coordinator
+from peeklock.amqp.messages.message import DATA_BODY, decode_message, encode_message
+from peeklock.amqp.messages.message import AmqpMessage as WireMessage
+from peeklock.amqp.sessions.link import Link
+from peeklock.amqp.values.composites import described_of, encode_composite
 from peeklock.amqp.values.types import Symbol, Timestamp
 from peeklock.entity.commands import MAIN, TRANSFER, Peek
 from peeklock.entity.definition import QueueDefinition

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from peeklock.amqp.messages.message import DATA_BODY, VALUE_BODY, encode_message
 from peeklock.amqp.messages.message import AmqpMessage as WholeMessage
-from peeklock.amqp.values.composites import Properties
+from peeklock.amqp.messages.message_forms import Properties
 from peeklock.amqp.values.types import Symbol, Timestamp
 from peeklock.broker.random_source import SeededRandom
 from peeklock.entity.message import NEVER, Message

@@ -16,7 +16,7 @@ from peeklock.amqp.messages.message import (
     AmqpMessage,
     encode_message,
 )
-from peeklock.amqp.values.composites import Properties
+from peeklock.amqp.messages.message_forms import Properties
 from peeklock.amqp.values.types import Decimal128, Described, Float, Symbol, Timestamp, Ubyte, Ulong
 from tests.gateway.http.messages.rest_harness import Answered, RestHarness, queue, serve
 

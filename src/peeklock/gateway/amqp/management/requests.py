@@ -10,10 +10,11 @@ from peeklock.amqp.messages.message import (
     decode_message,
     encode_message,
 )
+from peeklock.amqp.messages.message_forms import Properties
 from peeklock.amqp.sessions.delivery import IncomingDelivery
 from peeklock.amqp.sessions.link import Link
 from peeklock.amqp.values.codec import ElementBudget
-from peeklock.amqp.values.composites import ACCEPTED, Properties, encode_rejected
+from peeklock.amqp.values.composites import ACCEPTED, encode_rejected
 from peeklock.amqp.values.pieces import encode_pieces
 from peeklock.entity.refusals import INVALID_ARGUMENT, NOT_ALLOWED, Refusal
 from peeklock.gateway.amqp.connection_output import ConnectionOutput

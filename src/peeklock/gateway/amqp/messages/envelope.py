@@ -8,8 +8,8 @@ from struct import Struct
 from typing import Final, final
 
 from peeklock.amqp.dialect import PARTITION_KEY
-from peeklock.amqp.messages.message import drop_annotations, with_symbols
-from peeklock.amqp.values.codec import encode
+from peeklock.amqp.messages.annotations import drop_annotations, with_symbols
+from peeklock.amqp.values.encoder import encode
 from peeklock.amqp.values.types import Symbol
 
 AS_IT_LIVES: Final = -2

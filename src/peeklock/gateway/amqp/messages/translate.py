@@ -23,12 +23,7 @@ from peeklock.amqp.dialect import (
     VIA_PARTITION_KEY,
 )
 from peeklock.amqp.errors import DecodeError
-from peeklock.amqp.messages.message import (
-    DURABLE_BEFORE,
-    HAS_EXPIRY,
-    HAS_MESSAGE_ID,
-    Sections,
-    check_application_properties,
+from peeklock.amqp.messages.annotations import (
     drop_annotations,
     enqueue_sequence_item,
     find_annotation,
@@ -36,20 +31,24 @@ from peeklock.amqp.messages.message import (
     locked_around,
     locked_pack,
     locked_until_item,
-    lone_data_at,
+    state_item,
+    unlocked_around,
+    unlocked_pack,
+    with_symbols,
+    with_symbols_in_footer,
+)
+from peeklock.amqp.messages.properties import (
+    HAS_EXPIRY,
+    HAS_MESSAGE_ID,
+    check_application_properties,
     merge_application_properties,
     peek_properties,
     read_keys,
     read_properties,
-    split,
-    state_item,
-    unlocked_around,
-    unlocked_pack,
     with_message_id,
-    with_symbols,
-    with_symbols_in_footer,
 )
-from peeklock.amqp.values.codec import encode
+from peeklock.amqp.messages.sections import DURABLE_BEFORE, Sections, lone_data_at, split
+from peeklock.amqp.values.encoder import encode
 from peeklock.amqp.values.pieces import Pieces
 from peeklock.amqp.values.types import Symbol, Timestamp
 from peeklock.entity.message import NEVER, NO_DURATION, Message, Traits, traits_of

@@ -11,20 +11,19 @@ from uuid import UUID
 
 from peeklock.amqp.errors import DecodeError
 from peeklock.amqp.messages import properties as place
-from peeklock.amqp.messages.message import (
-    DATA_BODY,
+from peeklock.amqp.messages.message import DATA_BODY, encode_message
+from peeklock.amqp.messages.message import AmqpMessage as WholeMessage
+from peeklock.amqp.messages.properties import (
     LazyProperties,
-    Sections,
     application_pairs,
-    encode_message,
     id_text,
     read_properties,
-    split,
     with_application_pairs,
     with_fields,
 )
-from peeklock.amqp.messages.message import AmqpMessage as WholeMessage
-from peeklock.amqp.values.codec import decode, encode
+from peeklock.amqp.messages.sections import Sections, split
+from peeklock.amqp.values.codec import decode
+from peeklock.amqp.values.encoder import encode
 from peeklock.amqp.values.types import Encoded, Symbol, Timestamp
 from peeklock.entity.message import NEVER, NO_DURATION, Message, Traits
 from peeklock.entity.replies import STATE_ACTIVE, Delivery, Details

@@ -4,8 +4,8 @@ from bisect import bisect_left, insort
 from typing import Any, Final, final
 
 from peeklock.amqp.dialect import TRANSFER_DESTINATION
+from peeklock.amqp.frames.termini import Coordinator
 from peeklock.amqp.sessions.link import RECEIVER, Link
-from peeklock.amqp.values.composites import Coordinator
 from peeklock.auth.rights import LISTEN, NO_RIGHTS, SEND, Rights
 from peeklock.auth.sas import resource_path
 from peeklock.auth.token_rights import TokenRights

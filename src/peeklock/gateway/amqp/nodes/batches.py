@@ -3,7 +3,7 @@
 from typing import Final, final
 
 from peeklock.amqp.errors import DecodeError
-from peeklock.amqp.messages.message import batch_part, split
+from peeklock.amqp.messages.sections import batch_part, split
 from peeklock.entity.message import Message
 from peeklock.gateway.amqp.messages.translate import incoming, way_of
 from peeklock.gateway.amqp.passes import Pass

@@ -3,14 +3,12 @@
 from typing import Final, final
 
 from peeklock.amqp.errors import DecodeError
+from peeklock.amqp.frames.states import Declare, Declared, Discharge
 from peeklock.amqp.messages.message import VALUE_BODY, decode_message
 from peeklock.amqp.sessions.delivery import IncomingDelivery
 from peeklock.amqp.sessions.link import Link
 from peeklock.amqp.values.composites import (
     ACCEPTED,
-    Declare,
-    Declared,
-    Discharge,
     composite_of,
     encode_composite,
     encode_rejected,

@@ -9,20 +9,22 @@ from typing import Any, Final, final
 
 from peeklock.amqp.dialect import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON
 from peeklock.amqp.errors import DecodeError
-from peeklock.amqp.values.codec import encode
-from peeklock.amqp.values.composites import (
-    ACCEPTED,
-    REJECTED_PLAIN,
-    RELEASED,
+from peeklock.amqp.frames.states import (
     Accepted,
     Modified,
     Received,
     Rejected,
     Released,
     TransactionalState,
+)
+from peeklock.amqp.values.composites import (
+    ACCEPTED,
+    REJECTED_PLAIN,
+    RELEASED,
     decode_composite,
     encode_modified,
 )
+from peeklock.amqp.values.encoder import encode
 from peeklock.entity.commands import (
     ABANDON,
     COMPLETE,

@@ -14,8 +14,9 @@ from peeklock.amqp.dialect import (
     TICKS_PER_MS,
     TIMEOUT,
 )
+from peeklock.amqp.frames.termini import Source
 from peeklock.amqp.sessions.link import Link
-from peeklock.amqp.values.composites import Source, encode_composite
+from peeklock.amqp.values.composites import encode_composite
 from peeklock.amqp.values.types import Char, Described, Symbol, Ulong
 from peeklock.entity.refusals import INVALID_ARGUMENT, Refusal
 

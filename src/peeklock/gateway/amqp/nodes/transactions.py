@@ -9,8 +9,9 @@ forwarded afterwards, so that never more than one partition has to agree.
 from typing import Any, Final, Protocol, final
 
 from peeklock.amqp.errors import DecodeError
+from peeklock.amqp.frames.states import TransactionalState
 from peeklock.amqp.sessions.link import Link
-from peeklock.amqp.values.composites import TransactionalState, decode_composite
+from peeklock.amqp.values.composites import decode_composite
 from peeklock.entity.commands import (
     CancelScheduled,
     Commit,

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from peeklock.amqp.dialect import VIA_PARTITION_KEY
 from peeklock.amqp.messages import properties as place
-from peeklock.amqp.messages.message import with_fields, with_message_id
+from peeklock.amqp.messages.properties import with_fields, with_message_id
 from peeklock.amqp.messages.sections import APPLICATION_PROPERTIES
-from peeklock.amqp.values.codec import encode
+from peeklock.amqp.values.encoder import encode
 from peeklock.amqp.values.types import Described, Symbol, Timestamp, Ulong
 from peeklock.entity.message import Message, traits_of
 from peeklock.gateway.amqp.messages.envelope import NOTHING

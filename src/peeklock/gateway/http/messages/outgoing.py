@@ -5,14 +5,13 @@ from typing import Any, Final
 
 from peeklock.amqp.errors import DecodeError
 from peeklock.amqp.messages import properties as place
-from peeklock.amqp.messages.message import (
+from peeklock.amqp.messages.properties import (
     LazyProperties,
-    Sections,
     application_pairs,
     id_text,
     read_properties,
-    split,
 )
+from peeklock.amqp.messages.sections import Sections, split
 from peeklock.amqp.values.codec import decode
 from peeklock.entity.message import NEVER
 from peeklock.entity.replies import (

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from functools import reduce
 from typing import TYPE_CHECKING, final
 
+from peeklock.client.administration.atom import SUBSCRIPTION
 from peeklock.spark.jobs import delta, frame
-from peeklock.spark.jobs.namespace import SUBSCRIPTION, ListedEntity, NamespaceListing, entity_at
+from peeklock.spark.jobs.namespace import ListedEntity, NamespaceListing, entity_at
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
