@@ -39,15 +39,14 @@ from peeklock.gateway.amqp.namespace_context import (
     NamespaceContexts,
 )
 from peeklock.gateway.amqp.unsent import DELIVERY_BYTES_MAX, UnsentBudget
-from peeklock.gateway.amqp.unsent import NAME as AHEAD
-from peeklock.gateway.http import reload as reload_door
-from peeklock.gateway.http import stores as stores_door
+from peeklock.gateway.amqp.unsent import NAME as UNSENT
+from peeklock.gateway.http import reload as reload_node
+from peeklock.gateway.http import stores as stores_node
 from peeklock.gateway.http.admin.node import AdminNode
 from peeklock.gateway.http.figures import Overview
-from peeklock.gateway.http.guard import TokenGuard
 from peeklock.gateway.http.health import READY, ReadyNode
 from peeklock.gateway.http.hosts import Hosts, make_namespaces
-from peeklock.gateway.http.http_places import HttpPlaces
+from peeklock.gateway.http.http_connection_quota import HttpConnectionQuota
 from peeklock.gateway.http.journal import JournalNode
 from peeklock.gateway.http.messages.node import MessagesNode
 from peeklock.gateway.http.metrics import METRICS, MetricsNode
@@ -55,6 +54,7 @@ from peeklock.gateway.http.namespaces import Bounding, BoundsPerNamespace, PerNa
 from peeklock.gateway.http.reload import ReloadNode
 from peeklock.gateway.http.router import ENTITIES, JOURNALS, MESSAGES, Node
 from peeklock.gateway.http.stores import StoresNode
+from peeklock.gateway.http.token_guard import TokenGuard
 from peeklock.gateway.identifiers import hex_digits
 from peeklock.gateway.listening.certificates import server_names
 from peeklock.gateway.listening.connections import AmqpConnections, HttpConnections
@@ -62,7 +62,7 @@ from peeklock.gateway.listening.listener import Listener
 from peeklock.gateway.listening.tls import Tls
 from peeklock.gateway.quotas.connection_quota import ConnectionQuota
 from peeklock.gateway.quotas.shared_limits import SharedLimits
-from peeklock.gateway.refusals import RefusalDesk
+from peeklock.gateway.refusals import RefusalWriter
 from peeklock.gateway.tokens.issuers import Issuers, KeysError
 from peeklock.hangup import Hangup
 from peeklock.provisioning import Reload, put_entities
@@ -142,11 +142,11 @@ async def _serve(
     overview.store_states = stores.states
     broker, hosts = _broker(settings, configuration, stores, catalog, clock, random_source, budgets)
     overview.entities = broker.entities
-    desks = partial(_desk, clock, random_source, overview)
-    shared_limits = SharedLimits(budgets, strangers_max=settings.connections_max)
-    doors = _doors(settings, broker, clock, random_source, desks, budgets)
-    amqp = AmqpConnections(doors, shared_limits=shared_limits)
-    http_places = HttpPlaces(budgets, connections_max=settings.http_connections_max)
+    refusal_writers = partial(_refusal_writer, clock, random_source, overview)
+    shared_limits = SharedLimits(budgets, unauthenticated_max=settings.connections_max)
+    contexts = _contexts(settings, broker, clock, random_source, refusal_writers, budgets)
+    amqp = AmqpConnections(contexts, shared_limits=shared_limits)
+    http_quota = HttpConnectionQuota(budgets, connections_max=settings.http_connections_max)
     issuers = await _issuers(settings, configuration, broker)
     reload = Reload(settings, broker, tls, issuers)
     http = _http(
@@ -157,9 +157,9 @@ async def _serve(
         amqp,
         clock,
         random_source,
-        desks,
+        refusal_writers,
         hosts,
-        http_places,
+        http_quota,
         reload,
     )
     overview.connections.update(amqp=lambda: amqp.count, http=lambda: http.count)
@@ -261,7 +261,7 @@ def _listener(
         tls,
         budgets=budgets,
         make_room=lambda: (
-            http.http_places.make_room() or amqp.shared_limits.unauthenticated.let_one_go()
+            http.connection_quota.make_room() or amqp.shared_limits.unauthenticated.let_one_go()
         ),
         write_s_max=settings.write_timeout_ms / 1000,
     )
@@ -291,36 +291,36 @@ def _import_the_rest() -> None:
     SqlFilter("1 = 1")  # makes the parser of the rule language
 
 
-def _desk(
+def _refusal_writer(
     clock: Clock, random_source: Callable[[], int], overview: Overview, namespace: Namespace
-) -> RefusalDesk:
+) -> RefusalWriter:
     """Make what words the refusals of a namespace; all of them are counted together."""
-    return RefusalDesk(
+    return RefusalWriter(
         clock=clock, random_source=random_source, namespace=namespace.name, counts=overview.refusals
     )
 
 
-def _doors(
+def _contexts(
     settings: Settings,
     broker: Broker,
     clock: Clock,
     random_source: Callable[[], int],
-    desks: Callable[[Namespace], RefusalDesk],
+    refusal_writers: Callable[[Namespace], RefusalWriter],
     budgets: Budgets,
 ) -> NamespaceContexts:
-    """Make what AMQP connections come to: a door for each namespace."""
+    """Make what AMQP connections share, for each namespace."""
     container_id = hex_digits(random_source)
     engine_limits = EngineLimits()
     limits = GatewayLimits()
     unsent_budget = UnsentBudget(
-        budgets.register(AHEAD, DELIVERY_BYTES_MAX), asyncio.get_running_loop().call_soon
+        budgets.register(UNSENT, DELIVERY_BYTES_MAX), asyncio.get_running_loop().call_soon
     )
 
-    def door(namespace: Namespace) -> NamespaceContext:
+    def context(namespace: Namespace) -> NamespaceContext:
         return NamespaceContext(
             entities=broker,
             keys=namespace.keys,
-            desk=desks(namespace),
+            refusal_writer=refusal_writers(namespace),
             clock=clock,
             random_source=random_source,
             namespace=namespace.name,
@@ -333,7 +333,7 @@ def _doors(
             unsent_budget=unsent_budget,
         )
 
-    return NamespaceContexts(broker.namespaces, door)
+    return NamespaceContexts(broker.namespaces, context)
 
 
 def _http(
@@ -344,22 +344,22 @@ def _http(
     amqp: AmqpConnections,
     clock: Clock,
     random_source: Callable[[], int],
-    desks: Callable[[Namespace], RefusalDesk],
+    refusal_writers: Callable[[Namespace], RefusalWriter],
     hosts: Hosts,
-    http_places: HttpPlaces,
+    http_quota: HttpConnectionQuota,
     reload: Reload,
 ) -> HttpConnections:
     """Make what HTTP connections come to: nodes for each namespace, one for the stores, pages."""
 
     def guard(namespace: Namespace) -> TokenGuard:
-        return TokenGuard(namespace.keys, clock, desks(namespace))
+        return TokenGuard(namespace.keys, clock, refusal_writers(namespace))
 
     def message_node(namespace: Namespace) -> Bounding:
-        told = desks(namespace)
+        told = refusal_writers(namespace)
         return MessagesNode(broker, guard(namespace), told, clock, random_source, namespace.name)
 
     def admin_node(namespace: Namespace) -> AdminNode:
-        told = desks(namespace)
+        told = refusal_writers(namespace)
         return AdminNode(broker, namespace.keys, told, clock, random_source, namespace.name)
 
     def journal_node(namespace: Namespace) -> JournalNode:
@@ -368,8 +368,8 @@ def _http(
     messages = PerNamespace(broker.namespaces, message_node)
     nodes: dict[str, Node] = {
         # The stores are everybody's; who manages the first namespace looks after them.
-        stores_door.NODE: StoresNode(stores, guard(broker.namespaces.first)),
-        reload_door.NODE: ReloadNode(reload, guard(broker.namespaces.first)),
+        stores_node.NODE: StoresNode(stores, guard(broker.namespaces.first)),
+        reload_node.NODE: ReloadNode(reload, guard(broker.namespaces.first)),
         MESSAGES: messages,
         JOURNALS: PerNamespace(broker.namespaces, journal_node),
         ENTITIES: PerNamespace(broker.namespaces, admin_node),
@@ -388,7 +388,7 @@ def _http(
         bounds=BoundsPerNamespace(messages),
         pages=pages,
         hosts=hosts,
-        http_places=http_places,
+        connection_quota=http_quota,
     )
 
 
@@ -412,15 +412,15 @@ async def _listen(listener: Listener, settings: Settings) -> dict[str, int]:
         "HTTPS": settings.https_port,
     }
     ports: dict[str, int] = {}
-    for door, port in wanted.items():
+    for listener_name, port in wanted.items():
         if port is None:
             continue
         try:
-            ports[door] = await listener.start(door.lower(), settings.host, port)
+            ports[listener_name] = await listener.start(listener_name.lower(), settings.host, port)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
-            text = f"{error.strerror}; --{door.lower()}-port chooses another port"
+            text = f"{error.strerror}; --{listener_name.lower()}-port chooses another port"
             raise OSError(error.errno, text) from error
     return ports
 
@@ -471,7 +471,9 @@ async def _open_stores(
 
 
 def _say_ready(settings: Settings, configuration: Configuration, ports: dict[str, int]) -> None:
-    places = ", ".join(f"{door} on {settings.host}:{port}" for door, port in ports.items())
+    places = ", ".join(
+        f"{listener_name} on {settings.host}:{port}" for listener_name, port in ports.items()
+    )
     form = "compiled" if is_compiled() else "plain"
     namespaces = configuration.namespaces
     queues = sum(len(namespace.queues) for namespace in namespaces)

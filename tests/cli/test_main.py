@@ -96,16 +96,16 @@ def test_an_open_address_with_the_development_key_is_refused(tmp_path: Path) -> 
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("door", ["amqp", "http"])
-def test_a_port_that_is_taken_is_told_with_its_option(tmp_path: Path, door: str) -> None:
+@pytest.mark.parametrize("listener", ["amqp", "http"])
+def test_a_port_that_is_taken_is_told_with_its_option(tmp_path: Path, listener: str) -> None:
     ports = {"PEEKLOCK_AMQP_PORT": "0", "PEEKLOCK_HTTP_PORT": "0"}
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        ports[f"PEEKLOCK_{door.upper()}_PORT"] = str(port)
+        ports[f"PEEKLOCK_{listener.upper()}_PORT"] = str(port)
         done = run("serve", PEEKLOCK_DATA=str(tmp_path / "data"), **ports)
     assert done.returncode == 1
     assert f"{port}" in done.stderr
-    assert f"--{door}-port chooses another port" in done.stderr
+    assert f"--{listener}-port chooses another port" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -18,17 +18,17 @@ from peeklock.cli.connection import ConnectionProblem, parse_connection
 from peeklock.cli.main import app
 from peeklock.client.connections.connection_string import DEVELOPMENT
 from peeklock.clock import SystemClock
-from peeklock.gateway.http.guard import TokenGuard
 from peeklock.gateway.http.health import Health
 from peeklock.gateway.http.stores import NODE, StoresNode
+from peeklock.gateway.http.token_guard import TokenGuard
 from peeklock.gateway.listening.connections import HttpConnections
 from peeklock.gateway.listening.listener import Listener
-from peeklock.gateway.refusals import RefusalDesk
+from peeklock.gateway.refusals import RefusalWriter
 from peeklock.store.lmdb.store import LmdbStore
 from peeklock.store.storehouse import Storehouse, store_names
 
 
-class Door:
+class StoresServer:
     """A door with two stores on disk, in a thread with a loop of its own."""
 
     def __init__(self, data: Path) -> None:
@@ -48,11 +48,13 @@ class Door:
     async def _serve(self) -> None:
         clock = SystemClock()
         keys = KeyRing([development_rule(), AuthorizationRule("reader", "key", rights=LISTEN)])
-        desk = RefusalDesk(clock=clock, random_source=lambda: 7, namespace="ns")
+        refusal_writer = RefusalWriter(clock=clock, random_source=lambda: 7, namespace="ns")
         house = Storehouse.of(
             lambda name, may_make: LmdbStore(self._data / name, make=may_make), store_names(2)
         )
-        http = HttpConnections(Health(), {NODE: StoresNode(house, TokenGuard(keys, clock, desk))})
+        http = HttpConnections(
+            Health(), {NODE: StoresNode(house, TokenGuard(keys, clock, refusal_writer))}
+        )
         listener = Listener(http.protocol, http.protocol)
         self.port = await listener.start("http", "127.0.0.1", 0)
         self._ready.set()
@@ -67,10 +69,10 @@ class Door:
 
 
 @pytest.fixture
-def door(tmp_path: Path) -> Iterator[Door]:
-    door = Door(tmp_path)
-    yield door
-    door.stop()
+def server(tmp_path: Path) -> Iterator[StoresServer]:
+    server = StoresServer(tmp_path)
+    yield server
+    server.stop()
 
 
 def ask(port: int, *arguments: str, **environment: str) -> Result:
@@ -83,14 +85,14 @@ def ask(port: int, *arguments: str, **environment: str) -> Result:
     return CliRunner().invoke(app, ["store", *arguments], env={**variables, **environment})
 
 
-def test_stores_go_and_come(door: Door) -> None:
-    done = ask(door.port, "list")
+def test_stores_go_and_come(server: StoresServer) -> None:
+    done = ask(server.port, "list")
     assert done.exit_code == 0
     assert done.stdout.count("online") == 2
-    done = ask(door.port, "offline", "store-2")
+    done = ask(server.port, "offline", "store-2")
     assert done.exit_code == 0
     assert "was taken offline" in done.stdout
-    done = ask(door.port, "list", "--output", "json")
+    done = ask(server.port, "list", "--output", "json")
     assert json.loads(done.stdout) == {
         "stores": [
             {"name": "store", "state": "online", "text": ""},
@@ -101,17 +103,17 @@ def test_stores_go_and_come(door: Door) -> None:
             },
         ]
     }
-    done = ask(door.port, "online", "store-2", "-o", "json")
+    done = ask(server.port, "online", "store-2", "-o", "json")
     assert json.loads(done.stdout)["stores"][0]["state"] == "online"
 
 
-def test_a_store_without_files_is_made_on_demand_only(door: Door, tmp_path: Path) -> None:
-    ask(door.port, "offline", "store-2")
+def test_a_store_without_files_is_made_on_demand_only(server: StoresServer, tmp_path: Path) -> None:
+    ask(server.port, "offline", "store-2")
     (tmp_path / "store-2").rename(tmp_path / "away")
-    done = ask(door.port, "online", "store-2")
+    done = ask(server.port, "online", "store-2")
     assert done.exit_code == 1
     assert "there is no store in" in done.stderr
-    assert ask(door.port, "online", "store-2", "--make").exit_code == 0
+    assert ask(server.port, "online", "store-2", "--make").exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -133,16 +135,16 @@ def test_a_store_without_files_is_made_on_demand_only(door: Door, tmp_path: Path
     ],
 )
 def test_what_is_wrong_is_said_in_a_line(
-    door: Door, arguments: list[str], connection: str, said: str
+    server: StoresServer, arguments: list[str], connection: str, said: str
 ) -> None:
     connection = connection.replace("sb://x", "sb://127.0.0.1").replace("localhost", "127.0.0.1")
-    done = ask(door.port, *arguments, PEEKLOCK_CONNECTION_STRING=connection)
+    done = ask(server.port, *arguments, PEEKLOCK_CONNECTION_STRING=connection)
     assert done.exit_code == 1
     assert said in done.stderr
     assert isinstance(done.exception, SystemExit)
 
 
-def test_a_broker_that_is_not_there_is_said(door: Door) -> None:
+def test_a_broker_that_is_not_there_is_said(server: StoresServer) -> None:
     done = ask(1, "list")
     assert done.exit_code == 1
     assert "cannot reach a broker at 127.0.0.1:1" in done.stderr
@@ -173,14 +175,14 @@ class Stranger:
         self._socket.close()
 
 
-def test_a_token_may_stand_for_the_key(door: Door) -> None:
+def test_a_token_may_stand_for_the_key(server: StoresServer) -> None:
     token = generate_sas(
         "http://127.0.0.1/", "RootManageSharedAccessKey", "SAS_KEY_VALUE", 9_999_999_999_000
     )
     connection = (
         f"Endpoint=sb://127.0.0.1;SharedAccessSignature={token};UseDevelopmentEmulator=true"
     )
-    assert ask(door.port, "list", PEEKLOCK_CONNECTION_STRING=connection).exit_code == 0
+    assert ask(server.port, "list", PEEKLOCK_CONNECTION_STRING=connection).exit_code == 0
 
 
 def test_connection_strings_are_read_as_clients_do() -> None:

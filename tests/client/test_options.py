@@ -166,7 +166,7 @@ def test_a_slow_broker_that_reads_again_is_kept() -> None:
         sends = asyncio.gather(
             *(sender.send_messages(ServiceBusMessage(b"x" * 200_000)) for _ in range(40))
         )
-        line = bench.connection._line
+        line = bench.connection._open_connection
         assert line is not None
         await until(lambda: line.transport._unread is not None)
         transport.resume_reading()

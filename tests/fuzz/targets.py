@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tests.fuzz import documents, door, engine, stored
+from tests.fuzz import documents, engine, http_requests, stored
 
 CORPUS: Final = Path(__file__).parent / "corpus"
 
@@ -19,7 +19,7 @@ TARGETS: Final[dict[str, Target]] = {
     "rules": documents.rules,
     "atom": documents.atom,
     "configuration": documents.configuration,
-    "rest": door.rest,
+    "rest": http_requests.rest,
 }
 
 

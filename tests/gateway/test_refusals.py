@@ -9,7 +9,7 @@ from peeklock.broker.random_source import SeededRandom
 from peeklock.clock import ManualClock
 from peeklock.entity.definition import QUEUE, SUBSCRIPTION, TOPIC
 from peeklock.entity.refusals import BUSY, KINDS, LOCK_LOST, UNAUTHORIZED, Refusal
-from peeklock.gateway.refusals import WIRE_FORMS, RefusalDesk
+from peeklock.gateway.refusals import WIRE_FORMS, RefusalWriter
 
 # What the official clients try again by themselves (protocol 8.1).
 RETRIED = {
@@ -20,8 +20,8 @@ RETRIED = {
 }
 
 
-def desk() -> RefusalDesk:
-    return RefusalDesk(clock=ManualClock(), random_source=SeededRandom(1).number, namespace="ns")
+def refusal_writer() -> RefusalWriter:
+    return RefusalWriter(clock=ManualClock(), random_source=SeededRandom(1).number, namespace="ns")
 
 
 def test_every_kind_has_its_wire_words() -> None:
@@ -39,7 +39,9 @@ def test_the_condition_tells_whether_a_retry_can_succeed() -> None:
 def test_what_a_client_says_without_end_is_not_repeated() -> None:
     """An answer must fit into a frame, whatever the address was."""
     refusal = Refusal(UNAUTHORIZED, "x" * 60_000)
-    declined = desk().decline(refusal, entity="q" * 60_000, operation="o" * 60_000, peer="p")
+    declined = refusal_writer().decline(
+        refusal, entity="q" * 60_000, operation="o" * 60_000, peer="p"
+    )
     assert len(declined.text) < 5_000
     assert f"{'x' * 4_096}... TrackingId:" in declined.text
     assert f"SystemTracker:ns:Queue:{'q' * 512}...," in declined.text
@@ -47,7 +49,7 @@ def test_what_a_client_says_without_end_is_not_repeated() -> None:
 
 def test_the_text_carries_tracking_id_entity_and_instant() -> None:
     """R-T2."""
-    declined = desk().decline(
+    declined = refusal_writer().decline(
         Refusal(LOCK_LOST, "The lock is lost."), entity="q", operation="settle", peer="p:1"
     )
     assert (declined.condition, declined.status) == ("com.microsoft:message-lock-lost", 410)
@@ -71,16 +73,16 @@ def test_the_text_carries_tracking_id_entity_and_instant() -> None:
 )
 def test_entities_are_named_by_their_kind(kind: str, path: str, expected: str) -> None:
     """R-T2: as the service does in its texts."""
-    declined = desk().decline(
+    declined = refusal_writer().decline(
         Refusal(BUSY, "Busy."), entity=path, operation="send", peer="p:1", kind=kind
     )
     assert f", SystemTracker:{expected}, " in declined.text
 
 
 def test_tracking_ids_differ() -> None:
-    one_desk = desk()
+    one_writer = refusal_writer()
     ids = {
-        one_desk.decline(
+        one_writer.decline(
             Refusal(BUSY, "Busy."), entity="", operation="send", peer="p:1"
         ).tracking_id
         for _ in range(100)
@@ -91,7 +93,7 @@ def test_tracking_ids_differ() -> None:
 def test_a_refusal_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """Whatever peers put into it: no line breaks, no quotes that end too early."""
     caplog.set_level(logging.INFO, "peeklock.refusals")
-    declined = desk().decline(
+    declined = refusal_writer().decline(
         Refusal(UNAUTHORIZED, 'bad "name"\nrefused kind=faked'),
         entity="a b",
         operation="attach",
@@ -110,7 +112,7 @@ def test_a_refusal_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> N
 
 def test_a_flood_of_one_kind_is_a_hundred_lines(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "peeklock.refusals")
-    told = desk()
+    told = refusal_writer()
     for kind in (BUSY, UNAUTHORIZED):
         for _ in range(300):
             told.decline(Refusal(kind, "No."), entity="q", operation="send", peer="p:1")
@@ -118,5 +120,5 @@ def test_a_flood_of_one_kind_is_a_hundred_lines(caplog: pytest.LogCaptureFixture
 
 
 def test_our_own_trouble_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    desk().decline(Refusal(BUSY, "Busy."), entity="q", operation="send", peer="p:1")
+    refusal_writer().decline(Refusal(BUSY, "Busy."), entity="q", operation="send", peer="p:1")
     assert [record.levelname for record in caplog.records] == ["WARNING"]

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, final
 
 from peeklock.cli.broker_access import BrokerAccess
-from peeklock.cli.letters import read_letter
+from peeklock.cli.message_output import describe_message
 from peeklock.client.administration import places
 from peeklock.client.administration.atom import Description
 from peeklock.client.blocking import (
@@ -119,7 +119,7 @@ class Bus:
         """Tell what is there, as `peeklock peek -o json` does: SequenceNumber, MessageId, Body."""
         with self.client() as client, client.get_queue_receiver(entity) as receiver:
             found = receiver.peek_messages(count)
-        return [read_letter(message.payload) for message in found]
+        return [describe_message(message.payload) for message in found]
 
     def drain(self, entity: str, *, sessions: bool = False) -> list[dict[str, Any]]:
         """Receive and delete everything that a receiver gets, in the order that it gets it."""
@@ -134,7 +134,7 @@ class Bus:
                 )
                 try:
                     while got := receiver.receive_messages(_DRAIN_MAX):
-                        found += [read_letter(message.payload) for message in got]
+                        found += [describe_message(message.payload) for message in got]
                 except OperationTimeoutError:
                     return found  # No session has anything.
                 receiver.close()

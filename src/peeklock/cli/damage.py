@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from peeklock.cli.output import fail, print_json, print_table
-from peeklock.store.damage import repair as mending
+from peeklock.store.damage import repair as store_repair
 from peeklock.store.damage.inspection import PartitionFindings, StoreFindings, inspect_store
 from peeklock.store.damage.pages import DATA
 from peeklock.store.environment import owned
@@ -45,7 +45,7 @@ class _Data:
 
     def rows(self) -> list[dict[str, Any]]:
         """One row for each damage."""
-        rows = [_row(mending.CATALOG, "", problem, _NO_START) for problem in self.problems]
+        rows = [_row(store_repair.CATALOG, "", problem, _NO_START) for problem in self.problems]
         rows += [_row(name, "", problem, _ALL_LOST) for name, problem in self.lost]
         for store in self.stores:
             name = store.directory.name
@@ -80,18 +80,18 @@ def repair(data: Path, output: str) -> None:
     with _examined(data) as examined:
         problems = examined.problems
         if problems:
-            directory = data / mending.CATALOG
-            copy = mending.copy_aside(directory)
+            directory = data / store_repair.CATALOG
+            copy = store_repair.copy_aside(directory)
             lines = [{"given_up": "a description", "text": text} for text in problems]
-            listed = mending.write_list(directory, lines)
-            mending.rewrite_catalog(directory, examined.descriptions)
-            done.append(_done(mending.CATALOG, copy, listed, len(lines)))
+            listed = store_repair.write_list(directory, lines)
+            store_repair.rewrite_catalog(directory, examined.descriptions)
+            done.append(_done(store_repair.CATALOG, copy, listed, len(lines)))
         for store in examined.stores:
             if store.problems or any(found.is_closed for found in store.partitions):
-                copy = mending.copy_aside(store.directory)
-                lines = list(mending.list_of(store))
-                listed = mending.write_list(store.directory, lines)
-                mending.rewrite_store(store)
+                copy = store_repair.copy_aside(store.directory)
+                lines = list(store_repair.list_of(store))
+                listed = store_repair.write_list(store.directory, lines)
+                store_repair.rewrite_store(store)
                 done.append(_done(store.directory.name, copy, listed, len(lines)))
         left = [f"{name}: {problem}" for name, problem in examined.lost]
         left += [
@@ -115,7 +115,7 @@ def repair(data: Path, output: str) -> None:
 @contextlib.contextmanager
 def _examined(data: Path) -> Iterator[_Data]:
     """Look at everything in a data directory, which nobody may use meanwhile."""
-    catalog = data / mending.CATALOG
+    catalog = data / store_repair.CATALOG
     if not (catalog / DATA).exists():
         fail(f"{data} is no data directory of a broker: there is no catalog in it")
     directories = [
@@ -132,11 +132,11 @@ def _examined(data: Path) -> Iterator[_Data]:
         except OSError as error:
             fail(f"{data} cannot be read: {error}")
         try:
-            whole, texts, problems = mending.inspect_catalog(catalog / DATA)
+            whole, texts, problems = store_repair.inspect_catalog(catalog / DATA)
         except (Corrupt, OSError) as error:
             # Without it no store can be repaired either: the names are in there.
             examined = _Data({}, [])
-            examined.lost.append((mending.CATALOG, str(error)))
+            examined.lost.append((store_repair.CATALOG, str(error)))
             yield examined
             return
         examined = _Data(whole, problems)

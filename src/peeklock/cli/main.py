@@ -7,7 +7,7 @@ import typer
 
 from peeklock import settings as chosen
 from peeklock.cli import certificate, messages, options, pipeline, reload, store
-from peeklock.cli.entities import entity, rule_commands, transfer
+from peeklock.cli.entities import entity, import_export, rule_commands
 from peeklock.cli.output import fail
 from peeklock.settings import Settings
 
@@ -26,7 +26,7 @@ app.add_typer(pipeline.app, name="pipeline")
 app.command("certificate")(certificate.show)
 app.command("reload")(reload.reload)
 messages.add_to(app)
-transfer.add_to(app)
+import_export.add_to(app)
 
 
 def main() -> None:

@@ -149,7 +149,7 @@ def receive(
     output: Output = "table",
 ) -> None:
     """Receive messages and print them."""
-    from peeklock.cli.letters import read_letter
+    from peeklock.cli.message_output import describe_message
     from peeklock.client.blocking import NEXT_AVAILABLE_SESSION, ServiceBusReceiveMode
     from peeklock.client.exceptions import OperationTimeoutError
 
@@ -173,7 +173,7 @@ def receive(
                 raise
             messages = []  # No session came free.
         # Printed before they are completed: what fails in between is received again.
-        _print(entity, [read_letter(message.payload) for message in messages], output)
+        _print(entity, [describe_message(message.payload) for message in messages], output)
         if messages and not delete:
             (receiver.release_messages if peek_lock else receiver.complete_messages)(messages)
 
@@ -191,13 +191,13 @@ def peek(
     output: Output = "table",
 ) -> None:
     """Print messages as they lie there: nothing is locked, counted or taken."""
-    from peeklock.cli.letters import read_letter
+    from peeklock.cli.message_output import describe_message
 
     entity = _address(entity, dead_letter)
     with _client(broker) as client:
         receiver = client.get_queue_receiver(entity, session_id=session)
         messages = receiver.peek_messages(count, sequence_number=first)
-        _print(entity, [read_letter(message.payload) for message in messages], output)
+        _print(entity, [describe_message(message.payload) for message in messages], output)
 
 
 def purge(
@@ -277,7 +277,7 @@ def _address(entity: str, dead_letter: bool) -> str:
 
 
 def _print(entity: str, told: list[dict[str, Any]], output: str) -> None:
-    from peeklock.cli.letters import preview
+    from peeklock.cli.message_output import preview
 
     if output == "json":
         print_json({"messages": told})

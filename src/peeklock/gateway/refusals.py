@@ -105,7 +105,7 @@ class Declined:
 
 
 @final
-class RefusalDesk:
+class RefusalWriter:
     """Words refusals, gives each its tracking id and writes it down once."""
 
     def __init__(
@@ -116,7 +116,7 @@ class RefusalDesk:
         namespace: str,
         counts: dict[tuple[str, str], int] | None = None,
     ) -> None:
-        """Counts, by namespace and kind, are shared by all desks."""
+        """Counts, by namespace and kind, are shared by all writers."""
         self._counts = {} if counts is None else counts
         self._clock = clock
         self._random_source = random_source

@@ -42,7 +42,7 @@ def pauses_of(
         pauses.append(pause)
 
     attempt, _ = failing(*errors)
-    run = with_retries(policy, attempt, within_s=within_s, random_source=lambda: 0.5, sleep=note)
+    run = with_retries(policy, attempt, within_s=within_s, jitter=lambda: 0.5, sleep=note)
     assert asyncio.run(_of(run)) == "done"
     return pauses
 
@@ -68,7 +68,7 @@ def test_a_busy_broker_is_left_alone_for_longer() -> None:
 
 def test_pauses_differ_by_chance() -> None:
     policy = RetryPolicy(retry_backoff_factor=1.0)
-    assert [policy.pause_s(1, LOST, random_source) for random_source in (0.0, 0.5, 1.0)] == [
+    assert [policy.pause_s(1, LOST, jitter) for jitter in (0.0, 0.5, 1.0)] == [
         0.8,
         1.0,
         1.2,

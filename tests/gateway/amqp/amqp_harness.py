@@ -43,7 +43,7 @@ from peeklock.gateway.amqp.namespace_context import (
 from peeklock.gateway.amqp.peer import Peer
 from peeklock.gateway.quotas.connection_quota import ConnectionQuota
 from peeklock.gateway.quotas.shared_limits import SharedLimits
-from peeklock.gateway.refusals import RefusalDesk
+from peeklock.gateway.refusals import RefusalWriter
 from peeklock.store.memory import MemoryStore
 from tests.broker.broker_harness import BrokerHarness, settle_down
 
@@ -73,7 +73,7 @@ class AmqpHarness:
             return NamespaceContext(
                 entities=self.bench.broker,
                 keys=namespace.keys,
-                desk=RefusalDesk(
+                refusal_writer=RefusalWriter(
                     clock=self.clock, random_source=random_source, namespace=namespace.name
                 ),
                 clock=self.clock,

@@ -13,8 +13,8 @@ from peeklock.amqp.sasl import plain as plain_credential
 from peeklock.amqp.values.composites import ACCEPTED
 from peeklock.auth.rights import DEVELOPMENT_KEY, ROOT_RULE_NAME
 from peeklock.budgets import Budgets
-from peeklock.gateway.quotas.guesses import FREE_MAX
 from peeklock.gateway.quotas.shared_limits import SharedLimits
+from peeklock.gateway.quotas.wrong_key_throttle import FREE_MAX
 from tests.gateway.amqp.amqp_harness import AmqpHarness, Client, plain, request, serve
 
 
@@ -75,10 +75,10 @@ def test_what_strangers_hold_is_given_back() -> None:
         client.session.write_flow()
         await client.talk()
         assert shared_limits.unauthenticated.count == 1
-        assert shared_limits.stranger_bytes.used > 5_000
+        assert shared_limits.unauthenticated_bytes.used > 5_000
         await client.put_token("q")
         assert shared_limits.unauthenticated.count == 0
-        assert shared_limits.stranger_bytes.used == 0
+        assert shared_limits.unauthenticated_bytes.used == 0
         assert 0 < shared_limits.held_bytes.used < 2_000
         client.peer.lost()
         assert shared_limits.held_bytes.used == 0
@@ -99,7 +99,7 @@ def test_a_stranger_that_leaves_answers_unread_is_cut_off() -> None:
 
 def test_strangers_make_room_for_what_others_hold() -> None:
     async def talk(bus: AmqpHarness) -> None:
-        shared_limits = SharedLimits(stranger_bytes_max=60_000)
+        shared_limits = SharedLimits(unauthenticated_bytes_max=60_000)
         first = await bus.connect(shared_limits=shared_limits)
         await first.sender("$cbs", properties={"x": "y" * 40_000})
         second = await bus.connect(shared_limits=shared_limits)
@@ -114,7 +114,7 @@ def test_one_stranger_goes_where_that_is_enough() -> None:
     """What it left unread counted until the system said that it is gone: all of them went."""
 
     async def talk(bus: AmqpHarness) -> None:
-        shared_limits = SharedLimits(stranger_bytes_max=100_000)
+        shared_limits = SharedLimits(unauthenticated_bytes_max=100_000)
         crowd = [await bus.connect(shared_limits=shared_limits) for _ in range(8)]
         for each in crowd:
             each.pipe.unread_bytes = 12_000
@@ -126,7 +126,7 @@ def test_one_stranger_goes_where_that_is_enough() -> None:
         assert not newcomer.pipe.is_closed
         for each in [*crowd, newcomer]:
             each.peer.lost()
-        assert shared_limits.stranger_bytes.used == 0
+        assert shared_limits.unauthenticated_bytes.used == 0
         assert shared_limits.unauthenticated.count == 0
 
     serve(talk)
@@ -136,29 +136,29 @@ def test_what_strangers_have_half_said_is_held() -> None:
     async def talk(bus: AmqpHarness) -> None:
         shared_limits = SharedLimits()
         client = await bus.connect(shared_limits=shared_limits)
-        before = shared_limits.stranger_bytes.used
+        before = shared_limits.unauthenticated_bytes.used
         empty = (40_000).to_bytes(4, "big") + b"\x04\x00\x00\x00" + bytes(30_000)
         client.peer.receive(empty[:20_000], 0)
-        assert shared_limits.stranger_bytes.used == before + 20_000
+        assert shared_limits.unauthenticated_bytes.used == before + 20_000
         client.peer.receive(empty[20_000:], 0)
-        assert shared_limits.stranger_bytes.used == before + len(empty)
+        assert shared_limits.unauthenticated_bytes.used == before + len(empty)
         client.peer.lost()
-        assert shared_limits.stranger_bytes.used == 0
+        assert shared_limits.unauthenticated_bytes.used == 0
 
     serve(talk)
 
 
 def test_frames_that_wait_for_another_pass_are_held() -> None:
     async def talk(bus: AmqpHarness) -> None:
-        shared_limits = SharedLimits(stranger_bytes_max=200_000)
+        shared_limits = SharedLimits(unauthenticated_bytes_max=200_000)
         patient, greedy = [await bus.connect(shared_limits=shared_limits) for _ in range(2)]
         heartbeat = b"\x00\x00\x00\x08\x02\x00\x00\x00"
-        before = shared_limits.stranger_bytes.used
+        before = shared_limits.unauthenticated_bytes.used
         patient.peer.receive(heartbeat * 2_000, 0)
-        assert shared_limits.stranger_bytes.used > before + 8_000
+        assert shared_limits.unauthenticated_bytes.used > before + 8_000
         while patient.peer.is_behind:
             patient.peer.receive(b"", 0)
-        assert shared_limits.stranger_bytes.used == before
+        assert shared_limits.unauthenticated_bytes.used == before
         assert not patient.pipe.is_closed
         greedy.peer.receive(heartbeat * 30_000, 0)
         assert greedy.pipe.is_closed

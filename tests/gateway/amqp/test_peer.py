@@ -149,7 +149,7 @@ def test_who_only_opened_makes_room_and_who_has_a_token_stays() -> None:
     """R-F7: the refusal is clear."""
 
     async def talk(bus: AmqpHarness) -> None:
-        shared_limits = SharedLimits(strangers_max=1)
+        shared_limits = SharedLimits(unauthenticated_max=1)
         known = await bus.authorized(shared_limits=shared_limits)
         idle = await bus.connect(shared_limits=shared_limits)
         await bus.authorized(shared_limits=shared_limits)

@@ -77,7 +77,7 @@ class Stage:
         self.client = client
         self.rows: list[Row] = []
         self._senders: dict[str, Link] = {}
-        self._desks: dict[str, tuple[Link, Link]] = {}
+        self._request_links: dict[str, tuple[Link, Link]] = {}
 
     @staticmethod
     async def build(bus: AmqpHarness, partitions: int) -> Stage:
@@ -115,12 +115,12 @@ class Stage:
         return encode_message(AmqpMessage(body_kind=DATA_BODY, body=[b"body"], **sections))
 
     async def ask(self, address: str, operation: str, link: Link | None = None, **more: Any) -> Any:
-        if address not in self._desks:
-            self._desks[address] = await self.client.request_links(f"{address}/$management")
+        if address not in self._request_links:
+            self._request_links[address] = await self.client.request_links(f"{address}/$management")
         body = {name.replace("_", "-"): value for name, value in more.items()}
         name = None if link is None else link.name
         _, answer = await self.client.manage(
-            self._desks[address], operation, body, on_behalf_of=name
+            self._request_links[address], operation, body, on_behalf_of=name
         )
         return answer
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from peeklock.gateway.http.health import Health
-from peeklock.gateway.http.http_places import HttpPlaces
+from peeklock.gateway.http.http_connection_quota import HttpConnectionQuota
 from peeklock.gateway.http.protocol import HttpProtocol
 from peeklock.gateway.listening.connections import HttpConnections
 from tests.gateway.sockets import connected
@@ -97,7 +97,7 @@ def test_one_connection_serves_many_requests() -> None:
     async def talk() -> None:
         health = Health()
         health.is_serving = True
-        connections = HttpPlaces()
+        connections = HttpConnectionQuota()
         reader, writer = await connected(
             lambda: HttpProtocol(lambda _request: health.answer(), connections)
         )

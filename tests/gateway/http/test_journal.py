@@ -36,8 +36,8 @@ def header(answer: Answer, name: str) -> int:
     return int(dict(answer.headers)[f"peeklock-{name}"])
 
 
-async def send(house: WatchedBroker, path: str, body: bytes) -> None:
-    assert (await house.ask("POST", f"/{path}/messages", house.root(), body)).status == 201
+async def send(broker: WatchedBroker, path: str, body: bytes) -> None:
+    assert (await broker.ask("POST", f"/{path}/messages", broker.root(), body)).status == 201
 
 
 @pytest.mark.parametrize(
@@ -59,10 +59,10 @@ def test_paths(path: str, place: tuple[str, str | None] | None) -> None:
 
 
 def test_what_there_is_of_a_topic() -> None:
-    async def visit(house: WatchedBroker) -> None:
-        await house.topic("Events")
-        await send(house, "events", b"x")
-        answer = await house.ask("GET", "/EVENTS/$journal", house.root())
+    async def visit(broker: WatchedBroker) -> None:
+        await broker.topic("Events")
+        await send(broker, "events", b"x")
+        answer = await broker.ask("GET", "/EVENTS/$journal", broker.root())
         told: dict[str, Any] = answer.document
         assert answer.status == 200
         assert (told["entity"], told["kind"], told["format"]) == ("Events", "topic", 1)
@@ -83,18 +83,18 @@ def test_what_there_is_of_a_topic() -> None:
 
 
 def test_pages_join_without_a_gap_whatever_their_size() -> None:
-    async def visit(house: WatchedBroker) -> None:
-        await house.queue("q", message_size_max=1 << 20)
+    async def visit(broker: WatchedBroker) -> None:
+        await broker.queue("q", message_size_max=1 << 20)
         for size in (1, 400_000, 10, 3_000, 300_000, 200_000, 7):
-            await send(house, "q", b"x" * size)
-        whole = await house.ask("GET", "/q/$journal/0?limit=8388608", house.root())
+            await send(broker, "q", b"x" * size)
+        whole = await broker.ask("GET", "/q/$journal/0?limit=8388608", broker.root())
         expected = chunks_of(whole)
         assert len(expected) >= 7
         for limit in (1, 1_000, 300_000, 700_000, 99_999_999):
             after, found = 0, []
             while True:
                 target = f"/q/$journal/0?after={after}&limit={limit}"
-                page = await house.ask("GET", target, house.root())
+                page = await broker.ask("GET", target, broker.root())
                 chunks = chunks_of(page)
                 assert header(page, "first") == 0
                 if not chunks:
@@ -121,15 +121,15 @@ def _messages(record: Record) -> list[Message]:
 
 
 def test_each_partition_has_its_own() -> None:
-    async def visit(house: WatchedBroker) -> None:
-        await house.broker.put_queue(QueueDefinition("p", partitions=4), [])
+    async def visit(broker: WatchedBroker) -> None:
+        await broker.broker.put_queue(QueueDefinition("p", partitions=4), [])
         for _ in range(8):
-            await send(house, "p", b"x")
-        told = (await house.ask("GET", "/p/$journal", house.root())).document
+            await send(broker, "p", b"x")
+        told = (await broker.ask("GET", "/p/$journal", broker.root())).document
         assert [each["index"] for each in told["partitions"]] == [0, 1, 2, 3]
         assert all(each["next"] > 0 for each in told["partitions"])
         for index in range(4):
-            answer = await house.ask("GET", f"/p/$journal/{index}", house.root())
+            answer = await broker.ask("GET", f"/p/$journal/{index}", broker.root())
             sent = [
                 m
                 for c in chunks_of(answer)
@@ -137,36 +137,36 @@ def test_each_partition_has_its_own() -> None:
                 for m in _messages(r)
             ]
             assert len(sent) == 2
-        beyond = await house.ask("GET", "/p/$journal/4", house.root())
+        beyond = await broker.ask("GET", "/p/$journal/4", broker.root())
         assert (beyond.status, "no partition '4'" in beyond.document["error"]) == (404, True)
 
     inhabit(visit)
 
 
 def test_only_so_many_may_wait_for_their_turn() -> None:
-    async def visit(house: WatchedBroker) -> None:
-        await house.queue("q")
-        await send(house, "q", b"x")
-        asked = [house.ask("GET", "/q/$journal/0", house.root()) for _ in range(WAITING_MAX + 6)]
+    async def visit(broker: WatchedBroker) -> None:
+        await broker.queue("q")
+        await send(broker, "q", b"x")
+        asked = [broker.ask("GET", "/q/$journal/0", broker.root()) for _ in range(WAITING_MAX + 6)]
         answers = await asyncio.gather(*asked)
         late = [answer for answer in answers if answer.status == 503]
         assert len(late) == 6
         assert all(("retry-after", "1") in answer.headers for answer in late)
         assert all(chunks_of(answer) for answer in answers if answer.status != 503)
-        assert (await house.ask("GET", "/q/$journal/0", house.root())).status == 200
+        assert (await broker.ask("GET", "/q/$journal/0", broker.root())).status == 200
 
     inhabit(visit)
 
 
 def test_a_store_that_fails_is_said_to_be_away() -> None:
-    async def visit(house: WatchedBroker) -> None:
-        await house.queue("q")
-        await send(house, "q", b"x")
-        await house.bus.bench.store.close()
-        answer = await house.ask("GET", "/q/$journal/0", house.root())
+    async def visit(broker: WatchedBroker) -> None:
+        await broker.queue("q")
+        await send(broker, "q", b"x")
+        await broker.bus.bench.store.close()
+        answer = await broker.ask("GET", "/q/$journal/0", broker.root())
         assert answer.status == 503
         assert ("retry-after", "1") in answer.headers
-        told = (await house.ask("GET", "/q/$journal", house.root())).document
+        told = (await broker.ask("GET", "/q/$journal", broker.root())).document
         assert told["partitions"] == [{"index": 0, "first": 0, "next": 0, "available": False}]
 
     inhabit(visit)

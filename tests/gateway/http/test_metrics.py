@@ -23,12 +23,12 @@ from peeklock.entity.definition import TopicDefinition
 from peeklock.entity.refusals import BUSY, Refusal
 from peeklock.gateway.http.answer import Answer, not_found
 from peeklock.gateway.http.figures import Overview
-from peeklock.gateway.http.guard import TokenGuard
 from peeklock.gateway.http.health import READY, Health, ReadyNode
 from peeklock.gateway.http.metrics import METRICS, MetricsNode
 from peeklock.gateway.http.request import HttpRequest
 from peeklock.gateway.http.router import ENTITIES, Router
-from peeklock.gateway.refusals import RefusalDesk
+from peeklock.gateway.http.token_guard import TokenGuard
+from peeklock.gateway.refusals import RefusalWriter
 from peeklock.store.figures import StoreFigures
 from peeklock.store.storehouse import StoreState
 from peeklock.watchdog import Watchdog
@@ -48,7 +48,7 @@ class Sight:
         self.overview = Overview(Watchdog(), self.budgets, {"store": StoreFigures()})
         self.overview.store_states = lambda: [StoreState("store", True, "")]
         self.overview.connections["amqp"] = lambda: 3
-        self.desk = RefusalDesk(
+        self.refusal_writer = RefusalWriter(
             clock=clock,
             random_source=lambda: next(count),
             namespace="ns",
@@ -60,7 +60,7 @@ class Sight:
                 AuthorizationRule("worker", "secret", rights=SEND | LISTEN),
             ]
         )
-        guard = TokenGuard(keys, clock, self.desk) if is_guarded else None
+        guard = TokenGuard(keys, clock, self.refusal_writer) if is_guarded else None
         self.node = MetricsNode(self.overview.gather, guard)
 
     def look(self, **headers: str) -> Answer:
@@ -97,7 +97,9 @@ def test_every_budget_is_shown_with_its_limit_and_its_use() -> None:
 def test_refusals_are_counted_by_their_kind() -> None:
     sight = Sight()
     for _ in range(2):
-        sight.desk.decline(Refusal(BUSY, "no"), entity="q", operation="send", peer="p", count=3)
+        sight.refusal_writer.decline(
+            Refusal(BUSY, "no"), entity="q", operation="send", peer="p", count=3
+        )
     assert sight.values()[f"peeklock_refusals_total kind={BUSY} namespace=ns"] == 6
 
 

@@ -13,7 +13,7 @@ from peeklock.budgets import Budget, Budgets
 from peeklock.gateway.http import protocol
 from peeklock.gateway.http.answer import Answer
 from peeklock.gateway.http.hosts import Hosts
-from peeklock.gateway.http.http_places import HttpPlaces
+from peeklock.gateway.http.http_connection_quota import HttpConnectionQuota
 from peeklock.gateway.http.protocol import HttpProtocol
 from peeklock.gateway.http.request import HttpRequest
 from tests.broker.broker_harness import until
@@ -38,7 +38,7 @@ class Office:
 
     def __init__(self, hosts: Hosts | None = None, **limits: int) -> None:
         self.budgets = Budgets()
-        self.http_places = HttpPlaces(self.budgets, **limits)
+        self.connection_quota = HttpConnectionQuota(self.budgets, **limits)
         self.hosts = hosts
         self.may_answer = asyncio.Event()
         self.answered = 0
@@ -53,7 +53,9 @@ class Office:
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         reader, writer = await connected(
-            lambda: HttpProtocol(self.route, self.http_places, bounds=Bounds(), hosts=self.hosts)
+            lambda: HttpProtocol(
+                self.route, self.connection_quota, bounds=Bounds(), hosts=self.hosts
+            )
         )
         self.writers.append(writer)
         return reader, writer
@@ -82,11 +84,11 @@ def run(test: Callable[[Office], Awaitable[None]], **choices: Any) -> None:
     async def whole() -> None:
         office = Office(**choices)
         await asyncio.wait_for(test(office), 15)
-        for http_place in office.http_places:
-            http_place.abort()
+        for connection in office.connection_quota:
+            connection.abort()
         for writer in office.writers:
             writer.transport.abort()
-        await until(lambda: not len(office.http_places))
+        await until(lambda: not len(office.connection_quota))
         assert office.budget("http_connections").used == 0
         assert office.budget("http_bytes").used == 0
 
@@ -173,7 +175,7 @@ def test_who_waited_longest_makes_room() -> None:
         assert await status(third[0]) == 200
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
             await status(dripping[0])
-        assert len(office.http_places) == 2
+        assert len(office.connection_quota) == 2
         # Who is answered again is the last to go.
         idle[1].write(GET)
         assert await status(idle[0]) == 200
@@ -220,7 +222,7 @@ def test_answers_that_nobody_reads_have_a_limit_together() -> None:
             writer.write(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n")
         await until(lambda: office.answered == 4)
         budget = office.budget("http_bytes")
-        await until(lambda: len(office.http_places) == 2)
+        await until(lambda: len(office.connection_quota) == 2)
         assert budget.used <= budget.limit
         assert budget.refused == 2
         reader, writer = await office.connect()

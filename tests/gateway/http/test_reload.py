@@ -10,15 +10,15 @@ from peeklock.auth.keyring import KeyRing
 from peeklock.auth.rights import LISTEN, SEND, AuthorizationRule
 from peeklock.auth.sas import generate_sas
 from peeklock.clock import ManualClock
-from peeklock.gateway.http.guard import TokenGuard
 from peeklock.gateway.http.reload import NotReloaded, Reloaded, ReloadNode
 from peeklock.gateway.http.request import HttpRequest
-from peeklock.gateway.refusals import RefusalDesk
+from peeklock.gateway.http.token_guard import TokenGuard
+from peeklock.gateway.refusals import RefusalWriter
 
 NOW = 1_700_000_000_000
 
 
-class Door:
+class HttpHarness:
     """The node, and what it reloads."""
 
     def __init__(self) -> None:
@@ -30,10 +30,12 @@ class Door:
                 AuthorizationRule("worker", "secret", rights=SEND | LISTEN),
             ]
         )
-        desk = RefusalDesk(clock=clock, random_source=lambda: next(count), namespace="ns")
+        refusal_writer = RefusalWriter(
+            clock=clock, random_source=lambda: next(count), namespace="ns"
+        )
         self.problem = ""
         self.reloads = 0
-        self.node = ReloadNode(self.reload, TokenGuard(keys, clock, desk))
+        self.node = ReloadNode(self.reload, TokenGuard(keys, clock, refusal_writer))
 
     async def reload(self) -> Reloaded:
         self.reloads += 1
@@ -49,16 +51,16 @@ class Door:
         return answer.status, answer.document
 
 
-def run(scenario: Callable[[Door], Awaitable[None]]) -> None:
+def run(scenario: Callable[[HttpHarness], Awaitable[None]]) -> None:
     async def whole() -> None:
-        await scenario(Door())
+        await scenario(HttpHarness())
 
     asyncio.run(whole())
 
 
 def test_it_answers_what_changed() -> None:
-    async def scenario(namespace_context: Door) -> None:
-        assert await namespace_context.ask() == (
+    async def scenario(harness: HttpHarness) -> None:
+        assert await harness.ask() == (
             200,
             {"changed": ["queue 'q' is new"], "restart": []},
         )
@@ -67,9 +69,9 @@ def test_it_answers_what_changed() -> None:
 
 
 def test_it_answers_what_is_wrong() -> None:
-    async def scenario(namespace_context: Door) -> None:
-        namespace_context.problem = "Config.json: it is no JSON"
-        assert await namespace_context.ask() == (409, {"error": "Config.json: it is no JSON"})
+    async def scenario(harness: HttpHarness) -> None:
+        harness.problem = "Config.json: it is no JSON"
+        assert await harness.ask() == (409, {"error": "Config.json: it is no JSON"})
 
     run(scenario)
 
@@ -84,8 +86,8 @@ def test_it_answers_what_is_wrong() -> None:
     ],
 )
 def test_nobody_else_and_nothing_else(method: str, path: str, rule: str, status: int) -> None:
-    async def scenario(namespace_context: Door) -> None:
-        assert (await namespace_context.ask(method, path, rule))[0] == status
-        assert namespace_context.reloads == 0
+    async def scenario(harness: HttpHarness) -> None:
+        assert (await harness.ask(method, path, rule))[0] == status
+        assert harness.reloads == 0
 
     run(scenario)

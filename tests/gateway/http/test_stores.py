@@ -15,11 +15,11 @@ from peeklock.auth.keyring import KeyRing
 from peeklock.auth.rights import LISTEN, SEND, AuthorizationRule
 from peeklock.auth.sas import generate_sas
 from peeklock.clock import ManualClock
-from peeklock.gateway.http.guard import TokenGuard
 from peeklock.gateway.http.health import Health
 from peeklock.gateway.http.stores import NODE, StoresNode
+from peeklock.gateway.http.token_guard import TokenGuard
 from peeklock.gateway.listening.connections import HttpConnections
-from peeklock.gateway.refusals import RefusalDesk
+from peeklock.gateway.refusals import RefusalWriter
 from peeklock.store.lmdb.store import LmdbStore
 from peeklock.store.memory import MemoryStores
 from peeklock.store.storehouse import StoreFactory, Storehouse, store_names
@@ -29,7 +29,7 @@ NOW = 1_700_000_000_000
 ROOT = "http://localhost/"
 
 
-class Door:
+class HttpHarness:
     """HTTP of a broker with two stores."""
 
     def __init__(self, factory: StoreFactory) -> None:
@@ -42,9 +42,11 @@ class Door:
             ]
         )
         keys.set_entity_rules("orders", [AuthorizationRule("owner", "secret")])
-        desk = RefusalDesk(clock=clock, random_source=lambda: next(count), namespace="ns")
-        self.house = Storehouse.of(factory, store_names(2))
-        node = StoresNode(self.house, TokenGuard(keys, clock, desk))
+        refusal_writer = RefusalWriter(
+            clock=clock, random_source=lambda: next(count), namespace="ns"
+        )
+        self.stores = Storehouse.of(factory, store_names(2))
+        node = StoresNode(self.stores, TokenGuard(keys, clock, refusal_writer))
         self.connections = HttpConnections(Health(), {NODE: node})
 
     async def ask(self, request: bytes) -> tuple[int, dict[str, Any], bytes]:
@@ -77,21 +79,22 @@ def request(method: str, path: str, authorization: str | None, body: bytes = b""
 
 
 def run(
-    scenario: Callable[[Door], Awaitable[None]], factory: Callable[[], StoreFactory] = MemoryStores
+    scenario: Callable[[HttpHarness], Awaitable[None]],
+    factory: Callable[[], StoreFactory] = MemoryStores,
 ) -> None:
     async def limited() -> None:
-        namespace_context = Door(factory())
+        harness = HttpHarness(factory())
         try:
-            await asyncio.wait_for(scenario(namespace_context), 20)
+            await asyncio.wait_for(scenario(harness), 20)
         finally:
-            await namespace_context.house.close()
+            await harness.stores.close()
 
     asyncio.run(limited())
 
 
 def test_a_manager_sees_and_switches_stores() -> None:
-    async def scenario(namespace_context: Door) -> None:
-        status, document, _ = await namespace_context.ask(request("GET", "/$stores", token()))
+    async def scenario(harness: HttpHarness) -> None:
+        status, document, _ = await harness.ask(request("GET", "/$stores", token()))
         assert status == 200
         assert document == {
             "stores": [
@@ -102,17 +105,13 @@ def test_a_manager_sees_and_switches_stores() -> None:
         text = "the store 'store-2' was taken offline"
         gone = {"stores": [{"name": "store-2", "state": "offline", "text": text}]}
         for _ in range(2):
-            answer = await namespace_context.ask(
-                request("POST", "/$stores/store-2/offline", token())
-            )
+            answer = await harness.ask(request("POST", "/$stores/store-2/offline", token()))
             assert answer[:2] == (200, gone)
-        status, document, _ = await namespace_context.ask(request("GET", "/%24stores", token()))
+        status, document, _ = await harness.ask(request("GET", "/%24stores", token()))
         assert document["stores"][1] == gone["stores"][0]
         back = {"stores": [{"name": "store-2", "state": "online", "text": ""}]}
         for _ in range(2):
-            answer = await namespace_context.ask(
-                request("POST", "/$stores/store-2/online", token())
-            )
+            answer = await harness.ask(request("POST", "/$stores/store-2/online", token()))
             assert answer[:2] == (200, back)
 
     run(scenario)
@@ -138,13 +137,13 @@ def test_a_manager_sees_and_switches_stores() -> None:
 def test_nobody_else_does(authorization: str | None, status: int, said: str, path: str) -> None:
     """And whoever is refused can name the line in the log (TrackingId)."""
 
-    async def scenario(namespace_context: Door) -> None:
-        found, document, head = await namespace_context.ask(request("POST", path, authorization))
+    async def scenario(harness: HttpHarness) -> None:
+        found, document, head = await harness.ask(request("POST", path, authorization))
         assert found == status
         assert said in document["error"]
         assert "TrackingId:" in document["error"]
         assert (b"www-authenticate" in head.lower()) == (status == 401)
-        assert all(state.is_online for state in namespace_context.house.states())
+        assert all(state.is_online for state in harness.stores.states())
 
     run(scenario)
 
@@ -166,8 +165,8 @@ def test_nobody_else_does(authorization: str | None, status: int, said: str, pat
 def test_wrong_requests_are_told_what_is_wrong(
     method: str, path: str, status: int, said: str
 ) -> None:
-    async def scenario(namespace_context: Door) -> None:
-        found, document, _ = await namespace_context.ask(request(method, path, token()))
+    async def scenario(harness: HttpHarness) -> None:
+        found, document, _ = await harness.ask(request(method, path, token()))
         assert found == status
         assert said in document["error"]
 
@@ -175,14 +174,10 @@ def test_wrong_requests_are_told_what_is_wrong(
 
 
 def test_a_body_is_read_up_to_a_limit() -> None:
-    async def scenario(namespace_context: Door) -> None:
+    async def scenario(harness: HttpHarness) -> None:
         path = "/$stores/store-2/offline"
-        assert (await namespace_context.ask(request("POST", path, token(), bytes(65_536))))[
-            0
-        ] == 200
-        status, document, _ = await namespace_context.ask(
-            request("POST", path, token(), bytes(65_537))
-        )
+        assert (await harness.ask(request("POST", path, token(), bytes(65_536))))[0] == 200
+        status, document, _ = await harness.ask(request("POST", path, token(), bytes(65_537)))
         assert status == 400
         assert "too large" in document["error"]
 
@@ -195,18 +190,16 @@ def test_a_store_that_does_not_come_back_is_a_conflict(tmp_path: Path) -> None:
     def factory() -> StoreFactory:
         return lambda name, may_make: LmdbStore(tmp_path / name, make=may_make)
 
-    async def scenario(namespace_context: Door) -> None:
-        await namespace_context.ask(request("POST", "/$stores/store-2/offline", token()))
+    async def scenario(harness: HttpHarness) -> None:
+        await harness.ask(request("POST", "/$stores/store-2/offline", token()))
         (tmp_path / "store-2").rename(tmp_path / "away")
         online = "/$stores/store-2/online"
-        status, document, _ = await namespace_context.ask(request("POST", online, token()))
+        status, document, _ = await harness.ask(request("POST", online, token()))
         assert status == 409
         assert "there is no store in" in document["error"]
-        assert not namespace_context.house.states()[1].is_online
-        assert (await namespace_context.ask(request("POST", f"{online}?make=true", token())))[
-            0
-        ] == 200
-        assert namespace_context.house.states()[1].is_online
+        assert not harness.stores.states()[1].is_online
+        assert (await harness.ask(request("POST", f"{online}?make=true", token())))[0] == 200
+        assert harness.stores.states()[1].is_online
 
     run(scenario, factory)
 
@@ -217,41 +210,41 @@ def test_a_store_that_does_not_come_back_is_a_conflict(tmp_path: Path) -> None:
 class SlowStores:
     """Stores whose switch takes until it is told to end."""
 
-    def __init__(self, house: Storehouse) -> None:
-        self.house = house
+    def __init__(self, stores: Storehouse) -> None:
+        self.stores = stores
         self.begun = asyncio.Event()
         self.may_end = asyncio.Event()
-        self.states = house.states
+        self.states = stores.states
         self.ended = asyncio.Event()
 
     async def offline(self, name: str) -> None:
         self.begun.set()
         await self.may_end.wait()
-        await self.house.offline(name)
+        await self.stores.offline(name)
         self.ended.set()
 
     async def online(self, name: str, may_make: bool = False) -> None:
         raise ZeroDivisionError
 
 
-def slow(namespace_context: Door) -> SlowStores:
-    stores = SlowStores(namespace_context.house)
-    node = namespace_context.connections._router._nodes[NODE]
+def slow(harness: HttpHarness) -> SlowStores:
+    stores = SlowStores(harness.stores)
+    node = harness.connections._router._nodes[NODE]
     assert isinstance(node, StoresNode)
     node._stores = stores
     return stores
 
 
 def test_requests_behind_a_slow_one_wait_for_it() -> None:
-    async def scenario(namespace_context: Door) -> None:
-        stores = slow(namespace_context)
-        reader, writer = await connected(namespace_context.connections.protocol)
+    async def scenario(harness: HttpHarness) -> None:
+        stores = slow(harness)
+        reader, writer = await connected(harness.connections.protocol)
         writer.write(request("POST", "/$stores/store/offline", token()))
         await stores.begun.wait()
         writer.write(request("GET", "/$stores", token()) + request("GET", "/health", None))
         writer.write_eof()
         # Others are served meanwhile.
-        assert (await namespace_context.ask(request("GET", "/$stores", token())))[0] == 200
+        assert (await harness.ask(request("GET", "/$stores", token())))[0] == 200
         stores.may_end.set()
         statuses = [(await answered(reader))[0] for _ in range(3)]
         assert statuses == [200, 200, 503]
@@ -263,8 +256,8 @@ def test_requests_behind_a_slow_one_wait_for_it() -> None:
 
 
 def test_pipelined_requests_are_answered_in_order() -> None:
-    async def scenario(namespace_context: Door) -> None:
-        reader, writer = await connected(namespace_context.connections.protocol)
+    async def scenario(harness: HttpHarness) -> None:
+        reader, writer = await connected(harness.connections.protocol)
         paths = ["/$stores", "/health", "/$stores/store/online", "/nowhere", "/$stores"]
         writer.write(b"".join(request("GET", path, token()) for path in paths))
         statuses = [(await answered(reader))[0] for _ in paths]
@@ -276,25 +269,23 @@ def test_pipelined_requests_are_answered_in_order() -> None:
 
 
 def test_what_was_asked_is_done_although_nobody_waits() -> None:
-    async def scenario(namespace_context: Door) -> None:
-        stores = slow(namespace_context)
-        _, writer = await connected(namespace_context.connections.protocol)
+    async def scenario(harness: HttpHarness) -> None:
+        stores = slow(harness)
+        _, writer = await connected(harness.connections.protocol)
         writer.write(request("POST", "/$stores/store/offline", token()))
         await stores.begun.wait()
         writer.transport.abort()
         stores.may_end.set()
         await stores.ended.wait()
-        assert not namespace_context.house.states()[0].is_online
+        assert not harness.stores.states()[0].is_online
 
     run(scenario)
 
 
 def test_a_failure_of_ours_is_answered_too(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(namespace_context: Door) -> None:
-        slow(namespace_context)
-        status, document, _ = await namespace_context.ask(
-            request("POST", "/$stores/store/online", token())
-        )
+    async def scenario(harness: HttpHarness) -> None:
+        slow(harness)
+        status, document, _ = await harness.ask(request("POST", "/$stores/store/online", token()))
         assert status == 500
         assert "log" in document["error"]
 

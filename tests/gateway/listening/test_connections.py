@@ -10,7 +10,7 @@ from peeklock.amqp.frames.termini import Target
 from peeklock.gateway.amqp.namespace_context import GatewayLimits
 from peeklock.gateway.amqp.protocol import AmqpProtocol
 from peeklock.gateway.http.health import Health
-from peeklock.gateway.http.http_places import HttpPlaces
+from peeklock.gateway.http.http_connection_quota import HttpConnectionQuota
 from peeklock.gateway.listening.connections import AmqpConnections, HttpConnections
 from peeklock.gateway.quotas.shared_limits import SharedLimits
 from tests.broker.broker_harness import settle_down, until
@@ -48,7 +48,7 @@ def test_a_stranger_whose_place_is_needed_is_told_so_and_closed() -> None:
 
     async def talk(bus: AmqpHarness) -> None:
         connections = AmqpConnections(
-            bus.namespace_contexts, shared_limits=SharedLimits(strangers_max=1)
+            bus.namespace_contexts, shared_limits=SharedLimits(unauthenticated_max=1)
         )
         first = await call(connections)
         await first.until(Opened)
@@ -181,5 +181,8 @@ def test_rights_are_reviewed_in_short_steps_and_in_turn() -> None:
 
 
 def test_the_limits_that_are_given_hold_although_nobody_is_there_yet() -> None:
-    http_places = HttpPlaces(connections_max=5)
-    assert HttpConnections(Health(), http_places=http_places).http_places is http_places
+    connection_quota = HttpConnectionQuota(connections_max=5)
+    assert (
+        HttpConnections(Health(), connection_quota=connection_quota).connection_quota
+        is connection_quota
+    )

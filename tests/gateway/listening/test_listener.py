@@ -218,7 +218,7 @@ def test_a_stranger_too_many_takes_the_place_of_another() -> None:
         for writer in writers:
             writer.transport.abort()
 
-    enter(talk, amqp={"shared_limits": SharedLimits(strangers_max=100)})
+    enter(talk, amqp={"shared_limits": SharedLimits(unauthenticated_max=100)})
 
 
 def test_a_stop_ends_what_has_not_begun() -> None:

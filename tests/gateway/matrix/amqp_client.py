@@ -25,8 +25,8 @@ class AmqpClient:
         self._count = 0
 
     @classmethod
-    async def of(cls, house: WatchedBroker) -> AmqpClient:
-        return cls(await house.bus.connect())
+    async def of(cls, broker: WatchedBroker) -> AmqpClient:
+        return cls(await broker.bus.connect())
 
     def leave(self) -> None:
         """Go without a word."""

@@ -27,7 +27,7 @@ COMBINATIONS = tuple(
 
 # Where the rule stands: on the namespace, on the queue or topic that is asked for, on another.
 NAMESPACE = "namespace"
-HOME = "home"
+ENTITY = "entity"
 OTHER = "other"
 # What the token is made for: one of these, or exactly what is asked for.
 HERE = "here"
@@ -77,8 +77,8 @@ class Credential:
             return None if self.defect == NO_TOKEN else ""
         if self.defect == WEB_TOKEN:
             return "eyJhbGciOiJub25lIn0.eyJzdWIiOiJtZSJ9.c2lnbmF0dXJl"
-        place = {NAMESPACE: "", HOME: home, OTHER: OTHER_PATH}[self.rule_at]
-        path = {NAMESPACE: "", HOME: home, OTHER: OTHER_PATH, HERE: here}[self.made_for]
+        place = {NAMESPACE: "", ENTITY: home, OTHER: OTHER_PATH}[self.rule_at]
+        path = {NAMESPACE: "", ENTITY: home, OTHER: OTHER_PATH, HERE: here}[self.made_for]
         rule = "nobody" if self.defect == UNKNOWN_RULE else self.rule
         key = "not the key" if self.defect == WRONG_KEY else key_of(place, self.rule)
         life_ms = -1000 if self.defect == EXPIRED else HOUR_MS
@@ -108,7 +108,7 @@ class Credential:
         good for nothing."""
         if self.is_web and not self.rights:
             return False
-        opened = {NAMESPACE: (NAMESPACE, HOME, HERE), HOME: (HOME, HERE), OTHER: ()}
+        opened = {NAMESPACE: (NAMESPACE, ENTITY, HERE), ENTITY: (ENTITY, HERE), OTHER: ()}
         return self.defect == SOUND and self.made_for in opened[self.rule_at]
 
     def gives(self) -> frozenset[str]:
@@ -119,7 +119,7 @@ class Credential:
 
     def is_good_for_all(self) -> bool:
         """Whether it opens what belongs to the namespace and to no entity."""
-        return self.is_good() and self.rule_at == NAMESPACE and self.made_for != HOME
+        return self.is_good() and self.rule_at == NAMESPACE and self.made_for != ENTITY
 
     def gives_on_all(self) -> frozenset[str]:
         """The rights on that."""
@@ -130,8 +130,8 @@ def every_credential() -> list[Credential]:
     """All of them: each rule for each resource, and all that can be wrong with the best ones."""
     sound = [
         each
-        for rule_at in (NAMESPACE, HOME, OTHER)
-        for made_for in (NAMESPACE, HOME, OTHER, HERE)
+        for rule_at in (NAMESPACE, ENTITY, OTHER)
+        for made_for in (NAMESPACE, ENTITY, OTHER, HERE)
         for rights in COMBINATIONS
         for each in [Credential(rule_at, rights, made_for)]
         # Where a token opens nothing the single rights are enough to see that.
@@ -140,7 +140,7 @@ def every_credential() -> list[Credential]:
     everything = frozenset(RIGHTS)
     broken = [
         Credential(place, everything, place, defect)
-        for place in (NAMESPACE, HOME)
+        for place in (NAMESPACE, ENTITY)
         for defect in _DEFECTS
     ]
     web = [Credential(NAMESPACE, rights, NAMESPACE, is_web=True) for rights in COMBINATIONS]

@@ -6,7 +6,7 @@ import asyncio
 import json
 from xml.etree.ElementTree import fromstring
 
-from peeklock.gateway.http.http_places import HttpPlaces
+from peeklock.gateway.http.http_connection_quota import HttpConnectionQuota
 from peeklock.gateway.http.protocol import HttpProtocol
 from tests.gateway.matrix.watched_broker import WatchedBroker
 from tests.gateway.sockets import connected
@@ -45,11 +45,11 @@ class HttpConnection:
         self.writer = writer
 
     @classmethod
-    async def to(cls, house: WatchedBroker) -> HttpConnection:
-        connections = HttpPlaces()
+    async def to(cls, broker: WatchedBroker) -> HttpConnection:
+        connections = HttpConnectionQuota()
 
         def protocol() -> HttpProtocol:
-            return HttpProtocol(house.router.route, connections, bounds=house.messages)
+            return HttpProtocol(broker.router.route, connections, bounds=broker.messages)
 
         return cls(*await connected(protocol))
 
@@ -67,7 +67,7 @@ class HttpConnection:
 
 
 def request(
-    house: WatchedBroker,
+    broker: WatchedBroker,
     method: str,
     target: str | bytes,
     body: bytes = b"",
@@ -77,7 +77,7 @@ def request(
     """A request by somebody who may do everything, unless another token is given."""
     line = method.encode() + b" " + (target.encode() if isinstance(target, str) else target)
     lines = [line + b" HTTP/1.1", b"Host: localhost"]
-    shown = house.root() if token is None else token
+    shown = broker.root() if token is None else token
     for name, value in (("Authorization", shown), *headers):
         text = value.encode("latin-1") if isinstance(value, str) else value
         lines.append(name.encode() + b": " + text)
@@ -85,18 +85,18 @@ def request(
     return b"\r\n".join([*lines, b"", b""]) + body
 
 
-async def check_refused(house: WatchedBroker, raw: bytes, *, has_body: bool = True) -> Reply:
+async def check_refused(broker: WatchedBroker, raw: bytes, *, has_body: bool = True) -> Reply:
     """It is the client's fault, it is said what is wrong, nothing is changed, and life goes on."""
-    before = await house.state()
-    line = await HttpConnection.to(house)
+    before = await broker.state()
+    line = await HttpConnection.to(broker)
     reply = await line.say(raw, has_body=has_body)
     assert 400 <= reply.status < 500, (reply.status, raw[:300])
     if has_body:
         assert reply.error
-    assert await house.state() == before, raw[:300]
+    assert await broker.state() == before, raw[:300]
     if reply.headers.get("connection") == "close":
         await line.close()
-        line = await HttpConnection.to(house)
+        line = await HttpConnection.to(broker)
     healthy = await line.say(b"GET /health HTTP/1.1\r\nHost: h\r\n\r\n")
     assert healthy.status == 200
     await line.close()

@@ -17,7 +17,7 @@ from peeklock.gateway.http.answer import Answer
 from tests.gateway.http.admin.admin_harness import entry, queue, rule, sql, subscription, topic
 from tests.gateway.matrix.credentials import (
     CREDENTIALS,
-    HOME,
+    ENTITY,
     HOST,
     HOUR_MS,
     Credential,
@@ -55,10 +55,10 @@ ROUTES = [
     Route(places.TOPICS, "$Resources/topics"),
     Route(places.SUBSCRIPTIONS, "t/Subscriptions", "t"),
     Route(places.RULES, "t/Subscriptions/s/Rules", "t"),
-    Route(places.HOME, "q", "q", queue(), put=409, update=200, delete=200),
-    Route(places.HOME, "new-q", "", queue(), True, put=201, update=404, delete=404),
-    Route(places.HOME, "t", "t", topic(), put=409, update=200, delete=200),
-    Route(places.HOME, "new-t", "", topic(), True, put=201, update=404, delete=404),
+    Route(places.ENTITY, "q", "q", queue(), put=409, update=200, delete=200),
+    Route(places.ENTITY, "new-q", "", queue(), True, put=201, update=404, delete=404),
+    Route(places.ENTITY, "t", "t", topic(), put=409, update=200, delete=200),
+    Route(places.ENTITY, "new-t", "", topic(), True, put=201, update=404, delete=404),
     Route(
         places.SUBSCRIPTION,
         "t/Subscriptions/s",
@@ -116,29 +116,29 @@ def gives(credential: Credential, route: Route) -> frozenset[str]:
 def looks_missing(credential: Credential, route: Route, verb: str) -> bool:
     """Whether somebody who may not manage sees that a queue or topic is not there: who has a good
     token for it."""
-    is_new_home = route.kind == places.HOME and route.is_new
+    is_new_home = route.kind == places.ENTITY and route.is_new
     return is_new_home and credential.is_good_for_all() and verb in ("GET", "DELETE")
 
 
-async def restored(house: WatchedBroker) -> None:
+async def restored(broker: WatchedBroker) -> None:
     """Everything is there that should be, and nothing else."""
-    await house.queue("q")
-    await house.topic("t")
-    await house.broker.put_rule("t/Subscriptions/s", Rule("r", FalseFilter(), None, 1))
+    await broker.queue("q")
+    await broker.topic("t")
+    await broker.broker.put_rule("t/Subscriptions/s", Rule("r", FalseFilter(), None, 1))
     for path in ("new-q", "new-t", "t/Subscriptions/new"):
-        await house.broker.remove(path)
-    found = house.broker.find("ns", "t/Subscriptions/s")
+        await broker.broker.remove(path)
+    found = broker.broker.find("ns", "t/Subscriptions/s")
     if "new" in [each.name for each in getattr(found, "rules", ())]:
-        await house.broker.remove_rule("t/Subscriptions/s", "new")
+        await broker.broker.remove_rule("t/Subscriptions/s", "new")
 
 
-async def ask(house: WatchedBroker, route: Route, verb: str, credential: Credential) -> Answer:
+async def ask(broker: WatchedBroker, route: Route, verb: str, credential: Credential) -> Answer:
     # What belongs to no entity is not opened by the rules of one.
-    token = credential.token(route.home or "q", route.path, house.clock.now())
+    token = credential.token(route.home or "q", route.path, broker.clock.now())
     method = "PUT" if verb == "UPDATE" else verb
     body = entry(route.description).encode() if method == "PUT" else b""
     headers = {"content-type": "application/atom+xml", **(UPDATE if verb == "UPDATE" else {})}
-    return await house.ask(method, f"/{route.path}?api-version=2021-05", token, body, headers)
+    return await broker.ask(method, f"/{route.path}?api-version=2021-05", token, body, headers)
 
 
 def check_refusal(answer: Answer) -> str:
@@ -164,27 +164,27 @@ def test_every_route_has_an_expectation() -> None:
 def test_all_of_administration_takes_the_right_to_manage(route: Route) -> None:
     """What is allowed is done, what is not is refused and changes nothing."""
 
-    async def visit(house: WatchedBroker) -> None:
-        await restored(house)
+    async def visit(broker: WatchedBroker) -> None:
+        await restored(broker)
         for credential in CREDENTIALS:
             for verb in VERBS:
                 said = (str(credential), verb)
                 if "Manage" in gives(credential, route):
-                    answer = await ask(house, route, verb, credential)
+                    answer = await ask(broker, route, verb, credential)
                     assert answer.status == expected(route, verb), said
-                    await restored(house)
-            before = await house.state()
+                    await restored(broker)
+            before = await broker.state()
             for verb in VERBS:
                 if "Manage" not in gives(credential, route):
-                    answer = await ask(house, route, verb, credential)
+                    answer = await ask(broker, route, verb, credential)
                     if looks_missing(credential, route, verb):
                         assert answer.status == expected(route, verb), (str(credential), verb)
                         continue
                     detail = check_refusal(answer)
                     # What is there is told to nobody who may not manage it.
-                    if route.kind == places.HOME:
+                    if route.kind == places.ENTITY:
                         assert f"SystemTracker:ns:Queue:{route.path}," in detail
-            assert await house.state() == before, credential
+            assert await broker.state() == before, credential
 
     inhabit(visit)
 
@@ -200,68 +200,68 @@ def test_forwarding_takes_the_right_to_send_there(
 ) -> None:
     """Who manages an entity may not thereby send to another: a token of its own says that."""
 
-    async def visit(house: WatchedBroker) -> None:
-        await restored(house)
-        await house.queue("beyond")
+    async def visit(broker: WatchedBroker) -> None:
+        await restored(broker)
+        await broker.queue("beyond")
         inner = f"<{element}>sb://localhost/beyond</{element}>"
         place = "q" if is_queue else "t/Subscriptions/s"
         description = queue(inner) if is_queue else subscription(inner)
         path = place if verb == "UPDATE" else ("new-q" if is_queue else "t/Subscriptions/new")
         headers = dict(UPDATE) if verb == "UPDATE" else {}
         # One that manages the queue or topic and nothing else, or who may at least make one.
-        manager = Credential(HOME, frozenset({"Manage"}), HOME)
-        main = manager.token("q" if is_queue else "t", path, house.clock.now())
+        manager = Credential(ENTITY, frozenset({"Manage"}), ENTITY)
+        main = manager.token("q" if is_queue else "t", path, broker.clock.now())
         if path == "new-q":
             manages = rules_at("maker", "new-q")
-            house.bus.namespace_context.keys.set_entity_rules("new-q", manages)
-            main = _maker(house)
+            broker.bus.namespace_context.keys.set_entity_rules("new-q", manages)
+            main = _maker(broker)
         for credential in CREDENTIALS:
-            before = await house.state()
-            token = credential.token("beyond", "beyond", house.clock.now())
+            before = await broker.state()
+            token = credential.token("beyond", "beyond", broker.clock.now())
             # An empty header is like none: then the token of the request must do, which does not.
             given = headers if not token else {**headers, header: token}
             body = entry(description).encode()
-            answer = await house.ask("PUT", f"/{path}", main, body, given)
+            answer = await broker.ask("PUT", f"/{path}", main, body, given)
             if "Send" in credential.gives():
                 assert answer.status in (200, 201), (str(credential), answer.body())
-                await _unforwarded(house, path, is_new=verb == "PUT")
+                await _unforwarded(broker, path, is_new=verb == "PUT")
                 if path == "new-q":
-                    house.bus.namespace_context.keys.set_entity_rules(
+                    broker.bus.namespace_context.keys.set_entity_rules(
                         "new-q", rules_at("maker", "new-q")
                     )
             else:
                 check_refusal(answer)
-                assert await house.state() == before, credential
+                assert await broker.state() == before, credential
 
     inhabit(visit)
 
 
-def _maker(house: WatchedBroker) -> str:
+def _maker(broker: WatchedBroker) -> str:
     name = rule_name("maker", frozenset({"Manage"}))
-    until = house.clock.now() + HOUR_MS
+    until = broker.clock.now() + HOUR_MS
     return generate_sas(f"sb://{HOST}/new-q", name, key_of("new-q", name), until)
 
 
-async def _unforwarded(house: WatchedBroker, path: str, *, is_new: bool) -> None:
+async def _unforwarded(broker: WatchedBroker, path: str, *, is_new: bool) -> None:
     """As it was before, so that the next one asks for the same change."""
     if is_new:
-        await house.broker.remove(path)
+        await broker.broker.remove(path)
     else:
-        await restored(house)
+        await restored(broker)
 
 
 def test_what_is_forwarded_already_needs_no_token_again() -> None:
     """Who changes something else says nothing new about the destination."""
 
-    async def visit(house: WatchedBroker) -> None:
-        await restored(house)
-        await house.queue("beyond")
+    async def visit(broker: WatchedBroker) -> None:
+        await restored(broker)
+        await broker.queue("beyond")
         definition = QueueDefinition("q", forward_to="beyond", batched_store_access=False)
-        await house.broker.put_queue(definition, rules_at(HOME, "q"))
-        manager = Credential(HOME, frozenset({"Manage"}), HOME)
-        token = manager.token("q", "q", house.clock.now())
+        await broker.broker.put_queue(definition, rules_at(ENTITY, "q"))
+        manager = Credential(ENTITY, frozenset({"Manage"}), ENTITY)
+        token = manager.token("q", "q", broker.clock.now())
         inner = "<MaxDeliveryCount>3</MaxDeliveryCount><ForwardTo>sb://h/beyond</ForwardTo>"
-        answer = await house.ask("PUT", "/q", token, entry(queue(inner)).encode(), dict(UPDATE))
+        answer = await broker.ask("PUT", "/q", token, entry(queue(inner)).encode(), dict(UPDATE))
         assert answer.status == 200
 
     inhabit(visit)

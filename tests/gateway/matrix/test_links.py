@@ -16,7 +16,7 @@ from tests.gateway.matrix.amqp_client import UNAUTHORIZED, AmqpClient
 from tests.gateway.matrix.credentials import (
     COMBINATIONS,
     CREDENTIALS,
-    HOME,
+    ENTITY,
     HOST,
     HOUR_MS,
     NAMESPACE,
@@ -83,10 +83,10 @@ def is_let_in(way: Way, rights: frozenset[str]) -> bool:
     return way.needed == NONE or way.needed in rights
 
 
-async def settled(house: WatchedBroker) -> None:
-    await house.queue("q")
-    await house.queue("with-sessions", requires_session=True)
-    await house.topic("t")
+async def settled(broker: WatchedBroker) -> None:
+    await broker.queue("q")
+    await broker.queue("with-sessions", requires_session=True)
+    await broker.topic("t")
 
 
 def test_every_kind_of_node_has_an_expectation() -> None:
@@ -109,19 +109,19 @@ def test_every_kind_of_node_has_an_expectation() -> None:
 def test_every_link_takes_its_right() -> None:
     """R-T2: what is allowed is attached, what is not is refused and changes nothing."""
 
-    async def visit(house: WatchedBroker) -> None:
-        await settled(house)
+    async def visit(broker: WatchedBroker) -> None:
+        await settled(broker)
         for credential in CREDENTIALS:
-            before = await house.state()
+            before = await broker.state()
             for way in WAYS:
                 # Each on its own connection: what one token gives must not help the next.
-                visitor = await AmqpClient.of(house)
+                visitor = await AmqpClient.of(broker)
                 await visitor.show(credential, way.home, way.path)
                 is_good = is_let_in(way, credential.gives())
                 found = await way.attach(visitor, way.path)
                 assert found == ("" if is_good else UNAUTHORIZED), (str(credential), way.name)
                 visitor.leave()
-            after = await house.state()
+            after = await broker.state()
             # A session receiver takes a lock on its session, and that is kept.
             if "Listen" in credential.gives():
                 after["commits"] = before["commits"]
@@ -134,12 +134,12 @@ def test_every_link_takes_its_right() -> None:
 def test_a_key_shown_as_it_is_gives_the_same(way: Way) -> None:
     """SASL PLAIN: the rule's own place and all below it."""
 
-    async def visit(house: WatchedBroker) -> None:
-        await settled(house)
-        for place, path in ((NAMESPACE, ""), (HOME, way.home), (OTHER, OTHER_PATH)):
+    async def visit(broker: WatchedBroker) -> None:
+        await settled(broker)
+        for place, path in ((NAMESPACE, ""), (ENTITY, way.home), (OTHER, OTHER_PATH)):
             for rights in COMBINATIONS:
                 name = rule_name(place, rights)
-                client = await house.bus.connect(plain_credential(name, key_of(path, name)))
+                client = await broker.bus.connect(plain_credential(name, key_of(path, name)))
                 visitor = AmqpClient(client)
                 gives = Credential(place, rights, place).gives()
                 found = await way.attach(visitor, way.path)
@@ -151,11 +151,11 @@ def test_a_key_shown_as_it_is_gives_the_same(way: Way) -> None:
 
 @pytest.mark.parametrize("key", ["", "not the key"])
 def test_a_wrong_key_opens_no_connection(key: str) -> None:
-    async def visit(house: WatchedBroker) -> None:
-        await settled(house)
-        for place in (NAMESPACE, HOME, "nobody"):
+    async def visit(broker: WatchedBroker) -> None:
+        await settled(broker)
+        for place in (NAMESPACE, ENTITY, "nobody"):
             name = rule_name(place, frozenset(RIGHTS))
-            client = await house.bus.connect(plain_credential(name, key))
+            client = await broker.bus.connect(plain_credential(name, key))
             assert client.pipe.is_closed, name
 
     inhabit(visit)
@@ -165,9 +165,9 @@ def test_anybody_may_ask_for_a_coordinator() -> None:
     """A client may declare a transaction before it puts any token; what the transaction does comes
     on links that are checked."""
 
-    async def visit(house: WatchedBroker) -> None:
+    async def visit(broker: WatchedBroker) -> None:
         for credential in CREDENTIALS:
-            visitor = await AmqpClient.of(house)
+            visitor = await AmqpClient.of(broker)
             await visitor.show(credential, "other", "other")
             assert await visitor.coordinator(Coordinator()) == ""
             visitor.leave()
@@ -178,15 +178,15 @@ def test_anybody_may_ask_for_a_coordinator() -> None:
 def test_sending_by_way_of_an_entity_takes_the_right_on_both() -> None:
     """Every credential for the one, with every credential for the other."""
 
-    async def visit(house: WatchedBroker) -> None:
-        await house.queue("q")
-        await house.queue("beyond")
+    async def visit(broker: WatchedBroker) -> None:
+        await broker.queue("q")
+        await broker.queue("beyond")
         # Of those that give the same one is enough here: they were told apart above.
         some = {(each.gives(), each.defect): each for each in CREDENTIALS}
-        before = await house.state()
+        before = await broker.state()
         for first in some.values():
             for second in some.values():
-                visitor = await AmqpClient.of(house)
+                visitor = await AmqpClient.of(broker)
                 await visitor.show(first, "q", "q")
                 await visitor.show(second, "beyond", "beyond")
                 # A token for the whole namespace is put for one of the two; none opens both.
@@ -194,7 +194,7 @@ def test_sending_by_way_of_an_entity_takes_the_right_on_both() -> None:
                 found = await visitor.sender("q", "beyond")
                 assert found == ("" if is_good else UNAUTHORIZED), (str(first), str(second))
                 visitor.leave()
-        assert await house.state() == before
+        assert await broker.state() == before
 
     inhabit(visit)
 
@@ -221,14 +221,14 @@ def test_a_token_is_good_for_its_resource_and_all_below(
 ) -> None:
     """Protocol 2.2: by whole segments of the path, in any case."""
 
-    async def visit(house: WatchedBroker) -> None:
-        await settled(house)
-        await house.queue("q2")
-        await house.subscription("t", "s2")
+    async def visit(broker: WatchedBroker) -> None:
+        await settled(broker)
+        await broker.queue("q2")
+        await broker.subscription("t", "s2")
         name = rule_name(NAMESPACE, frozenset(RIGHTS))
-        until = house.clock.now() + HOUR_MS
+        until = broker.clock.now() + HOUR_MS
         token = generate_sas(f"sb://{HOST}/{made_for}", name, key_of("", name), until)
-        visitor = await AmqpClient.of(house)
+        visitor = await AmqpClient.of(broker)
         assert (await visitor.put(token, asked) == 202) == is_good
         # Put for what it is good for, it still opens nothing else.
         await visitor.put(token, made_for)
@@ -240,15 +240,15 @@ def test_a_token_is_good_for_its_resource_and_all_below(
 def test_whether_an_entity_exists_is_told_to_nobody_without_a_right() -> None:
     """What is not there is refused like what is there."""
 
-    async def visit(house: WatchedBroker) -> None:
+    async def visit(broker: WatchedBroker) -> None:
         for credential in CREDENTIALS:
-            visitor = await AmqpClient.of(house)
+            visitor = await AmqpClient.of(broker)
             await visitor.show(credential, "missing", "missing")
             for attach in (AmqpClient.sender, AmqpClient.receiver, AmqpClient.session_receiver):
                 assert await attach(visitor, "missing") == UNAUTHORIZED
             visitor.leave()
-        visitor = await AmqpClient.of(house)
-        assert await visitor.put(house.root(), "") == 202
+        visitor = await AmqpClient.of(broker)
+        assert await visitor.put(broker.root(), "") == 202
         for attach in (AmqpClient.sender, AmqpClient.receiver, AmqpClient.session_receiver):
             assert await attach(visitor, "missing") == NOT_FOUND
 

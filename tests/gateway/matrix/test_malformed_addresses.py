@@ -43,18 +43,18 @@ LINKS = (AmqpClient.sender, AmqpClient.receiver, AmqpClient.session_receiver)
 def test_addresses_that_are_none(address: str) -> None:
     """R-T2: refused with or without rights, nothing is changed, and the connection goes on."""
 
-    async def visit(house: WatchedBroker) -> None:
-        await house.queue("q")
-        await house.topic("t")
-        before = await house.state()
-        visitor = await AmqpClient.of(house)
+    async def visit(broker: WatchedBroker) -> None:
+        await broker.queue("q")
+        await broker.topic("t")
+        before = await broker.state()
+        visitor = await AmqpClient.of(broker)
         for attach in LINKS:
             assert await attach(visitor, address) == UNAUTHORIZED
-        assert await visitor.put(house.root(), "") == 202
+        assert await visitor.put(broker.root(), "") == 202
         for attach in LINKS:
             assert await attach(visitor, address)
         assert await visitor.sender("q", address)
         assert await visitor.sender("q") == ""
-        assert await house.state() == before
+        assert await broker.state() == before
 
     inhabit(visit)

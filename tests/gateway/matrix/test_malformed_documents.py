@@ -152,10 +152,10 @@ WRONG_TYPED = [
 
 
 def with_topic(scenario: Callable[[WatchedBroker], Awaitable[None]]) -> None:
-    async def visit(house: WatchedBroker) -> None:
-        await house.queue("q")
-        await house.topic("t")
-        await scenario(house)
+    async def visit(broker: WatchedBroker) -> None:
+        await broker.queue("q")
+        await broker.topic("t")
+        await scenario(broker)
 
     inhabit(visit)
 
@@ -164,11 +164,13 @@ def with_topic(scenario: Callable[[WatchedBroker], Awaitable[None]]) -> None:
 def test_what_is_no_document(place: str) -> None:
     """On each place that takes documents, for what is new and for what is there."""
 
-    async def visit(house: WatchedBroker) -> None:
+    async def visit(broker: WatchedBroker) -> None:
         for name, body in NO_DOCUMENTS.items():
             for more in ((), (("If-Match", "*"),)):
-                raw = request(house, "PUT", PLACES[place], body, ("Content-Type", ATOM_TYPE), *more)
-                reply = await check_refused(house, raw)
+                raw = request(
+                    broker, "PUT", PLACES[place], body, ("Content-Type", ATOM_TYPE), *more
+                )
+                reply = await check_refused(broker, raw)
                 # One that there is not cannot be changed, which may be told first.
                 assert reply.status == 400 or (more and reply.status == 404), name
 
@@ -177,13 +179,13 @@ def test_what_is_no_document(place: str) -> None:
 
 @pytest.mark.parametrize("place", list(PLACES))
 def test_what_describes_something_else(place: str) -> None:
-    async def visit(house: WatchedBroker) -> None:
+    async def visit(broker: WatchedBroker) -> None:
         for other, described in DESCRIBED.items():
             if other == place or {place, other} == {"queue", "topic"}:
                 continue
             body = entry(described("")).encode()
-            raw = request(house, "PUT", PLACES[place], body, ("Content-Type", ATOM_TYPE))
-            assert (await check_refused(house, raw)).status == 400
+            raw = request(broker, "PUT", PLACES[place], body, ("Content-Type", ATOM_TYPE))
+            assert (await check_refused(broker, raw)).status == 400
 
     with_topic(visit)
 
@@ -192,11 +194,11 @@ def test_what_describes_something_else(place: str) -> None:
 def test_values_that_cannot_be(place: str) -> None:
     """Each is refused with its name or with the rule that it breaks."""
 
-    async def visit(house: WatchedBroker) -> None:
+    async def visit(broker: WatchedBroker) -> None:
         for inner in WRONG_VALUES[place]:
             body = entry(DESCRIBED[place](inner)).encode()
-            raw = request(house, "PUT", PLACES[place], body, ("Content-Type", ATOM_TYPE))
-            reply = await check_refused(house, raw)
+            raw = request(broker, "PUT", PLACES[place], body, ("Content-Type", ATOM_TYPE))
+            reply = await check_refused(broker, raw)
             assert reply.status == 400, inner[:200]
             assert "SubCode=40" in reply.error
 
@@ -205,15 +207,15 @@ def test_values_that_cannot_be(place: str) -> None:
 
 @pytest.mark.parametrize(("kind", "text"), WRONG_TYPED, ids=lambda value: str(value)[:20])
 def test_values_that_are_not_of_their_type(kind: str, text: str) -> None:
-    async def visit(house: WatchedBroker) -> None:
+    async def visit(broker: WatchedBroker) -> None:
         inner = (
             '<Filter i:type="CorrelationFilter"><Properties><KeyValueOfstringanyType>'
             f'<Key>k</Key><Value i:type="d6p1:{kind}" xmlns:d6p1="urn:x">{text}</Value>'
             "</KeyValueOfstringanyType></Properties></Filter>"
         )
         body = entry(rule(inner)).encode()
-        raw = request(house, "PUT", PLACES["rule"], body, ("Content-Type", ATOM_TYPE))
-        assert (await check_refused(house, raw)).status == 400
+        raw = request(broker, "PUT", PLACES["rule"], body, ("Content-Type", ATOM_TYPE))
+        assert (await check_refused(broker, raw)).status == 400
 
     with_topic(visit)
 
@@ -287,28 +289,28 @@ NO_PROPERTIES = [
 def test_what_is_no_batch(entity: str) -> None:
     """One wrong message, and none of the batch is sent."""
 
-    async def visit(house: WatchedBroker) -> None:
+    async def visit(broker: WatchedBroker) -> None:
         for body in NO_BATCHES:
-            raw = request(house, "POST", f"/{entity}/messages", body, ("Content-Type", BATCH))
-            assert (await check_refused(house, raw)).status == 400, body[:100]
+            raw = request(broker, "POST", f"/{entity}/messages", body, ("Content-Type", BATCH))
+            assert (await check_refused(broker, raw)).status == 400, body[:100]
 
     with_topic(visit)
 
 
 @pytest.mark.parametrize("entity", ["q", "t"])
 def test_what_broker_properties_cannot_be(entity: str) -> None:
-    async def visit(house: WatchedBroker) -> None:
+    async def visit(broker: WatchedBroker) -> None:
         for text in NO_PROPERTIES:
             header = ("BrokerProperties", text)
-            raw = request(house, "POST", f"/{entity}/messages", b"x", header)
-            assert (await check_refused(house, raw)).status in (400, 431), text[:100]
+            raw = request(broker, "POST", f"/{entity}/messages", b"x", header)
+            assert (await check_refused(broker, raw)).status in (400, 431), text[:100]
             if not text.isascii() or len(text) > 60_000:
                 continue
             body = b'[{"Body": "x", "BrokerProperties": %s}]' % (text or "x").encode()
             if text == "null":
                 continue
-            raw = request(house, "POST", f"/{entity}/messages", body, ("Content-Type", BATCH))
-            assert (await check_refused(house, raw)).status == 400, text[:100]
+            raw = request(broker, "POST", f"/{entity}/messages", body, ("Content-Type", BATCH))
+            assert (await check_refused(broker, raw)).status == 400, text[:100]
 
     with_topic(visit)
 
@@ -321,12 +323,12 @@ def test_a_document_with_wrong_bytes_is_read_or_refused(wrong: list[tuple[int, b
     for at, text in wrong:
         document[at : at + len(text)] = text
 
-    async def visit(house: WatchedBroker) -> None:
-        line = await HttpConnection.to(house)
-        raw = request(house, "PUT", "/new", bytes(document), ("Content-Type", ATOM_TYPE))
+    async def visit(broker: WatchedBroker) -> None:
+        line = await HttpConnection.to(broker)
+        raw = request(broker, "PUT", "/new", bytes(document), ("Content-Type", ATOM_TYPE))
         reply = await line.say(raw)
         assert reply.status in (201, 400)
-        assert (house.broker.find("ns", "new") is not None) == (reply.status == 201)
+        assert (broker.broker.find("ns", "new") is not None) == (reply.status == 201)
         await line.close()
 
     inhabit(visit)
@@ -353,13 +355,13 @@ def test_any_json_is_a_batch_or_refused(document: object) -> None:
     """All of a batch or nothing of it."""
     body = json.dumps(document).encode()
 
-    async def visit(house: WatchedBroker) -> None:
-        await house.queue("q")
-        line = await HttpConnection.to(house)
-        raw = request(house, "POST", "/q/messages", body, ("Content-Type", BATCH))
+    async def visit(broker: WatchedBroker) -> None:
+        await broker.queue("q")
+        line = await HttpConnection.to(broker)
+        raw = request(broker, "POST", "/q/messages", body, ("Content-Type", BATCH))
         reply = await line.say(raw)
         assert reply.status in (201, 400), body
-        state = await house.state()
+        state = await broker.state()
         sent = len(document) if isinstance(document, list) and reply.status == 201 else 0
         assert sum(state["q"][:4]) >= sent
         await line.close()

@@ -68,12 +68,12 @@ VALUES: list[Any] = [
 PLACES = ("q", "with-sessions", "t", "t/Subscriptions/s", "q/$DeadLetterQueue")
 
 
-async def settled(house: WatchedBroker) -> AmqpClient:
-    await house.queue("q")
-    await house.queue("with-sessions", requires_session=True)
-    await house.topic("t")
-    visitor = await AmqpClient.of(house)
-    assert await visitor.put(house.root(), "") == 202
+async def settled(broker: WatchedBroker) -> AmqpClient:
+    await broker.queue("q")
+    await broker.queue("with-sessions", requires_session=True)
+    await broker.topic("t")
+    visitor = await AmqpClient.of(broker)
+    assert await visitor.put(broker.root(), "") == 202
     return visitor
 
 
@@ -81,15 +81,15 @@ async def settled(house: WatchedBroker) -> AmqpClient:
 def test_bodies_that_are_none(operation: str) -> None:
     """R-T2: at every kind of entity; what has no arguments is told which are missing."""
 
-    async def visit(house: WatchedBroker) -> None:
-        visitor = await settled(house)
-        before = await house.state()
+    async def visit(broker: WatchedBroker) -> None:
+        visitor = await settled(broker)
+        before = await broker.state()
         nothing: list[Any] = [None, 5, "x", b"x", [], {}, {Int(1): 2}]
         for place in PLACES:
             for body in nothing:
                 status = await visitor.manage(place, operation.removeprefix(PREFIX), body)
                 assert 400 <= status < 500, (place, body)
-        assert await house.state() == before
+        assert await broker.state() == before
 
     inhabit(visit)
 
@@ -103,8 +103,8 @@ def test_bodies_that_are_none(operation: str) -> None:
 def test_any_arguments_are_answered(operation: str, place: str, body: dict[str, Any]) -> None:
     """Done or refused, and never a failure of the broker."""
 
-    async def visit(house: WatchedBroker) -> None:
-        visitor = await settled(house)
+    async def visit(broker: WatchedBroker) -> None:
+        visitor = await settled(broker)
         status = await visitor.manage(place, operation.removeprefix(PREFIX), body)
         assert status in (200, 204) or 400 <= status < 500
         assert await visitor.manage("q", "peek-message", {"from-sequence-number": 0}) == 400

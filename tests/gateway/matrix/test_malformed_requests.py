@@ -96,10 +96,10 @@ NO_LISTS = [
 
 
 def settled(scenario: Callable[[WatchedBroker], Awaitable[None]]) -> None:
-    async def visit(house: WatchedBroker) -> None:
-        await house.queue("q")
-        await house.topic("t")
-        await scenario(house)
+    async def visit(broker: WatchedBroker) -> None:
+        await broker.queue("q")
+        await broker.topic("t")
+        await scenario(broker)
 
     inhabit(visit)
 
@@ -111,7 +111,7 @@ def settled(scenario: Callable[[WatchedBroker], Awaitable[None]]) -> None:
 def test_names_that_no_entity_can_have(verb: str) -> None:
     """As a queue, a subscription and a rule: no such name is made, changed, shown or deleted."""
 
-    async def visit(house: WatchedBroker) -> None:
+    async def visit(broker: WatchedBroker) -> None:
         more = (("If-Match", "*"),) if verb == "UPDATE" else ()
         method = "PUT" if verb == "UPDATE" else verb
         for name in NO_NAMES:
@@ -121,8 +121,8 @@ def test_names_that_no_entity_can_have(verb: str) -> None:
                 targets[f"/t/Subscriptions/s/Rules/{name}"] = rule(sql("a = 1"))
             for target, description in targets.items():
                 body = entry(description).encode() if method == "PUT" else b""
-                raw = request(house, method, target, body, ATOM, *more)
-                reply = await check_refused(house, raw)
+                raw = request(broker, method, target, body, ATOM, *more)
+                reply = await check_refused(broker, raw)
                 assert reply.status in (400, 404), target
 
     settled(visit)
@@ -130,13 +130,13 @@ def test_names_that_no_entity_can_have(verb: str) -> None:
 
 @pytest.mark.parametrize("method", ["PUT", "GET", "DELETE", "POST"])
 def test_places_that_are_none(method: str) -> None:
-    async def visit(house: WatchedBroker) -> None:
+    async def visit(broker: WatchedBroker) -> None:
         for target in NO_PLACES:
             if (method, target.partition("?")[0]) == ("GET", "/"):
                 continue  # the service document
             body = entry(queue()).encode() if method == "PUT" else b""
-            raw = request(house, method, target, body, ATOM)
-            assert (await check_refused(house, raw)).status in (400, 404, 405), target
+            raw = request(broker, method, target, body, ATOM)
+            assert (await check_refused(broker, raw)).status in (400, 404, 405), target
 
     settled(visit)
 
@@ -145,16 +145,16 @@ def test_places_that_are_none(method: str) -> None:
     "path", ["$Resources/queues", "$Resources/topics", "t/Subscriptions", "t/Subscriptions/s/Rules"]
 )
 def test_pages_that_no_list_has(path: str) -> None:
-    async def visit(house: WatchedBroker) -> None:
+    async def visit(broker: WatchedBroker) -> None:
         for query in NO_LISTS:
-            raw = request(house, "GET", f"/{path}?api-version=2021-05&{query}")
+            raw = request(broker, "GET", f"/{path}?api-version=2021-05&{query}")
             # An empty value is none, or is refused: both are an answer.
             if query.endswith("="):
-                line = await HttpConnection.to(house)
+                line = await HttpConnection.to(broker)
                 assert (await line.say(raw)).status in (200, 400)
                 await line.close()
             else:
-                assert (await check_refused(house, raw)).status == 400, query
+                assert (await check_refused(broker, raw)).status == 400, query
 
     settled(visit)
 
@@ -171,11 +171,11 @@ def test_messages_of_entities_that_cannot_be(name: str) -> None:
         ("DELETE", f"/t/subscriptions/{name}/messages/1/{GUID}"),
     ]
 
-    async def visit(house: WatchedBroker) -> None:
+    async def visit(broker: WatchedBroker) -> None:
         for method, target in targets:
-            raw = request(house, method, target, b"x" if method == "POST" else b"")
+            raw = request(broker, method, target, b"x" if method == "POST" else b"")
             # One that differs from a known entity in nothing but its way of being written is it.
-            reply = await check_refused(house, raw)
+            reply = await check_refused(broker, raw)
             assert reply.status in (400, 404), target
 
     settled(visit)
@@ -209,8 +209,8 @@ def test_messages_of_entities_that_cannot_be(name: str) -> None:
     ids=lambda value: str(value)[:40],
 )
 def test_messages_that_are_none(method: str, target: str) -> None:
-    async def visit(house: WatchedBroker) -> None:
-        assert (await check_refused(house, request(house, method, target))).status < 500
+    async def visit(broker: WatchedBroker) -> None:
+        assert (await check_refused(broker, request(broker, method, target))).status < 500
 
     settled(visit)
 
@@ -232,8 +232,8 @@ def test_messages_that_are_none(method: str, target: str) -> None:
 def test_stores_that_are_none(method: str, target: str) -> None:
     """No name of a store leads to another place."""
 
-    async def visit(house: WatchedBroker) -> None:
-        assert (await check_refused(house, request(house, method, target))).status < 500
+    async def visit(broker: WatchedBroker) -> None:
+        assert (await check_refused(broker, request(broker, method, target))).status < 500
 
     settled(visit)
 
@@ -284,8 +284,8 @@ def test_stores_that_are_none(method: str, target: str) -> None:
 def test_what_is_no_request(raw: bytes) -> None:
     """Refused with or without having been read to its end."""
 
-    async def visit(house: WatchedBroker) -> None:
-        await check_refused(house, raw)
+    async def visit(broker: WatchedBroker) -> None:
+        await check_refused(broker, raw)
 
     settled(visit)
 
@@ -308,10 +308,10 @@ def test_what_is_no_request(raw: bytes) -> None:
     ids=lambda value: str(value)[:30],
 )
 def test_headers_that_no_message_can_have(headers: list[tuple[str, str | bytes]]) -> None:
-    async def visit(house: WatchedBroker) -> None:
+    async def visit(broker: WatchedBroker) -> None:
         for entity in ("q", "t"):
-            raw = request(house, "POST", f"/{entity}/messages", b"x", *headers)
-            await check_refused(house, raw)
+            raw = request(broker, "POST", f"/{entity}/messages", b"x", *headers)
+            await check_refused(broker, raw)
 
     settled(visit)
 
@@ -319,9 +319,9 @@ def test_headers_that_no_message_can_have(headers: list[tuple[str, str | bytes]]
 # --- tokens
 
 
-def broken_tokens(house: WatchedBroker) -> dict[str, bytes]:
-    good = house.root()
-    now = house.clock.now()
+def broken_tokens(broker: WatchedBroker) -> dict[str, bytes]:
+    good = broker.root()
+    now = broker.clock.now()
     resource, signature, expiry, name = good.partition(" ")[2].split("&")
     head = "SharedAccessSignature "
     texts = {
@@ -383,10 +383,10 @@ def broken_tokens(house: WatchedBroker) -> dict[str, bytes]:
 def test_tokens_that_are_none(method: str, target: str, body: bytes) -> None:
     """At every door of HTTP: 401 with a reason, whatever it is that was shown."""
 
-    async def visit(house: WatchedBroker) -> None:
-        for name, token in broken_tokens(house).items():
-            raw = request(house, method, target, body, ATOM, token=token)
-            assert (await check_refused(house, raw)).status == 401, name
+    async def visit(broker: WatchedBroker) -> None:
+        for name, token in broken_tokens(broker).items():
+            raw = request(broker, method, target, body, ATOM, token=token)
+            assert (await check_refused(broker, raw)).status == 401, name
 
     settled(visit)
 
@@ -394,16 +394,16 @@ def test_tokens_that_are_none(method: str, target: str, body: bytes) -> None:
 def test_tokens_that_are_none_at_the_token_node() -> None:
     """400 for what cannot be read and 401 for what is wrong; the connection goes on."""
 
-    async def visit(house: WatchedBroker) -> None:
-        visitor = await AmqpClient.of(house)
-        for name, token in broken_tokens(house).items():
+    async def visit(broker: WatchedBroker) -> None:
+        visitor = await AmqpClient.of(broker)
+        for name, token in broken_tokens(broker).items():
             status = await visitor.put(token.decode("latin-1"), "q")
             assert status in (400, 401), name
             assert await visitor.sender("q") == "amqp:unauthorized-access"
         nothing: list[Any] = [None, 5, b"x", [], {}]
         for wrong in nothing:
             assert await visitor.put(wrong, "q") == 400
-        assert await visitor.put(house.root(), "q") == 202
+        assert await visitor.put(broker.root(), "q") == 202
         assert await visitor.sender("q") == ""
 
     settled(visit)
@@ -413,13 +413,13 @@ def test_tokens_that_are_none_at_the_token_node() -> None:
 def test_names_of_rules_may_be_encoded_twice(times: int) -> None:
     """Protocol 2.3: one of the clients does, where a name has special letters."""
 
-    async def visit(house: WatchedBroker) -> None:
-        token = house.root()
+    async def visit(broker: WatchedBroker) -> None:
+        token = broker.root()
         odd = "".join(f"%{ord(letter):02X}" for letter in ROOT_RULE_NAME)
         for _ in range(times - 1):
             odd = quote(odd, safe="")
         shown = token.replace(f"skn={ROOT_RULE_NAME}", f"skn={odd}")
-        answer = await house.ask("GET", "/$Resources/queues", shown)
+        answer = await broker.ask("GET", "/$Resources/queues", shown)
         assert answer.status == 200
 
     settled(visit)
@@ -430,15 +430,15 @@ def test_names_of_rules_may_be_encoded_twice(times: int) -> None:
 def test_a_token_with_a_wrong_letter_opens_nothing(at: int, letters: bytes) -> None:
     """Whichever letter it is: nothing is opened unless the token says the same as before."""
 
-    async def visit(house: WatchedBroker) -> None:
-        good = house.root()
+    async def visit(broker: WatchedBroker) -> None:
+        good = broker.root()
         spot = at % len(good)
         shown = good[:spot] + letters.decode("latin-1") + good[spot + len(letters) :]
-        answer = await house.ask("DELETE", "/q", shown)
+        answer = await broker.ask("DELETE", "/q", shown)
         # In the head of the token and in the name of the rule case or encoding may differ.
         is_same = unquote(shown).lower() == unquote(good).lower()
         assert answer.status == 401 or (is_same and answer.status == 200)
-        assert (house.broker.find("ns", "q") is None) == (answer.status == 200)
+        assert (broker.broker.find("ns", "q") is None) == (answer.status == 200)
 
     settled(visit)
 
@@ -478,11 +478,11 @@ def test_any_path_is_answered(parts: list[str], method: str) -> None:
     if parts and parts[-1] == "head":
         return
 
-    async def visit(house: WatchedBroker) -> None:
+    async def visit(broker: WatchedBroker) -> None:
         target = "/" + "/".join(parts)
-        answer = await house.ask(method, target, house.root(), b"x")
+        answer = await broker.ask(method, target, broker.root(), b"x")
         assert answer.status < 500, target
-        assert house.broker.find("ns", "q") is not None
-        assert house.broker.find("ns", "t/Subscriptions/s") is not None
+        assert broker.broker.find("ns", "q") is not None
+        assert broker.broker.find("ns", "t/Subscriptions/s") is not None
 
     settled(visit)

@@ -64,23 +64,23 @@ DEFERRED = encode_modified(delivery_failed=True, undeliverable_here=True)
 class Stage:
     """Each operation has an entity of its own, where all is there that it needs to succeed."""
 
-    def __init__(self, house: WatchedBroker, root: Client) -> None:
-        self.house = house
+    def __init__(self, broker: WatchedBroker, root: Client) -> None:
+        self.broker = broker
         self.root = root
         self._links: dict[str, Link] = {}
-        self._desks: dict[str, tuple[Link, Link]] = {}
+        self._request_links: dict[str, tuple[Link, Link]] = {}
         self._rules = 0
         self._batches = 0
 
     @classmethod
-    async def of(cls, house: WatchedBroker) -> Stage:
+    async def of(cls, broker: WatchedBroker) -> Stage:
         for operation in NEEDED:
             if operation in ON_SUBSCRIPTIONS:
-                await house.topic(operation)
+                await broker.topic(operation)
             else:
                 sessions = operation in ON_SESSIONS
-                await house.queue(operation, requires_session=sessions)
-        return cls(house, await house.bus.authorized(""))
+                await broker.queue(operation, requires_session=sessions)
+        return cls(broker, await broker.bus.authorized(""))
 
     def path(self, operation: str) -> str:
         return f"{operation}/Subscriptions/s" if operation in ON_SUBSCRIPTIONS else operation
@@ -124,17 +124,17 @@ class Stage:
 
     async def deleted(self, path: str) -> dict[str, Any]:
         await self.send(path)
-        before = Timestamp(self.house.clock.now() + 1)
+        before = Timestamp(self.broker.clock.now() + 1)
         return {"message-count": Int(1), "enqueued-time-utc": before}
 
     async def scheduled(self, path: str) -> dict[str, Any]:
-        return {"messages": [scheduled("x", self.house.clock.now() + 60_000)]}
+        return {"messages": [scheduled("x", self.broker.clock.now() + 60_000)]}
 
     async def cancelled(self, path: str) -> dict[str, Any]:
-        if path not in self._desks:
-            self._desks[path] = await self.root.request_links(f"{path}/$management")
+        if path not in self._request_links:
+            self._request_links[path] = await self.root.request_links(f"{path}/$management")
         body = await self.scheduled(path)
-        status, found = await self.root.manage(self._desks[path], "schedule-message", body)
+        status, found = await self.root.manage(self._request_links[path], "schedule-message", body)
         assert status == 200
         return {"sequence-numbers": found["sequence-numbers"]}
 
@@ -157,7 +157,7 @@ class Stage:
     async def removed(self, topic: str) -> dict[str, Any]:
         self._rules += 1
         rule = Rule(f"r{self._rules}", FalseFilter())
-        await self.house.broker.put_rule(f"{topic}/Subscriptions/s", rule)
+        await self.broker.broker.put_rule(f"{topic}/Subscriptions/s", rule)
         return {"rule-name": rule.name}
 
     async def listed(self, topic: str) -> dict[str, Any]:
@@ -225,17 +225,17 @@ def test_every_operation_has_an_expectation() -> None:
 def test_every_operation_takes_its_right() -> None:
     """R-T2: what is allowed is done, what is not is refused and changes nothing."""
 
-    async def visit(house: WatchedBroker) -> None:
-        stage = await Stage.of(house)
+    async def visit(broker: WatchedBroker) -> None:
+        stage = await Stage.of(broker)
         ready = {operation: await stage.arguments(operation) for operation in NEEDED}
         for credential in CREDENTIALS:
             allowed = [name for name in NEEDED if NEEDED[name] in credential.gives()]
             refused = [name for name in NEEDED if name not in allowed]
-            before = await house.state()
-            visitor = await AmqpClient.of(house)
+            before = await broker.state()
+            visitor = await AmqpClient.of(broker)
             for operation in refused:
                 await _refused(visitor, credential, operation, stage, ready[operation])
-            assert await house.state() == before, credential
+            assert await broker.state() == before, credential
             for operation in allowed:
                 path = stage.path(operation)
                 assert await visitor.show(credential, operation, f"{path}/$management")
@@ -264,10 +264,10 @@ async def _refused(
 def test_an_operation_that_nobody_knows_is_told_so_only_inside() -> None:
     """Whoever has some right learns that there is no such operation, nobody else does."""
 
-    async def visit(house: WatchedBroker) -> None:
-        await house.queue("q")
+    async def visit(broker: WatchedBroker) -> None:
+        await broker.queue("q")
         for credential in CREDENTIALS:
-            visitor = await AmqpClient.of(house)
+            visitor = await AmqpClient.of(broker)
             await visitor.show(credential, "q", "q/$management")
             if credential.gives():
                 assert await visitor.manage("q", "make-coffee", {}) == 501

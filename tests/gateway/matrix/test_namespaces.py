@@ -13,7 +13,7 @@ from tests.gateway.matrix.amqp_client import UNAUTHORIZED, AmqpClient
 from tests.gateway.matrix.credentials import (
     COMBINATIONS,
     CREDENTIALS,
-    HOME,
+    ENTITY,
     HOST,
     HOUR_MS,
     NAMESPACE,
@@ -42,7 +42,7 @@ def test_no_credential_of_one_namespace_opens_another() -> None:
         bus = AmqpHarness(namespaces=Namespaces([here, Namespace("two", other_rules())]))
         broker = bus.bench.broker
         await broker.start()
-        await broker.put_queue(QueueDefinition("q"), rules_at(HOME, "q"), "ns")
+        await broker.put_queue(QueueDefinition("q"), rules_at(ENTITY, "q"), "ns")
         await broker.put_queue(QueueDefinition("q"), [], "two")
         for credential in CREDENTIALS:
             token = credential.token("q", "q", bus.clock.now())

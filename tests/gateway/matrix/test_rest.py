@@ -63,18 +63,18 @@ _HEAD_METHODS: Final = ("POST", "DELETE")
 ROWS = rows()
 
 
-async def path_of(house: WatchedBroker, row: Row) -> str:
+async def path_of(broker: WatchedBroker, row: Row) -> str:
     """Make ready what the operation needs, and say where to ask."""
     if row.kind == places.SENDING:
         return f"{row.entity}/messages"
     if "$" in row.entity:
         return f"{row.entity}/messages/head"
-    sent = await house.ask("POST", f"/{row.home}/messages", house.root(), b"x")
+    sent = await broker.ask("POST", f"/{row.home}/messages", broker.root(), b"x")
     assert sent.status == 201
     if not row.is_settling:
         return f"{row.entity}/messages/head"
     target = f"/{row.entity}/messages/head?timeout=0"
-    locked = await house.ask("POST", target, house.root())
+    locked = await broker.ask("POST", target, broker.root())
     assert locked.status == 201
     return urlsplit({name.lower(): text for name, text in locked.headers}["location"]).path.lstrip(
         "/"
@@ -82,13 +82,13 @@ async def path_of(house: WatchedBroker, row: Row) -> str:
 
 
 async def ask(
-    house: WatchedBroker, row: Row, method: str, path: str, credential: Credential
+    broker: WatchedBroker, row: Row, method: str, path: str, credential: Credential
 ) -> Answer:
-    token = credential.token(row.home, path, house.clock.now())
+    token = credential.token(row.home, path, broker.clock.now())
     target = f"/{path}?timeout=0" if row.kind == places.HEAD else f"/{path}"
     headers = {"content-type": row.content_type} if row.content_type else {}
     body = b'[{"Body":"x"}]' if row.content_type else b"x"
-    return await house.ask(method, target, token, body, headers)
+    return await broker.ask(method, target, token, body, headers)
 
 
 def check_refusal(answer: Answer, credential: Credential) -> None:
@@ -115,19 +115,19 @@ def test_every_operation_has_an_expectation() -> None:
 def test_every_operation_takes_its_right(row: Row) -> None:
     """What is allowed is done, what is not is refused and changes nothing."""
 
-    async def visit(house: WatchedBroker) -> None:
-        await house.queue("q")
-        await house.topic("t")
-        path = await path_of(house, row)
+    async def visit(broker: WatchedBroker) -> None:
+        await broker.queue("q")
+        await broker.topic("t")
+        path = await path_of(broker, row)
         for credential in CREDENTIALS:
-            before = await house.state()
-            answer = await ask(house, row, row.method, path, credential)
+            before = await broker.state()
+            answer = await ask(broker, row, row.method, path, credential)
             if row.needed in credential.gives():
                 assert answer.status == row.status, (str(credential), answer.body())
-                path = await path_of(house, row)
+                path = await path_of(broker, row)
             else:
                 check_refusal(answer, credential)
-                assert await house.state() == before, credential
+                assert await broker.state() == before, credential
 
     inhabit(visit)
 
@@ -135,22 +135,22 @@ def test_every_operation_takes_its_right(row: Row) -> None:
 def test_a_verb_that_does_not_fit_is_told_so_only_inside() -> None:
     """Who may not come in learns nothing; nothing is changed either way."""
 
-    async def visit(house: WatchedBroker) -> None:
-        await house.queue("q")
+    async def visit(broker: WatchedBroker) -> None:
+        await broker.queue("q")
         for row in ROWS:
             if row.home != "q" or row.kind == places.SENDING:
                 continue
             end = "messages/head" if row.kind == places.HEAD else f"messages/1/{GUID}"
             path = f"{row.entity}/{end}"
-            before = await house.state()
+            before = await broker.state()
             for credential in CREDENTIALS:
                 for method in OTHER_VERBS:
-                    answer = await ask(house, row, method, path, credential)
+                    answer = await ask(broker, row, method, path, credential)
                     if row.needed in credential.gives():
                         assert answer.status == 405
                     else:
                         check_refusal(answer, credential)
-            assert await house.state() == before
+            assert await broker.state() == before
 
     inhabit(visit)
 
@@ -158,7 +158,7 @@ def test_a_verb_that_does_not_fit_is_told_so_only_inside() -> None:
 def test_whether_an_entity_exists_is_told_to_nobody_without_a_right() -> None:
     """What is not there is refused like what is there."""
 
-    async def visit(house: WatchedBroker) -> None:
+    async def visit(broker: WatchedBroker) -> None:
         for credential in CREDENTIALS:
             for row in ROWS:
                 if row.entity != "q":
@@ -170,7 +170,7 @@ def test_whether_an_entity_exists_is_told_to_nobody_without_a_right() -> None:
                 }
                 missing = Row(row.kind, row.method, "missing", "missing", row.needed, 404)
                 path = f"missing/{ends[row.kind]}"
-                answer = await ask(house, missing, row.method, path, credential)
+                answer = await ask(broker, missing, row.method, path, credential)
                 # No rule can stand on what is not there.
                 if credential.rule_at == "namespace" and row.needed in credential.gives():
                     assert answer.status == 404

@@ -40,24 +40,24 @@ ROWS = [
 def test_all_about_stores_takes_the_right_to_manage_the_namespace(row: Row) -> None:
     """What is allowed is done, what is not is refused and changes nothing."""
 
-    async def visit(house: WatchedBroker) -> None:
-        await house.queue("q")
-        name = house.stores.states()[0].name
+    async def visit(broker: WatchedBroker) -> None:
+        await broker.queue("q")
+        name = broker.stores.states()[0].name
         path = row.path.replace("store-0", name)
         for credential in CREDENTIALS:
-            before = await house.state()
-            token = credential.token("q", path.partition("?")[0], house.clock.now())
-            answer = await house.ask(row.method, f"/{path}", token)
+            before = await broker.state()
+            token = credential.token("q", path.partition("?")[0], broker.clock.now())
+            answer = await broker.ask(row.method, f"/{path}", token)
             # The stores are the whole namespace's: a token for anything less is not enough.
             is_for_all = credential.made_for == "namespace"
             if is_for_all and "Manage" in credential.gives_on_all():
                 assert answer.status == row.status, str(credential)
-                await house.stores.online(name)
+                await broker.stores.online(name)
             else:
                 is_known = is_for_all and credential.is_good_for_all()
                 assert answer.status == (403 if is_known else 401), str(credential)
                 assert "TrackingId:" in json.loads(answer.body())["error"]
-                assert await house.state() == before
+                assert await broker.state() == before
 
     inhabit(visit)
 
@@ -65,15 +65,15 @@ def test_all_about_stores_takes_the_right_to_manage_the_namespace(row: Row) -> N
 def test_health_is_told_to_everybody_and_nothing_else_is() -> None:
     """The one door without a guard says one thing."""
 
-    async def visit(house: WatchedBroker) -> None:
-        await house.queue("q")
+    async def visit(broker: WatchedBroker) -> None:
+        await broker.queue("q")
         for credential in CREDENTIALS:
-            token = credential.token("q", "health", house.clock.now())
-            assert (await house.ask("GET", "/health", token)).status == 200
+            token = credential.token("q", "health", broker.clock.now())
+            assert (await broker.ask("GET", "/health", token)).status == 200
             for method in ("POST", "PUT", "DELETE"):
-                assert (await house.ask(method, "/health", token)).status == 405
-        assert (await house.ask("GET", "/", None)).status == 200, "there is nothing in it"
+                assert (await broker.ask(method, "/health", token)).status == 405
+        assert (await broker.ask("GET", "/", None)).status == 200, "there is nothing in it"
         for target in ("//", "/$", "/$cbs", "/q", "/health/", "/$stores/", "/$resources"):
-            assert (await house.ask("GET", target, None)).status == 401, target
+            assert (await broker.ask("GET", target, None)).status == 401, target
 
     inhabit(visit)

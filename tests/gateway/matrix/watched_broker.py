@@ -13,7 +13,6 @@ from peeklock.broker.entities import Entity, Subscription, Topic
 from peeklock.entity.definition import QueueDefinition, SubscriptionDefinition, TopicDefinition
 from peeklock.gateway.http.admin.node import AdminNode
 from peeklock.gateway.http.answer import Answer
-from peeklock.gateway.http.guard import TokenGuard
 from peeklock.gateway.http.health import Health
 from peeklock.gateway.http.hosts import make_namespaces
 from peeklock.gateway.http.journal import JournalNode
@@ -21,13 +20,14 @@ from peeklock.gateway.http.messages.node import MessagesNode
 from peeklock.gateway.http.request import HttpRequest
 from peeklock.gateway.http.router import ENTITIES, JOURNALS, MESSAGES, Node, Router
 from peeklock.gateway.http.stores import NODE, StoresNode
+from peeklock.gateway.http.token_guard import TokenGuard
 from peeklock.store.memory import MemoryStore, MemoryStores
 from peeklock.store.storehouse import Storehouse, store_names
 from tests.broker.broker_harness import settle_down
 from tests.gateway.amqp.amqp_harness import AmqpHarness
 from tests.gateway.issuer import believing
 from tests.gateway.matrix.credentials import (
-    HOME,
+    ENTITY,
     HOST,
     HOUR_MS,
     LOCAL,
@@ -55,11 +55,11 @@ class WatchedBroker:
         self.stores = Storehouse.of(MemoryStores(), store_names(2))
         namespace_context = self.bus.namespace_context
         namespace_context.keys.believe(believing(LOCAL))
-        guard = TokenGuard(namespace_context.keys, self.clock, namespace_context.desk)
+        guard = TokenGuard(namespace_context.keys, self.clock, namespace_context.refusal_writer)
         self.messages = MessagesNode(
             self.broker,
             guard,
-            namespace_context.desk,
+            namespace_context.refusal_writer,
             self.clock,
             namespace_context.random_source,
             "ns",
@@ -71,7 +71,7 @@ class WatchedBroker:
             ENTITIES: AdminNode(
                 self.broker,
                 namespace_context.keys,
-                namespace_context.desk,
+                namespace_context.refusal_writer,
                 self.clock,
                 namespace_context.random_source,
                 "ns",
@@ -90,14 +90,14 @@ class WatchedBroker:
 
     # --- entities, each with a rule for every combination of rights
 
-    async def queue(self, path: str, *, place: str = HOME, **options: Any) -> None:
+    async def queue(self, path: str, *, place: str = ENTITY, **options: Any) -> None:
         definition = QueueDefinition(path, batched_store_access=False, **options)
         await self.broker.put_queue(definition, rules_at(place, path))
 
     async def topic(self, path: str) -> None:
         """A topic with the subscription `s`."""
         definition = TopicDefinition(path, batched_store_access=False)
-        await self.broker.put_topic(definition, rules_at(HOME, path))
+        await self.broker.put_topic(definition, rules_at(ENTITY, path))
         await self.subscription(path)
 
     async def subscription(self, path: str, name: str = "s") -> None:
@@ -158,11 +158,11 @@ def inhabit(scenario: Callable[[WatchedBroker], Awaitable[None]]) -> None:
     """Run a test in a house of its own."""
 
     async def whole() -> None:
-        house = WatchedBroker()
-        await house.open()
+        broker = WatchedBroker()
+        await broker.open()
         try:
-            await asyncio.wait_for(scenario(house), 60)
+            await asyncio.wait_for(scenario(broker), 60)
         finally:
-            await house.broker.close()
+            await broker.broker.close()
 
     asyncio.run(whole())

@@ -7,8 +7,13 @@ import random
 import pytest
 
 from peeklock.budgets import Budget
-from peeklock.gateway.quotas.guesses import FREE_MAX, PAUSE_MS, WAIT_MS_MAX, KeyGuesses
 from peeklock.gateway.quotas.unauthenticated import UnauthenticatedConnections, address_of
+from peeklock.gateway.quotas.wrong_key_throttle import (
+    FREE_MAX,
+    PAUSE_MS,
+    WAIT_MS_MAX,
+    WrongKeyThrottle,
+)
 
 
 class Somebody:
@@ -98,22 +103,22 @@ def test_what_counts_as_one_address(host: str, address: str) -> None:
 
 def test_wrong_keys_are_slowed_by_address() -> None:
     waiting = Budget("waiting", 1_000)
-    guesses = KeyGuesses(waiting)
+    wrong_keys = WrongKeyThrottle(waiting)
     for _ in range(FREE_MAX):
-        assert guesses.wait_ms("a", 0) == 0
-        guesses.missed("a", 0)
-    waits = [guesses.wait_ms("a", 1) for _ in range(WAIT_MS_MAX // PAUSE_MS + 10)]
+        assert wrong_keys.wait_ms("a", 0) == 0
+        wrong_keys.missed("a", 0)
+    waits = [wrong_keys.wait_ms("a", 1) for _ in range(WAIT_MS_MAX // PAUSE_MS + 10)]
     assert waits[0] == 0
-    guesses.missed("a", 1)
-    assert guesses.wait_ms("b", 1) == 0
+    wrong_keys.missed("a", 1)
+    assert wrong_keys.wait_ms("b", 1) == 0
     seen = 0
     for at in range(0, 10_000, 10):
-        wait_ms = guesses.wait_ms("c", at)
+        wait_ms = wrong_keys.wait_ms("c", at)
         if wait_ms >= 0:
             seen += 1
         if wait_ms == 0:
-            guesses.missed("c", at)
+            wrong_keys.missed("c", at)
     assert seen <= FREE_MAX + (10_000 + WAIT_MS_MAX) // PAUSE_MS + 1
     assert waiting.refused > 0
     # Who waits long enough is as good as new.
-    assert guesses.wait_ms("c", 1_000_000) == 0
+    assert wrong_keys.wait_ms("c", 1_000_000) == 0

@@ -11,7 +11,7 @@ from peeklock.amqp.dialect import ASSOCIATED_LINK, TRANSFER_DESTINATION
 from peeklock.amqp.frames.termini import Coordinator, Target
 from peeklock.amqp.values.types import Symbol, Uint
 from peeklock.client.connections.config import ClientConfig
-from peeklock.client.connections.request_links import RequestLinks, content
+from peeklock.client.connections.request_channel import RequestChannel, content
 from peeklock.client.connections.sharing import shared
 from peeklock.client.connections.tokens import Tokens
 from peeklock.client.connections.transport import Transport, connect
@@ -52,8 +52,8 @@ class ClientConnection:
         self._connector: Final = connector
         # How long the broker may leave unread what it was sent: the most that somebody wants.
         self._socket_timeout_s = config.socket_timeout_s
-        self._line: Line | None = None
-        self._opening: asyncio.Task[Line] | None = None
+        self._open_connection: OpenConnection | None = None
+        self._opening: asyncio.Task[OpenConnection] | None = None
         self._is_closed = False
 
     @property
@@ -68,8 +68,8 @@ class ClientConnection:
         if socket_timeout_s <= 0:
             raise ValueError("socket_timeout must be greater than 0")
         self._socket_timeout_s = max(socket_timeout_s, self._socket_timeout_s or 0.0)
-        if self._line is not None:
-            self._line.transport.socket_timeout_s = self._socket_timeout_s
+        if self._open_connection is not None:
+            self._open_connection.transport.socket_timeout_s = self._socket_timeout_s
 
     async def open_sender(
         self,
@@ -83,13 +83,13 @@ class ClientConnection:
 
         `properties` are those of the link.
         """
-        line = await self._open()
-        await line.tokens.show(address)
+        connection = await self._open()
+        await connection.tokens.show(address)
         if via is not None:
-            await line.tokens.show(via)
+            await connection.tokens.show(via)
             properties = {**(properties or {}), Symbol(TRANSFER_DESTINATION): address}
         link = SenderLink(
-            line.transport,
+            connection.transport,
             _name(named_after or address),
             Target(address=via or address),
             properties=properties,
@@ -111,10 +111,10 @@ class ClientConnection:
 
         `wait_s` is how long a session is waited for; then OperationTimeoutError.
         """
-        line = await self._open()
-        await line.tokens.show(address)
+        connection = await self._open()
+        await connection.tokens.show(address)
         link = ReceiverLink(
-            line.transport,
+            connection.transport,
             _name(named_after or address),
             address,
             deletes=deletes,
@@ -124,7 +124,7 @@ class ClientConnection:
             answered_within_s=self.config.retry.try_timeout or ANSWERED_WITHIN_S,
         )
         await link.wait_open(wait_s + ANSWERED_WITHIN_S)
-        line.receivers.add(link)
+        connection.receivers.add(link)
         return link
 
     async def manage(
@@ -142,25 +142,25 @@ class ClientConnection:
         An answer without content (204) is an empty map. `link_name` tells for which link, `stamp`
         gives what makes the request part of a transaction.
         """
-        line = await self._open()
-        request_links = line.desks.get(entity)
-        if request_links is None or not request_links.is_open:
-            request_links = await line.request_links(entity, within_s)
+        connection = await self._open()
+        request_channel = connection.request_channels.get(entity)
+        if request_channel is None or not request_channel.is_open:
+            request_channel = await connection.request_channel(entity, within_s)
         properties: dict[str, Any] = {
             "operation": operation,
             "com.microsoft:server-timeout": Uint(max(1, round(within_s * 1000))),
         }
         if link_name is not None:
             properties[ASSOCIATED_LINK] = link_name
-        state = None if stamp is None else await stamp(line.transport)
-        return content(await request_links.ask(properties, arguments, within_s, state))
+        state = None if stamp is None else await stamp(connection.transport)
+        return content(await request_channel.ask(properties, arguments, within_s, state))
 
     async def open_coordinator(self, transport: Transport) -> SenderLink:
         """Open the link on which transactions of a connection are declared and discharged."""
-        line = self._line
-        if line is None or line.transport is not transport or not transport.is_alive:
+        connection = self._open_connection
+        if connection is None or connection.transport is not transport or not transport.is_alive:
             raise ServiceBusConnectionError("the connection was lost")
-        return await line.coordinator(ANSWERED_WITHIN_S)
+        return await connection.coordinator(ANSWERED_WITHIN_S)
 
     async def close(self) -> None:
         """Close all links and the connection; nothing is left running."""
@@ -169,32 +169,32 @@ class ClientConnection:
         if opening is not None:
             opening.cancel()
             await asyncio.gather(opening, return_exceptions=True)
-        line, self._line = self._line, None
-        if line is not None:
-            await line.close()
+        connection, self._open_connection = self._open_connection, None
+        if connection is not None:
+            await connection.close()
 
     # --- the connection
 
-    async def _open(self) -> "Line":
+    async def _open(self) -> "OpenConnection":
         """Give the connection there is, or open one; many who ask at once open one."""
         if self._is_closed:
             raise ValueError("the client is closed")
-        line = self._line
-        if line is not None and line.transport.is_alive:
-            return line
+        connection = self._open_connection
+        if connection is not None and connection.transport.is_alive:
+            return connection
         if self._opening is None:
             self._opening = asyncio.create_task(self._connect())
             self._opening.add_done_callback(self._opened)
         return await shared(self._opening)
 
-    def _opened(self, opening: "asyncio.Task[Line]") -> None:
+    def _opened(self, opening: "asyncio.Task[OpenConnection]") -> None:
         if self._opening is opening:
             self._opening = None
         if not opening.cancelled():
             opening.exception()  # whoever waited has it; nobody may have
 
-    async def _connect(self) -> "Line":
-        previous, self._line = self._line, None
+    async def _connect(self) -> "OpenConnection":
+        previous, self._open_connection = self._open_connection, None
         if previous is not None:
             await previous.close()
         config = self.config
@@ -217,31 +217,31 @@ class ClientConnection:
                 transport.abort()
             raise
         transport.socket_timeout_s = self._socket_timeout_s
-        self._line = Line(transport, config, self._clock)
-        return self._line
+        self._open_connection = OpenConnection(transport, config, self._clock)
+        return self._open_connection
 
 
 @final
-class Line:
+class OpenConnection:
     """One connection while it lasts, with what belongs to it alone."""
 
     def __init__(self, transport: Transport, config: ClientConfig, clock: Clock) -> None:
         self.transport: Final = transport
         self.tokens: Final = Tokens(transport, config, clock, ANSWERED_WITHIN_S)
         # Request channels to management nodes by their entity, and those that are being opened.
-        self.desks: Final[dict[str, RequestLinks]] = {}
-        self._opening: Final[dict[str, asyncio.Task[RequestLinks]]] = {}
+        self.request_channels: Final[dict[str, RequestChannel]] = {}
+        self._opening: Final[dict[str, asyncio.Task[RequestChannel]]] = {}
         # The link of the coordinator, and the task that opens it.
         self._control: SenderLink | None = None
         self._controlling: asyncio.Task[SenderLink] | None = None
         # Those that must give back what they hold before the connection goes.
         self.receivers: Final[WeakSet[ReceiverLink]] = WeakSet()
 
-    async def request_links(self, entity: str, within_s: float) -> RequestLinks:
+    async def request_channel(self, entity: str, within_s: float) -> RequestChannel:
         """Open a request channel for an entity; many who ask at once open one."""
         opening = self._opening.get(entity)
         if opening is None:
-            opening = asyncio.create_task(self._open_desk(entity, within_s))
+            opening = asyncio.create_task(self._open_channel(entity, within_s))
             self._opening[entity] = opening
             opening.add_done_callback(lambda opening: self._opened(entity, opening))
         return await shared(opening)
@@ -267,20 +267,20 @@ class Line:
         if not opening.cancelled():
             opening.exception()  # whoever waited has it; nobody may have
 
-    async def _open_desk(self, entity: str, within_s: float) -> RequestLinks:
-        broken = self.desks.pop(entity, None)
+    async def _open_channel(self, entity: str, within_s: float) -> RequestChannel:
+        broken = self.request_channels.pop(entity, None)
         if broken is not None:
             broken.leave()
         await self.tokens.show(entity)
         session = self.transport.entity_session()
-        request_links = RequestLinks(
+        request_channel = RequestChannel(
             self.transport, f"{entity}/$management", _name("management"), session
         )
-        await request_links.wait_open(within_s)
-        self.desks[entity] = request_links
-        return request_links
+        await request_channel.wait_open(within_s)
+        self.request_channels[entity] = request_channel
+        return request_channel
 
-    def _opened(self, entity: str, opening: "asyncio.Task[RequestLinks]") -> None:
+    def _opened(self, entity: str, opening: "asyncio.Task[RequestChannel]") -> None:
         self._opening.pop(entity, None)
         if not opening.cancelled():
             opening.exception()  # whoever waited has it; nobody may have

@@ -45,14 +45,14 @@ class RetryPolicy:
         if self.try_timeout is not None and not 0 < self.try_timeout < math.inf:
             raise ValueError("try_timeout must be greater than 0, and not for ever")
 
-    def pause_s(self, tried: int, error: ServiceBusError, random_source: float) -> float:
+    def pause_s(self, tried: int, error: ServiceBusError, jitter: float) -> float:
         """Tell how long to wait after this try, the first is 1; `jitter` is 0 to 1."""
         factor = self.retry_backoff_factor
         pause = factor if self.retry_mode == FIXED else factor * 2.0 ** (tried - 1)
         pause = min(pause, self.retry_backoff_max)
         if isinstance(error, ServiceBusServerBusyError):
             pause = max(pause, self.busy_s)
-        return pause * (1.0 + _JITTER * (2.0 * random_source - 1.0))
+        return pause * (1.0 + _JITTER * (2.0 * jitter - 1.0))
 
 
 def check_timeout(timeout: float | None) -> None:
@@ -67,7 +67,7 @@ async def with_retries(
     *,
     within_s: float | None = None,
     bounds_tries: bool = True,
-    random_source: Callable[[], float] = random.random,
+    jitter: Callable[[], float] = random.random,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> T:
     """Try until it succeeds, the failure is one that stays, or tries or time have run out.
@@ -93,7 +93,7 @@ async def with_retries(
         except ServiceBusError as error:
             if not error.is_retryable or tried > policy.retry_total:
                 raise
-            pause = policy.pause_s(tried, error, random_source())
+            pause = policy.pause_s(tried, error, jitter())
             if deadline is not None and loop.time() + pause >= deadline:
                 raise
             await sleep(pause)

@@ -6,7 +6,7 @@ import uuid
 from typing import Final, final
 
 from peeklock.client.connections.config import ClientConfig
-from peeklock.client.connections.request_links import RequestLinks
+from peeklock.client.connections.request_channel import RequestChannel
 from peeklock.client.connections.sharing import shared
 from peeklock.client.connections.transport import Transport
 from peeklock.client.credentials import Token
@@ -33,7 +33,7 @@ class Tokens:
         self._config: Final = config
         self._clock: Final = clock
         self._within_s: Final = within_s
-        self._request_links: RequestLinks | None = None
+        self._request_channel: RequestChannel | None = None
         # By audience: the task that shows the token, or showed it.
         self._shown: dict[str, asyncio.Task[None]] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -72,8 +72,8 @@ class Tokens:
 
     async def _put(self, audience: str) -> None:
         token = await self._config.credential.token(audience, self._clock.now())
-        request_links = await self._open_desk()
-        answer = await request_links.ask(
+        request_channel = await self._open_channel()
+        answer = await request_channel.ask(
             {"operation": "put-token", "type": token.type, "name": audience},
             token.text,
             self._within_s,
@@ -85,15 +85,15 @@ class Tokens:
             raise from_token_status(status if isinstance(status, int) else 500, text)
         self._renew_in_time(audience, token)
 
-    async def _open_desk(self) -> RequestLinks:
-        if self._request_links is None or self._request_links.is_gone:
+    async def _open_channel(self) -> RequestChannel:
+        if self._request_channel is None or self._request_channel.is_gone:
             session = self._transport.begin_session()
-            self._request_links = RequestLinks(
+            self._request_channel = RequestChannel(
                 self._transport, "$cbs", f"cbs-{uuid.uuid4().hex}", session
             )
-        request_links = self._request_links
-        await request_links.wait_open(self._within_s)
-        return request_links
+        request_channel = self._request_channel
+        await request_channel.wait_open(self._within_s)
+        return request_channel
 
     # --- renewal
 

@@ -21,8 +21,8 @@ class NamespaceBinding:
         "_namespace_contexts",
         "_output",
         "has_place",
-        "is_inside",
-        "is_turned_away",
+        "is_bound",
+        "is_over_quota",
     )
 
     def __init__(self, namespace_contexts: NamespaceContexts, output: ConnectionOutput) -> None:
@@ -33,17 +33,17 @@ class NamespaceBinding:
         # It is one of the connections that the namespace may have: its first token was good.
         self.has_place = False
         # Its namespace is known.
-        self.is_inside = False
+        self.is_bound = False
         # There are as many connections as there may be: this one gets no rights any more, whatever
         # it has sent along.
-        self.is_turned_away = False
+        self.is_over_quota = False
 
     def show_key(self, rule_name: str, key: str, host: str) -> AuthRefusal | None:
         """Take a credential of SASL; answers why it is good for nothing."""
         namespace_context = self._namespace_contexts.at(host) or self._namespace_contexts.of_key(
             rule_name, key
         )
-        self._stand_before(namespace_context)
+        self._try_namespace(namespace_context)
         found = namespace_context.keys.verify_plain(rule_name, key)
         if isinstance(found, AuthRefusal):
             return found
@@ -57,26 +57,26 @@ class NamespaceBinding:
         self._key = None
         if key is None:
             if namespace_context is not None:
-                self._stand_before(namespace_context)
-                self.is_inside = True
+                self._try_namespace(namespace_context)
+                self.is_bound = True
             return []
         if namespace_context is None:
             namespace_context = self._namespace_contexts.of_key(key[0], key[1])
-        self._stand_before(namespace_context)
+        self._try_namespace(namespace_context)
         grants = namespace_context.keys.verify_plain(key[0], key[1])
         if not isinstance(grants, AuthRefusal):
-            self._take_place(namespace_context)
+            self._bind(namespace_context)
         return grants
 
     def verify(self, token: str, audience: str) -> TokenGrant | AuthRefusal:
         """Check a token; the first good one says where the connection belongs, if nothing did."""
-        if not self.is_inside:
-            self._stand_before(self._namespace_contexts.of_token(token))
+        if not self.is_bound:
+            self._try_namespace(self._namespace_contexts.of_token(token))
         namespace_context = self._output.namespace_context
         now, is_exposed = namespace_context.clock.wall(), self._output.is_exposed
         found = namespace_context.keys.verify(token, audience, now, is_exposed=is_exposed)
         if isinstance(found, TokenGrant) and not self.has_place:
-            self._take_place(namespace_context)
+            self._bind(namespace_context)
         return found
 
     def leave(self) -> None:
@@ -85,12 +85,12 @@ class NamespaceBinding:
             self.has_place = False
             self._output.namespace_context.connection_quota.leave()
 
-    def _stand_before(self, namespace_context: NamespaceContext) -> None:
+    def _try_namespace(self, namespace_context: NamespaceContext) -> None:
         """Ask a namespace: what is refused is refused in its name."""
         self._output.namespace_context = namespace_context
 
-    def _take_place(self, namespace_context: NamespaceContext) -> None:
+    def _bind(self, namespace_context: NamespaceContext) -> None:
         self._output.namespace_context = namespace_context
-        self.is_inside = True
+        self.is_bound = True
         self.has_place = namespace_context.connection_quota.join()
-        self.is_turned_away = not self.has_place
+        self.is_over_quota = not self.has_place

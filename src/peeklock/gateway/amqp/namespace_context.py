@@ -18,7 +18,7 @@ from peeklock.entity.rule_commands import RuleCommand
 from peeklock.gateway.amqp.unsent import UnsentBudget
 from peeklock.gateway.identifiers import MessageIds, RandomSource
 from peeklock.gateway.quotas.connection_quota import ConnectionQuota
-from peeklock.gateway.refusals import Declined, RefusalDesk
+from peeklock.gateway.refusals import Declined, RefusalWriter
 
 
 class Entity(Protocol):
@@ -208,7 +208,6 @@ class NamespaceContext:
         "clock",
         "connection_quota",
         "container_id",
-        "desk",
         "engine_limits",
         "entities",
         "keys",
@@ -216,6 +215,7 @@ class NamespaceContext:
         "message_ids",
         "namespace",
         "random_source",
+        "refusal_writer",
         "unsent_budget",
     )
 
@@ -224,7 +224,7 @@ class NamespaceContext:
         *,
         entities: Entities,
         keys: KeyRing,
-        desk: RefusalDesk,
+        refusal_writer: RefusalWriter,
         clock: Clock,
         random_source: RandomSource,
         namespace: str,
@@ -236,7 +236,7 @@ class NamespaceContext:
     ) -> None:
         self.entities = entities
         self.keys = keys
-        self.desk = desk
+        self.refusal_writer = refusal_writer
         self.clock = clock
         self.random_source = random_source
         self.message_ids = MessageIds(random_source)
@@ -258,7 +258,7 @@ class NamespaceContext:
         kind: str = QUEUE,
     ) -> Declined:
         """Word and log a refusal."""
-        return self.desk.decline(
+        return self.refusal_writer.decline(
             refusal, entity=entity, operation=operation, peer=peer, count=count, kind=kind
         )
 

@@ -39,14 +39,14 @@ from peeklock.auth.token_rights import TokenRights
 from peeklock.entity.refusals import LOCK_LOST, QUOTA_EXCEEDED, UNAUTHORIZED, Refusal
 from peeklock.gateway import logbook
 from peeklock.gateway.amqp import texts
-from peeklock.gateway.amqp.authentication import (
+from peeklock.gateway.amqp.connection_output import ConnectionOutput
+from peeklock.gateway.amqp.connection_standing import (
     ASKED,
     ATTACHED,
     AUTHENTICATED,
     OPENED,
     ConnectionStanding,
 )
-from peeklock.gateway.amqp.connection_output import ConnectionOutput
 from peeklock.gateway.amqp.management.node import ManagementNode
 from peeklock.gateway.amqp.management.responses import ResponseLinks, ResponseNode
 from peeklock.gateway.amqp.namespace_binding import NamespaceBinding
@@ -133,7 +133,7 @@ class Peer:
         self._token_rights: Final = TokenRights()
         self._responses: Final = ResponseLinks()
         self._binding: Final = NamespaceBinding(namespace_contexts, self.output)
-        self._key: Final = ShownKey(self._binding, shared_limits.guesses, self._standing.address)
+        self._key: Final = ShownKey(self._binding, shared_limits.wrong_keys, self._standing.address)
         self._attaching: Final = Attaching(
             self.output, self._token_rights, self._responses, self._binding
         )
@@ -397,9 +397,9 @@ class Peer:
             done = node.transfers(deliveries, now, self._work)
         elif isinstance(node, TokenNode):
             self._standing.progressed(ASKED)
-            was_turned_away = self._binding.is_turned_away
+            was_over_quota = self._binding.is_over_quota
             done = node.transfers(deliveries, self._work)
-            if self._binding.is_turned_away and not was_turned_away:
+            if self._binding.is_over_quota and not was_over_quota:
                 self._turn_away()
             self._tokens_put(node)
         elif isinstance(node, CoordinatorNode):
@@ -505,9 +505,9 @@ class Peer:
             "connection-opened",
             peer=self.output.peer_name,
             container=opened.container_id,
-            namespace=self.output.namespace_context.namespace if self._binding.is_inside else None,
+            namespace=self.output.namespace_context.namespace if self._binding.is_bound else None,
         )
-        if self._binding.is_turned_away:
+        if self._binding.is_over_quota:
             self._turn_away()
         elif isinstance(grants, AuthRefusal):
             # The key is good, but not in the namespace that the host name says.

@@ -6,7 +6,7 @@ from peeklock.amqp.events import SaslInitReceived
 from peeklock.amqp.sasl import read_plain
 from peeklock.auth.refusal import AuthRefusal
 from peeklock.gateway.amqp.namespace_binding import NamespaceBinding
-from peeklock.gateway.quotas.guesses import KeyGuesses
+from peeklock.gateway.quotas.wrong_key_throttle import WrongKeyThrottle
 
 NO_DEADLINE: Final = 1 << 62
 
@@ -17,11 +17,13 @@ _TOO_MANY_KEYS: Final = "Too many wrong keys came from this address; try again l
 class ShownKey:
     """The key of one connection."""
 
-    __slots__ = ("_address", "_binding", "_guesses", "_waiting", "due")
+    __slots__ = ("_address", "_binding", "_waiting", "_wrong_keys", "due")
 
-    def __init__(self, binding: NamespaceBinding, guesses: KeyGuesses, address: str) -> None:
+    def __init__(
+        self, binding: NamespaceBinding, wrong_keys: WrongKeyThrottle, address: str
+    ) -> None:
         self._binding: Final = binding
-        self._guesses: Final = guesses
+        self._wrong_keys: Final = wrong_keys
         self._address: Final = address
         # A key that waits for its turn, because its address has shown many wrong ones.
         self._waiting: SaslInitReceived | None = None
@@ -35,7 +37,7 @@ class ShownKey:
 
     def show(self, event: SaslInitReceived, at: int) -> AuthRefusal | None:
         """Look at a key, or let it wait; answers why it opens nothing."""
-        wait_ms = self._guesses.wait_ms(self._address, at)
+        wait_ms = self._wrong_keys.wait_ms(self._address, at)
         if wait_ms < 0:
             return AuthRefusal("TooManyKeys", _TOO_MANY_KEYS)
         if wait_ms:
@@ -44,7 +46,7 @@ class ShownKey:
             return None
         refusal = self._look_at(event)
         if refusal is not None:
-            self._guesses.missed(self._address, at)
+            self._wrong_keys.missed(self._address, at)
         return refusal
 
     def take_turn(self) -> AuthRefusal | None:
@@ -58,7 +60,7 @@ class ShownKey:
         if self._waiting is not None:
             self._waiting = None
             self.due = NO_DEADLINE
-            self._guesses.waited()
+            self._wrong_keys.waited()
 
     def _look_at(self, event: SaslInitReceived) -> AuthRefusal | None:
         credential = read_plain(event.initial_response)

@@ -97,8 +97,8 @@ class Overview:
         """Read them all; nothing is opened, and no partition or store is asked."""
         holding = Holding()
         done = 0
-        for home in self.entities():
-            for weight in holding.add(home):
+        for entity in self.entities():
+            for weight in holding.add(entity):
                 done += weight
                 if done >= _LANES_AT_ONCE:
                     done = 0
@@ -124,11 +124,11 @@ class Holding:
         self._messages: Final[Counter[tuple[str, str]]] = Counter()
         self._partitions: Final[Counter[tuple[str, str]]] = Counter()
 
-    def add(self, home: Queue | Topic) -> Iterator[int]:
+    def add(self, entity: Queue | Topic) -> Iterator[int]:
         """Count the partitions of a queue or topic, and what is in them; gives the weight of each
         step, about that of so many lanes."""
-        namespace = home.namespace
-        for worker in home.partitions.workers:
+        namespace = entity.namespace
+        for worker in entity.partitions.workers:
             self._memory[namespace] += worker.memory_bytes
             unopened = _CLOSED if worker.is_available else _UNAVAILABLE
             self._partitions[namespace, _OPEN if worker.is_open else unopened] += 1

@@ -16,8 +16,8 @@ from urllib.parse import parse_qs, unquote
 from peeklock.auth.rights import LISTEN
 from peeklock.broker.entity_journal import EntityJournal
 from peeklock.gateway.http.answer import Answer, bad_request, not_allowed, not_found, refused
-from peeklock.gateway.http.guard import TokenGuard
 from peeklock.gateway.http.request import HttpRequest
+from peeklock.gateway.http.token_guard import TokenGuard
 from peeklock.store.store import StoreError
 
 SEGMENT: Final = "$journal"

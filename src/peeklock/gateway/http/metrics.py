@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 from peeklock.auth.rights import MANAGE
 from peeklock.gateway.http.answer import Answer
 from peeklock.gateway.http.figures import COUNTER, GAUGE, Figure, Spans
-from peeklock.gateway.http.guard import TokenGuard
 from peeklock.gateway.http.request import HttpRequest
+from peeklock.gateway.http.token_guard import TokenGuard
 
 if TYPE_CHECKING:
     from prometheus_client import Metric

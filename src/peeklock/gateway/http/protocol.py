@@ -16,7 +16,7 @@ from peeklock.gateway.http.answer import Answer, bad_request, refused
 from peeklock.gateway.http.caller import Caller
 from peeklock.gateway.http.heads import HEAD_BYTES_MAX, problem_of_bytes, problem_of_framing
 from peeklock.gateway.http.hosts import Hosts
-from peeklock.gateway.http.http_places import HttpPlaces
+from peeklock.gateway.http.http_connection_quota import HttpConnectionQuota
 from peeklock.gateway.http.request import HttpRequest
 from peeklock.step import STEP
 
@@ -75,7 +75,7 @@ class HttpProtocol(asyncio.Protocol):
     def __init__(
         self,
         route: Route,
-        http_places: HttpPlaces,
+        connection_quota: HttpConnectionQuota,
         *,
         bounds: Bounds | None = None,
         hosts: Hosts | None = None,
@@ -83,7 +83,7 @@ class HttpProtocol(asyncio.Protocol):
     ) -> None:
         """Without what is `tunnelled` in them there are no WebSockets."""
         self._route = route
-        self._http_places = http_places
+        self._connection_quota = connection_quota
         self._bounds = bounds
         self._hosts = hosts
         self._tunnelled = tunnelled
@@ -127,7 +127,7 @@ class HttpProtocol(asyncio.Protocol):
         self._is_exposed = is_exposed(transport)
         if transport.get_extra_info("sslcontext") is not None:
             self._scheme = "https"
-        if self._http_places.joined(self):
+        if self._connection_quota.joined(self):
             self._whole_by = self._loop.time() + HEAD_S_MAX
             self._wait()
         else:
@@ -140,7 +140,7 @@ class HttpProtocol(asyncio.Protocol):
 
     def connection_lost(self, _exc: Exception | None) -> None:
         """The connection is gone; what it asked for is still carried out."""
-        self._http_places.left(self)
+        self._connection_quota.left(self)
         self._transport = None
         if self._timer is not None:
             self._timer.cancel()
@@ -186,7 +186,7 @@ class HttpProtocol(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The client reads again; what it has asked meanwhile is answered."""
         self._is_choked = False
-        self._http_places.read(self)
+        self._connection_quota.read(self)
         if not self._is_occupied and not self._is_refusing:
             self._go_on()
 
@@ -292,7 +292,7 @@ class HttpProtocol(asyncio.Protocol):
         if self._is_refusing:
             return
         self._whole_by = self._begun_at + BODY_S_MAX + size / _BODY_BYTES_PER_S
-        if size > BODY_BYTES_MAX and not self._http_places.takes_body(self, len(data)):
+        if size > BODY_BYTES_MAX and not self._connection_quota.takes_body(self, len(data)):
             text = "Too much is sent by HTTP just now. Try again later."
             _SPARING.write(logging.WARNING, "http-refused", peer=self._peer, text=text)
             self._refuse(Answer(503, {"error": text}, _LATER))
@@ -348,7 +348,7 @@ class HttpProtocol(asyncio.Protocol):
             return
         transport, self._transport = self._transport, None
         self._silent_at = inf
-        self._http_places.left(self)
+        self._connection_quota.left(self)
         transport.set_protocol(found)
         found.connection_made(transport)
         rest = self._h11.trailing_data[0] + bytes(self._ahead)
@@ -365,7 +365,7 @@ class HttpProtocol(asyncio.Protocol):
             self._finish(answer, request.method)
         else:
             self._silent_at = inf
-            self._http_places.busy(self)
+            self._connection_quota.busy(self)
             self._task = self._loop.create_task(self._answer_later(answer, request))
 
     async def _answer_later(
@@ -414,8 +414,8 @@ class HttpProtocol(asyncio.Protocol):
 
     def _finish(self, answer: Answer, method: str) -> None:
         self._body.clear()
-        self._http_places.gave_body(self)
-        self._http_places.answered(self)
+        self._connection_quota.gave_body(self)
+        self._connection_quota.answered(self)
         self._send(answer, method)
         if self._h11.our_state is h11.MUST_CLOSE:
             self.close()
@@ -428,7 +428,7 @@ class HttpProtocol(asyncio.Protocol):
         self._whole_by = inf
         self._body.clear()
         self._ahead.clear()
-        self._http_places.gave_body(self)
+        self._connection_quota.gave_body(self)
         if self._h11.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             self.close()
             return
@@ -463,7 +463,7 @@ class HttpProtocol(asyncio.Protocol):
         assert transport is not None
         transport.write(b"".join(part for part in parts if part))
         if self._is_choked:
-            self._http_places.leaves_unread(self, len(body))
+            self._connection_quota.leaves_unread(self, len(body))
 
     def _wait(self, seconds: float = _SILENCE_S_MAX) -> None:
         self._silent_at = min(self._loop.time() + seconds, self._whole_by)

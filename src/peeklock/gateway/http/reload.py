@@ -8,8 +8,8 @@ from typing import Final, TypeAlias, final
 from peeklock.auth.rights import MANAGE
 from peeklock.gateway import logbook
 from peeklock.gateway.http.answer import Answer, not_allowed, not_found, refused
-from peeklock.gateway.http.guard import TokenGuard
 from peeklock.gateway.http.request import HttpRequest
+from peeklock.gateway.http.token_guard import TokenGuard
 
 NODE: Final = "$reload"
 

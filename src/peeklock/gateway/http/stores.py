@@ -5,8 +5,8 @@ from typing import Any, Final, Protocol, final
 
 from peeklock.auth.rights import MANAGE
 from peeklock.gateway.http.answer import Answer, not_allowed, not_found, refused
-from peeklock.gateway.http.guard import TokenGuard
 from peeklock.gateway.http.request import HttpRequest
+from peeklock.gateway.http.token_guard import TokenGuard
 from peeklock.store.store import StoreError
 from peeklock.store.storehouse import StoreState, UnknownStore
 

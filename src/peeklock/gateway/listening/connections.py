@@ -8,7 +8,7 @@ from peeklock.gateway.amqp.namespace_context import NamespaceContexts
 from peeklock.gateway.amqp.protocol import AmqpProtocol
 from peeklock.gateway.http.health import Health
 from peeklock.gateway.http.hosts import Hosts
-from peeklock.gateway.http.http_places import HttpPlaces
+from peeklock.gateway.http.http_connection_quota import HttpConnectionQuota
 from peeklock.gateway.http.router import Node, Router
 from peeklock.gateway.quotas.shared_limits import SharedLimits
 
@@ -117,15 +117,17 @@ class HttpConnections:
         bounds: "Bounds | None" = None,
         pages: dict[str, Node] | None = None,
         hosts: Hosts | None = None,
-        http_places: HttpPlaces | None = None,
+        connection_quota: HttpConnectionQuota | None = None,
     ) -> None:
         """Beside health there are nodes, each under the first part of the path, and pages."""
         self._router = Router(health, nodes, pages)
         self._amqp = amqp
         self._bounds = bounds
         self._hosts = hosts
-        # Not `or`: an `HttpPlaces` without connections is false.
-        self.http_places = HttpPlaces() if http_places is None else http_places
+        # Not `or`: an `HttpConnectionQuota` without connections is false.
+        self.connection_quota = (
+            HttpConnectionQuota() if connection_quota is None else connection_quota
+        )
 
     def protocol(self) -> "HttpProtocol":
         """Make the protocol class of one connection."""
@@ -135,7 +137,7 @@ class HttpConnections:
         tunnelled = None if self._amqp is None else self._amqp.protocol
         return HttpProtocol(
             self._router.route,
-            self.http_places,
+            self.connection_quota,
             bounds=self._bounds,
             hosts=self._hosts,
             tunnelled=tunnelled,
@@ -144,9 +146,9 @@ class HttpConnections:
     @property
     def count(self) -> int:
         """How many connections there are."""
-        return len(self.http_places)
+        return len(self.connection_quota)
 
     def stop(self) -> None:
         """Close what there is, and what is worked on when it is answered."""
-        for http_place in self.http_places:
-            http_place.shut_down()
+        for connection in self.connection_quota:
+            connection.shut_down()

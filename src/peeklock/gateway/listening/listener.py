@@ -65,7 +65,7 @@ class Listener:
         self._spare = SpareDescriptor()
         self._sparing = logbook.Sparing(_LOG)
 
-    async def start(self, door: str, host: str, port: int) -> int:
+    async def start(self, listener_name: str, host: str, port: int) -> int:
         """Listen; answers the port, which matters where 0 was asked for."""
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -83,9 +83,11 @@ class Listener:
             self._sockets.append(listening)
             listening.setblocking(False)
             loop.add_reader(listening, self._accept, listening)
-            name = listening.getsockname()
-            ports.append(name[1])
-            _LOG.info("%s", logbook.line("listening", door=door, host=name[0], port=name[1]))
+            bound = listening.getsockname()
+            ports.append(bound[1])
+            # Those who read logs know the field by this name.
+            line = logbook.line("listening", door=listener_name, host=bound[0], port=bound[1])
+            _LOG.info("%s", line)
         if missing is not None and not ports:
             raise missing
         return ports[0]

@@ -8,18 +8,18 @@ from typing import Final, Protocol, final
 
 from peeklock.budgets import Budgets
 from peeklock.gateway.quotas.byte_holders import ByteHolder, ByteHolders
-from peeklock.gateway.quotas.guesses import KeyGuesses
 from peeklock.gateway.quotas.unauthenticated import (
     UnauthenticatedConnection,
     UnauthenticatedConnections,
 )
+from peeklock.gateway.quotas.wrong_key_throttle import WrongKeyThrottle
 from peeklock.settings import CONNECTIONS_MAX
 
 # Attaches, begun requests and frames, and unread answers of all connections without a token.
-STRANGER_BYTES_MAX: Final = 32 * 1024 * 1024
+UNAUTHENTICATED_BYTES_MAX: Final = 32 * 1024 * 1024
 # Attaches, begun messages and unread answers of all others.
 HELD_BYTES_MAX: Final = 512 * 1024 * 1024
-GUESSES_WAITING_MAX: Final = 1_000
+WRONG_KEYS_WAITING_MAX: Final = 1_000
 
 
 class LimitedConnection(ByteHolder, UnauthenticatedConnection, Protocol):
@@ -34,19 +34,19 @@ class SharedLimits:
         self,
         budgets: Budgets | None = None,
         *,
-        strangers_max: int = CONNECTIONS_MAX,
-        stranger_bytes_max: int = STRANGER_BYTES_MAX,
+        unauthenticated_max: int = CONNECTIONS_MAX,
+        unauthenticated_bytes_max: int = UNAUTHENTICATED_BYTES_MAX,
         held_bytes_max: int = HELD_BYTES_MAX,
     ) -> None:
         budgets = budgets or Budgets()
         self.unauthenticated: Final = UnauthenticatedConnections(
-            budgets.register("amqp_connections_without_token", strangers_max)
+            budgets.register("amqp_connections_without_token", unauthenticated_max)
         )
-        self.guesses: Final = KeyGuesses(
-            budgets.register("amqp_wrong_keys_waiting", GUESSES_WAITING_MAX)
+        self.wrong_keys: Final = WrongKeyThrottle(
+            budgets.register("amqp_wrong_keys_waiting", WRONG_KEYS_WAITING_MAX)
         )
-        self.stranger_bytes: Final = budgets.register(
-            "amqp_bytes_held_without_token", stranger_bytes_max
+        self.unauthenticated_bytes: Final = budgets.register(
+            "amqp_bytes_held_without_token", unauthenticated_bytes_max
         )
         self.held_bytes: Final = budgets.register("amqp_bytes_held", held_bytes_max)
         self._without_token: Final = ByteHolders()
@@ -70,7 +70,7 @@ class SharedLimits:
         self._without_token.leave(connection)
         self._with_token.leave(connection)
 
-    def make_room_for_stranger(self, asking: ByteHolder) -> bool:
+    def make_room_without_token(self, asking: ByteHolder) -> bool:
         """Cut the connection off that holds most, unless that is who asks; answers whether there is
         more room."""
         return self._free(self._without_token, asking)

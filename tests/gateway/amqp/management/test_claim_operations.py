@@ -14,7 +14,7 @@ from peeklock.entity.definition import QueueDefinition, TopicDefinition
 from tests.gateway.amqp.amqp_harness import AmqpHarness, Client, annotation, body_of, plain, serve
 
 
-class OwnerDesk:
+class ClaimingOwner:
     """An owner at the management node of a queue that has some messages."""
 
     def __init__(self, client: Client, links: Any, owner: str) -> None:
@@ -25,7 +25,7 @@ class OwnerDesk:
     @classmethod
     async def open(
         cls, bus: AmqpHarness, *texts: str, address: str = "q/$management", owner: str = "me"
-    ) -> OwnerDesk:
+    ) -> ClaimingOwner:
         client = await bus.authorized()
         if texts:
             await client.send(await client.sender(), *(plain(text) for text in texts))
@@ -56,14 +56,14 @@ def test_claims_are_told_as_numbers_and_sizes() -> None:
     """R-D1: nothing to claim is 204."""
 
     async def talk(bus: AmqpHarness) -> None:
-        desk = await OwnerDesk.open(bus, "a", "bb")
-        status, body = await desk.claim()
+        node = await ClaimingOwner.open(bus, "a", "bb")
+        status, body = await node.claim()
         assert status == 200
         assert body.keys() == {"sequence-numbers", "sizes"}
         assert body["sequence-numbers"] == Array(LONG, [1, 2])
         assert body["sizes"].code == INT
         assert body["sizes"].items[1] == body["sizes"].items[0] + 1
-        assert await desk.claim() == (204, None)
+        assert await node.claim() == (204, None)
 
     serve(talk)
 
@@ -72,17 +72,17 @@ def test_a_claim_can_be_limited() -> None:
     """R-D1: by bytes, by the highest number, and in time."""
 
     async def talk(bus: AmqpHarness) -> None:
-        desk = await OwnerDesk.open(bus, "a", "b", "c")
-        _, body = await desk.claim(max_bytes=1)
+        node = await ClaimingOwner.open(bus, "a", "b", "c")
+        _, body = await node.claim(max_bytes=1)
         assert body["sequence-numbers"].items == [1]
-        _, body = await desk.claim(upto=Array(LONG, [2]))
+        _, body = await node.claim(upto=Array(LONG, [2]))
         assert body["sequence-numbers"].items == [2]
-        assert await desk.claim(upto=[2]) == (204, None)
-        assert await desk.claim(upto=[]) == (204, None)
-        _, body = await desk.claim(claim_timeout=Uint(5_000))
+        assert await node.claim(upto=[2]) == (204, None)
+        assert await node.claim(upto=[]) == (204, None)
+        _, body = await node.claim(claim_timeout=Uint(5_000))
         assert body["sequence-numbers"].items == [3]
-        await bus.advance(desk.client, 5_000)
-        assert (await desk.listed())["sequence-numbers"].items == []
+        await bus.advance(node.client, 5_000)
+        assert (await node.listed())["sequence-numbers"].items == []
 
     serve(talk)
 
@@ -91,12 +91,12 @@ def test_the_list_tells_all_that_a_reader_needs() -> None:
     """R-D1."""
 
     async def talk(bus: AmqpHarness) -> None:
-        desk = await OwnerDesk.open(bus, "a", "b", "c")
-        listed = await desk.listed()
+        node = await ClaimingOwner.open(bus, "a", "b", "c")
+        listed = await node.listed()
         assert (listed["epoch"], listed["active-count"]) == (0, 3)
-        await desk.claim(2)
-        await desk.ask("fetch-claims", sequence_numbers=[2])
-        listed = await desk.listed(epoch=7, from_sequence_number=2)
+        await node.claim(2)
+        await node.ask("fetch-claims", sequence_numbers=[2])
+        listed = await node.listed(epoch=7, from_sequence_number=2)
         assert listed == {
             "epoch": 7,
             "sequence-numbers": Array(LONG, [2]),
@@ -106,8 +106,8 @@ def test_the_list_tells_all_that_a_reader_needs() -> None:
             "active-count": 1,
             "oldest-enqueued": Timestamp(bus.clock.now()),
         }
-        await desk.claim(epoch=7)
-        assert (await desk.listed())["oldest-enqueued"] is None
+        await node.claim(epoch=7)
+        assert (await node.listed())["oldest-enqueued"] is None
 
     serve(talk)
 
@@ -116,26 +116,26 @@ def test_claimed_messages_are_fetched_as_a_peek_shows_them() -> None:
     """R-D1."""
 
     async def talk(bus: AmqpHarness) -> None:
-        desk = await OwnerDesk.open(bus, "a", "b", "c")
-        await desk.claim(2)
-        status, body = await desk.ask("fetch-claims", sequence_numbers=Array(LONG, [2, 3, 1]))
+        node = await ClaimingOwner.open(bus, "a", "b", "c")
+        await node.claim(2)
+        status, body = await node.ask("fetch-claims", sequence_numbers=Array(LONG, [2, 3, 1]))
         assert (status, body["looked-at"]) == (200, 3)
         messages = [entry["message"] for entry in body["messages"]]
         assert [body_of(each) for each in messages] == ["b", "a"]
         assert annotation(messages[0], "x-opt-sequence-number") == 2
         assert annotation(messages[0], "x-opt-message-state") == 3
-        _, body = await desk.ask(
+        _, body = await node.ask(
             "fetch-claims", sequence_numbers=[1], omit_message_body=True, max_bytes=1
         )
         assert decode_message(body["messages"][0]["message"]).body_kind == NO_BODY
-        _, body = await desk.ask("fetch-claims", sequence_numbers=[2, 1], max_bytes=1)
+        _, body = await node.ask("fetch-claims", sequence_numbers=[2, 1], max_bytes=1)
         assert (len(body["messages"]), body["looked-at"]) == (1, 1)
-        assert await desk.ask("fetch-claims", sequence_numbers=[]) == (
+        assert await node.ask("fetch-claims", sequence_numbers=[]) == (
             200,
             {"messages": [], "looked-at": 0},
         )
-        _, shown = await desk.client.manage(
-            desk.links, "peek-message", {"from-sequence-number": 1, "message-count": Int(9)}
+        _, shown = await node.client.manage(
+            node.links, "peek-message", {"from-sequence-number": 1, "message-count": Int(9)}
         )
         states = [annotation(each["message"], "x-opt-message-state") for each in shown["messages"]]
         assert states == [3, 3, 0]
@@ -157,12 +157,12 @@ def test_claims_are_settled(status: str, state: int | None, count: int) -> None:
     """R-D1: a repeat settles nothing."""
 
     async def talk(bus: AmqpHarness) -> None:
-        desk = await OwnerDesk.open(bus, "a")
-        await desk.claim()
-        assert await desk.settle(status, 1, 99, epoch=1) == (200, {"message-count": 1})
-        assert await desk.settle(status, 1) == (200, {"message-count": 0})
-        _, shown = await desk.client.manage(
-            desk.links, "peek-message", {"from-sequence-number": 0, "message-count": Int(9)}
+        node = await ClaimingOwner.open(bus, "a")
+        await node.claim()
+        assert await node.settle(status, 1, 99, epoch=1) == (200, {"message-count": 1})
+        assert await node.settle(status, 1) == (200, {"message-count": 0})
+        _, shown = await node.client.manage(
+            node.links, "peek-message", {"from-sequence-number": 0, "message-count": Int(9)}
         )
         if state is None:
             assert shown is None
@@ -180,17 +180,17 @@ def test_a_claim_is_dead_lettered_with_its_reason() -> None:
     """R-D1: and its dead letter can be claimed in turn."""
 
     async def talk(bus: AmqpHarness) -> None:
-        desk = await OwnerDesk.open(bus, "a")
-        await desk.claim()
-        await desk.settle(
+        node = await ClaimingOwner.open(bus, "a")
+        await node.claim()
+        await node.settle(
             "suspended",
             1,
             deadletter_reason="SparkTaskFailed",
             deadletter_description="five times",
             properties_to_modify={"tried": 5},
         )
-        links = await desk.client.request_links("q/$DeadLetterQueue/$management")
-        dead = OwnerDesk(desk.client, links, "me")
+        links = await node.client.request_links("q/$DeadLetterQueue/$management")
+        dead = ClaimingOwner(node.client, links, "me")
         _, body = await dead.claim()
         assert body["sequence-numbers"].items == [1]
         _, body = await dead.ask("fetch-claims", sequence_numbers=[1])
@@ -211,10 +211,10 @@ def test_an_earlier_epoch_is_409() -> None:
     """R-D1: the text names the owner and both epochs."""
 
     async def talk(bus: AmqpHarness) -> None:
-        desk = await OwnerDesk.open(bus, "a")
-        await desk.listed(epoch=5)
-        answer = await desk.client.management_answer(
-            desk.links,
+        node = await ClaimingOwner.open(bus, "a")
+        await node.listed(epoch=5)
+        answer = await node.client.management_answer(
+            node.links,
             "com.peeklock:claim-messages",
             {"owner": "me", "epoch": 4, "message-count": Int(1)},
         )
@@ -225,7 +225,7 @@ def test_an_earlier_epoch_is_409() -> None:
         assert "'me'" in text
         assert "epoch 5" in text
         assert "epoch 4" in text
-        assert (await desk.settle("completed", 1))[0] == 200
+        assert (await node.settle("completed", 1))[0] == 200
 
     serve(talk)
 
@@ -238,12 +238,12 @@ def test_sessions_are_named_with_their_claims() -> None:
         sender = await client.sender()
         for name in ("one", "one", "two"):
             await client.send(sender, plain("x", group_id=name))
-        desk = OwnerDesk(client, await client.request_links("q/$management"), "me")
-        _, body = await desk.claim(session_count=Int(1))
+        node = ClaimingOwner(client, await client.request_links("q/$management"), "me")
+        _, body = await node.claim(session_count=Int(1))
         assert body["session-ids"] == ["one", "one"]
-        _, body = await desk.claim()
+        _, body = await node.claim()
         assert body["session-ids"] == ["two"]
-        assert (await desk.listed())["session-ids"] == ["one", "one", "two"]
+        assert (await node.listed())["session-ids"] == ["one", "one", "two"]
 
     serve(talk, QueueDefinition("q", requires_session=True, batched_store_access=False))
 
@@ -287,11 +287,11 @@ def test_what_makes_no_sense_is_400(operation: str, arguments: dict[str, Any]) -
     }
 
     async def talk(bus: AmqpHarness) -> None:
-        desk = await OwnerDesk.open(bus)
+        node = await ClaimingOwner.open(bus)
         name = f"com.peeklock:{operation}"
-        status, _ = await desk.client.manage(desk.links, name, fine)
+        status, _ = await node.client.manage(node.links, name, fine)
         assert status in (200, 204)
-        status, _ = await desk.client.manage(desk.links, name, fine | arguments)
+        status, _ = await node.client.manage(node.links, name, fine | arguments)
         assert status == 400
 
     serve(talk)
@@ -304,8 +304,8 @@ def test_claims_need_the_right_to_listen() -> None:
     async def talk(bus: AmqpHarness) -> None:
         client = await bus.connect()
         await client.put_token("q", rule="sender", key="s")
-        desk = OwnerDesk(client, await client.request_links("q/$management"), "me")
-        assert (await desk.claim())[0] == 401
+        node = ClaimingOwner(client, await client.request_links("q/$management"), "me")
+        assert (await node.claim())[0] == 401
 
     serve(talk, rules=[rule])
 
@@ -314,14 +314,14 @@ def test_the_largest_claims_fit_into_one_answer() -> None:
     """R-D1: 10,000 numbers go both ways, in as many frames as they need."""
 
     async def talk(bus: AmqpHarness) -> None:
-        desk = await OwnerDesk.open(bus)
-        sender = await desk.client.sender()
-        await desk.client.send(sender, *(plain(str(count)) for count in range(1_000)))
+        node = await ClaimingOwner.open(bus)
+        sender = await node.client.sender()
+        await node.client.send(sender, *(plain(str(count)) for count in range(1_000)))
         strange = list(range(1 << 40, (1 << 40) + 9_000))
-        _, body = await desk.claim(10_000)
+        _, body = await node.claim(10_000)
         numbers = body["sequence-numbers"].items
         assert len(numbers) == 1_000
-        status, body = await desk.settle("completed", *strange, *numbers)
+        status, body = await node.settle("completed", *strange, *numbers)
         assert (status, body) == (200, {"message-count": 1_000})
 
     serve(talk)
@@ -334,19 +334,19 @@ def test_what_cannot_be_received_cannot_be_claimed() -> None:
     async def talk(bus: AmqpHarness) -> None:
         broker = bus.bench.broker
         await broker.put_topic(TopicDefinition("t"))
-        desk = await OwnerDesk.open(bus, "a")
-        _, body = await desk.claim()
+        node = await ClaimingOwner.open(bus, "a")
+        _, body = await node.claim()
         await broker.put_queue(QueueDefinition("next"))
         await broker.put_queue(QueueDefinition("q", forward_to="next"))
-        desk = await OwnerDesk.open(bus)
-        assert (await desk.claim())[0] == 400
-        status, body = await desk.settle("completed", *body["sequence-numbers"].items)
+        node = await ClaimingOwner.open(bus)
+        assert (await node.claim())[0] == 400
+        status, body = await node.settle("completed", *body["sequence-numbers"].items)
         assert (status, body) == (200, {"message-count": 1})
-        dead = await OwnerDesk.open(bus, address="q/$DeadLetterQueue/$management")
+        dead = await ClaimingOwner.open(bus, address="q/$DeadLetterQueue/$management")
         assert (await dead.claim())[0] == 204
         client = await bus.connect()
         await client.put_token("t")
-        topic = OwnerDesk(client, await client.request_links("t/$management"), "me")
+        topic = ClaimingOwner(client, await client.request_links("t/$management"), "me")
         assert (await topic.claim())[0] == 400
 
     serve(talk)
@@ -359,11 +359,11 @@ def test_a_list_that_is_not_whole_says_so() -> None:
         queue = await bus.bench.broker.put_queue(QueueDefinition("p", partitions=4))
         client = await bus.connect()
         await client.put_token("p")
-        desk = OwnerDesk(client, await client.request_links("p/$management"), "me")
-        assert "missing-partitions" not in await desk.listed()
+        node = ClaimingOwner(client, await client.request_links("p/$management"), "me")
+        assert "missing-partitions" not in await node.listed()
         worker = queue.partitions.workers[2]
         await bus.bench.store.drop(worker.id)  # so that it does not own what it writes to
-        listed = await desk.listed(epoch=1)
+        listed = await node.listed(epoch=1)
         assert listed["missing-partitions"] == Array(INT, [Int(2)])
         assert len(listed["last-sequence-numbers"].items) == 3
 

@@ -14,7 +14,7 @@ from peeklock.entity.commands import DEFERRED_BYTES_MAX
 from peeklock.entity.definition import QueueDefinition
 from peeklock.gateway.amqp.management.requests import REQUEST_ELEMENTS_MAX
 from tests.gateway.amqp.amqp_harness import AmqpHarness, request, serve
-from tests.gateway.amqp.management.test_node import Desk, tokens
+from tests.gateway.amqp.management.test_node import ManagementLinks, tokens
 
 TOKENS = Array(UUID_CODE, [UUID(int=1)] * 4_001)
 NUMBERS = Array(LONG, [1] * 10_001)
@@ -38,9 +38,9 @@ def test_a_list_that_is_too_long_is_refused(
     operation: str, arguments: dict[str, Any], most: int
 ) -> None:
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus)
-        answer = await desk.client.request(
-            desk.links, {"operation": f"com.microsoft:{operation}"}, arguments
+        node = await ManagementLinks.open(bus)
+        answer = await node.client.request(
+            node.links, {"operation": f"com.microsoft:{operation}"}, arguments
         )
         told = answer.application_properties
         assert told is not None
@@ -52,27 +52,27 @@ def test_a_list_that_is_too_long_is_refused(
 
 def test_arguments_of_very_many_elements_are_rejected_and_the_link_stays() -> None:
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus)
+        node = await ManagementLinks.open(bus)
         lists: list[Any] = [[]] * REQUEST_ELEMENTS_MAX
         for many in (lists, [UUID(int=1)] * (REQUEST_ELEMENTS_MAX // 4)):
             asked = request({"operation": "com.microsoft:renew-lock"}, {"lock-tokens": many}, "id")
-            outcome = await desk.client.send(desk.links[0], asked)
+            outcome = await node.client.send(node.links[0], asked)
             assert isinstance(outcome, Rejected)
             assert outcome.error is not None
             assert "elements" in (outcome.error.description or "")
-        assert (await desk.ask("peek-message", from_sequence_number=0, message_count=1))[0] == 204
+        assert (await node.ask("peek-message", from_sequence_number=0, message_count=1))[0] == 204
 
     serve(talk)
 
 
 def test_a_long_request_is_read_in_one_pass_and_asked_in_another() -> None:
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus)
-        desk.client.passes = 0
+        node = await ManagementLinks.open(bus)
+        node.client.passes = 0
         locks = Array(UUID_CODE, [UUID(int=1)] * 4_000)
-        status, _ = await desk.ask("renew-lock", lock_tokens=locks)
+        status, _ = await node.ask("renew-lock", lock_tokens=locks)
         assert status == 410
-        assert desk.client.passes >= 1
+        assert node.client.passes >= 1
 
     serve(talk)
 
@@ -82,15 +82,15 @@ def test_deferred_messages_beyond_one_answer_are_not_lost() -> None:
 
     async def talk(bus: AmqpHarness) -> None:
         text = "x" * (DEFERRED_BYTES_MAX // 2)
-        desk = await Desk.open(bus, text, text)
+        node = await ManagementLinks.open(bus, text, text)
         for _ in range(2):
-            held = await desk.received(1)
-            status, _ = await desk.ask(
+            held = await node.received(1)
+            status, _ = await node.ask(
                 "update-disposition", disposition_status="defered", lock_tokens=tokens(*held)
             )
             assert status == 200
-        answer = await desk.client.request(
-            desk.links,
+        answer = await node.client.request(
+            node.links,
             {"operation": "com.microsoft:receive-by-sequence-number"},
             {"sequence-numbers": Array(LONG, [1, 2]), "receiver-settle-mode": Uint(0)},
         )
@@ -100,7 +100,7 @@ def test_deferred_messages_beyond_one_answer_are_not_lost() -> None:
         assert told["errorCondition"] == "amqp:resource-limit-exceeded"
         assert f"may have {DEFERRED_BYTES_MAX} together" in told["statusDescription"]
         for number in (1, 2):
-            status, body = await desk.ask(
+            status, body = await node.ask(
                 "receive-by-sequence-number",
                 sequence_numbers=Array(LONG, [number]),
                 receiver_settle_mode=Uint(0),

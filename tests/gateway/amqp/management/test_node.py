@@ -29,7 +29,7 @@ from tests.gateway.amqp.amqp_harness import (
 Links = tuple[Link, Link]
 
 
-class Desk:
+class ManagementLinks:
     """A client at the management node of a queue that has some messages."""
 
     def __init__(self, bus: AmqpHarness, client: Client, links: Links) -> None:
@@ -38,7 +38,9 @@ class Desk:
         self.links = links
 
     @classmethod
-    async def open(cls, bus: AmqpHarness, *texts: str, address: str = "q/$management") -> Desk:
+    async def open(
+        cls, bus: AmqpHarness, *texts: str, address: str = "q/$management"
+    ) -> ManagementLinks:
         client = await bus.authorized()
         if texts:
             await client.send(await client.sender(), *(plain(text) for text in texts))
@@ -69,15 +71,15 @@ def test_peek_shows_messages_and_locks_none() -> None:
     """From a number on, inclusive, as many as asked for; none is 204."""
 
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus, "a", "b", "c")
-        status, body = await desk.ask("peek-message", from_sequence_number=2, message_count=Int(1))
+        node = await ManagementLinks.open(bus, "a", "b", "c")
+        status, body = await node.ask("peek-message", from_sequence_number=2, message_count=Int(1))
         assert status == 200
         (entry,) = body["messages"]
         assert body_of(entry["message"]) == "b"
         assert annotation(entry["message"], "x-opt-sequence-number") == 2
         assert annotation(entry["message"], "x-opt-locked-until") is None
-        assert [body_of(m) for m in await desk.peeked()] == ["a", "b", "c"]
-        status, body = await desk.ask("peek-message", from_sequence_number=4, message_count=Int(1))
+        assert [body_of(m) for m in await node.peeked()] == ["a", "b", "c"]
+        status, body = await node.ask("peek-message", from_sequence_number=4, message_count=Int(1))
         assert (status, body) == (204, None)
 
     serve(talk)
@@ -85,8 +87,8 @@ def test_peek_shows_messages_and_locks_none() -> None:
 
 def test_peek_may_leave_the_body_out() -> None:
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus, "a")
-        _, body = await desk.ask(
+        node = await ManagementLinks.open(bus, "a")
+        _, body = await node.ask(
             "peek-message",
             from_sequence_number=1,
             message_count=Int(1),
@@ -103,11 +105,11 @@ def test_peek_is_limited_by_bytes_and_by_number() -> None:
     """256 KB and 250 messages, but always one."""
 
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus, *("x" * 100_000 for _ in range(4)))
-        assert len(await desk.peeked()) == 2
-        sender = await desk.client.sender()
-        await desk.client.send(sender, *(plain(str(i)) for i in range(260)))
-        _, body = await desk.ask("peek-message", from_sequence_number=5, message_count=Int(999))
+        node = await ManagementLinks.open(bus, *("x" * 100_000 for _ in range(4)))
+        assert len(await node.peeked()) == 2
+        sender = await node.client.sender()
+        await node.client.send(sender, *(plain(str(i)) for i in range(260)))
+        _, body = await node.ask("peek-message", from_sequence_number=5, message_count=Int(999))
         assert len(body["messages"]) == 250
 
     serve(talk)
@@ -117,10 +119,10 @@ def test_renewal_tells_the_new_ends() -> None:
     """R-L2: an array of timestamps, in order."""
 
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus, "a", "b")
-        first, second = await desk.received(2)
-        await bus.advance(desk.client, 10_000)
-        status, body = await desk.ask("renew-lock", lock_tokens=tokens(first, second))
+        node = await ManagementLinks.open(bus, "a", "b")
+        first, second = await node.received(2)
+        await bus.advance(node.client, 10_000)
+        status, body = await node.ask("renew-lock", lock_tokens=tokens(first, second))
         until = Timestamp(bus.clock.now() + 60_000)
         assert (status, body) == (200, {"expirations": Array(TIMESTAMP, [until, until])})
 
@@ -131,15 +133,15 @@ def test_a_lost_lock_is_410() -> None:
     """R-S8: for renewal and settlement alike."""
 
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus)
+        node = await ManagementLinks.open(bus)
         strange = Array(UUID_CODE, [uuid4()])
         for operation, extra in (
             ("renew-lock", {}),
             ("update-disposition", {"disposition_status": "completed"}),
         ):
             body = {"lock-tokens": strange} | {k.replace("_", "-"): v for k, v in extra.items()}
-            answer = await desk.client.request(
-                desk.links, {"operation": f"com.microsoft:{operation}"}, body
+            answer = await node.client.request(
+                node.links, {"operation": f"com.microsoft:{operation}"}, body
             )
             told = answer.application_properties
             assert told is not None
@@ -168,16 +170,16 @@ def test_settling_by_token_works_when_the_link_is_gone(
     """R-S3 to R-S6: with nothing but the lock token."""
 
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus, "a")
-        locked = await desk.received(1)
-        answer, body = await desk.ask(
+        node = await ManagementLinks.open(bus, "a")
+        locked = await node.received(1)
+        answer, body = await node.ask(
             "update-disposition",
             disposition_status=status,
             lock_tokens=tokens(*locked),
             properties_to_modify={"n": 1},
         )
         assert (answer, body) == (200, {})
-        left = [decode_message(message) for message in await desk.peeked()]
+        left = [decode_message(message) for message in await node.peeked()]
         assert [m.application_properties for m in left] == [{"n": 1}] * len(states)
         for message, (count, state) in zip(left, states, strict=True):
             assert message.header is not None
@@ -192,19 +194,19 @@ def test_a_reason_beats_the_one_among_the_properties() -> None:
     """R-S5."""
 
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus, "a")
-        await desk.ask(
+        node = await ManagementLinks.open(bus, "a")
+        await node.ask(
             "update-disposition",
             disposition_status="suspended",
-            lock_tokens=tokens(*await desk.received(1)),
+            lock_tokens=tokens(*await node.received(1)),
             deadletter_reason="said",
             properties_to_modify={
                 Symbol("DeadLetterReason"): "not this",
                 Symbol("DeadLetterErrorDescription"): "this",
             },
         )
-        dead = Desk(
-            bus, desk.client, await desk.client.request_links("q/$DeadLetterQueue/$management")
+        dead = ManagementLinks(
+            bus, node.client, await node.client.request_links("q/$DeadLetterQueue/$management")
         )
         (message,) = await dead.peeked()
         assert decode_message(message).application_properties == {
@@ -220,14 +222,14 @@ def test_deferred_messages_come_by_number(locks: int) -> None:
     """R-S6: with a new token, or gone for good; asking again finds nothing."""
 
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus, "a", "b")
-        await desk.ask(
+        node = await ManagementLinks.open(bus, "a", "b")
+        await node.ask(
             "update-disposition",
             disposition_status="defered",
-            lock_tokens=tokens(*await desk.received(2)),
+            lock_tokens=tokens(*await node.received(2)),
         )
         numbers = Array(LONG, [2, 1])
-        status, body = await desk.ask(
+        status, body = await node.ask(
             "receive-by-sequence-number",
             sequence_numbers=numbers,
             receiver_settle_mode=Uint(locks),
@@ -238,32 +240,32 @@ def test_deferred_messages_come_by_number(locks: int) -> None:
             # Some clients look for the lock here.
             within = {"x-opt-lock-token": entry["lock-token"]} if locks else {}
             assert decode_message(entry["message"]).delivery_annotations == within
-        status, _ = await desk.ask(
+        status, _ = await node.ask(
             "receive-by-sequence-number",
             sequence_numbers=numbers,
             receiver_settle_mode=Uint(locks),
         )
         assert status == 404
-        assert len(await desk.peeked()) == 2 * locks
+        assert len(await node.peeked()) == 2 * locks
         if locks:
             found = Array(UUID_CODE, [entry["lock-token"] for entry in body["messages"]])
-            status, _ = await desk.ask(
+            status, _ = await node.ask(
                 "update-disposition", disposition_status="completed", lock_tokens=found
             )
             assert status == 200
-            assert await desk.peeked() == []
+            assert await node.peeked() == []
 
     serve(talk)
 
 
 def test_an_empty_list_of_numbers_is_no_error() -> None:
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus)
-        status, _ = await desk.ask(
+        node = await ManagementLinks.open(bus)
+        status, _ = await node.ask(
             "receive-by-sequence-number", sequence_numbers=[], receiver_settle_mode=Uint(1)
         )
         assert status == 204
-        assert (await desk.ask("cancel-scheduled-message", sequence_numbers=[]))[0] == 200
+        assert (await node.ask("cancel-scheduled-message", sequence_numbers=[]))[0] == 200
 
     serve(talk)
 
@@ -279,20 +281,20 @@ def scheduled(text: str, at: int) -> dict[str, Any]:
 
 def test_scheduling_answers_the_numbers_and_cancelling_takes_them() -> None:
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus)
+        node = await ManagementLinks.open(bus)
         due = bus.clock.now() + 60_000
-        status, body = await desk.ask(
+        status, body = await node.ask(
             "schedule-message", messages=[scheduled("a", due), scheduled("b", due)]
         )
         assert (status, body) == (200, {"sequence-numbers": Array(LONG, [1, 2])})
-        assert [annotation(m, "x-opt-message-state") for m in await desk.peeked()] == [2, 2]
-        status, _ = await desk.ask("cancel-scheduled-message", sequence_numbers=Array(LONG, [1]))
+        assert [annotation(m, "x-opt-message-state") for m in await node.peeked()] == [2, 2]
+        status, _ = await node.ask("cancel-scheduled-message", sequence_numbers=Array(LONG, [1]))
         assert status == 200
-        status, _ = await desk.ask("cancel-scheduled-message", sequence_numbers=Array(LONG, [1]))
+        status, _ = await node.ask("cancel-scheduled-message", sequence_numbers=Array(LONG, [1]))
         assert status == 404
-        link = await desk.client.receiver(credit=5)
-        await bus.advance(desk.client, 60_000)
-        (delivery,) = desk.client.arrived(link)
+        link = await node.client.receiver(credit=5)
+        await bus.advance(node.client, 60_000)
+        (delivery,) = node.client.arrived(link)
         assert decode_message(delivery.payload).body == "b"
         assert annotation(delivery.payload, "x-opt-sequence-number") == 3
 
@@ -301,15 +303,15 @@ def test_scheduling_answers_the_numbers_and_cancelling_takes_them() -> None:
 
 def test_batch_delete_takes_the_oldest_that_are_free() -> None:
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus, "a", "b", "c")
-        await desk.received(1)
+        node = await ManagementLinks.open(bus, "a", "b", "c")
+        await node.received(1)
         before = Timestamp(bus.clock.now() + 1)
-        status, body = await desk.ask(
+        status, body = await node.ask(
             "batch-delete-messages", message_count=Int(1), enqueued_time_utc=before
         )
         assert (status, body) == (200, {"message-count": 1})
-        assert [body_of(m) for m in await desk.peeked()] == ["a", "c"]
-        status, body = await desk.ask(
+        assert [body_of(m) for m in await node.peeked()] == ["a", "c"]
+        status, body = await node.ask(
             "batch-delete-messages", message_count=Int(9), enqueued_time_utc=Timestamp(1)
         )
         assert (status, body) == (204, None)
@@ -364,9 +366,9 @@ def test_batch_delete_takes_the_oldest_that_are_free() -> None:
 )
 def test_a_wrong_argument_is_named(operation: str, arguments: Any, named: str) -> None:
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus)
-        answer = await desk.client.request(
-            desk.links, {"operation": f"com.microsoft:{operation}"}, arguments
+        node = await ManagementLinks.open(bus)
+        answer = await node.client.request(
+            node.links, {"operation": f"com.microsoft:{operation}"}, arguments
         )
         told = answer.application_properties
         assert told is not None
@@ -388,16 +390,16 @@ def test_a_wrong_argument_is_named(operation: str, arguments: Any, named: str) -
 )
 def test_what_a_queue_without_sessions_cannot_do(operation: str, status: int) -> None:
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus)
-        assert (await desk.ask(operation))[0] == status
+        node = await ManagementLinks.open(bus)
+        assert (await node.ask(operation))[0] == status
 
     serve(talk)
 
 
 def test_a_request_without_an_operation_is_not_understood() -> None:
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus)
-        answer = await desk.client.request(desk.links, {"operation": 7}, {})
+        node = await ManagementLinks.open(bus)
+        answer = await node.client.request(node.links, {"operation": 7}, {})
         assert answer.application_properties is not None
         assert answer.application_properties["statusCode"] == 501
 
@@ -406,8 +408,8 @@ def test_a_request_without_an_operation_is_not_understood() -> None:
 
 def test_nothing_is_scheduled_in_a_dead_letter_queue() -> None:
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus, address="q/$DeadLetterQueue/$management")
-        status, _ = await desk.ask("schedule-message", messages=[scheduled("a", 1)])
+        node = await ManagementLinks.open(bus, address="q/$DeadLetterQueue/$management")
+        status, _ = await node.ask("schedule-message", messages=[scheduled("a", 1)])
         assert status == 400
 
     serve(talk)
@@ -420,12 +422,12 @@ def test_rights_are_checked_for_each_operation() -> None:
         for rule, key, allowed in (("listener", "l", 200), ("sender", "s", 401)):
             client = await bus.connect()
             await client.put_token("q", rule=rule, key=key)
-            desk = Desk(bus, client, await client.request_links("q/$management"))
+            node = ManagementLinks(bus, client, await client.request_links("q/$management"))
             due = bus.clock.now() + 60_000
-            status, _ = await desk.ask("schedule-message", messages=[scheduled("a", due)])
+            status, _ = await node.ask("schedule-message", messages=[scheduled("a", due)])
             assert {200, 401} == {status, allowed}
             numbers: dict[str, Any] = {"from_sequence_number": 1, "message_count": Int(1)}
-            status, _ = await desk.ask("peek-message", **numbers)
+            status, _ = await node.ask("peek-message", **numbers)
             assert status == (204 if allowed == 200 else 401)
 
     rules = [
@@ -439,21 +441,21 @@ def test_many_requests_are_answered_each_by_its_id() -> None:
     """R-L2: 300 renewals at once over one pair of links."""
 
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus, "a")
-        locked = tokens(*await desk.received(1))
-        requests, responses = desk.links
+        node = await ManagementLinks.open(bus, "a")
+        locked = tokens(*await node.received(1))
+        requests, responses = node.links
         responses.grant(1_000)
-        await desk.client.talk()
+        await node.client.talk()
         asked = [str(number) for number in range(300)]
         for number in asked:
             while requests.credit <= 0:
-                await desk.client.talk()
-            desk.client.post(
+                await node.client.talk()
+            node.client.post(
                 requests,
                 request({"operation": "com.microsoft:renew-lock"}, {"lock-tokens": locked}, number),
             )
-        await desk.client.talk()
-        answers = [decode_message(d.payload) for d in desk.client.arrived(responses)]
+        await node.client.talk()
+        answers = [decode_message(d.payload) for d in node.client.arrived(responses)]
         assert all(a.application_properties is not None for a in answers)
         assert {a.application_properties["statusCode"] for a in answers} == {200}  # type: ignore[index]  # checked above
         found = [a.properties.correlation_id for a in answers if a.properties is not None]
@@ -464,8 +466,8 @@ def test_many_requests_are_answered_each_by_its_id() -> None:
 
 def test_a_large_answer_takes_several_frames() -> None:
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus, "x" * 200_000)
-        (message,) = await desk.peeked()
+        node = await ManagementLinks.open(bus, "x" * 200_000)
+        (message,) = await node.peeked()
         assert len(body_of(message)) == 200_000
 
     serve(talk)
@@ -485,16 +487,18 @@ def test_messages_received_by_number_are_like_all_others() -> None:
     """Also in the dead-letter queue, whose node is its own."""
 
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus, "a")
-        await desk.ask(
+        node = await ManagementLinks.open(bus, "a")
+        await node.ask(
             "update-disposition",
             disposition_status="suspended",
-            lock_tokens=tokens(*await desk.received(1)),
+            lock_tokens=tokens(*await node.received(1)),
         )
         address = "q/$DeadLetterQueue"
-        dead = Desk(bus, desk.client, await desk.client.request_links(f"{address}/$management"))
-        link = await desk.client.receiver(address, credit=1)
-        deliveries = desk.client.arrived(link)
+        dead = ManagementLinks(
+            bus, node.client, await node.client.request_links(f"{address}/$management")
+        )
+        link = await node.client.receiver(address, credit=1)
+        deliveries = node.client.arrived(link)
         assert bodies(deliveries) == ["a"]
         await dead.ask(
             "update-disposition", disposition_status="defered", lock_tokens=tokens(*deliveries)

@@ -19,7 +19,7 @@ LISTENER = AuthorizationRule("listener", "listening", rights=LISTEN)
 SENDER = AuthorizationRule("sender", "sending", rights=SEND)
 
 
-class Desk:
+class ManagementLinks:
     """A client at the management node of the subscription `s` of the topic `t`."""
 
     def __init__(self, client: Client, links: tuple[Link, Link]) -> None:
@@ -27,7 +27,7 @@ class Desk:
         self.links = links
 
     @classmethod
-    async def open(cls, bus: AmqpHarness, rules: list[Rule] | None = None) -> Desk:
+    async def open(cls, bus: AmqpHarness, rules: list[Rule] | None = None) -> ManagementLinks:
         broker = bus.bench.broker
         await broker.put_topic(TopicDefinition("t", batched_store_access=False), [LISTENER, SENDER])
         await broker.put_subscription(SubscriptionDefinition("t", "s"), rules)
@@ -71,8 +71,8 @@ def test_a_subscription_begins_with_its_default_rule() -> None:
     """True filters have a form of their own, and no action is still an action."""
 
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus)
-        (rule,) = await desk.rules()
+        node = await ManagementLinks.open(bus)
+        (rule,) = await node.rules()
         assert rule == [
             Described(Ulong(83483426823), []),
             Described(Ulong(1335734829061), []),
@@ -86,11 +86,11 @@ def test_a_subscription_begins_with_its_default_rule() -> None:
 
 def test_rules_are_added_and_come_back_as_they_were_given() -> None:
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus, [Rule("none", FalseFilter())])
-        added = await desk.add("sql", sql_filter=sql("a = 1"), sql_rule_action=sql("SET b = 'x'"))
+        node = await ManagementLinks.open(bus, [Rule("none", FalseFilter())])
+        added = await node.add("sql", sql_filter=sql("a = 1"), sql_rule_action=sql("SET b = 'x'"))
         assert added == (200, {})
-        await desk.add("true", sql_filter=sql("1=1"), sql_rule_action=None)
-        await desk.add(
+        await node.add("true", sql_filter=sql("1=1"), sql_rule_action=None)
+        await node.add(
             "correlation",
             correlation_filter={
                 "correlation-id": "c",
@@ -104,7 +104,7 @@ def test_rules_are_added_and_come_back_as_they_were_given() -> None:
             },
         )
         # By their names, and not as they came.
-        correlation, none, written, true = await desk.rules()
+        correlation, none, written, true = await node.rules()
         assert none[0] == Described(Ulong(83483426824), [])
         assert written[:3] == [
             Described(Ulong(83483426822), ["a = 1", 20]),
@@ -126,19 +126,19 @@ def test_rules_are_added_and_come_back_as_they_were_given() -> None:
 
 def test_rules_decide_from_their_adding_on() -> None:
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus)
-        client = desk.client
-        assert await desk.ask("remove-rule", rule_name="$default") == (200, {})
+        node = await ManagementLinks.open(bus)
+        client = node.client
+        assert await node.ask("remove-rule", rule_name="$default") == (200, {})
         sender = await client.sender("t")
         await client.send(sender, plain("lost", subject="x"))
-        await desk.add("x", sql_filter=sql("sys.Label = 'x'"))
+        await node.add("x", sql_filter=sql("sys.Label = 'x'"))
         await client.send(sender, plain("taken", subject="x"), plain("other", subject="y"))
-        await desk.ask("remove-rule", rule_name="x")
+        await node.ask("remove-rule", rule_name="x")
         await client.send(sender, plain("late", subject="x"))
         link = await client.receiver(SUBSCRIPTION, credit=9)
         assert bodies(client.arrived(link)) == ["taken"]
         # The default rule can be had again.
-        assert (await desk.add("$Default", sql_filter=sql("1=1")))[0] == 200
+        assert (await node.add("$Default", sql_filter=sql("1=1")))[0] == 200
 
     serve(talk)
 
@@ -147,26 +147,26 @@ def test_rules_are_listed_in_pages_that_end() -> None:
     """JavaScript's client asks until there is nothing more."""
 
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus)
+        node = await ManagementLinks.open(bus)
         for number in range(4):
-            await desk.add(f"r{number}", sql_filter=sql("1=1"))
-        assert [rule[2] for rule in await desk.rules(skip=1, top=2)] == ["r0", "r1"]
-        assert [rule[2] for rule in await desk.rules(skip=3)] == ["r2", "r3"]
-        assert await desk.rules(skip=5) == []
+            await node.add(f"r{number}", sql_filter=sql("1=1"))
+        assert [rule[2] for rule in await node.rules(skip=1, top=2)] == ["r0", "r1"]
+        assert [rule[2] for rule in await node.rules(skip=3)] == ["r2", "r3"]
+        assert await node.rules(skip=5) == []
 
     serve(talk)
 
 
 def test_names_are_there_once() -> None:
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus)
+        node = await ManagementLinks.open(bus)
         description = {"sql-filter": sql("1=1")}
-        status, condition, text = await desk.refusal(
+        status, condition, text = await node.refusal(
             "add-rule", rule_name="$DEFAULT", rule_description=description
         )
         assert (status, condition) == (409, "com.microsoft:entity-already-exists")
         assert text.startswith("The messaging entity 'ns:Topic:t|s|$DEFAULT' already exists.")
-        status, condition, _ = await desk.refusal("remove-rule", rule_name="none")
+        status, condition, _ = await node.refusal("remove-rule", rule_name="none")
         assert (status, condition) == (404, "amqp:not-found")
 
     serve(talk)
@@ -231,8 +231,8 @@ def test_names_are_there_once() -> None:
 )
 def test_a_rule_that_cannot_be_is_refused(arguments: dict[str, Any], words: str) -> None:
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus)
-        status, condition, text = await desk.refusal("add-rule", **arguments)
+        node = await ManagementLinks.open(bus)
+        status, condition, text = await node.refusal("add-rule", **arguments)
         assert (status, condition) == (400, "com.microsoft:argument-error")
         assert words in text
 
@@ -243,9 +243,9 @@ def test_a_rule_that_cannot_be_is_refused(arguments: dict[str, Any], words: str)
 @pytest.mark.parametrize("address", ["q", "t", f"{SUBSCRIPTION}/$DeadLetterQueue"])
 def test_only_subscriptions_have_rules(operation: str, address: str) -> None:
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus)
-        desk.links = await desk.client.request_links(f"{address}/$management")
-        status, condition, text = await desk.refusal(operation, rule_name="r")
+        node = await ManagementLinks.open(bus)
+        node.links = await node.client.request_links(f"{address}/$management")
+        status, condition, text = await node.refusal(operation, rule_name="r")
         assert (status, condition) == (400, "amqp:not-allowed")
         assert "The operation needs a subscription" in text
 
@@ -254,14 +254,16 @@ def test_only_subscriptions_have_rules(operation: str, address: str) -> None:
 
 def test_the_right_to_listen_is_enough() -> None:
     async def talk(bus: AmqpHarness) -> None:
-        await Desk.open(bus)
+        await ManagementLinks.open(bus)
         for rule, expected in ((LISTENER, 200), (SENDER, 401)):
             client = await bus.connect()
             await client.put_token(SUBSCRIPTION, rule=rule.name, key=rule.primary_key)
-            desk = Desk(client, await client.request_links(f"{SUBSCRIPTION}/$management"))
-            assert (await desk.add(rule.name, sql_filter=sql("1=1")))[0] == expected
-            assert (await desk.ask("enumerate-rules", skip=Int(0), top=Int(9)))[0] == expected
-            assert (await desk.ask("remove-rule", rule_name=rule.name))[0] == expected
+            node = ManagementLinks(
+                client, await client.request_links(f"{SUBSCRIPTION}/$management")
+            )
+            assert (await node.add(rule.name, sql_filter=sql("1=1")))[0] == expected
+            assert (await node.ask("enumerate-rules", skip=Int(0), top=Int(9)))[0] == expected
+            assert (await node.ask("remove-rule", rule_name=rule.name))[0] == expected
 
     serve(talk)
 
@@ -269,8 +271,8 @@ def test_the_right_to_listen_is_enough() -> None:
 @pytest.mark.parametrize("operation", ["schedule-message", "cancel-scheduled-message"])
 def test_nothing_is_scheduled_in_a_subscription(operation: str) -> None:
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus)
-        status, condition, text = await desk.refusal(operation, messages=[], sequence_numbers=[])
+        node = await ManagementLinks.open(bus)
+        status, condition, text = await node.refusal(operation, messages=[], sequence_numbers=[])
         assert (status, condition) == (400, "amqp:not-allowed")
         assert "schedule them in its topic" in text
 

@@ -22,7 +22,7 @@ WHENEVER = Timestamp(253_402_300_800_000)
 LOST = "com.microsoft:session-lock-lost"
 
 
-class Desk:
+class ManagementLinks:
     """A client at the management node of a queue with sessions."""
 
     def __init__(self, bus: AmqpHarness, client: Client, links: tuple[Link, Link]) -> None:
@@ -31,7 +31,7 @@ class Desk:
         self.links = links
 
     @classmethod
-    async def open(cls, bus: AmqpHarness, *texts: str) -> Desk:
+    async def open(cls, bus: AmqpHarness, *texts: str) -> ManagementLinks:
         client = await filled(bus, *texts)
         return cls(bus, client, await client.request_links("q/$management"))
 
@@ -77,14 +77,14 @@ def test_a_session_is_renewed_by_its_holder(queue: QueueDefinition) -> None:
     """R-L2: a whole duration from now, so that the link stays."""
 
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus, "a1")
-        link = await desk.client.session_receiver("a")
-        await bus.advance(desk.client, 50_000)
-        status, body = await desk.ask("renew-session-lock", link.name, session_id="a")
+        node = await ManagementLinks.open(bus, "a1")
+        link = await node.client.session_receiver("a")
+        await bus.advance(node.client, 50_000)
+        status, body = await node.ask("renew-session-lock", link.name, session_id="a")
         assert (status, body) == (200, {"expiration": Timestamp(bus.clock.now() + 60_000)})
-        await bus.advance(desk.client, 50_000)
+        await bus.advance(node.client, 50_000)
         # A client that names no link is believed as well.
-        assert (await desk.ask("renew-session-lock", session_id="a"))[0] == 200
+        assert (await node.ask("renew-session-lock", session_id="a"))[0] == 200
 
     serve(talk, queue)
 
@@ -103,11 +103,11 @@ def test_whoever_does_not_hold_the_session_has_lost_it(
     """Another session's link, a link that is gone, nobody at all."""
 
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus, "a1", "b1")
-        await desk.client.session_receiver("a")
-        other = await desk.client.session_receiver("b")
+        node = await ManagementLinks.open(bus, "a1", "b1")
+        await node.client.session_receiver("a")
+        other = await node.client.session_receiver("b")
         for name, session_id in ((other.name, "a"), ("gone", "a"), (None, "c")):
-            status, condition, _ = await desk.refusal(
+            status, condition, _ = await node.refusal(
                 operation, name, session_id=session_id, **more
             )
             assert (status, condition) == (410, LOST)
@@ -118,11 +118,11 @@ def test_whoever_does_not_hold_the_session_has_lost_it(
 @on_both
 def test_a_link_that_is_closed_holds_nothing(queue: QueueDefinition) -> None:
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus, "a1")
-        link = await desk.client.session_receiver("a")
+        node = await ManagementLinks.open(bus, "a1")
+        link = await node.client.session_receiver("a")
         link.detach()
-        await desk.client.talk()
-        status, condition, _ = await desk.refusal("renew-session-lock", link.name, session_id="a")
+        await node.client.talk()
+        status, condition, _ = await node.refusal("renew-session-lock", link.name, session_id="a")
         assert (status, condition) == (410, LOST)
 
     serve(talk, queue)
@@ -133,31 +133,31 @@ def test_state_is_null_at_first_kept_and_cleared(queue: QueueDefinition) -> None
     """It survives the link; null clears it."""
 
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus)
-        link = await desk.client.session_receiver("a")
+        node = await ManagementLinks.open(bus)
+        link = await node.client.session_receiver("a")
         nothing = (200, {"session-state": None})
-        assert await desk.ask("get-session-state", link.name, session_id="a") == nothing
-        stored = await desk.ask("set-session-state", link.name, session_id="a", session_state=b"x")
+        assert await node.ask("get-session-state", link.name, session_id="a") == nothing
+        stored = await node.ask("set-session-state", link.name, session_id="a", session_state=b"x")
         assert stored == (200, {})
         link.detach()
-        await desk.client.talk()
-        link = await desk.client.session_receiver("a")
-        found = await desk.ask("get-session-state", link.name, session_id="a")
+        await node.client.talk()
+        link = await node.client.session_receiver("a")
+        found = await node.ask("get-session-state", link.name, session_id="a")
         assert found == (200, {"session-state": b"x"})
-        await desk.ask("set-session-state", link.name, session_id="a", session_state=None)
-        assert await desk.ask("get-session-state", link.name, session_id="a") == nothing
+        await node.ask("set-session-state", link.name, session_id="a", session_state=None)
+        assert await node.ask("get-session-state", link.name, session_id="a") == nothing
 
     serve(talk, queue)
 
 
 def test_state_has_a_limit() -> None:
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus)
-        link = await desk.client.session_receiver("a")
+        node = await ManagementLinks.open(bus)
+        link = await node.client.session_receiver("a")
         most = b"x" * 262_144
-        stored = await desk.ask("set-session-state", link.name, session_id="a", session_state=most)
+        stored = await node.ask("set-session-state", link.name, session_id="a", session_state=most)
         assert stored == (200, {})
-        status, condition, text = await desk.refusal(
+        status, condition, text = await node.refusal(
             "set-session-state", link.name, session_id="a", session_state=most + b"x"
         )
         assert (status, condition) == (403, "amqp:link:message-size-exceeded")
@@ -169,12 +169,12 @@ def test_state_has_a_limit() -> None:
 @on_both
 def test_sessions_with_messages_or_state_are_listed_in_pages(queue: QueueDefinition) -> None:
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus, "b1", "a1", "c1", "a2")
-        await desk.client.session_receiver("d")
-        await desk.ask("set-session-state", session_id="d", session_state=b"x")
-        assert await desk.names() == ["a", "b", "c", "d"]
-        assert await desk.names(skip=1, top=2) == ["b", "c"]
-        assert await desk.names(skip=4) == []
+        node = await ManagementLinks.open(bus, "b1", "a1", "c1", "a2")
+        await node.client.session_receiver("d")
+        await node.ask("set-session-state", session_id="d", session_state=b"x")
+        assert await node.names() == ["a", "b", "c", "d"]
+        assert await node.names(skip=1, top=2) == ["b", "c"]
+        assert await node.names(skip=4) == []
 
     serve(talk, queue)
 
@@ -182,26 +182,26 @@ def test_sessions_with_messages_or_state_are_listed_in_pages(queue: QueueDefinit
 @on_both
 def test_sessions_are_listed_by_when_their_state_was_set(queue: QueueDefinition) -> None:
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus, "a1", "b1")
-        await desk.client.session_receiver("a")
-        await desk.client.session_receiver("b")
-        await desk.ask("set-session-state", session_id="a", session_state=b"x")
+        node = await ManagementLinks.open(bus, "a1", "b1")
+        await node.client.session_receiver("a")
+        await node.client.session_receiver("b")
+        await node.ask("set-session-state", session_id="a", session_state=b"x")
         between = Timestamp(bus.clock.now() + 1)
-        await bus.advance(desk.client, 10)
-        await desk.ask("set-session-state", session_id="b", session_state=b"x")
-        assert await desk.names(since=between) == ["b"]
-        assert await desk.names(since=Timestamp(0)) == ["a", "b"]
-        assert await desk.names(since=Timestamp(bus.clock.now())) == []
+        await bus.advance(node.client, 10)
+        await node.ask("set-session-state", session_id="b", session_state=b"x")
+        assert await node.names(since=between) == ["b"]
+        assert await node.names(since=Timestamp(0)) == ["a", "b"]
+        assert await node.names(since=Timestamp(bus.clock.now())) == []
 
     serve(talk, queue)
 
 
 def test_peek_sees_one_session_or_all() -> None:
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus, "a1", "b1", "a2")
+        node = await ManagementLinks.open(bus, "a1", "b1", "a2")
 
         async def peeked(**more: Any) -> list[str]:
-            status, body = await desk.ask(
+            status, body = await node.ask(
                 "peek-message", from_sequence_number=1, message_count=Int(9), **more
             )
             return [body_of(m["message"]) for m in body["messages"]] if status == 200 else []
@@ -217,8 +217,8 @@ def test_deferred_messages_of_a_session_need_its_lock() -> None:
     """R-S6: they carry no end of a lock of their own and are settled by their token."""
 
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus, "a1")
-        client = desk.client
+        node = await ManagementLinks.open(bus, "a1")
+        client = node.client
         link = await client.session_receiver("a", credit=1)
         (delivery,) = client.arrived(link)
         await client.settle(link, [delivery.id], DEFERRED)
@@ -228,21 +228,21 @@ def test_deferred_messages_of_a_session_need_its_lock() -> None:
             ),
             "receiver_settle_mode": Uint(1),
         }
-        status, condition, text = await desk.refusal("receive-by-sequence-number", **wish)
+        status, condition, text = await node.refusal("receive-by-sequence-number", **wish)
         assert (status, condition) == (400, "com.microsoft:argument-error")
         assert "'session-id'" in text
         other = await client.session_receiver("b")
-        status, condition, _ = await desk.refusal(
+        status, condition, _ = await node.refusal(
             "receive-by-sequence-number", other.name, session_id="a", **wish
         )
         assert (status, condition) == (410, LOST)
-        _, body = await desk.ask("receive-by-sequence-number", link.name, session_id="a", **wish)
+        _, body = await node.ask("receive-by-sequence-number", link.name, session_id="a", **wish)
         (entry,) = body["messages"]
         assert body_of(entry["message"]) == "a1"
         until = bus.clock.now() + 60_000
         assert annotation(entry["message"], "x-opt-locked-until") == until
         token = Array(UUID_CODE, [entry["lock-token"]])
-        given_back = await desk.ask(
+        given_back = await node.ask(
             "update-disposition",
             link.name,
             session_id="a",
@@ -251,11 +251,11 @@ def test_deferred_messages_of_a_session_need_its_lock() -> None:
         )
         assert given_back == (200, {})
         # The Go client names its receiver only, and that is in one session.
-        status, condition, _ = await desk.refusal("receive-by-sequence-number", other.name, **wish)
+        status, condition, _ = await node.refusal("receive-by-sequence-number", other.name, **wish)
         assert (status, condition) == (404, "com.microsoft:message-not-found")
-        _, body = await desk.ask("receive-by-sequence-number", link.name, **wish)
+        _, body = await node.ask("receive-by-sequence-number", link.name, **wish)
         token = Array(UUID_CODE, [body["messages"][0]["lock-token"]])
-        settled = await desk.ask(
+        settled = await node.ask(
             "update-disposition", link.name, disposition_status="completed", lock_tokens=token
         )
         assert settled == (200, {})
@@ -266,12 +266,12 @@ def test_deferred_messages_of_a_session_need_its_lock() -> None:
 @on_both
 def test_tokens_of_a_session_that_was_left_are_lost_with_it(queue: QueueDefinition) -> None:
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus, "a1")
-        link = await desk.client.session_receiver("a", credit=1)
-        (delivery,) = desk.client.arrived(link)
+        node = await ManagementLinks.open(bus, "a1")
+        link = await node.client.session_receiver("a", credit=1)
+        (delivery,) = node.client.arrived(link)
         link.detach()
-        await desk.client.talk()
-        status, condition, _ = await desk.refusal(
+        await node.client.talk()
+        status, condition, _ = await node.refusal(
             "update-disposition",
             session_id="a",
             disposition_status="completed",
@@ -285,14 +285,14 @@ def test_tokens_of_a_session_that_was_left_are_lost_with_it(queue: QueueDefiniti
 @on_both
 def test_messages_of_one_session_are_deleted(queue: QueueDefinition) -> None:
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus, "a1", "b1", "a2")
+        node = await ManagementLinks.open(bus, "a1", "b1", "a2")
         before = Timestamp(bus.clock.now() + 1)
-        status, body = await desk.ask(
+        status, body = await node.ask(
             "batch-delete-messages", session_id="a", message_count=Int(9), enqueued_time_utc=before
         )
         assert (status, body) == (200, {"message-count": 2})
-        link = await desk.client.session_receiver(None, credit=9)
-        assert bodies(desk.client.arrived(link)) == ["b1"]
+        link = await node.client.session_receiver(None, credit=9)
+        assert bodies(node.client.arrived(link)) == ["b1"]
 
     serve(talk, queue)
 
@@ -308,8 +308,8 @@ def test_messages_of_one_session_are_deleted(queue: QueueDefinition) -> None:
 )
 def test_an_entity_without_sessions_has_none(operation: str, arguments: dict[str, Any]) -> None:
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus)
-        status, condition, text = await desk.refusal(operation, **arguments)
+        node = await ManagementLinks.open(bus)
+        status, condition, text = await node.refusal(operation, **arguments)
         assert (status, condition) == (400, "amqp:not-allowed")
         assert "The operation needs an entity that requires sessions." in text
 
@@ -318,8 +318,8 @@ def test_an_entity_without_sessions_has_none(operation: str, arguments: dict[str
 
 def test_messages_without_sessions_are_not_asked_for_by_session() -> None:
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus)
-        status, condition, text = await desk.refusal(
+        node = await ManagementLinks.open(bus)
+        status, condition, text = await node.refusal(
             "peek-message", from_sequence_number=1, message_count=Int(1), session_id="a"
         )
         assert (status, condition) == (400, "com.microsoft:argument-error")
@@ -349,8 +349,8 @@ def test_messages_without_sessions_are_not_asked_for_by_session() -> None:
 )
 def test_a_wrong_argument_is_named(operation: str, arguments: dict[str, Any], named: str) -> None:
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus)
-        status, condition, text = await desk.refusal(operation, **arguments)
+        node = await ManagementLinks.open(bus)
+        status, condition, text = await node.refusal(operation, **arguments)
         assert (status, condition) == (400, "com.microsoft:argument-error")
         assert f"The argument '{named}' " in text
 
@@ -362,13 +362,13 @@ def test_a_scheduled_message_needs_its_session(queue: QueueDefinition) -> None:
     """It arrives there when it is due."""
 
     async def talk(bus: AmqpHarness) -> None:
-        desk = await Desk.open(bus)
-        status, condition, _ = await desk.refusal("schedule-message", messages=[_entry(bus, None)])
+        node = await ManagementLinks.open(bus)
+        status, condition, _ = await node.refusal("schedule-message", messages=[_entry(bus, None)])
         assert (status, condition) == (400, "amqp:not-allowed")
-        assert (await desk.ask("schedule-message", messages=[_entry(bus, "a")]))[0] == 200
-        link = await desk.client.session_receiver("a", credit=1)
-        await bus.advance(desk.client, 5_000)
-        assert bodies(desk.client.arrived(link)) == ["later"]
+        assert (await node.ask("schedule-message", messages=[_entry(bus, "a")]))[0] == 200
+        link = await node.client.session_receiver("a", credit=1)
+        await bus.advance(node.client, 5_000)
+        assert bodies(node.client.arrived(link)) == ["later"]
 
     serve(talk, queue)
 

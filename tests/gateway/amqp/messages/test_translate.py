@@ -35,7 +35,7 @@ from peeklock.gateway.amqp.messages.translate import (
     outgoing,
     outgoing_run,
     peeked,
-    way_of,
+    via_key_of,
     without_body,
 )
 from peeklock.gateway.identifiers import MessageIds
@@ -456,7 +456,7 @@ def test_a_key_may_be_bytes() -> None:
     }
     raw = encode_message(AmqpMessage(message_annotations=annotations, body="x"))
     assert incoming(raw, NOW, IDS, True).partition_key == "ü"
-    assert way_of(raw) == "v"
+    assert via_key_of(raw) == "v"
 
 
 @pytest.mark.parametrize(

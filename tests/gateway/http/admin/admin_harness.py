@@ -21,7 +21,7 @@ from peeklock.gateway.http.admin.node import AdminNode
 from peeklock.gateway.http.answer import Answer
 from peeklock.gateway.http.hosts import make_namespaces
 from peeklock.gateway.http.request import HttpRequest
-from peeklock.gateway.refusals import RefusalDesk
+from peeklock.gateway.refusals import RefusalWriter
 from peeklock.store.store import Catalog, Store
 from tests.broker.broker_harness import BrokerHarness
 
@@ -56,9 +56,16 @@ class AdminHarness:
         def random_source() -> int:
             return next(count)
 
-        desk = RefusalDesk(clock=self.clock, random_source=random_source, namespace="ns")
+        refusal_writer = RefusalWriter(
+            clock=self.clock, random_source=random_source, namespace="ns"
+        )
         self.node = AdminNode(
-            self.broker, self.broker.namespaces.first.keys, desk, self.clock, random_source, "ns"
+            self.broker,
+            self.broker.namespaces.first.keys,
+            refusal_writer,
+            self.clock,
+            random_source,
+            "ns",
         )
 
     def token(

@@ -340,12 +340,12 @@ def test_a_full_namespace_is_a_quota() -> None:
 
 def test_a_partition_out_of_reach_makes_an_entity_limited() -> None:
     """R-P9."""
-    house = Storehouse.of(MemoryStores(), store_names(2))
-    stores: dict[str, Store] = {each.name: house.get(each.name) for each in house.states()}
+    switched = Storehouse.of(MemoryStores(), store_names(2))
+    stores: dict[str, Store] = {each.name: switched.get(each.name) for each in switched.states()}
     away = list(stores)[1]
 
     async def scenario(admin: AdminHarness) -> None:
-        house.get(away).on_switched = partial(admin.broker.store_switched, away)
+        switched.get(away).on_switched = partial(admin.broker.store_switched, away)
         await admin.put("orders", queue("<EnablePartitioning>true</EnablePartitioning>"))
         known = admin.broker.find("ns", "orders")
         assert isinstance(known, Queue)
@@ -356,7 +356,7 @@ def test_a_partition_out_of_reach_makes_an_entity_limited() -> None:
         whole = await admin.get("orders")
         assert text(whole, "EntityAvailabilityStatus") == "Available"
         assert counts(whole)["ActiveMessageCount"] == 32
-        await house.offline(away)
+        await switched.offline(away)
         limited = await admin.get("orders")
         assert text(limited, "EntityAvailabilityStatus") == "Limited"
         assert 0 < counts(limited)["ActiveMessageCount"] < 32

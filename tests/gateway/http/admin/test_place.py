@@ -11,10 +11,10 @@ from peeklock.gateway.http.request import HttpRequest
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        ("/q1?api-version=2021-05", AdminPath("home", "q1")),
-        ("/a%2Fb", AdminPath("home", "a/b")),
-        ("/a/b/", AdminPath("home", "a/b")),
-        ("/", AdminPath("home", "")),
+        ("/q1?api-version=2021-05", AdminPath("entity", "q1")),
+        ("/a%2Fb", AdminPath("entity", "a/b")),
+        ("/a/b/", AdminPath("entity", "a/b")),
+        ("/", AdminPath("entity", "")),
         ("/$namespaceinfo", AdminPath("namespace")),
         ("/$NamespaceInfo", AdminPath("namespace")),
         ("/$Resources/Queues", AdminPath("queues")),

@@ -14,12 +14,12 @@ from peeklock.broker.random_source import SeededRandom
 from peeklock.entity.commands import Count
 from peeklock.entity.definition import QueueDefinition, SubscriptionDefinition, TopicDefinition
 from peeklock.entity.replies import Counted
-from peeklock.gateway.http.guard import TokenGuard
 from peeklock.gateway.http.health import Health
-from peeklock.gateway.http.http_places import HttpPlaces
+from peeklock.gateway.http.http_connection_quota import HttpConnectionQuota
 from peeklock.gateway.http.messages.node import MessagesNode
 from peeklock.gateway.http.protocol import HttpProtocol
 from peeklock.gateway.http.router import MESSAGES, Router
+from peeklock.gateway.http.token_guard import TokenGuard
 from tests.broker.broker_harness import Recorder, until
 from tests.gateway.amqp.amqp_harness import AmqpHarness
 from tests.gateway.sockets import connected
@@ -112,14 +112,19 @@ class RestHarness:
         self.broker = self.bench.broker
         self.clock = self.bus.clock
         guard = TokenGuard(
-            self.broker.namespaces.first.keys, self.clock, self.bus.namespace_context.desk
+            self.broker.namespaces.first.keys, self.clock, self.bus.namespace_context.refusal_writer
         )
         random_source = SeededRandom(5).number
         self.node = MessagesNode(
-            self.broker, guard, self.bus.namespace_context.desk, self.clock, random_source, "ns"
+            self.broker,
+            guard,
+            self.bus.namespace_context.refusal_writer,
+            self.clock,
+            random_source,
+            "ns",
         )
         self.router = Router(Health(), {MESSAGES: self.node})
-        self.http_places = HttpPlaces()
+        self.connection_quota = HttpConnectionQuota()
 
     def token(
         self,
@@ -134,11 +139,11 @@ class RestHarness:
     @property
     def connections(self) -> list[HttpProtocol]:
         """The broker's side of those that are connected."""
-        return [each for each in self.http_places if isinstance(each, HttpProtocol)]
+        return [each for each in self.connection_quota if isinstance(each, HttpProtocol)]
 
     async def connect(self) -> Caller:
         reader, writer = await connected(
-            lambda: HttpProtocol(self.router.route, self.http_places, bounds=self.node)
+            lambda: HttpProtocol(self.router.route, self.connection_quota, bounds=self.node)
         )
         return Caller(self, reader, writer)
 

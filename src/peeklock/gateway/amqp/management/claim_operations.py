@@ -85,8 +85,8 @@ def _read_claim(call: Call) -> Command | Refusal:
             if number < 0:
                 arguments.wrong("upto", "must not hold negative numbers")
                 break
-            home = partition_of_sequence(number)
-            upto[home] = max(number, upto.get(home, 0))
+            partition_index = partition_of_sequence(number)
+            upto[partition_index] = max(number, upto.get(partition_index, 0))
     return ClaimMessages(
         call.origin,
         call.tag,

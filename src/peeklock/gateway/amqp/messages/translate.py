@@ -307,7 +307,7 @@ def _read_keys(message: Message, sections: Sections, has: int, made: bytes) -> N
     check_application_properties(sections.bare, sections.application_properties_at)
 
 
-def way_of(payload: bytes) -> str | None:
+def via_key_of(payload: bytes) -> str | None:
     """Read which partition of another entity a message goes by on its way, as clients say it."""
     if VIA_PARTITION_KEY not in payload:
         return None  # The cheap answer, and nearly always the right one.

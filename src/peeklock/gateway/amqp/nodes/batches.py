@@ -5,7 +5,7 @@ from typing import Final, final
 from peeklock.amqp.errors import DecodeError
 from peeklock.amqp.messages.sections import batch_part, split
 from peeklock.entity.message import Message
-from peeklock.gateway.amqp.messages.translate import incoming, way_of
+from peeklock.gateway.amqp.messages.translate import incoming, via_key_of
 from peeklock.gateway.amqp.passes import Pass
 from peeklock.gateway.identifiers import MessageIds
 
@@ -20,7 +20,7 @@ _SECTIONS_MAX: Final = BATCH_COUNT_MAX + 8
 class BatchReading:
     """What was read of a batch so far."""
 
-    __slots__ = ("_at", "_payload", "_sections", "messages", "ways")
+    __slots__ = ("_at", "_payload", "_sections", "messages", "via_keys")
 
     def __init__(self, payload: bytes) -> None:
         self._payload: Final = payload
@@ -28,10 +28,10 @@ class BatchReading:
         self._sections = 0
         self.messages: Final[list[Message]] = []
         # Which partition of another entity each message goes by, where somebody wants to know.
-        self.ways: Final[list[str | None]] = []
+        self.via_keys: Final[list[str | None]] = []
 
     def read(
-        self, work: Pass, now: int, ids: MessageIds, *, wants_keys: bool, wants_ways: bool
+        self, work: Pass, now: int, ids: MessageIds, *, wants_keys: bool, wants_via_keys: bool
     ) -> bool:
         """Read as much as the pass has left, and tell whether nothing is left to be read; a batch
         that cannot be read is a DecodeError."""
@@ -43,8 +43,8 @@ class BatchReading:
         work.left -= len(parts) + 1 if is_whole else count
         for part in parts:
             self.messages.append(incoming(part, now, ids, wants_keys))
-            if wants_ways:
-                self.ways.append(way_of(part))
+            if wants_via_keys:
+                self.via_keys.append(via_key_of(part))
         if not is_whole:
             return self._sections >= _SECTIONS_MAX
         if not self.messages:

@@ -81,7 +81,7 @@ class TokenNode:
 
     def _answer(self, request: NodeRequest) -> None:
         refusal = self._put_token(request)
-        if self._binding.is_turned_away:
+        if self._binding.is_over_quota:
             return  # the connection is closed, and that says why
         properties: dict[Any, Any]
         if refusal is None:
@@ -114,7 +114,7 @@ class TokenNode:
             self.wrong += found.reason == INVALID_SIGNATURE
             kind = INVALID_ARGUMENT if found.reason == MALFORMED_TOKEN else UNAUTHORIZED
             return Refusal(kind, found.text)
-        if self._binding.is_turned_away:
+        if self._binding.is_over_quota:
             return None
         # Only now: whether an entity exists is told to nobody who has no key to it.
         missing = self._missing(audience)

@@ -15,7 +15,7 @@ from peeklock.entity.refusals import INVALID_ARGUMENT, MESSAGE_TOO_BIG, NOT_ALLO
 from peeklock.entity.replies import Numbered, Refused, SendsAccepted
 from peeklock.gateway.amqp import texts
 from peeklock.gateway.amqp.connection_output import ConnectionOutput
-from peeklock.gateway.amqp.messages.translate import incoming, incoming_run, way_of
+from peeklock.gateway.amqp.messages.translate import incoming, incoming_run, via_key_of
 from peeklock.gateway.amqp.namespace_context import Entity, rejected
 from peeklock.gateway.amqp.nodes.batches import BATCH_COUNT_MAX, BatchReading
 from peeklock.gateway.amqp.nodes.transactions import Work, transfers
@@ -214,7 +214,7 @@ class SendingNode:
         is_batch = delivery.message_format == BATCH_FORMAT
         is_plain = delivery.state is None and self._destination is None
         messages: list[Message] = []
-        ways: list[str | None] = []
+        via_keys: list[str | None] = []
         try:
             if is_batch:
                 batch = begun if isinstance(begun, BatchReading) else BatchReading(delivery.payload)
@@ -226,23 +226,23 @@ class SendingNode:
                     self._refuse(delivery, Refusal(MESSAGE_TOO_BIG, text))
                     return True
                 messages = batch.messages
-                ways = batch.ways
+                via_keys = batch.via_keys
             else:
                 work.left -= 1
                 # With its keys, because another entity may have to decide by them.
                 messages = [incoming(delivery.payload, now, self._ids, True)]
-                ways = [way_of(delivery.payload)]
+                via_keys = [via_key_of(delivery.payload)]
         except DecodeError as error:
             self._malformed(delivery, error)
             return True
         if delivery.state is not None:
-            self._enlist(delivery, delivery.state, messages, ways, now)
+            self._enlist(delivery, delivery.state, messages, via_keys, now)
         elif not messages:
             if not delivery.settled:
                 self.link.settle([delivery.id], ACCEPTED)
             self._finished(0)
         elif self._destination is not None:
-            self._transfer(delivery, messages, ways)
+            self._transfer(delivery, messages, via_keys)
         else:
             self._submit_batch(delivery, messages)
         return True
@@ -250,7 +250,7 @@ class SendingNode:
     def _read_on(self, batch: BatchReading, is_plain: bool, now: int, work: Pass) -> bool:
         """Read on in a batch; answers whether nothing is left to be read."""
         wants_keys = not is_plain or self._entity.wants_keys
-        return batch.read(work, now, self._ids, wants_keys=wants_keys, wants_ways=not is_plain)
+        return batch.read(work, now, self._ids, wants_keys=wants_keys, wants_via_keys=not is_plain)
 
     def _submit_batch(self, delivery: IncomingDelivery, messages: list[Message]) -> None:
         self._in_flight += 1
@@ -266,7 +266,7 @@ class SendingNode:
         delivery: IncomingDelivery,
         state: bytes,
         messages: list[Message],
-        ways: list[str | None],
+        via_keys: list[str | None],
         now: int,
     ) -> None:
         """Make messages part of a transaction; they are answered as if it had ended well."""
@@ -282,7 +282,7 @@ class SendingNode:
             self._entity,
             self.link,
             messages=messages,
-            ways=ways,
+            via_keys=via_keys,
             destination=self._destination,
         )
         refusal = transactions.enlist(transaction, work, now)
@@ -294,7 +294,7 @@ class SendingNode:
         self._finished(0)
 
     def _transfer(
-        self, delivery: IncomingDelivery, messages: list[Message], ways: list[str | None]
+        self, delivery: IncomingDelivery, messages: list[Message], via_keys: list[str | None]
     ) -> None:
         """Send by way of this entity to another: a transaction of its own."""
         destination = self._destination
@@ -302,7 +302,7 @@ class SendingNode:
         self._in_flight += 1
         self.output.took(1, len(delivery.payload))
         origin = Unanswered(self) if delivery.settled else self
-        work = transfers(destination, messages, ways)
+        work = transfers(destination, messages, via_keys)
         self._entity.submit(Commit(origin, delivery.id, work))
 
     def _size_max(self) -> int:

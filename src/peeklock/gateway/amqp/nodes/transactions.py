@@ -93,7 +93,7 @@ class Work:
         "link",
         "messages",
         "size",
-        "ways",
+        "via_keys",
     )
 
     def __init__(
@@ -102,7 +102,7 @@ class Work:
         link: Link,
         *,
         messages: list[Message] | None = None,
-        ways: list[str | None] | None = None,
+        via_keys: list[str | None] | None = None,
         destination: Entity | None = None,
         command: Any = None,
         ids: list[int] | None = None,
@@ -111,7 +111,7 @@ class Work:
         self.link: Final = link
         self.messages: Final[list[Message] | None] = messages
         # By which partition of the via each message goes, where it says so.
-        self.ways: Final[list[str | None] | None] = ways
+        self.via_keys: Final[list[str | None] | None] = via_keys
         self.destination: Final = destination
         self.command: Any = command
         # Deliveries that are settled for the time being.
@@ -221,19 +221,19 @@ def _commands(works: list[Work]) -> list[Any]:
         if destination is None:
             commands.append(SendBatch(None, 0, messages))
         else:
-            commands += transfers(destination, messages, work.ways)
+            commands += transfers(destination, messages, work.via_keys)
     return commands
 
 
 def transfers(
-    destination: Entity, messages: list[Message], ways: list[str | None] | None
+    destination: Entity, messages: list[Message], via_keys: list[str | None] | None
 ) -> list[Any]:
     """Let messages be forwarded to another entity."""
     path = destination.path
-    if ways is None:
+    if via_keys is None:
         return [TransferMessage(path, message) for message in messages]
     return [
-        TransferMessage(path, message, way) for message, way in zip(messages, ways, strict=True)
+        TransferMessage(path, message, way) for message, way in zip(messages, via_keys, strict=True)
     ]
 
 

@@ -43,7 +43,7 @@ from peeklock.gateway.http.admin.topics import topic_entry
 from peeklock.gateway.http.answer import Answer
 from peeklock.gateway.http.request import HttpRequest
 from peeklock.gateway.identifiers import RandomSource
-from peeklock.gateway.refusals import RefusalDesk
+from peeklock.gateway.refusals import RefusalWriter
 from peeklock.store.store import StoreError
 
 _LISTS: Final = (places.QUEUES, places.TOPICS, places.SUBSCRIPTIONS, places.RULES)
@@ -60,7 +60,7 @@ class AdminNode:
         self,
         broker: Broker,
         keys: KeyRing,
-        desk: RefusalDesk,
+        refusal_writer: RefusalWriter,
         clock: Clock,
         random_source: RandomSource,
         namespace: str,
@@ -70,7 +70,7 @@ class AdminNode:
         self._clock = clock
         self._started_at = clock.now()
         self._admission = Admission(keys, clock)
-        self._desk = AdminRefusals(desk, self._namespace)
+        self._refusals = AdminRefusals(refusal_writer, self._namespace)
         self._putting = Putting(broker, self._admission, random_source, self._namespace)
 
     async def answer(self, request: HttpRequest) -> Answer:
@@ -88,16 +88,16 @@ class AdminNode:
             return await self._carried_out(request, place)
         except NotDone as error:
             # Not even the tracker says what is there to somebody who may not manage it.
-            is_inside = error.refusal.kind != UNAUTHORIZED
-            kind = self._kind(place) if is_inside else QUEUE
-            return self._desk.answer(error, request, place, kind)
+            is_authorized = error.refusal.kind != UNAUTHORIZED
+            kind = self._kind(place) if is_authorized else QUEUE
+            return self._refusals.answer(error, request, place, kind)
 
     def _kept_out(self, request: HttpRequest, place: AdminPath | None) -> Answer:
         """Answer who has a good token without the right to manage; a queue or topic that is not
         there looks as it looks to everybody."""
         is_missing = (
             place is not None
-            and place.kind == places.HOME
+            and place.kind == places.ENTITY
             and self._broker.find(self._namespace, place.path) is None
         )
         if is_missing:
@@ -126,7 +126,7 @@ class AdminNode:
         except MalformedEntry as error:
             raise wrong(str(error)) from error
         except EntityError as error:
-            raise self._desk.of(error, place) from error
+            raise self._refusals.of(error, place) from error
         except StoreError as error:
             raise out_of_reach() from error
         if place.kind in _LISTS:
@@ -137,10 +137,10 @@ class AdminNode:
 
     async def _get(self, place: AdminPath, asked: Asked) -> Answer:
         entry = await self._entry(place, asked)
-        if entry is None and place.kind == places.HOME:
+        if entry is None and place.kind == places.ENTITY:
             return nothing_answer(asked, self._clock.now())
         if entry is None:
-            raise self._desk.missing(place)
+            raise self._refusals.missing(place)
         return entry_answer(200, entry, asked, self._namespace)
 
     async def _entry(self, place: AdminPath, asked: Asked) -> AtomEntry | None:

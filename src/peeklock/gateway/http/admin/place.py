@@ -14,7 +14,7 @@ from peeklock.gateway.http.request import HttpRequest
 NAMESPACE: Final = "namespace"
 QUEUES: Final = "queues"
 TOPICS: Final = "topics"
-HOME: Final = "home"  # a queue or a topic: they share their names
+ENTITY: Final = "entity"  # a queue or a topic: they share their names
 SUBSCRIPTIONS: Final = "subscriptions"
 SUBSCRIPTION: Final = "subscription"
 RULES: Final = "rules"
@@ -87,4 +87,4 @@ def place_of(request: HttpRequest) -> AdminPath | None:
         return AdminPath(SUBSCRIPTION, "/".join(parts[:-2]), parts[-1])
     if len(parts) >= 2 and words[-1] == _SUBSCRIPTIONS:
         return AdminPath(SUBSCRIPTIONS, "/".join(parts[:-1]))
-    return AdminPath(HOME, "/".join(parts))
+    return AdminPath(ENTITY, "/".join(parts))

@@ -30,7 +30,7 @@ from peeklock.gateway.http.admin.writing import COUNTS, XmlWriter
 SIZED_MESSAGES: Final = "2021-05"
 COUNTED_FILTERS: Final = "2024-05"
 
-Home: TypeAlias = QueueDefinition | TopicDefinition
+EntityDefinition: TypeAlias = QueueDefinition | TopicDefinition
 Forwarding: TypeAlias = QueueDefinition | SubscriptionDefinition
 Remarks: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -81,7 +81,7 @@ def read_destination(content: Content, name: str) -> str:
     return destination_path((content.text(name) or "").strip())
 
 
-def read_message_size_max(content: Content, asked: Asked, known: Home | None) -> int:
+def read_message_size_max(content: Content, asked: Asked, known: EntityDefinition | None) -> int:
     """Read the size of the largest message, which older versions do not have.
 
     The configuration file may choose smaller ones; who reads an entity and changes something else
@@ -106,7 +106,7 @@ def read_message_size_max(content: Content, asked: Asked, known: Home | None) ->
     return kilobytes * 1024
 
 
-def read_size_max(content: Content, known: Home | None) -> int:
+def read_size_max(content: Content, known: EntityDefinition | None) -> int:
     """Read how much each partition of an entity may hold, in bytes.
 
     Clients send back what they were shown, which must change nothing. What they choose is the size
@@ -124,14 +124,14 @@ def read_size_max(content: Content, known: Home | None) -> int:
     return megabytes * MEGABYTE
 
 
-def shown_megabytes(definition: Home) -> int:
+def shown_megabytes(definition: EntityDefinition) -> int:
     """How much an entity may hold, as clients are told."""
     if definition.size_max == NO_SIZE_LIMIT:
         return _MEGABYTES_DEFAULT * definition.partitions
     return max(definition.size_max // MEGABYTE, 1) * definition.partitions
 
 
-def read_partitions(content: Content, known: Home | None) -> int:
+def read_partitions(content: Content, known: EntityDefinition | None) -> int:
     """Read how many partitions an entity has; the clients of the service only say whether it has
     several, others may say how many."""
     before = 1 if known is None else known.partitions
@@ -147,7 +147,7 @@ def read_partitions(content: Content, known: Home | None) -> int:
     return before if before > 1 else PARTITIONS_DEFAULT
 
 
-def read_duplicate_window_ms(content: Content, known: Home | None) -> int:
+def read_duplicate_window_ms(content: Content, known: EntityDefinition | None) -> int:
     """Read how long message ids are remembered; 0 is not at all."""
     before = 0 if known is None else known.duplicate_window_ms
     window_ms = content.duration_ms(_WINDOW)
@@ -166,7 +166,7 @@ def _check_window(window_ms: int) -> None:
         raise MalformedEntry(f"{_WINDOW} must be between 5 seconds and 7 days.")
 
 
-def read_remarks(content: Content, known: Home | None) -> Remarks:
+def read_remarks(content: Content, known: EntityDefinition | None) -> Remarks:
     """Read what is kept without having an effect, and how destinations were named."""
     remarks = {} if known is None else dict(known.remarks)
     for name in DESTINATIONS:
@@ -186,7 +186,7 @@ def read_given_destinations(content: Content) -> Remarks:
     return given_destinations({name: (content.text(name) or "").strip() for name in DESTINATIONS})
 
 
-def window_ms_of(definition: Home) -> int:
+def window_ms_of(definition: EntityDefinition) -> int:
     """The window as clients are told: that of a detection that is off is the one they chose."""
     if definition.duplicate_window_ms:
         return definition.duplicate_window_ms
@@ -194,12 +194,12 @@ def window_ms_of(definition: Home) -> int:
     return _WINDOW_MS_DEFAULT if remark is None else parse_duration(remark)
 
 
-def is_express(definition: Home) -> bool:
+def is_express(definition: EntityDefinition) -> bool:
     """Whether its owner wanted it express, which has no effect here: nothing is kept in memory."""
     return dict(definition.remarks).get(_EXPRESS) == "true"
 
 
-def has_ordering(definition: Home) -> bool:
+def has_ordering(definition: EntityDefinition) -> bool:
     """Whether it is said to keep the order of messages."""
     otherwise = "true" if definition.partitions == 1 else "false"
     return dict(definition.remarks).get(_ORDERING, otherwise) == "true"
@@ -208,9 +208,9 @@ def has_ordering(definition: Home) -> bool:
 def availability(entity: Entity, tally: Tally) -> str:
     """Whether all partitions are within reach (R-P9); where none can tell what it holds, because it
     is damaged or its store is away, the counts say nothing."""
-    home = entity.topic if isinstance(entity, Subscription) else entity
+    owner = entity.topic if isinstance(entity, Subscription) else entity
     if tally.is_whole:
-        return home.partitions.availability
+        return owner.partitions.availability
     return UNKNOWN if tally.is_unknown else LIMITED
 
 

@@ -10,7 +10,7 @@ from peeklock.broker.forwarding.destinations import Forwarding
 from peeklock.gateway.http.admin.admission import Admission
 from peeklock.gateway.http.admin.atom import Asked, AtomEntry, entry_answer
 from peeklock.gateway.http.admin.authorization import read_keys
-from peeklock.gateway.http.admin.place import HOME, SUBSCRIPTION, AdminPath
+from peeklock.gateway.http.admin.place import ENTITY, SUBSCRIPTION, AdminPath
 from peeklock.gateway.http.admin.queues import queue_entry, read_queue
 from peeklock.gateway.http.admin.reading import Content, MalformedEntry, read_content
 from peeklock.gateway.http.admin.rules import read_rule, rule_entry
@@ -47,8 +47,8 @@ class Putting:
         if expect == KNOWN and self._broker.find(self._namespace, place.entity) is None:
             # Before what is wrong with the change of what is not there.
             check_expected(KNOWN, place.entity, is_known=False)
-        if place.kind == HOME:
-            entry = await self._put_home(request, content, place.path, asked, expect)
+        if place.kind == ENTITY:
+            entry = await self._put_entity(request, content, place.path, asked, expect)
         elif place.kind == SUBSCRIPTION:
             _check_name(content, "SubscriptionDescription")
             entry = await self._put_subscription(request, content, place, asked, expect)
@@ -57,7 +57,7 @@ class Putting:
             entry = await self._put_rule(content, place, expect)
         return entry_answer(201 if expect == NEW else 200, entry, asked, self._namespace)
 
-    async def _put_home(
+    async def _put_entity(
         self, request: HttpRequest, content: Content, path: str, asked: Asked, expect: str
     ) -> AtomEntry:
         # Queues and topics share their names; what the body describes decides.

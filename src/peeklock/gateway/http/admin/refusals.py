@@ -20,7 +20,7 @@ from peeklock.entity.refusals import (
 )
 from peeklock.gateway.http.admin.atom import error_answer
 from peeklock.gateway.http.admin.place import (
-    HOME,
+    ENTITY,
     RULE,
     RULES,
     SUBSCRIPTION,
@@ -29,7 +29,7 @@ from peeklock.gateway.http.admin.place import (
 )
 from peeklock.gateway.http.answer import Answer
 from peeklock.gateway.http.request import HttpRequest
-from peeklock.gateway.refusals import RefusalDesk, tracker
+from peeklock.gateway.refusals import RefusalWriter, tracker
 
 _CHALLENGE: Final = (("www-authenticate", "SharedAccessSignature"),)
 _STATUSES: Final = {
@@ -82,20 +82,20 @@ class NotDone(Exception):
 class AdminRefusals:
     """Answers what is not done, each time with a tracking id."""
 
-    def __init__(self, desk: RefusalDesk, namespace: str) -> None:
-        self._desk = desk
+    def __init__(self, refusal_writer: RefusalWriter, namespace: str) -> None:
+        self._refusal_writer = refusal_writer
         self._namespace = namespace
 
     def answer(
         self, error: NotDone, request: HttpRequest, place: AdminPath | None, kind: str
     ) -> Answer:
         """Word a refusal; `kind` is what the entity is, where that is known."""
-        declined = self._desk.decline(
+        declined = self._refusal_writer.decline(
             error.refusal,
             entity="" if place is None else place.entity,
             operation=f"{request.method} {request.path}",
             peer=request.peer,
-            kind=kind if place is None or place.kind == HOME else TOPIC,
+            kind=kind if place is None or place.kind == ENTITY else TOPIC,
         )
         return error_answer(error.status, declined.text, error.headers)
 
@@ -106,7 +106,7 @@ class AdminRefusals:
             return NotDone(Refusal(INVALID_ARGUMENT, f"SubCode=40400. {refusal.text}"))
         if refusal.kind == ENTITY_EXISTS:
             text = f"The messaging entity '{self._tracker(place)}' already exists."
-            return NotDone(Refusal(ENTITY_EXISTS, _CONFLICT if place.kind == HOME else text))
+            return NotDone(Refusal(ENTITY_EXISTS, _CONFLICT if place.kind == ENTITY else text))
         if refusal.kind == ENTITY_NOT_FOUND:
             return self.missing(place)
         if refusal.kind == QUOTA_EXCEEDED:
@@ -118,10 +118,10 @@ class AdminRefusals:
     def missing(self, place: AdminPath) -> NotDone:
         """Say that something is not there."""
         text = f"Entity '{self._tracker(place)}' was not found."
-        return NotDone(Refusal(ENTITY_NOT_FOUND, _MISSING if place.kind == HOME else text))
+        return NotDone(Refusal(ENTITY_NOT_FOUND, _MISSING if place.kind == ENTITY else text))
 
     def _tracker(self, place: AdminPath) -> str:
-        where = tracker(self._namespace, QUEUE if place.kind == HOME else TOPIC, place.entity)
+        where = tracker(self._namespace, QUEUE if place.kind == ENTITY else TOPIC, place.entity)
         return f"{where}|{place.rule}" if place.kind == RULE else where
 
 

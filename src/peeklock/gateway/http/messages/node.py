@@ -37,7 +37,6 @@ from peeklock.gateway.amqp.admission import why_not_received_from, why_not_sent_
 from peeklock.gateway.amqp.management.lock_tokens import token_of, uuid_of
 from peeklock.gateway.amqp.namespace_context import Entities
 from peeklock.gateway.http.answer import Answer, bad_request, not_allowed, not_found
-from peeklock.gateway.http.guard import TokenGuard
 from peeklock.gateway.http.messages.errors import error, in_this_form
 from peeklock.gateway.http.messages.incoming import is_batch, read_long_batch, read_message
 from peeklock.gateway.http.messages.instants import http_date
@@ -47,8 +46,9 @@ from peeklock.gateway.http.messages.places import HEAD, ONE, SENDING, MessagePat
 from peeklock.gateway.http.messages.visit import Visit
 from peeklock.gateway.http.messages.wishes import CONSUMER, Reception, Wish
 from peeklock.gateway.http.request import HttpRequest
+from peeklock.gateway.http.token_guard import TokenGuard
 from peeklock.gateway.identifiers import MessageIds, RandomSource
-from peeklock.gateway.refusals import RefusalDesk
+from peeklock.gateway.refusals import RefusalWriter
 
 # Seconds: how long a receiver waits that does not say, and how long at most.
 WAIT_S_MAX: Final = 60
@@ -82,14 +82,14 @@ class MessagesNode:
         self,
         entities: Entities,
         guard: TokenGuard,
-        desk: RefusalDesk,
+        refusal_writer: RefusalWriter,
         clock: Clock,
         random_source: RandomSource,
         namespace: str,
     ) -> None:
         self._entities = entities
         self._guard = guard
-        self._desk = desk
+        self._refusal_writer = refusal_writer
         self._clock = clock
         self._ids = MessageIds(random_source)
         self._namespace = namespace
@@ -279,7 +279,7 @@ class MessagesNode:
     def _declined(
         self, request: HttpRequest, refusal: Refusal, path: str, kind: str, status: int = 0
     ) -> Answer:
-        declined = self._desk.decline(
+        declined = self._refusal_writer.decline(
             refusal,
             entity=path,
             operation=f"{request.method} {request.path}",

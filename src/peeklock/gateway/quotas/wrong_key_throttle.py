@@ -18,7 +18,7 @@ ADDRESSES_MAX: Final = 10_000
 
 
 @final
-class KeyGuesses:
+class WrongKeyThrottle:
     """When an address has its next try; instants are the loop's, in milliseconds."""
 
     def __init__(self, waiting: Budget) -> None:

@@ -25,7 +25,7 @@ class ConnectionStanding:
         """The host is the address that it counts for."""
         self._owner: LimitedConnection | None = owner
         self._shared_limits: Final = shared_limits
-        self.held: Final = HeldBytes(held_max, shared_limits.stranger_bytes)
+        self.held: Final = HeldBytes(held_max, shared_limits.unauthenticated_bytes)
         self.held.make_room = self._make_room
         self.address: Final = shared_limits.came(owner, host)
         self._step = 0
@@ -91,4 +91,4 @@ class ConnectionStanding:
             return False
         if self._step >= ADMITTED:
             return self._shared_limits.make_room(self._owner)
-        return self._shared_limits.make_room_for_stranger(self._owner)
+        return self._shared_limits.make_room_without_token(self._owner)

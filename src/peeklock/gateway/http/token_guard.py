@@ -8,7 +8,7 @@ from peeklock.clock import Clock
 from peeklock.entity.refusals import UNAUTHORIZED, Refusal
 from peeklock.gateway.http.answer import Answer
 from peeklock.gateway.http.request import HttpRequest
-from peeklock.gateway.refusals import RefusalDesk
+from peeklock.gateway.refusals import RefusalWriter
 
 _CHALLENGE: Final = (("www-authenticate", "SharedAccessSignature"),)
 
@@ -17,10 +17,10 @@ _CHALLENGE: Final = (("www-authenticate", "SharedAccessSignature"),)
 class TokenGuard:
     """Checks the token of a request as `$cbs` does, and refuses with a tracking id."""
 
-    def __init__(self, keys: KeyRing, clock: Clock, desk: RefusalDesk) -> None:
+    def __init__(self, keys: KeyRing, clock: Clock, refusal_writer: RefusalWriter) -> None:
         self._keys = keys
         self._clock = clock
-        self._desk = desk
+        self._refusal_writer = refusal_writer
 
     def check(self, request: HttpRequest, audience: str, wanted: Rights) -> Answer | None:
         """Answer why a request is not let in, None when it is; the namespace is the path ''."""
@@ -40,7 +40,7 @@ class TokenGuard:
 
     def _refuse(self, request: HttpRequest, status: int, text: str) -> Answer:
         operation = f"{request.method} {request.path}"
-        declined = self._desk.decline(
+        declined = self._refusal_writer.decline(
             Refusal(UNAUTHORIZED, text), entity="", operation=operation, peer=request.peer
         )
         headers = _CHALLENGE if status == 401 else ()

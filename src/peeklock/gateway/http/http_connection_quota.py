@@ -11,7 +11,7 @@ from peeklock.settings import HTTP_CONNECTIONS_MAX
 BYTES_MAX: Final = 256 * 1024 * 1024
 
 
-class HttpPlace(Protocol):
+class LimitedHttpConnection(Protocol):
     """One connection, as the others' limits see it."""
 
     def abort(self) -> None:
@@ -24,7 +24,7 @@ class HttpPlace(Protocol):
 
 
 @final
-class HttpPlaces:
+class HttpConnectionQuota:
     """Counts connections and bytes; whoever has waited longest makes room for who comes."""
 
     def __init__(
@@ -38,87 +38,87 @@ class HttpPlaces:
         self._connections = budgets.register("http_connections", connections_max)
         self._bytes = budgets.register("http_bytes", bytes_max)
         # What is held for each: of its body, and of answers that it does not read.
-        self._bodies: dict[HttpPlace, int] = {}
-        self._unread: dict[HttpPlace, int] = {}
-        self._all: set[HttpPlace] = set()
+        self._bodies: dict[LimitedHttpConnection, int] = {}
+        self._unread: dict[LimitedHttpConnection, int] = {}
+        self._all: set[LimitedHttpConnection] = set()
         # Those for whom nothing is worked on, in the order in which they were last answered, or
         # came: who sends a head byte by byte gets no younger by it.
-        self._waiting: dict[HttpPlace, None] = {}
+        self._waiting: dict[LimitedHttpConnection, None] = {}
 
     def __len__(self) -> int:
         return len(self._all)
 
-    def __iter__(self) -> Iterator[HttpPlace]:
+    def __iter__(self) -> Iterator[LimitedHttpConnection]:
         return iter(list(self._all))
 
-    def joined(self, http_place: HttpPlace) -> bool:
+    def joined(self, connection: LimitedHttpConnection) -> bool:
         """Take a connection in; answers whether there was a place for it."""
         if self._connections.is_exhausted:
             self.make_room()
         if not self._connections.take(1):
             return False
-        self._all.add(http_place)
-        self._waiting[http_place] = None
+        self._all.add(connection)
+        self._waiting[connection] = None
         return True
 
-    def left(self, http_place: HttpPlace) -> None:
+    def left(self, connection: LimitedHttpConnection) -> None:
         """Forget a connection."""
-        if http_place not in self._all:
+        if connection not in self._all:
             return
-        self._all.remove(http_place)
-        self._waiting.pop(http_place, None)
+        self._all.remove(connection)
+        self._waiting.pop(connection, None)
         self._connections.give_back(1)
-        self.gave_body(http_place)
-        self.read(http_place)
+        self.gave_body(connection)
+        self.read(connection)
 
-    def busy(self, http_place: HttpPlace) -> None:
+    def busy(self, connection: LimitedHttpConnection) -> None:
         """Something is worked on for a connection: it is not let go meanwhile."""
-        self._waiting.pop(http_place, None)
+        self._waiting.pop(connection, None)
 
-    def answered(self, http_place: HttpPlace) -> None:
+    def answered(self, connection: LimitedHttpConnection) -> None:
         """A connection has its answer, and is the last who would be let go."""
-        if http_place in self._all:
-            self._waiting.pop(http_place, None)
-            self._waiting[http_place] = None
+        if connection in self._all:
+            self._waiting.pop(connection, None)
+            self._waiting[connection] = None
 
     def make_room(self) -> bool:
         """Let the one go that waits longest; answers whether there was one."""
-        for http_place in self._waiting:
+        for connection in self._waiting:
             self._connections.refused += 1
-            self._let_go(http_place)
+            self._let_go(connection)
             return True
         return False
 
     # --- bytes
 
-    def takes_body(self, http_place: HttpPlace, size: int) -> bool:
+    def takes_body(self, connection: LimitedHttpConnection, size: int) -> bool:
         """Hold more of a large body; answers whether there is room for it."""
         while self._bytes.used + size > self._bytes.limit and self._unread:
             self._let_go(next(iter(self._unread)))
         if not self._bytes.take(size):
             return False
-        self._bodies[http_place] = self._bodies.get(http_place, 0) + size
+        self._bodies[connection] = self._bodies.get(connection, 0) + size
         return True
 
-    def gave_body(self, http_place: HttpPlace) -> None:
+    def gave_body(self, connection: LimitedHttpConnection) -> None:
         """Hold nothing more of a body."""
-        self._bytes.give_back(self._bodies.pop(http_place, 0))
+        self._bytes.give_back(self._bodies.pop(connection, 0))
 
-    def leaves_unread(self, http_place: HttpPlace, size: int) -> None:
+    def leaves_unread(self, connection: LimitedHttpConnection, size: int) -> None:
         """Hold an answer that is not read at once; who does so for longest goes, not the answer:
         what it tells may have been done."""
-        if http_place not in self._all:
+        if connection not in self._all:
             return
         self._bytes.take_anyway(size)
-        self._unread[http_place] = self._unread.get(http_place, 0) + size
+        self._unread[connection] = self._unread.get(connection, 0) + size
         while self._bytes.used > self._bytes.limit and len(self._unread) > 1:
             self._bytes.refused += 1
             self._let_go(next(iter(self._unread)))
 
-    def read(self, http_place: HttpPlace) -> None:
+    def read(self, connection: LimitedHttpConnection) -> None:
         """Hold nothing unread any more."""
-        self._bytes.give_back(self._unread.pop(http_place, 0))
+        self._bytes.give_back(self._unread.pop(connection, 0))
 
-    def _let_go(self, http_place: HttpPlace) -> None:
-        self.left(http_place)
-        http_place.abort()
+    def _let_go(self, connection: LimitedHttpConnection) -> None:
+        self.left(connection)
+        connection.abort()

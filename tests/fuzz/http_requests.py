@@ -4,7 +4,7 @@ import asyncio
 from typing import Any, Final
 
 from peeklock.gateway.http.answer import Answer, bad_request
-from peeklock.gateway.http.http_places import HttpPlaces
+from peeklock.gateway.http.http_connection_quota import HttpConnectionQuota
 from peeklock.gateway.http.messages.incoming import is_batch, read_batch, read_message
 from peeklock.gateway.http.messages.malformed import MalformedRequest
 from peeklock.gateway.http.messages.places import place_of
@@ -71,7 +71,7 @@ async def _served(data: bytes) -> str:
         return Answer(201, {})
 
     wire = _Wire()
-    protocol = HttpProtocol(route, HttpPlaces())
+    protocol = HttpProtocol(route, HttpConnectionQuota())
     protocol.connection_made(wire)
     # Each arrival has a price of its own, whatever comes with it.
     piece = 16 * data[0] if data else 0

@@ -12,7 +12,7 @@ _STATES: Final = ("active", "deferred", "scheduled", "claimed")
 _PREVIEW: Final = 120
 
 
-def read_letter(payload: bytes) -> dict[str, Any]:
+def describe_message(payload: bytes) -> dict[str, Any]:
     """Tell everything about a message, as JSON can."""
     message = decode_message(payload)
     annotations = {str(key): value for key, value in (message.message_annotations or {}).items()}

@@ -9,7 +9,7 @@ from uuid import UUID
 from peeklock.amqp.messages.message import DATA_BODY, AmqpMessage, encode_message
 from peeklock.amqp.messages.message_forms import Properties
 from peeklock.amqp.values.types import Symbol, Timestamp, Uint
-from peeklock.cli.letters import preview, read_letter
+from peeklock.cli.message_output import describe_message, preview
 from peeklock.client.message import ServiceBusMessage
 
 NOW = 1_700_000_000_000
@@ -27,7 +27,7 @@ def test_a_message_says_what_its_sender_said() -> None:
         scheduled_enqueue_time_utc=datetime(2023, 11, 14, 22, 13, 25, tzinfo=UTC),
         application_properties={"n": 5, "t": "text", "b": True, "r": 0.5},
     )
-    told = read_letter(message.encoded())
+    told = describe_message(message.encoded())
     assert told["MessageId"] == "m"
     assert (told["SessionId"], told["Subject"], told["CorrelationId"]) == ("s", "x", "c")
     assert told["ContentType"] == "text/plain"
@@ -39,12 +39,12 @@ def test_a_message_says_what_its_sender_said() -> None:
 
 
 def test_a_bare_message_says_little() -> None:
-    told = read_letter(ServiceBusMessage(b"").encoded())
+    told = describe_message(ServiceBusMessage(b"").encoded())
     assert told == {"State": "active", "DeliveryCount": 0, "ApplicationProperties": {}, "Body": ""}
 
 
 def read(**sections: Any) -> dict[str, Any]:
-    return read_letter(encode_message(AmqpMessage(**sections)))
+    return describe_message(encode_message(AmqpMessage(**sections)))
 
 
 def test_what_json_has_no_type_for_is_written_as_text() -> None:

@@ -28,7 +28,7 @@ _ELEMENTS_FREE: Final = 1024
 
 
 @final
-class RequestLinks:
+class RequestChannel:
     """A pair of links to one node: requests go out on one, their answers come in on the other."""
 
     def __init__(self, transport: Transport, address: str, name: str, session: Session) -> None:
