@@ -1,5 +1,6 @@
 """What the kernel knows about a process: time on a CPU, memory of its own, bytes written."""
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Final
@@ -33,6 +34,15 @@ def written_bytes(pid: int) -> int:
 def open_files(pid: int) -> int:
     """Count the files and sockets that a process has open."""
     return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+
+
+def open_sockets(pid: int) -> int:
+    """Count the sockets that a process has open; a store opens and closes files of its own."""
+    count = 0
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            count += os.readlink(path).startswith("socket:")
+    return count
 
 
 def descendant(pid: int, name: str) -> int | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from bench.proc import open_files
+from bench.proc import open_files, open_sockets
 from tests.pressure.abused_broker import AbusedBroker
 from tests.pressure.conftest import MakeHouse
 from tests.pressure.raw import RECEIVER, Raw
@@ -101,7 +101,7 @@ def test_who_never_reads_is_let_go(house: MakeHouse) -> None:
         "GET /q0/$journal/0?limit=8388608 HTTP/1.1\r\nHost: localhost\r\n"
         f"Authorization: {sas.token('http://localhost/q0')}\r\n\r\n"
     ).encode()
-    before = open_files(broker.pid)
+    before = open_sockets(broker.pid)
     with broker.pressed(grows_at_most=160 << 20):
         peers = [broker.raw() for _ in range(5)]
         for peer in peers:
@@ -117,7 +117,7 @@ def test_who_never_reads_is_let_go(house: MakeHouse) -> None:
         # Somebody who has nothing to read, and says nothing.
         idle = broker.raw()
         idle.open()
-        wait_until(lambda: open_files(broker.pid) <= before + 2)  # pings, idle
+        wait_until(lambda: open_sockets(broker.pid) <= before + 2)  # pings, idle
         assert not idle.is_ended_within(0.1)
     assert broker.log().count("cut-off") == len(peers)
     for peer in (*peers, idle):

@@ -226,9 +226,9 @@ def test_batches_by_http_keep_nobody_waiting(house: MakeHouse) -> None:
         assert connection.getresponse().status == status
         connection.close()
 
-    with broker.pressed(at_least_s=0.0, others_wait_ms=25.0):
-        for _ in range(3):
+    with broker.pressed(at_least_s=0.0, others_wait_ms=40.0):
+        for _ in range(5):
             post(*bodies[0])
     for body, status in bodies[1:]:
-        with broker.pressed():
+        with broker.pressed(at_least_s=0.5):
             post(body, status)
