@@ -37,7 +37,6 @@ def others() -> list[Record]:
         records.Deferred(1, 0, [1, 2], [1, 1]),
         records.DeadLettered(1, 0, [1, 2], [1, 1], None, None),
         records.Changed(1, 1, {"a": b"1", "b": b"2"}),
-        records.HandedOut(1, 0, [1, 2]),
         journal_facts.HandedTo(1, 0, "who", [1, 2], [0, 3]),
         journal_facts.LocksRenewed(1, 0, "who", [1, 2]),
         journal_facts.LocksReleased(1, 0, 0, "who", [1, 2]),

@@ -23,7 +23,6 @@ from peeklock.entity.records import (
     Deferred,
     DuplicatesDropped,
     Enqueued,
-    HandedOut,
     Kept,
     LaneDropped,
     Lost,
@@ -174,7 +173,7 @@ def records(draw: st.DrawFn) -> Record:
     if build == 3:
         return Removed(at, draw(lanes), draw(st.integers(0, 4)), draw(numbers()))
     if build == 4:
-        return HandedOut(at, draw(lanes), draw(numbers()))
+        return HandedTo(at, draw(lanes), "", draw(numbers()), [])
     if build == 5:
         return Changed(at, draw(sequences), draw(changes))
     if build == 6:

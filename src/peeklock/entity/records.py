@@ -353,21 +353,6 @@ class LaneDropped:
 
 @final
 @dataclass(slots=True, init=False)
-class HandedOut:
-    """Deliveries as they were once written, without their instants; today it is `HandedTo`."""
-
-    at: Final[int]
-    lane: Final[int]
-    sequences: Final[list[int]]
-
-    def __init__(self, at: int, lane: int, sequences: list[int]) -> None:
-        self.at = at
-        self.lane = lane
-        self.sequences = sequences
-
-
-@final
-@dataclass(slots=True, init=False)
 class Relocated:
     """Bodies written again at the tail, so that the old chunk they lay in can be dropped."""
 
@@ -507,7 +492,6 @@ Record: TypeAlias = (
     Enqueued
     | Removed
     | HandedTo
-    | HandedOut
     | Published
     | CopiesBuried
     | Transferring

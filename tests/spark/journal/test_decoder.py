@@ -127,7 +127,7 @@ def test_every_copy_of_a_published_message_is_a_row() -> None:
             },
         ),
         (kept.Activated(AT, 11, [5], [0]), {"op": "activate", "description": "5"}),
-        (kept.HandedOut(AT, 0, [11]), {"op": "deliver"}),
+        (journal_facts.HandedTo(AT, 0, "", [11], [journal_facts.UNKNOWN_COUNT]), {"op": "deliver"}),
         (
             journal_facts.HandedTo(AT, 0, "app/link", [11], []),
             {"op": "deliver", "delivery_count": 0, "consumer": "app/link"},

@@ -27,7 +27,6 @@ from peeklock.entity.records import (
     Deferred,
     DuplicatesDropped,
     Enqueued,
-    HandedOut,
     Kept,
     LaneDropped,
     Lost,
@@ -208,7 +207,7 @@ class Restoring:
             self._claims.heard(record)
         elif isinstance(record, (Claimed, Unclaimed)):
             self._claimed(record)
-        elif isinstance(record, (DuplicatesDropped, HandedOut, LocksRenewed, LocksReleased)):
+        elif isinstance(record, (DuplicatesDropped, LocksRenewed, LocksReleased)):
             pass  # for the journal only
         elif isinstance(record, (SettlementsFailed, SessionLockNoted)):
             pass

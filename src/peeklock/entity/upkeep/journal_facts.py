@@ -26,6 +26,9 @@ SESSION_TAKEN_BACK: Final = 2  # by a change of the entity
 # What failed because a lock was lost: an outcome of `commands`, or this.
 RENEWAL: Final = 255
 
+# Stands for the count of a delivery that was written when neither counts nor consumers were noted.
+UNKNOWN_COUNT: Final = 0xFFFF_FFFF
+
 
 @final
 @dataclass(slots=True, init=False)

@@ -212,16 +212,7 @@ class FactDecoder:
         if isinstance(record, (kept.Enqueued, kept.Scheduled, stages.Staged)):
             self._add_messages(record, position, 0, len(record.messages))
         elif isinstance(record, journal_facts.HandedTo):
-            sequences = record.sequences
-            self._rows(
-                at,
-                position,
-                "deliver",
-                record.lane,
-                sequences,
-                counts=record.counts or (0,) * len(sequences),
-                consumer=record.consumer,
-            )
+            self._delivered(record, position)
         elif isinstance(record, kept.Removed):
             self._rows(at, position, _REMOVED[record.why], record.lane, record.sequences)
         elif isinstance(record, kept.Returned):
@@ -236,12 +227,18 @@ class FactDecoder:
         elif not isinstance(record, _NO_FACTS):
             self._add_rare(record, position)
 
+    def _delivered(self, record: journal_facts.HandedTo, position: int) -> None:
+        lane, sequences = record.lane, record.sequences
+        counts: Sequence[int] | None = record.counts or (0,) * len(sequences)
+        if counts and counts[0] == journal_facts.UNKNOWN_COUNT:
+            counts = None
+        who = record.consumer
+        self._rows(record.at, position, "deliver", lane, sequences, counts=counts, consumer=who)
+
     def _add_rare(self, record: Record, position: int) -> None:
         at = record.at
         if isinstance(record, kept.Activated):
             self._renumbered(at, position, "activate", record.first_sequence, record.sequences)
-        elif isinstance(record, kept.HandedOut):
-            self._rows(at, position, "deliver", record.lane, record.sequences)
         elif isinstance(record, copies.CopiesBuried):
             self._buried(record, position)
         elif isinstance(record, kept.Transferring):

@@ -21,7 +21,6 @@ from peeklock.entity.records import (
     DeadLettered,
     Deferred,
     DuplicatesDropped,
-    HandedOut,
     LaneDropped,
     Lost,
     Record,
@@ -36,6 +35,7 @@ from peeklock.entity.stages.records import StageDropped, StageKept, StagesDroppe
 from peeklock.entity.topics.records import Buried, CopiesBuried
 from peeklock.entity.transfers.records import DestinationsNoted
 from peeklock.entity.upkeep.journal_facts import (
+    UNKNOWN_COUNT,
     HandedTo,
     LocksReleased,
     LocksRenewed,
@@ -112,9 +112,6 @@ def encode_fact(record: Record) -> bytes:
         return head + pack_sequences(record.sequences)
     if isinstance(record, HandedTo):
         return encode_note(record)
-    if isinstance(record, HandedOut):
-        head = _fact.pack(HANDED_OUT, at, record.lane, 0)
-        return head + pack_sequences(record.sequences)
     if isinstance(record, Returned):
         head = _fact.pack(RETURNED, at, record.lane, record.why)
         return head + pack_sequences(record.sequences) + pack_numbers("I", record.counts)
@@ -206,7 +203,8 @@ def _decode_listed(record: memoryview, kind: int) -> Record:
     if kind == REMOVED:
         return Removed(at, lane, why, sequences)
     if kind == HANDED_OUT:
-        return HandedOut(at, lane, sequences)
+        # What deliveries once were: nothing writes them any more.
+        return HandedTo(at, lane, "", sequences, [UNKNOWN_COUNT] * len(sequences))
     counts, offset = unpack_numbers(record, offset, len(sequences), "I")
     if kind == RETURNED:
         return Returned(at, lane, why, sequences, counts)
