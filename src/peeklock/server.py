@@ -275,7 +275,7 @@ async def _start(
     _say_what_is_kept(broker)
     await put_entities(broker, settings, configuration)
     # Entities that were kept from earlier bring rules that the file does not show.
-    refuse_exposure(settings, (rule for home in broker.entities() for rule in home.keys))
+    refuse_exposure(settings, (rule for entity in broker.entities() for rule in entity.keys))
     ports = await _listen(listener, settings)
     gc.collect()
     gc.freeze()

@@ -28,8 +28,8 @@ def run(
         here = bench or BrokerHarness()
         await here.broker.start()
         await asyncio.wait_for(test(here), 10)
-        for home in here.broker.entities():
-            await home.partitions.close()
+        for entity in here.broker.entities():
+            await entity.partitions.close()
 
     asyncio.run(whole())
 

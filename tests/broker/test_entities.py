@@ -96,8 +96,8 @@ def run(
         await here.broker.start()
         await test(here)
         # A store in memory ends with its broker, unless only the partitions are closed.
-        for home in here.broker.entities():
-            await home.partitions.close()
+        for entity in here.broker.entities():
+            await entity.partitions.close()
 
     asyncio.run(whole())
 

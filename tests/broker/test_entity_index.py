@@ -38,11 +38,11 @@ def test_entities_are_found_and_listed_by_name_without_case() -> None:
         assert found is not None
         assert found.path == "A"
         assert entities.get(namespace, "c") is None
-        assert [home.path for home in entities.by_name(namespace)] == ["A", "b"]
-        assert [home.path for home in entities.by_name("OTHER")] == ["c"]
+        assert [entity.path for entity in entities.by_name(namespace)] == ["A", "b"]
+        assert [entity.path for entity in entities.by_name("OTHER")] == ["c"]
         assert list(entities.by_name("nobody")) == []
-        assert {home.path for home in entities.all()} == {"A", "b", "c"}
-        assert [home.path for home in entities.by_name()] == (
+        assert {entity.path for entity in entities.all()} == {"A", "b", "c"}
+        assert [entity.path for entity in entities.by_name()] == (
             ["c", "A", "b"] if namespace.lower() > "other" else ["A", "b", "c"]
         )
 
@@ -61,11 +61,11 @@ def test_counts_and_lists_follow_what_comes_and_goes() -> None:
         assert partitioned is not None
         entities.remove(partitioned)
         assert entities.get(namespace, "A") is None
-        assert [home.path for home in entities.by_name(namespace)] == ["b"]
+        assert [entity.path for entity in entities.by_name(namespace)] == ["b"]
         assert counts(entities, namespace) == (1, 0)
         assert entities.usage("").used == {"one": 2, "two": 0}
         entities.put(partitioned)
-        assert [home.path for home in entities.by_name(namespace)] == ["A", "b"]
+        assert [entity.path for entity in entities.by_name(namespace)] == ["A", "b"]
         assert counts(entities, namespace) == (2, 1)
 
     asyncio.run(test())
@@ -83,7 +83,7 @@ def test_room_is_free_again_when_an_entity_goes() -> None:
             await bench.broker.put_queue(QueueDefinition("c"))
         assert await bench.broker.remove("A")
         await bench.broker.put_queue(QueueDefinition("c"))
-        assert [home.path for home in bench.broker.entities()] == ["b", "c"]
+        assert [entity.path for entity in bench.broker.entities()] == ["b", "c"]
 
     asyncio.run(test())
 

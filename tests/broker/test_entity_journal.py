@@ -30,9 +30,9 @@ from tests.broker.forwarding.harness import Network
 
 async def deliveries(journal: EntityJournal) -> list[HandedTo]:
     found: list[HandedTo] = []
-    for stretch in await journal.stretches():
-        page = await journal.page(stretch.index, 0, 1 << 20)
-        assert page.next == stretch.next
+    for span in await journal.spans():
+        page = await journal.page(span.index, 0, 1 << 20)
+        assert page.next == span.next
         for chunk in page.chunks:
             found += [r for r in decode_chunk(chunk, False)[1] if isinstance(r, HandedTo)]
     return found
@@ -79,8 +79,8 @@ def test_a_broker_that_stops_leaves_nothing_untold() -> None:
         await deliver(bench, "q", 1)
         journal = bench.broker.journal("ns", "q")
         assert journal is not None
-        home = bench.broker.entities("ns")[0]
-        await home.partitions.close()
+        entity = bench.broker.entities("ns")[0]
+        await entity.partitions.close()
         (told,) = await deliveries(journal)
         assert (told.consumer, told.sequences) == ("app/link", [1])
         await bench.broker.close()

@@ -73,8 +73,8 @@ def test_entities_of_the_same_name_are_two() -> None:
         assert await found(bench, "one", "q") == ["for one"]
         assert await found(bench, "TWO", "Q") == ["for two"]
         assert broker.find("one", "only") is None
-        assert [home.path for home in broker.entities("one")] == ["q"]
-        assert [home.path for home in broker.entities("Two")] == ["only", "q"]
+        assert [entity.path for entity in broker.entities("one")] == ["q"]
+        assert [entity.path for entity in broker.entities("Two")] == ["only", "q"]
         assert await broker.remove("q", "two")
         assert await found(bench, "one", "q") == ["for one"]
 

@@ -154,9 +154,9 @@ class Broker:
             topic = self.find(namespace, definition.topic)
             if isinstance(topic, Topic):
                 self._subscribing.know(topic, definition, rules, lane, created_at, updated_at)
-        for home in self._entity_index.all():
-            if isinstance(home, Topic):
-                home.partitions.configure(home.blueprint())
+        for entity in self._entity_index.all():
+            if isinstance(entity, Topic):
+                entity.partitions.configure(entity.blueprint())
         self._trim_later()
 
     def awaken(self) -> None:
@@ -165,10 +165,10 @@ class Broker:
         self._begin(self._awaken(self._entity_index.all()))
 
     async def _awaken(self, entities: Sequence[Queue | Topic]) -> None:
-        for home in entities:
+        for entity in entities:
             if self._closing:
                 return
-            await home.partitions.awaken()
+            await entity.partitions.awaken()
 
     async def close(self) -> None:
         """Let every partition finish what it was asked, then close the stores."""
@@ -179,9 +179,9 @@ class Broker:
         if self._tasks:
             await asyncio.gather(*self._tasks)
         # Forwarders tell other entities what to forget, so all of these must still live.
-        for home in self._entity_index.all():
-            home.partitions.stop_forwarding()
-        await asyncio.gather(*(home.partitions.close() for home in self._entity_index.all()))
+        for entity in self._entity_index.all():
+            entity.partitions.stop_forwarding()
+        await asyncio.gather(*(entity.partitions.close() for entity in self._entity_index.all()))
         await self._partition_factory.close()
         await self._catalog.close()
 
@@ -190,17 +190,17 @@ class Broker:
     def find(self, namespace: str, path: str) -> Entity | None:
         """The entity with this name, compared without case; topic/Subscriptions/name is one too."""
         key = path.lower()
-        home = self._entity_index.get(namespace, key)
-        if home is not None:
-            return home
+        entity = self._entity_index.get(namespace, key)
+        if entity is not None:
+            return entity
         topic_path, found, name = key.rpartition("/subscriptions/")
         topic = self._entity_index.get(namespace, topic_path) if found else None
         return topic.subscriptions.get(name) if isinstance(topic, Topic) else None
 
     def journal(self, namespace: str, path: str) -> EntityJournal | None:
         """The journal of the queue or topic with this name."""
-        home = self._entity_index.get(namespace, path.lower())
-        return None if home is None else EntityJournal(home)
+        entity = self._entity_index.get(namespace, path.lower())
+        return None if entity is None else EntityJournal(entity)
 
     def entities(self, namespace: str | None = None) -> list[Queue | Topic]:
         """All queues and topics, of one namespace or of all, by name."""
@@ -216,8 +216,8 @@ class Broker:
 
     def store_switched(self, name: str, is_online: bool) -> None:
         """A store went away or came back while running: its partitions are told."""
-        for home in self._entity_index.all():
-            for worker, store in zip(home.partitions.workers, home.place.stores, strict=True):
+        for entity in self._entity_index.all():
+            for worker, store in zip(entity.partitions.workers, entity.place.stores, strict=True):
                 if store == name:
                     if is_online:
                         worker.store_back()
@@ -228,7 +228,9 @@ class Broker:
 
     async def _returned(self, name: str) -> None:
         """Do what waits in a store for nobody, and what could not be done while it was away."""
-        await self._awaken([home for home in self._entity_index.all() if name in home.place.stores])
+        await self._awaken(
+            [entity for entity in self._entity_index.all() if name in entity.place.stores]
+        )
         try:
             for namespace, kind, path, text in await self._catalog.load():
                 if kind == _DROPPED and name in text.split():
@@ -388,7 +390,7 @@ class Broker:
             if isinstance(known, Subscription):
                 await self._remove_subscription(known)
             else:
-                await self._remove_home(owner, known)
+                await self._remove_entity(owner, known)
             _log.info("entity-removed kind=%s namespace=%s path=%s", known.kind, owner, known.path)
             return True
 
@@ -412,7 +414,7 @@ class Broker:
                 known.partitions.configure(queue_blueprint(definition))
                 known.links.dismiss(changed(known))
             return known
-        partitions = self._partition_factory.house(
+        partitions = self._partition_factory.build(
             namespace, definition.path, place, queue_blueprint(definition)
         )
         queue = Queue(namespace, definition, keys, place, partitions, self._clock)
@@ -441,7 +443,7 @@ class Broker:
         topic = Topic(namespace, definition, keys, place, self._wording, self._clock)
         topic.updated_at = updated_at
         topic.set_partitions(
-            self._partition_factory.house(namespace, definition.path, place, topic.blueprint())
+            self._partition_factory.build(namespace, definition.path, place, topic.blueprint())
         )
         self._entity_index.put(topic)
         return topic
@@ -470,12 +472,12 @@ class Broker:
         topic.partitions.configure(topic.blueprint())
         subscription.links.dismiss(gone(subscription))
 
-    async def _remove_home(self, namespace: str, home: Queue | Topic) -> None:
-        path = home.path.lower()
-        storage_path = home.place.storage_path(home.path)
-        stores = home.place.stores
-        subscriptions = list(home.subscriptions.values()) if isinstance(home, Topic) else []
-        removed = [(namespace, home.kind, path)]
+    async def _remove_entity(self, namespace: str, entity: Queue | Topic) -> None:
+        path = entity.path.lower()
+        storage_path = entity.place.storage_path(entity.path)
+        stores = entity.place.stores
+        subscriptions = list(entity.subscriptions.values()) if isinstance(entity, Topic) else []
+        removed = [(namespace, entity.kind, path)]
         removed += [(namespace, SUBSCRIPTION, each.path.lower()) for each in subscriptions]
         # In one go: an entity that lives on must not lose its messages at the next start, and a
         # subscription must not come back with another topic of this name.
@@ -484,11 +486,11 @@ class Broker:
         for subscription in subscriptions:
             del subscription.topic.subscriptions[subscription.definition.name.lower()]
             subscription.links.dismiss(gone(subscription))
-        self._entity_index.remove(home)
-        self.namespaces.get(namespace).keys.set_entity_rules(home.path, ())
-        home.links.dismiss(gone(home))
-        home.partitions.stop_forwarding(is_removed=True)
-        await home.partitions.close()
+        self._entity_index.remove(entity)
+        self.namespaces.get(namespace).keys.set_entity_rules(entity.path, ())
+        entity.links.dismiss(gone(entity))
+        entity.partitions.stop_forwarding(is_removed=True)
+        await entity.partitions.close()
         await self._drop(namespace, storage_path, stores)
 
     async def _drop(self, namespace: str, storage_path: str, stores: Sequence[str]) -> None:
@@ -510,17 +512,17 @@ class Broker:
         if self._closing:
             return
         self._turn = (self._turn + 1) % QUIET_TURNS
-        for number, home in enumerate(self._entity_index.all()):
-            home.partitions.trim_soon(is_turn=number % QUIET_TURNS == self._turn)
-            self._remove_idle(home)
+        for number, entity in enumerate(self._entity_index.all()):
+            entity.partitions.trim_soon(is_turn=number % QUIET_TURNS == self._turn)
+            self._remove_idle(entity)
         self._trim_later()
 
-    def _remove_idle(self, home: Queue | Topic) -> None:
+    def _remove_idle(self, entity: Queue | Topic) -> None:
         """Delete what nobody has used for as long as its owner said (AutoDeleteOnIdle)."""
-        if home.definition.auto_delete_ms != FOREVER_MS and home.is_idle():
-            self._begin(self._remove_unless_used(home))
-        elif isinstance(home, Topic):
-            for subscription in list(home.subscriptions.values()):
+        if entity.definition.auto_delete_ms != FOREVER_MS and entity.is_idle():
+            self._begin(self._remove_unless_used(entity))
+        elif isinstance(entity, Topic):
+            for subscription in list(entity.subscriptions.values()):
                 if subscription.definition.auto_delete_ms != FOREVER_MS and subscription.is_idle():
                     self._begin(self._remove_unless_used(subscription))
 

@@ -68,9 +68,9 @@ async def count_all(entities: Sequence[Entity]) -> list[Tally]:
 
 async def count(entity: Entity) -> Tally:
     """Count what an entity holds. Looking is no use: it does not keep an idle entity alive."""
-    home = entity.topic if isinstance(entity, Subscription) else entity
+    owner = entity.topic if isinstance(entity, Subscription) else entity
     answers = await asyncio.gather(
-        *(_ask(worker, entity.lane) for worker in home.partitions.workers)
+        *(_ask(worker, entity.lane) for worker in owner.partitions.workers)
     )
     return _sum(answers)
 

@@ -44,14 +44,14 @@ def write_queue(
     updated_at: int = 0,
 ) -> str:
     """The text that the catalog keeps of a queue."""
-    return _write_home(definition, keys, place, updated_at)
+    return _write_entity(definition, keys, place, updated_at)
 
 
 def read_queue(text: str) -> tuple[QueueDefinition, list[AuthorizationRule], Placement, int]:
     """What was written, and when it was last changed; properties that were not known then take
     their defaults."""
     document = json.loads(text)
-    keys, place, updated_at = _take_home(document)
+    keys, place, updated_at = _take_entity(document)
     return QueueDefinition(document.pop("path"), **document), keys, place, updated_at
 
 
@@ -62,14 +62,14 @@ def write_topic(
     updated_at: int = 0,
 ) -> str:
     """The text that the catalog keeps of a topic; its subscriptions have texts of their own."""
-    return _write_home(definition, keys, place, updated_at)
+    return _write_entity(definition, keys, place, updated_at)
 
 
 def read_topic(text: str) -> tuple[TopicDefinition, list[AuthorizationRule], Placement, int]:
     """What was written, and when it was last changed; properties that were not known then take
     their defaults."""
     document = json.loads(text)
-    keys, place, updated_at = _take_home(document)
+    keys, place, updated_at = _take_entity(document)
     return TopicDefinition(document.pop("path"), **document), keys, place, updated_at
 
 
@@ -104,7 +104,7 @@ def read_subscription(text: str) -> tuple[SubscriptionDefinition, list[Rule], in
     return definition, rules, lane, created_at, updated_at
 
 
-def _write_home(
+def _write_entity(
     definition: Definition, keys: Sequence[AuthorizationRule], place: Placement, updated_at: int
 ) -> str:
     return _write(
@@ -117,7 +117,7 @@ def _write_home(
     )
 
 
-def _take_home(document: dict[str, Any]) -> tuple[list[AuthorizationRule], Placement, int]:
+def _take_entity(document: dict[str, Any]) -> tuple[list[AuthorizationRule], Placement, int]:
     """Take out what is no property; those that JSON knows in another form get their own back."""
     keys = _read_keys(document.pop("rules", []))
     place = _take_place(document)

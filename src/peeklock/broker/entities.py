@@ -119,12 +119,12 @@ class Queue:
         self.updated_at = place.created_at
         self.partitions = partitions
         self.links = AttachedLinks(clock)
-        self.submit: Submit = _door(definition.auto_delete_ms, self.links, partitions)
+        self.submit: Submit = _submit_path(definition.auto_delete_ms, self.links, partitions)
 
     def redefine(self, definition: QueueDefinition) -> None:
         """Take a new description; the partitions are told by the broker."""
         self.definition = definition
-        self.submit = _door(definition.auto_delete_ms, self.links, self.partitions)
+        self.submit = _submit_path(definition.auto_delete_ms, self.links, self.partitions)
 
     @property
     def path(self) -> str:
@@ -132,7 +132,7 @@ class Queue:
         return self.definition.path
 
     @property
-    def home(self) -> str:
+    def owner_path(self) -> str:
         """The path of the entity that owns the partitions."""
         return self.definition.path
 
@@ -217,12 +217,12 @@ class Topic:
     def set_partitions(self, partitions: Partitions) -> None:
         """Tell where the partitions are; they are built from the blueprint of this topic."""
         self.partitions = partitions
-        self.submit: Submit = _door(self.definition.auto_delete_ms, self.links, partitions)
+        self.submit: Submit = _submit_path(self.definition.auto_delete_ms, self.links, partitions)
 
     def redefine(self, definition: TopicDefinition) -> None:
         """Take a new description; the partitions are told by the broker."""
         self.definition = definition
-        self.submit = _door(definition.auto_delete_ms, self.links, self.partitions)
+        self.submit = _submit_path(definition.auto_delete_ms, self.links, self.partitions)
 
     def is_idle(self) -> bool:
         """Whether neither it nor any subscription was used for long."""
@@ -236,7 +236,7 @@ class Topic:
         return self.definition.path
 
     @property
-    def home(self) -> str:
+    def owner_path(self) -> str:
         """The path of the entity that owns the partitions."""
         return self.definition.path
 
@@ -330,7 +330,7 @@ class Subscription:
         return self.topic.namespace
 
     @property
-    def home(self) -> str:
+    def owner_path(self) -> str:
         """The path of the entity that owns the partitions."""
         return self.topic.path
 
@@ -379,7 +379,9 @@ class Subscription:
         self.links.remove(link)
 
 
-def _door(auto_delete_ms: int, attached_links: AttachedLinks, partitions: Partitions) -> Submit:
+def _submit_path(
+    auto_delete_ms: int, attached_links: AttachedLinks, partitions: Partitions
+) -> Submit:
     """The way to the partitions: straight, because it is asked for every run of messages; only an
     entity that is deleted when idle takes note of each use."""
     straight: Submit = partitions.submit

@@ -26,24 +26,24 @@ class EntityIndex:
         namespace_entities = self._namespaces.get(namespace.lower())
         return None if namespace_entities is None else namespace_entities.entities.get(path.lower())
 
-    def put(self, home: Queue | Topic) -> None:
+    def put(self, entity: Queue | Topic) -> None:
         """Take in a new one."""
         namespace_entities = self._namespaces.setdefault(
-            home.namespace.lower(), _NamespaceEntities()
+            entity.namespace.lower(), _NamespaceEntities()
         )
-        namespace_entities.entities[home.path.lower()] = home
+        namespace_entities.entities[entity.path.lower()] = entity
         namespace_entities.in_order = None
-        stores = home.place.stores
+        stores = entity.place.stores
         namespace_entities.partitioned += len(stores) > 1
         for name in stores:
             self._used[name] = self._used.get(name, 0) + 1
 
-    def remove(self, home: Queue | Topic) -> None:
+    def remove(self, entity: Queue | Topic) -> None:
         """Forget one."""
-        namespace_entities = self._namespaces[home.namespace.lower()]
-        del namespace_entities.entities[home.path.lower()]
+        namespace_entities = self._namespaces[entity.namespace.lower()]
+        del namespace_entities.entities[entity.path.lower()]
         namespace_entities.in_order = None
-        stores = home.place.stores
+        stores = entity.place.stores
         namespace_entities.partitioned -= len(stores) > 1
         for name in stores:
             self._used[name] -= 1
@@ -51,9 +51,9 @@ class EntityIndex:
     def all(self) -> list[Queue | Topic]:
         """List them in no order."""
         return [
-            home
+            entity
             for namespace_entities in self._namespaces.values()
-            for home in namespace_entities.entities.values()
+            for entity in namespace_entities.entities.values()
         ]
 
     def by_name(self, namespace: str | None = None) -> Sequence[Queue | Topic]:
@@ -63,9 +63,9 @@ class EntityIndex:
                 namespace_entities for _, namespace_entities in sorted(self._namespaces.items())
             ]
             return [
-                home
+                entity
                 for namespace_entities in namespace_entities
-                for home in namespace_entities.by_name()
+                for entity in namespace_entities.by_name()
             ]
         found = self._namespaces.get(namespace.lower())
         return () if found is None else found.by_name()
@@ -112,5 +112,5 @@ class _NamespaceEntities:
     def by_name(self) -> tuple[Queue | Topic, ...]:
         """List them."""
         if self.in_order is None:
-            self.in_order = tuple(home for _, home in sorted(self.entities.items()))
+            self.in_order = tuple(entity for _, entity in sorted(self.entities.items()))
         return self.in_order

@@ -42,24 +42,24 @@ class JournalSpan:
 class EntityJournal:
     """The journals of all partitions of a queue or topic."""
 
-    def __init__(self, home: Queue | Topic) -> None:
-        self._home = home
-        self._workers: tuple[PartitionWorker, ...] = home.partitions.workers
+    def __init__(self, entity: Queue | Topic) -> None:
+        self._entity = entity
+        self._workers: tuple[PartitionWorker, ...] = entity.partitions.workers
 
     @property
     def path(self) -> str:
         """The entity's name as its owner wrote it."""
-        return self._home.path
+        return self._entity.path
 
     @property
     def kind(self) -> str:
         """Whether it is a queue or a topic."""
-        return self._home.kind
+        return self._entity.kind
 
     @property
     def incarnation(self) -> str:
         """What tells it from others that had its name before: their positions mean nothing here."""
-        return str(self._home.place.incarnation)
+        return str(self._entity.place.incarnation)
 
     @property
     def count(self) -> int:
@@ -70,19 +70,19 @@ class EntityJournal:
         """How the lanes are called, below the entity's own path."""
         names = {MAIN: "", DEAD: DEAD_LETTERS, TRANSFER: TRANSFERS}
         names[TRANSFER_DEAD] = f"{TRANSFERS}/{DEAD_LETTERS}"
-        if isinstance(self._home, Topic):
-            for subscription in self._home.subscriptions.values():
+        if isinstance(self._entity, Topic):
+            for subscription in self._entity.subscriptions.values():
                 assert subscription.lane >= FIRST_SUBSCRIPTION_LANE
                 name = f"Subscriptions/{subscription.definition.name}"
                 names[subscription.lane] = name
                 names[subscription.lane | DEAD] = f"{name}/{DEAD_LETTERS}"
         return names
 
-    async def stretches(self) -> list[JournalSpan]:
+    async def spans(self) -> list[JournalSpan]:
         """How far each partition's journal reaches; those out of reach say so."""
-        return [await self._stretch(index) for index in range(self.count)]
+        return [await self._span(index) for index in range(self.count)]
 
-    async def _stretch(self, index: int) -> JournalSpan:
+    async def _span(self, index: int) -> JournalSpan:
         try:
             page = await self._workers[index].journal(_BEYOND, 1)
         except StoreError:

@@ -72,7 +72,7 @@ class PartitionFactory:
         stores = tuple(self._stores.place(partitions, used))
         return Placement(stores, self._last_incarnation, now)
 
-    def house(
+    def build(
         self, namespace: str, path: str, place: Placement, blueprint: Blueprint
     ) -> Partitions:
         """Build the partitions of an entity; they open when they are used."""

@@ -32,8 +32,8 @@ class Timer(Protocol):
 class Timers(Protocol):
     """Fire at instants of the one clock."""
 
-    def set(self, at: int, ring: Callable[[], None]) -> Timer:
-        """Call `ring` once the clock has reached the instant."""
+    def set(self, at: int, callback: Callable[[], None]) -> Timer:
+        """Call `callback` once the clock has reached the instant."""
         ...
 
 
@@ -55,9 +55,9 @@ class LoopTimers:
         self._skipped_ms = clock.skipped_ms
         self._gap_ms = 0
 
-    def set(self, at: int, ring: Callable[[], None]) -> Timer:
+    def set(self, at: int, callback: Callable[[], None]) -> Timer:
         """Ring once the clock has reached the instant."""
-        timer = _LoopTimer(ring, self._forget_one)
+        timer = _LoopTimer(callback, self._forget_one)
         self._count += 1
         heapq.heappush(self._heap, (at, self._count, timer))
         if self._heap[0][2] is timer:
@@ -81,7 +81,7 @@ class LoopTimers:
             timer = heapq.heappop(heap)[2]
             if timer.is_set:
                 # Each in a turn of its own: what one of them breaks is not the others' matter.
-                self._loop.call_soon(timer.ring_once)
+                self._loop.call_soon(timer.fire)
             else:
                 self._cancelled -= 1
         self._wait(now)
@@ -111,23 +111,23 @@ class LoopTimers:
 
 @final
 class _LoopTimer:
-    def __init__(self, ring: Callable[[], None], forget: Callable[[], None]) -> None:
-        self._ring: Callable[[], None] | None = ring
+    def __init__(self, callback: Callable[[], None], forget: Callable[[], None]) -> None:
+        self._callback: Callable[[], None] | None = callback
         self._forget = forget
 
     @property
     def is_set(self) -> bool:
-        return self._ring is not None
+        return self._callback is not None
 
     def cancel(self) -> None:
-        if self._ring is not None:
-            self._ring = None
+        if self._callback is not None:
+            self._callback = None
             self._forget()
 
-    def ring_once(self) -> None:
-        ring, self._ring = self._ring, None
-        if ring is not None:
-            ring()
+    def fire(self) -> None:
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            callback()
 
 
 @final
@@ -139,9 +139,9 @@ class ManualTimers:
         self._heap: list[tuple[int, int, _ManualTimer]] = []
         self._count = 0
 
-    def set(self, at: int, ring: Callable[[], None]) -> Timer:
+    def set(self, at: int, callback: Callable[[], None]) -> Timer:
         """Fire when the clock has been moved to the instant."""
-        timer = _ManualTimer(ring)
+        timer = _ManualTimer(callback)
         self._count += 1
         heapq.heappush(self._heap, (at, self._count, timer))
         return timer
@@ -153,18 +153,18 @@ class ManualTimers:
             at, _, timer = heapq.heappop(self._heap)
             if at > self._clock.now():
                 self._clock.move_to(at)
-            timer.ring()
+            timer.fire()
         self._clock.move_to(until)
 
 
 @final
 class _ManualTimer:
-    def __init__(self, ring: Callable[[], None]) -> None:
-        self._ring: Callable[[], None] | None = ring
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self._callback: Callable[[], None] | None = callback
 
     def cancel(self) -> None:
-        self._ring = None
+        self._callback = None
 
-    def ring(self) -> None:
-        if self._ring is not None:
-            self._ring()
+    def fire(self) -> None:
+        if self._callback is not None:
+            self._callback()

@@ -70,7 +70,7 @@ class ServiceBusTransaction:
         self._connection: Final = connection
         self._state = TransactionState.ACTIVE
         # The connection that it lives on, the link that it was declared on, its id.
-        self._home: Transport | None = None
+        self._transport: Transport | None = None
         self._declaring: asyncio.Task[Control] | None = None
         # Why it can only be rolled back; whether a commit was asked for, and what ends it.
         self._why: BaseException | None = None
@@ -215,10 +215,10 @@ class ServiceBusTransaction:
 
     async def _declared(self, transport: Transport) -> "Control":
         if self._declaring is None:
-            self._home = transport
+            self._transport = transport
             self._declaring = asyncio.create_task(self._declare(transport))
             self._declaring.add_done_callback(_look_at)
-        if self._home is not transport:
+        if self._transport is not transport:
             raise TransactionRolledBackError(
                 "the connection was lost, and the transaction was rolled back with it"
             )

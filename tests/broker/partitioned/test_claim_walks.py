@@ -66,8 +66,10 @@ class Owner:
 
     async def shares(self, count: int, **wishes: Any) -> list[int]:
         """How many messages of each partition a claim got."""
-        homes = [partition_of_sequence(number) for number in await self.claim(count, **wishes)]
-        return [homes.count(index) for index in range(PARTITIONS)]
+        by_partition = [
+            partition_of_sequence(number) for number in await self.claim(count, **wishes)
+        ]
+        return [by_partition.count(index) for index in range(PARTITIONS)]
 
     async def listing(self, first: int = 0, count: int = EVERYTHING) -> told.Reply:
         command = ListClaims(Recorder(), 7, MAIN, self.name, self.epoch, first, count)

@@ -72,7 +72,7 @@ async def peeked(
     return reply.deliveries
 
 
-async def homes(bench: PartitionedHarness) -> dict[str, int]:
+async def by_partition(bench: PartitionedHarness) -> dict[str, int]:
     """Which message is in which partition."""
     return {
         contents([each])[0]: partition_of_sequence(each.sequence) for each in await peeked(bench)
@@ -117,7 +117,7 @@ def test_a_key_decides_on_the_partition() -> None:
             tag for reply in replies if isinstance(reply, SendsAccepted) for tag in reply.tags
         ]
         assert sorted(accepted) == [10, 11, 12, 13, 14]
-        assert await homes(bench) == {"a": 1, "b": 2, "c": 1, "d": 2, "e": 2}
+        assert await by_partition(bench) == {"a": 1, "b": 2, "c": 1, "d": 2, "e": 2}
 
     run(walk)
 
@@ -127,7 +127,7 @@ def test_the_session_without_a_name_is_in_one_partition() -> None:
 
     async def walk(bench: PartitionedHarness) -> None:
         origin = Recorder()
-        home = partition_of_key("", PARTITIONS)
+        partition_index = partition_of_key("", PARTITIONS)
         keys = [key_for(index) for index in range(PARTITIONS)]
         messages = [message(key, partition_key=key, session_id="") for key in keys]
         await bench.do(SendMany(origin, [1, 2, 3, 4], messages))
@@ -136,10 +136,10 @@ def test_the_session_without_a_name_is_in_one_partition() -> None:
             [1, 2, 3, 4],
             [5],
         ]
-        assert await homes(bench) == dict.fromkeys([*keys, "x"], home)
+        assert await by_partition(bench) == dict.fromkeys([*keys, "x"], partition_index)
         reply = await bench.ask(Reserve(origin, 6, 1, messages[1]))
         assert isinstance(reply, Numbered)
-        assert [partition_of_sequence(number) for number in reply.numbers] == [home]
+        assert [partition_of_sequence(number) for number in reply.numbers] == [partition_index]
 
     run(walk, requires_session=True)
 
@@ -153,7 +153,7 @@ def test_with_duplicate_detection_the_message_id_decides() -> None:
         for _ in range(2):
             messages = [message(id, message_id=id) for id in ids]
             await bench.do(SendMany(origin, list(range(20)), messages))
-        found = await homes(bench)
+        found = await by_partition(bench)
         assert found == {id: partition_of_key(id, PARTITIONS) for id in ids}
         await bench.do(SendBatch(origin, 7, [message("x", message_id=id) for id in ids[:2]]))
         assert origin.take()[-1] == SendsAccepted(origin, [7])
@@ -168,7 +168,7 @@ def test_without_a_key_runs_take_turns() -> None:
         origin = Recorder()
         for number in range(PARTITIONS + 1):
             await bench.do(SendMany(origin, [1, 2], [message(f"{number}"), message(f"{number}'")]))
-        found = await homes(bench)
+        found = await by_partition(bench)
         assert found["0"] == found["0'"] == found["4"]
         assert sorted(found[f"{number}"] for number in range(PARTITIONS)) == [0, 1, 2, 3]
 
@@ -203,7 +203,7 @@ def test_a_batch_goes_whole_to_one_partition() -> None:
         assert await bench.ask(SendBatch(origin, 1, keyed)) == SendsAccepted(origin, [1])
         plain = [message("c"), message("d")]
         assert await bench.ask(SendBatch(origin, 2, plain)) == SendsAccepted(origin, [2])
-        found = await homes(bench)
+        found = await by_partition(bench)
         assert found["a"] == found["b"] == 3
         assert found["c"] == found["d"]
         for other in (message("e"), message("e", partition_key=key_for(3, number=1))):

@@ -231,8 +231,10 @@ def test_stages_are_dropped_in_all_partitions() -> None:
 
 
 @pytest.mark.parametrize("is_drop_first", [True, False])
-@pytest.mark.parametrize("home", range(PARTITIONS))
-def test_a_drop_and_a_publish_at_once_leave_no_half(is_drop_first: bool, home: int) -> None:
+@pytest.mark.parametrize("partition_index", range(PARTITIONS))
+def test_a_drop_and_a_publish_at_once_leave_no_half(
+    is_drop_first: bool, partition_index: int
+) -> None:
     """R-D1: all of it is published or all of it is dropped, whoever is heard first where."""
 
     async def walk(bench: PartitionedHarness) -> None:
@@ -241,7 +243,7 @@ def test_a_drop_and_a_publish_at_once_leave_no_half(is_drop_first: bool, home: i
         publishing, dropping = Recorder(), Recorder()
         commands: list[Command] = [
             DropStages(dropping, 7, [], "s", []),
-            PublishStages(publishing, 7, key_for(home), 0, ["s"]),
+            PublishStages(publishing, 7, key_for(partition_index), 0, ["s"]),
         ]
         await bench.do(*(commands if is_drop_first else reversed(commands)))
         (published_now,), (dropped,) = publishing.take(), dropping.take()

@@ -33,7 +33,7 @@ from tests.broker.broker_harness import Recorder, contents, message, token
 from tests.broker.partitioned.harness import PARTITIONS, PartitionedHarness, key_for, run
 from tests.broker.partitioned.test_partitioned_entity import (
     DISTANT,
-    homes,
+    by_partition,
     peeked,
     received,
     refusal_kind,
@@ -48,7 +48,7 @@ def test_a_transaction_stays_in_one_partition() -> None:
         await spread_out(bench)
         locked = {partition_of_sequence(each.sequence): each for each in await received(bench, 4)}
         origin = Recorder()
-        key, same_home, other = key_for(1), key_for(1, number=1), key_for(2)
+        key, same_partition, other = key_for(1), key_for(1, number=1), key_for(2)
 
         def sending(*keys: str | None) -> SendMany:
             messages = [message("new", partition_key=each) for each in keys]
@@ -64,7 +64,7 @@ def test_a_transaction_stays_in_one_partition() -> None:
         refused: list[list[Any]] = [
             [sending(None)],
             [sending(key, None)],
-            [sending(key, same_home)],
+            [sending(key, same_partition)],
             [sending(key, other)],
             [sending(other), settling(1)],
             [settling(1, 2)],
@@ -88,7 +88,7 @@ def test_a_transaction_stays_in_one_partition() -> None:
         ]
         for work in done:
             assert await bench.ask(Commit(origin, 2, work)) == Numbered(origin, 2, [])
-        assert sorted((await homes(bench)).items()) == [
+        assert sorted((await by_partition(bench)).items()) == [
             ("0.0", 0),
             ("2.0", 2),
             ("3.0", 3),
@@ -137,7 +137,7 @@ def test_forwarded_messages_are_taken_once() -> None:
 
         for _ in range(2):
             assert await bench.ask(taking([])) == SendsAccepted(origin, [1])
-        found = await homes(bench)
+        found = await by_partition(bench)
         assert sorted(found, key=int) == [f"{number}" for number in numbers]
         assert len(set(found.values())) == PARTITIONS
         assert found["3"] == partition_of_key("k3", PARTITIONS)

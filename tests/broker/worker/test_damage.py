@@ -37,7 +37,7 @@ from tests.broker.broker_harness import (
 )
 
 
-class Home:
+class DamageHarness:
     """A store and a catalog that outlive their brokers."""
 
     def __init__(self) -> None:
@@ -92,9 +92,9 @@ def sending(path: str, *texts: str) -> Callable[[BrokerHarness], Awaitable[None]
 
 
 def test_a_damaged_body_goes_to_the_dead_letters_and_the_others_are_delivered() -> None:
-    home = Home()
-    home.run(sending("q", "a", "damaged", "c"), QueueDefinition("q"))
-    home.flip("q", b"damaged")
+    harness = DamageHarness()
+    harness.run(sending("q", "a", "damaged", "c"), QueueDefinition("q"))
+    harness.flip("q", b"damaged")
 
     async def receive(bench: BrokerHarness) -> None:
         queue = queue_of(bench)
@@ -117,7 +117,7 @@ def test_a_damaged_body_goes_to_the_dead_letters_and_the_others_are_delivered() 
         assert (counted[0].active, counted[0].dead_letter) == (0, 1)
         assert queue.partitions.availability == AVAILABLE
 
-    home.run(receive)
+    harness.run(receive)
 
 
 async def refused(bench: BrokerHarness, path: str, command: Callable[[Any], Any]) -> str:
@@ -135,10 +135,10 @@ async def refused(bench: BrokerHarness, path: str, command: Callable[[Any], Any]
 @pytest.mark.parametrize("behind", [-1, -26])
 def test_a_damaged_record_keeps_its_partition_closed_and_says_so(behind: int) -> None:
     """A flip in the head of a message, and one in the chunk's table before it."""
-    home = Home()
-    home.run(sending("q", "one"), QueueDefinition("q"), QueueDefinition("other"))
-    home.run(sending("other", "fine"))
-    home.flip("q", b"one", behind=behind)
+    harness = DamageHarness()
+    harness.run(sending("q", "one"), QueueDefinition("q"), QueueDefinition("other"))
+    harness.run(sending("other", "fine"))
+    harness.flip("q", b"one", behind=behind)
 
     async def ask(bench: BrokerHarness) -> None:
         for _ in range(2):
@@ -149,9 +149,9 @@ def test_a_damaged_record_keeps_its_partition_closed_and_says_so(behind: int) ->
             assert "damaged" in text
         assert queue_of(bench).partitions.availability == LIMITED
         # It is not tried again and again.
-        epoch = next(kept for key, kept in home.store._partitions.items() if "|q" in key).epoch
+        epoch = next(kept for key, kept in harness.store._partitions.items() if "|q" in key).epoch
         await bench.advance(60_000)
-        assert epoch == next(k for key, k in home.store._partitions.items() if "|q" in key).epoch
+        assert epoch == next(k for key, k in harness.store._partitions.items() if "|q" in key).epoch
         receiver = Recorder()
         other = queue_of(bench, "other")
         other.submit(OpenReceiver(receiver, MAIN, PEEK_LOCK))
@@ -159,18 +159,18 @@ def test_a_damaged_record_keeps_its_partition_closed_and_says_so(behind: int) ->
         await settle_down()
         assert contents(receiver.deliveries()) == ["fine"]
 
-    home.run(ask)
+    harness.run(ask)
 
 
 def test_the_other_partitions_of_an_entity_go_on() -> None:
-    home = Home()
-    home.run(sending("q", "one", "two"), QueueDefinition("q", partitions=2))
+    harness = DamageHarness()
+    harness.run(sending("q", "one", "two"), QueueDefinition("q", partitions=2))
     damaged = 0
     try:
-        home.flip("q", b"one", index=0, behind=-1)
+        harness.flip("q", b"one", index=0, behind=-1)
     except AssertionError:
         damaged = 1
-        home.flip("q", b"one", index=1, behind=-1)
+        harness.flip("q", b"one", index=1, behind=-1)
 
     async def go_on(bench: BrokerHarness) -> None:
         queue = queue_of(bench)
@@ -189,17 +189,17 @@ def test_the_other_partitions_of_an_entity_go_on() -> None:
         assert queue.partitions.availability == LIMITED
         assert bool(queue.partitions.workers[damaged].damage)
 
-    home.run(go_on)
+    harness.run(go_on)
 
 
 def test_a_partition_opens_when_other_files_are_in_place() -> None:
-    home = Home()
-    home.run(sending("q", "one"), QueueDefinition("q"))
-    home.flip("q", b"one", behind=-1)
+    harness = DamageHarness()
+    harness.run(sending("q", "one"), QueueDefinition("q"))
+    harness.flip("q", b"one", behind=-1)
 
     async def mend(bench: BrokerHarness) -> None:
         await refused(bench, "q", lambda who: OpenReceiver(who, MAIN, PEEK_LOCK))
-        home.flip("q", b"one", behind=-1)
+        harness.flip("q", b"one", behind=-1)
         for worker in queue_of(bench).partitions.workers:
             worker.store_back()
         receiver = Recorder()
@@ -209,14 +209,14 @@ def test_a_partition_opens_when_other_files_are_in_place() -> None:
         assert contents(receiver.deliveries()) == ["one"]
         assert queue_of(bench).partitions.availability == AVAILABLE
 
-    home.run(mend)
+    harness.run(mend)
 
 
 def test_what_a_damaged_queue_holds_is_not_told_as_nothing() -> None:
     """Until somebody opened it, it was counted as empty."""
-    home = Home()
-    home.run(sending("q", "a", "b"), QueueDefinition("q"))
-    (kept,) = home.store._partitions.values()
+    harness = DamageHarness()
+    harness.run(sending("q", "a", "b"), QueueDefinition("q"))
+    (kept,) = harness.store._partitions.values()
     kept.chunks[0] = kept.chunks[0][:20]
 
     async def look(bench: BrokerHarness) -> None:
@@ -226,4 +226,4 @@ def test_what_a_damaged_queue_holds_is_not_told_as_nothing() -> None:
             assert tally.is_unknown
             await settle_down()
 
-    home.run(look)
+    harness.run(look)

@@ -42,8 +42,8 @@ def test_the_copies_of_a_large_batch_are_made_without_being_asked_for() -> None:
         await until(lambda: len(reader.deliveries()) == MANY)
         assert sender.replies == [SendsAccepted(sender, [1])]
         assert contents(reader.deliveries()) == texts
-        for home in bench.broker.entities():
-            await home.partitions.close()
+        for entity in bench.broker.entities():
+            await entity.partitions.close()
 
     asyncio.run(test())
 
@@ -66,7 +66,7 @@ def test_what_falls_due_together_comes_without_being_asked_for() -> None:
             return bool(counted) and counted[-1].active == MANY
 
         await until(is_there)
-        for home in bench.broker.entities():
-            await home.partitions.close()
+        for entity in bench.broker.entities():
+            await entity.partitions.close()
 
     asyncio.run(test())

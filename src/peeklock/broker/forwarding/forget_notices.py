@@ -107,7 +107,7 @@ class ForgetNotices:
         """Whether there may be some such."""
         return len(self._may_have) > 0
 
-    def way_of(self, number: int, path: str) -> str:
+    def destination_of(self, number: int, path: str) -> str:
         """Where a message goes: to the destination that may have it already, else to this one. A
         change of the destination meanwhile would double it otherwise."""
         return self._may_have.pop(number, path) if self._may_have else path
@@ -156,9 +156,9 @@ class ForgetNotices:
 
     def _wait(self, duration_ms: int) -> None:
         if self._timer is None and not self._closed:
-            self._timer = self._timers.set(self._clock.now() + duration_ms, self._ring)
+            self._timer = self._timers.set(self._clock.now() + duration_ms, self._on_timer)
 
-    def _ring(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         for path in list(self._numbers):
             self._tell(path)

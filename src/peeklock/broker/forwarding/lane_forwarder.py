@@ -109,8 +109,8 @@ class LaneForwarder:
         "_before",
         "_clock",
         "_closed",
+        "_dead_letters",
         "_delivered",
-        "_doomed",
         "_find",
         "_former",
         "_fresh",
@@ -180,7 +180,7 @@ class LaneForwarder:
         # What the answers of a round ask for; done at its end.
         self._fresh: list[HeldMessage] = []
         self._arrived: list[HeldMessage] = []
-        self._doomed: list[HeldMessage] = []
+        self._dead_letters: list[HeldMessage] = []
         # Settlements that were refused for a reason that passes (the entity is disabled).
         self._unsettled: list[HeldMessage] = []
         self._stuck: deque[HeldMessage] = deque()
@@ -244,7 +244,7 @@ class LaneForwarder:
         if self._timer is not None:
             self._timer.cancel()
             self._backoff_ms = BACKOFF_MS_MIN
-            self._ring()
+            self._on_timer()
 
     def close(self, is_removed: bool) -> None:
         """Do nothing any more. What a removed lane has under way will not come again."""
@@ -324,7 +324,7 @@ class LaneForwarder:
             return
         note = _note_of(refusal)
         for each in held:
-            self._doom(each, note)
+            self._dead_letter(each, note)
 
     def go_on(self) -> None:
         """Do what the answers of a round ask for, in runs."""
@@ -336,8 +336,8 @@ class LaneForwarder:
             arrived = self._arrived
             self._arrived = []
             self._settle(arrived, COMPLETE, None)
-        if self._doomed:
-            self._settle_doomed()
+        if self._dead_letters:
+            self._settle_dead_letters()
         if self._is_recovered:
             self._is_recovered = False
             self._backoff_ms = BACKOFF_MS_MIN
@@ -374,7 +374,7 @@ class LaneForwarder:
         path = self.destination
         if not path and details is not None:
             path = details.destination
-        path = self._notices.way_of(delivery.sequence, path)
+        path = self._notices.destination_of(delivery.sequence, path)
         held = HeldMessage(delivery.sequence, delivery.number, path)
         self._held[held.sequence] = held
         self._active += 1
@@ -403,7 +403,7 @@ class LaneForwarder:
             # It stays where it is, and trying again would not help.
             self._set_aside(held)
         else:
-            self._doom(held, DeadLetterNote(HOPS_EXCEEDED, HOPS_EXCEEDED_TEXT))
+            self._dead_letter(held, DeadLetterNote(HOPS_EXCEEDED, HOPS_EXCEEDED_TEXT))
         _log.warning(
             "forwarding-ended source=%s destination=%s hops=%d",
             self._notices.source,
@@ -459,17 +459,17 @@ class LaneForwarder:
 
     # Settling.
 
-    def _doom(self, held: HeldMessage, note: DeadLetterNote) -> None:
+    def _dead_letter(self, held: HeldMessage, note: DeadLetterNote) -> None:
         held.note = note
         held.message = None
-        self._doomed.append(held)
+        self._dead_letters.append(held)
 
-    def _settle_doomed(self) -> None:
+    def _settle_dead_letters(self) -> None:
         """Dead-letter what cannot go on, together where the reasons are the same."""
-        doomed = self._doomed
-        self._doomed = []
+        dead_letters = self._dead_letters
+        self._dead_letters = []
         run: list[HeldMessage] = []
-        for held in doomed:
+        for held in dead_letters:
             if run and run[-1].note != held.note:
                 self._settle(run, DEAD_LETTER, run[-1].note)
                 run = []
@@ -547,10 +547,10 @@ class LaneForwarder:
 
     def _later(self) -> None:
         if self._timer is None:
-            self._timer = self._timers.set(self._clock.now() + self._backoff_ms, self._ring)
+            self._timer = self._timers.set(self._clock.now() + self._backoff_ms, self._on_timer)
             self._backoff_ms = min(2 * self._backoff_ms, BACKOFF_MS_MAX)
 
-    def _ring(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         unsettled = self._unsettled
         self._unsettled = []

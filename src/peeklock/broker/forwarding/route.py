@@ -257,10 +257,10 @@ class Route:
                 self.path,
                 refusal.kind,
             )
-        self._timer = self._timers.set(self._clock.now() + self._backoff_ms, self._ring)
+        self._timer = self._timers.set(self._clock.now() + self._backoff_ms, self._on_timer)
         self._backoff_ms = min(2 * self._backoff_ms, BACKOFF_MS_MAX)
 
-    def _ring(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         waiting = self._waiting
         self._waiting = []

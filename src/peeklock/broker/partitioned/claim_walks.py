@@ -211,8 +211,14 @@ class FetchWalk:
 
     def start(self) -> None:
         """Ask for the first run; none is asked for where a partition is missing."""
-        homes = {partition_of_sequence(sequence) for sequence in self._command.sequences}
-        refusal = self._reach.missing([home for home in homes if self._reach.has(home)])
+        by_partition = {partition_of_sequence(sequence) for sequence in self._command.sequences}
+        refusal = self._reach.missing(
+            [
+                partition_index
+                for partition_index in by_partition
+                if self._reach.has(partition_index)
+            ]
+        )
         if refusal is not None:
             self._reach.refuse(self._command.origin, [self._command.tag], refusal)
         elif not self._ask():
@@ -244,18 +250,18 @@ class FetchWalk:
         if self._runs >= RUNS_MAX or (self._found and self._bytes_left <= 0):
             return False
         while self._looked_at < len(sequences):
-            home = partition_of_sequence(sequences[self._looked_at])
+            partition_index = partition_of_sequence(sequences[self._looked_at])
             end = self._looked_at + 1
-            while end < len(sequences) and partition_of_sequence(sequences[end]) == home:
+            while end < len(sequences) and partition_of_sequence(sequences[end]) == partition_index:
                 end += 1
             run = sequences[self._looked_at : end]
-            if self._reach.has(home):
+            if self._reach.has(partition_index):
                 command = self._command
                 self._run = len(run)
                 self._runs += 1
                 size = max(1, self._bytes_left)
                 fetch = FetchClaims(self, 0, command.lane, command.owner, run, size)
-                self._reach.ask(home, fetch)
+                self._reach.ask(partition_index, fetch)
                 return True
             self._looked_at = end  # no partition gave these numbers to anybody
         return False
@@ -342,14 +348,14 @@ def _joined(command: ListClaims, listed: list[ClaimsListed], missing: list[int])
 
 def settle_claims(command: SettleClaims, reach: ReachablePartitions) -> None:
     """End claims, each in its partition; numbers of none are ignored like all that are unknown."""
-    homes: dict[int, list[int]] = {}
+    by_partition: dict[int, list[int]] = {}
     for sequence in command.sequences:
-        home = partition_of_sequence(sequence)
-        if reach.has(home):
-            homes.setdefault(home, []).append(sequence)
-    if not homes:
-        homes = {0: []}
-    refusal = reach.missing(homes)
+        partition_index = partition_of_sequence(sequence)
+        if reach.has(partition_index):
+            by_partition.setdefault(partition_index, []).append(sequence)
+    if not by_partition:
+        by_partition = {0: []}
+    refusal = reach.missing(by_partition)
     if refusal is not None:
         reach.refuse(command.origin, [command.tag], refusal)
         return
@@ -361,10 +367,10 @@ def settle_claims(command: SettleClaims, reach: ReachablePartitions) -> None:
         settled = sum([each.numbers[0] for each in answers])
         return Numbered(command.origin, command.tag, [settled])
 
-    answer_join = AnswerJoin(command.origin, command.tag, len(homes), join)
-    for at, (home, sequences) in enumerate(homes.items()):
+    answer_join = AnswerJoin(command.origin, command.tag, len(by_partition), join)
+    for at, (partition_index, sequences) in enumerate(by_partition.items()):
         reach.ask(
-            home,
+            partition_index,
             SettleClaims(
                 answer_join.part(at),
                 0,

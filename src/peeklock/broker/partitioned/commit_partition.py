@@ -42,7 +42,7 @@ NO_VIA_KEY: Final = (
 )
 
 
-def home_of_commit(command: Commit, partitions: int, routing: Routing) -> int | Refusal:
+def partition_of_commit(command: Commit, partitions: int, routing: Routing) -> int | Refusal:
     """The one partition that all the work concerns, or why there is none."""
     plan = _Plan(partitions, routing)
     for work in command.work:
@@ -67,22 +67,26 @@ def home_of_commit(command: Commit, partitions: int, routing: Routing) -> int | 
 def why_not_together(work: list[Any], partitions: int, routing: Routing) -> Refusal | None:
     """Why operations that are not asked for yet will not make a transaction, as far as their keys
     tell; whether what they name is there shows when they are carried out."""
-    home = home_of_commit(Commit(None, 0, work), partitions, routing)
-    return home if isinstance(home, Refusal) and home.kind == NOT_ALLOWED else None
+    partition_index = partition_of_commit(Commit(None, 0, work), partitions, routing)
+    return (
+        partition_index
+        if isinstance(partition_index, Refusal) and partition_index.kind == NOT_ALLOWED
+        else None
+    )
 
 
 @final
 class _Plan:
     """What the operations of a transaction ask for."""
 
-    __slots__ = ("_homes", "_keys", "_partitions", "_refusal", "_routing", "_ways")
+    __slots__ = ("_indexes", "_keys", "_partitions", "_refusal", "_routing", "_via_keys")
 
     def __init__(self, partitions: int, routing: Routing) -> None:
         self._partitions: Final[int] = partitions
         self._routing: Final[Routing] = routing
         self._keys: set[str] = set()
-        self._homes: set[int] = set()
-        self._ways: set[str | None] = set()  # the keys of messages for other entities
+        self._indexes: set[int] = set()
+        self._via_keys: set[str | None] = set()  # the keys of messages for other entities
         self._refusal: Refusal | None = None
 
     def send(self, message: Message) -> None:
@@ -94,13 +98,13 @@ class _Plan:
             self._refuse(Refusal(NOT_ALLOWED, NO_KEY))
         else:
             self._keys.add(key)
-            self._homes.add(partition_of_key(key, self._partitions))
+            self._indexes.add(partition_of_key(key, self._partitions))
 
     def number(self, sequence: int, refusal: Refusal) -> None:
         """A message that is here; the refusal is for one that cannot be."""
-        home = partition_of_sequence(sequence)
-        if 0 <= home < self._partitions:
-            self._homes.add(home)
+        partition_index = partition_of_sequence(sequence)
+        if 0 <= partition_index < self._partitions:
+            self._indexes.add(partition_index)
         else:
             self._refuse(refusal)
 
@@ -109,7 +113,7 @@ class _Plan:
         key = work.way
         if key is None:
             key = work.message.partition_key
-        self._ways.add(work.message.session_id if key is None else key)
+        self._via_keys.add(work.message.session_id if key is None else key)
 
     def result(self) -> int | Refusal:
         """The partition, or what is wrong."""
@@ -117,17 +121,17 @@ class _Plan:
             return self._refusal
         if len(self._keys) > 1:
             return Refusal(NOT_ALLOWED, TWO_KEYS)
-        if len(self._homes) > 1:
+        if len(self._indexes) > 1:
             return Refusal(NOT_ALLOWED, TWO_PARTITIONS)
-        if self._homes:
-            return self._homes.pop()
-        if not self._ways:
+        if self._indexes:
+            return self._indexes.pop()
+        if not self._via_keys:
             return 0  # nothing is to be done, which any partition can do
-        if None in self._ways:
+        if None in self._via_keys:
             return Refusal(NOT_ALLOWED, NO_VIA_KEY)
-        if len(self._ways) > 1:
+        if len(self._via_keys) > 1:
             return Refusal(NOT_ALLOWED, TWO_KEYS)
-        return partition_of_key(self._ways.pop() or "", self._partitions)
+        return partition_of_key(self._via_keys.pop() or "", self._partitions)
 
     def _refuse(self, refusal: Refusal) -> None:
         if self._refusal is None:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final, final
 
 from peeklock.broker.partitioned.claim_walks import ClaimWalk, FetchWalk, list_claims, settle_claims
-from peeklock.broker.partitioned.commit_partition import home_of_commit
+from peeklock.broker.partitioned.commit_partition import partition_of_commit
 from peeklock.broker.partitioned.credit_ledger import CreditLedger
 from peeklock.broker.partitioned.message_walks import DeleteWalk, PeekWalk
 from peeklock.broker.partitioned.reach import NOWHERE, ReachablePartitions
@@ -156,7 +156,9 @@ class PartitionedEntity:
             if command.session_id is None:
                 self._split_commands.receive_deferred(command)
             else:
-                self._pass(self._home(command.session_id), self._deferred_for_holder(command))
+                self._pass(
+                    self._partition_of(command.session_id), self._deferred_for_holder(command)
+                )
         elif isinstance(command, Count):
             self._split_commands.count(command)
         elif isinstance(command, ListSessions):
@@ -165,18 +167,18 @@ class PartitionedEntity:
             if command.session_id is None:
                 PeekWalk(command, self._reach).start()
             else:
-                self._pass(self._home(command.session_id), command)
+                self._pass(self._partition_of(command.session_id), command)
         elif isinstance(command, DeleteMany):
             if command.session_id is None:
                 DeleteWalk(command, self._reach).start()
             else:
-                self._pass(self._home(command.session_id), command)
+                self._pass(self._partition_of(command.session_id), command)
         else:
             self._submit_rare(command)
 
     def _submit_rare(self, command: Command) -> None:
         if isinstance(command, (RenewSession, GetSessionState, SetSessionState)):
-            self._pass(self._home(command.session_id), self._for_holder(command))
+            self._pass(self._partition_of(command.session_id), self._for_holder(command))
         elif isinstance(command, ClaimMessages):
             self._claim(command)
         elif isinstance(command, ListClaims):
@@ -196,18 +198,18 @@ class PartitionedEntity:
         elif isinstance(command, TellTaken):
             self._split_commands.tell_taken(command)
         elif isinstance(command, Commit):
-            home = home_of_commit(command, len(self.workers), self._routing)
-            if isinstance(home, Refusal):
-                self._reach.refuse(command.origin, [command.tag], home)
+            partition_index = partition_of_commit(command, len(self.workers), self._routing)
+            if isinstance(partition_index, Refusal):
+                self._reach.refuse(command.origin, [command.tag], partition_index)
             else:
-                self._pass(home, command)
+                self._pass(partition_index, command)
         elif isinstance(command, Reserve):
             key = None if command.message is None else self._routing.key_of(command.message)
             if key is None:
                 refusal = Refusal(NOT_ALLOWED, NO_KEY_TEXT)
                 self._reach.refuse(command.origin, [command.tag], refusal)
             else:
-                self._pass(self._home(key), command)
+                self._pass(self._partition_of(key), command)
         elif isinstance(command, (Configure, Tick)):
             for worker in self.workers:
                 worker.submit(command)
@@ -219,17 +221,21 @@ class PartitionedEntity:
     def _send_many(self, command: SendMany) -> None:
         """Each message to its partition; those without a key go together, to the one in turn."""
         messages = command.messages
-        homes: dict[int, list[int]] = {}
-        keyless = self._sort_out(command.origin, command.tags, messages, homes)
-        for home, places in homes.items():
-            self._pass(home, _part(command, places))
+        by_partition: dict[int, list[int]] = {}
+        keyless = self._sort_out(command.origin, command.tags, messages, by_partition)
+        for partition_index, places in by_partition.items():
+            self._pass(partition_index, _part(command, places))
         if keyless:
-            self._pass(self._reach.next_home(), _part(command, keyless))
+            self._pass(self._reach.next_partition(), _part(command, keyless))
         elif not messages:
             self._pass(0, command)
 
     def _sort_out(
-        self, origin: Any, tags: list[int], messages: list[Message], homes: dict[int, list[int]]
+        self,
+        origin: Any,
+        tags: list[int],
+        messages: list[Message],
+        by_partition: dict[int, list[int]],
     ) -> list[int]:
         """Find which of the messages go where, by their places, and refuse those that would have
         to go to two partitions; answers those that may go anywhere.
@@ -247,7 +253,7 @@ class PartitionedEntity:
             if key is None:
                 keyless.append(at)
             else:
-                homes.setdefault(self._home(key), []).append(at)
+                by_partition.setdefault(self._partition_of(key), []).append(at)
         if conflicts:
             self._reach.refuse(origin, conflicts, Refusal(NOT_ALLOWED, CONFLICT_TEXT))
         return keyless
@@ -257,12 +263,12 @@ class PartitionedEntity:
         if command.is_whole:
             self._send_whole(command)
             return
-        homes: dict[int, list[int]] = {}
-        keyless = self._sort_out(command.origin, command.tags, command.messages, homes)
-        for home, places in homes.items():
-            self._pass(home, _part_of_stage(command, places))
+        by_partition: dict[int, list[int]] = {}
+        keyless = self._sort_out(command.origin, command.tags, command.messages, by_partition)
+        for partition_index, places in by_partition.items():
+            self._pass(partition_index, _part_of_stage(command, places))
         if keyless:
-            self._pass(self._reach.next_home(), _part_of_stage(command, keyless))
+            self._pass(self._reach.next_partition(), _part_of_stage(command, keyless))
 
     def _send_whole(self, command: SendBatch | Schedule | Stage) -> None:
         """All messages of a batch to one partition: that of their key, or the one in turn."""
@@ -275,7 +281,9 @@ class PartitionedEntity:
             self._pass(partition_of_sequence(command.reserved[0]), command)
             return
         key = self._first_key(command.messages)
-        self._pass(self._reach.next_home() if key is None else self._home(key), command)
+        self._pass(
+            self._reach.next_partition() if key is None else self._partition_of(key), command
+        )
 
     def _unsent(self, index: int, command: Command) -> bool:
         """A partition could not store these sends: without a key they go elsewhere (R-P4)."""
@@ -287,10 +295,10 @@ class PartitionedEntity:
         origin = command.origin
         way = origin if isinstance(origin, ReroutedSend) else ReroutedSend(origin)
         way.tried[index] = True
-        home = self._reach.next_home(way.tried)
-        if home == NOWHERE:
+        partition_index = self._reach.next_partition(way.tried)
+        if partition_index == NOWHERE:
             return False
-        self._reach.ask(home, rerouted(command, way))
+        self._reach.ask(partition_index, rerouted(command, way))
         return True
 
     def _take_over(self, command: TakeOver) -> None:
@@ -308,16 +316,16 @@ class PartitionedEntity:
 
     def _settle_many(self, command: SettleMany) -> None:
         """Each settlement to the partition that its token names."""
-        homes: dict[int, list[int]] = {}
+        by_partition: dict[int, list[int]] = {}
         for at, token in enumerate(command.tokens):
-            homes.setdefault(partition_of_sequence(token.sequence), []).append(at)
-        for home, places in homes.items():
-            if not self._reach.has(home):
+            by_partition.setdefault(partition_of_sequence(token.sequence), []).append(at)
+        for partition_index, places in by_partition.items():
+            if not self._reach.has(partition_index):
                 lost = [command.tags[at] for at in places]
                 refusal = Refusal(LOCK_LOST, LOCK_LOST_TEXT)
                 self._reach.refuse(command.origin, lost, refusal)
-            elif len(homes) == 1:
-                self._pass(home, command)
+            elif len(by_partition) == 1:
+                self._pass(partition_index, command)
             else:
                 tags = [command.tags[at] for at in places]
                 tokens = [command.tokens[at] for at in places]
@@ -330,15 +338,15 @@ class PartitionedEntity:
                     command.note,
                     command.consumer,
                 )
-                self._pass(home, part)
+                self._pass(partition_index, part)
 
     def _requeue(self, command: Requeue) -> None:
         """Each message back to its partition, which keeps it until it can be put back."""
-        homes: dict[int, list[Any]] = {}
+        by_partition: dict[int, list[Any]] = {}
         for delivery in command.deliveries:
-            homes.setdefault(partition_of_sequence(delivery.sequence), []).append(delivery)
-        for home, deliveries in homes.items():
-            self._reach.ask(home, Requeue(command.lane, deliveries))
+            by_partition.setdefault(partition_of_sequence(delivery.sequence), []).append(delivery)
+        for partition_index, deliveries in by_partition.items():
+            self._reach.ask(partition_index, Requeue(command.lane, deliveries))
 
     def _accept(self, command: AcceptSession) -> None:
         seeker = SessionSeeker(command, self._reach, self._forget)
@@ -346,7 +354,7 @@ class PartitionedEntity:
         if command.session_id is None:
             seeker.seek(self._reach.in_turn())
         else:
-            seeker.seek([self._home(command.session_id)])
+            seeker.seek([self._partition_of(command.session_id)])
 
     def _for_holder(self, command: RenewSession | GetSessionState | SetSessionState) -> Command:
         """The same command, with the holder under the name that the partition knows."""
@@ -397,7 +405,7 @@ class PartitionedEntity:
 
     # One partition.
 
-    def _home(self, key: str) -> int:
+    def _partition_of(self, key: str) -> int:
         return partition_of_key(key, len(self.workers))
 
     def _pass(self, index: int, command: Command) -> None:

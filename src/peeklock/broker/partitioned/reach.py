@@ -62,7 +62,7 @@ class ReachablePartitions:
         self._turn = (first + 1) % count
         return [(first + step) % count for step in range(count)]
 
-    def next_home(self, tried: Iterable[int] = ()) -> int:
+    def next_partition(self, tried: Iterable[int] = ()) -> int:
         """Where the next run of messages without a key goes: to the next partition that is
         available, else to one that may be; NOWHERE where nobody is left."""
         fallback = NOWHERE

@@ -40,19 +40,19 @@ class SplitCommands:
 
     def settle_all(self, command: SettleAll) -> None:
         """Settlements of one call, partition by partition."""
-        homes = self._homes([token.sequence for token in command.tokens])
+        by_partition = self._by_partition([token.sequence for token in command.tokens])
         refusal = Refusal(LOCK_LOST, LOCK_LOST_TEXT)
-        if self._goes_to_one(homes, command, refusal):
+        if self._goes_to_one(by_partition, command, refusal):
             return
 
         def join(answers: list[Any]) -> Any:
             refused = answer_join.refused(answers)
             return Numbered(command.origin, command.tag, []) if refused is None else refused
 
-        answer_join = AnswerJoin(command.origin, command.tag, len(homes), join)
-        for at, (home, places) in enumerate(homes.items()):
+        answer_join = AnswerJoin(command.origin, command.tag, len(by_partition), join)
+        for at, (partition_index, places) in enumerate(by_partition.items()):
             self._reach.ask(
-                home,
+                partition_index,
                 SettleAll(
                     answer_join.part(at),
                     0,
@@ -66,9 +66,9 @@ class SplitCommands:
 
     def renew(self, command: RenewLocks) -> None:
         """New ends of locks, in the order of the tokens."""
-        homes = self._homes([token.sequence for token in command.tokens])
+        by_partition = self._by_partition([token.sequence for token in command.tokens])
         refusal = Refusal(LOCK_LOST, LOCK_LOST_TEXT)
-        if self._goes_to_one(homes, command, refusal):
+        if self._goes_to_one(by_partition, command, refusal):
             return
 
         def join(answers: list[Any]) -> Any:
@@ -76,40 +76,43 @@ class SplitCommands:
             if refused is not None:
                 return refused
             untils = [0] * len(command.tokens)
-            for places, answer in zip(homes.values(), answers, strict=True):
+            for places, answer in zip(by_partition.values(), answers, strict=True):
                 for place, until in zip(places, answer.numbers, strict=True):
                     untils[place] = until
             return Numbered(command.origin, command.tag, untils)
 
-        answer_join = AnswerJoin(command.origin, command.tag, len(homes), join)
-        for at, (home, places) in enumerate(homes.items()):
+        answer_join = AnswerJoin(command.origin, command.tag, len(by_partition), join)
+        for at, (partition_index, places) in enumerate(by_partition.items()):
             tokens = _tokens(command.tokens, places)
-            self._reach.ask(home, RenewLocks(answer_join.part(at), 0, tokens, command.consumer))
+            self._reach.ask(
+                partition_index, RenewLocks(answer_join.part(at), 0, tokens, command.consumer)
+            )
 
     def cancel(self, command: CancelScheduled) -> None:
         """Scheduled messages are taken back, partition by partition."""
-        homes = self._homes(command.sequences)
+        by_partition = self._by_partition(command.sequences)
         refusal = self._not_found("scheduled", command.sequences)
-        if self._goes_to_one(homes, command, refusal):
+        if self._goes_to_one(by_partition, command, refusal):
             return
 
         def join(answers: list[Any]) -> Any:
             refused = answer_join.refused(answers)
             return Numbered(command.origin, command.tag, []) if refused is None else refused
 
-        answer_join = AnswerJoin(command.origin, command.tag, len(homes), join)
-        for at, (home, places) in enumerate(homes.items()):
+        answer_join = AnswerJoin(command.origin, command.tag, len(by_partition), join)
+        for at, (partition_index, places) in enumerate(by_partition.items()):
             sequences = [command.sequences[place] for place in places]
-            self._reach.ask(home, CancelScheduled(answer_join.part(at), 0, sequences))
+            self._reach.ask(partition_index, CancelScheduled(answer_join.part(at), 0, sequences))
 
     def receive_deferred(self, command: ReceiveDeferred) -> None:
         """Deferred messages by number, all or none."""
-        homes = self._homes(command.sequences)
+        by_partition = self._by_partition(command.sequences)
         refusal = self._not_found("deferred", command.sequences)
-        if self._goes_to_one(homes, command, refusal):
+        if self._goes_to_one(by_partition, command, refusal):
             return
         groups = {
-            home: [command.sequences[place] for place in places] for home, places in homes.items()
+            partition_index: [command.sequences[place] for place in places]
+            for partition_index, places in by_partition.items()
         }
         DeferredJoin(command, groups, self._reach).start()
 
@@ -172,32 +175,32 @@ class SplitCommands:
                 after = command.updated_after
                 self._reach.ask(index, ListSessions(part, 0, command.lane, after, 0, end))
 
-    def _homes(self, sequences: list[int]) -> dict[int, list[int]]:
+    def _by_partition(self, sequences: list[int]) -> dict[int, list[int]]:
         """Which partitions have the numbers at which places of the list."""
-        homes: dict[int, list[int]] = {}
+        by_partition: dict[int, list[int]] = {}
         for place, sequence in enumerate(sequences):
-            homes.setdefault(partition_of_sequence(sequence), []).append(place)
-        return homes or {0: []}
+            by_partition.setdefault(partition_of_sequence(sequence), []).append(place)
+        return by_partition or {0: []}
 
     def _goes_to_one(
         self,
-        homes: dict[int, list[int]],
+        by_partition: dict[int, list[int]],
         command: SettleAll | RenewLocks | CancelScheduled | ReceiveDeferred,
         unknown: Refusal,
     ) -> bool:
         """Refuse what cannot be, and pass on as it is what concerns one partition alone."""
         refusal: Refusal | None = None
-        if all(self._reach.has(home) for home in homes):
-            refusal = self._reach.missing(homes)
+        if all(self._reach.has(partition_index) for partition_index in by_partition):
+            refusal = self._reach.missing(by_partition)
         else:
             refusal = unknown
         if refusal is not None:
             self._reach.refuse(command.origin, [command.tag], refusal)
             return True
-        if len(homes) == 1:
+        if len(by_partition) == 1:
             whole: Command = command
-            for home in homes:
-                self._reach.ask(home, whole)
+            for partition_index in by_partition:
+                self._reach.ask(partition_index, whole)
             return True
         return False
 

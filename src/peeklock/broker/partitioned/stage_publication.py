@@ -62,7 +62,7 @@ class StagesUnderWay:
 class StagePublication:
     """Publishes a batch: in the partition that decides, then in all others."""
 
-    __slots__ = ("_command", "_home", "_is_answered", "_names", "_reach", "_under_way")
+    __slots__ = ("_command", "_is_answered", "_names", "_partition_index", "_reach", "_under_way")
 
     def __init__(
         self, command: PublishStages, reach: ReachablePartitions, under_way: StagesUnderWay
@@ -71,7 +71,7 @@ class StagePublication:
         self._reach: Final[ReachablePartitions] = reach
         self._under_way: Final[StagesUnderWay] = under_way
         self._names: list[str] = []  # what is said to be under way
-        self._home: Final[int] = partition_of_key(command.writer, reach.count)
+        self._partition_index: Final[int] = partition_of_key(command.writer, reach.count)
         self._is_answered: bool = False
 
     def start(self) -> None:
@@ -83,7 +83,7 @@ class StagePublication:
             return
         self._begins(command.stages)
         first = PublishStages(self, 0, command.writer, command.batch, command.stages)
-        self._reach.ask(self._home, first)
+        self._reach.ask(self._partition_index, first)
 
     def replied(self, reply: Any) -> None:
         """The batch is decided: the others follow."""
@@ -105,7 +105,7 @@ class StagePublication:
             published = sum(each.count for each in answers if isinstance(each, BatchPublished))
             return BatchPublished(command.origin, command.tag, count + published, stages)
 
-        others = [index for index in range(self._reach.count) if index != self._home]
+        others = [index for index in range(self._reach.count) if index != self._partition_index]
         kinds = (1 if stages else 0) + (1 if vain else 0)
         if not kinds or not others:
             self._answer(BatchPublished(command.origin, command.tag, count, stages))
@@ -189,9 +189,9 @@ class PublicationCompletion:
         last = {
             index: {writer: batch for writer, batch, _ in told[index].batches} for index in waiting
         }
-        for home, each in told.items():
+        for partition_index, each in told.items():
             for writer, batch, stages in each.batches:
-                if partition_of_key(writer, count) != home:
+                if partition_of_key(writer, count) != partition_index:
                     continue  # it was not this one that decided
                 for index, names in waiting.items():
                     is_behind = last[index].get(writer, batch - 1) < batch

@@ -46,7 +46,7 @@ class TakeOvers:
             self._spare(command.source, min(command.numbers))
         groups: dict[int, tuple[list[int], list[Message]]] = {}
         for number, message in zip(command.numbers, command.messages, strict=True):
-            index = self._home(command.source, number, message, routing)
+            index = self._partition_of(command.source, number, message, routing)
             numbers, messages = groups.setdefault(index, ([], []))
             numbers.append(number)
             messages.append(message)
@@ -112,7 +112,7 @@ class TakeOvers:
         """A partition could not forget now."""
         self._late.setdefault(index, {}).setdefault(source, []).extend(numbers)
 
-    def _home(self, source: str, number: int, message: Message, routing: Routing) -> int:
+    def _partition_of(self, source: str, number: int, message: Message, routing: Routing) -> int:
         key = routing.key_of(message)
         if key is None:
             key = f"{source}|{number}"
@@ -124,9 +124,9 @@ class TakeOvers:
         forgets: dict[int, list[int]] = {}
         for number in numbers:
             index = went.pop(number, None)
-            homes = range(self._reach.count) if index is None else (index,)
-            for home in homes:
-                forgets.setdefault(home, []).append(number)
+            indexes = range(self._reach.count) if index is None else (index,)
+            for each in indexes:
+                forgets.setdefault(each, []).append(number)
         if not went:
             self._went.pop(source, None)
         return forgets

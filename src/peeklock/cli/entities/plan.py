@@ -53,7 +53,7 @@ class ImportPlanner:
 
     def __init__(self, admin: AdministrationApi) -> None:
         self._admin = admin
-        self._homes: list[PlanStep] = []
+        self._entities: list[PlanStep] = []
         self._subscriptions: list[PlanStep] = []
         self._changes: list[PlanStep] = []
 
@@ -63,17 +63,17 @@ class ImportPlanner:
             place = places.queue(queue.definition.path)
             known = self._admin.find(place)
             before = None if known is None else queue_properties(queue_of(known))
-            self._home(place, queue_properties(queue.definition), queue.rules, known, before)
+            self._entity(place, queue_properties(queue.definition), queue.rules, known, before)
         for topic in namespace.topics:
             place = places.topic(topic.definition.path)
             known = self._admin.find(place)
             before = None if known is None else topic_properties(topic_of(known))
-            self._home(place, topic_properties(topic.definition), topic.rules, known, before)
+            self._entity(place, topic_properties(topic.definition), topic.rules, known, before)
             for subscription in topic.subscriptions:
                 self._subscription(subscription, is_new=known is None)
-        return [*self._homes, *self._subscriptions, *self._changes]
+        return [*self._entities, *self._subscriptions, *self._changes]
 
-    def _home(
+    def _entity(
         self,
         place: ResourcePath,
         wanted: dict[str, Any],
@@ -87,7 +87,7 @@ class ImportPlanner:
             # The default is smaller than what may be chosen.
             if bare.get(_SIZE_MAX) == MESSAGE_SIZE_MAX_DEFAULT // 1024:
                 del bare[_SIZE_MAX]
-            self._create(self._homes, place, bare, tuple(rules))
+            self._create(self._entities, place, bare, tuple(rules))
             forwards = {key: ("", wanted[key]) for key in _FORWARDS if wanted.get(key)}
             if forwards:
                 self._update(place, wanted, tuple(rules), forwards)

@@ -106,12 +106,12 @@ def journal_place(path: str) -> tuple[str, str | None] | None:
 async def _described(journal: EntityJournal) -> Answer:
     partitions = [
         {
-            "index": stretch.index,
-            "first": stretch.first,
-            "next": stretch.next,
-            "available": stretch.is_available,
+            "index": span.index,
+            "first": span.first,
+            "next": span.next,
+            "available": span.is_available,
         }
-        for stretch in await journal.stretches()
+        for span in await journal.spans()
     ]
     return Answer(
         200,

@@ -86,10 +86,10 @@ def test_two_sessions_are_no_transaction_group() -> None:
     async def talk(bus: AmqpHarness) -> None:
         client, control = await group(bus, "q", "other")
         sender = await client.sender("q")
-        home = client.session
+        own = client.session
         client.session = client.connection.begin_session()
         elsewhere = await client.sender("other")
-        client.session = home
+        client.session = own
         txn = await control.declare()
         assert isinstance(await send_within(client, sender, plain("a"), txn), Accepted)
         outcome = await send_within(client, elsewhere, plain("b"), txn)
@@ -108,10 +108,10 @@ def test_a_topic_and_its_subscription_are_one_entity() -> None:
         client, control = await group(bus, "t", "t/Subscriptions/s")
         sender = await client.sender("t")
         await client.send(sender, plain("in"))
-        home = client.session
+        own = client.session
         client.session = client.connection.begin_session()
         receiver = await client.receiver("t/Subscriptions/s", credit=1)
-        client.session = home
+        client.session = own
         (delivery,) = client.arrived(receiver)
         txn = await control.declare()
         await send_within(client, sender, plain("out"), txn)

@@ -39,7 +39,7 @@ from peeklock.gateway.amqp.nodes.cbs import TokenNode
 from peeklock.gateway.amqp.nodes.coordinator import CoordinatorNode
 from peeklock.gateway.amqp.nodes.receiving import ReceivingNode
 from peeklock.gateway.amqp.nodes.sending import SendingNode
-from peeklock.gateway.amqp.nodes.session_attach import SessionWish, read_wish
+from peeklock.gateway.amqp.nodes.session_attach import SessionRequest, read_session_request
 from peeklock.gateway.amqp.passes import LINK_COST, REVIEW_COST, Pass
 
 # As many grants are dropped in one pass: each costs a microsecond.
@@ -147,7 +147,7 @@ class Attaching:
             entity_link.link.context = sending
             sending.open()
         else:
-            wish = read_wish(entity_link.link)
+            wish = read_session_request(entity_link.link)
             if isinstance(wish, Refusal):
                 return wish
             refusal = self._refuse_receiver(entity_link.address, entity, wish)
@@ -192,7 +192,7 @@ class Attaching:
             entity_link.entity.link_attached(entity_link)
 
     def _open_receiver(
-        self, entity_link: "EntityLink", entity: Entity, wish: SessionWish | None, now: int
+        self, entity_link: "EntityLink", entity: Entity, wish: SessionRequest | None, now: int
     ) -> None:
         link = entity_link.link
         address = entity_link.address
@@ -244,7 +244,7 @@ class Attaching:
     # --- being turned away
 
     def _refuse_receiver(
-        self, address: Address, entity: Entity, wish: SessionWish | None
+        self, address: Address, entity: Entity, wish: SessionRequest | None
     ) -> Refusal | None:
         """Say why nothing can be received from an entity that exists."""
         refusal = why_not_received_from(self._output.namespace_context.namespace, address, entity)

@@ -43,7 +43,7 @@ from peeklock.gateway.amqp.messages.translate import outgoing_run
 from peeklock.gateway.amqp.namespace_context import Entity, rejected
 from peeklock.gateway.amqp.nodes.outcomes import ANSWERS, OutcomeReader, Settlement
 from peeklock.gateway.amqp.nodes.session_attach import (
-    SessionWish,
+    SessionRequest,
     granted_properties,
     granted_source,
 )
@@ -124,7 +124,7 @@ class ReceivingNode:
         # Credit may have come with the attach.
         self.flowed()
 
-    def open_session(self, wish: SessionWish, now: int) -> None:
+    def open_session(self, wish: SessionRequest, now: int) -> None:
         """Ask for a session; the link is attached when it is given, or refused."""
         self._is_waiting = True
         wait_until = now + wish.wait_ms

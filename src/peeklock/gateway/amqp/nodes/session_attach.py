@@ -30,7 +30,7 @@ _LOCKED_UNTIL: Final = Symbol(SESSION_LOCKED_UNTIL)
 
 @final
 @dataclass(slots=True, init=False)
-class SessionWish:
+class SessionRequest:
     """Which session a receiver wants, None for the next available one, and how long it waits."""
 
     session_id: Final[str | None]
@@ -41,7 +41,7 @@ class SessionWish:
         self.wait_ms = wait_ms
 
 
-def read_wish(link: Link) -> SessionWish | Refusal | None:
+def read_session_request(link: Link) -> SessionRequest | Refusal | None:
     """Read what a link asks for; None when it has no session filter."""
     key = _filter_key(link)
     if key is None:
@@ -61,7 +61,7 @@ def read_wish(link: Link) -> SessionWish | Refusal | None:
     if wait_ms < 0:
         text = f"The link property '{TIMEOUT}' must be a number of milliseconds."
         return Refusal(INVALID_ARGUMENT, text)
-    return SessionWish(None if value is None else str(value), wait_ms)
+    return SessionRequest(None if value is None else str(value), wait_ms)
 
 
 def granted_source(link: Link, session_id: str) -> bytes:

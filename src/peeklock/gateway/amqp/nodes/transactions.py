@@ -184,10 +184,10 @@ class Transaction:
         if self.refusal is not None:
             return self.refusal
         works = [*self.works, work]
-        home = _via(works).home
-        sessions = {each.link.session for each in works if each.entity.home == home}
+        owner_path = _via(works).owner_path
+        sessions = {each.link.session for each in works if each.entity.owner_path == owner_path}
         for each in works:
-            if each.entity.home != home and (
+            if each.entity.owner_path != owner_path and (
                 each.messages is None
                 or each.destination is not None
                 or each.link.session not in sessions
@@ -198,7 +198,7 @@ class Transaction:
         # A key that is missing or wrong is told with the message, and not at the end.
         if work.entity.requires_session and not all(map(_has_session, work.messages)):
             return Refusal(SESSION_REQUIRED, SESSION_REQUIRED_TEXT)
-        if work.entity.home == home:
+        if work.entity.owner_path == owner_path:
             return work.entity.why_not_together(_commands(works))
         return None
 
@@ -208,7 +208,7 @@ def _has_session(message: Message) -> bool:
 
 
 def _commands(works: list[Work]) -> list[Any]:
-    home = _via(works).home
+    owner_path = _via(works).owner_path
     commands: list[Any] = []
     for work in works:
         messages = work.messages
@@ -216,7 +216,7 @@ def _commands(works: list[Work]) -> list[Any]:
             commands.append(work.command)
             continue
         destination = work.destination
-        if destination is None and work.entity.home != home:
+        if destination is None and work.entity.owner_path != owner_path:
             destination = work.entity
         if destination is None:
             commands.append(SendBatch(None, 0, messages))

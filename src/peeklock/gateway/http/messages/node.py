@@ -37,14 +37,14 @@ from peeklock.gateway.amqp.admission import why_not_received_from, why_not_sent_
 from peeklock.gateway.amqp.management.lock_tokens import token_of, uuid_of
 from peeklock.gateway.amqp.namespace_context import Entities
 from peeklock.gateway.http.answer import Answer, bad_request, not_allowed, not_found
+from peeklock.gateway.http.messages.entity_request import EntityRequest
 from peeklock.gateway.http.messages.errors import error, in_this_form
 from peeklock.gateway.http.messages.incoming import is_batch, read_long_batch, read_message
 from peeklock.gateway.http.messages.instants import http_date
 from peeklock.gateway.http.messages.malformed import MalformedRequest
+from peeklock.gateway.http.messages.origins import CONSUMER, CommandReply, Reception
 from peeklock.gateway.http.messages.outgoing import message_id_of, received
 from peeklock.gateway.http.messages.places import HEAD, ONE, SENDING, MessagePath, is_guid, place_of
-from peeklock.gateway.http.messages.visit import Visit
-from peeklock.gateway.http.messages.wishes import CONSUMER, Reception, Wish
 from peeklock.gateway.http.request import HttpRequest
 from peeklock.gateway.http.token_guard import TokenGuard
 from peeklock.gateway.identifiers import MessageIds, RandomSource
@@ -96,17 +96,17 @@ class MessagesNode:
 
     async def answer(self, request: HttpRequest) -> Answer:
         """Answer a request whose path is about messages."""
-        visit = self._let_in(request)
-        if isinstance(visit, Answer):
-            return visit
+        asked = self._let_in(request)
+        if isinstance(asked, Answer):
+            return asked
         try:
-            if visit.place.kind == SENDING:
-                return await self._send(visit)
-            if visit.place.kind == HEAD:
-                return await self._receive(visit)
-            return await self._settle(visit)
+            if asked.place.kind == SENDING:
+                return await self._send(asked)
+            if asked.place.kind == HEAD:
+                return await self._receive(asked)
+            return await self._settle(asked)
         except MalformedRequest as wrong:
-            return self._refuse(visit, Refusal(INVALID_ARGUMENT, str(wrong)))
+            return self._refuse(asked, Refusal(INVALID_ARGUMENT, str(wrong)))
 
     # --- large bodies
 
@@ -115,10 +115,10 @@ class MessagesNode:
         place = place_of(request.method, request.path)
         if place is None or place.kind != SENDING:
             return 0
-        visit = self._let_in(request)
-        if isinstance(visit, Answer):
+        asked = self._let_in(request)
+        if isinstance(asked, Answer):
             return 0
-        size_max = visit.entity.message_size_max
+        size_max = asked.entity.message_size_max
         return (size_max * _JSON_FACTOR if is_batch(request) else size_max) + _HEADS_BYTES
 
     def too_large(self, request: HttpRequest) -> Answer:
@@ -127,14 +127,14 @@ class MessagesNode:
         if place is None or place.kind != SENDING:
             answer = bad_request("The body of the request is too large.")
             return answer if place is None else in_this_form(answer)
-        visit = self._let_in(request)
-        if isinstance(visit, Answer):
-            return visit
-        return self._refuse(visit, _too_big(visit.entity.message_size_max))
+        asked = self._let_in(request)
+        if isinstance(asked, Answer):
+            return asked
+        return self._refuse(asked, _too_big(asked.entity.message_size_max))
 
     # --- coming in
 
-    def _let_in(self, request: HttpRequest) -> Visit | Answer:
+    def _let_in(self, request: HttpRequest) -> EntityRequest | Answer:
         place = place_of(request.method, request.path)
         if place is None:
             return in_this_form(not_found(request.path))
@@ -149,7 +149,7 @@ class MessagesNode:
             return in_this_form(not_allowed(request.method, methods))
         return self._at(request, place)
 
-    def _at(self, request: HttpRequest, place: MessagePath) -> Visit | Answer:
+    def _at(self, request: HttpRequest, place: MessagePath) -> EntityRequest | Answer:
         address = parse_address(place.entity)
         entity = None
         if address.kind == ENTITY:
@@ -158,110 +158,110 @@ class MessagesNode:
             host = request.headers.get("host", "localhost")
             refusal = Refusal(ENTITY_NOT_FOUND, texts.entity_not_found(host, address.path))
             return self._declined(request, refusal, address.path, QUEUE)
-        return Visit(request, place, address, entity)
+        return EntityRequest(request, place, address, entity)
 
     # --- sending
 
-    async def _send(self, visit: Visit) -> Answer:
-        entity = visit.entity
-        refusal = why_not_sent_to(self._namespace, visit.address, entity)
+    async def _send(self, asked: EntityRequest) -> Answer:
+        entity = asked.entity
+        refusal = why_not_sent_to(self._namespace, asked.address, entity)
         if refusal is not None:
-            return self._refuse(visit, refusal)
-        wish = Wish()
+            return self._refuse(asked, refusal)
+        origin = CommandReply()
         command: Command
         now = self._clock.now()
-        if is_batch(visit.request):
-            messages = await read_long_batch(visit.request, now, self._ids, entity.wants_keys)
-            command = SendBatch(wish, 0, messages)
+        if is_batch(asked.request):
+            messages = await read_long_batch(asked.request, now, self._ids, entity.wants_keys)
+            command = SendBatch(origin, 0, messages)
         else:
-            messages = [read_message(visit.request, now, self._ids, entity.wants_keys)]
-            command = SendMany(wish, [0], messages)
+            messages = [read_message(asked.request, now, self._ids, entity.wants_keys)]
+            command = SendMany(origin, [0], messages)
         if _size(messages) > entity.message_size_max:
-            return self._refuse(visit, _too_big(entity.message_size_max))
+            return self._refuse(asked, _too_big(entity.message_size_max))
         entity.submit(command)
-        reply = await wish.reply()
-        return self._refuse(visit, reply.refusal) if isinstance(reply, Refused) else _CREATED
+        reply = await origin.reply()
+        return self._refuse(asked, reply.refusal) if isinstance(reply, Refused) else _CREATED
 
     # --- receiving
 
-    async def _receive(self, visit: Visit) -> Answer:
-        entity = visit.entity
-        timeout_s = _timeout_in(visit.request)
-        refusal = why_not_received_from(self._namespace, visit.address, entity)
-        if refusal is None and entity.requires_session and visit.address.sub_queue == OWN:
+    async def _receive(self, asked: EntityRequest) -> Answer:
+        entity = asked.entity
+        timeout_s = _timeout_in(asked.request)
+        refusal = why_not_received_from(self._namespace, asked.address, entity)
+        if refusal is None and entity.requires_session and asked.address.sub_queue == OWN:
             refusal = Refusal(NOT_ALLOWED, _NO_SESSIONS)
         if refusal is not None:
-            return self._refuse(visit, refusal)
-        request = visit.request
-        found = await Reception(entity, visit.lane, request.caller).take(timeout_s)
+            return self._refuse(asked, refusal)
+        request = asked.request
+        found = await Reception(entity, asked.lane, request.caller).take(timeout_s)
         if found is None:
             return _NOTHING
         if isinstance(found, Refusal):
             status = _GONE if found.kind == ENTITY_NOT_FOUND else 0
-            return self._refuse(visit, found, status)
+            return self._refuse(asked, found, status)
         if request.method == "POST":
             # Nothing is awaited from here on: the client was there a moment ago, and the message
             # is written to it.
             token = uuid_of(found)
-            return received(201, found, visit.location(found.sequence, str(token)))
+            return received(201, found, asked.location(found.sequence, str(token)))
         # It was locked and the client is still there: now it is deleted, and only then handed out,
         # so that it comes at most once. It is lost if the client goes in between (R-S1).
-        wish = Wish()
-        entity.submit(SettleMany(wish, [0], COMPLETE, [found], None, None, CONSUMER))
-        reply = await wish.reply()
+        origin = CommandReply()
+        entity.submit(SettleMany(origin, [0], COMPLETE, [found], None, None, CONSUMER))
+        reply = await origin.reply()
         if isinstance(reply, Refused):
-            return self._refuse(visit, reply.refusal)
+            return self._refuse(asked, reply.refusal)
         return received(200, found, "")
 
     # --- settling
 
-    async def _settle(self, visit: Visit) -> Answer:
-        place = visit.place
+    async def _settle(self, asked: EntityRequest) -> Answer:
+        place = asked.place
         if not is_guid(place.token):
             raise MalformedRequest(f"'{place.token}' is not a lock token; it must be a GUID.")
         token = token_of(UUID(place.token))
-        if token.number >> LANE_BITS != visit.lane or token.sequence >= 1 << 63:
-            return self._refuse(visit, await self._why_lost(visit, token))
+        if token.number >> LANE_BITS != asked.lane or token.sequence >= 1 << 63:
+            return self._refuse(asked, await self._why_lost(asked, token))
         # The path may name the message by its number, which the token has too, or by its id.
         if place.message != str(token.sequence):
-            found = await self._look_at(visit, token)
+            found = await self._look_at(asked, token)
             if isinstance(found, Refusal):
-                return self._refuse(visit, found)
+                return self._refuse(asked, found)
             if found is None or message_id_of(found) != place.message:
-                return self._refuse(visit, _no_message(place.message))
-        method = visit.request.method
-        wish = Wish()
+                return self._refuse(asked, _no_message(place.message))
+        method = asked.request.method
+        origin = CommandReply()
         if method == "POST":
-            visit.entity.submit(RenewLocks(wish, 0, [token], CONSUMER))
+            asked.entity.submit(RenewLocks(origin, 0, [token], CONSUMER))
         else:
             outcome = COMPLETE if method == "DELETE" else ABANDON
-            visit.entity.submit(SettleMany(wish, [0], outcome, [token], None, None, CONSUMER))
-        reply = await wish.reply()
+            asked.entity.submit(SettleMany(origin, [0], outcome, [token], None, None, CONSUMER))
+        reply = await origin.reply()
         if isinstance(reply, Refused):
             refusal = reply.refusal
             if refusal.kind == LOCK_LOST:
-                refusal = await self._why_lost(visit, token)
-            return self._refuse(visit, refusal)
+                refusal = await self._why_lost(asked, token)
+            return self._refuse(asked, refusal)
         if isinstance(reply, Numbered) and reply.numbers:
             until = http_date(reply.numbers[0])
             said = f'{{"LockedUntilUtc": "{until}"}}'
             return Answer(200, {}, (("BrokerProperties", said),), content=b"")
         return _DONE
 
-    async def _why_lost(self, visit: Visit, token: LockToken) -> Refusal:
+    async def _why_lost(self, asked: EntityRequest, token: LockToken) -> Refusal:
         """Tell a message that is not there any more from one whose lock is lost."""
-        found = await self._look_at(visit, token)
+        found = await self._look_at(asked, token)
         if isinstance(found, Delivery):
             return Refusal(LOCK_LOST, LOCK_LOST_TEXT)
-        return found or _no_message(visit.place.message)
+        return found or _no_message(asked.place.message)
 
-    async def _look_at(self, visit: Visit, token: LockToken) -> Delivery | Refusal | None:
+    async def _look_at(self, asked: EntityRequest, token: LockToken) -> Delivery | Refusal | None:
         """Find the message that a token is for, wherever it stands in its lane."""
         if token.sequence >= 1 << 63:
             return None
-        wish = Wish()
-        visit.entity.submit(Peek(wish, 0, visit.lane, token.sequence, 1, 1))
-        reply = await wish.reply()
+        origin = CommandReply()
+        asked.entity.submit(Peek(origin, 0, asked.lane, token.sequence, 1, 1))
+        reply = await origin.reply()
         if isinstance(reply, Refused):
             return reply.refusal
         assert isinstance(reply, Found), f"messages were expected, not {reply!r}"
@@ -272,9 +272,9 @@ class MessagesNode:
 
     # --- saying no
 
-    def _refuse(self, visit: Visit, refusal: Refusal, status: int = 0) -> Answer:
-        path = visit.address.path
-        return self._declined(visit.request, refusal, path, visit.entity.kind, status)
+    def _refuse(self, asked: EntityRequest, refusal: Refusal, status: int = 0) -> Answer:
+        path = asked.address.path
+        return self._declined(asked.request, refusal, path, asked.entity.kind, status)
 
     def _declined(
         self, request: HttpRequest, refusal: Refusal, path: str, kind: str, status: int = 0

@@ -25,7 +25,7 @@ CONSUMER: Final = "$http"
 
 
 @final
-class Wish:
+class CommandReply:
     """One command and its reply."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from peeklock.gateway.http.request import HttpRequest
 
 @final
 @dataclass(frozen=True, slots=True)
-class Visit:
+class EntityRequest:
     """A request, its path taken apart, and whom it concerns."""
 
     request: HttpRequest
