@@ -1,7 +1,11 @@
 """One word, one thing: a public class is defined once, and folders stay small enough to read."""
 
 import ast
+import io
+import re
+import tokenize
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.architecture.tree import ROOT, name, parse, python_files
@@ -15,6 +19,10 @@ BOTH_SPELL_IT = {"AuthorizationRule"}
 # The same file in several folders: what a family can be asked, writes down and replays; what an
 # engine is made of.
 FAMILY_FILES = {"commands", "records", "replay", "node", "store", "walk"}
+
+# Classes of others that our texts name and our source does not import.
+OTHERS_CLASSES = {"AzureNamedKeyCredential", "AzureSasCredential", "IllegalStateException"}
+CLASS_NAME = re.compile(r"`(?:\w+\.)*([A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+)+)(?:\.\w+)*`")
 
 
 def public_classes() -> dict[str, list[str]]:
@@ -38,19 +46,19 @@ def test_a_public_class_is_defined_once() -> None:
     assert twice == {}
 
 
-def test_a_module_name_is_used_once_in_its_room() -> None:
-    rooms: dict[str, Counter[str]] = defaultdict(Counter)
+def test_a_module_name_is_used_once_in_its_package() -> None:
+    packages: dict[str, Counter[str]] = defaultdict(Counter)
     for path in python_files("src/peeklock"):
         if path.stem.startswith("__") or name(path).startswith(MIRRORS):
             continue
-        rooms[_room(path)][path.stem] += 1
+        packages[_package(path)][path.stem] += 1
     twice = {
-        room: sorted(
+        package: sorted(
             stem for stem, count in stems.items() if count > 1 and stem not in FAMILY_FILES
         )
-        for room, stems in rooms.items()
+        for package, stems in packages.items()
     }
-    assert {room: stems for room, stems in twice.items() if stems} == {}
+    assert {package: stems for package, stems in twice.items() if stems} == {}
 
 
 def test_no_folder_has_too_many_files_to_look_through() -> None:
@@ -58,7 +66,41 @@ def test_no_folder_has_too_many_files_to_look_through() -> None:
     assert {name(folder): n for folder, n in sizes.items() if n > FOLDER_FILES_MAX} == {}
 
 
-def _room(path: Path) -> str:
+def test_classes_that_comments_and_docstrings_name_exist() -> None:
+    known = set(OTHERS_CLASSES)
+    for path in python_files("src"):
+        for node in ast.walk(parse(path)):
+            known |= _names_of(node)
+    missing = [
+        f"{name(path)}: {word}"
+        for path in python_files("src")
+        for text in _prose(path)
+        for word in CLASS_NAME.findall(text)
+        if word not in known
+    ]
+    assert missing == []
+
+
+def _names_of(node: ast.AST) -> set[str]:
+    """What a statement gives a name to, by defining or by importing it."""
+    match node:
+        case ast.ClassDef():
+            return {node.name}
+        case ast.Import() | ast.ImportFrom():
+            return {alias.asname or alias.name for alias in node.names}
+        case ast.Name(ctx=ast.Store()):
+            return {node.id}
+    return set()
+
+
+def _prose(path: Path) -> Iterator[str]:
+    """The docstrings and comments of a module."""
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
+        if token.type == tokenize.COMMENT or token.string.startswith('"""'):
+            yield token.string
+
+
+def _package(path: Path) -> str:
     """The folder below the package, or one of the gateway's: `gateway/amqp` and `gateway/http`."""
     parts = path.relative_to(PACKAGE).parts
     return "/".join(parts[: 2 if parts[0] == "gateway" and len(parts) > 2 else 1])

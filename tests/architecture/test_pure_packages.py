@@ -1,4 +1,4 @@
-"""Pure rooms: no third party, no clock, no socket. import-linter checks who sees whom."""
+"""Pure packages: no third party, no clock, no socket. import-linter checks who sees whom."""
 
 import re
 import sys
@@ -8,8 +8,8 @@ import pytest
 
 from tests.architecture.tree import ROOT, imports, name, parse, python_files
 
-PURE_ROOMS = ("amqp", "entity", "auth")
-# The one third party that a pure room may see, and the two modules that see it (decision 15).
+PURE_PACKAGES = ("amqp", "entity", "auth")
+# The one third party that a pure package may see, and the two modules that see it (decision 15).
 PARSER = "lark"
 PARSER_MODULES = {"src/peeklock/entity/rules/builder.py", "src/peeklock/entity/rules/grammar.py"}
 PIPELINE_ROOMS = ("src/peeklock/spark/", "src/pyspark_servicebus")
@@ -29,12 +29,12 @@ FORBIDDEN = {
 }
 
 
-@pytest.mark.parametrize("room", PURE_ROOMS)
-def test_a_pure_room_imports_nothing_that_acts(room: str) -> None:
+@pytest.mark.parametrize("package", PURE_PACKAGES)
+def test_a_pure_package_imports_nothing_that_acts(package: str) -> None:
     allowed = (sys.stdlib_module_names | {"peeklock"}) - FORBIDDEN
     strange = [
         f"{name(path)} imports {module}"
-        for path in python_files(f"src/peeklock/{room}")
+        for path in python_files(f"src/peeklock/{package}")
         for module in imports(parse(path))
         if module.partition(".")[0] not in allowed
         and not (module == PARSER and name(path) in PARSER_MODULES)
