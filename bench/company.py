@@ -21,6 +21,12 @@ from bench.pump import Pump
 
 SENDERS = (1, 20, 100)
 DELAYS_MS = (0, 10)
+# Whether the queue is partitioned, and over how many stores.
+LAYOUTS = {
+    "plain queue": (False, 1),
+    "16 partitions on 1 store": (True, 1),
+    "16 partitions on 4 stores": (True, 4),
+}
 
 
 def answer(plan: Plan) -> None:
@@ -62,6 +68,38 @@ def answer(plan: Plan) -> None:
             )
     columns = ["each sender waits for its answer", "batched", "msgs/s", "server us"]
     table(f"Waiting for company, medians of {plan.rounds} rounds", columns, rows)
+    _compare_partitions(plan, seconds)
+
+
+def _compare_partitions(plan: Plan, seconds: float) -> None:
+    """Measure senders that are spread over partitions and stores beside those of a plain queue."""
+    servers = {
+        name: Peeklock(
+            plan.directory / name.replace(" ", "-"),
+            "compiled",
+            properties={"EnablePartitioning": partitioned},
+            settings={"commit_delay_ms": str(DELAYS_MS[-1]), "stores": str(stores)},
+        )
+        for name, (partitioned, stores) in LAYOUTS.items()
+    }
+    results: dict[tuple[int, str], list[float]] = {}
+    for server in servers.values():
+        server.start()
+    try:
+        for _ in range(plan.rounds):
+            for senders in SENDERS[1:]:
+                for name, server in servers.items():
+                    rate, _ = run(server.endpoint, senders, seconds)
+                    results.setdefault((senders, name), []).append(rate)
+    finally:
+        for server in servers.values():
+            server.kill()
+    rows = []
+    for (senders, name), rates in results.items():
+        share = median(rates) / median(results[senders, next(iter(LAYOUTS))])
+        rows.append([f"{senders} senders, {name}", f"{median(rates):,.0f}", f"{share:.2f}"])
+    columns = [f"each waits, stores of {DELAYS_MS[-1]} ms", "msgs/s", "of plain"]
+    table(f"Company over partitions, medians of {plan.rounds} rounds", columns, rows)
 
 
 def run(endpoint: Endpoint, senders: int, seconds: float) -> tuple[float, float]:
