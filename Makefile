@@ -43,7 +43,7 @@ setup: $(DEV) $(NODE) ## make the virtual environment and install the tests' pac
 run: $(RUNTIME) ## serve, compiled where a C compiler is there (PEEKLOCK_PURE=1: plain)
 	@exec $(BIN)/python -m tools.run
 
-format: $(DEV) ## rewrite source and documents in the house style
+format: $(DEV) ## rewrite source and documents in one style
 	$(BIN)/ruff check --quiet --fix-only . && $(BIN)/ruff format --quiet . && $(BIN)/python -m tools.markdown && $(BIN)/python -m tests.architecture.shared
 
 check: $(DEV) ## lint, types, import rules, tidiness; all that fails is told
@@ -63,8 +63,8 @@ wire-plain: $(DEV) $(NODE)
 
 # The same tests where each queue and topic is partitioned, over four stores; but for those of
 # connections, keys and programs, which never notice.
-SAME_FOR_ALL := authorization bench_client celery cli client_administration client_connection client_forking connection directories doors \
-	namespaces process tokens tutorials uamqp
+SAME_FOR_ALL := authorization bench_client celery cli client_administration client_connection client_forking connection directories \
+	namespaces process tokens transports tutorials uamqp
 wire-partitioned: $(DEV) $(NODE) $(COMPILED)
 	PEEKLOCK_WIRE_PARTITIONED=1 $(FAST) $(PYTEST) tests/wire $(WIRE) $(SAME_FOR_ALL:%=--ignore=tests/wire/test_%.py)
 

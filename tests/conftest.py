@@ -8,8 +8,8 @@ import pytest
 from peeklock.version import is_compiled
 
 # A loaded machine must not fail a property for being slow; a failure prints how to repeat it.
-hypothesis.settings.register_profile("house", deadline=None, print_blob=True)
-hypothesis.settings.load_profile("house")
+hypothesis.settings.register_profile("peeklock", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("peeklock")
 
 
 def pytest_configure() -> None:

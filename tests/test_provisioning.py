@@ -41,7 +41,7 @@ def first_file() -> dict[str, Any]:
     }
 
 
-class House:
+class ProvisionedBroker:
     """A broker that was started with a file, and what reloads it."""
 
     def __init__(self, directory: Path, *others: dict[str, Any], **choices: Any) -> None:
@@ -75,32 +75,32 @@ class House:
 
 def run(
     directory: Path,
-    test: Callable[[House], Awaitable[None]],
+    test: Callable[[ProvisionedBroker], Awaitable[None]],
     *others: dict[str, Any],
     **choices: Any,
 ) -> None:
     async def whole() -> None:
-        house = House(directory, *others, **choices)
-        await house.start()
-        await test(house)
-        await house.broker.close()
+        provisioned = ProvisionedBroker(directory, *others, **choices)
+        await provisioned.start()
+        await test(provisioned)
+        await provisioned.broker.close()
 
     asyncio.run(whole())
 
 
 def test_a_file_that_is_the_same_changes_nothing(tmp_path: Path) -> None:
-    async def scenario(house: House) -> None:
-        reloaded = await house.reload()
+    async def scenario(provisioned: ProvisionedBroker) -> None:
+        reloaded = await provisioned.reload()
         assert (reloaded.changed, reloaded.restart) == ([], [])
 
     run(tmp_path, scenario)
 
 
 def test_keys_entities_and_rules_are_those_of_the_file(tmp_path: Path) -> None:
-    async def scenario(house: House) -> None:
+    async def scenario(provisioned: ProvisionedBroker) -> None:
         watched: list[str] = []
-        house.broker.namespaces.first.keys.watch(lambda: watched.append("changed"))
-        space = house.namespace
+        provisioned.broker.namespaces.first.keys.watch(lambda: watched.append("changed"))
+        space = provisioned.namespace
         space["AuthorizationRules"] = [rule("two")]
         space["Queues"][0]["Properties"] = {"MaxDeliveryCount": 3, "ForwardTo": "later"}
         space["Queues"][1]["AuthorizationRules"] = [rule("other")]
@@ -108,7 +108,7 @@ def test_keys_entities_and_rules_are_those_of_the_file(tmp_path: Path) -> None:
         big = {"FilterType": "Sql", "SqlFilter": {"SqlExpression": "size > 3"}}
         rules = [{"Name": "big", "Properties": big}]
         space["Topics"][0]["Subscriptions"][0]["Rules"] = rules
-        reloaded = await house.reload()
+        reloaded = await provisioned.reload()
         assert reloaded.changed == [
             "queue 'orders' is changed",
             "queue 'own' has other authorization rules",
@@ -117,20 +117,20 @@ def test_keys_entities_and_rules_are_those_of_the_file(tmp_path: Path) -> None:
             "the rules of the namespace 'ns' are others",
         ]
         assert reloaded.restart == []
-        assert [house.opens(key) for key in ("one", "two")] == [False, True]
-        assert [house.opens(key, "own") for key in ("mine", "other")] == [False, True]
+        assert [provisioned.opens(key) for key in ("one", "two")] == [False, True]
+        assert [provisioned.opens(key, "own") for key in ("mine", "other")] == [False, True]
         assert watched
-        found = house.broker.find("ns", "orders")
+        found = provisioned.broker.find("ns", "orders")
         assert isinstance(found, Queue)
         assert found.definition.delivery_count_max == 3
-        taking = house.broker.find("ns", "news/Subscriptions/all")
+        taking = provisioned.broker.find("ns", "news/Subscriptions/all")
         assert isinstance(taking, Subscription)
         assert [each.name for each in taking.rules] == ["big"]
         # What is not in the file any more is kept, as at a start.
         del space["Queues"][1:]
         space["Queues"][0].pop("Properties")
-        assert (await house.reload()).changed == ["queue 'orders' is changed"]
-        assert house.broker.find("ns", "later") is not None
+        assert (await provisioned.reload()).changed == ["queue 'orders' is changed"]
+        assert provisioned.broker.find("ns", "later") is not None
 
     run(tmp_path, scenario)
 
@@ -171,26 +171,26 @@ def spoil_subscription(space: dict[str, Any]) -> None:
 def test_what_is_wrong_is_told_and_nothing_changes(
     spoil: Callable[[dict[str, Any]], None], words: str, tmp_path: Path
 ) -> None:
-    async def scenario(house: House) -> None:
-        house.namespace["AuthorizationRules"] = [rule("two")]
-        house.namespace["Queues"].append({"Name": "new"})
-        spoil(house.namespace)
+    async def scenario(provisioned: ProvisionedBroker) -> None:
+        provisioned.namespace["AuthorizationRules"] = [rule("two")]
+        provisioned.namespace["Queues"].append({"Name": "new"})
+        spoil(provisioned.namespace)
         with pytest.raises(NotReloaded, match=words):
-            await house.reload()
-        assert house.opens("one")
-        assert not house.opens("two")
-        assert house.broker.find("ns", "new") is None
+            await provisioned.reload()
+        assert provisioned.opens("one")
+        assert not provisioned.opens("two")
+        assert provisioned.broker.find("ns", "new") is None
 
     run(tmp_path, scenario)
 
 
 def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
-    async def scenario(house: House) -> None:
-        reload = Reload(house.settings, house.broker, None)
-        house.path.write_text("{")
+    async def scenario(provisioned: ProvisionedBroker) -> None:
+        reload = Reload(provisioned.settings, provisioned.broker, None)
+        provisioned.path.write_text("{")
         with pytest.raises(NotReloaded, match=r"Config\.json"):
             await reload()
-        house.path.unlink()
+        provisioned.path.unlink()
         with pytest.raises(NotReloaded, match=r"Config\.json"):
             await reload()
 
@@ -198,59 +198,59 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
 
 
 def test_a_known_key_is_not_brought_to_an_open_address(tmp_path: Path) -> None:
-    async def scenario(house: House) -> None:
-        house.namespace["AuthorizationRules"] = [rule("SAS_KEY_VALUE")]
+    async def scenario(provisioned: ProvisionedBroker) -> None:
+        provisioned.namespace["AuthorizationRules"] = [rule("SAS_KEY_VALUE")]
         with pytest.raises(NotReloaded, match="development key"):
-            await house.reload()
-        assert house.opens("one")
+            await provisioned.reload()
+        assert provisioned.opens("one")
 
     run(tmp_path, scenario, host="0.0.0.0")
 
 
 def test_namespaces_come_and_go_by_a_restart(tmp_path: Path) -> None:
-    async def scenario(house: House) -> None:
-        house.others[0]["Name"] = "three"
-        house.namespace["Queues"].append({"Name": "new"})
-        reloaded = await house.reload()
+    async def scenario(provisioned: ProvisionedBroker) -> None:
+        provisioned.others[0]["Name"] = "three"
+        provisioned.namespace["Queues"].append({"Name": "new"})
+        reloaded = await provisioned.reload()
         assert reloaded.changed == ["queue 'new' is new"]
         assert reloaded.restart == [
             "the namespace 'three' is new",
             "the namespace 'two' is no longer in the file",
         ]
-        assert [each.name for each in house.broker.namespaces.all()] == ["ns", "two"]
+        assert [each.name for each in provisioned.broker.namespaces.all()] == ["ns", "two"]
 
     run(tmp_path, scenario, {"Name": "two"})
 
 
 def test_a_new_certificate_is_shown_from_the_next_handshake_on(tmp_path: Path) -> None:
-    async def scenario(house: House) -> None:
+    async def scenario(provisioned: ProvisionedBroker) -> None:
         certificate, key = own_files(tmp_path)
-        house.tls = Tls.of_files(ManualClock(NOW), certificate, key)
-        before = house.tls.context
-        assert (await house.reload()).changed == []
+        provisioned.tls = Tls.of_files(ManualClock(NOW), certificate, key)
+        before = provisioned.tls.context
+        assert (await provisioned.reload()).changed == []
         shutil.rmtree(tmp_path / "issuer")
         own_files(tmp_path)
-        assert (await house.reload()).changed == ["the certificate is another"]
-        assert house.tls.context is not before
+        assert (await provisioned.reload()).changed == ["the certificate is another"]
+        assert provisioned.tls.context is not before
         # One that cannot be read leaves everything as it was.
-        now = house.tls.context
+        now = provisioned.tls.context
         key.write_text("no key")
-        house.namespace["AuthorizationRules"] = [rule("two")]
+        provisioned.namespace["AuthorizationRules"] = [rule("two")]
         with pytest.raises(NotReloaded, match="no certificate"):
-            await house.reload()
-        assert house.tls.context is now
-        assert house.opens("one")
+            await provisioned.reload()
+        assert provisioned.tls.context is now
+        assert provisioned.opens("one")
 
     run(tmp_path, scenario)
 
 
 def test_the_authority_of_development_is_looked_at_too(tmp_path: Path) -> None:
-    async def scenario(house: House) -> None:
+    async def scenario(provisioned: ProvisionedBroker) -> None:
         data = tmp_path / "authority"
-        house.tls = Tls.of_authority(ManualClock(NOW), data, ("localhost",))
-        assert (await house.reload()).changed == []
+        provisioned.tls = Tls.of_authority(ManualClock(NOW), data, ("localhost",))
+        assert (await provisioned.reload()).changed == []
         shutil.rmtree(data)
         ensure_certificate(data, ("localhost",), NOW)
-        assert (await house.reload()).changed == ["the certificate is another"]
+        assert (await provisioned.reload()).changed == ["the certificate is another"]
 
     run(tmp_path, scenario)

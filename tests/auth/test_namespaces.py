@@ -73,7 +73,7 @@ def test_a_token_is_for_the_namespace_whose_key_has_signed_it() -> None:
 
 
 def test_a_token_that_nobody_has_signed_is_refused_by_the_first() -> None:
-    """Who knows the rule is nothing that a stranger should learn."""
+    """Who knows the rule is nothing that others should learn."""
     namespaces = Namespaces([Namespace("a"), Namespace("b", [AuthorizationRule("root", "key")])])
     for given in (token("root", "wrong"), token("nobody", "key")):
         refused = namespaces.of_token(given).keys.verify(given, "q", NOW)

@@ -1,4 +1,4 @@
-"""`peeklock store` against a door that listens, on a real port."""
+"""`peeklock store` against a broker that listens, on a real port."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from peeklock.store.storehouse import Storehouse, store_names
 
 
 class StoresServer:
-    """A door with two stores on disk, in a thread with a loop of its own."""
+    """HTTP with two stores on disk, in a thread with a loop of its own."""
 
     def __init__(self, data: Path) -> None:
         self.port = 0
@@ -49,11 +49,11 @@ class StoresServer:
         clock = SystemClock()
         keys = KeyRing([development_rule(), AuthorizationRule("reader", "key", rights=LISTEN)])
         refusal_writer = RefusalWriter(clock=clock, random_source=lambda: 7, namespace="ns")
-        house = Storehouse.of(
+        stores = Storehouse.of(
             lambda name, may_make: LmdbStore(self._data / name, make=may_make), store_names(2)
         )
         http = HttpConnections(
-            Health(), {NODE: StoresNode(house, TokenGuard(keys, clock, refusal_writer))}
+            Health(), {NODE: StoresNode(stores, TokenGuard(keys, clock, refusal_writer))}
         )
         listener = Listener(http.protocol, http.protocol)
         self.port = await listener.start("http", "127.0.0.1", 0)
@@ -61,7 +61,7 @@ class StoresServer:
         await self._stop.wait()
         listener.stop()
         http.stop()
-        await house.close()
+        await stores.close()
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
@@ -150,7 +150,7 @@ def test_a_broker_that_is_not_there_is_said(server: StoresServer) -> None:
     assert "cannot reach a broker at 127.0.0.1:1" in done.stderr
 
 
-def test_a_stranger_at_the_port_is_said() -> None:
+def test_something_else_at_the_port_is_said() -> None:
     """What answers may be anything: here it closes without a word."""
     with Stranger() as port:
         done = ask(port, "list")

@@ -106,40 +106,40 @@ def test_many_kills_lose_nothing_and_bring_nothing_back(tmp_path: Path) -> None:
 
 def kill_the_house(folder: Path, seed: int, kills: int, rate: int) -> None:
     random_source = random.Random(seed)
-    house = CrashEntities(rate)
-    broker = Victim(folder, house.write_config(folder / "Config.json"), stores=STORES)
+    crash_entities = CrashEntities(rate)
+    broker = Victim(folder, crash_entities.write_config(folder / "Config.json"), stores=STORES)
     try:
         for _ in range(kills):
             if random_source.random() < 0.1:
                 broker.stumble(random_source.uniform(0.0, 0.8))
             broker.start()
-            crew = Crew(house.jobs(broker.amqp_port))
+            crew = Crew(crash_entities.jobs(broker.amqp_port))
             crew.run(time.monotonic() + random_source.uniform(0.1, 2.0))
             if random_source.random() < 0.1:
                 crew.finish()
                 crew.leave()
-                house.empty(broker.amqp_port)
+                crash_entities.empty(broker.amqp_port)
             broker.kill()
             crew.hang_up()
         broker.start()
-        house.close(house.empty(broker.amqp_port))
+        crash_entities.close(crash_entities.empty(broker.amqp_port))
         broker.kill()
         broker.start()
-        left = house.empty(broker.amqp_port)
+        left = crash_entities.empty(broker.amqp_port)
         assert {place.address: ids for place, ids in left.items() if ids} == {}
     except BaseException as problem:
         problem.add_note(
-            f"PEEKLOCK_SEED={seed}\n{house.summary()}\n{house.problems()[:20]}\n"
+            f"PEEKLOCK_SEED={seed}\n{crash_entities.summary()}\n{crash_entities.problems()[:20]}\n"
             f"{broker.log_since(0)[-4_000:]}"
         )
         raise
     finally:
         if broker.is_running:
             broker.kill()
-    print(f"PEEKLOCK_SEED={seed}\n{house.summary()}")  # noqa: T201 - shown on failure and with -s
-    told = "\n".join(house.problems()[:50])
+    print(f"PEEKLOCK_SEED={seed}\n{crash_entities.summary()}")  # noqa: T201 - shown on failure and with -s
+    told = "\n".join(crash_entities.problems()[:50])
     assert not told, f"PEEKLOCK_SEED={seed}\n{told}"
-    assert house.idle_places(2 * kills) == [], "too little was done there to show anything"
+    assert crash_entities.idle_places(2 * kills) == [], "too little was done there to show anything"
 
 
 @pytest.mark.crash

@@ -26,15 +26,17 @@ RETURNED_WITHIN_S = 20.0
 class Vandal:
     """Takes stores away and brings them back while the crew works."""
 
-    def __init__(self, broker: Victim, house: CrashEntities, random_source: random.Random) -> None:
+    def __init__(
+        self, broker: Victim, crash_entities: CrashEntities, random_source: random.Random
+    ) -> None:
         self.broker = broker
-        self.house = house
+        self.crash_entities = crash_entities
         self.random_source = random_source
         self.crew = self.gather()
         self.sent_away: Counter[str] = Counter()
 
     def gather(self) -> Crew:
-        return Crew(self.house.jobs(self.broker.amqp_port, may_fail=True), may_fail=True)
+        return Crew(self.crash_entities.jobs(self.broker.amqp_port, may_fail=True), may_fail=True)
 
     def work(self, least_s: float, most_s: float) -> None:
         self.crew.run(time.monotonic() + self.random_source.uniform(least_s, most_s))
@@ -103,11 +105,11 @@ class Vandal:
 
 def vandalise(folder: Path, seed: int, strikes: int, rate: int) -> None:
     random_source = random.Random(seed)
-    house = CrashEntities(rate)
-    config = house.write_config(folder / "Config.json")
+    crash_entities = CrashEntities(rate)
+    config = crash_entities.write_config(folder / "Config.json")
     broker = Victim(folder, config, stores=len(STORES))
     broker.start()
-    vandal = Vandal(broker, house, random_source)
+    vandal = Vandal(broker, crash_entities, random_source)
     try:
         vandal.work(0.5, 1.0)
         for _ in range(strikes):
@@ -118,14 +120,14 @@ def vandalise(folder: Path, seed: int, strikes: int, rate: int) -> None:
         vandal.work(0.5, 0.5)
         vandal.crew.finish()
         vandal.crew.leave()
-        house.close(house.empty(broker.amqp_port))
+        crash_entities.close(crash_entities.empty(broker.amqp_port))
         broker.kill()
         broker.start()
-        left = house.empty(broker.amqp_port)
+        left = crash_entities.empty(broker.amqp_port)
         assert {place.address: ids for place, ids in left.items() if ids} == {}
     except BaseException as problem:
         problem.add_note(
-            f"PEEKLOCK_SEED={seed}\n{house.summary()}\n{house.problems()[:20]}\n"
+            f"PEEKLOCK_SEED={seed}\n{crash_entities.summary()}\n{crash_entities.problems()[:20]}\n"
             f"{broker.log_since(0)[-4_000:]}"
         )
         raise
@@ -133,12 +135,14 @@ def vandalise(folder: Path, seed: int, strikes: int, rate: int) -> None:
         if broker.is_running:
             broker.kill()
     said = f"PEEKLOCK_SEED={seed}; clients were sent away: {dict(vandal.sent_away)}"
-    print(f"{said}\n{house.summary()}")  # noqa: T201 - shown on failure and with -s
-    told = "\n".join(house.problems()[:50])
+    print(f"{said}\n{crash_entities.summary()}")  # noqa: T201 - shown on failure and with -s
+    told = "\n".join(crash_entities.problems()[:50])
     assert not told, f"{said}\n{told}"
     # Where all partitions are asked, nobody notices that some do not answer.
-    assert not vandal.sent_away.keys() & house.undisturbed(), said
-    assert house.idle_places(2 * strikes) == [], "too little was done there to show anything"
+    assert not vandal.sent_away.keys() & crash_entities.undisturbed(), said
+    assert crash_entities.idle_places(2 * strikes) == [], (
+        "too little was done there to show anything"
+    )
 
 
 @pytest.mark.crash

@@ -1,1 +1,1 @@
-"""The doors, each with the real rooms behind it."""
+"""AMQP and HTTP, each with the real packages behind it."""

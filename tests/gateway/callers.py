@@ -60,7 +60,7 @@ class Caller:
         while True:
             self.writer.write(self.machine.take_output())
             data = await self.reader.read(65_536)
-            assert data, "the door closed"
+            assert data, "the gateway closed"
             for event in self._events(data):
                 if isinstance(event, kind):
                     self.writer.write(self.machine.take_output())
@@ -100,7 +100,7 @@ class WebSocket:
                 if isinstance(event, kinds):
                     return self._events.pop(index)
             data = await self.reader.read(65_536)
-            assert data, "the door closed"
+            assert data, "the gateway closed"
             self.machine.receive_data(data)
             self._events += self.machine.events()
 

@@ -1,4 +1,4 @@
-"""The HTTP door is found by the same rules for everybody who goes in."""
+"""The HTTP endpoint is found by the same rules for everybody who asks."""
 
 import socket
 import time

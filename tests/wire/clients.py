@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """An event loop on a thread of its own, and the door to it for all others."""
+    """An event loop on a thread of its own, and the way to it for all others."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()

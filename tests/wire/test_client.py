@@ -322,11 +322,11 @@ def test_what_is_not_there_and_who_is_not_known(broker: BrokerProcess, queue: st
 
     run_with(broker.connection_string, missing)
 
-    async def stranger(client: ServiceBusClient) -> None:
+    async def unauthorized(client: ServiceBusClient) -> None:
         with pytest.raises(ServiceBusAuthenticationError):
             await client.get_queue_sender(queue).send_messages(ServiceBusMessage("x"))
 
-    run_with(broker.connection_string.replace("SAS_KEY_VALUE", "wrong"), stranger)
+    run_with(broker.connection_string.replace("SAS_KEY_VALUE", "wrong"), unauthorized)
 
 
 def test_topics_and_subscriptions(broker: BrokerProcess, queues: Queues) -> None:

@@ -348,9 +348,9 @@ def test_who_cannot_be_asked(flavour: str, broker: BrokerProcess, loop: LoopThre
         nobody.get_queue("q")
     with pytest.raises(ServiceRequestError):
         nobody.create_queue("q")
-    stranger = opened(flavour, loop, sas.connection_string(broker.http_port))
+    unauthorized = opened(flavour, loop, sas.connection_string(broker.http_port))
     with pytest.raises((ServiceResponseError, HttpResponseError)):
-        stranger.get_queue("$metrics-of-nobody/x")
+        unauthorized.get_queue("$metrics-of-nobody/x")
     with pytest.raises(ValueError, match="Endpoint"):
         opened(flavour, loop, "SharedAccessKeyName=a;SharedAccessKey=b")
 

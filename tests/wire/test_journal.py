@@ -1,4 +1,4 @@
-"""The journal at the HTTP door: what clients did, told to whom it may be told (R-D4, R-D5).
+"""The journal over HTTP: what clients did, told to whom it may be told (R-D4, R-D5).
 
 The official client sends and receives; the reader is the one of the Spark source.
 """
@@ -220,13 +220,13 @@ def test_only_who_may_receive_may_read(broker: BrokerProcess, queues: Queues) ->
             assert client.ask("GET", path, headers=own).status == status
         assert client.ask("GET", "/plain-001/$journal", headers=own).status == 401
         client.close()
-    stranger = RestClient(broker.http_port, key="wrong")
-    refused = stranger.ask("GET", f"/{queue}/$journal")
+    unauthorized = RestClient(broker.http_port, key="wrong")
+    refused = unauthorized.ask("GET", f"/{queue}/$journal")
     assert refused.status == 401
     assert b"TrackingId" in refused.body
     # Who may not come in does not learn what there is.
-    assert stranger.ask("GET", "/nowhere/$journal").status == 401
-    stranger.close()
+    assert unauthorized.ask("GET", "/nowhere/$journal").status == 401
+    unauthorized.close()
 
 
 def _signed(broker: BrokerProcess, path: str, rule: dict[str, Any]) -> str:

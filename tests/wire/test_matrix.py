@@ -1,7 +1,7 @@
-"""A small authorization matrix through real sockets: every door, a few credentials.
+"""A small authorization matrix through real sockets: every transport, a few credentials.
 
-The whole of it runs without sockets in tests/gateway/matrix; this one shows that each door of the
-broker that people start is guarded by the same.
+The whole of it runs without sockets in tests/gateway/matrix; this one shows that each transport
+of the broker that people start is guarded by the same.
 """
 
 import http.client
@@ -103,25 +103,25 @@ def test_every_operation_by_http(
 
 
 # Plain AMQP has its own tests in test_authorization.
-DOORS = ("amqps", "ws", "wss")
+TRANSPORTS = ("amqps", "ws", "wss")
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("transport", TRANSPORTS)
 def test_every_door_of_amqp(
-    broker: BrokerProcess, loop: LoopThread, queues: Queues, door: str
+    broker: BrokerProcess, loop: LoopThread, queues: Queues, transport: str
 ) -> None:
     """The same keys open the same things, whatever is around AMQP."""
     queue = queues.take("own-rules")
-    port = broker.http_port if "ws" in door else broker.amqp_port
-    text = sas.connection_string(port, emulator=door == "ws")
-    bus = Bus("async", text, loop, **_options(door, port, broker))
+    port = broker.http_port if "ws" in transport else broker.amqp_port
+    text = sas.connection_string(port, emulator=transport == "ws")
+    bus = Bus("async", text, loop, **_options(transport, port, broker))
 
     def send(**signer: Any) -> None:
-        with bus.sender(queue, client=_client(bus, door, port, signer)) as sender:
+        with bus.sender(queue, client=_client(bus, transport, port, signer)) as sender:
             sender.send_messages(ServiceBusMessage("x"))
 
     def peek(**signer: Any) -> int:
-        with bus.receiver(queue, client=_client(bus, door, port, signer)) as receiver:
+        with bus.receiver(queue, client=_client(bus, transport, port, signer)) as receiver:
             return len(receiver.peek_messages(max_message_count=10))
 
     send()
@@ -138,15 +138,15 @@ def test_every_door_of_amqp(
     bus.close()
 
 
-def _client(bus: Bus, door: str, port: int, signer: dict[str, Any]) -> Any:
-    text = sas.connection_string(port, emulator=door == "ws", **signer)
+def _client(bus: Bus, transport: str, port: int, signer: dict[str, Any]) -> Any:
+    text = sas.connection_string(port, emulator=transport == "ws", **signer)
     return bus.client(text, retry_total=0)
 
 
-def _options(door: str, port: int, broker: BrokerProcess) -> dict[str, Any]:
-    scheme = "http" if door == "ws" else "https"
+def _options(transport: str, port: int, broker: BrokerProcess) -> dict[str, Any]:
+    scheme = "http" if transport == "ws" else "https"
     options: dict[str, Any] = {"custom_endpoint_address": f"{scheme}://localhost:{port}"}
-    if "ws" in door:
+    if "ws" in transport:
         options["transport_type"] = TransportType.AmqpOverWebsocket
     if scheme == "https":
         options["connection_verify"] = str(broker.authority)

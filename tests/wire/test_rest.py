@@ -1,4 +1,4 @@
-"""The runtime REST API, with the official client at the other end: one bus, two doors."""
+"""The runtime REST API, with the official client at the other end: one bus, two protocols."""
 
 import json
 import subprocess
@@ -127,7 +127,7 @@ def test_every_body_comes_out(bus: Bus, rest: RestClient, queue: str) -> None:
         assert (taken.body, taken.headers["Content-Type"]) == (expected, kind)
 
 
-def test_locks_are_the_same_through_both_doors(bus: Bus, rest: RestClient, queues: Queues) -> None:
+def test_locks_are_the_same_over_amqp_and_http(bus: Bus, rest: RestClient, queues: Queues) -> None:
     """R-L1: whoever holds a token can use it, and whoever does not cannot."""
     queue = queues.take("short-lock")
     rest.send(queue, b"x")

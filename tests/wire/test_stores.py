@@ -41,7 +41,7 @@ pytestmark = pytest.mark.plain_only(reason="these queues are partitioned in eith
 
 
 @pytest.fixture
-def house(start_broker: StartBroker) -> BrokerProcess:
+def stores_broker(start_broker: StartBroker) -> BrokerProcess:
     """A broker with four stores; partitioned queues have a quarter of their partitions in each."""
     process = start_broker(counts={"partitioned": 2, "partitioned-session": 1}, stores=STORES)
     process.start()
@@ -49,16 +49,21 @@ def house(start_broker: StartBroker) -> BrokerProcess:
 
 
 @pytest.fixture
-def bus(house: BrokerProcess, loop: LoopThread) -> Iterator[Bus]:
-    made = Bus("sync", house.connection_string, loop, retry_total=0)
+def bus(stores_broker: BrokerProcess, loop: LoopThread) -> Iterator[Bus]:
+    made = Bus("sync", stores_broker.connection_string, loop, retry_total=0)
     yield made
     made.close()
 
 
-def ask(house: BrokerProcess, *words: str) -> dict[str, str]:
+def ask(stores_broker: BrokerProcess, *words: str) -> dict[str, str]:
     """Give the command `peeklock store`, and get the state of each store."""
     command = [sys.executable, "-m", "peeklock", "store", *words, "--output", "json"]
-    where = ["--connection-string", house.connection_string, "--http-port", str(house.http_port)]
+    where = [
+        "--connection-string",
+        stores_broker.connection_string,
+        "--http-port",
+        str(stores_broker.http_port),
+    ]
     done = subprocess.run([*command, *where], capture_output=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr.decode()
     document: dict[str, Any] = json.loads(done.stdout)
@@ -90,10 +95,10 @@ def complete_all(bus: Bus, count: int, queue: str = QUEUE) -> list[bytes]:
     return bodies(messages)
 
 
-def test_a_store_is_taken_away_and_brought_back(bus: Bus, house: BrokerProcess) -> None:
+def test_a_store_is_taken_away_and_brought_back(bus: Bus, stores_broker: BrokerProcess) -> None:
     """R-P4, R-P6: the rest is sent to, received from and peeked at; then all is there again."""
     entities = fill(bus)
-    assert ask(house, "offline", LOST)[LOST] == "offline"
+    assert ask(stores_broker, "offline", LOST)[LOST] == "offline"
     lost = lost_partitions(bus, entities)
     assert len(lost) == LOST_PARTITIONS
 
@@ -117,25 +122,25 @@ def test_a_store_is_taken_away_and_brought_back(bus: Bus, house: BrokerProcess) 
     with bus.receiver(QUEUE) as receiver:
         assert peek_all(receiver) == []
 
-    assert set(ask(house, "online", LOST).values()) == {"online"}
+    assert set(ask(stores_broker, "online", LOST).values()) == {"online"}
     got = complete_all(bus, len(KEYS) - len(reachable))
     assert sorted(got) == sorted(key.encode() for key in KEYS if entities[key] in lost)
     bus.send(QUEUE, *[ServiceBusMessage(key, partition_key=key) for key in KEYS])
     assert sorted(complete_all(bus, len(KEYS))) == sorted(key.encode() for key in KEYS)
 
 
-def test_receivers_live_through_it(bus: Bus, house: BrokerProcess) -> None:
+def test_receivers_live_through_it(bus: Bus, stores_broker: BrokerProcess) -> None:
     """R-P5: one that is open all the time gets what is there, and the rest when it is back."""
     with bus.receiver(QUEUE) as receiver:
         assert receiver.peek_messages(max_message_count=1) == []
         entities = fill(bus)
-        ask(house, "offline", LOST)
+        ask(stores_broker, "offline", LOST)
         lost = lost_partitions(bus, entities)
         reachable = [key for key in KEYS if entities[key] not in lost]
         messages = receive(receiver, len(reachable))
         for message in messages:
             receiver.complete_message(message)
-        timer = threading.Timer(1.0, ask, (house, "online", LOST))
+        timer = threading.Timer(1.0, ask, (stores_broker, "online", LOST))
         timer.start()
         rest = receive(receiver, len(KEYS) - len(reachable))
         for message in rest:
@@ -145,12 +150,12 @@ def test_receivers_live_through_it(bus: Bus, house: BrokerProcess) -> None:
     assert sorted(bodies(messages + rest)) == sorted(key.encode() for key in KEYS)
 
 
-def test_what_was_locked_comes_again(bus: Bus, house: BrokerProcess) -> None:
+def test_what_was_locked_comes_again(bus: Bus, stores_broker: BrokerProcess) -> None:
     """R-P4, R-L3: it cannot be completed while its store is away; afterwards it is there."""
     entities = fill(bus)
     with bus.receiver(QUEUE) as receiver:
         messages = receive(receiver, len(KEYS))
-        ask(house, "offline", LOST)
+        ask(stores_broker, "offline", LOST)
         lost = lost_partitions(bus, entities)
         for message in messages:
             if partition(message) not in lost:
@@ -163,7 +168,7 @@ def test_what_was_locked_comes_again(bus: Bus, house: BrokerProcess) -> None:
             assert time.monotonic() - started < REFUSED_WITHIN_S
             # The client shut its link; it opens another one to ask for something new.
             assert receiver.peek_messages(max_message_count=1) == []
-        ask(house, "online", LOST)
+        ask(stores_broker, "online", LOST)
         again = receive(receiver, len(away))
         for message in again:
             receiver.complete_message(message)
@@ -171,11 +176,11 @@ def test_what_was_locked_comes_again(bus: Bus, house: BrokerProcess) -> None:
     assert sorted(bodies(again)) == sorted(bodies(away))
 
 
-def test_sessions_go_on_elsewhere(bus: Bus, house: BrokerProcess) -> None:
+def test_sessions_go_on_elsewhere(bus: Bus, stores_broker: BrokerProcess) -> None:
     """R-P4: the next session is one that is there; a named one that is not is refused soon."""
     names = [f"s{index}" for index in range(10)]
     bus.send(SESSIONS, *[ServiceBusMessage(name, session_id=name) for name in names])
-    ask(house, "offline", LOST)
+    ask(stores_broker, "offline", LOST)
     refused = []
     for name in names:
         started = time.monotonic()
@@ -195,13 +200,13 @@ def test_sessions_go_on_elsewhere(bus: Bus, house: BrokerProcess) -> None:
             receiver.complete_message(message)
             seen.add(message.session_id)
     assert seen == set(names) - set(refused)
-    ask(house, "online", LOST)
+    ask(stores_broker, "online", LOST)
     for name in refused:
         with bus.receiver(SESSIONS, session_id=name) as receiver:
             assert body(receive_one(receiver)) == name.encode()
 
 
-def test_nothing_acknowledged_is_lost_under_load(bus: Bus, house: BrokerProcess) -> None:
+def test_nothing_acknowledged_is_lost_under_load(bus: Bus, stores_broker: BrokerProcess) -> None:
     """R-P4: stores go and return while messages are sent, received and completed."""
     acknowledged: list[str] = []
     completed: list[str] = []
@@ -239,9 +244,9 @@ def test_nothing_acknowledged_is_lost_under_load(bus: Bus, house: BrokerProcess)
         thread.start()
     for name in ("store-2", "store-4", "store-2"):
         time.sleep(1)
-        ask(house, "offline", name)
+        ask(stores_broker, "offline", name)
         time.sleep(1)
-        ask(house, "online", name)
+        ask(stores_broker, "online", name)
     ended.set()
     for thread in threads:
         thread.join(30)
@@ -254,14 +259,14 @@ def test_nothing_acknowledged_is_lost_under_load(bus: Bus, house: BrokerProcess)
     assert not set(completed) & set(left)
 
 
-def test_a_disk_is_missing_at_the_start(bus: Bus, house: BrokerProcess) -> None:
+def test_a_disk_is_missing_at_the_start(bus: Bus, stores_broker: BrokerProcess) -> None:
     """R-P9: the broker starts without it, serves the rest, and makes no empty one in its place."""
     entities = fill(bus)
-    assert house.stop() == 0
-    disk, elsewhere = house.data / LOST, house.data / "unplugged"
+    assert stores_broker.stop() == 0
+    disk, elsewhere = stores_broker.data / LOST, stores_broker.data / "unplugged"
     disk.rename(elsewhere)
-    house.start()
-    assert ask(house, "list") == {
+    stores_broker.start()
+    assert ask(stores_broker, "list") == {
         "store": "online",
         LOST: "offline",
         "store-3": "online",
@@ -272,18 +277,18 @@ def test_a_disk_is_missing_at_the_start(bus: Bus, house: BrokerProcess) -> None:
     assert not disk.exists()
     bus.send(QUEUE, *[ServiceBusMessage(f"keyless {n}") for n in range(20)])
     elsewhere.rename(disk)
-    assert ask(house, "online", LOST)[LOST] == "online"
+    assert ask(stores_broker, "online", LOST)[LOST] == "online"
     expected = [*KEYS, *[f"keyless {n}" for n in range(20)]]
     assert sorted(complete_all(bus, len(expected))) == sorted(text.encode() for text in expected)
 
 
 def test_a_store_that_was_taken_away_is_back_after_a_restart(
-    bus: Bus, house: BrokerProcess
+    bus: Bus, stores_broker: BrokerProcess
 ) -> None:
     """Taking one away is for the moment; it also ends politely without it."""
     fill(bus)
-    ask(house, "offline", LOST)
-    assert house.stop() == 0
-    house.start()
-    assert set(ask(house, "list").values()) == {"online"}
+    ask(stores_broker, "offline", LOST)
+    assert stores_broker.stop() == 0
+    stores_broker.start()
+    assert set(ask(stores_broker, "list").values()) == {"online"}
     assert sorted(complete_all(bus, len(KEYS))) == sorted(key.encode() for key in KEYS)

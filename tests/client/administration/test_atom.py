@@ -1,4 +1,4 @@
-"""The documents of the administration API: what is written is read again, by us and by the door."""
+"""The documents of the administration API: what is written is read again, by us and the broker."""
 
 from __future__ import annotations
 

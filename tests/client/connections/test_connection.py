@@ -275,7 +275,7 @@ def test_a_request_that_is_not_answered_gives_up_in_time() -> None:
 
 
 @pytest.mark.parametrize("side", ["to", "from"])
-def test_a_desk_that_is_detached_is_opened_anew(side: str) -> None:
+def test_a_request_channel_that_is_detached_is_opened_anew(side: str) -> None:
     async def body(bench: Bench) -> None:
         await bench.connection.manage("q", "com.microsoft:first", {})
         bench.broker.answer_with = None

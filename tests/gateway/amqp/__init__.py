@@ -1,1 +1,1 @@
-"""The AMQP door: our own machine as the client, a broker on a memory store behind it."""
+"""AMQP: our own machine as the client, a broker on a memory store behind it."""

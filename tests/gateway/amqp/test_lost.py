@@ -97,7 +97,7 @@ def test_a_stranger_that_leaves_answers_unread_is_cut_off() -> None:
     serve(talk)
 
 
-def test_strangers_make_room_for_what_others_hold() -> None:
+def test_unauthenticated_connections_make_room_for_others() -> None:
     async def talk(bus: AmqpHarness) -> None:
         shared_limits = SharedLimits(unauthenticated_bytes_max=60_000)
         first = await bus.connect(shared_limits=shared_limits)

@@ -210,9 +210,9 @@ def test_links_have_a_limit() -> None:
 def test_noise_ends_the_connection_and_nothing_else(noise: bytes) -> None:
     async def talk(bus: AmqpHarness) -> None:
         client = await bus.connect()
-        stranger = type(client)(bus, None)
-        stranger.peer.receive(noise, bus.clock.now())
-        assert stranger.pipe.is_closed
+        unauthorized = type(client)(bus, None)
+        unauthorized.peer.receive(noise, bus.clock.now())
+        assert unauthorized.pipe.is_closed
         await client.put_token("q")
         await client.sender()
 

@@ -39,7 +39,7 @@ ROOT = "http://localhost/"
 
 
 class Sight:
-    """Everything that can be looked at, with a desk that refuses and a budget that ends."""
+    """Everything that can be looked at, with a writer of refusals and a budget that ends."""
 
     def __init__(self, *, is_guarded: bool = False) -> None:
         clock = ManualClock(NOW)

@@ -43,7 +43,7 @@ def test_a_connection_opens_over_a_socket() -> None:
     run(talk)
 
 
-def test_a_stranger_whose_place_is_needed_is_told_so_and_closed() -> None:
+def test_an_unauthenticated_connection_whose_place_is_needed_is_told_so() -> None:
     """R-F7."""
 
     async def talk(bus: AmqpHarness) -> None:

@@ -205,7 +205,7 @@ def test_only_so_many_may_be_undecided() -> None:
     enter(talk, undecided_max=1)
 
 
-def test_a_stranger_too_many_takes_the_place_of_another() -> None:
+def test_an_unauthenticated_connection_too_many_takes_the_place_of_another() -> None:
     """R-F7."""
 
     async def talk(entrance: OpenPorts) -> None:

@@ -1,1 +1,1 @@
-"""The authorization matrix: every operation, every right, every door."""
+"""The authorization matrix: every operation, every right, every protocol."""

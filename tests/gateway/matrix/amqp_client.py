@@ -1,4 +1,4 @@
-"""A client at the AMQP door that shows one credential after the other."""
+"""An AMQP client that shows one credential after the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that somebody may show at a door, and what it should be worth (protocol 2.3).
+"""Everything that somebody may show, and what it should be worth (protocol 2.3).
 
 What is expected stands here in the words of the protocol; nothing of it is asked of the code.
 """

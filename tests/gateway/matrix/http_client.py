@@ -1,4 +1,4 @@
-"""HTTP byte by byte: a connection to the doors of a house, on which anything may be said."""
+"""HTTP byte by byte: a connection to a broker, on which anything may be said."""
 
 from __future__ import annotations
 

@@ -115,12 +115,12 @@ def test_every_link_takes_its_right() -> None:
             before = await broker.state()
             for way in WAYS:
                 # Each on its own connection: what one token gives must not help the next.
-                visitor = await AmqpClient.of(broker)
-                await visitor.show(credential, way.home, way.path)
+                peer = await AmqpClient.of(broker)
+                await peer.show(credential, way.home, way.path)
                 is_good = is_let_in(way, credential.gives())
-                found = await way.attach(visitor, way.path)
+                found = await way.attach(peer, way.path)
                 assert found == ("" if is_good else UNAUTHORIZED), (str(credential), way.name)
-                visitor.leave()
+                peer.leave()
             after = await broker.state()
             # A session receiver takes a lock on its session, and that is kept.
             if "Listen" in credential.gives():
@@ -140,11 +140,11 @@ def test_a_key_shown_as_it_is_gives_the_same(way: Way) -> None:
             for rights in COMBINATIONS:
                 name = rule_name(place, rights)
                 client = await broker.bus.connect(plain_credential(name, key_of(path, name)))
-                visitor = AmqpClient(client)
+                peer = AmqpClient(client)
                 gives = Credential(place, rights, place).gives()
-                found = await way.attach(visitor, way.path)
+                found = await way.attach(peer, way.path)
                 assert found == ("" if is_let_in(way, gives) else UNAUTHORIZED), name
-                visitor.leave()
+                peer.leave()
 
     inhabit(visit)
 
@@ -167,10 +167,10 @@ def test_anybody_may_ask_for_a_coordinator() -> None:
 
     async def visit(broker: WatchedBroker) -> None:
         for credential in CREDENTIALS:
-            visitor = await AmqpClient.of(broker)
-            await visitor.show(credential, "other", "other")
-            assert await visitor.coordinator(Coordinator()) == ""
-            visitor.leave()
+            peer = await AmqpClient.of(broker)
+            await peer.show(credential, "other", "other")
+            assert await peer.coordinator(Coordinator()) == ""
+            peer.leave()
 
     inhabit(visit)
 
@@ -186,14 +186,14 @@ def test_sending_by_way_of_an_entity_takes_the_right_on_both() -> None:
         before = await broker.state()
         for first in some.values():
             for second in some.values():
-                visitor = await AmqpClient.of(broker)
-                await visitor.show(first, "q", "q")
-                await visitor.show(second, "beyond", "beyond")
+                peer = await AmqpClient.of(broker)
+                await peer.show(first, "q", "q")
+                await peer.show(second, "beyond", "beyond")
                 # A token for the whole namespace is put for one of the two; none opens both.
                 is_good = "Send" in first.gives() and "Send" in second.gives()
-                found = await visitor.sender("q", "beyond")
+                found = await peer.sender("q", "beyond")
                 assert found == ("" if is_good else UNAUTHORIZED), (str(first), str(second))
-                visitor.leave()
+                peer.leave()
         assert await broker.state() == before
 
     inhabit(visit)
@@ -228,11 +228,11 @@ def test_a_token_is_good_for_its_resource_and_all_below(
         name = rule_name(NAMESPACE, frozenset(RIGHTS))
         until = broker.clock.now() + HOUR_MS
         token = generate_sas(f"sb://{HOST}/{made_for}", name, key_of("", name), until)
-        visitor = await AmqpClient.of(broker)
-        assert (await visitor.put(token, asked) == 202) == is_good
+        peer = await AmqpClient.of(broker)
+        assert (await peer.put(token, asked) == 202) == is_good
         # Put for what it is good for, it still opens nothing else.
-        await visitor.put(token, made_for)
-        assert await visitor.receiver(asked) == ("" if is_good else UNAUTHORIZED)
+        await peer.put(token, made_for)
+        assert await peer.receiver(asked) == ("" if is_good else UNAUTHORIZED)
 
     inhabit(visit)
 
@@ -242,14 +242,14 @@ def test_whether_an_entity_exists_is_told_to_nobody_without_a_right() -> None:
 
     async def visit(broker: WatchedBroker) -> None:
         for credential in CREDENTIALS:
-            visitor = await AmqpClient.of(broker)
-            await visitor.show(credential, "missing", "missing")
+            peer = await AmqpClient.of(broker)
+            await peer.show(credential, "missing", "missing")
             for attach in (AmqpClient.sender, AmqpClient.receiver, AmqpClient.session_receiver):
-                assert await attach(visitor, "missing") == UNAUTHORIZED
-            visitor.leave()
-        visitor = await AmqpClient.of(broker)
-        assert await visitor.put(broker.root(), "") == 202
+                assert await attach(peer, "missing") == UNAUTHORIZED
+            peer.leave()
+        peer = await AmqpClient.of(broker)
+        assert await peer.put(broker.root(), "") == 202
         for attach in (AmqpClient.sender, AmqpClient.receiver, AmqpClient.session_receiver):
-            assert await attach(visitor, "missing") == NOT_FOUND
+            assert await attach(peer, "missing") == NOT_FOUND
 
     inhabit(visit)

@@ -47,14 +47,14 @@ def test_addresses_that_are_none(address: str) -> None:
         await broker.queue("q")
         await broker.topic("t")
         before = await broker.state()
-        visitor = await AmqpClient.of(broker)
+        peer = await AmqpClient.of(broker)
         for attach in LINKS:
-            assert await attach(visitor, address) == UNAUTHORIZED
-        assert await visitor.put(broker.root(), "") == 202
+            assert await attach(peer, address) == UNAUTHORIZED
+        assert await peer.put(broker.root(), "") == 202
         for attach in LINKS:
-            assert await attach(visitor, address)
-        assert await visitor.sender("q", address)
-        assert await visitor.sender("q") == ""
+            assert await attach(peer, address)
+        assert await peer.sender("q", address)
+        assert await peer.sender("q") == ""
         assert await broker.state() == before
 
     inhabit(visit)

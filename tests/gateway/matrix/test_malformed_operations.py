@@ -72,9 +72,9 @@ async def settled(broker: WatchedBroker) -> AmqpClient:
     await broker.queue("q")
     await broker.queue("with-sessions", requires_session=True)
     await broker.topic("t")
-    visitor = await AmqpClient.of(broker)
-    assert await visitor.put(broker.root(), "") == 202
-    return visitor
+    peer = await AmqpClient.of(broker)
+    assert await peer.put(broker.root(), "") == 202
+    return peer
 
 
 @pytest.mark.parametrize("operation", sorted(OPERATIONS))
@@ -82,12 +82,12 @@ def test_bodies_that_are_none(operation: str) -> None:
     """R-T2: at every kind of entity; what has no arguments is told which are missing."""
 
     async def visit(broker: WatchedBroker) -> None:
-        visitor = await settled(broker)
+        peer = await settled(broker)
         before = await broker.state()
         nothing: list[Any] = [None, 5, "x", b"x", [], {}, {Int(1): 2}]
         for place in PLACES:
             for body in nothing:
-                status = await visitor.manage(place, operation.removeprefix(PREFIX), body)
+                status = await peer.manage(place, operation.removeprefix(PREFIX), body)
                 assert 400 <= status < 500, (place, body)
         assert await broker.state() == before
 
@@ -104,10 +104,10 @@ def test_any_arguments_are_answered(operation: str, place: str, body: dict[str, 
     """Done or refused, and never a failure of the broker."""
 
     async def visit(broker: WatchedBroker) -> None:
-        visitor = await settled(broker)
-        status = await visitor.manage(place, operation.removeprefix(PREFIX), body)
+        peer = await settled(broker)
+        status = await peer.manage(place, operation.removeprefix(PREFIX), body)
         assert status in (200, 204) or 400 <= status < 500
-        assert await visitor.manage("q", "peek-message", {"from-sequence-number": 0}) == 400
-        assert await visitor.sender("q") == ""
+        assert await peer.manage("q", "peek-message", {"from-sequence-number": 0}) == 400
+        assert await peer.sender("q") == ""
 
     inhabit(visit)

@@ -381,7 +381,7 @@ def broken_tokens(broker: WatchedBroker) -> dict[str, bytes]:
     ],
 )
 def test_tokens_that_are_none(method: str, target: str, body: bytes) -> None:
-    """At every door of HTTP: 401 with a reason, whatever it is that was shown."""
+    """At every node of HTTP: 401 with a reason, whatever it is that was shown."""
 
     async def visit(broker: WatchedBroker) -> None:
         for name, token in broken_tokens(broker).items():
@@ -395,16 +395,16 @@ def test_tokens_that_are_none_at_the_token_node() -> None:
     """400 for what cannot be read and 401 for what is wrong; the connection goes on."""
 
     async def visit(broker: WatchedBroker) -> None:
-        visitor = await AmqpClient.of(broker)
+        peer = await AmqpClient.of(broker)
         for name, token in broken_tokens(broker).items():
-            status = await visitor.put(token.decode("latin-1"), "q")
+            status = await peer.put(token.decode("latin-1"), "q")
             assert status in (400, 401), name
-            assert await visitor.sender("q") == "amqp:unauthorized-access"
+            assert await peer.sender("q") == "amqp:unauthorized-access"
         nothing: list[Any] = [None, 5, b"x", [], {}]
         for wrong in nothing:
-            assert await visitor.put(wrong, "q") == 400
-        assert await visitor.put(broker.root(), "q") == 202
-        assert await visitor.sender("q") == ""
+            assert await peer.put(wrong, "q") == 400
+        assert await peer.put(broker.root(), "q") == 202
+        assert await peer.sender("q") == ""
 
     settled(visit)
 

@@ -232,33 +232,33 @@ def test_every_operation_takes_its_right() -> None:
             allowed = [name for name in NEEDED if NEEDED[name] in credential.gives()]
             refused = [name for name in NEEDED if name not in allowed]
             before = await broker.state()
-            visitor = await AmqpClient.of(broker)
+            peer = await AmqpClient.of(broker)
             for operation in refused:
-                await _refused(visitor, credential, operation, stage, ready[operation])
+                await _refused(peer, credential, operation, stage, ready[operation])
             assert await broker.state() == before, credential
             for operation in allowed:
                 path = stage.path(operation)
-                assert await visitor.show(credential, operation, f"{path}/$management")
-                status = await visitor.manage(path, full(operation), ready[operation])
+                assert await peer.show(credential, operation, f"{path}/$management")
+                status = await peer.manage(path, full(operation), ready[operation])
                 assert status == 200, (str(credential), operation)
                 ready[operation] = await stage.arguments(operation)
-            visitor.leave()
+            peer.leave()
 
     inhabit(visit)
 
 
 async def _refused(
-    visitor: AmqpClient, credential: Credential, operation: str, stage: Stage, body: dict[str, Any]
+    peer: AmqpClient, credential: Credential, operation: str, stage: Stage, body: dict[str, Any]
 ) -> None:
     path = stage.path(operation)
     said = (str(credential), operation)
     here = f"{path}/$management"
-    assert await visitor.show(credential, operation, here) == credential.is_good(), said
+    assert await peer.show(credential, operation, here) == credential.is_good(), said
     if credential.gives():
         # Some right is enough to come in, and then each operation is checked by itself.
-        assert await visitor.manage(path, full(operation), body) == 401, said
+        assert await peer.manage(path, full(operation), body) == 401, said
     else:
-        assert await visitor.is_turned_away(here), said
+        assert await peer.is_turned_away(here), said
 
 
 def test_an_operation_that_nobody_knows_is_told_so_only_inside() -> None:
@@ -267,12 +267,12 @@ def test_an_operation_that_nobody_knows_is_told_so_only_inside() -> None:
     async def visit(broker: WatchedBroker) -> None:
         await broker.queue("q")
         for credential in CREDENTIALS:
-            visitor = await AmqpClient.of(broker)
-            await visitor.show(credential, "q", "q/$management")
+            peer = await AmqpClient.of(broker)
+            await peer.show(credential, "q", "q/$management")
             if credential.gives():
-                assert await visitor.manage("q", "make-coffee", {}) == 501
+                assert await peer.manage("q", "make-coffee", {}) == 501
             else:
-                assert await visitor.is_turned_away("q/$management")
-            visitor.leave()
+                assert await peer.is_turned_away("q/$management")
+            peer.leave()
 
     inhabit(visit)

@@ -47,23 +47,23 @@ def test_no_credential_of_one_namespace_opens_another() -> None:
         for credential in CREDENTIALS:
             token = credential.token("q", "q", bus.clock.now())
             client = await bus.connect(host="two.localhost")
-            visitor = AmqpClient(client)
+            peer = AmqpClient(client)
             if token is not None:
-                assert await visitor.put(token, "q") in (400, 401), str(credential)
+                assert await peer.put(token, "q") in (400, 401), str(credential)
             for attach in LINKS:
-                assert await attach(visitor, "q") == UNAUTHORIZED, str(credential)
-            visitor.leave()
+                assert await attach(peer, "q") == UNAUTHORIZED, str(credential)
+            peer.leave()
         for rights in COMBINATIONS:
             name = rule_name(NAMESPACE, rights)
             key = f"another {key_of('', name)}"
             token = generate_sas(f"sb://{HOST}/", name, key, bus.clock.now() + HOUR_MS)
             client = await bus.connect(host="two.localhost")
-            visitor = AmqpClient(client)
-            assert await visitor.put(token, "q") == 202
+            peer = AmqpClient(client)
+            assert await peer.put(token, "q") == 202
             gives = frozenset(RIGHTS) if "Manage" in rights else rights
-            assert (await visitor.sender("q") == "") == ("Send" in gives)
-            assert (await visitor.receiver("q") == "") == ("Listen" in gives)
-            visitor.leave()
+            assert (await peer.sender("q") == "") == ("Send" in gives)
+            assert (await peer.receiver("q") == "") == ("Listen" in gives)
+            peer.leave()
         await broker.close()
 
     asyncio.run(whole())

@@ -63,7 +63,7 @@ def test_all_about_stores_takes_the_right_to_manage_the_namespace(row: Row) -> N
 
 
 def test_health_is_told_to_everybody_and_nothing_else_is() -> None:
-    """The one door without a guard says one thing."""
+    """The one node without a guard says one thing."""
 
     async def visit(broker: WatchedBroker) -> None:
         await broker.queue("q")

@@ -1,4 +1,4 @@
-"""A broker in memory with every door open, which remembers whether anything was changed."""
+"""A broker in memory with every protocol, which remembers whether anything was changed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from tests.gateway.matrix.credentials import (
 
 
 class WatchedBroker:
-    """The broker, its doors, and the entities that the matrix is about."""
+    """The broker, its protocols, and the entities that the matrix is about."""
 
     def __init__(self) -> None:
         self.commits = 0
@@ -155,7 +155,7 @@ class WatchedBroker:
 
 
 def inhabit(scenario: Callable[[WatchedBroker], Awaitable[None]]) -> None:
-    """Run a test in a house of its own."""
+    """Run a test on a broker of its own."""
 
     async def whole() -> None:
         broker = WatchedBroker()

@@ -40,7 +40,7 @@ class Steps:
 
 
 class BreakingServer:
-    """The desk over a connection that may break before or after the broker has acted."""
+    """The server over a connection that may break before or after the broker has acted."""
 
     def __init__(self, server: ManagementServer, steps: Steps) -> None:
         self.server = server

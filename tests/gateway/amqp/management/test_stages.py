@@ -1,4 +1,4 @@
-"""Stages at the door: senders whose messages nobody sees, and what `$management` does with them."""
+"""Stages: senders whose messages nobody sees, and what `$management` does with them."""
 
 from __future__ import annotations
 

@@ -295,7 +295,7 @@ def test_a_drain_gives_what_there_is_and_ends_the_credit() -> None:
 
 
 def test_a_drain_of_more_than_is_asked_of_the_queue_at_once() -> None:
-    """The door asks for a few at a time; a drain goes on until the queue has no more."""
+    """The gateway asks for a few at a time; a drain goes on until the queue has no more."""
 
     async def talk(bus: AmqpHarness) -> None:
         client = await filled(bus, *("x" * 900 for _ in range(40)))

@@ -373,8 +373,8 @@ def test_settlements_that_come_settled_belong_to_it_too() -> None:
 def test_a_settlement_of_an_unknown_transaction_is_refused() -> None:
     async def talk(bus: AmqpHarness) -> None:
         client = await bus.authorized()
-        stranger = await bus.authorized()
-        txn = await (await Control.of(stranger)).declare()
+        unauthorized = await bus.authorized()
+        txn = await (await Control.of(unauthorized)).declare()
         await client.send(await client.sender(), plain("a"))
         receiver = await client.receiver(credit=1)
         (delivery,) = client.arrived(receiver)

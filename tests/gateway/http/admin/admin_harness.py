@@ -1,4 +1,4 @@
-"""The administration door on a broker in memory: asked with documents, read as documents."""
+"""Administration of a broker in memory: asked with documents, read as documents."""
 
 from __future__ import annotations
 

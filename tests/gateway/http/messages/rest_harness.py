@@ -1,4 +1,4 @@
-"""A broker with a REST door, and clients that speak HTTP to it through a pair of sockets."""
+"""A broker with the REST API, and clients that speak HTTP to it through a pair of sockets."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Caller:
 
 
 class RestHarness:
-    """The broker, its AMQP door for comparison, and its REST door."""
+    """The broker, AMQP for comparison, and the REST API."""
 
     def __init__(self) -> None:
         self.bus = AmqpHarness()

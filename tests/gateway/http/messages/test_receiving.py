@@ -391,7 +391,7 @@ def test_a_wrong_path_settles_nothing() -> None:
 
 
 def test_a_message_locked_by_amqp_is_completed_by_rest() -> None:
-    """R-F1: a token is one, whatever door it came through."""
+    """R-F1: a token is one, over AMQP or HTTP."""
 
     async def scenario(rest: RestHarness) -> None:
         await rest.send(b"x")

@@ -32,24 +32,24 @@ from tests.wire.javascript import JAVASCRIPT, node
 # The client gives aiohttp an option that aiohttp no longer likes.
 pytestmark = pytest.mark.filterwarnings("ignore:ssl=None is deprecated:DeprecationWarning")
 
-DOORS = ("ws", "wss", "amqps")
+TRANSPORTS = ("ws", "wss", "amqps")
 PORTS = ("amqp_port", "http_port")
 
 
-def options_for(door: str, port: int, broker: BrokerProcess) -> dict[str, Any]:
-    """What the Python client must be told to come in by this door."""
+def options_for(transport: str, port: int, broker: BrokerProcess) -> dict[str, Any]:
+    """What the Python client must be told to come in by this transport."""
     options: dict[str, Any] = {"custom_endpoint_address": f"https://localhost:{port}"}
-    if door != "amqps":
+    if transport != "amqps":
         options["transport_type"] = TransportType.AmqpOverWebsocket
     else:
         options["transport_type"] = TransportType.Amqp
-    if door == "ws":
+    if transport == "ws":
         return options | {"custom_endpoint_address": f"http://localhost:{port}"}
     return options | {"connection_verify": str(broker.authority)}
 
 
-@pytest.fixture(params=DOORS)
-def door(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(params=TRANSPORTS)
+def transport(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name
 
@@ -62,12 +62,16 @@ def port(request: pytest.FixtureRequest, broker: BrokerProcess) -> int:
 
 @pytest.fixture(params=FLAVOURS)
 def entered(
-    request: pytest.FixtureRequest, broker: BrokerProcess, loop: LoopThread, door: str, port: int
+    request: pytest.FixtureRequest,
+    broker: BrokerProcess,
+    loop: LoopThread,
+    transport: str,
+    port: int,
 ) -> Iterator[Bus]:
-    """The official client in both flavours, inside by one door of one port."""
+    """The official client in both flavours, connected by one transport to one port."""
     flavour: Flavour = request.param
-    text = sas.connection_string(port, emulator=door == "ws")
-    bus = Bus(flavour, text, loop, **options_for(door, port, broker))
+    text = sas.connection_string(port, emulator=transport == "ws")
+    bus = Bus(flavour, text, loop, **options_for(transport, port, broker))
     yield bus
     bus.close()
 
@@ -145,7 +149,7 @@ def test_javascript_comes_in_with_tls(
     """R-F1: it always uses TLS for WebSockets, and trusts the authority by its variable."""
     text = sas.connection_string(getattr(broker, port_name), emulator=False)
     done = subprocess.run(
-        [node(), "doors.mjs", queue, way],
+        [node(), "transports.mjs", queue, way],
         cwd=JAVASCRIPT,
         env=os.environ
         | {"PEEKLOCK_CONNECTION": text, "NODE_EXTRA_CA_CERTS": str(broker.authority)},
@@ -209,7 +213,7 @@ def test_java_comes_in_by_websockets(usual_ports: BrokerProcess, tmp_path: Path)
 
 
 def java_with_trust(broker: BrokerProcess, directory: Path) -> list[str]:
-    return trusting(java_client("Doors.java"), broker.authority, directory)
+    return trusting(java_client("Transports.java"), broker.authority, directory)
 
 
 def run(command: list[str], environment: dict[str, str] | None = None) -> list[str]:

@@ -10,7 +10,7 @@ import com.azure.messaging.servicebus.ServiceBusReceiverClient;
 import com.azure.messaging.servicebus.ServiceBusSenderClient;
 import java.time.Duration;
 
-public class Doors {
+public class Transports {
     public static void main(String[] arguments) {
         ServiceBusClientBuilder builder =
             new ServiceBusClientBuilder()
