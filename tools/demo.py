@@ -33,7 +33,6 @@ from peeklock.spark.jobs import (
     triage,
     tune,
 )
-from peeklock.spark.jobs.pages import sections
 from peeklock.spark.jobs.pages.page import PageSection, write_page
 from tools.shop import ARCHIVE, CONFIGURATION, NO_ADDRESS, ORDERS, Shop
 
@@ -258,9 +257,9 @@ class Demo:
                 "sequence_number", "enqueued_time", "message_id", "subject", "entity"
             )
             rows = frame.shown(sample, 10)
-            made.append(
-                sections.rows_section("Lake", "The first events.", [("Captured events", rows)])
-            )
+            section = PageSection("Lake", "The first events.")
+            section.table("Captured events", rows)
+            made.append(section)
             write_page(str(page), "A shop on Peeklock", "One run of `make demo`.", [story, *made])
 
 

@@ -9,8 +9,6 @@ from typing import Any
 from peeklock.auth.namespaces import Namespace, Namespaces
 from peeklock.auth.rights import development_rule
 from peeklock.broker.broker import Broker, NamespaceLimits
-from peeklock.broker.random_source import SeededRandom
-from peeklock.broker.timers import ManualTimers
 from peeklock.broker.worker.memory_mark import MemoryMark
 from peeklock.clock import ManualClock
 from peeklock.entity.commands import LockToken
@@ -22,6 +20,8 @@ from peeklock.entity.rules.values import PropertyBag, PropertyReader
 from peeklock.entity.wording import Wording
 from peeklock.store.memory import MemoryCatalog, MemoryStore
 from peeklock.store.store import Catalog, Store
+from tests.broker.manual_timers import ManualTimers
+from tests.broker.seeded_random import SeededRandom
 
 
 class Recorder:

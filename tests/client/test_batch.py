@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peeklock.amqp.messages.message import decode_message
-from peeklock.amqp.messages.sections import batch_messages
 from peeklock.client.batch import ServiceBusMessageBatch
 from peeklock.client.exceptions import MessageSizeExceededError
 from peeklock.client.message import ServiceBusMessage
+from tests.amqp.batches import batch_messages
 
 
 @given(st.lists(st.integers(0, 600), min_size=1, max_size=30), st.booleans())

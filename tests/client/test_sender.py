@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from peeklock.amqp.messages.message import decode_message
-from peeklock.amqp.messages.sections import batch_messages
 from peeklock.amqp.values.composites import ACCEPTED
 from peeklock.amqp.values.types import Symbol, Ulong
 from peeklock.client.exceptions import ServiceBusConnectionError
 from peeklock.client.message import ServiceBusMessage
 from peeklock.client.sender import ServiceBusSender
+from tests.amqp.batches import batch_messages
 from tests.client.engine_broker import Bench, turns, until
 
 HOUR_S = 3600.0

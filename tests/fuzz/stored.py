@@ -12,11 +12,12 @@ from peeklock.amqp.messages.properties import (
     read_keys,
     read_properties,
 )
-from peeklock.amqp.messages.sections import batch_messages, lone_data_at, split
+from peeklock.amqp.messages.sections import lone_data_at, split
 from peeklock.store import checksum
 from peeklock.store.codec.packing import LISTED_MAX
 from peeklock.store.codec.records import VERSION, chunk_header, decode_chunk, decode_messages
 from peeklock.store.store import Corrupt
+from tests.amqp.batches import batch_messages
 from tests.store import builders
 
 FIRST = 1 << 33

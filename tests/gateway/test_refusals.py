@@ -5,11 +5,11 @@ import re
 
 import pytest
 
-from peeklock.broker.random_source import SeededRandom
 from peeklock.clock import ManualClock
 from peeklock.entity.definition import QUEUE, SUBSCRIPTION, TOPIC
 from peeklock.entity.refusals import BUSY, KINDS, LOCK_LOST, UNAUTHORIZED, Refusal
 from peeklock.gateway.refusals import WIRE_FORMS, RefusalWriter
+from tests.broker.seeded_random import SeededRandom
 
 # What the official clients try again by themselves (protocol 8.1).
 RETRIED = {

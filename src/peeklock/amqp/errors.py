@@ -22,20 +22,14 @@ RESOURCE_LIMIT_EXCEEDED: Final = "amqp:resource-limit-exceeded"
 NOT_ALLOWED: Final = "amqp:not-allowed"
 INVALID_FIELD: Final = "amqp:invalid-field"
 NOT_IMPLEMENTED: Final = "amqp:not-implemented"
-RESOURCE_LOCKED: Final = "amqp:resource-locked"
-PRECONDITION_FAILED: Final = "amqp:precondition-failed"
-RESOURCE_DELETED: Final = "amqp:resource-deleted"
 ILLEGAL_STATE: Final = "amqp:illegal-state"
 FRAME_SIZE_TOO_SMALL: Final = "amqp:frame-size-too-small"
 
 # Connection conditions [2.8.16].
 CONNECTION_FORCED: Final = "amqp:connection:forced"
 FRAMING_ERROR: Final = "amqp:connection:framing-error"
-CONNECTION_REDIRECT: Final = "amqp:connection:redirect"
 
 # Session conditions [2.8.17].
-WINDOW_VIOLATION: Final = "amqp:session:window-violation"
-ERRANT_LINK: Final = "amqp:session:errant-link"
 HANDLE_IN_USE: Final = "amqp:session:handle-in-use"
 UNATTACHED_HANDLE: Final = "amqp:session:unattached-handle"
 
@@ -43,7 +37,6 @@ UNATTACHED_HANDLE: Final = "amqp:session:unattached-handle"
 DETACH_FORCED: Final = "amqp:link:detach-forced"
 TRANSFER_LIMIT_EXCEEDED: Final = "amqp:link:transfer-limit-exceeded"
 MESSAGE_SIZE_EXCEEDED: Final = "amqp:link:message-size-exceeded"
-LINK_REDIRECT: Final = "amqp:link:redirect"
 LINK_STOLEN: Final = "amqp:link:stolen"
 
 # Transaction conditions [4.5.8].

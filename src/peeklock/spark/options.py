@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Final, final
 
+from peeklock.client.connections.connection_string import connection_parts
 from peeklock.spark.option_table import (
     CHOICE,
     DURATION,
@@ -207,7 +208,10 @@ def access_of(given: Given) -> Access:
             f"{ENVIRONMENT_VARIABLE} before Spark is started (its Python "
             "processes have the environment of that moment)"
         )
-    parts = connection_parts(text)
+    try:
+        parts = connection_parts(text)
+    except ValueError as error:
+        raise OptionProblem(str(error)) from error
     if "endpoint" not in parts:
         namespace = given.text("namespace")
         if not namespace:
@@ -227,15 +231,6 @@ def access_of(given: Given) -> Access:
         timeout_ms=given.number("receiverTimeout"),
         retry_deadline_ms=given.number("retryDeadline"),
     )
-
-
-def connection_parts(text: str) -> dict[str, str]:
-    """Take a connection string apart; names are in lower case."""
-    parts: dict[str, str] = {}
-    for part in filter(None, (part.strip() for part in text.split(";"))):
-        name, _, value = part.partition("=")
-        parts[name.strip().lower()] = value.strip()
-    return parts
 
 
 def _kept(credential: str) -> str:

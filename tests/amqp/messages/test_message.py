@@ -29,11 +29,12 @@ from peeklock.amqp.messages.properties import (
     read_properties,
     with_message_id,
 )
-from peeklock.amqp.messages.sections import Sections, batch_messages, section_at, split
+from peeklock.amqp.messages.sections import Sections, section_at, split
 from peeklock.amqp.values.codec import decode
 from peeklock.amqp.values.encoder import encode
 from peeklock.amqp.values.types import Described, Encoded, Int, Symbol, Timestamp, Uint, Ulong
 from tests.amqp.any_values import ascii_texts, same, scalars, texts, values
+from tests.amqp.batches import batch_messages
 from tests.amqp.forms import composites
 
 dictionaries = st.none() | st.dictionaries(ascii_texts.map(Symbol), scalars, max_size=4)
@@ -194,7 +195,7 @@ def use_everything(payload: bytes) -> None:
     drop_annotations(parts.annotations, frozenset({b"x"}))
     found = peek_properties(parts.bare, parts.properties_at)
     properties = read_properties(parts.bare, parts.properties_at)
-    assert bool(found & HAS_MESSAGE_ID) is bool(properties.message_id_raw)
+    assert bool(found & HAS_MESSAGE_ID) is bool(properties.raw(0))
     with_message_id(parts.bare, parts.properties_at, b"m")
     for name in ACCESSORS:
         with suppress(DecodeError):
@@ -211,7 +212,7 @@ def use_everything(payload: bytes) -> None:
 ACCESSORS = [
     *("message_id", "correlation_id", "user_id", "to", "subject", "reply_to", "content_type"),
     *("content_encoding", "absolute_expiry", "creation_time", "group_id", "group_sequence"),
-    *("reply_to_group_id", "message_id_raw", "correlation_id_raw"),
+    "reply_to_group_id",
 ]
 
 
@@ -318,7 +319,7 @@ def _raw(value: Properties) -> list[bytes]:
 def test_a_message_without_properties_has_none() -> None:
     assert peek_properties(BODY, -1) == 0
     properties = read_properties(BODY, -1)
-    assert properties.message_id_raw == properties.correlation_id_raw == b""
+    assert properties.raw(0) == properties.raw(5) == b""
     assert properties.message_id is None
     assert properties.absolute_expiry == -1
 
@@ -338,7 +339,7 @@ def test_an_id_of_any_type_is_given_as_text(value: Any, text: str | None) -> Non
     bare = encode_message(AmqpMessage(properties=properties))
     read = read_properties(bare, 0)
     assert read.message_id == read.correlation_id == text
-    assert read.message_id_raw == read.correlation_id_raw == (encode(value) if text else b"")
+    assert read.raw(0) == read.raw(5) == (encode(value) if text else b"")
     assert (read.to, read.reply_to) == ("t", "r")
 
 
@@ -531,5 +532,5 @@ def test_an_id_can_be_written_as_it_came() -> None:
     raw = b"\x80" + (5).to_bytes(8, "big")
     answer = AmqpMessage(properties=Properties(correlation_id=Encoded(raw)), body={"a": Int(1)})
     payload = encode_message(answer)
-    assert read_properties(split(payload).bare, 0).correlation_id_raw == raw
+    assert read_properties(split(payload).bare, 0).raw(5) == raw
     assert decode(payload, section_at(payload, 0, len(payload))[2])[0].value == {"a": Int(1)}

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from peeklock.broker.forwarding.forwarder import Forwarder
-from peeklock.broker.random_source import SeededRandom
-from peeklock.broker.timers import ManualTimers
 from peeklock.broker.worker.partition_worker import PartitionWorker
 from peeklock.clock import ManualClock
 from peeklock.entity.blueprint import (
@@ -46,6 +44,8 @@ from peeklock.entity.wording import Wording
 from peeklock.store.memory import MemoryStore
 from peeklock.store.store import PartitionId
 from tests.broker.broker_harness import Recorder, contents, message, settle_down, token
+from tests.broker.manual_timers import ManualTimers
+from tests.broker.seeded_random import SeededRandom
 
 
 class PlainWording:

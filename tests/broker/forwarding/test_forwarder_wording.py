@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import asyncio
 
-from peeklock.broker.random_source import SeededRandom
 from peeklock.entity.commands import SendMany
 from peeklock.entity.definition import QueueDefinition
 from peeklock.entity.message import Message
 from peeklock.gateway.amqp.messages.wording import AmqpWording
 from tests.broker.broker_harness import Recorder, settle_down
 from tests.broker.forwarding.harness import Network
+from tests.broker.seeded_random import SeededRandom
 
 
 def test_a_dead_letter_of_a_forwarded_message_knows_its_way() -> None:

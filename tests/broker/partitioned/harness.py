@@ -7,8 +7,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
 from peeklock.broker.partitioned.partitioned_entity import PartitionedEntity
-from peeklock.broker.random_source import SeededRandom
-from peeklock.broker.timers import ManualTimers
 from peeklock.broker.worker.partition_worker import PartitionWorker
 from peeklock.clock import ManualClock
 from peeklock.entity.blueprint import queue_blueprint
@@ -22,6 +20,8 @@ from peeklock.entity.rule_commands import RulesFound
 from peeklock.store.memory import MemoryStore
 from peeklock.store.store import Away, Opening, PartitionId, Store, Unavailable
 from tests.broker.broker_harness import Recorder, settle_down
+from tests.broker.manual_timers import ManualTimers
+from tests.broker.seeded_random import SeededRandom
 
 PARTITIONS = 4
 

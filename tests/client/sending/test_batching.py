@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from peeklock.amqp.messages.sections import batch_messages
 from peeklock.client.exceptions import (
     MessageLockLostError,
     MessagingEntityNotFoundError,
@@ -23,6 +22,7 @@ from peeklock.client.sending.buffer import (
     Buffered,
     SendBuffer,
 )
+from tests.amqp.batches import batch_messages
 
 HOUR_S = 3600.0
 SOON_S = 0.001

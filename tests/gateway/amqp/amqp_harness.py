@@ -31,7 +31,6 @@ from peeklock.auth.namespaces import Namespace, Namespaces
 from peeklock.auth.rights import DEVELOPMENT_KEY, ROOT_RULE_NAME, AuthorizationRule
 from peeklock.auth.sas import generate_sas
 from peeklock.broker.entities import Queue
-from peeklock.broker.random_source import SeededRandom
 from peeklock.budgets import Budget
 from peeklock.entity.definition import QueueDefinition
 from peeklock.gateway.amqp.messages.wording import AmqpWording
@@ -46,6 +45,7 @@ from peeklock.gateway.quotas.shared_limits import SharedLimits
 from peeklock.gateway.refusals import RefusalWriter
 from peeklock.store.memory import MemoryStore
 from tests.broker.broker_harness import BrokerHarness, settle_down
+from tests.broker.seeded_random import SeededRandom
 
 HOST = "localhost"
 SESSION_FILTER = Symbol("com.microsoft:session-filter")

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peeklock.amqp.messages.message import AmqpMessage, decode_message
-from peeklock.amqp.messages.sections import batch_messages
 from peeklock.amqp.values.types import Int, Timestamp
 from peeklock.spark.properties import to_json
 from peeklock.spark.sink.encoding import bodies, durations, entries_of, messages_of, milliseconds
 from peeklock.spark.sink.ids import digests, ids_of, places
 from peeklock.spark.sink.pace import Pace
 from peeklock.spark.sink.parcels import ParcelLimits, TooLarge, in_order_of_keys, parcels
+from tests.amqp.batches import batch_messages
 
 TEXT_COLUMNS = {
     "message_id": "message_id",

@@ -27,8 +27,6 @@ END: Final = 0x17
 CLOSE: Final = 0x18
 SASL_MECHANISMS: Final = 0x40
 SASL_INIT: Final = 0x41
-SASL_CHALLENGE: Final = 0x42
-SASL_RESPONSE: Final = 0x43
 SASL_OUTCOME: Final = 0x44
 # A frame without a body: it only shows that the peer is alive [2.4.5].
 EMPTY: Final = -1

@@ -63,52 +63,6 @@ SASL_INIT: Final = form(
 
 @final
 @dataclass(slots=True, init=False)
-class SaslChallenge:
-    """A question of the mechanism."""
-
-    challenge: Final[bytes]
-
-    def __init__(
-        self,
-        *,
-        challenge: bytes,
-    ) -> None:
-        self.challenge = challenge
-
-
-SASL_CHALLENGE: Final = form(
-    SaslChallenge,
-    "sasl-challenge",
-    0x42,
-    field("challenge", bytes, required=True),
-)
-
-
-@final
-@dataclass(slots=True, init=False)
-class SaslResponse:
-    """The answer to a challenge."""
-
-    response: Final[bytes]
-
-    def __init__(
-        self,
-        *,
-        response: bytes,
-    ) -> None:
-        self.response = response
-
-
-SASL_RESPONSE: Final = form(
-    SaslResponse,
-    "sasl-response",
-    0x43,
-    field("response", bytes, required=True),
-)
-
-
-@final
-@dataclass(slots=True, init=False)
 class SaslOutcome:
     """Whether the client is let in: code 0 is yes."""
 

@@ -1,4 +1,4 @@
-"""The two ends of a link, and how long a dynamic one lives [3.5]."""
+"""The two ends of a link [3.5]."""
 
 from dataclasses import dataclass
 from typing import Any, Final, final
@@ -137,68 +137,4 @@ COORDINATOR: Final = form(
     "coordinator",
     0x30,
     field("capabilities", Symbol, multiple=True),
-)
-
-
-@final
-@dataclass(slots=True, init=False)
-class DeleteOnClose:
-    """A dynamic node that dies with its link [3.5.10]."""
-
-    def __init__(self) -> None:
-        pass
-
-
-DELETE_ON_CLOSE: Final = form(
-    DeleteOnClose,
-    "delete-on-close",
-    0x2B,
-)
-
-
-@final
-@dataclass(slots=True, init=False)
-class DeleteOnNoLinks:
-    """A dynamic node that dies with its last link [3.5.11]."""
-
-    def __init__(self) -> None:
-        pass
-
-
-DELETE_ON_NO_LINKS: Final = form(
-    DeleteOnNoLinks,
-    "delete-on-no-links",
-    0x2C,
-)
-
-
-@final
-@dataclass(slots=True, init=False)
-class DeleteOnNoMessages:
-    """A dynamic node that dies when it is empty [3.5.12]."""
-
-    def __init__(self) -> None:
-        pass
-
-
-DELETE_ON_NO_MESSAGES: Final = form(
-    DeleteOnNoMessages,
-    "delete-on-no-messages",
-    0x2D,
-)
-
-
-@final
-@dataclass(slots=True, init=False)
-class DeleteOnNoLinksOrMessages:
-    """A dynamic node that dies when it is unused and empty [3.5.13]."""
-
-    def __init__(self) -> None:
-        pass
-
-
-DELETE_ON_NO_LINKS_OR_MESSAGES: Final = form(
-    DeleteOnNoLinksOrMessages,
-    "delete-on-no-links-or-messages",
-    0x2E,
 )

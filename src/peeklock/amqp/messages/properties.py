@@ -53,16 +53,6 @@ class LazyProperties:
         return self._raw[field]
 
     @property
-    def message_id_raw(self) -> bytes:
-        """The encoded message-id, empty when there is none."""
-        return self._raw[MESSAGE_ID]
-
-    @property
-    def correlation_id_raw(self) -> bytes:
-        """The encoded correlation-id, empty when there is none."""
-        return self._raw[CORRELATION_ID]
-
-    @property
     def message_id(self) -> str | None:
         """The message-id as text, whatever its type."""
         return id_text(self._raw[MESSAGE_ID], "message-id")

@@ -237,15 +237,6 @@ def _tidied(payload: bytes) -> bytes:
     return b"".join(front + bare)
 
 
-def batch_messages(payload: bytes) -> list[bytes]:
-    """Takes the messages out of a batch envelope: each of its data sections holds one whole."""
-    messages: list[bytes] = []
-    batch_part(payload, 0, len(payload), messages)
-    if not messages:
-        raise DecodeError("a batch without messages")
-    return messages
-
-
 def batch_part(payload: bytes, at: int, count: int, messages: list[bytes]) -> int:
     """Takes the messages out of so many sections of a batch envelope, from `at` on; tells where
     the next part begins."""

@@ -21,11 +21,9 @@ from peeklock.amqp.frames.performatives import (
     TRANSFER,
 )
 from peeklock.amqp.frames.sasl_frames import (
-    SASL_CHALLENGE,
     SASL_INIT,
     SASL_MECHANISMS,
     SASL_OUTCOME,
-    SASL_RESPONSE,
 )
 from peeklock.amqp.frames.states import (
     ACCEPTED as ACCEPTED_FORM,
@@ -48,10 +46,6 @@ from peeklock.amqp.frames.states import (
 )
 from peeklock.amqp.frames.termini import (
     COORDINATOR,
-    DELETE_ON_CLOSE,
-    DELETE_ON_NO_LINKS,
-    DELETE_ON_NO_LINKS_OR_MESSAGES,
-    DELETE_ON_NO_MESSAGES,
     SOURCE,
     TARGET,
 )
@@ -75,9 +69,8 @@ FORMS: Final[tuple[Form, ...]] = (
     *(OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE, ERROR),
     *(RECEIVED, ACCEPTED_FORM, REJECTED, RELEASED_FORM, MODIFIED),
     *(SOURCE, TARGET, COORDINATOR),
-    *(DELETE_ON_CLOSE, DELETE_ON_NO_LINKS, DELETE_ON_NO_MESSAGES, DELETE_ON_NO_LINKS_OR_MESSAGES),
     *(DECLARE, DISCHARGE, DECLARED, TRANSACTIONAL_STATE),
-    *(SASL_MECHANISMS, SASL_INIT, SASL_CHALLENGE, SASL_RESPONSE, SASL_OUTCOME),
+    *(SASL_MECHANISMS, SASL_INIT, SASL_OUTCOME),
     *(HEADER, PROPERTIES),
 )
 _BY_CODE: Final[dict[int, Form]] = {each.code: each for each in FORMS}

@@ -58,12 +58,7 @@ def address_of(host: str) -> str:
 
 def parse_connection_string(text: str) -> ConnectionString:
     """Read a connection string in the form of the service's; a ValueError says what is wrong."""
-    parts: dict[str, str] = {}
-    for part in filter(None, (part.strip() for part in text.split(";"))):
-        name, equals, value = part.partition("=")
-        if not equals:
-            raise ValueError(f"the connection string has a part without a value: '{name}'")
-        parts[name.strip().lower()] = value.strip()
+    parts = connection_parts(text)
     host, port = _endpoint(parts.get("endpoint", ""))
     token = parts.get("sharedaccesssignature", "")
     rule_name, key = parts.get("sharedaccesskeyname", ""), parts.get("sharedaccesskey", "")
@@ -72,6 +67,18 @@ def parse_connection_string(text: str) -> ConnectionString:
     is_plain = parts.get("usedevelopmentemulator", "").lower() == "true"
     entity_path = parts.get("entitypath", "").strip("/")
     return ConnectionString(host, rule_name, key, token, port, is_plain, entity_path)
+
+
+def connection_parts(text: str) -> dict[str, str]:
+    """Take a connection string apart; names are in lower case, and a ValueError names one that has
+    no value."""
+    parts: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in text.split(";"))):
+        name, equals, value = part.partition("=")
+        if not equals:
+            raise ValueError(f"the connection string has a part without a value: '{name}'")
+        parts[name.strip().lower()] = value.strip()
+    return parts
 
 
 def _endpoint(text: str) -> tuple[str, int | None]:

@@ -16,13 +16,13 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from peeklock.client.connections.connection_string import connection_parts
 from peeklock.spark.option_table import BOTH, CHOICE, NUMBER, OPTIONS, TEXT, WRITE, Option
 from peeklock.spark.options import (
     Access,
     Given,
     OptionProblem,
     access_of,
-    connection_parts,
     consumer_of,
     place_of,
 )

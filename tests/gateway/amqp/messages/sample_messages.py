@@ -10,7 +10,6 @@ from peeklock.amqp.messages.sections import split
 from peeklock.amqp.values.types import (
     Symbol,
 )
-from peeklock.broker.random_source import SeededRandom
 from peeklock.entity import message as domain
 from peeklock.entity.replies import STATE_ACTIVE, Delivery, Details
 from peeklock.entity.rules.action import SqlAction
@@ -25,6 +24,7 @@ from peeklock.entity.rules.values import (
 from peeklock.gateway.amqp.messages.translate import incoming, outgoing
 from peeklock.gateway.amqp.messages.wording import AmqpWording
 from peeklock.gateway.identifiers import MessageIds
+from tests.broker.seeded_random import SeededRandom
 
 NOW = 1_700_000_000_000
 TICKS = 10_000

@@ -24,10 +24,15 @@ from peeklock.amqp.messages.properties import read_properties
 from peeklock.amqp.messages.sections import lone_data_at, split
 from peeklock.amqp.values.encoder import encode
 from peeklock.amqp.values.types import Described, Symbol, Timestamp, Uint, Ulong
-from peeklock.broker.random_source import SeededRandom
 from peeklock.entity import message as domain
 from peeklock.entity.replies import STATE_ACTIVE, STATE_DEFERRED, Delivery, Details
-from peeklock.gateway.amqp.management.lock_tokens import lock_tag, token_of, uuid_of
+from peeklock.gateway.amqp.management.lock_tokens import (
+    pack_tag,
+    tag_begin,
+    token_of,
+    turned,
+    uuid_of,
+)
 from peeklock.gateway.amqp.messages.envelope import AS_IT_LIVES, DURABLE, Envelope, opened
 from peeklock.gateway.amqp.messages.translate import (
     incoming,
@@ -40,6 +45,7 @@ from peeklock.gateway.amqp.messages.translate import (
 )
 from peeklock.gateway.identifiers import MessageIds
 from tests.amqp.any_values import same
+from tests.broker.seeded_random import SeededRandom
 
 NOW = 1_700_000_000_000
 IDS = MessageIds(SeededRandom(1).number)
@@ -368,6 +374,10 @@ def test_a_look_shows_the_state_and_both_numbers() -> None:
             "x-opt-enqueue-sequence-number": 5,
             "x-opt-message-state": state,
         }
+
+
+def lock_tag(sequence: int, number: int) -> bytes:
+    return pack_tag(tag_begin(sequence), turned(sequence), number)
 
 
 @given(st.integers(1, (1 << 63) - 1), st.integers(0, (1 << 64) - 1))

@@ -10,7 +10,6 @@ from xml.etree import ElementTree
 
 from peeklock.auth.rights import DEVELOPMENT_KEY, ROOT_RULE_NAME, AuthorizationRule
 from peeklock.auth.sas import generate_sas
-from peeklock.broker.random_source import SeededRandom
 from peeklock.entity.commands import Count
 from peeklock.entity.definition import QueueDefinition, SubscriptionDefinition, TopicDefinition
 from peeklock.entity.replies import Counted
@@ -21,6 +20,7 @@ from peeklock.gateway.http.protocol import HttpProtocol
 from peeklock.gateway.http.router import MESSAGES, Router
 from peeklock.gateway.http.token_guard import TokenGuard
 from tests.broker.broker_harness import Recorder, until
+from tests.broker.seeded_random import SeededRandom
 from tests.gateway.amqp.amqp_harness import AmqpHarness
 from tests.gateway.sockets import connected
 

@@ -13,7 +13,6 @@ from peeklock.amqp.messages.message import DATA_BODY, VALUE_BODY, encode_message
 from peeklock.amqp.messages.message import AmqpMessage as WholeMessage
 from peeklock.amqp.messages.message_forms import Properties
 from peeklock.amqp.values.types import Symbol, Timestamp
-from peeklock.broker.random_source import SeededRandom
 from peeklock.entity.message import NEVER, Message
 from peeklock.entity.replies import STATE_ACTIVE, Delivery
 from peeklock.gateway.amqp.messages.translate import outgoing
@@ -22,6 +21,7 @@ from peeklock.gateway.http.messages.malformed import MalformedRequest
 from peeklock.gateway.http.messages.outgoing import received
 from peeklock.gateway.http.request import HttpRequest
 from peeklock.gateway.identifiers import MessageIds
+from tests.broker.seeded_random import SeededRandom
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 VALUES = st.recursive(

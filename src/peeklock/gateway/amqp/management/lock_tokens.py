@@ -15,11 +15,6 @@ _TAG: Final = Struct(">6sHQ")
 pack_tag: Final = _TAG.pack
 
 
-def lock_tag(sequence: int, number: int) -> bytes:
-    """Write a lock token as a delivery tag: the 16 bytes of its UUID in .NET's mixed order."""
-    return pack_tag(tag_begin(sequence), turned(sequence), number)
-
-
 def tag_begin(sequence: int) -> bytes:
     """Write how the tags of all numbers begin that have the same upper 48 bits."""
     return _MIXED.pack(sequence >> 32, sequence >> 16 & 0xFFFF, 0)[:6]

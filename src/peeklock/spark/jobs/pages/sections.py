@@ -1,6 +1,6 @@
 """What the tables of jobs look like on a page; a section for each job."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from peeklock.spark.jobs.pages.page import PageSection, Rows
@@ -198,12 +198,4 @@ def audit_section(verdicts: Rows, offending: Rows) -> PageSection:
         if row["messages"] or row["verdict"] in _BAD:
             section.figure(row["verdict"].replace("_", " "), row["messages"], is_bad=is_bad)
     section.table("Offending ids", offending[:_ROWS_MAX])
-    return section
-
-
-def rows_section(title: str, text: str, tables: Iterable[tuple[str, Rows]]) -> PageSection:
-    """Some tables under a heading."""
-    section = PageSection(title, text)
-    for name, rows in tables:
-        section.table(name, rows)
     return section
