@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from peeklock.auth.rights import AuthorizationRule, development_rule
-from peeklock.broker.descriptions import FIRST_PLACEMENT, write_queue
+from peeklock.broker.descriptions import FIRST_PLACEMENT, write_entity
 from peeklock.configuration.content import (
     Configuration,
     ConfigurationError,
@@ -91,7 +91,7 @@ def test_a_kept_queue_does_not_bring_the_development_key_to_an_open_address(
     tmp_path: Path,
 ) -> None:
     """What the file does not show is looked at too, before anything listens."""
-    kept(tmp_path, write_queue(QueueDefinition("kept"), [development_rule()], FIRST_PLACEMENT))
+    kept(tmp_path, write_entity(QueueDefinition("kept"), [development_rule()], FIRST_PLACEMENT))
     settings = Settings(data=tmp_path, host="0.0.0.0", config=own_keys(tmp_path))
     with pytest.raises(ConfigurationError, match="--allow-development-key"):
         serve(settings)

@@ -14,9 +14,8 @@ from peeklock.broker.descriptions import (
     read_queue,
     read_subscription,
     read_topic,
-    write_queue,
+    write_entity,
     write_subscription,
-    write_topic,
 )
 from peeklock.entity.definition import (
     SEND_DISABLED,
@@ -65,7 +64,7 @@ def test_every_property_of_a_queue_is_kept() -> None:
     )
     assert_nothing_is_default(definition, QueueDefinition("other"))
     rule = AuthorizationRule("r", "k", times=("2020-01-01T00:00:00Z", ""))
-    text = write_queue(definition, [rule], PLACE, 99)
+    text = write_entity(definition, [rule], PLACE, 99)
     assert read_queue(text) == (definition, [rule], PLACE, 99)
 
 
@@ -86,7 +85,7 @@ def test_every_property_of_a_topic_is_kept() -> None:
     )
     assert_nothing_is_default(definition, TopicDefinition("other"))
     rule = development_rule()
-    text = write_topic(definition, [rule], PLACE, 99)
+    text = write_entity(definition, [rule], PLACE, 99)
     assert read_topic(text) == (definition, [rule], PLACE, 99)
 
 

@@ -26,8 +26,7 @@ from peeklock.broker.descriptions import (
     read_queue,
     read_subscription,
     read_topic,
-    write_queue,
-    write_topic,
+    write_entity,
 )
 from peeklock.broker.entities import Entity, Queue, Subscription, Topic, changed, gone
 from peeklock.broker.entity_index import EntityIndex, Usage
@@ -264,7 +263,7 @@ class Broker:
             places = [self._queue_place(owner, usage, *wish, expect) for wish in wishes]
             now = self._clock.now()
             entries = [
-                (owner, QUEUE, definition.path.lower(), write_queue(definition, keys, place, now))
+                (owner, QUEUE, definition.path.lower(), write_entity(definition, keys, place, now))
                 for (definition, keys), place in zip(wishes, places, strict=True)
                 if place is not None
             ]
@@ -325,7 +324,7 @@ class Broker:
                 if _is_as_wanted(known, definition, keys, expect):
                     return known
             now = self._clock.now()
-            text = write_topic(definition, keys, place, now)
+            text = write_entity(definition, keys, place, now)
             await self._catalog.save(owner, TOPIC, definition.path.lower(), text)
             _log.info("entity-saved kind=topic namespace=%s path=%s", owner, definition.path)
             return self._know_topic(owner, definition, keys, place, now)

@@ -37,14 +37,22 @@ class Placement:
 FIRST_PLACEMENT = Placement(("store",))
 
 
-def write_queue(
-    definition: QueueDefinition,
+def write_entity(
+    definition: Definition,
     keys: Sequence[AuthorizationRule],
     place: Placement,
     updated_at: int = 0,
 ) -> str:
-    """The text that the catalog keeps of a queue."""
-    return _write_entity(definition, keys, place, updated_at)
+    """Return the text that the catalog keeps of a queue, or of a topic: its subscriptions have
+    texts of their own."""
+    return _write(
+        {
+            **_properties(definition),
+            **_place(place),
+            "updated_at": updated_at or place.created_at,
+            "rules": _write_keys(keys),
+        }
+    )
 
 
 def read_queue(text: str) -> tuple[QueueDefinition, list[AuthorizationRule], Placement, int]:
@@ -53,16 +61,6 @@ def read_queue(text: str) -> tuple[QueueDefinition, list[AuthorizationRule], Pla
     document = json.loads(text)
     keys, place, updated_at = _take_entity(document)
     return QueueDefinition(document.pop("path"), **document), keys, place, updated_at
-
-
-def write_topic(
-    definition: TopicDefinition,
-    keys: Sequence[AuthorizationRule],
-    place: Placement,
-    updated_at: int = 0,
-) -> str:
-    """The text that the catalog keeps of a topic; its subscriptions have texts of their own."""
-    return _write_entity(definition, keys, place, updated_at)
 
 
 def read_topic(text: str) -> tuple[TopicDefinition, list[AuthorizationRule], Placement, int]:
@@ -102,19 +100,6 @@ def read_subscription(text: str) -> tuple[SubscriptionDefinition, list[Rule], in
     document["remarks"] = _remarks(document)
     definition = SubscriptionDefinition(document.pop("topic"), document.pop("name"), **document)
     return definition, rules, lane, created_at, updated_at
-
-
-def _write_entity(
-    definition: Definition, keys: Sequence[AuthorizationRule], place: Placement, updated_at: int
-) -> str:
-    return _write(
-        {
-            **_properties(definition),
-            **_place(place),
-            "updated_at": updated_at or place.created_at,
-            "rules": _write_keys(keys),
-        }
-    )
 
 
 def _take_entity(document: dict[str, Any]) -> tuple[list[AuthorizationRule], Placement, int]:

@@ -12,7 +12,6 @@ from peeklock.auth.namespaces import Namespace, Namespaces
 from peeklock.broker.entities import AttachedLink
 from peeklock.clock import Clock
 from peeklock.entity.commands import Command
-from peeklock.entity.definition import QUEUE
 from peeklock.entity.refusals import Refusal
 from peeklock.entity.rule_commands import RuleCommand
 from peeklock.gateway.amqp.unsent import UnsentBudget
@@ -246,21 +245,6 @@ class NamespaceContext:
         self.limits = limits
         self.connection_quota = connection_quota or ConnectionQuota()
         self.unsent_budget = unsent_budget or UnsentBudget()
-
-    def decline(
-        self,
-        refusal: Refusal,
-        *,
-        entity: str,
-        operation: str,
-        peer: str,
-        count: int = 1,
-        kind: str = QUEUE,
-    ) -> Declined:
-        """Word and log a refusal."""
-        return self.refusal_writer.decline(
-            refusal, entity=entity, operation=operation, peer=peer, count=count, kind=kind
-        )
 
 
 @final

@@ -554,7 +554,7 @@ class Peer:
         self._close(RESOURCE_LIMIT_EXCEEDED, declined.text)
 
     def _decline(self, refusal: Refusal, operation: str) -> Declined:
-        return self.output.namespace_context.decline(
+        return self.output.namespace_context.refusal_writer.decline(
             refusal, entity="", operation=operation, peer=self.output.peer_name
         )
 

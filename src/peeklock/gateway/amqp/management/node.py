@@ -259,7 +259,7 @@ class ManagementNode:
             transactions = self.output.transactions
             transactions.doom(transactions.named_by(state), refusal)
         operation = request.properties.get("operation")
-        declined = self.output.namespace_context.decline(
+        declined = self.output.namespace_context.refusal_writer.decline(
             refusal,
             entity=self._address.path,
             operation=str(operation),

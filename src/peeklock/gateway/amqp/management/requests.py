@@ -96,7 +96,7 @@ def _reject(
     refusal: Refusal,
     condition: str | None,
 ) -> None:
-    declined = output.namespace_context.decline(
+    declined = output.namespace_context.refusal_writer.decline(
         refusal, entity="", operation="request", peer=output.peer_name
     )
     if delivery.settled:

@@ -259,7 +259,7 @@ class Attaching:
         return None
 
     def _turn_away(self, link: Link, refusal: Refusal, path: str, entity: Entity | None) -> None:
-        declined = self._output.namespace_context.decline(
+        declined = self._output.namespace_context.refusal_writer.decline(
             refusal,
             entity=path,
             operation="attach-sender" if link.role == RECEIVER else "attach-receiver",
@@ -342,7 +342,7 @@ class Attaching:
         link = entity_link.link
         if link not in self._entity_links:
             return
-        declined = self._output.namespace_context.decline(
+        declined = self._output.namespace_context.refusal_writer.decline(
             refusal,
             entity=entity_link.address.path,
             operation="stay-attached" if link.attached else "attach-receiver",

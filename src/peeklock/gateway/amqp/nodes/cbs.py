@@ -87,7 +87,7 @@ class TokenNode:
         if refusal is None:
             properties = {"status-code": Int(_ACCEPTED), "status-description": "Accepted"}
         else:
-            declined = self.output.namespace_context.decline(
+            declined = self.output.namespace_context.refusal_writer.decline(
                 refusal, entity="", operation="put-token", peer=self.output.peer_name
             )
             # Without an error-condition: Python's client would drop status and text for it, and

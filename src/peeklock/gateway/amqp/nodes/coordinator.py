@@ -99,7 +99,7 @@ class CoordinatorNode:
             self.link.settle([delivery.id], state)
 
     def _decline(self, operation: str, refusal: Refusal) -> bytes:
-        declined = self.output.namespace_context.decline(
+        declined = self.output.namespace_context.refusal_writer.decline(
             refusal, entity="", operation=operation, peer=self.output.peer_name
         )
         # A commit in doubt must not be called busy: trying it again could not help.

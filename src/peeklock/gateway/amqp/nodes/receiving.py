@@ -360,7 +360,7 @@ class ReceivingNode:
         self._entity_link.dismiss(refusal)
 
     def _refuse(self, tags: list[int], refusal: Refusal) -> None:
-        declined = self.output.namespace_context.decline(
+        declined = self.output.namespace_context.refusal_writer.decline(
             refusal,
             entity=self.path,
             operation="settle",

@@ -154,7 +154,7 @@ class SendingNode:
             self.link.settle(reply.tags, ACCEPTED)
             self._finished(len(reply.tags))
         elif isinstance(reply, Refused):
-            declined = self.output.namespace_context.decline(
+            declined = self.output.namespace_context.refusal_writer.decline(
                 reply.refusal,
                 entity=self.path,
                 operation="send",
@@ -173,7 +173,7 @@ class SendingNode:
     def replied_unasked(self, reply: Any) -> None:
         """Take the reply to messages whose sender wants none; a refusal is still written down."""
         if isinstance(reply, Refused):
-            self.output.namespace_context.decline(
+            self.output.namespace_context.refusal_writer.decline(
                 reply.refusal,
                 entity=self.path,
                 operation="send",
@@ -323,7 +323,7 @@ class SendingNode:
     def _refuse(
         self, delivery: IncomingDelivery, refusal: Refusal, condition: str | None = None
     ) -> None:
-        declined = self.output.namespace_context.decline(
+        declined = self.output.namespace_context.refusal_writer.decline(
             refusal,
             entity=self.path,
             operation="send",
