@@ -71,7 +71,7 @@ from peeklock.store.figures import StoreFigures
 from peeklock.store.memory import MemoryCatalog, MemoryStores
 from peeklock.store.retention import Retention
 from peeklock.store.store import Catalog, Store
-from peeklock.store.storehouse import Storehouse, store_names
+from peeklock.store.stores import Stores, store_names
 from peeklock.version import VERSION, is_compiled
 from peeklock.watchdog import Watchdog
 
@@ -191,7 +191,7 @@ async def _serve(
 def _broker(
     settings: Settings,
     configuration: Configuration,
-    stores: Storehouse,
+    stores: Stores,
     catalog: Catalog,
     clock: Clock,
     random_source: Callable[[], int],
@@ -340,7 +340,7 @@ def _http(
     settings: Settings,
     overview: Overview,
     broker: Broker,
-    stores: Storehouse,
+    stores: Stores,
     amqp: AmqpConnections,
     clock: Clock,
     random_source: Callable[[], int],
@@ -439,11 +439,11 @@ def _say_what_is_kept(broker: Broker) -> None:
 
 async def _open_stores(
     settings: Settings, figures: dict[str, StoreFigures]
-) -> tuple[Storehouse, Catalog]:
+) -> tuple[Stores, Catalog]:
     retention = Retention(settings.journal_retention_ms, settings.journal_retention_bytes)
     names = store_names(settings.stores)
     if settings.store == MEMORY:
-        return Storehouse.of(MemoryStores(retention), names), MemoryCatalog()
+        return Stores.of(MemoryStores(retention), names), MemoryCatalog()
     # Imported here, because a broker in memory needs no LMDB.
     from peeklock.store.catalog import EmbeddedCatalog
     from peeklock.store.embedded import open_embedded
@@ -464,7 +464,7 @@ async def _open_stores(
     settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     catalog = EmbeddedCatalog(settings.data / "catalog")
     try:
-        return await Storehouse.open(open_store, names, catalog), catalog
+        return await Stores.open(open_store, names, catalog), catalog
     except BaseException:
         await catalog.close()
         raise

@@ -20,6 +20,14 @@ BOTH_SPELL_IT = {"AuthorizationRule"}
 # engine is made of.
 FAMILY_FILES = {"commands", "records", "replay", "node", "store", "walk"}
 
+# People and houses that once stood for things of the field, and the lines that keep one: a name in
+# the journal, and a field of the log.
+OTHER_WORLDS = re.compile(
+    r"(?<![a-z])(alarm|carrier|desk|door|guest|haul|house|housing|knock|lobby|roster|stranger|street)"
+    r"(s|ed|ing)?(?![a-z])",
+    re.IGNORECASE,
+)
+KEPT = ('CONSUMER: Final = "$carrier"', "door=listener_name")
 # Classes of others that our texts name and our source does not import.
 OTHERS_CLASSES = {"AzureNamedKeyCredential", "AzureSasCredential", "IllegalStateException"}
 CLASS_NAME = re.compile(r"`(?:\w+\.)*([A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+)+)(?:\.\w+)*`")
@@ -64,6 +72,16 @@ def test_a_module_name_is_used_once_in_its_package() -> None:
 def test_no_folder_has_too_many_files_to_look_through() -> None:
     sizes = Counter(path.parent for path in python_files("src"))
     assert {name(folder): n for folder, n in sizes.items() if n > FOLDER_FILES_MAX} == {}
+
+
+def test_the_source_says_the_words_of_the_field() -> None:
+    found = [
+        f"{name(path)}:{number}: {line.strip()}"
+        for path in python_files("src")
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if OTHER_WORLDS.search(line) and not any(kept in line for kept in KEPT)
+    ]
+    assert found == []
 
 
 def test_classes_that_comments_and_docstrings_name_exist() -> None:

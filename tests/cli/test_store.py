@@ -25,7 +25,7 @@ from peeklock.gateway.listening.connections import HttpConnections
 from peeklock.gateway.listening.listener import Listener
 from peeklock.gateway.refusals import RefusalWriter
 from peeklock.store.lmdb.store import LmdbStore
-from peeklock.store.storehouse import Storehouse, store_names
+from peeklock.store.stores import Stores, store_names
 
 
 class StoresServer:
@@ -49,7 +49,7 @@ class StoresServer:
         clock = SystemClock()
         keys = KeyRing([development_rule(), AuthorizationRule("reader", "key", rights=LISTEN)])
         refusal_writer = RefusalWriter(clock=clock, random_source=lambda: 7, namespace="ns")
-        stores = Storehouse.of(
+        stores = Stores.of(
             lambda name, may_make: LmdbStore(self._data / name, make=may_make), store_names(2)
         )
         http = HttpConnections(

@@ -22,9 +22,9 @@ def notes(records: list[Record]) -> list[Note]:
 
 def next_due(partition: Partition) -> int:
     """The next deadline of anything but the notes that wait for their write."""
-    book = partition._state.notes
-    due_at, book.due_at = book.due_at, NEVER
+    lane_sessions = partition._state.notes
+    due_at, lane_sessions.due_at = lane_sessions.due_at, NEVER
     try:
         return partition.next_deadline()
     finally:
-        book.due_at = due_at
+        lane_sessions.due_at = due_at

@@ -6,7 +6,7 @@ from typing import Any
 from peeklock.entity.blueprint import Blueprint
 from peeklock.entity.claims.lane_claims import OWNER_KEPT_MS
 from peeklock.entity.commands import MAIN
-from peeklock.entity.duplicate import ID_BYTES, SHARDS
+from peeklock.entity.duplicate_detection import ID_BYTES, SHARDS
 from peeklock.entity.lane import LOCKED, Entry, Lane
 from peeklock.entity.message import BodyBudget
 from peeklock.entity.partition import Partition
@@ -108,8 +108,8 @@ def _states(lanes: Iterable[Lane]) -> dict[tuple[int, str], tuple[bytes, int]]:
     return {
         (lane.number, session.id): (session.state, session.state_set_at)
         for lane in lanes
-        if lane.book is not None
-        for session in lane.book.sessions.values()
+        if lane.sessions is not None
+        for session in lane.sessions.by_id.values()
         if session.state is not None
     }
 

@@ -50,7 +50,7 @@ class Pair:
         self.tokens: list[LockToken] = []
         self.removed: list[tuple[int, Delivery]] = []  # by receive-and-delete, with their lanes
         self.late = False
-        self.house_waits = False
+        self.checkpoint_waits = False
         # An empty checkpoint is how a journal begins whose beginning was trimmed away.
         begun = CheckpointBegun(self.now, self.model.next_sequence)
         self.first = first
@@ -124,10 +124,10 @@ class Pair:
         """One decision of the partition, which rests before the next one is taken."""
         decision = self.partition.decide(commands, self.now)
         self.partition.check()
-        if self.house_waits and decision.records:
+        if self.checkpoint_waits and decision.records:
             # As the worker does it: a step rests together with what has to rest anyway.
-            self.house_waits = False
-            step = self.partition.keep_house(self.now)
+            self.checkpoint_waits = False
+            step = self.partition.checkpoint_step(self.now)
             decision.records += step.records
             decision.replay_from = step.replay_from
         self.journal.add(decision)
@@ -261,14 +261,14 @@ class Pair:
         self.partition = self.reopened(definition, self.budget, self.journal.replay_from)
         self.model.crash()
         self.model.claims.crash(self.partition, self.now)
-        self.late = self.house_waits = False
+        self.late = self.checkpoint_waits = False
         self.ask(ask.Tick(), ask.Count(LOOKER, 0))
 
     # Looking after the journal.
 
-    def keep_house(self) -> None:
+    def checkpoint_step(self) -> None:
         """One step of a checkpoint; what it makes needless is trimmed."""
-        decision = self.partition.keep_house(self.now)
+        decision = self.partition.checkpoint_step(self.now)
         assert decision.replies == []
         self.journal.add(decision)
         self.journal.trim(self.partition.live_blocks())

@@ -57,7 +57,7 @@ class QueueHarness:
         self.step_bytes = step_bytes
         self.budget = BodyBudget(memory)
         self.journal = Journal()
-        self.random_sources = 0
+        self.numbers_drawn = 0
         self.tags = 0
         self.granted: dict[Any, int] = {}
         self.receivers: dict[Any, Any] = {}
@@ -87,8 +87,8 @@ class QueueHarness:
         self.partition = self.opened()
 
     def random_source(self) -> int:
-        self.random_sources += 1
-        return self.random_sources * 0x9E3779B97F4A7C15 & (1 << 64) - 1
+        self.numbers_drawn += 1
+        return self.numbers_drawn * 0x9E3779B97F4A7C15 & (1 << 64) - 1
 
     def tag(self) -> int:
         self.tags += 1
@@ -142,7 +142,7 @@ class QueueHarness:
         """A whole checkpoint, step by step; what it makes needless is trimmed."""
         before = self.journal.replay_from
         while self.journal.replay_from == before:
-            self.keep(self.partition.keep_house(self.now))
+            self.keep(self.partition.checkpoint_step(self.now))
         self.journal.trim(self.partition.live_blocks())
 
     def send(
@@ -367,7 +367,7 @@ class TopicHarness(QueueHarness):
         """The contents that a subscription holds."""
         return self.contents(self.peek(self.lanes[name]))
 
-    def ring(self, duration_ms: int = 0) -> list[Reply]:
+    def fire_timer(self, duration_ms: int = 0) -> list[Reply]:
         """Let time pass and the timer fire, with the bodies brought that rules must read."""
         self.now += duration_ms
         self.bring_bodies()

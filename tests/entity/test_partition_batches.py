@@ -224,7 +224,7 @@ def test_a_message_that_no_rule_wants_breaks_nothing() -> None:
         ask.Commit("t", 1, [ask.SendMany("s", [1], [message("a")])]),
     ]
     assert [topic.fate(command) for command in commands] == ["fine"] * len(commands)
-    topic.ring(1_000)
+    topic.fire_timer(1_000)
     assert topic.partition.live_count == 0
     assert topic.count().scheduled == 0
 

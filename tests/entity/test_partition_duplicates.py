@@ -5,7 +5,7 @@ import pytest
 from peeklock.entity import commands as ask
 from peeklock.entity import records
 from peeklock.entity import replies as told
-from peeklock.entity.duplicate import CUT_MAX, CUTS_PER_WINDOW, SHARDS, SeenIds
+from peeklock.entity.duplicate_detection import CUT_MAX, CUTS_PER_WINDOW, SHARDS, SeenIds
 from tests.entity.partition_harness import QueueHarness, TopicHarness, message, routed
 
 WINDOW_MS = 20_000
@@ -159,7 +159,7 @@ def test_a_topic_remembers_what_nobody_wanted() -> None:
 def test_a_topics_schedule_counts_once_from_when_it_was_scheduled() -> None:
     topic = TopicHarness("all", duplicate_window_ms=WINDOW_MS)
     topic.send("later", id="a", due=topic.now + 15_000)
-    topic.ring(15_000)
+    topic.fire_timer(15_000)
     assert topic.seen_by("all") == ["later"]
     topic.restart()
     topic.send("dropped", id="a")

@@ -427,14 +427,14 @@ class PartitionBesideModel(RuleBasedStateMachine):
     # The journal.
 
     @rule(steps=st.integers(1, 3))
-    def keep_house(self, steps: int) -> None:
+    def checkpoint_step(self, steps: int) -> None:
         self.let_go()
         for _ in range(steps):
-            self.pair.keep_house()
+            self.pair.checkpoint_step()
 
     @rule()
-    def keep_house_with_the_next(self) -> None:
-        self.pair.house_waits = True
+    def checkpoint_step_with_the_next(self) -> None:
+        self.pair.checkpoint_waits = True
 
     @rule(count_max=st.sampled_from([1, 3, 100]))
     def relocate(self, count_max: int) -> None:

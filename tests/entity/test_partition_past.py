@@ -87,7 +87,7 @@ def test_a_changed_copy_keeps_the_schedule_of_what_was_published() -> None:
     due = topic.now + 1_000
     topic.ask(ask.Schedule("s", 1, [traveller(due)]))
     assert [past(each) for each in topic.peek(MAIN)] == [(77, 1, "orders")]
-    topic.ring(1_500)
+    topic.fire_timer(1_500)
     for lane in (4, 6):
         (found,) = topic.peek(lane)
         assert found.details is not None

@@ -59,7 +59,7 @@ class Walk:
                 self.fetch,
                 self.cancel,
                 self.delete,
-                self.keep_house,
+                self.checkpoint_step,
                 self.relocate,
                 self.restart,
                 self.look,
@@ -195,15 +195,15 @@ class Walk:
     def pass_time(self) -> None:
         self.hand.now += self.random.choice([1, 500, 3_000, 20_000, 60_000])
         if isinstance(self.hand, TopicHarness):
-            self.hand.ring()
+            self.hand.fire_timer()
         else:
             self.hand.tick()
         deadline = self.hand.partition.next_deadline()
         assert deadline == 0 or deadline > self.hand.now, "a timer that has fired does not go on"
 
-    def keep_house(self) -> None:
+    def checkpoint_step(self) -> None:
         for _ in range(self.random.randrange(1, 6)):
-            self.hand.keep(self.hand.partition.keep_house(self.hand.now))
+            self.hand.keep(self.hand.partition.checkpoint_step(self.hand.now))
 
     def relocate(self) -> None:
         """Bodies move to the tail, whatever the blocks they lie in."""

@@ -77,7 +77,7 @@ class Both:
                 self.hold_on,
                 self.delete,
                 self.change_locks,
-                self.keep_house,
+                self.checkpoint_step,
                 self.crash,
             ]
         )
@@ -85,7 +85,7 @@ class Both:
 
     def ask(self, command: ask.Command) -> None:
         if isinstance(command, ask.Tick) and isinstance(self.hand, TopicHarness):
-            replies = self.hand.ring()
+            replies = self.hand.fire_timer()
         else:
             replies = self.hand.ask(command)
         expected = self.model.decide(command, self.hand.now)
@@ -224,24 +224,24 @@ class Both:
     def open(self) -> None:
         """A receiver for a line that has none."""
         lane = self.pick.choice([self.lane(), self.lane() | 1, TRANSFER, TRANSFER | 1])
-        guests = [guest.lane for guest in self.model.guests.values()]
-        if lane not in guests and not self.model.is_sessions(lane):
+        receivers = [receiver.lane for receiver in self.model.receivers.values()]
+        if lane not in receivers and not self.model.is_sessions(lane):
             mode = FORWARD if lane == TRANSFER else PEEK_LOCK
             self.ask(ask.OpenReceiver(self.newcomer(), lane, mode))
 
     def grant(self) -> None:
-        if self.model.guests:
-            origin = self.pick.choice(list(self.model.guests))
-            limit = self.model.guests[origin].delivered + self.pick.randrange(4)
+        if self.model.receivers:
+            origin = self.pick.choice(list(self.model.receivers))
+            limit = self.model.receivers[origin].delivered + self.pick.randrange(4)
             size = self.pick.choice([0, 1, 2, 3, ask.ANY_SIZE, ask.ANY_SIZE, ask.ANY_SIZE])
-            size_limit = self.model.guests[origin].size_delivered + size
+            size_limit = self.model.receivers[origin].size_delivered + size
             drain = self.is_sliced or self.pick.random() < 0.5
             watch = drain and self.pick.random() < 0.5
             self.ask(ask.Grant(origin, limit, drain, watch, size_limit))
 
     def remember(self, reply: told.Delivered) -> None:
         """What was handed out for good, with its body, as a link has it."""
-        lane = self.model.guests[reply.origin].lane
+        lane = self.model.receivers[reply.origin].lane
         for delivery in reply.deliveries:
             delivery.message = self.hand.journal.body(delivery.position)
             self.removed.append((lane, delivery))
@@ -351,10 +351,10 @@ class Both:
             self.hand.properties["lock_duration_ms"] = lock_ms
         self.ask(ask.Configure(self.hand.described()))
 
-    def keep_house(self) -> None:
+    def checkpoint_step(self) -> None:
         """Steps of a checkpoint, and bodies that are written again."""
         for _ in range(self.pick.randrange(1, 8)):
-            self.hand.keep(self.hand.partition.keep_house(self.hand.now))
+            self.hand.keep(self.hand.partition.checkpoint_step(self.hand.now))
         lanes = self.hand.partition._state.lanes.values()
         entries = [entry for lane in lanes for entry in lane.entries()]
         some = self.pick.sample(entries, min(2, len(entries)))

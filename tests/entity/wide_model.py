@@ -77,7 +77,7 @@ class Row:
 
 
 @dataclass(eq=False)
-class Guest:
+class ModelReceiver:
     """A receiver: of a whole lane, or of a session that it holds until an instant."""
 
     lane: int
@@ -104,7 +104,7 @@ class WideModel:
         self.rows: list[Row] = []
         self.removed: dict[int, Row] = {}  # by receive-and-delete
         self.next_sequence = 1
-        self.guests: dict[Any, Guest] = {}
+        self.receivers: dict[Any, ModelReceiver] = {}
         self.waiting: list[ask.AcceptSession] = []
         self.states: dict[tuple[int, str], bytes] = {}
         self.seen: dict[tuple[str | None, str], int] = {}
@@ -117,17 +117,17 @@ class WideModel:
         self.answers = []
         self.carry_out(command, now)
         self.serve_waiting(now)
-        for origin, guest in self.guests.items():
-            self.deliver(origin, guest, now)
-        for origin, guest in self.guests.items():
-            if guest.drain:
-                guest.drain, guest.is_watching = False, guest.watch
-                is_left = len(self.ready(guest.lane, guest.session)) > 0
-                has_more = is_left and guest.limit > guest.delivered
-                guest.delivered = max(guest.delivered, guest.limit)
+        for origin, receiver in self.receivers.items():
+            self.deliver(origin, receiver, now)
+        for origin, receiver in self.receivers.items():
+            if receiver.drain:
+                receiver.drain, receiver.is_watching = False, receiver.watch
+                is_left = len(self.ready(receiver.lane, receiver.session)) > 0
+                has_more = is_left and receiver.limit > receiver.delivered
+                receiver.delivered = max(receiver.delivered, receiver.limit)
                 self.answers.append(("drained", origin, has_more))
-            if guest.is_watching and self.ready(guest.lane, guest.session):
-                guest.is_watching = False
+            if receiver.is_watching and self.ready(receiver.lane, receiver.session):
+                receiver.is_watching = False
                 self.answers.append(("ready", origin))
         return self.answers
 
@@ -161,13 +161,13 @@ class WideModel:
                 if self.answers[-1][0] == "numbered":
                     self.commit(command.work, now)
             case ask.OpenReceiver():
-                self.guests[command.origin] = Guest(command.lane, command.mode)
+                self.receivers[command.origin] = ModelReceiver(command.lane, command.mode)
             case ask.Grant():
-                guest = self.guests.get(command.origin)
-                if guest is not None:
-                    guest.limit, guest.drain = command.limit, guest.drain or command.drain
-                    guest.watch, guest.is_watching = command.watch, False
-                    guest.size_limit = command.size_limit
+                receiver = self.receivers.get(command.origin)
+                if receiver is not None:
+                    receiver.limit, receiver.drain = command.limit, receiver.drain or command.drain
+                    receiver.watch, receiver.is_watching = command.watch, False
+                    receiver.size_limit = command.size_limit
             case ask.CloseReceiver():
                 self.close(command.origin, now)
             case ask.Requeue():
@@ -185,16 +185,16 @@ class WideModel:
             case ask.AcceptSession():
                 self.accept(command, now)
             case ask.RenewSession():
-                guest = self.holder(command.lane, command.session_id)
-                if guest is None:
+                receiver = self.holder(command.lane, command.session_id)
+                if receiver is None:
                     self.say(command, SESSION_LOCK_LOST)
                 else:
-                    guest.until = now + self.rules[command.lane].lock_ms
-                    self.numbered(command, [guest.until])
+                    receiver.until = now + self.rules[command.lane].lock_ms
+                    self.numbered(command, [receiver.until])
             case ask.SetSessionState():
-                guest = self.holder(command.lane, command.session_id)
-                self.say(command, SESSION_LOCK_LOST if guest is None else None)
-                if guest is not None:
+                receiver = self.holder(command.lane, command.session_id)
+                self.say(command, SESSION_LOCK_LOST if receiver is None else None)
+                if receiver is not None:
                     self.states.pop((command.lane, command.session_id), None)
                     if command.state is not None:
                         self.states[command.lane, command.session_id] = command.state
@@ -393,8 +393,8 @@ class WideModel:
         for row in list(self.rows):
             if row.lane in lanes and row.number and row.locked_until != FOR_EVER:
                 self.end_lock(row, ask.RELEASE, now)
-        for origin, guest in list(self.guests.items()):
-            if guest.lane == lane and guest.session is not None:
+        for origin, receiver in list(self.receivers.items()):
+            if receiver.lane == lane and receiver.session is not None:
                 self.answers.append(("closed", origin, SESSION_LOCK_LOST))
                 self.close(origin, now)
 
@@ -404,11 +404,11 @@ class WideModel:
         for row in list(self.rows):
             if row.number and row.locked_until <= now and not self.is_sessions(row.lane):
                 self.end_lock(row, ask.ABANDON, now)
-        for origin, guest in list(self.guests.items()):
-            if guest.until <= now:
-                del self.guests[origin]
+        for origin, receiver in list(self.receivers.items()):
+            if receiver.until <= now:
+                del self.receivers[origin]
                 self.answers.append(("closed", origin, SESSION_LOCK_LOST))
-                for row in self.locked_in(guest):
+                for row in self.locked_in(receiver):
                     self.end_lock(row, ask.ABANDON, now)
         for waiting in [each for each in self.waiting if each.wait_until <= now]:
             self.waiting.remove(waiting)
@@ -442,10 +442,10 @@ class WideModel:
         """The session, where the lane knows any."""
         return session if self.is_sessions(lane) else None
 
-    def holder(self, lane: int, session: str | None) -> Guest | None:
-        for guest in self.guests.values():
-            if session is not None and (guest.lane, guest.session) == (lane, session):
-                return guest
+    def holder(self, lane: int, session: str | None) -> ModelReceiver | None:
+        for receiver in self.receivers.values():
+            if session is not None and (receiver.lane, receiver.session) == (lane, session):
+                return receiver
         return None
 
     def is_taken(self, lane: int, session: str) -> bool:
@@ -463,7 +463,7 @@ class WideModel:
 
     def give(self, command: ask.AcceptSession, session: str, now: int) -> None:
         until = now + self.rules[command.lane].lock_ms
-        self.guests[command.origin] = Guest(command.lane, command.mode, session, until)
+        self.receivers[command.origin] = ModelReceiver(command.lane, command.mode, session, until)
         self.answers.append(("session", command.origin, command.tag, session, until))
 
     def serve_waiting(self, now: int) -> None:
@@ -478,14 +478,14 @@ class WideModel:
 
     def close(self, origin: Any, now: int) -> None:
         self.waiting = [each for each in self.waiting if each.origin is not origin]
-        guest = self.guests.pop(origin, None)
-        if guest is not None and guest.session is not None:
-            for row in self.locked_in(guest):
+        receiver = self.receivers.pop(origin, None)
+        if receiver is not None and receiver.session is not None:
+            for row in self.locked_in(receiver):
                 self.end_lock(row, ask.RELEASE, now)
 
-    def locked_in(self, guest: Guest) -> list[Row]:
-        rows = [row for row in self.rows if row.number and row.lane == guest.lane]
-        return [row for row in rows if row.session == guest.session]
+    def locked_in(self, receiver: ModelReceiver) -> list[Row]:
+        rows = [row for row in self.rows if row.number and row.lane == receiver.lane]
+        return [row for row in rows if row.session == receiver.session]
 
     def names(self, lane: int) -> list[str]:
         """The sessions that are listed."""
@@ -503,14 +503,17 @@ class WideModel:
         free = [row for row in rows if not row.number and session in (None, row.session)]
         return sorted(free, key=lambda row: row.sequence)
 
-    def deliver(self, origin: Any, guest: Guest, now: int) -> None:
+    def deliver(self, origin: Any, receiver: ModelReceiver, now: int) -> None:
         got: list[Row] = []
-        for row in self.ready(guest.lane, guest.session):
-            if guest.delivered < guest.limit and guest.size_delivered < guest.size_limit:
-                guest.delivered += 1
-                guest.size_delivered += len(row.content)
+        for row in self.ready(receiver.lane, receiver.session):
+            if (
+                receiver.delivered < receiver.limit
+                and receiver.size_delivered < receiver.size_limit
+            ):
+                receiver.delivered += 1
+                receiver.size_delivered += len(row.content)
                 got.append(row)
-        self.hand_out(got, guest.mode, guest.lane, now)
+        self.hand_out(got, receiver.mode, receiver.lane, now)
         self.answers += [("delivered", origin, row.view()) for row in got]
 
     def hand_out(self, rows: list[Row], mode: int, lane: int, now: int) -> None:
@@ -566,7 +569,7 @@ class WideModel:
 
     def crash(self) -> None:
         """Locks, receivers and waits live in memory only (R-L4)."""
-        self.guests, self.waiting = {}, []
+        self.receivers, self.waiting = {}, []
         for row in self.rows:
             row.number, row.locked_until = 0, 0
 

@@ -1,14 +1,15 @@
 """How a pressure test is written.
 
 ```python
-def test_somebody_does_something_bad(house: MakeHouse) -> None:
-    broker = house(queues={"q": {"MaxMessageSizeInKilobytes": 1024}}, options=("--stores", "2"))
+def test_somebody_does_something_bad(start_broker: StartBroker) -> None:
+    queues = {"q": {"MaxMessageSizeInKilobytes": 1024}}
+    broker = start_broker(queues=queues, options=("--stores", "2"))
     with broker.pressed(grows_at_most=100 << 20) as seen:
         ...  # the abuse: clients of your own, or broker.raw()
     assert ...  # what it got, and that nothing acknowledged was lost
 ```
 
-- `house(name, queues=, topics=, options=)` starts a broker (`AbusedBroker`, in `abused_broker.py`),
+- `start_broker(name, queues=, topics=, options=)` starts an `AbusedBroker` (`abused_broker.py`),
   compiled or plain as the tests are. The name is its directory: the same name is the same data.
   It has a queue `ping` beside yours. `broker.process` is the `BrokerProcess`: start, stop, kill.
 - `broker.pressed(...)` pings the idle broker, then beside the body of `with`; afterwards it asserts
@@ -34,16 +35,16 @@ import pytest
 
 from tests.pressure.abused_broker import AbusedBroker
 
-MakeHouse: TypeAlias = Callable[..., AbusedBroker]
+StartBroker: TypeAlias = Callable[..., AbusedBroker]
 
-_HOUSES = pytest.StashKey[list[AbusedBroker]]()
+_BROKERS = pytest.StashKey[list[AbusedBroker]]()
 LOG_SHOWN_CHARACTERS = 6000
 
 
 @pytest.fixture
-def house(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[MakeHouse]:
+def start_broker(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[StartBroker]:
     """Starts brokers that end with the test."""
-    made: list[AbusedBroker] = request.node.stash.setdefault(_HOUSES, [])
+    made: list[AbusedBroker] = request.node.stash.setdefault(_BROKERS, [])
 
     def make(name: str = "broker", *, starts: bool = True, **choices: Any) -> AbusedBroker:
         broker = AbusedBroker(tmp_path / name, **choices)
@@ -73,6 +74,6 @@ def pytest_runtest_makereport(
     """Show what the broker wrote while the failing test ran."""
     report = yield
     if report.failed:
-        for broker in item.stash.get(_HOUSES, []):
+        for broker in item.stash.get(_BROKERS, []):
             report.sections.append(("broker log", broker.log()[-LOG_SHOWN_CHARACTERS:]))
     return report

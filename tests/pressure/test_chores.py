@@ -14,7 +14,7 @@ from peeklock.client import ServiceBusClient, ServiceBusMessage, ServiceBusRecei
 from peeklock.client.exceptions import ServiceBusServerBusyError
 from peeklock.client.receiver import ServiceBusReceiver
 from tests.pressure.abused_broker import AbusedBroker
-from tests.pressure.conftest import MakeHouse
+from tests.pressure.conftest import StartBroker
 
 MB = 1 << 20
 
@@ -78,10 +78,10 @@ def run(broker: AbusedBroker, work: Callable[[ServiceBusClient], Awaitable[int]]
     return asyncio.run(whole())
 
 
-def test_the_disk_in_use_is_bounded_under_steady_load(house: MakeHouse) -> None:
+def test_the_disk_in_use_is_bounded_under_steady_load(start_broker: StartBroker) -> None:
     """Sixty clients waiting on a slow disk left no round for a trim: the file grew without end."""
     options = ("--journal-retention-bytes", str(4 * MB), "--commit-delay-ms", "5")
-    broker = house(queues={"q": {}}, options=options)
+    broker = start_broker(queues={"q": {}}, options=options)
     sizes: list[int] = []
 
     async def work(client: ServiceBusClient) -> int:
@@ -103,10 +103,10 @@ def test_the_disk_in_use_is_bounded_under_steady_load(house: MakeHouse) -> None:
 
 
 def test_a_backlog_is_refused_at_the_mark_for_memory_and_goes_on_when_there_is_room(
-    house: MakeHouse,
+    start_broker: StartBroker,
 ) -> None:
     """Memory had no limit: a backlog that killed the process killed it again at each opening."""
-    broker = house(queues={"q": {}}, options=("--memory-max", str(MB // 2)))
+    broker = start_broker(queues={"q": {}}, options=("--memory-max", str(MB // 2)))
 
     async def work(client: ServiceBusClient) -> int:
         sent = await until_busy(client, "q")
@@ -167,9 +167,9 @@ def hang(
     return Hang(tmp_path / "hang")
 
 
-def test_a_disk_that_hangs_stops_only_its_own_store(house: MakeHouse, hang: Hang) -> None:
+def test_a_disk_that_hangs_stops_only_its_own_store(start_broker: StartBroker, hang: Hang) -> None:
     """A commit on the loop stopped everybody as long as its disk hung."""
-    broker = house(queues={"q": {}}, options=("--stores", "2"))
+    broker = start_broker(queues={"q": {}}, options=("--stores", "2"))
 
     async def work(client: ServiceBusClient) -> int:
         async with client.get_queue_sender("q") as sender:
@@ -188,10 +188,10 @@ def test_a_disk_that_hangs_stops_only_its_own_store(house: MakeHouse, hang: Hang
 
 
 def test_states_of_sessions_are_written_again_in_small_steps_and_not_often(
-    house: MakeHouse,
+    start_broker: StartBroker,
 ) -> None:
     """Each checkpoint wrote all of them in one chunk: 300 MB for 3,000 states of 100 KB."""
-    broker = house(queues={"s": {"RequiresSession": True}})
+    broker = start_broker(queues={"s": {"RequiresSession": True}})
     count, size, times = 120, 100_000, 3
 
     async def set_states(client: ServiceBusClient, number: int) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from peeklock.client import ServiceBusClient, ServiceBusMessage
 from peeklock.client.exceptions import MessageLockLostError
-from tests.pressure.conftest import MakeHouse
+from tests.pressure.conftest import StartBroker
 from tests.wire.own_client import run_with, send, take, take_one
 
 COMPILER: Final = shutil.which("cc")
@@ -64,9 +64,9 @@ def wall(
     return wall
 
 
-def test_a_clock_set_back_holds_up_nothing(house: MakeHouse, wall: Wall) -> None:
+def test_a_clock_set_back_holds_up_nothing(start_broker: StartBroker, wall: Wall) -> None:
     """Locks end, schedules come and heartbeats beat, all of it at most a tenth slower."""
-    broker = house(queues=QUEUES)
+    broker = start_broker(queues=QUEUES)
 
     async def scenario(client: ServiceBusClient) -> None:
         await send(client, "q", "a")
@@ -96,9 +96,9 @@ def test_a_clock_set_back_holds_up_nothing(house: MakeHouse, wall: Wall) -> None
     )
 
 
-def test_a_clock_set_forward_ends_no_lock(house: MakeHouse, wall: Wall) -> None:
+def test_a_clock_set_forward_ends_no_lock(start_broker: StartBroker, wall: Wall) -> None:
     """What is due by the new time comes at once; a lock lasts as long as it was given for."""
-    broker = house(queues=QUEUES)
+    broker = start_broker(queues=QUEUES)
 
     async def scenario(client: ServiceBusClient) -> None:
         await send(client, "q", "kept", "lost")
@@ -127,10 +127,10 @@ def test_a_clock_set_forward_ends_no_lock(house: MakeHouse, wall: Wall) -> None:
 
 
 def test_after_a_restart_no_instant_is_below_the_journal_s_last(
-    house: MakeHouse, wall: Wall
+    start_broker: StartBroker, wall: Wall
 ) -> None:
     wall.set(MINUTES)
-    broker = house(queues=QUEUES)
+    broker = start_broker(queues=QUEUES)
     run_with(broker.connection_string, lambda client: send(client, "s", "before"))
     broker.process.stop()
     wall.set(timedelta(0))

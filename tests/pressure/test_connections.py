@@ -23,7 +23,7 @@ from peeklock.amqp.frames.termini import Source, Target
 from peeklock.amqp.messages.message import VALUE_BODY, AmqpMessage, decode_message, encode_message
 from peeklock.amqp.messages.message_forms import Properties
 from tests.pressure.abused_broker import AbusedBroker
-from tests.pressure.conftest import MakeHouse
+from tests.pressure.conftest import StartBroker
 from tests.pressure.raw import RECEIVER, SENDER, frame, frames
 from tests.wire import sas
 
@@ -37,9 +37,9 @@ LEFT_BYTES_MAX = 4 << 20
 
 @pytest.mark.parametrize("count", [300, pytest.param(5_000, marks=pytest.mark.torture)])
 def test_clients_of_one_address_that_reconnect_at_once_are_all_served(
-    house: MakeHouse, count: int
+    start_broker: StartBroker, count: int
 ) -> None:
-    broker = house(options=("--connections-max", str(count + 10)))
+    broker = start_broker(options=("--connections-max", str(count + 10)))
 
     async def all_of_them() -> list[float]:
         return await asyncio.gather(*[token_after_s(broker) for _ in range(count)])
@@ -51,9 +51,11 @@ def test_clients_of_one_address_that_reconnect_at_once_are_all_served(
 
 
 @pytest.mark.parametrize("count", [400, pytest.param(10_000, marks=pytest.mark.torture)])
-def test_memory_after_lost_connections_is_what_it_was(house: MakeHouse, count: int) -> None:
+def test_memory_after_lost_connections_is_what_it_was(
+    start_broker: StartBroker, count: int
+) -> None:
     """What each had begun stayed until a rare collection."""
-    broker = house(queues={"q": {}})
+    broker = start_broker(queues={"q": {}})
     for _ in range(200):
         come_and_be_lost(broker)
     before = memory_when_empty(broker)
@@ -150,9 +152,9 @@ async def until(reader: asyncio.StreamReader, kind: type) -> bytes:
                 return payload
 
 
-def test_links_of_a_removed_key_end_within_a_second(house: MakeHouse) -> None:
+def test_links_of_a_removed_key_end_within_a_second(start_broker: StartBroker) -> None:
     """It stayed good on living connections, for ever with SASL PLAIN."""
-    broker = house()
+    broker = start_broker()
     clerk = ServiceBusAdministrationClient.from_connection_string(
         sas.connection_string(broker.process.http_port),
         connection_verify=str(broker.process.authority),

@@ -14,7 +14,7 @@ from peeklock.client.exceptions import ServiceBusError
 from peeklock.store.damage.inspection import inspect_store
 from peeklock.store.damage.pages import DATA, why_too_short
 from tests.pressure.abused_broker import AbusedBroker
-from tests.pressure.conftest import MakeHouse
+from tests.pressure.conftest import StartBroker
 from tests.wire.broker_process import broker_python
 from tests.wire.own_client import bodies, run_with, send, take
 
@@ -74,8 +74,8 @@ def store(command: str, data: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(arguments, capture_output=True, text=True, check=False, env=environment)
 
 
-def test_a_damaged_body_is_found_among_the_dead_letters(house: MakeHouse) -> None:
-    broker = house(queues={"q": {}})
+def test_a_damaged_body_is_found_among_the_dead_letters(start_broker: StartBroker) -> None:
+    broker = start_broker(queues={"q": {}})
     fill(broker, "q")
     flip(broker, BAD)
     broker.process.start()
@@ -87,8 +87,8 @@ def test_a_damaged_body_is_found_among_the_dead_letters(house: MakeHouse) -> Non
     assert "partition-opened" in broker.log()
 
 
-def test_a_damaged_record_closes_its_queue_until_it_is_repaired(house: MakeHouse) -> None:
-    broker = house(queues={"q": {}, "other": {}})
+def test_a_damaged_record_closes_its_queue_until_it_is_repaired(start_broker: StartBroker) -> None:
+    broker = start_broker(queues={"q": {}, "other": {}})
     fill(broker, "q", "other")
     flip(broker, f"{BAD} in q", is_head=True)
     broker.process.start()
@@ -118,8 +118,8 @@ def test_a_damaged_record_closes_its_queue_until_it_is_repaired(house: MakeHouse
     assert bodies(received(broker, "q", 2)) == GOOD
 
 
-def test_a_file_that_is_too_short_is_refused_with_a_sentence(house: MakeHouse) -> None:
-    broker = house(queues={"q": {}})
+def test_a_file_that_is_too_short_is_refused_with_a_sentence(start_broker: StartBroker) -> None:
+    broker = start_broker(queues={"q": {}})
     fill(broker, "q")
     file = broker.process.data / "store" / "data.mdb"
     while why_too_short(file) is None:

@@ -15,7 +15,7 @@ import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusReceivedMessage, ServiceBusReceiveMode
 
 from tests.pressure.abused_broker import AbusedBroker
-from tests.pressure.conftest import MakeHouse
+from tests.pressure.conftest import StartBroker
 from tests.wire.own_client import run_with, send
 
 PEEK_LOCK: Final = "peeklock"
@@ -104,9 +104,9 @@ def die_in_the_middle(broker: AbusedBroker, mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_slow_reader_gets_all_and_is_not_cut_off(house: MakeHouse, mode: str) -> None:
+def test_a_slow_reader_gets_all_and_is_not_cut_off(start_broker: StartBroker, mode: str) -> None:
     """R-F4, R-S1, R-S2: each message once, none of them delivered in vain."""
-    broker = house(queues=QUEUES)
+    broker = start_broker(queues=QUEUES)
     fill(broker)
     with broker.pressed(grows_at_most=GROWTH_BYTES_MAX):
         got = receive(broker, mode, pause_s=0.01)
@@ -114,9 +114,9 @@ def test_a_slow_reader_gets_all_and_is_not_cut_off(house: MakeHouse, mode: str) 
     assert "cut-off" not in broker.log()
 
 
-def test_a_lock_that_was_never_sent_is_not_counted(house: MakeHouse) -> None:
+def test_a_lock_that_was_never_sent_is_not_counted(start_broker: StartBroker) -> None:
     """R-S7: clients that die again and again dead-letter nothing that they were not sent."""
-    broker = house(queues=QUEUES)
+    broker = start_broker(queues=QUEUES)
     fill(broker)
     with broker.pressed(grows_at_most=GROWTH_BYTES_MAX):
         for _ in range(ROUNDS):
@@ -129,9 +129,9 @@ def test_a_lock_that_was_never_sent_is_not_counted(house: MakeHouse) -> None:
     assert got == [(number, 0) for number in range(sent, COUNT)]
 
 
-def test_receive_and_delete_loses_only_what_was_sent(house: MakeHouse) -> None:
+def test_receive_and_delete_loses_only_what_was_sent(start_broker: StartBroker) -> None:
     """R-S1: what the link still held is back, in its order."""
-    broker = house(queues=QUEUES)
+    broker = start_broker(queues=QUEUES)
     fill(broker)
     with broker.pressed(grows_at_most=GROWTH_BYTES_MAX):
         die_in_the_middle(broker, RECEIVE_AND_DELETE)
@@ -142,11 +142,11 @@ def test_receive_and_delete_loses_only_what_was_sent(house: MakeHouse) -> None:
 
 @pytest.mark.torture
 @pytest.mark.parametrize("mode", MODES)
-def test_many_clients_die_in_the_middle(house: MakeHouse, mode: str) -> None:
+def test_many_clients_die_in_the_middle(start_broker: StartBroker, mode: str) -> None:
     """The same on partitions, for many rounds."""
     queue = {**QUEUES["q"], "EnablePartitioning": True, "LockDuration": "PT5S"}
     queue["MaxDeliveryCount"] = 100
-    broker = house(queues={"q": queue})
+    broker = start_broker(queues={"q": queue})
     fill(broker, count=4 * COUNT)
     rounds = 10
     for _ in range(rounds):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from peeklock.client import ServiceBusClient, ServiceBusMessage
-from tests.pressure.conftest import MakeHouse
+from tests.pressure.conftest import StartBroker
 from tests.pressure.test_slices import run, topic
 from tests.wire.own_client import take
 
@@ -23,10 +23,10 @@ ENDING_CPU_S_MAX = 0.3
     ("count", "subscriptions"), [(300, 1000), pytest.param(1000, 2000, marks=pytest.mark.torture)]
 )
 def test_many_copies_in_memory_do_not_delay_the_end(
-    house: MakeHouse, count: int, subscriptions: int
+    start_broker: StartBroker, count: int, subscriptions: int
 ) -> None:
     """After its last word it took many seconds to give their memory back, one by one."""
-    broker = house(topics=[topic("topic", subscriptions)])
+    broker = start_broker(topics=[topic("topic", subscriptions)])
 
     async def publish(client: ServiceBusClient) -> None:
         async with client.get_topic_sender("topic") as sender:

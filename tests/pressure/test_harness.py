@@ -3,7 +3,7 @@
 import pytest
 
 from peeklock.amqp.frames.performatives import Transfer
-from tests.pressure.conftest import MakeHouse
+from tests.pressure.conftest import StartBroker
 from tests.pressure.ping import INTERVAL_S, Sample, latency
 from tests.pressure.raw import RECEIVER, SENDER, frame
 from tests.wire.own_client import run_with, send
@@ -11,8 +11,8 @@ from tests.wire.own_client import run_with, send
 MESSAGES = 20
 
 
-def test_a_broker_that_is_used_as_usual_keeps_its_promises(house: MakeHouse) -> None:
-    broker = house(queues={"other": {}})
+def test_a_broker_that_is_used_as_usual_keeps_its_promises(start_broker: StartBroker) -> None:
+    broker = start_broker(queues={"other": {}})
 
     with broker.pressed(grows_at_most=32 << 20) as seen:
         run_with(broker.connection_string, lambda client: send(client, "other", *["x"] * MESSAGES))
@@ -24,8 +24,8 @@ def test_a_broker_that_is_used_as_usual_keeps_its_promises(house: MakeHouse) -> 
     assert seen.memory_peak > 0
 
 
-def test_who_is_cut_off_says_so(house: MakeHouse) -> None:
-    broker = house()
+def test_who_is_cut_off_says_so(start_broker: StartBroker) -> None:
+    broker = start_broker()
 
     def restart() -> None:
         with broker.pressed():
@@ -47,8 +47,8 @@ def test_a_stall_stands_for_all_pings_that_were_due_meanwhile() -> None:
     assert latency([*quick, Sample(300.0, 1.0, starved_s=0.99)]).longest_ms == pytest.approx(10)
 
 
-def test_a_raw_peer_can_say_what_it_likes(house: MakeHouse) -> None:
-    broker = house(queues={"q": {}})
+def test_a_raw_peer_can_say_what_it_likes(start_broker: StartBroker) -> None:
+    broker = start_broker(queues={"q": {}})
     run_with(broker.connection_string, lambda client: send(client, "q", "x"))
     with broker.raw() as peer:
         peer.open()

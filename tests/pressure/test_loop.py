@@ -12,15 +12,15 @@ from bench.loads import Flood
 from peeklock.client import ServiceBusClient, ServiceBusMessage
 from peeklock.step import LARGE_BYTES
 from tests.pressure.abused_broker import is_fast
-from tests.pressure.conftest import MakeHouse
+from tests.pressure.conftest import StartBroker
 from tests.wire.entities import ROOT_KEY, ROOT_RULE
 from tests.wire.own_client import run_with, send, take_one
 
 SCRAPES = 20
 
 
-def test_steps_and_waits_are_told_while_the_broker_works(house: MakeHouse) -> None:
-    broker = house(queues={"other": {}})
+def test_steps_and_waits_are_told_while_the_broker_works(start_broker: StartBroker) -> None:
+    broker = start_broker(queues={"other": {}})
 
     with broker.pressed() as seen:
         senders = [
@@ -55,8 +55,8 @@ def test_steps_and_waits_are_told_while_the_broker_works(house: MakeHouse) -> No
         assert broker.steps().long == 0, f"long steps: {seen.longest_step}"
 
 
-def test_looking_opens_nothing(house: MakeHouse) -> None:
-    broker = house(queues={f"queue-{number}": {} for number in range(50)})
+def test_looking_opens_nothing(start_broker: StartBroker) -> None:
+    broker = start_broker(queues={f"queue-{number}": {} for number in range(50)})
     before = broker.log()
     status, text = broker.get("/ready")
     assert (status, "ready" in text) == (200, True)
@@ -76,9 +76,9 @@ def test_looking_opens_nothing(house: MakeHouse) -> None:
     assert found["peeklock_message_memory_bytes", (home,)] > 0
 
 
-def test_work_on_one_large_message_has_a_bound_by_its_size(house: MakeHouse) -> None:
+def test_work_on_one_large_message_has_a_bound_by_its_size(start_broker: StartBroker) -> None:
     """Its bytes are checked and copied whole: 10 ms of CPU for each 4 MB in one step, no more."""
-    broker = house(queues={"large": {"MaxMessageSizeInKilobytes": 100 * 1024}})
+    broker = start_broker(queues={"large": {"MaxMessageSizeInKilobytes": 100 * 1024}})
     size = 20 << 20
 
     async def carry(client: ServiceBusClient) -> None:
@@ -107,9 +107,9 @@ def test_work_on_one_large_message_has_a_bound_by_its_size(house: MakeHouse) -> 
 
 
 @pytest.mark.torture
-def test_a_backlog_grows_without_a_long_step(house: MakeHouse) -> None:
+def test_a_backlog_grows_without_a_long_step(start_broker: StartBroker) -> None:
     """Looking for garbage among what is new was a step of 125 ms at each million messages."""
-    broker = house(queues={"deep": {}})
+    broker = start_broker(queues={"deep": {}})
     place = Endpoint(
         port=broker.process.amqp_port,
         user=ROOT_RULE,

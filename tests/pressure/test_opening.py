@@ -11,7 +11,7 @@ import pytest
 
 from peeklock.client import ServiceBusClient, ServiceBusReceiveMode
 from tests.pressure.abused_broker import AbusedBroker, is_fast
-from tests.pressure.conftest import MakeHouse
+from tests.pressure.conftest import StartBroker
 from tests.pressure.test_slices import MB, publish_to_many, run, send_batches, topic
 from tests.wire.own_client import take
 from tests.wire.rest import RestClient
@@ -53,24 +53,24 @@ def opened_again(
     run(broker, read)
 
 
-def test_a_topic_with_very_many_copies_opens_beside_others(house: MakeHouse) -> None:
+def test_a_topic_with_very_many_copies_opens_beside_others(start_broker: StartBroker) -> None:
     """A chunk was one step, and each deleted subscription looked at all copies of all others."""
-    broker = house(topics=[topic("topic", 300)])
+    broker = start_broker(topics=[topic("topic", 300)])
     opened_again(broker, 400, 300, 60, grows_at_most=160 * MB)
 
 
 @pytest.mark.torture
 def test_the_largest_batch_for_the_most_subscriptions_opens_beside_others(
-    house: MakeHouse,
+    start_broker: StartBroker,
 ) -> None:
-    broker = house(topics=[topic("topic", 2000)])
+    broker = start_broker(topics=[topic("topic", 2000)])
     opened_again(broker, 1000, 2000, 300, grows_at_most=900 * MB)
 
 
-def test_a_receiver_that_wants_very_many_gets_them_in_parts(house: MakeHouse) -> None:
+def test_a_receiver_that_wants_very_many_gets_them_in_parts(start_broker: StartBroker) -> None:
     """All that its credit and its bytes allowed was one decision."""
     count = 60_000
-    broker = house(queues={"q": {}})
+    broker = start_broker(queues={"q": {}})
     run(broker, lambda client: send_batches(client, "q", count))
 
     async def read(client: ServiceBusClient) -> None:

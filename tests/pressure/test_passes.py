@@ -20,7 +20,7 @@ from peeklock.amqp.values.composites import ACCEPTED, decode_composite
 from peeklock.client import ServiceBusClient, ServiceBusMessage
 from peeklock.gateway.amqp.nodes.batches import BATCH_COUNT_MAX
 from tests.pressure.abused_broker import AbusedBroker
-from tests.pressure.conftest import MakeHouse
+from tests.pressure.conftest import StartBroker
 from tests.pressure.raw import RECEIVER, SENDER, Raw, frame
 from tests.wire import sas
 from tests.wire.own_client import run_with, take
@@ -54,9 +54,9 @@ def sender(broker: AbusedBroker) -> Iterator[Raw]:
         yield peer
 
 
-def test_batches_of_tiny_messages_keep_nobody_waiting(house: MakeHouse) -> None:
+def test_batches_of_tiny_messages_keep_nobody_waiting(start_broker: StartBroker) -> None:
     """A batch was read in one step, however many messages it had: 452 ms for 900,000 of them."""
-    broker = house(queues={"q": {"MaxMessageSizeInKilobytes": 10 * 1024}})
+    broker = start_broker(queues={"q": {"MaxMessageSizeInKilobytes": 10 * 1024}})
     with broker.pressed(grows_at_most=96 * MB), sender(broker) as peer:
         for number in range(3):
             send_large(peer, PART * BATCH_COUNT_MAX, number, BATCH_FORMAT)
@@ -69,8 +69,8 @@ def test_batches_of_tiny_messages_keep_nobody_waiting(house: MakeHouse) -> None:
         assert peer.wait_for(Disposition).state == decode_composite(ACCEPTED)[0]
 
 
-def test_messages_of_tiny_sections_keep_nobody_waiting(house: MakeHouse) -> None:
-    broker = house(queues={"q": {"MaxMessageSizeInKilobytes": 10 * 1024}})
+def test_messages_of_tiny_sections_keep_nobody_waiting(start_broker: StartBroker) -> None:
+    broker = start_broker(queues={"q": {"MaxMessageSizeInKilobytes": 10 * 1024}})
     with broker.pressed(grows_at_most=96 * MB), sender(broker) as peer:
         for number in range(3):
             send_large(peer, TINY * 1_000_000, number)
@@ -79,10 +79,10 @@ def test_messages_of_tiny_sections_keep_nobody_waiting(house: MakeHouse) -> None
 
 @pytest.mark.parametrize("address", ["q", "partitioned"])
 def test_a_lost_connection_of_many_links_keeps_nobody_waiting(
-    house: MakeHouse, address: str
+    start_broker: StartBroker, address: str
 ) -> None:
     """It was one step, of 16 to 31 ms for hundreds of links."""
-    broker = house(queues={"q": {}, "partitioned": {"EnablePartitioning": True}})
+    broker = start_broker(queues={"q": {}, "partitioned": {"EnablePartitioning": True}})
     links = 500
     with broker.pressed():
         for _ in range(2):
@@ -119,9 +119,9 @@ def ask_many(broker: AbusedBroker, address: str, payload: bytes) -> None:
             peer.wait_for(Transfer)
 
 
-def test_a_read_full_of_tokens_keeps_nobody_waiting(house: MakeHouse) -> None:
+def test_a_read_full_of_tokens_keeps_nobody_waiting(start_broker: StartBroker) -> None:
     """Each costs a signature: those of one read were one step of 14 ms."""
-    broker = house(queues={"q": {}})
+    broker = start_broker(queues={"q": {}})
     audience = "sb://localhost/q"
     request = AmqpMessage(
         properties=Properties(message_id="1"),
@@ -133,9 +133,9 @@ def test_a_read_full_of_tokens_keeps_nobody_waiting(house: MakeHouse) -> None:
         ask_many(broker, "$cbs", encode_message(request))
 
 
-def test_a_read_full_of_requests_keeps_nobody_waiting(house: MakeHouse) -> None:
+def test_a_read_full_of_requests_keeps_nobody_waiting(start_broker: StartBroker) -> None:
     """A partition answered all that had come in one step, 250 messages to each."""
-    broker = house(queues={"q": {}})
+    broker = start_broker(queues={"q": {}})
     with sender(broker) as peer:
         send_large(peer, PART * 250, 0, BATCH_FORMAT)
         peer.wait_for(Disposition)
@@ -149,9 +149,9 @@ def test_a_read_full_of_requests_keeps_nobody_waiting(house: MakeHouse) -> None:
         ask_many(broker, "q/$management", encode_message(request))
 
 
-def test_long_requests_keep_nobody_waiting(house: MakeHouse) -> None:
+def test_long_requests_keep_nobody_waiting(start_broker: StartBroker) -> None:
     """One with 250,000 empty lists took 58 ms to read."""
-    broker = house(queues={"q": {}})
+    broker = start_broker(queues={"q": {}})
     message = {"message-id": "m", "message": TINY}
     bodies: list[tuple[str, Any]] = [
         ("schedule-message", {"messages": [message] * 4_000}),
@@ -176,9 +176,9 @@ def test_long_requests_keep_nobody_waiting(house: MakeHouse) -> None:
         time.sleep(0.5)
 
 
-def test_a_large_answer_keeps_nobody_waiting(house: MakeHouse) -> None:
+def test_a_large_answer_keeps_nobody_waiting(start_broker: StartBroker) -> None:
     """Deferred messages of 32 MB were put together in one step of 86 ms."""
-    broker = house(queues={"q": {"MaxMessageSizeInKilobytes": 1024}})
+    broker = start_broker(queues={"q": {"MaxMessageSizeInKilobytes": 1024}})
     body = bytes(1_000_000)
 
     async def defer(client: ServiceBusClient) -> None:
@@ -200,11 +200,11 @@ def test_a_large_answer_keeps_nobody_waiting(house: MakeHouse) -> None:
     run_with(broker.connection_string, defer)
 
 
-def test_batches_by_http_keep_nobody_waiting(house: MakeHouse) -> None:
+def test_batches_by_http_keep_nobody_waiting(start_broker: StartBroker) -> None:
     """Each was parsed and read in one step: 15,000 tiny messages took 200 ms and more, and a flat
     array 50 ms for each megabyte. Then each turn of everybody else's requests had a part of it, and
     they took 40 to 110 ms."""
-    broker = house(queues={"q": {"MaxMessageSizeInKilobytes": 1024}})
+    broker = start_broker(queues={"q": {"MaxMessageSizeInKilobytes": 1024}})
     headers = {
         "Authorization": sas.token("sb://localhost/q"),
         "Content-Type": "application/vnd.microsoft.servicebus.json",

@@ -12,7 +12,7 @@ import pytest
 
 from peeklock.client import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode
 from tests.pressure.abused_broker import AbusedBroker, is_fast
-from tests.pressure.conftest import MakeHouse
+from tests.pressure.conftest import StartBroker
 from tests.wire.own_client import take
 
 MB = 1 << 20
@@ -74,9 +74,9 @@ def due_together(broker: AbusedBroker, count: int, size: int, **bounds: Any) -> 
         run(broker, read)
 
 
-def test_large_messages_of_a_topic_that_fall_due_together(house: MakeHouse) -> None:
+def test_large_messages_of_a_topic_that_fall_due_together(start_broker: StartBroker) -> None:
     """They were one decision: all bodies in memory, and everybody waited for all of them."""
-    broker = house(topics=[topic("topic", 1)])
+    broker = start_broker(topics=[topic("topic", 1)])
     due_together(broker, 150, 200_000, grows_at_most=64 * MB, at_least_s=3.0)
 
 
@@ -96,15 +96,15 @@ def publish_to_many(broker: AbusedBroker, count: int, subscriptions: int, **boun
         run(broker, publish)
 
 
-def test_a_batch_for_many_subscriptions(house: MakeHouse) -> None:
+def test_a_batch_for_many_subscriptions(start_broker: StartBroker) -> None:
     """It was one decision of all copies."""
-    broker = house(topics=[topic("topic", 300)])
+    broker = start_broker(topics=[topic("topic", 300)])
     publish_to_many(broker, 1000, 300, grows_at_most=160 * MB)
 
 
 @pytest.mark.torture
-def test_a_batch_for_as_many_subscriptions_as_there_can_be(house: MakeHouse) -> None:
-    broker = house(topics=[topic("topic", 2000)])
+def test_a_batch_for_as_many_subscriptions_as_there_can_be(start_broker: StartBroker) -> None:
+    broker = start_broker(topics=[topic("topic", 2000)])
     publish_to_many(broker, 1000, 2000, grows_at_most=800 * MB)
 
 
@@ -138,17 +138,19 @@ def failing_topic(subscriptions: int) -> dict[str, Any]:
     return described
 
 
-def test_a_filter_that_fails_for_many_subscriptions(house: MakeHouse) -> None:
+def test_a_filter_that_fails_for_many_subscriptions(start_broker: StartBroker) -> None:
     """It counted as one filter, and a batch as one decision; then each turn of everybody else's
     requests had a part of it, and they took 40 to 90 ms."""
-    broker = house(topics=[failing_topic(400)])
+    broker = start_broker(topics=[failing_topic(400)])
     bounds = {"grows_at_most": 64 * MB, "at_least_s": 0.0, "others_wait_ms": 40.0}
     bury_at_publish(broker, 3, 200, 400, **bounds)
 
 
 @pytest.mark.torture
-def test_a_filter_that_fails_for_as_many_subscriptions_as_there_can_be(house: MakeHouse) -> None:
-    broker = house(topics=[failing_topic(2000)])
+def test_a_filter_that_fails_for_as_many_subscriptions_as_there_can_be(
+    start_broker: StartBroker,
+) -> None:
+    broker = start_broker(topics=[failing_topic(2000)])
     bury_at_publish(broker, 3, 200, 2000, grows_at_most=800 * MB)
 
 
@@ -160,13 +162,13 @@ def expire_together(broker: AbusedBroker, count: int, **bounds: Any) -> None:
         run(broker, lambda client: active(client, "q", count))
 
 
-def test_messages_that_expire_together(house: MakeHouse) -> None:
+def test_messages_that_expire_together(start_broker: StartBroker) -> None:
     """They were one decision, and so were their dead letters."""
-    broker = house(queues={"q": {"DeadLetteringOnMessageExpiration": True}})
+    broker = start_broker(queues={"q": {"DeadLetteringOnMessageExpiration": True}})
     expire_together(broker, 60_000, grows_at_most=128 * MB, at_least_s=3.0)
 
 
 @pytest.mark.torture
-def test_a_million_messages_that_expire_together(house: MakeHouse) -> None:
-    broker = house(queues={"q": {"DeadLetteringOnMessageExpiration": True}})
+def test_a_million_messages_that_expire_together(start_broker: StartBroker) -> None:
+    broker = start_broker(queues={"q": {"DeadLetteringOnMessageExpiration": True}})
     expire_together(broker, 1_000_000, grows_at_most=800 * MB, at_least_s=20.0)

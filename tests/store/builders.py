@@ -167,9 +167,9 @@ def records(draw: st.DrawFn) -> Record:
     if build == 1:
         return Scheduled(at, draw(sequences), draw(runs))
     if build == 2:
-        carried = draw(runs)
-        size = len(carried)
-        return Relocated(at, draw(st.lists(sequences, min_size=size, max_size=size)), carried)
+        contained = draw(runs)
+        size = len(contained)
+        return Relocated(at, draw(st.lists(sequences, min_size=size, max_size=size)), contained)
     if build == 3:
         return Removed(at, draw(lanes), draw(st.integers(0, 4)), draw(numbers()))
     if build == 4:
@@ -337,7 +337,7 @@ KEPT_FIELDS = (
 )
 
 
-def carried_by(record: Record) -> list[Message]:
+def messages_in(record: Record) -> list[Message]:
     """The messages in a record, one for each of its positions; none in a fact."""
     if isinstance(record, (Enqueued, Scheduled, Relocated, Staged)):
         return record.messages

@@ -160,7 +160,6 @@ class Lane:
 
     __slots__ = (
         "_expirations_max",
-        "book",
         "claims",
         "deferred",
         "expirations",
@@ -178,6 +177,7 @@ class Lane:
         "schedules",
         "session",
         "session_schedules",
+        "sessions",
         "sessions_deferred",
         "sessions_ready",
         "timer_at",
@@ -210,7 +210,7 @@ class Lane:
         self.waiting: deque[Receiver] = deque()
         # Who waits without credit, to be told once; None most of the time, which costs least.
         self.watchers: dict[Receiver, bool] | None = None
-        self.book: LaneSessions | None = None  # the sessions of a lane that requires them
+        self.sessions: LaneSessions | None = None  # the sessions of a lane that requires them
         self.claims: LaneClaims | None = None  # who has claimed messages, once somebody has
         self.session: MessageSession | None = None  # whose line this is
         self.parent: Lane | None = parent  # the lane that a session's line is part of
@@ -376,8 +376,8 @@ class Lane:
                 done = 0
         if self.lock_deadline != NEVER:
             self.lock_deadline += duration_ms
-        if self.book is not None:
-            yield from self.book.lengthening(duration_ms)
+        if self.sessions is not None:
+            yield from self.sessions.lengthening(duration_ms)
         if self.claims is not None:
             self.claims.lengthen(duration_ms)
             done += len(self.claims.owners)
@@ -414,7 +414,7 @@ class Lane:
         if self.scheduled_numbers is NO_NUMBERS:
             self.scheduled_numbers = Numbers()
         self.scheduled_numbers.add(sequence)
-        if self.book is not None:
+        if self.sessions is not None:
             numbers = self.session_schedules.get(entry.session_id)
             if numbers is None:
                 numbers = self.session_schedules[entry.session_id] = Numbers()
@@ -449,7 +449,7 @@ class Lane:
 
     def scheduled_of(self, session_id: str, from_sequence: int, count_max: int) -> list[Entry]:
         """The first scheduled entries of one session, from one number on."""
-        if self.book is not None:
+        if self.sessions is not None:
             numbers = self.session_schedules.get(session_id, NO_NUMBERS)
             return [self.scheduled[each] for each in numbers.first(from_sequence, count_max)]
         found = [each for each in self.scheduled.listed() if each.sequence >= from_sequence]
@@ -472,8 +472,8 @@ class Lane:
     def next_deadline(self) -> int:
         """The earliest instant at which something may be due here; 0 when there is none."""
         deadline = NEVER
-        if self.book is not None:
-            deadline = self.book.next_deadline()  # sessions are locked, not their messages
+        if self.sessions is not None:
+            deadline = self.sessions.next_deadline()  # sessions are locked, not their messages
         elif self.locked:
             deadline = self.lock_deadline
         schedules = self.schedules
@@ -560,8 +560,8 @@ class Lane:
         found += self.scheduled.listed()
         if self.claims is not None:
             found += self.claims.entries()
-        if self.book is not None:
-            for session in self.book.sessions.values():
+        if self.sessions is not None:
+            for session in self.sessions.by_id.values():
                 found += session.line._line_entries()
         return found
 

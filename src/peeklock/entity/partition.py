@@ -59,11 +59,11 @@ from peeklock.entity.moves.browsing import Browsing
 from peeklock.entity.moves.configuring import Configuring
 from peeklock.entity.moves.delivering import Delivering
 from peeklock.entity.moves.depth import depths_of
-from peeklock.entity.moves.due import falling_due
 from peeklock.entity.moves.entering import Entering
 from peeklock.entity.moves.quarantining import Quarantining
 from peeklock.entity.moves.releasing import Releasing
 from peeklock.entity.moves.requeueing import Requeueing
+from peeklock.entity.moves.scheduled import falling_due
 from peeklock.entity.moves.settling import SETTLED_AT_ONCE, Settling, divided
 from peeklock.entity.moves.ticking import Ticking
 from peeklock.entity.opening.restore import Restoring
@@ -75,10 +75,10 @@ from peeklock.entity.stages.staging import Staging
 from peeklock.entity.state import State
 from peeklock.entity.stint import Stint
 from peeklock.entity.topics.copying import Copying, messages_of
+from peeklock.entity.transfers.commit import Committing
 from peeklock.entity.transfers.destinations import ForwardDestinations
-from peeklock.entity.transfers.transaction import Committing
 from peeklock.entity.upkeep.checkpoint import Checkpoints
-from peeklock.entity.upkeep.laws import check_laws
+from peeklock.entity.upkeep.invariants import check_invariants
 from peeklock.entity.upkeep.memory import memory_expected, memory_of
 from peeklock.entity.upkeep.relocating import Relocating
 
@@ -307,8 +307,8 @@ class Partition:
             session = line.session
             if session is not None and session.holder is None:
                 lane = line.whole()
-                if lane.book is not None:
-                    lane.book.offer(session)
+                if lane.sessions is not None:
+                    lane.sessions.offer(session)
                     lanes[lane.number] = lane
         for lane in lanes.values():
             self._accepting.serve_waiting(lane, now)
@@ -465,11 +465,11 @@ class Partition:
     # Looking after the journal.
 
     @property
-    def housekeeping_due(self) -> bool:
-        """Whether a step of housekeeping would do something now."""
+    def checkpoint_due(self) -> bool:
+        """Whether a step of a checkpoint would do something now."""
         return self._checkpoints.is_due and not self._must_copy_first()
 
-    def keep_house(self, now: int) -> Decision:
+    def checkpoint_step(self, now: int) -> Decision:
         """One small step: a slice of a checkpoint, or its beginning or end."""
         first_position = self._state.next_position
         if self._must_copy_first():
@@ -564,7 +564,7 @@ class Partition:
     def has_session(self, lane_number: int, name: str) -> bool:
         """Whether there is a session of that name in a lane."""
         lane = self._state.lanes.get(lane_number)
-        return lane is not None and lane.book is not None and name in lane.book.sessions
+        return lane is not None and lane.sessions is not None and name in lane.sessions.by_id
 
     @property
     def copies_expected(self) -> int:
@@ -578,7 +578,7 @@ class Partition:
 
     def check(self) -> None:
         """The laws of a partition; breaks when one does not hold."""
-        check_laws(self._state, self._copying)
+        check_invariants(self._state, self._copying)
 
     # Change.
 

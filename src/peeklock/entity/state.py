@@ -14,7 +14,7 @@ from typing import Any, Final, final
 from peeklock.entity.blueprint import Blueprint, LanePolicy
 from peeklock.entity.commands import MAIN, TRANSFER
 from peeklock.entity.definition import DISABLED, RECEIVE_DISABLED, SEND_DISABLED
-from peeklock.entity.duplicate import SeenIds, seen_as
+from peeklock.entity.duplicate_detection import SeenIds, seen_as
 from peeklock.entity.lane import GONE, Entry, Lane, Lock
 from peeklock.entity.message import NEVER, BodyBudget, Message
 from peeklock.entity.receiver import Receiver
@@ -144,7 +144,7 @@ class State:
             lane = Lane(number)
             self.lanes[number] = lane
             if self.has_sessions(number):
-                lane.book = LaneSessions(lane, self.bodies)
+                lane.sessions = LaneSessions(lane, self.bodies)
         return lane
 
     def has_sessions(self, number: int) -> bool:
@@ -186,10 +186,10 @@ class State:
 
     def line(self, lane: Lane, session_id: str | None) -> Lane:
         """Where a message with that session id stands in a lane."""
-        book = lane.book
-        if book is None or session_id is None:
+        lane_sessions = lane.sessions
+        if lane_sessions is None or session_id is None:
             return lane
-        return book.session(session_id).line
+        return lane_sessions.session(session_id).line
 
     def touch(self, line: Lane) -> None:
         """Messages or receivers of this line changed."""
@@ -261,8 +261,8 @@ class State:
         for each in (number, number | 1):
             lane = self.lanes.pop(each, None)
             if lane is not None:
-                if lane.book is not None:
-                    self.bodies.state_bytes -= lane.book.state_bytes
+                if lane.sessions is not None:
+                    self.bodies.state_bytes -= lane.sessions.state_bytes
                 self.dropped.add_lane(lane)
             # What was settled a moment ago must be told before the lane is gone.
             completed = self._completed.pop(each, None)
@@ -305,10 +305,10 @@ class State:
                 receiver.lane.waiting.clear()
                 del self.receivers[receiver.origin]
                 self.replies.append(ReceiverClosed(receiver.origin, refusal))
-        if lane.book is not None:
-            for waiting in lane.book.waiting.values():
+        if lane.sessions is not None:
+            for waiting in lane.sessions.waiting.values():
                 self.replies.append(Refused(waiting.origin, [waiting.tag], refusal))
-            lane.book.waiting.clear()
+            lane.sessions.waiting.clear()
 
     # Entering a line.
 
@@ -475,7 +475,7 @@ class State:
         for lock in locks:
             entry = lock.entry
             # What was to be forwarded out of a session is locked by the lane.
-            line = lock.line if lane.book is None else self.line(lane, entry.session_id)
+            line = lock.line if lane.sessions is None else self.line(lane, entry.session_id)
             if lock.deferred:
                 line.defer(entry)
                 continue

@@ -66,7 +66,7 @@ class ChunkReader(Generic[Owned]):
         self._walking = walking
 
     def payloads(self, partition: Owned, positions: Sequence[int]) -> list[Message]:
-        """Read the messages at these positions; neighbours cost less than strangers."""
+        """Read the messages at these positions; neighbours cost less than those far apart."""
         messages: list[Message] = []
         damaged: list[int] = []
         problem: Corrupt | None = None

@@ -532,12 +532,12 @@ def test_claims_are_kept_in_checkpoints(queue: QueueHarness, owner: ClaimHarness
     assert owner.has() == numbers[:2]
     assert ClaimHarness(queue, "other").listed(epoch=NO_EPOCH).epoch == 7
     # Some change hands while the next one is under way.
-    queue.keep(queue.partition.keep_house(queue.now))
+    queue.keep(queue.partition.checkpoint_step(queue.now))
     owner.settle(COMPLETE, numbers[0])
     owner.settle(RELEASE, numbers[1])
     more = owner.claim(2)
-    while queue.partition.housekeeping_due:
-        queue.keep(queue.partition.keep_house(queue.now))
+    while queue.partition.checkpoint_due:
+        queue.keep(queue.partition.checkpoint_step(queue.now))
     queue.restart()
     assert owner.has() == more
 

@@ -133,10 +133,10 @@ def test_very_many_locks_are_lengthened_in_parts() -> None:
 
 def test_very_many_sessions_are_lengthened_in_parts() -> None:
     queue = QueueHarness(requires_session=True, lock_duration_ms=LOCK_MS)
-    book = queue.partition._state.lane(MAIN).book
-    assert book is not None
+    lane_sessions = queue.partition._state.lane(MAIN).sessions
+    assert lane_sessions is not None
     for at in range(LENGTHENED_AT_ONCE):
-        book.session(f"s{at}")
+        lane_sessions.session(f"s{at}")
     queue.partition.decide([], queue.now)
     messages = [message("a", session="a")]
     accepted = ask.AcceptSession("holder", 1, MAIN, 0, "a", queue.now)
@@ -146,8 +146,8 @@ def test_very_many_sessions_are_lengthened_in_parts() -> None:
     while not queue.partition.skip_some(HOUR_MS):
         parts += 1
     assert parts == 2
-    assert book.sessions["a"].until == queue.now + LOCK_MS
-    assert book.next_deadline() == queue.now + LOCK_MS
+    assert lane_sessions.by_id["a"].until == queue.now + LOCK_MS
+    assert lane_sessions.next_deadline() == queue.now + LOCK_MS
 
 
 def test_a_clock_that_is_set_forward_again_meanwhile_is_followed() -> None:

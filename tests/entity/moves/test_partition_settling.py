@@ -92,7 +92,7 @@ def test_a_token_is_good_only_whole() -> None:
 def test_a_lock_number_takes_the_lane_from_its_upper_bits_whatever_is_random() -> None:
     """There are 64 random bits; they must not write over the lane, and 0 means no lock."""
     queue = QueueHarness()
-    queue.random_sources = -1  # the first random number is 0
+    queue.numbers_drawn = -1  # the first random number is 0
     queue.send("a", "b")
     held = queue.receive(2)
     assert all(each.number >> 48 == MAIN and each.number for each in held)

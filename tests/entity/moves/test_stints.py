@@ -143,7 +143,7 @@ def test_the_bodies_of_what_a_topic_publishes_late_are_bounded() -> None:
     topic.now += 1_000
     wanted = topic.partition.bodies_wanted(topic.now)
     assert sum(entry.size for entry in wanted) == 900
-    topic.ring()
+    topic.fire_timer()
     assert topic.decisions == 6, "a stint ends with the message that reaches its measure"
     assert len(topic.seen_by("one")) == 11
     topic.retell()
@@ -153,7 +153,7 @@ def test_the_copies_of_what_a_topic_publishes_late_are_counted() -> None:
     topic = TopicHarness("one", "two", "three", is_retold=False, stint=Stint(5))
     topic.rules.remove(0)
     topic.send(*"abcdef", due=topic.now + 1_000)
-    topic.ring(1_000)
+    topic.fire_timer(1_000)
     assert topic.decisions >= 4, "each message is a step, and so is each copy"
     assert sequences(topic.peek(topic.lanes["one"])) == [7, 10, 13, 16, 19, 22]
 
@@ -191,14 +191,14 @@ def test_counts_are_kept_and_not_counted() -> None:
     (held, _) = queue.take(2)
     queue.settle(ask.DEFER, held)
     lane = queue.partition._state.lane(MAIN)
-    book = lane.book
-    assert book is not None
-    sessions = book.sessions
-    book.sessions = LargeDict()
+    lane_sessions = lane.sessions
+    assert lane_sessions is not None
+    sessions = lane_sessions.by_id
+    lane_sessions.by_id = LargeDict()
     assert (lane.total_ready(), lane.total_deferred()) == (4, 1)
     [(_, depths)] = queue.partition.depths()
     assert (depths[0], depths[3]) == (4, 1)
-    book.sessions = sessions
+    lane_sessions.by_id = sessions
     queue.partition.check()
 
 

@@ -147,9 +147,9 @@ def test_a_dropped_lane_is_left_out_where_its_messages_would_be_placed() -> None
     partition.opened()
     partition.check()
     assert partition.live_count == 5
-    book = partition._state.lane(4).book
-    assert book is not None
-    assert book.sessions["s"].state == b"new"
+    lane_sessions = partition._state.lane(4).sessions
+    assert lane_sessions is not None
+    assert lane_sessions.by_id["s"].state == b"new"
 
 
 def test_what_came_back_to_a_lane_after_it_was_dropped_is_there() -> None:

@@ -47,10 +47,12 @@ def test_a_state_outlives_holder_restart_and_checkpoint(queue: QueueHarness) -> 
 def test_a_state_that_was_cleared_stays_so_after_a_checkpoint(queue: QueueHarness) -> None:
     queue.accept("a")
     queue.set_state("a", b"kept")
-    queue.keep(queue.partition.keep_house(queue.now))  # the checkpoint has begun, with the state
+    queue.keep(
+        queue.partition.checkpoint_step(queue.now)
+    )  # the checkpoint has begun, with the state
     queue.set_state("a", None)
     while queue.journal.replay_from == 0:
-        queue.keep(queue.partition.keep_house(queue.now))
+        queue.keep(queue.partition.checkpoint_step(queue.now))
     queue.restart()
     assert queue.accept("a") == "a"
     assert queue.state("a") is None

@@ -138,9 +138,9 @@ def test_who_waits_and_goes_gets_nothing(queue: QueueHarness) -> None:
 def test_a_session_is_offered_once_however_often_it_gets_a_message(queue: QueueHarness) -> None:
     for content in "abcdef":
         queue.send(content, session="a")
-    book = queue.partition._state.lane(MAIN).book
-    assert book is not None
-    assert len(book._available) == 1
+    lane_sessions = queue.partition._state.lane(MAIN).sessions
+    assert lane_sessions is not None
+    assert len(lane_sessions._available) == 1
     assert queue.accept(None, "one") == "a"
     assert queue.accept(None, "two") is None
 
@@ -251,9 +251,9 @@ def test_a_session_without_messages_state_and_holder_is_forgotten(queue: QueueHa
     queue.accept("a")
     queue.settle(COMPLETE, *queue.take())
     queue.ask(ask.CloseReceiver("holder", False))
-    book = queue.partition._state.lane(MAIN).book
-    assert book is not None
-    assert not book.sessions
+    lane_sessions = queue.partition._state.lane(MAIN).sessions
+    assert lane_sessions is not None
+    assert not lane_sessions.by_id
 
 
 # Locks.
@@ -480,13 +480,13 @@ def test_a_lock_of_before_a_restart_is_lost_with_its_session(queue: QueueHarness
 
 def test_those_who_gave_up_are_forgotten_however_long_they_would_have_waited() -> None:
     queue = QueueHarness(requires_session=True)
-    book = queue.partition._state.lane(MAIN).book
-    assert book is not None
+    lane_sessions = queue.partition._state.lane(MAIN).sessions
+    assert lane_sessions is not None
     for number in range(2_000):
         queue.accept(None, f"w{number}", wait_ms=1 << 32)
         queue.ask(ask.CloseReceiver(f"w{number}", False))
-    assert not book.waiting
-    assert len(book._waits) < 500
+    assert not lane_sessions.waiting
+    assert len(lane_sessions._waits) < 500
     assert next_due(queue.partition) == 0
 
 

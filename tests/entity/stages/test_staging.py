@@ -544,7 +544,7 @@ def test_stages_may_be_published_while_a_checkpoint_walks(
         writer.stage(name, *[f"{name}-{each}" for each in range(600)])
     queue.is_retold = False
     for step in range(3):
-        queue.keep(queue.partition.keep_house(queue.now))
+        queue.keep(queue.partition.checkpoint_step(queue.now))
         if step == 1:
             writer.publish(0, names[published])
             writer.drop(names[published - 1])

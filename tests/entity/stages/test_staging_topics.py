@@ -88,7 +88,7 @@ def test_schedules_and_duplicates_of_a_topic_are_found_when_published() -> None:
     assert writer.publish(0, "s") == 3
     assert topic.seen_by("one") == ["now"]
     topic.restart()
-    topic.ring(500)
+    topic.fire_timer(500)
     assert topic.seen_by("one") == ["now", "later"]
 
 
@@ -155,5 +155,5 @@ def test_what_is_published_for_later_holds_no_memory_that_is_not_there() -> None
     assert writer.publish(0, "later") == 2
     assert topic.budget.left == 0
     assert all(entry.message is None for entry in topic.partition._state.lane(MAIN).entries())
-    topic.ring(5_000)
+    topic.fire_timer(5_000)
     assert topic.seen_by("s") == ["a", "b"]

@@ -102,9 +102,9 @@ class Stages(RuleBasedStateMachine):
         self.take_small_steps()
 
     @rule(steps=st.integers(1, 3))
-    def keep_house(self, steps: int) -> None:
+    def checkpoint_step(self, steps: int) -> None:
         for _ in range(steps):
-            self.queue.keep(self.queue.partition.keep_house(self.queue.now))
+            self.queue.keep(self.queue.partition.checkpoint_step(self.queue.now))
 
     @rule()
     def checkpoint(self) -> None:

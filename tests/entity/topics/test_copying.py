@@ -117,15 +117,15 @@ def test_messages_wait_while_very_many_copies_are_to_be_made() -> None:
 def test_a_checkpoint_begins_when_all_copies_are_there() -> None:
     topic = topic_of(4)
     decide(topic, batch("a", "b"))
-    assert topic.partition.keep_house(topic.now).records == []
+    assert topic.partition.checkpoint_step(topic.now).records == []
     topic.ask()
     topic.checkpoint()
     topic.retell()
     decide(topic, batch("c", "d"))
-    topic.keep(topic.partition.keep_house(topic.now))  # it waits for them
+    topic.keep(topic.partition.checkpoint_step(topic.now))  # it waits for them
     assert not topic.partition._checkpoints.is_under_way
     topic.ask(batch("e"))
-    topic.keep(topic.partition.keep_house(topic.now))
+    topic.keep(topic.partition.checkpoint_step(topic.now))
     decide(topic, batch("f", "g"))
     assert topic.partition.is_unfinished
     topic.checkpoint()  # it has begun before them, and goes on

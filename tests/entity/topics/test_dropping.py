@@ -110,8 +110,8 @@ def test_what_always_has_something_to_do_still_forgets() -> None:
 def test_a_checkpoint_tells_nothing_of_a_lane_that_is_being_forgotten() -> None:
     topic = topic_of(1)
     topic.partition._checkpoints.step_entries = 2
-    topic.keep(topic.partition.keep_house(topic.now))
-    topic.keep(topic.partition.keep_house(topic.now))
+    topic.keep(topic.partition.checkpoint_step(topic.now))
+    topic.keep(topic.partition.checkpoint_step(topic.now))
     drop(topic)
     topic.checkpoint()
     assert topic.partition.is_unfinished
@@ -146,8 +146,8 @@ def test_a_checkpoint_tells_nothing_of_a_stage_that_is_being_forgotten() -> None
     queue.partition._checkpoints.step_entries = 1
     writer = StageHarness(queue)
     writer.stage("s", *"abcde")
-    queue.keep(queue.partition.keep_house(queue.now))
-    queue.keep(queue.partition.keep_house(queue.now))
+    queue.keep(queue.partition.checkpoint_step(queue.now))
+    queue.keep(queue.partition.checkpoint_step(queue.now))
     decide(queue, ask.DropStages(writer, 7, ["s"], None, []))
     assert queue.partition.is_unfinished
     queue.checkpoint()

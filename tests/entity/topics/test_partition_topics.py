@@ -270,7 +270,7 @@ def test_a_subscription_dropped_while_a_checkpoint_is_under_way(topic: TopicHarn
             if steps == dropped_after:
                 del topic.subscriptions[name]
                 topic.configure()
-            topic.keep(topic.partition.keep_house(topic.now))
+            topic.keep(topic.partition.checkpoint_step(topic.now))
             steps += 1
         topic.retell()
     assert topic.partition.live_count == 3 * 6
@@ -285,10 +285,10 @@ def test_what_is_scheduled_on_a_topic_is_published_when_it_is_due(topic: TopicHa
     (waiting,) = topic.peek(MAIN)
     assert waiting.state == STATE_SCHEDULED
     assert topic.partition.bodies_wanted(due - 1) == []
-    topic.ring(4_999)
+    topic.fire_timer(4_999)
     assert topic.seen_by("one") == []
     # The timer may fire late: what was due then counts.
-    topic.ring(501)
+    topic.fire_timer(501)
     (found,) = topic.peek(topic.lanes["one"])
     assert (found.enqueued_at, found.expires_at) == (due, due + 1_000)
     assert details(found).scheduled_at == due
@@ -303,7 +303,7 @@ def test_the_rules_of_the_due_instant_decide(topic: TopicHarness) -> None:
     del topic.subscriptions["one"]
     topic.configure()
     topic.restart()
-    topic.ring(1_000)
+    topic.fire_timer(1_000)
     assert topic.seen_by("late") == ["later"]
     assert topic.peek(4) == []
 
@@ -314,7 +314,7 @@ def test_the_bodies_wanted_are_given_back(topic: TopicHarness) -> None:
     topic.send("later", due=topic.now + 1_000)
     (entry,) = topic.partition.bodies_wanted(topic.now + 1_000)
     assert topic.journal.body(entry.position).content == b"later"
-    topic.ring(1_000)
+    topic.fire_timer(1_000)
     assert topic.budget.left == 100
     (removed,) = topic.records
     assert isinstance(removed, records.Removed)
@@ -325,7 +325,7 @@ def test_a_schedule_on_a_topic_is_cancelled_like_any_other(topic: TopicHarness) 
     topic.ask(ask.Schedule("s", 1, [message("later", due=topic.now + 1_000)]))
     assert topic.replies == [told.Numbered("s", 1, [1])]
     assert topic.fate(ask.CancelScheduled("s", 2, [1])) == "fine"
-    topic.ring(1_000)
+    topic.fire_timer(1_000)
     assert topic.seen_by("one") == []
 
 
@@ -393,7 +393,7 @@ def test_a_checkpoint_keeps_every_copy_where_it_is(topic: TopicHarness) -> None:
     topic.restart()
     assert topic.contents(topic.peek(6)) == ["b"]
     assert topic.contents(topic.peek(7)) == ["a"]
-    topic.ring(1_000)
+    topic.fire_timer(1_000)
     assert topic.seen_by("one") == ["a", "b", "later"]
 
 

@@ -25,8 +25,8 @@ def journal_and_checkpoints(queue: QueueHarness, rounds: int) -> tuple[int, int,
         journal += len(queue.journal.chunks[-1])
         queue.receive(500, mode=RECEIVE_AND_DELETE)
         journal += len(queue.journal.chunks[-1])
-        if queue.partition.housekeeping_due:
-            queue.keep(queue.partition.keep_house(queue.now))
+        if queue.partition.checkpoint_due:
+            queue.keep(queue.partition.checkpoint_step(queue.now))
             own += len(queue.journal.chunks[-1])
             largest = max(largest, len(queue.journal.chunks[-1]))
         queue.journal.trim(queue.partition.live_blocks())
@@ -37,24 +37,24 @@ def journal_and_checkpoints(queue: QueueHarness, rounds: int) -> tuple[int, int,
 def test_a_checkpoint_is_due_when_as_much_was_written_as_it_will_write() -> None:
     queue = QueueHarness()
     written = 0
-    while not queue.partition.housekeeping_due:
+    while not queue.partition.checkpoint_due:
         queue.send(*(["x" * 1_000] * 100))
         written += len(queue.journal.chunks[-1])
         queue.settle(COMPLETE, *queue.receive(100))
         written += len(queue.journal.chunks[-1])
     assert TAIL_BYTES_MIN <= written < TAIL_BYTES_MIN + 500_000
     queue.checkpoint()
-    assert not queue.partition.housekeeping_due
+    assert not queue.partition.checkpoint_due
 
 
 def test_a_long_tail_of_small_messages_waits_for_two_to_each_that_lives() -> None:
     """To tell of a message costs more than its bytes say."""
     queue = QueueHarness(memory=0)
     send_many(queue, [message("x" * 300) for _ in range(20_000)])
-    assert not queue.partition.housekeeping_due
+    assert not queue.partition.checkpoint_due
     queue.receive(9_000, mode=RECEIVE_AND_DELETE)
     send_many(queue, [message("x" * 300) for _ in range(5_000)])
-    assert queue.partition.housekeeping_due == (2 * queue.partition.live_count <= 25_000)
+    assert queue.partition.checkpoint_due == (2 * queue.partition.live_count <= 25_000)
 
 
 def test_large_messages_do_not_wait_for_two_to_each_that_lives() -> None:
@@ -64,7 +64,7 @@ def test_large_messages_do_not_wait_for_two_to_each_that_lives() -> None:
     for _ in range(100):
         queue.send("x" * 200_000)
         queue.receive(1, mode=RECEIVE_AND_DELETE)
-    assert queue.partition.housekeeping_due
+    assert queue.partition.checkpoint_due
 
 
 def test_what_was_replayed_counts_after_opening() -> None:
@@ -72,10 +72,10 @@ def test_what_was_replayed_counts_after_opening() -> None:
     for _ in range(4):
         queue.send(*(["x" * 250_000] * 20))
         queue.receive(20, mode=RECEIVE_AND_DELETE)
-    assert queue.partition.housekeeping_due
+    assert queue.partition.checkpoint_due
     queue.restart()
     queue.partition.rests(sum(len(chunk) for chunk in queue.journal.chunks))
-    assert queue.partition.housekeeping_due
+    assert queue.partition.checkpoint_due
 
 
 def test_remembered_ids_are_told_in_slices_and_not_more_often_than_they_are_worth() -> None:
@@ -99,7 +99,7 @@ def test_session_states_are_told_in_slices() -> None:
     largest = steps = 0
     before = queue.journal.replay_from
     while queue.journal.replay_from == before:
-        queue.keep(queue.partition.keep_house(queue.now))
+        queue.keep(queue.partition.checkpoint_step(queue.now))
         largest = max(largest, len(queue.journal.chunks[-1]))
         steps += 1
         if steps == 10:
@@ -128,8 +128,8 @@ def test_states_are_not_told_more_often_than_they_are_worth() -> None:
         name = names[number % 50]
         queue.set_state(name, b"x" * 100_000, holder=name)
         journal += len(queue.journal.chunks[-1])
-        if queue.partition.housekeeping_due:
-            queue.keep(queue.partition.keep_house(queue.now))
+        if queue.partition.checkpoint_due:
+            queue.keep(queue.partition.checkpoint_step(queue.now))
             own += len(queue.journal.chunks[-1])
         queue.journal.trim(queue.partition.live_blocks())
         queue.journal.trimmed = []
@@ -147,7 +147,7 @@ def test_changes_of_messages_are_told_in_slices() -> None:
     largest = 0
     before = queue.journal.replay_from
     while queue.journal.replay_from == before:
-        queue.keep(queue.partition.keep_house(queue.now))
+        queue.keep(queue.partition.checkpoint_step(queue.now))
         largest = max(largest, len(queue.journal.chunks[-1]))
     assert largest < 512 << 10
     queue.restart()

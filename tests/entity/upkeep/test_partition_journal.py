@@ -84,7 +84,7 @@ def test_numbers_go_on_after_a_restart_even_when_nothing_is_alive() -> None:
     queue.restart()
     assert queue.send("c") == [3]
     queue.settle(COMPLETE, queue.receive_one())
-    while queue.keep(decision := queue.partition.keep_house(queue.now)) == []:
+    while queue.keep(decision := queue.partition.checkpoint_step(queue.now)) == []:
         if decision.replay_from != NO_REPLAY:
             break
     queue.journal.trim(queue.partition.live_blocks())
@@ -97,7 +97,7 @@ def test_opening_starts_at_the_last_checkpoint() -> None:
     queue.send(*"abc")
     queue.settle(COMPLETE, queue.receive_one())
     begun = queue.partition.next_position
-    steps = [queue.partition.keep_house(queue.now) for _ in range(3)]
+    steps = [queue.partition.checkpoint_step(queue.now) for _ in range(3)]
     for decision in steps:
         queue.keep(decision)
     assert [kinds(decision.records)[-1:] for decision in steps] == [
@@ -121,7 +121,7 @@ def test_a_checkpoint_in_slices_keeps_up_with_what_happens_between_them() -> Non
     tags = iter(range(100_000))
     while pair.journal.replay_from < pair.partition.next_position:
         before = pair.journal.replay_from
-        pair.keep_house()
+        pair.checkpoint_step()
         if pair.journal.replay_from != before:
             break
         # Settle some at the front, where the walk has been, and some at the back, where not.
@@ -148,7 +148,7 @@ def test_a_checkpoint_tells_what_was_returned_and_where_locks_were_taken_from() 
     pair.ask(ask.SettleMany("r", [2], DEFER, [deferred]))
     pair.ask(ask.ReceiveDeferred("m", 3, MAIN, [deferred.sequence], 0))
     for _ in range(3):
-        pair.keep_house()
+        pair.checkpoint_step()
     assert pair.journal.replay_from > 3
     pair.crash()
 
@@ -159,7 +159,7 @@ def test_a_checkpoint_ignores_what_happens_to_those_that_it_has_yet_to_tell_of()
     later = [Message(b"", b"later", Traits(scheduled_at=pair.now + 1_000))]
     pair.ask(send(*"abcde"), ask.Schedule("s", 9, later))
     pair.ask(ask.OpenReceiver("r", MAIN, 0), ask.Grant("r", 4, False))
-    pair.keep_house()
+    pair.checkpoint_step()
     assert pair.relocate(10) == 6
     pair.advance(1_000)
     one, two, three, four = pair.tokens
@@ -168,8 +168,8 @@ def test_a_checkpoint_ignores_what_happens_to_those_that_it_has_yet_to_tell_of()
     pair.ask(ask.SettleMany("r", [3], COMPLETE, [three]))
     pair.ask(ask.SettleMany("r", [4], DEFER, [four]))
     steps = 0
-    while pair.partition.housekeeping_due:
-        pair.keep_house()
+    while pair.partition.checkpoint_due:
+        pair.checkpoint_step()
         steps += 1
     assert steps > 1
     assert pair.journal.replay_from > BLOCK - 8
@@ -179,12 +179,12 @@ def test_a_checkpoint_ignores_what_happens_to_those_that_it_has_yet_to_tell_of()
 def test_a_checkpoint_that_a_crash_cut_off_does_no_harm() -> None:
     pair = Pair(QueueDefinition("orders"))
     pair.ask(send(*"abc"))
-    pair.keep_house()
-    pair.keep_house()
+    pair.checkpoint_step()
+    pair.checkpoint_step()
     pair.crash()
     pair.ask(send("d"))
     for _ in range(4):
-        pair.keep_house()
+        pair.checkpoint_step()
     pair.crash()
     assert pair.journal.replay_from > 3
 
@@ -204,7 +204,7 @@ def test_old_messages_are_relocated_so_that_their_blocks_can_go() -> None:
     pair.crash()
     # Nothing that an opening needs lies in the old block once there is a checkpoint behind it.
     for _ in range(3):
-        pair.keep_house()
+        pair.checkpoint_step()
     pair.journal.trim(pair.partition.live_blocks())
     pair.crash()
     pair.ask(ask.ReceiveDeferred("m", 9, MAIN, [1], 0))

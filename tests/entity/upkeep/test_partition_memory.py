@@ -54,7 +54,7 @@ def test_copies_that_are_yet_to_come_are_counted_when_a_message_is_accepted() ->
     assert topic.partition.memory_expected == 15 * COPY_BYTES
     writer.drop("t")
     assert writer.publish(0, "s") == 2
-    topic.ring(1_000)
+    topic.fire_timer(1_000)
     assert topic.partition.memory_expected == 0
     assert topic.partition.memory_bytes == before + 12 * COPY_BYTES
 

@@ -30,7 +30,7 @@ from peeklock.gateway.http.router import ENTITIES, Router
 from peeklock.gateway.http.token_guard import TokenGuard
 from peeklock.gateway.refusals import RefusalWriter
 from peeklock.store.figures import StoreFigures
-from peeklock.store.storehouse import StoreState
+from peeklock.store.stores import StoreState
 from peeklock.watchdog import Watchdog
 from tests.broker.broker_harness import BrokerHarness, Recorder, message, settle_down
 

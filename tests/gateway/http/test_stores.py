@@ -22,7 +22,7 @@ from peeklock.gateway.listening.connections import HttpConnections
 from peeklock.gateway.refusals import RefusalWriter
 from peeklock.store.lmdb.store import LmdbStore
 from peeklock.store.memory import MemoryStores
-from peeklock.store.storehouse import StoreFactory, Storehouse, store_names
+from peeklock.store.stores import StoreFactory, Stores, store_names
 from tests.gateway.sockets import connected
 
 NOW = 1_700_000_000_000
@@ -45,7 +45,7 @@ class HttpHarness:
         refusal_writer = RefusalWriter(
             clock=clock, random_source=lambda: next(count), namespace="ns"
         )
-        self.stores = Storehouse.of(factory, store_names(2))
+        self.stores = Stores.of(factory, store_names(2))
         node = StoresNode(self.stores, TokenGuard(keys, clock, refusal_writer))
         self.connections = HttpConnections(Health(), {NODE: node})
 
@@ -210,7 +210,7 @@ def test_a_store_that_does_not_come_back_is_a_conflict(tmp_path: Path) -> None:
 class SlowStores:
     """Stores whose switch takes until it is told to end."""
 
-    def __init__(self, stores: Storehouse) -> None:
+    def __init__(self, stores: Stores) -> None:
         self.stores = stores
         self.begun = asyncio.Event()
         self.may_end = asyncio.Event()

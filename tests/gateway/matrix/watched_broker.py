@@ -22,7 +22,7 @@ from peeklock.gateway.http.router import ENTITIES, JOURNALS, MESSAGES, Node, Rou
 from peeklock.gateway.http.stores import NODE, StoresNode
 from peeklock.gateway.http.token_guard import TokenGuard
 from peeklock.store.memory import MemoryStore, MemoryStores
-from peeklock.store.storehouse import Storehouse, store_names
+from peeklock.store.stores import Stores, store_names
 from tests.broker.broker_harness import settle_down
 from tests.gateway.amqp.amqp_harness import AmqpHarness
 from tests.gateway.issuer import believing
@@ -52,7 +52,7 @@ class WatchedBroker:
         self.bus = AmqpHarness(store, namespaces=namespaces)
         self.broker = self.bus.bench.broker
         self.clock = self.bus.clock
-        self.stores = Storehouse.of(MemoryStores(), store_names(2))
+        self.stores = Stores.of(MemoryStores(), store_names(2))
         namespace_context = self.bus.namespace_context
         namespace_context.keys.believe(believing(LOCAL))
         guard = TokenGuard(namespace_context.keys, self.clock, namespace_context.refusal_writer)

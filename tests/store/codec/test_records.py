@@ -54,11 +54,11 @@ from peeklock.store.codec.records import (
 )
 from peeklock.store.store import Corrupt
 from tests.store.builders import (
-    carried_by,
     enqueued,
     first_form,
     message_of,
     messages,
+    messages_in,
     published,
     records,
     shown,
@@ -83,7 +83,7 @@ def test_reads_all_but_the_bodies(position: int, written: list[Record]) -> None:
     assert first == position
     assert told(read, bodies=False) == told(written, bodies=False)
     for record in read:
-        assert all(message.content == b"" for message in carried_by(record))
+        assert all(message.content == b"" for message in messages_in(record))
 
 
 @given(positions, record_lists)
@@ -98,10 +98,10 @@ def test_tells_its_positions_and_its_instant(position: int, written: list[Record
 def test_finds_each_message_by_its_position(position: int, written: list[Record]) -> None:
     chunk = encode_chunk(position, written)
     for record in written:
-        carried = carried_by(record)
-        for step, message in enumerate(carried):
+        contained = messages_in(record)
+        for step, message in enumerate(contained):
             assert shown(decode_message(chunk, position + step)) == shown(message)
-        if not carried:
+        if not contained:
             with pytest.raises(Corrupt):
                 decode_message(chunk, position)
         position += width(record)
@@ -126,7 +126,7 @@ def test_reads_what_version_1_wrote(position: int, written: list[Record]) -> Non
         assert (first, header.first) == (position, position)
         assert told(read, bodies=bodies) == told(written, bodies=bodies)
     for record in written:
-        for step, message in enumerate(carried_by(record)):
+        for step, message in enumerate(messages_in(record)):
             assert shown(decode_message(chunk, position + step)) == shown(message)
         position += width(record)
 
@@ -293,7 +293,7 @@ def test_lanes_may_lie_far_apart_and_in_any_order() -> None:
 def test_the_empty_session_is_not_the_missing_one() -> None:
     written = [Message(b"", b"", Traits(session_id=name)) for name in (None, "", "one")]
     _, read = decode_chunk(encode_chunk(1, [Enqueued(5, 1, written)]), bodies=True)
-    assert [message.session_id for message in carried_by(read[0])] == [None, "", "one"]
+    assert [message.session_id for message in messages_in(read[0])] == [None, "", "one"]
 
 
 def test_what_a_message_does_not_have_takes_no_room() -> None:

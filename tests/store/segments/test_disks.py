@@ -16,7 +16,7 @@ from peeklock.entity.records import CheckpointBegun
 from peeklock.store.retention import Retention
 from peeklock.store.segments.store import SegmentStore
 from peeklock.store.store import Broken, Corrupt, Store, Unavailable
-from peeklock.store.storehouse import SwitchedStore
+from peeklock.store.stores import SwitchedStore
 from tests.store.builders import enqueued, told
 from tests.store.segments.disks import Faulty, expect, opened, run
 from tests.store.stores import ORDERS, replayed

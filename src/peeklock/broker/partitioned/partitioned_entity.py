@@ -27,8 +27,8 @@ from peeklock.broker.partitioned.stage_publication import (
     drop_stages,
 )
 from peeklock.broker.partitioned.take_over import TakeOvers
-from peeklock.broker.worker.declining import declined
 from peeklock.broker.worker.partition_worker import PartitionWorker
+from peeklock.broker.worker.refusing import refusal_reply
 from peeklock.entity.commands import (
     AcceptSession,
     CancelScheduled,
@@ -414,7 +414,7 @@ class PartitionedEntity:
             self._reach.ask(index, command)
             return
         lost = list(range(len(self.workers))) if index == NOWHERE else [index]
-        reply = declined(command, self._reach.out_of_reach(lost))
+        reply = refusal_reply(command, self._reach.out_of_reach(lost))
         if reply is not None:
             self._reach.answer(reply)
 

@@ -78,7 +78,7 @@ class Chores:
 
     def is_due(self, partition: Partition) -> bool:
         """Whether there is a step to do."""
-        return self._is_relocation_due or partition.housekeeping_due
+        return self._is_relocation_due or partition.checkpoint_due
 
     def is_late(self, loop_s: float) -> bool:
         """Whether a step must be done although commands wait."""
@@ -133,7 +133,7 @@ class Chores:
     ) -> Decision | None:
         """One small step; answers what is to be stored of it."""
         if not self._is_relocation_due:
-            return partition.keep_house(now) if partition.housekeeping_due else None
+            return partition.checkpoint_step(now) if partition.checkpoint_due else None
         self._late_at = loop_s + LATE_S
         entries = partition.next_to_relocate(self.journal_first, RELOCATE_MAX)
         decision: Decision | None = None

@@ -17,17 +17,17 @@ from typing import Final, final
 from peeklock.broker.timers import Timer, Timers
 from peeklock.broker.worker.chores import Chores
 from peeklock.broker.worker.cold_bodies import bring_bodies, fetch_bodies
-from peeklock.broker.worker.declining import (
+from peeklock.broker.worker.mailbox import Mailbox
+from peeklock.broker.worker.memory_mark import Forecast, MemoryMark
+from peeklock.broker.worker.opening import take_in
+from peeklock.broker.worker.pending_replies import PendingReplies
+from peeklock.broker.worker.refusing import (
     DOUBT,
     GONE,
     SHORT_OF_MEMORY,
     SHORT_OF_SPACE,
     brings_messages,
 )
-from peeklock.broker.worker.mailbox import Mailbox
-from peeklock.broker.worker.memory_mark import Forecast, MemoryMark
-from peeklock.broker.worker.opening import take_in
-from peeklock.broker.worker.pending_replies import PendingReplies
 from peeklock.broker.worker.write_batching import WriteBatching
 from peeklock.clock import Clock
 from peeklock.entity.blueprint import Blueprint
@@ -355,8 +355,8 @@ class PartitionWorker:
         if partition.is_unfinished:
             TURNS.worked()
         self._weigh(partition)
-        if decision.records and partition.housekeeping_due:
-            step = partition.keep_house(now)
+        if decision.records and partition.checkpoint_due:
+            step = partition.checkpoint_step(now)
             decision.records += step.records
             decision.replay_from = step.replay_from
         return decision
@@ -585,9 +585,9 @@ class PartitionWorker:
             return
         self._call_off_timer()
         self._timer_at = deadline
-        self._timer = self._timers.set(deadline, self._ring)
+        self._timer = self._timers.set(deadline, self._on_timer)
 
-    def _ring(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         self._timer_at = 0
         if not self._closing:

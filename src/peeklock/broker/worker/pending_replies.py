@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final, final
 
 from peeklock.broker.worker.attached_receivers import AttachedReceivers
-from peeklock.broker.worker.declining import declined
+from peeklock.broker.worker.refusing import refusal_reply
 from peeklock.entity.commands import Command, Requeue
 from peeklock.entity.refusals import INTERNAL, Refusal
 from peeklock.entity.replies import Delivered, Reply, SendsAccepted, Settled
@@ -86,7 +86,7 @@ class PendingReplies:
                 self._is_failing_again = True
             return
         self.attached.refused(command)
-        reply = declined(command, refusal)
+        reply = refusal_reply(command, refusal)
         if reply is not None:
             self.pending.append(reply)
 

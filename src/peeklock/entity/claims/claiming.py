@@ -138,11 +138,11 @@ class Claiming:
         upto = command.upto
         bound = NO_BOUND if upto is None else upto.get(state.index, -1)
         draft = ClaimDraft(command, bound, not lane.is_dead_letter)
-        book = lane.book
-        if book is None:
+        lane_sessions = lane.sessions
+        if lane_sessions is None:
             self._draw(lane, draft, now)
         else:
-            self._draw_sessions(book, owner, draft, now)
+            self._draw_sessions(lane_sessions, owner, draft, now)
         entries = draft.entries
         sequences = [entry.sequence for entry in entries]
         if entries:
@@ -154,7 +154,7 @@ class Claiming:
             state.records.append(Claimed(now, lane.number, owner.name, sequences))
             owner.told_at = now
             self._expect(lane, owner)
-        session_ids = None if book is None else [entry.session_id for entry in entries]
+        session_ids = None if lane_sessions is None else [entry.session_id for entry in entries]
         sizes = [entry.size for entry in entries]
         state.replies.append(
             ClaimsMade(
@@ -188,17 +188,17 @@ class Claiming:
         return len(draft.entries) - before
 
     def _draw_sessions(
-        self, book: LaneSessions, owner: ClaimOwner, draft: ClaimDraft, now: int
+        self, lane_sessions: LaneSessions, owner: ClaimOwner, draft: ClaimDraft, now: int
     ) -> None:
         """Take from the sessions that nobody else has, the one with the oldest message first."""
         mine: list[tuple[int, str]] = []
         for name in owner.sessions:
-            oldest = book.sessions[name].line.first_sequence()
+            oldest = lane_sessions.by_id[name].line.first_sequence()
             if oldest:
                 mine.append((oldest, name))
         heapq.heapify(mine)
         left: list[MessageSession] = []
-        free = book.next_available()
+        free = lane_sessions.next_available()
         count = 0
         while count < draft.command.session_count and not draft.is_full:
             first = NO_BOUND if free is None else free.line.first_sequence()
@@ -206,11 +206,11 @@ class Claiming:
                 first = mine[0][0]
                 if first > draft.bound:
                     break  # and so are all that come later
-                session = book.sessions[heapq.heappop(mine)[1]]
+                session = lane_sessions.by_id[heapq.heappop(mine)[1]]
             elif free is not None and first <= draft.bound:
                 session = free
                 left.append(free)
-                free = book.next_available()
+                free = lane_sessions.next_available()
             else:
                 break
             drawn = self._draw(session.line, draft, now)
@@ -222,8 +222,8 @@ class Claiming:
             left.append(free)
         for session in left:
             # What was looked at in vain is free as before; expiry may have emptied it.
-            book.offer(session)
-            book.forget_if_empty(session)
+            lane_sessions.offer(session)
+            lane_sessions.forget_if_empty(session)
 
     # Looking.
 
@@ -250,7 +250,7 @@ class Claiming:
                 [entry.sequence for entry in entries],
                 [entry.size for entry in entries],
                 attempts,
-                None if lane.book is None else [entry.session_id for entry in entries],
+                None if lane.sessions is None else [entry.session_id for entry in entries],
                 [state.next_sequence - 1],
                 lane.total_ready() + len(lane.locked),
                 _oldest_enqueued_at(lane),
@@ -372,8 +372,8 @@ class Claiming:
 
     def _free_sessions(self, lane: Lane, owner: ClaimOwner, entries: list[Entry]) -> None:
         """A session whose last claim has ended is free for others."""
-        book = lane.book
-        if book is None:
+        lane_sessions = lane.sessions
+        if lane_sessions is None:
             return
         sessions = owner.sessions
         for entry in entries:
@@ -383,12 +383,12 @@ class Claiming:
             sessions[name] -= 1
             if sessions[name] == 0:
                 del sessions[name]
-                session = book.sessions[name]
+                session = lane_sessions.by_id[name]
                 session.claimant = None
                 if session.is_empty:
-                    book.forget_if_empty(session)
+                    lane_sessions.forget_if_empty(session)
                 else:
-                    book.offer(session)
+                    lane_sessions.offer(session)
                     self._state.touch(session.line)
 
     def take_out(self, lane: Lane, sequences: list[int]) -> list[Entry]:
@@ -498,10 +498,10 @@ class Claiming:
 
 def _oldest_enqueued_at(lane: Lane) -> int:
     """When the first of the ready messages entered; 0 when none is ready."""
-    if lane.book is None:
+    if lane.sessions is None:
         return lane.first_enqueued_at()
     oldest = NEVER
-    for session in lane.book.sessions.values():
+    for session in lane.sessions.by_id.values():
         at = session.line.first_enqueued_at()
         if at and (oldest == NEVER or at < oldest):
             oldest = at

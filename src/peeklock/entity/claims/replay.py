@@ -67,8 +67,8 @@ class ClaimsReplayed:
             lane.claims = LaneClaims()
         owner = lane.claims.owner(self._owner_of.pop(entry.sequence))
         owner.hold(entry)
-        book = lane.book
+        lane_sessions = lane.sessions
         name = entry.session_id
-        if book is not None and name is not None:
-            book.session(name).claimant = owner.name
+        if lane_sessions is not None and name is not None:
+            lane_sessions.session(name).claimant = owner.name
             owner.sessions[name] = owner.sessions.get(name, 0) + 1

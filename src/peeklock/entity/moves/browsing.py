@@ -107,8 +107,11 @@ class Browsing:
         if self._state.refuse_closed(command.origin, [command.tag], command.lane):
             return
         state = self._state
-        book = state.lane(command.lane).book
-        if book is not None and book.held(command.session_id, command.holder, now) is None:
+        lane_sessions = state.lane(command.lane).sessions
+        if (
+            lane_sessions is not None
+            and lane_sessions.held(command.session_id, command.holder, now) is None
+        ):
             # Deferred messages of a session need the session's lock, like all others.
             refusal = Refusal(SESSION_LOCK_LOST, SESSION_LOCK_LOST_TEXT)
             state.replies.append(Refused(command.origin, [command.tag], refusal))
@@ -176,7 +179,7 @@ class Browsing:
             return None
         purge = under_way
         if purge is None or purge.line is not line:
-            purge = Sweep(command, line) if line.book is None else Purge(command, line.book)
+            purge = Sweep(command, line) if line.sessions is None else Purge(command, line.sessions)
         if not purge.look_on(self._state.stint):
             self._purge = purge
             return None
@@ -212,9 +215,9 @@ class Browsing:
         """After some of a line were deleted: leave nothing behind that nobody needs."""
         line.pass_gone()
         session = line.session
-        book = line.whole().book
-        if session is not None and book is not None:
-            book.forget_if_empty(session)
+        lane_sessions = line.whole().sessions
+        if session is not None and lane_sessions is not None:
+            lane_sessions.forget_if_empty(session)
 
     def count(self, command: Count) -> None:
         """How many messages are in which state."""
@@ -247,9 +250,9 @@ class Browsing:
     def _line(self, lane_number: int, session_id: str | None) -> Lane | None:
         """The lane, or the line of one of its sessions if there is such a one."""
         lane = self._state.lane(lane_number)
-        if session_id is None or lane.book is None:
+        if session_id is None or lane.sessions is None:
             return lane
-        session = lane.book.sessions.get(session_id)
+        session = lane.sessions.by_id.get(session_id)
         return None if session is None else session.line
 
 

@@ -42,7 +42,7 @@ class Configuring:
         stint = self._state.stint
         while self._outdated:
             lane = self._outdated[-1]
-            if lane.book is None:
+            if lane.sessions is None:
                 is_done = self._settling.release_some(lane, now)
             else:
                 is_done = self._accepting.take_some_back(lane, now)

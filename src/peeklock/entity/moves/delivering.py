@@ -105,9 +105,9 @@ class Delivering:
                     later.append(line)  # and stays touched
                     continue
                 line.is_touched = False
-                if line.parent is not None or line.book is not None:
+                if line.parent is not None or line.sessions is not None:
                     lane = line.whole()
-                    if self._is_carrying_on(lane, now) and not lane.is_touched:
+                    if self._is_forwarding(lane, now) and not lane.is_touched:
                         lane.is_touched = True
                         later.append(lane)
                 if self._has_to_give(line):
@@ -213,17 +213,17 @@ class Delivering:
                 if not lane.ready_count or self._left <= 0:
                     break
 
-    def _is_carrying_on(self, lane: Lane, now: int) -> bool:
+    def _is_forwarding(self, lane: Lane, now: int) -> bool:
         """Hand the messages of a lane's sessions to who forwards them, if somebody does: session
         by session, the one with the oldest message first. Tells whether that goes on later."""
-        book = lane.book
-        if book is None or not lane.waiting or not self._state.is_open(lane.number):
+        lane_sessions = lane.sessions
+        if lane_sessions is None or not lane.waiting or not self._state.is_open(lane.number):
             return False
         receiver = lane.waiting[0]
         while receiver.has_credit():
             if self._left <= 0:
                 return lane.sessions_ready > 0
-            session = book.next_available()
+            session = lane_sessions.next_available()
             if session is None:
                 return False
             line = session.line
@@ -233,9 +233,9 @@ class Delivering:
             if deliveries:
                 self._hand(lane, receiver, deliveries, receiver.size_delivered - before, now)
             if not line.ready_count:
-                book.forget_if_empty(session)
+                lane_sessions.forget_if_empty(session)
                 continue
-            book.offer(session)
+            lane_sessions.offer(session)
         lane.waiting.popleft()
         receiver.waiting = False
         return False

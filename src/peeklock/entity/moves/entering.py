@@ -20,7 +20,7 @@ from peeklock.entity.commands import (
 )
 from peeklock.entity.lane import Entry, Lane
 from peeklock.entity.message import NEVER, Message
-from peeklock.entity.moves.lives import end_of_life, shorter
+from peeklock.entity.moves.time_to_live import end_of_life, shorter
 from peeklock.entity.records import (
     CANCELLED,
     DUE,

@@ -50,8 +50,8 @@ class Look:
         session = line.session
         if session is not None:
             self._locks = session.locks.listed()
-        elif line.book is not None:
-            self._sessions = line.book.sessions.listed()
+        elif line.sessions is not None:
+            self._sessions = line.sessions.by_id.listed()
         else:
             self._locks = line.locked.listed()
         self._keep_ready(line)

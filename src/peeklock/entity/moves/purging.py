@@ -75,10 +75,10 @@ class Purge:
 
     __slots__ = ("_at", "_firsts", "_sessions", "command", "line")
 
-    def __init__(self, command: DeleteMany, book: LaneSessions) -> None:
+    def __init__(self, command: DeleteMany, lane_sessions: LaneSessions) -> None:
         self.command: DeleteMany = command
-        self.line: Lane = book.lane
-        self._sessions: list[MessageSession] = book.sessions.listed()
+        self.line: Lane = lane_sessions.lane
+        self._sessions: list[MessageSession] = lane_sessions.by_id.listed()
         self._at: int = 0
         self._firsts: list[tuple[int, Entry, Lane]] = []  # heap of the highest number on top
 

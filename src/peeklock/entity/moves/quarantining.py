@@ -164,8 +164,8 @@ class Quarantining:
     def _take_out(self, lane: Lane, wanted: set[int]) -> list[Entry]:
         found: list[Entry] = []
         lines = [lane]
-        if lane.book is not None:
-            lines += [session.line for session in lane.book.sessions.values()]
+        if lane.sessions is not None:
+            lines += [session.line for session in lane.sessions.by_id.values()]
         for sequence in sorted(wanted):
             entry = lane.unschedule(sequence)
             for line in lines:
@@ -178,9 +178,9 @@ class Quarantining:
             claimed = self._claiming.take_out(lane, sorted(wanted))
             wanted.difference_update([entry.sequence for entry in claimed])
             found += claimed
-        if found and lane.book is not None:
-            for session in lane.book.sessions.listed():
-                lane.book.forget_if_empty(session)
+        if found and lane.sessions is not None:
+            for session in lane.sessions.by_id.listed():
+                lane.sessions.forget_if_empty(session)
         return found
 
     def _move(self, lane: Lane, entries: list[Entry], content: bytes, now: int) -> None:

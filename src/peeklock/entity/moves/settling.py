@@ -127,7 +127,7 @@ class Settling:
                 or lock is None
                 or lock.number != token.number
                 or lock.until <= now
-                or (lane.book is not None and not _is_held(lock, now))
+                or (lane.sessions is not None and not _is_held(lock, now))
             ):
                 if lost is None:
                     lost = []
@@ -196,7 +196,7 @@ class Settling:
 
     def expire(self, lane: Lane, now: int) -> None:
         """Locks of a lane whose time is over return their messages (R-L3), a stint of them."""
-        if lane.book is None and lane.locked and lane.lock_deadline <= now:
+        if lane.sessions is None and lane.locked and lane.lock_deadline <= now:
             stint = self._state.stint
             expired = lane.expired_locks(now, stint.steps_left)
             stint.spend(len(expired))
@@ -323,9 +323,9 @@ class Settling:
 
     def _left(self, session: MessageSession) -> None:
         """A message has left a session: it may have been the last."""
-        book = session.line.whole().book
-        if book is not None:
-            book.forget_if_empty(session)
+        lane_sessions = session.line.whole().sessions
+        if lane_sessions is not None:
+            lane_sessions.forget_if_empty(session)
 
     def _find(self, token: LockToken, now: int) -> Lock | None:
         number = token.number

@@ -96,7 +96,7 @@ class Ticking:
             stint.spend(1)
             if entry.place == READY:
                 expired.append(line.drop_ready(entry))
-                if line.session is not None and lane.book is not None:
-                    lane.book.forget_if_empty(line.session)
+                if line.session is not None and lane.sessions is not None:
+                    lane.sessions.forget_if_empty(line.session)
         if expired:
             self._state.expire(lane, expired, now)

@@ -309,11 +309,11 @@ class Placing:
             exists = self._exists(number)
             if not exists and states:
                 self._strays.add(number)
-            book = state.lane(number).book if exists else None
+            lane_sessions = state.lane(number).sessions if exists else None
             while states:
                 name, (stored, at) = states.popitem()
-                if book is not None:
-                    book.set_state(book.session(name), stored, at)
+                if lane_sessions is not None:
+                    lane_sessions.set_state(lane_sessions.session(name), stored, at)
                 done += 1
                 if done % self._count == 0:
                     yield False
@@ -363,9 +363,9 @@ class Placing:
                 lane.claims.look_again()
             state.watch(lane)
             done += 1
-            if lane.book is not None:
-                for session in lane.book.sessions.values():
-                    lane.book.offer(session)
+            if lane.sessions is not None:
+                for session in lane.sessions.by_id.values():
+                    lane.sessions.offer(session)
                     done += 1
                     if done % self._count == 0:
                         yield False

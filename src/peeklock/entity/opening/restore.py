@@ -186,7 +186,7 @@ class Restoring:
                 entry.detailed().changes = record.changes
         elif isinstance(record, Relocated):
             for at, sequence in enumerate(record.sequences):
-                self._carried(sequence, position + at)
+                self._relocated(sequence, position + at)
         elif isinstance(record, CheckpointBegun):
             self._next_sequence = max(self._next_sequence, record.next_sequence)
         elif isinstance(record, CheckpointSlice):
@@ -235,10 +235,10 @@ class Restoring:
             self._transferring(record, position)
         elif isinstance(record, RelocatedCopies):
             for sequence in record.sequences:
-                self._carried(sequence, position)
+                self._relocated(sequence, position)
         elif isinstance(record, Requeued):
             self._kept(record.entry, record.lane)
-            self._carried(record.entry.sequence, position)
+            self._relocated(record.entry.sequence, position)
         elif isinstance(record, (Staged, StagesPublished, StagesDropped, StageDropped, StageKept)):
             self._apply_to_stages(record, position)
         elif isinstance(record, LaneDropped):
@@ -326,7 +326,7 @@ class Restoring:
                 entry.place = READY
                 self._claims.let_go(sequence)
 
-    def _carried(self, sequence: int, position: int) -> None:
+    def _relocated(self, sequence: int, position: int) -> None:
         entry = self._entries.get(sequence)
         if entry is None:
             self._unknown(sequence)

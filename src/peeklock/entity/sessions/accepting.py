@@ -65,18 +65,18 @@ class Accepting:
         """A named session at once or not at all; the next one now, or as soon as there is one."""
         if self._state.refuse_closed(command.origin, [command.tag], command.lane):
             return
-        book = self._state.lane(command.lane).book
-        if book is None:
+        lane_sessions = self._state.lane(command.lane).sessions
+        if lane_sessions is None:
             self._refuse(command.origin, command.tag, Refusal(NOT_ALLOWED, NO_SESSIONS_TEXT))
             return
         if command.session_id is None:
-            session = book.next_available()
+            session = lane_sessions.next_available()
             if session is None:
-                book.wait(command)
-                self._state.watch(book.lane)
+                lane_sessions.wait(command)
+                self._state.watch(lane_sessions.lane)
                 return
         else:
-            session = book.session(command.session_id)
+            session = lane_sessions.session(command.session_id)
             is_held = session.holder is not None and session.until > now
             if is_held or session.claimant is not None:
                 text = (
@@ -86,38 +86,38 @@ class Accepting:
                 refusal = Refusal(SESSION_CANNOT_BE_LOCKED, text)
                 self._refuse(command.origin, command.tag, refusal)
                 return
-            if session.holder is not None and not self._lose(book, session, now):
+            if session.holder is not None and not self._lose(lane_sessions, session, now):
                 refusal = Refusal(SESSION_CANNOT_BE_LOCKED, BEING_TAKEN_BACK_TEXT)
                 self._refuse(command.origin, command.tag, refusal)
                 return
-        self._give(book, session, command, now)
+        self._give(lane_sessions, session, command, now)
 
     def serve_waiting(self, lane: Lane, now: int) -> None:
         """Sessions that became free go to those who wait longest."""
-        book = lane.book
-        if book is None or not self._state.is_open(lane.number):
+        lane_sessions = lane.sessions
+        if lane_sessions is None or not self._state.is_open(lane.number):
             return
-        while book.waiting:
-            session = book.next_available()
+        while lane_sessions.waiting:
+            session = lane_sessions.next_available()
             if session is None:
                 return
-            _, waiting = book.waiting.popitem(last=False)
-            self._give(book, session, waiting, now)
+            _, waiting = lane_sessions.waiting.popitem(last=False)
+            self._give(lane_sessions, session, waiting, now)
 
     def close(self, receiver: Receiver, now: int) -> None:
         """A receiver lets its session go: what it held returns in order, uncounted."""
         session = receiver.lane.session
-        book = receiver.lane.whole().book
-        if session is None or book is None or session.holder is not receiver:
+        lane_sessions = receiver.lane.whole().sessions
+        if session is None or lane_sessions is None or session.holder is not receiver:
             return
-        self._return_all(book, session, SESSION_CLOSED, now)
-        self._free(book, session)
+        self._return_all(lane_sessions, session, SESSION_CLOSED, now)
+        self._free(lane_sessions, session)
 
     def take_some_back(self, lane: Lane, now: int) -> bool:
         """The sessions of a lane are taken from their holders, who are told, a stint of them;
         nothing is counted. Tells whether those were all."""
-        book = lane.book
-        if book is None:
+        lane_sessions = lane.sessions
+        if lane_sessions is None:
             return True
         stint = self._state.stint
         is_first = True
@@ -129,48 +129,52 @@ class Accepting:
                 return False
             is_first = False
             stint.spend(1 + len(session.locks))
-            self._return_all(book, session, RECONFIGURED, now)
-            self._note(book, session, SESSION_TAKEN_BACK, now)
+            self._return_all(lane_sessions, session, RECONFIGURED, now)
+            self._note(lane_sessions, session, SESSION_TAKEN_BACK, now)
             self._dismiss(session)
-            self._free(book, session)
+            self._free(lane_sessions, session)
         return True
 
-    def _return_all(self, book: LaneSessions, session: MessageSession, why: int, now: int) -> None:
+    def _return_all(
+        self, lane_sessions: LaneSessions, session: MessageSession, why: int, now: int
+    ) -> None:
         """What the holder has of the session goes back to where it was, uncounted."""
         locks = session.locks.listed()
         holder = session.holder
         if locks and holder is not None:
             sequences = [lock.entry.sequence for lock in locks]
             notes = self._state.notes
-            notes.released(book.lane.number, why, holder.consumer, sequences, now)
+            notes.released(lane_sessions.lane.number, why, holder.consumer, sequences, now)
         for lock in locks:
-            del book.lane.locked[lock.entry.sequence]
-        self._state.restore_places(book.lane, locks, now)
+            del lane_sessions.lane.locked[lock.entry.sequence]
+        self._state.restore_places(lane_sessions.lane, locks, now)
         session.locks = LargeDict()
 
     def stop_waiting(self, origin: Any) -> None:
         """Somebody who waited for a session is gone."""
         for lane in self._state.lanes.values():
-            if lane.book is not None:
-                lane.book.waiting.pop(origin, None)
+            if lane.sessions is not None:
+                lane.sessions.waiting.pop(origin, None)
 
     def tick(self, lane: Lane, now: int) -> None:
         """Locks that are over are lost, waits that are over are refused, a stint of them."""
-        book = lane.book
-        if book is None:
+        lane_sessions = lane.sessions
+        if lane_sessions is None:
             return
         stint = self._state.stint
         while not stint.is_over:
-            session = book.next_expired(now)
+            session = lane_sessions.next_expired(now)
             if session is None:
                 break
             if _still_receives(session):
                 stint.spend(1)
-                book.look_again(session, now + self._state.policy(lane.number).lock_duration_ms)
+                lane_sessions.look_again(
+                    session, now + self._state.policy(lane.number).lock_duration_ms
+                )
                 self._state.watch(lane)
             else:
-                self._lose(book, session, now)
-        late = book.timed_out(now, stint.steps_left)
+                self._lose(lane_sessions, session, now)
+        late = lane_sessions.timed_out(now, stint.steps_left)
         stint.spend(len(late))
         for waiting in late:
             text = (
@@ -188,11 +192,11 @@ class Accepting:
             self._refuse_lost(command.origin, command.tag)
             return
         until = now + self._state.policy(command.lane).lock_duration_ms
-        book = self._state.lane(command.lane).book
-        assert book is not None, "a session that is held is in a book"
-        book.renew(held, until)
-        self._state.watch(book.lane)
-        self._note(book, held, SESSION_RENEWED, now)
+        lane_sessions = self._state.lane(command.lane).sessions
+        assert lane_sessions is not None, "a session that is held is in a book"
+        lane_sessions.renew(held, until)
+        self._state.watch(lane_sessions.lane)
+        self._note(lane_sessions, held, SESSION_RENEWED, now)
         self._state.replies.append(Numbered(command.origin, command.tag, [until]))
 
     def get_state(self, command: GetSessionState, now: int) -> None:
@@ -213,25 +217,25 @@ class Accepting:
         if held is None:
             self._refuse_lost(command.origin, command.tag)
             return
-        book = held.line.whole().book
-        assert book is not None, "a session is in a book"
-        book.set_state(held, command.state, now)
+        lane_sessions = held.line.whole().sessions
+        assert lane_sessions is not None, "a session is in a book"
+        lane_sessions.set_state(held, command.state, now)
         self._state.records.append(
             SessionStateSet(now, command.lane, command.session_id, command.state)
         )
         self._state.replies.append(Numbered(command.origin, command.tag, []))
 
     def _give(
-        self, book: LaneSessions, session: MessageSession, command: AcceptSession, now: int
+        self, lane_sessions: LaneSessions, session: MessageSession, command: AcceptSession, now: int
     ) -> None:
         receiver = Receiver(command.origin, session.line, command.mode, command.consumer)
         self._state.receivers[command.origin] = receiver
         until = now + self._state.policy(command.lane).lock_duration_ms
-        book.hold(session, receiver, until)
-        self._state.watch(book.lane)
+        lane_sessions.hold(session, receiver, until)
+        self._state.watch(lane_sessions.lane)
         self._state.replies.append(SessionAccepted(command.origin, command.tag, session.id, until))
 
-    def _lose(self, book: LaneSessions, session: MessageSession, now: int) -> bool:
+    def _lose(self, lane_sessions: LaneSessions, session: MessageSession, now: int) -> bool:
         """The session's lock is over: the deliveries count, the holder is told. What it had goes
         back in stints, and until all of it is back nobody gets the session; tells whether it is
         free."""
@@ -240,26 +244,28 @@ class Accepting:
         stint.spend(1 + len(locks))
         for lock in locks:
             del session.locks[lock.entry.sequence]
-            del book.lane.locked[lock.entry.sequence]
+            del lane_sessions.lane.locked[lock.entry.sequence]
         if locks:
-            self._state.give_back(book.lane, locks, LOCK_EXPIRED, now)
+            self._state.give_back(lane_sessions.lane, locks, LOCK_EXPIRED, now)
         holder = session.holder
         if holder is not None and not holder.closed:
-            self._note(book, session, SESSION_LOST, now)
+            self._note(lane_sessions, session, SESSION_LOST, now)
             self._dismiss(session)
         if session.locks:
-            book.look_again(session, session.until)
-            self._state.watch(book.lane)
+            lane_sessions.look_again(session, session.until)
+            self._state.watch(lane_sessions.lane)
             return False
-        self._free(book, session)
+        self._free(lane_sessions, session)
         return True
 
-    def _note(self, book: LaneSessions, session: MessageSession, why: int, now: int) -> None:
+    def _note(
+        self, lane_sessions: LaneSessions, session: MessageSession, why: int, now: int
+    ) -> None:
         """For the journal: what became of the lock of a session."""
         holder = session.holder
         if holder is not None:
             notes = self._state.notes
-            notes.session(book.lane.number, why, holder.consumer, session.id, now)
+            notes.session(lane_sessions.lane.number, why, holder.consumer, session.id, now)
 
     def _dismiss(self, session: MessageSession) -> None:
         """The holder of a session is one no longer, and is told so."""
@@ -270,22 +276,22 @@ class Accepting:
             refusal = Refusal(SESSION_LOCK_LOST, SESSION_LOCK_LOST_TEXT)
             self._state.replies.append(ReceiverClosed(receiver.origin, refusal))
 
-    def _free(self, book: LaneSessions, session: MessageSession) -> None:
+    def _free(self, lane_sessions: LaneSessions, session: MessageSession) -> None:
         session.holder = None
         session.until = NEVER
         session.line.waiting.clear()
         session.line.watchers = None
         if session.is_empty:
-            book.forget_if_empty(session)
+            lane_sessions.forget_if_empty(session)
         else:
-            book.offer(session)
+            lane_sessions.offer(session)
             self._state.touch(session.line)
 
     def _held(
         self, lane_number: int, session_id: str, holder: Any, now: int
     ) -> MessageSession | None:
-        book = self._state.lane(lane_number).book
-        return None if book is None else book.held(session_id, holder, now)
+        lane_sessions = self._state.lane(lane_number).sessions
+        return None if lane_sessions is None else lane_sessions.held(session_id, holder, now)
 
     def _refuse_lost(self, origin: Any, tag: int) -> None:
         self._refuse(origin, tag, Refusal(SESSION_LOCK_LOST, SESSION_LOCK_LOST_TEXT))

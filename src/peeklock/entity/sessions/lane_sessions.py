@@ -1,6 +1,6 @@
 """Message sessions: ordered groups of messages, each locked as a whole by one receiver.
 
-A lane that requires sessions has a book of them. Each session has a line of its own, a `Lane`
+A lane that requires sessions has a `LaneSessions`. Each session has a line of its own, a `Lane`
 like any other; what differs is who may receive from it (its holder), and that its messages are
 locked as long as the session is, not each for itself.
 """
@@ -87,8 +87,8 @@ class LaneSessions:
         "_deadlines",
         "_wait_number",
         "_waits",
+        "by_id",
         "lane",
-        "sessions",
         "state_bytes",
         "waiting",
     )
@@ -96,7 +96,7 @@ class LaneSessions:
     def __init__(self, lane: Lane, bodies: LiveBodies) -> None:
         self.lane: Lane = lane
         self._bodies: LiveBodies = bodies
-        self.sessions: LargeDict[str, MessageSession] = LargeDict()
+        self.by_id: LargeDict[str, MessageSession] = LargeDict()
         self.state_bytes: int = 0  # of all of them
         # By origin, who waits longest first.
         self.waiting: OrderedDict[Any, AcceptSession] = OrderedDict()
@@ -108,10 +108,10 @@ class LaneSessions:
 
     def session(self, id: str) -> MessageSession:
         """The session with this name; it exists from the first time it is named."""
-        session = self.sessions.get(id)
+        session = self.by_id.get(id)
         if session is None:
             session = MessageSession(id, self.lane)
-            self.sessions[id] = session
+            self.by_id[id] = session
             self._bodies.session_count += 1
         return session
 
@@ -126,11 +126,11 @@ class LaneSessions:
 
     def forget_if_empty(self, session: MessageSession) -> None:
         """A session without messages, state and holder does not exist."""
-        if session.is_empty and self.sessions.pop(session.id) is not None:
+        if session.is_empty and self.by_id.pop(session.id) is not None:
             self.forgot_one()
 
     def forgot_one(self) -> None:
-        """A session is no longer in the book."""
+        """A session is forgotten."""
         self._bodies.session_count -= 1
 
     def offer(self, session: MessageSession) -> None:
@@ -145,7 +145,7 @@ class LaneSessions:
         """The free session with the oldest message."""
         while self._available:
             sequence, id = heapq.heappop(self._available)
-            session = self.sessions.get(id)
+            session = self.by_id.get(id)
             if session is None or session.offered != sequence:
                 continue
             session.offered = 0
@@ -158,7 +158,7 @@ class LaneSessions:
 
     def held(self, id: str | None, holder: Any, now: int) -> MessageSession | None:
         """The session with this name if it is held: by this origin, or by any (None)."""
-        session = None if id is None else self.sessions.get(id)
+        session = None if id is None else self.by_id.get(id)
         if session is None or session.holder is None or session.until <= now:
             return None
         if holder is not None and session.holder.origin is not holder:
@@ -179,7 +179,7 @@ class LaneSessions:
         """Let all locks and waits end so much later, a part at a time; their order stays. Tells how
         many each part had."""
         done = 0
-        for session in self.sessions.values():
+        for session in self.by_id.values():
             if session.holder is not None:
                 session.until += duration_ms
             done += 1
@@ -204,7 +204,7 @@ class LaneSessions:
         """A session whose lock is over; who does not end it now must `look_again`."""
         while self._deadlines and self._deadlines[0][0] <= now:
             _, id = heapq.heappop(self._deadlines)
-            session = self.sessions.get(id)
+            session = self.by_id.get(id)
             if session is not None and session.holder is not None and session.until <= now:
                 return session
         return None
@@ -237,7 +237,7 @@ class LaneSessions:
         deadlines = self._deadlines
         while deadlines:
             until, id = deadlines[0]
-            session = self.sessions.get(id)
+            session = self.by_id.get(id)
             if session is not None and session.holder is not None and session.until <= until:
                 break
             heapq.heappop(deadlines)

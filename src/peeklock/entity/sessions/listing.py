@@ -40,10 +40,10 @@ class SessionPage:
         "names",
     )
 
-    def __init__(self, command: ListSessions, book: LaneSessions) -> None:
+    def __init__(self, command: ListSessions, lane_sessions: LaneSessions) -> None:
         self.command: ListSessions = command
         self.names: list[str] = []
-        self._sessions: list[MessageSession] = book.sessions.listed()
+        self._sessions: list[MessageSession] = lane_sessions.by_id.listed()
         self._names: list[str] = []  # those that are not sorted yet
         self._parts: list[list[str]] = []
         self._merged: Iterator[str] | None = None
@@ -110,13 +110,13 @@ class Listing:
         state = self._state
         if state.refuse_closed(command.origin, [command.tag], command.lane):
             return True
-        book = state.lane(command.lane).book
-        if book is None:
+        lane_sessions = state.lane(command.lane).sessions
+        if lane_sessions is None:
             refusal = Refusal(NOT_ALLOWED, NO_SESSIONS_TEXT)
             state.replies.append(Refused(command.origin, [command.tag], refusal))
             return True
         if page is None:
-            page = SessionPage(command, book)
+            page = SessionPage(command, lane_sessions)
         if not page.look_on(state.stint):
             self._page = page
             return False

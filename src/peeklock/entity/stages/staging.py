@@ -23,11 +23,11 @@ from peeklock.entity.commands import (
     Stage,
     TellStages,
 )
-from peeklock.entity.duplicate import id_of
+from peeklock.entity.duplicate_detection import id_of
 from peeklock.entity.lane import Entry
 from peeklock.entity.message import NEVER, NO_DURATION, Message
 from peeklock.entity.moves.entering import Entering
-from peeklock.entity.moves.lives import end_of_life, shorter
+from peeklock.entity.moves.time_to_live import end_of_life, shorter
 from peeklock.entity.refusals import NOT_ALLOWED, Refusal
 from peeklock.entity.replies import (
     BatchPublished,

@@ -25,7 +25,7 @@ from peeklock.entity.commands import (
 )
 from peeklock.entity.lane import Entry
 from peeklock.entity.message import NEVER, Message
-from peeklock.entity.moves.lives import end_of_life, shorter
+from peeklock.entity.moves.time_to_live import end_of_life, shorter
 from peeklock.entity.records import Published
 from peeklock.entity.replies import Details
 from peeklock.entity.state import State

@@ -82,8 +82,8 @@ class Dropped:
             self._left -= 1
         if lane.claims is not None:
             self._take_claimed(lane.claims, taken)
-        if lane.book is not None:
-            self._take_of_sessions(lane.book, taken)
+        if lane.sessions is not None:
+            self._take_of_sessions(lane.sessions, taken)
         while lane.expirations and self._left > 0:
             del lane.expirations[-POINTERS:]
             self._left -= 1
@@ -123,13 +123,13 @@ class Dropped:
                 claims.owners[name] = owner
             self._left -= 1
 
-    def _take_of_sessions(self, book: LaneSessions, taken: list[Entry]) -> None:
-        while book.sessions and self._left > 0:
-            id, session = book.sessions.popitem()
+    def _take_of_sessions(self, lane_sessions: LaneSessions, taken: list[Entry]) -> None:
+        while lane_sessions.by_id and self._left > 0:
+            id, session = lane_sessions.by_id.popitem()
             line = session.line
             self._take_of_line(line, taken)
             if line.ready or line.returned or line.deferred:
-                book.sessions[id] = session
+                lane_sessions.by_id[id] = session
             else:
-                book.forgot_one()
+                lane_sessions.forgot_one()
             self._left -= 1

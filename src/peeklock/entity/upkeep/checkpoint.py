@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Final, final
 
 from peeklock.entity.claims.records import OwnerHeard
-from peeklock.entity.duplicate import SHARDS
+from peeklock.entity.duplicate_detection import SHARDS
 from peeklock.entity.lane import GONE, LOCKED, Entry, Lane
 from peeklock.entity.records import (
     CLAIMED,
@@ -290,8 +290,12 @@ class Checkpoints:
         self._state.records.append(StageKept(self._now, stage.name, stage.touched_at, kept, ids))
 
     def _keep_state(self, lane: Lane, session: MessageSession) -> int:
-        book = lane.book
-        if not self._is_there(lane) or book is None or book.sessions.get(session.id) is not session:
+        lane_sessions = lane.sessions
+        if (
+            not self._is_there(lane)
+            or lane_sessions is None
+            or lane_sessions.by_id.get(session.id) is not session
+        ):
             return 0
         if session.state is None:
             return 0

@@ -60,26 +60,26 @@ def _lane_parts(lane: Lane, sessions_max: int) -> Iterator[LivePart]:
         plain += lane.claims.entries()
     returned = lane.returned[:]
     locks = lane.locked.listed()
-    sessions = [] if lane.book is None else lane.book.sessions.listed()
+    sessions = [] if lane.sessions is None else lane.sessions.by_id.listed()
     for at in range(0, len(plain), PART):
         yield LivePart(lane, None, plain[at : at + PART], [])
     for at in range(0, len(returned), PART):
         yield LivePart(lane, None, [pair[1] for pair in returned[at : at + PART]], [])
     for at in range(0, len(locks), PART):
         yield LivePart(lane, None, [lock.entry for lock in locks[at : at + PART]], [])
-    if lane.book is not None:
-        yield from _session_parts(lane, lane.book, sessions, sessions_max)
+    if lane.sessions is not None:
+        yield from _session_parts(lane, lane.sessions, sessions, sessions_max)
 
 
 def _session_parts(
-    lane: Lane, book: LaneSessions, sessions: list[MessageSession], sessions_max: int
+    lane: Lane, lane_sessions: LaneSessions, sessions: list[MessageSession], sessions_max: int
 ) -> Iterator[LivePart]:
     entries: list[Entry] = []
     stateful: list[MessageSession] = []
     looked = 0
     for session in sessions:
         looked += 1
-        if book.sessions.get(session.id) is session:
+        if lane_sessions.by_id.get(session.id) is session:
             line = session.line
             entries += line.ready[line.head :]
             entries += [pair[1] for pair in line.returned]

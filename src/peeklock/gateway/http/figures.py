@@ -11,7 +11,7 @@ from peeklock.entity.moves.depth import STATES
 from peeklock.gateway.http.health import Health
 from peeklock.histogram import Histogram
 from peeklock.store.figures import StoreFigures
-from peeklock.store.storehouse import StoreState
+from peeklock.store.stores import StoreState
 from peeklock.turns import TURNS
 from peeklock.version import VERSION, is_compiled
 from peeklock.watchdog import Watchdog

@@ -5,7 +5,7 @@ from typing import Final, final
 
 from peeklock.gateway.http.answer import Answer
 from peeklock.gateway.http.request import HttpRequest
-from peeklock.store.storehouse import StoreState
+from peeklock.store.stores import StoreState
 
 READY: Final = "/ready"
 

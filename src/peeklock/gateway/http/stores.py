@@ -8,7 +8,7 @@ from peeklock.gateway.http.answer import Answer, not_allowed, not_found, refused
 from peeklock.gateway.http.request import HttpRequest
 from peeklock.gateway.http.token_guard import TokenGuard
 from peeklock.store.store import StoreError
-from peeklock.store.storehouse import StoreState, UnknownStore
+from peeklock.store.stores import StoreState, UnknownStore
 
 NODE: Final = "$stores"
 

@@ -7,7 +7,7 @@ from typing import Final
 # Runs of messages, one record each.
 ENQUEUED: Final = 1
 SCHEDULED: Final = 2
-CARRIED: Final = 3
+RELOCATED: Final = 3
 
 # Facts.
 REMOVED: Final = 4
@@ -35,7 +35,7 @@ LANE_DROPPED: Final = 21
 WAYS_NOTED: Final = 27
 
 # A body that several copies share.
-CARRIED_COPIES: Final = 22
+RELOCATED_COPIES: Final = 22
 
 # Copies that are dead letters from the beginning.
 COPIES_BURIED: Final = 26

@@ -49,10 +49,10 @@ from peeklock.entity.upkeep.journal_facts import HandedTo
 from peeklock.store import checksum
 from peeklock.store.codec.facts import decode_fact, encode_burial, encode_fact, pack_buried
 from peeklock.store.codec.kinds import (
-    CARRIED,
-    CARRIED_COPIES,
     ENQUEUED,
     PUBLISHED,
+    RELOCATED,
+    RELOCATED_COPIES,
     REQUEUED,
     SCHEDULED,
     STAGED,
@@ -78,7 +78,7 @@ Buffer: TypeAlias = bytes | memoryview
 VERSION: Final = 2
 
 # Messages that tell where they belong.
-_ADDRESSED: Final = (PUBLISHED, TRANSFERRING, CARRIED_COPIES, STAGED, REQUEUED)
+_ADDRESSED: Final = (PUBLISHED, TRANSFERRING, RELOCATED_COPIES, STAGED, REQUEUED)
 
 # The address of a staged message that goes on from the one before: a text of no bytes.
 _SAME_STAGE: Final = bytes(4)
@@ -162,11 +162,11 @@ def chunk_parts(first_position: int, records: Sequence[Record]) -> list[bytes]:
             chunk.add_staged(record)
         elif isinstance(record, Relocated):
             for number, message in zip(record.sequences, record.messages, strict=True):
-                chunk.add_message(CARRIED, at, number, message, b"")
+                chunk.add_message(RELOCATED, at, number, message, b"")
         elif isinstance(record, RelocatedCopies):
             numbers = pack_sequences(record.sequences)
             address = _word.pack(len(numbers)) + numbers
-            chunk.add_message(CARRIED_COPIES, at, 0, record.message, address)
+            chunk.add_message(RELOCATED_COPIES, at, 0, record.message, address)
         elif isinstance(record, Requeued):
             entry = _word.pack(record.lane) + pack_entries([record.entry])
             address = _word.pack(len(entry)) + entry
@@ -369,7 +369,7 @@ def decode_chunk(chunk: Buffer, bodies: bool) -> tuple[int, list[Record]]:
             raise Corrupt(f"the record at position {first + index} does not fit its checksum")
         try:
             kind: int = record[0]
-            if ENQUEUED <= kind <= CARRIED:
+            if ENQUEUED <= kind <= RELOCATED:
                 _, flags, at, sequence, id_bytes, envelope_bytes = _message.unpack_from(record)
                 message = _decode_message(
                     record, _MESSAGE_BYTES, flags, id_bytes, envelope_bytes, bodies
@@ -377,7 +377,7 @@ def decode_chunk(chunk: Buffer, bodies: bool) -> tuple[int, list[Record]]:
                 runs.add_message(kind, at, sequence, message)
             elif kind == STAGED:
                 _add_staged(runs, record, bodies)
-            elif kind in (PUBLISHED, TRANSFERRING, CARRIED_COPIES, REQUEUED):
+            elif kind in (PUBLISHED, TRANSFERRING, RELOCATED_COPIES, REQUEUED):
                 runs.add_other(_decode_addressed(record, kind, bodies))
             else:
                 runs.add_other(decode_fact(record, kind))
@@ -416,7 +416,7 @@ def decode_messages(chunk: Buffer, positions: Sequence[int]) -> list[Message]:
                 raise Corrupt(f"the record at position {position} does not fit its checksum")
             kind, flags, _, _, id_bytes, envelope_bytes = _message.unpack_from(record)
             offset = _MESSAGE_BYTES
-            if not ENQUEUED <= kind <= CARRIED:
+            if not ENQUEUED <= kind <= RELOCATED:
                 if kind not in _ADDRESSED:
                     raise Corrupt(f"the record at position {position} is no message")
                 offset += 4 + cast(int, _word.unpack_from(record, offset)[0])
@@ -438,7 +438,7 @@ def head_size(record: memoryview) -> int:
     try:
         kind, flags, _, _, id_bytes, _ = _message.unpack_from(record)
         offset = _MESSAGE_BYTES
-        if not ENQUEUED <= kind <= CARRIED:
+        if not ENQUEUED <= kind <= RELOCATED:
             if kind not in _ADDRESSED:
                 return len(record)
             offset += 4 + cast(int, _word.unpack_from(record, offset)[0])
@@ -480,7 +480,7 @@ class _Runs:
 
     def add_message(self, kind: int, at: int, sequence: int, message: Message) -> None:
         if kind == self.kind and at == self.at:
-            if kind == CARRIED:
+            if kind == RELOCATED:
                 self.sequences.append(sequence)
                 self.messages.append(message)
                 return
@@ -545,7 +545,7 @@ def _decode_addressed(record: memoryview, kind: int, bodies: bool) -> Record:
         if destination is None:
             raise ValueError("a destination has a name")
         return Transferring(at, sequence, message, destination)
-    if kind == CARRIED_COPIES:
+    if kind == RELOCATED_COPIES:
         sequences, _ = unpack_sequences(record, _MESSAGE_BYTES + 4)
         return RelocatedCopies(at, sequences, message)
     if kind == REQUEUED:

@@ -15,7 +15,7 @@ from peeklock.entity.commands import SendMany
 from peeklock.gateway.http.request import HttpRequest
 from peeklock.store.memory import MemoryCatalog, MemoryStores
 from peeklock.store.store import Store, Unavailable
-from peeklock.store.storehouse import Storehouse, store_names
+from peeklock.store.stores import Stores, store_names
 from tests.broker.broker_harness import Recorder, settle_down
 from tests.gateway.http.admin.admin_harness import (
     ATOM,
@@ -340,7 +340,7 @@ def test_a_full_namespace_is_a_quota() -> None:
 
 def test_a_partition_out_of_reach_makes_an_entity_limited() -> None:
     """R-P9."""
-    switched = Storehouse.of(MemoryStores(), store_names(2))
+    switched = Stores.of(MemoryStores(), store_names(2))
     stores: dict[str, Store] = {each.name: switched.get(each.name) for each in switched.states()}
     away = list(stores)[1]
 

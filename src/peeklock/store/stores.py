@@ -1,4 +1,4 @@
-"""Several stores under one roof: each with its own commits and its own failures.
+"""Several stores by name: each with its own commits and its own failures.
 
 A store is asked for by its name and is the same object for ever; behind it the engine comes and
 goes. It goes when somebody takes it offline, and by itself when it breaks. Whoever opens a
@@ -37,7 +37,7 @@ It is called from other threads, too."""
 # The catalog remembers under this kind which stores were made: a name is enough.
 STORE_KIND: Final = "store"
 
-# How often a broken store is tried again, at most; its partitions knock more often than that.
+# How often a broken store is tried again, at most; its partitions ask more often than that.
 RETRY_S: Final = 1.0
 
 _LOG: Final = logging.getLogger("peeklock.store")
@@ -63,13 +63,13 @@ class StoreState:
 
 
 @final
-class Storehouse:
+class Stores:
     """All stores of a broker, by their names and in their order."""
 
     def __init__(self, stores: Iterable[SwitchedStore]) -> None:
         self._stores = {store.name: store for store in stores}
         # Stores that partitions rest in and that nobody configured.
-        self._strangers: dict[str, SwitchedStore] = {}
+        self._unknown_stores: dict[str, SwitchedStore] = {}
 
     @classmethod
     def of(
@@ -78,7 +78,7 @@ class Storehouse:
         names: Sequence[str],
         made: Collection[str] = (),
         clock: Callable[[], float] = time.monotonic,
-    ) -> Storehouse:
+    ) -> Stores:
         """Open the stores; those in `made` must be there, the others are made where missing.
 
         One that cannot be opened starts offline, unless none can: that is an error.
@@ -91,31 +91,29 @@ class Storehouse:
         return cls(stores)
 
     @classmethod
-    async def open(
-        cls, factory: StoreFactory, names: Sequence[str], catalog: Catalog
-    ) -> Storehouse:
+    async def open(cls, factory: StoreFactory, names: Sequence[str], catalog: Catalog) -> Stores:
         """Open the stores; the catalog knows which were made before, and is told of new ones.
 
         Where a disk is missing, an empty store in its place would be taken for the real one.
         """
         made = {path for _, kind, path, _ in await catalog.load() if kind == STORE_KIND}
-        house = cls.of(factory, names, made)
-        for state in house.states():
+        stores = cls.of(factory, names, made)
+        for state in stores.states():
             if state.is_online and state.name not in made:
                 await catalog.save("", STORE_KIND, state.name, "{}")
-        return house
+        return stores
 
     def get(self, name: str) -> SwitchedStore:
         """Give the store of a name; one that is not configured is never available."""
-        store = self._stores.get(name) or self._strangers.get(name)
+        store = self._stores.get(name) or self._unknown_stores.get(name)
         if store is None:
-            store = self._strangers[name] = SwitchedStore(name, None)
+            store = self._unknown_stores[name] = SwitchedStore(name, None)
         return store
 
     def states(self) -> list[StoreState]:
         """Tell how each store is, also of those that are needed and not configured."""
-        strangers = sorted(self._strangers.items())
-        return [store.state() for store in (*self._stores.values(), *(s for _, s in strangers))]
+        unknown = sorted(self._unknown_stores.items())
+        return [store.state() for store in (*self._stores.values(), *(s for _, s in unknown))]
 
     async def offline(self, name: str) -> None:
         """Close a store and let its directory go; what is asked of it fails until it returns."""

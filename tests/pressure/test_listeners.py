@@ -1,4 +1,4 @@
-"""Doors that strangers lean on: half a hello, no descriptor left, answers that nobody reads."""
+"""Listeners under abuse: half a hello, no descriptor left, answers that nobody reads."""
 
 import contextlib
 import resource
@@ -11,7 +11,7 @@ import pytest
 
 from bench.proc import open_files, open_sockets
 from tests.pressure.abused_broker import AbusedBroker
-from tests.pressure.conftest import MakeHouse
+from tests.pressure.conftest import StartBroker
 from tests.pressure.raw import RECEIVER, Raw
 from tests.wire import sas
 from tests.wire.own_client import run_with, send
@@ -50,9 +50,9 @@ def many_descriptors() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("many_descriptors")
-def test_half_a_hello_costs_little_and_keeps_nobody_out(house: MakeHouse) -> None:
+def test_half_a_hello_costs_little_and_keeps_nobody_out(start_broker: StartBroker) -> None:
     """Each cost 87 KB for 15 seconds, 5,000 of them at once."""
-    broker = house()
+    broker = start_broker()
     with broker.pressed(grows_at_most=72 << 20), crowd(broker, 1_200, HELLO_CUT):
         # Whoever means it has a place soon.
         begun = time.monotonic()
@@ -71,9 +71,9 @@ def shaking(broker: AbusedBroker) -> Iterator[ssl.SSLSocket]:
         yield wrapped
 
 
-def test_without_a_descriptor_it_refuses_and_serves_on(house: MakeHouse) -> None:
+def test_without_a_descriptor_it_refuses_and_serves_on(start_broker: StartBroker) -> None:
     """The pause failed at its own log line, and 22,004 tracebacks came in 33 seconds."""
-    broker = house()
+    broker = start_broker()
     with broker.pressed() as seen:
         limits = resource.prlimit(broker.pid, resource.RLIMIT_NOFILE)
         resource.prlimit(
@@ -91,9 +91,9 @@ def test_without_a_descriptor_it_refuses_and_serves_on(house: MakeHouse) -> None
     run_with(broker.connection_string, lambda client: send(client, "ping", "x"))
 
 
-def test_who_never_reads_is_let_go(house: MakeHouse) -> None:
+def test_who_never_reads_is_let_go(start_broker: StartBroker) -> None:
     """With a token or without, by AMQP or by HTTP, each held its bytes for ever."""
-    broker = house(queues={"q0": {}, "q1": {}}, options=("--write-timeout-ms", "1000"))
+    broker = start_broker(queues={"q0": {}, "q1": {}}, options=("--write-timeout-ms", "1000"))
     bodies = ["x" * 250_000] * 20
     run_with(broker.connection_string, lambda client: send(client, "q0", *bodies))
     run_with(broker.connection_string, lambda client: send(client, "q1", *bodies))
@@ -124,9 +124,9 @@ def test_who_never_reads_is_let_go(house: MakeHouse) -> None:
         peer.close()
 
 
-def test_slow_heads_keep_nobody_out(house: MakeHouse) -> None:
+def test_slow_heads_keep_nobody_out(start_broker: StartBroker) -> None:
     """A byte every 6.5 seconds held a connection for ever, and there was no limit of them."""
-    broker = house(options=("--http-connections-max", "50"))
+    broker = start_broker(options=("--http-connections-max", "50"))
     with broker.pressed(), crowd(broker, 200, b"GET /health HTTP/1.1\r\nHo") as peers:
         for peer in peers[-40:]:
             with contextlib.suppress(OSError):
@@ -145,8 +145,8 @@ def test_slow_heads_keep_nobody_out(house: MakeHouse) -> None:
 
 
 @pytest.mark.torture
-def test_a_head_and_a_body_have_a_time_in_all(house: MakeHouse) -> None:
-    broker = house()
+def test_a_head_and_a_body_have_a_time_in_all(start_broker: StartBroker) -> None:
+    broker = start_broker()
     post = b"POST /ping/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n\r\n"
     with (
         crowd(broker, 5, b"GET /health HTTP/1.1\r\nX: ") as heads,
@@ -175,11 +175,13 @@ def answered(broker: AbusedBroker, request: bytes) -> int:
 
 
 @pytest.mark.parametrize("is_open", [False, True], ids=["loopback", "everywhere"])
-def test_no_web_page_can_use_a_broker_that_is_not_its_own(house: MakeHouse, is_open: bool) -> None:
+def test_no_web_page_can_use_a_broker_that_is_not_its_own(
+    start_broker: StartBroker, is_open: bool
+) -> None:
     """Any page could, by a WebSocket or by a name that was made to mean this machine."""
     # The last of two options counts.
     everywhere = ("--host", "0.0.0.0", "--allow-development-key")
-    broker = house(options=everywhere if is_open else ("--allowed-host", "broker.test"))
+    broker = start_broker(options=everywhere if is_open else ("--allowed-host", "broker.test"))
     for request in (UPGRADE, b"GET /health HTTP/1.1\r\nHost: %s\r\n%s\r\n"):
         good = 101 if request is UPGRADE else 200
         assert answered(broker, request % (b"localhost", b"")) == good

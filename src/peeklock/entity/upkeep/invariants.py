@@ -1,4 +1,4 @@
-"""The laws of a partition, as tests and a careful owner look at them: each says what must hold."""
+"""The invariants of a partition, as tests look at them: each says what must hold."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from peeklock.entity.topics.copying import Copying
 from peeklock.entity.upkeep.live_bodies import BLOCK_BITS
 
 
-def check_laws(state: State, copying: Copying) -> None:
-    """Break where a law does not hold."""
+def check_invariants(state: State, copying: Copying) -> None:
+    """Break where an invariant does not hold."""
     live = 0
     size = 0
     blocks: set[int] = set()
@@ -31,8 +31,10 @@ def check_laws(state: State, copying: Copying) -> None:
     assert said == sum(each.weigh() for each in details), "what was said is weighed"
     assert said == state.bodies.detail_bytes, "what receivers have said is counted"
     if state.dropped.is_empty:
-        books = [lane.book for lane in state.lanes.values() if lane.book is not None]
-        sessions = sum(len(book.sessions) for book in books)
+        with_sessions = [
+            lane.sessions for lane in state.lanes.values() if lane.sessions is not None
+        ]
+        sessions = sum(len(lane_sessions.by_id) for lane_sessions in with_sessions)
         assert sessions == state.bodies.session_count, "every session is counted"
     outstanding = [entry for _, entry in copying.outstanding()]
     assert len(outstanding) == copying.left, "every copy that is to be made is counted"
@@ -56,7 +58,7 @@ def check_laws(state: State, copying: Copying) -> None:
 
 
 def check_lane(lane: Lane) -> None:
-    """The laws of one lane."""
+    """The invariants of one lane."""
     live = lane.entries()
     numbers = {entry.sequence for entry in live}
     assert len(numbers) == len(live), "a message is in one place, never in two"
@@ -73,13 +75,13 @@ def check_lane(lane: Lane) -> None:
             held = owner.numbers.first(0, len(owner.held) + 1)
             assert held == sorted(owner.held), "what is claimed is found by its number"
     _check_line(lane)
-    if lane.book is None:
+    if lane.sessions is None:
         deadlines = [lock.until for lock in lane.locked.values() if lock.until != WITH_SESSION]
         assert deadlines == sorted(deadlines), "locks are in the order of their deadlines"
         assert not deadlines or 0 < lane.lock_deadline <= deadlines[0], "no lock is forgotten"
         return
     of_sessions = sum(lock.line is lane for lock in lane.locked.values())  # forwarded
-    for session in lane.book.sessions.values():
+    for session in lane.sessions.by_id.values():
         _check_line(session.line)
         of_sessions += len(session.locks)
         assert session.holder is not None or not session.locks, "a lock has a holder"

@@ -34,7 +34,7 @@ SHORT_OF_MEMORY: Final = (
 DOUBT: Final = "The store failed; whether this was stored is in doubt. Try again."
 
 
-def declined(command: Command, refusal: Refusal) -> Reply | None:
+def refusal_reply(command: Command, refusal: Refusal) -> Reply | None:
     """The answer to a command that is not carried out; None where nobody waits for one."""
     if isinstance(command, (SendMany, SettleMany, Stage)):
         return Refused(command.origin, command.tags, refusal)

@@ -15,7 +15,7 @@ from peeklock.amqp.messages.message import VALUE_BODY, AmqpMessage, encode_messa
 from peeklock.amqp.messages.message_forms import Properties
 from peeklock.amqp.values.composites import ACCEPTED, encode_composite
 from peeklock.client import ServiceBusClient, ServiceBusMessage
-from tests.pressure.conftest import MakeHouse
+from tests.pressure.conftest import StartBroker
 from tests.pressure.raw import RECEIVER, SENDER, frame
 from tests.pressure.test_passes import send_large
 from tests.wire.own_client import run_with, send
@@ -23,10 +23,10 @@ from tests.wire.own_client import run_with, send
 MODULUS = (1 << 61) - 1  # of Python's hash of numbers
 
 
-def test_keys_that_collide_stop_nobody(house: MakeHouse) -> None:
+def test_keys_that_collide_stop_nobody(start_broker: StartBroker) -> None:
     """One frame of 65 KB without a token froze the broker for a second, a request of 126 KB for
     several."""
-    broker = house(queues={"q": {}})
+    broker = start_broker(queues={"q": {}})
     colliding = {UUID(int=1 + number * MODULUS): None for number in range(3_400)}
     attach = encode_composite(
         Attach(name="a", handle=0, role=True, source=Source(address="$cbs"), properties=colliding)
@@ -55,10 +55,10 @@ def test_keys_that_collide_stop_nobody(house: MakeHouse) -> None:
                 assert peer.wait_for(Disposition).state.error is not None
 
 
-def test_dispositions_of_far_ranges_stop_nobody(house: MakeHouse) -> None:
+def test_dispositions_of_far_ranges_stop_nobody(start_broker: StartBroker) -> None:
     """Thirty bytes walked all that was unsettled: 2,000 of them took 14 s."""
     count = 1_000
-    broker = house(queues={"q": {"LockDuration": "PT5M"}})
+    broker = start_broker(queues={"q": {"LockDuration": "PT5M"}})
     run_with(broker.connection_string, lambda client: send(client, "q", *["x"] * count))
     with broker.raw() as peer:
         peer.open()
@@ -77,9 +77,9 @@ def test_dispositions_of_far_ranges_stop_nobody(house: MakeHouse) -> None:
             peer.wait_for(Detach)
 
 
-def test_unfinished_requests_before_a_token_hold_little(house: MakeHouse) -> None:
+def test_unfinished_requests_before_a_token_hold_little(start_broker: StartBroker) -> None:
     """5,000 links with an unfinished request of 256 KB each were 1.28 GB for one connection."""
-    broker = house()
+    broker = start_broker()
     piece = bytes(60_000)
     with broker.pressed(grows_at_most=24 << 20):
         for _ in range(10):
@@ -103,9 +103,9 @@ def test_unfinished_requests_before_a_token_hold_little(house: MakeHouse) -> Non
                         peer.send(frame(link) + frame(begun, payload=piece) * 4)
 
 
-def test_unfinished_messages_with_send_alone_are_bounded(house: MakeHouse) -> None:
+def test_unfinished_messages_with_send_alone_are_bounded(start_broker: StartBroker) -> None:
     """An unfinished message on each of 150 links was 228 MB."""
-    broker = house(queues={"q": {"MaxMessageSizeInKilobytes": 1024}})
+    broker = start_broker(queues={"q": {"MaxMessageSizeInKilobytes": 1024}})
     piece = bytes(60_000)
     with broker.pressed(grows_at_most=140 << 20), broker.raw() as peer:
         peer.open()
@@ -118,9 +118,9 @@ def test_unfinished_messages_with_send_alone_are_bounded(house: MakeHouse) -> No
         peer.send(frame(Transfer(handle=0, delivery_id=0, more=False), payload=b"x"))
 
 
-def test_those_who_only_open_keep_nobody_out(house: MakeHouse) -> None:
+def test_those_who_only_open_keep_nobody_out(start_broker: StartBroker) -> None:
     """They filled the places of a namespace for 18 s at a time."""
-    broker = house(queues={"q": {}}, options=("--connections-max", "50"))
+    broker = start_broker(queues={"q": {}}, options=("--connections-max", "50"))
     peers = []
     with broker.pressed(grows_at_most=32 << 20):
         for _ in range(150):
@@ -134,9 +134,9 @@ def test_those_who_only_open_keep_nobody_out(house: MakeHouse) -> None:
         peer.close()
 
 
-def test_wrong_keys_are_slowed(house: MakeHouse) -> None:
+def test_wrong_keys_are_slowed(start_broker: StartBroker) -> None:
     """636 guesses a second were answered."""
-    broker = house()
+    broker = start_broker()
     init = SaslInit(mechanism="PLAIN", initial_response=b"\0RootManageSharedAccessKey\0wrong")
     answered = 0
     with broker.pressed():
@@ -156,9 +156,9 @@ def test_wrong_keys_are_slowed(house: MakeHouse) -> None:
     assert broker.log().count("operation=sasl") <= 320
 
 
-def test_lost_connections_leave_nothing(house: MakeHouse) -> None:
+def test_lost_connections_leave_nothing(start_broker: StartBroker) -> None:
     """60 connections of 5 MB, come and gone, were 204 MB more."""
-    broker = house(queues={"q": {"MaxMessageSizeInKilobytes": 1024}})
+    broker = start_broker(queues={"q": {"MaxMessageSizeInKilobytes": 1024}})
     piece = bytes(60_000)
 
     def come_and_go() -> None:
@@ -177,7 +177,7 @@ def test_lost_connections_leave_nothing(house: MakeHouse) -> None:
             come_and_go()
 
 
-def test_rules_with_long_patterns_hold_up_nobody(house: MakeHouse) -> None:
+def test_rules_with_long_patterns_hold_up_nobody(start_broker: StartBroker) -> None:
     """60 rules of 20 patterns on a value of 32 KB took seconds for one message."""
     filters = [
         " OR ".join(f"v LIKE '%a_{rule}{each}b%'" for each in range(20)) for rule in range(60)
@@ -189,7 +189,7 @@ def test_rules_with_long_patterns_hold_up_nobody(house: MakeHouse) -> None:
         }
         for number, text in enumerate(filters)
     ]
-    broker = house(topics=[{"Name": "t", "Subscriptions": [{"Name": "s", "Rules": rules}]}])
+    broker = start_broker(topics=[{"Name": "t", "Subscriptions": [{"Name": "s", "Rules": rules}]}])
 
     async def publish(client: ServiceBusClient) -> None:
         async with client.get_topic_sender("t") as sender:
