@@ -136,7 +136,7 @@ class ClaimKeeper(Protocol):
 
 @final
 class BrokerClaimKeeper:
-    """The book that the broker keeps: one operation for each verb."""
+    """Claims that the broker keeps: one operation for each verb."""
 
     kind: Final = BROKER
 
@@ -328,7 +328,7 @@ def active_count(wire: EntityManagement) -> int:
 
 
 def keeps_claims(wire: EntityManagement) -> bool:
-    """Return whether the broker keeps a book of claims; to ask fences nobody."""
+    """Return whether the broker keeps claims; to ask fences nobody."""
     return _looked_up(wire) is not None
 
 

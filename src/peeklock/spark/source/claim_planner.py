@@ -202,7 +202,7 @@ class ClaimPlanner:
     def _keeper_claim(
         self, batch: list[ClaimedMessage], count: int, size: int, upto: dict[int, int] | None
     ) -> list[ClaimedMessage]:
-        """Claim once. When the answer is lost only the book knows what was claimed: what it has
+        """Claim once. When the answer is lost only the keeper knows what was claimed: what it has
         beyond this batch is that, or, where the job settles by itself, not settled yet."""
         deadline = time.monotonic() + self._options.access.retry_deadline_ms / 1000
         while True:

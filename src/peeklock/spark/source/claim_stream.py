@@ -1,7 +1,7 @@
 """Mode claim as a stream: messages are claimed, read by tasks, and settled after Spark's commit.
 
 The same class serves PySpark 4.0 to 4.3. Spark builds readers in several processes: making one
-opens nothing, and one that travels leaves its book behind.
+opens nothing, and one that travels leaves its planner behind.
 """
 
 from collections.abc import Callable, Iterator
@@ -111,8 +111,10 @@ class ClaimStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin, until = ClaimOffset.read(start, entity), ClaimOffset.read(end, entity)
         if begin == until:
             return []
-        book = self._opened()
-        return [ClaimSlice(pack(numbers), book.keeper_kind) for numbers in book.plan(begin, until)]
+        planner = self._opened()
+        return [
+            ClaimSlice(pack(numbers), planner.keeper_kind) for numbers in planner.plan(begin, until)
+        ]
 
     def commit(self, end: dict[str, Any]) -> None:
         """Settle what Spark has committed."""

@@ -1,8 +1,8 @@
-"""Claims where the broker keeps no book of them, as on Azure: messages are deferred with a tag.
+"""Claims where the broker does not keep them, as on Azure: messages are deferred with a tag.
 
 Received under a lock, deferred with the reader's name among the application properties, read by
 peeking, and settled by receiving them by number. Deferring counts as a delivery, nobody is fenced,
-and no attempts are counted; sessions need the broker's own book.
+and no attempts are counted; sessions need the broker's own claims.
 """
 
 import uuid
@@ -46,7 +46,7 @@ _ABSENT: Final = (MessageNotFoundError, MessagingEntityNotFoundError, MessageLoc
 
 @final
 class DeferralClaimKeeper:
-    """The book that is written on the messages themselves."""
+    """Claims that are written on the messages themselves."""
 
     kind: Final = DEFERRAL
 

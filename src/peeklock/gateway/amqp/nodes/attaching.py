@@ -92,7 +92,7 @@ class Attaching:
     # --- coming
 
     def attach(self, link: Link, now: int) -> None:
-        """Answer the wish for a link; that for a session may be answered later."""
+        """Answer the request for a link; that for a session may be answered later."""
         if link.role == RECEIVER and isinstance(link.target, Coordinator):
             self._open_coordinator(link)
             return
@@ -147,14 +147,14 @@ class Attaching:
             entity_link.link.context = sending
             sending.open()
         else:
-            wish = read_session_request(entity_link.link)
-            if isinstance(wish, Refusal):
-                return wish
-            refusal = self._refuse_receiver(entity_link.address, entity, wish)
+            request = read_session_request(entity_link.link)
+            if isinstance(request, Refusal):
+                return request
+            refusal = self._refuse_receiver(entity_link.address, entity, request)
             if refusal is not None:
                 return refusal
             self._take_in(entity_link)
-            self._open_receiver(entity_link, entity, wish, now)
+            self._open_receiver(entity_link, entity, request, now)
         return None
 
     def _destination_of(self, entity_link: "EntityLink") -> Entity | Refusal | None:
@@ -192,7 +192,7 @@ class Attaching:
             entity_link.entity.link_attached(entity_link)
 
     def _open_receiver(
-        self, entity_link: "EntityLink", entity: Entity, wish: SessionRequest | None, now: int
+        self, entity_link: "EntityLink", entity: Entity, request: SessionRequest | None, now: int
     ) -> None:
         link = entity_link.link
         address = entity_link.address
@@ -206,10 +206,10 @@ class Attaching:
             mode=RECEIVE_AND_DELETE if link.snd_settle_mode == _SETTLED else PEEK_LOCK,
         )
         link.context = node
-        if wish is None:
+        if request is None:
             node.open()
         else:
-            node.open_session(wish, now)
+            node.open_session(request, now)
 
     def _open_request_node(self, entity_link: "EntityLink") -> None:
         """Attach one of the two links of a request node: for requests, or for their answers."""
@@ -244,17 +244,19 @@ class Attaching:
     # --- being turned away
 
     def _refuse_receiver(
-        self, address: Address, entity: Entity, wish: SessionRequest | None
+        self, address: Address, entity: Entity, request: SessionRequest | None
     ) -> Refusal | None:
         """Say why nothing can be received from an entity that exists."""
         refusal = why_not_received_from(self._output.namespace_context.namespace, address, entity)
         if refusal is not None:
             return refusal
         if address.sub_queue != OWN:
-            return None if wish is None else Refusal(NOT_ALLOWED, texts.NO_SESSIONS_IN_SUB_QUEUES)
-        if entity.requires_session and wish is None:
+            return (
+                None if request is None else Refusal(NOT_ALLOWED, texts.NO_SESSIONS_IN_SUB_QUEUES)
+            )
+        if entity.requires_session and request is None:
             return Refusal(NOT_ALLOWED, texts.SESSIONS_REQUIRED)
-        if wish is not None and not entity.requires_session:
+        if request is not None and not entity.requires_session:
             return Refusal(NOT_ALLOWED, texts.SESSIONS_NOT_REQUIRED)
         return None
 

@@ -42,22 +42,22 @@ class CoordinatorNode:
         self.link.grant(CREDIT)
 
     def transfers(self, deliveries: list[IncomingDelivery], work: Pass) -> int:
-        """Carry out each wish; answers how many are done, if not all of them fit this pass."""
+        """Carry out each request; answers how many are done, if not all of them fit this pass."""
         done = 0
         for delivery in deliveries:
             if work.left <= 0:
                 break
             done += 1
             work.left -= request_cost(len(delivery.payload))
-            wish = _read(delivery.payload)
-            if isinstance(wish, Refusal):
-                self._refuse(delivery, "coordinate", wish)
-            elif isinstance(wish, Declare):
-                self._declare(delivery, wish)
+            request = _read(delivery.payload)
+            if isinstance(request, Refusal):
+                self._refuse(delivery, "coordinate", request)
+            elif isinstance(request, Declare):
+                self._declare(delivery, request)
             else:
                 self._under_way += 1
                 tag = _UNANSWERED if delivery.settled else delivery.id
-                self.output.transactions.discharge(wish.txn_id, wish.fail, self, tag)
+                self.output.transactions.discharge(request.txn_id, request.fail, self, tag)
         self._top_up()
         return done
 
@@ -79,8 +79,8 @@ class CoordinatorNode:
         """The link is no more, and so is what it has not discharged."""
         self.output.transactions.abandon(self)
 
-    def _declare(self, delivery: IncomingDelivery, wish: Declare) -> None:
-        if wish.global_id is not None:
+    def _declare(self, delivery: IncomingDelivery, request: Declare) -> None:
+        if request.global_id is not None:
             text = "Only local transactions are supported: declare them without a global id."
             self._refuse(delivery, "declare", Refusal(NOT_IMPLEMENTED, text))
             return
@@ -114,9 +114,9 @@ class CoordinatorNode:
 def _read(payload: bytes) -> Declare | Discharge | Refusal:
     try:
         message = decode_message(payload)
-        wish = composite_of(message.body) if message.body_kind == VALUE_BODY else None
+        request = composite_of(message.body) if message.body_kind == VALUE_BODY else None
     except DecodeError as error:
         return Refusal(INVALID_ARGUMENT, f"The message cannot be read: {error.text}.")
-    if isinstance(wish, (Declare, Discharge)):
-        return wish
+    if isinstance(request, (Declare, Discharge)):
+        return request
     return Refusal(INVALID_ARGUMENT, "A coordinator takes declare and discharge, nothing else.")

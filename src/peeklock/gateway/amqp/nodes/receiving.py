@@ -124,13 +124,13 @@ class ReceivingNode:
         # Credit may have come with the attach.
         self.flowed()
 
-    def open_session(self, wish: SessionRequest, now: int) -> None:
+    def open_session(self, request: SessionRequest, now: int) -> None:
         """Ask for a session; the link is attached when it is given, or refused."""
         self._is_waiting = True
-        wait_until = now + wish.wait_ms
+        wait_until = now + request.wait_ms
         self.entity.submit(
             AcceptSession(
-                self, 0, self._lane, self._mode, wish.session_id, wait_until, self._consumer
+                self, 0, self._lane, self._mode, request.session_id, wait_until, self._consumer
             )
         )
 

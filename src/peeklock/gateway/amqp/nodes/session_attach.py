@@ -1,7 +1,7 @@
 """Session receivers: what an attach asks for, and what the answer says of the session it got.
 
-The wish stands in the filter of the link's source, the time that it may take in a property of the
-link (protocol 3.5).
+The session that is wanted stands in the filter of the link's source, the time that it may take in a
+property of the link (protocol 3.5).
 """
 
 from dataclasses import dataclass
@@ -69,10 +69,10 @@ def granted_source(link: Link, session_id: str) -> bytes:
     source = link.source
     filters = dict(source.filter)
     key = _filter_key(link)
-    wish = filters[key]
-    # In the form of the wish: most clients read a plain string, Go's a described one only.
-    if isinstance(wish, Described):
-        filters[key] = Described(wish.descriptor, session_id)
+    asked = filters[key]
+    # In the form of the request: most clients read a plain string, Go's a described one only.
+    if isinstance(asked, Described):
+        filters[key] = Described(asked.descriptor, session_id)
     else:
         filters[key] = session_id
     return encode_composite(
