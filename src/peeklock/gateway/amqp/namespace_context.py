@@ -35,7 +35,7 @@ class Entity(Protocol):
 
     @property
     def owner_path(self) -> str:
-        """The path of the queue or topic that owns the partitions: two entities with one home can
+        """The path of the queue or topic that owns the partitions: entities that share it can
         be changed together."""
         ...
 
