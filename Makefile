@@ -44,7 +44,7 @@ run: $(RUNTIME) ## serve, compiled where a C compiler is there (PEEKLOCK_PURE=1:
 	@exec $(BIN)/python -m tools.run
 
 format: $(DEV) ## rewrite source and documents in one style
-	$(BIN)/ruff check --quiet --fix-only . && $(BIN)/ruff format --quiet . && $(BIN)/python -m tools.markdown && $(BIN)/python -m tests.architecture.shared
+	$(BIN)/ruff check --quiet --fix-only . && $(BIN)/ruff format --quiet . && $(BIN)/python -m tools.markdown && $(BIN)/python -m tests.architecture.shared && $(BIN)/python -m tests.architecture.diagram
 
 check: $(DEV) ## lint, types, import rules, tidiness; all that fails is told
 	@$(BIN)/python -m tools.check

@@ -88,11 +88,23 @@ class Pair:
                 # In stints, what is asked together with the timer finds a part of it done.
                 self.decide((ask.Tick(),))
                 commands = tuple(each for each in commands if not isinstance(each, ask.Tick))
-        self.decide(commands)
+        for together in self.apart(commands):
+            self.decide(together)
         if self.late:
             self.late = False
             self.decide((ask.Tick(),))
         self.check()
+
+    @staticmethod
+    def apart(commands: tuple[Command, ...]) -> list[tuple[Command, ...]]:
+        """The locks of a receiver that is gone are released after all that a decision was asked:
+        what comes behind its end is asked in another one."""
+        found: list[tuple[Command, ...]] = [()]
+        for command in commands:
+            found[-1] += (command,)
+            if isinstance(command, ask.CloseReceiver):
+                found.append(())
+        return [each for each in found if each]
 
     def decide(self, commands: tuple[Command, ...]) -> None:
         replies = self.step(commands)

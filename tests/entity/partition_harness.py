@@ -28,6 +28,7 @@ from peeklock.entity.rules.topic import TopicRules
 from peeklock.entity.stint import Stint
 from tests.entity.journal import Journal
 from tests.entity.living_state import living, retold
+from tests.entity.message_places import moved, places_of
 
 EVERYTHING = 1 << 62
 
@@ -64,6 +65,7 @@ class QueueHarness:
         self.replies: list[Reply] = []
         self.records: list[Record] = []
         self.partition = self.opened()
+        self.places = places_of(self.partition)
 
     def described(self) -> Blueprint:
         return queue_blueprint(QueueDefinition("orders", **self.properties))
@@ -85,6 +87,7 @@ class QueueHarness:
         self.granted = {}
         self.budget = BodyBudget(self.budget.left)
         self.partition = self.opened()
+        self.places = places_of(self.partition)
 
     def random_source(self) -> int:
         self.numbers_drawn += 1
@@ -123,6 +126,7 @@ class QueueHarness:
 
     def keep(self, decision: Decision) -> list[Reply]:
         self.partition.check()
+        self.places = moved(self.places, self.partition, decision.records)
         self.partition.rests(self.journal.add(decision))
         self.records = decision.records
         self.replies = decision.replies

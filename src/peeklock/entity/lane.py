@@ -22,7 +22,7 @@ from peeklock.large_dict import LargeDict
 
 if TYPE_CHECKING:
     from peeklock.entity.claims.lane_claims import LaneClaims
-    from peeklock.entity.receiver import Receiver
+    from peeklock.entity.moves.receiver import Receiver
     from peeklock.entity.sessions.lane_sessions import LaneSessions, MessageSession
 
 # Places beyond those that a record can name (records.READY, DEFERRED, SCHEDULED, CLAIMED).

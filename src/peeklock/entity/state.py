@@ -17,7 +17,7 @@ from peeklock.entity.definition import DISABLED, RECEIVE_DISABLED, SEND_DISABLED
 from peeklock.entity.duplicate_detection import SeenIds, seen_as
 from peeklock.entity.lane import GONE, Entry, Lane, Lock
 from peeklock.entity.message import NEVER, BodyBudget, Message
-from peeklock.entity.receiver import Receiver
+from peeklock.entity.moves.receiver import Receiver
 from peeklock.entity.records import (
     ABANDONED,
     COMPLETED,

@@ -15,8 +15,8 @@ from peeklock.entity.commands import (
 )
 from peeklock.entity.lane import LOCKED, WITH_SESSION, Entry, Lane, Lock
 from peeklock.entity.message import NEVER
+from peeklock.entity.moves.receiver import Receiver
 from peeklock.entity.moves.settling import CHANCE_MASK, LANE_BITS
-from peeklock.entity.receiver import Receiver
 from peeklock.entity.replies import (
     STATE_ACTIVE,
     STATE_DEFERRED,

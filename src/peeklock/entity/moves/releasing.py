@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any, Final, final
 
 from peeklock.entity.lane import Lane, Lock
+from peeklock.entity.moves.receiver import Receiver
 from peeklock.entity.moves.settling import Settling
-from peeklock.entity.receiver import Receiver
 from peeklock.entity.state import State
 from peeklock.entity.upkeep.journal_facts import RECEIVER_GONE
 

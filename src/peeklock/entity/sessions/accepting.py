@@ -14,7 +14,7 @@ from peeklock.entity.commands import (
 )
 from peeklock.entity.lane import Lane
 from peeklock.entity.message import NEVER
-from peeklock.entity.receiver import Receiver
+from peeklock.entity.moves.receiver import Receiver
 from peeklock.entity.records import LOCK_EXPIRED, SessionStateSet
 from peeklock.entity.refusals import (
     NOT_ALLOWED,

@@ -15,7 +15,7 @@ from typing import Any, Final, final
 from peeklock.entity.commands import AcceptSession
 from peeklock.entity.lane import LENGTHENED_AT_ONCE, Lane, Lock
 from peeklock.entity.message import NEVER
-from peeklock.entity.receiver import Receiver
+from peeklock.entity.moves.receiver import Receiver
 from peeklock.entity.upkeep.live_bodies import LiveBodies
 from peeklock.large_dict import LargeDict
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from peeklock.entity.commands import MAIN
 from peeklock.entity.lane import LOCKED, WITH_SESSION, Lane
+from peeklock.entity.places import LANE_PLACES
 from peeklock.entity.records import CLAIMED, DEFERRED, READY, SCHEDULED, STAGED
 from peeklock.entity.state import State
 from peeklock.entity.topics.copying import Copying
@@ -63,6 +64,7 @@ def check_lane(lane: Lane) -> None:
     numbers = {entry.sequence for entry in live}
     assert len(numbers) == len(live), "a message is in one place, never in two"
     places = [entry.place for entry in live]
+    assert LANE_PLACES.issuperset(places), "a message is where the table of places has one"
     assert places.count(READY) == lane.total_ready(), "the ready are counted rightly"
     assert places.count(LOCKED) == len(lane.locked), "what is locked is marked so"
     assert places.count(DEFERRED) == lane.total_deferred(), "what is deferred is marked so"

@@ -1,0 +1,74 @@
+"""The table of places and moves: it names what exists, forgets no record, and is strict."""
+
+from typing import get_args
+
+import pytest
+
+from peeklock.entity import places
+from peeklock.entity.lane import LOCKED
+from peeklock.entity.places import GONE, MOVES, NEW, PLACE_NAMES, RENUMBERED, is_explained
+from peeklock.entity.records import CLAIMED, DEFERRED, READY, SCHEDULED, STAGED, Record
+
+# Records that move no message: they tell of something else, or tell again what was told before.
+# Whoever adds a record puts it here or into the table.
+UNMOVING = {
+    "Changed",
+    "CheckpointBegun",
+    "CheckpointEnded",
+    "CheckpointSlice",
+    "CopiesBuried",
+    "DestinationsNoted",
+    "DuplicatesDropped",
+    "HandedOut",
+    "HandedTo",
+    "LocksReleased",
+    "LocksRenewed",
+    "Lost",
+    "OwnerHeard",
+    "Relocated",
+    "RelocatedCopies",
+    "Remembered",
+    "Reserved",
+    "Returned",
+    "SessionLockNoted",
+    "SessionStateSet",
+    "SettlementsFailed",
+    "StageKept",
+    "TakenOver",
+}
+
+
+def test_every_record_is_in_the_table_or_moves_nothing() -> None:
+    told = {record for *_, records in (*MOVES, *RENUMBERED) for record in records}
+    # Deferring and dead-lettering also end locks, whose moves need no record.
+    assert told & UNMOVING == set()
+    assert told | UNMOVING == {record.__name__ for record in get_args(Record)}
+
+
+def test_every_place_is_entered_and_left() -> None:
+    moves = (*MOVES, *RENUMBERED)
+    assert {end for _, end, *_ in moves} == set(PLACE_NAMES) - {NEW}
+    assert {begin for begin, *_ in moves} == set(PLACE_NAMES) - {GONE}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "records", "is_so"),
+    [
+        (READY, GONE, {"Removed"}, True),
+        (READY, GONE, {"HandedTo"}, False),
+        (NEW, LOCKED, {"Enqueued"}, True),
+        (NEW, LOCKED, set(), False),
+        (LOCKED, READY, set(), True),
+        (SCHEDULED, GONE, {"Activated"}, True),
+        (SCHEDULED, LOCKED, set(), False),
+        (STAGED, READY, {"Staged"}, False),
+        (CLAIMED, READY, set(), False),
+        (DEFERRED, CLAIMED, {"Claimed"}, True),
+    ],
+)
+def test_a_move_needs_its_record(before: int, after: int, records: set[str], is_so: bool) -> None:
+    assert is_explained(before, after, records) is is_so
+
+
+def test_places_differ() -> None:
+    assert len(places.LANE_PLACES | {STAGED, NEW, GONE}) == 8 == len(PLACE_NAMES)
