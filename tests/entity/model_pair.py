@@ -78,6 +78,11 @@ class Pair:
     # Asking.
 
     def ask(self, *commands: Command) -> None:
+        """Ask both sides the same."""
+        for together in self.apart(commands):
+            self.ask_together(together)
+
+    def ask_together(self, commands: tuple[Command, ...]) -> None:
         """One decision on both sides; where time had passed unnoticed, the timer fires as well:
         before a look, because it may show what is over, else afterwards."""
         if self.late and any(isinstance(command, LOOKS) for command in commands):
@@ -88,8 +93,7 @@ class Pair:
                 # In stints, what is asked together with the timer finds a part of it done.
                 self.decide((ask.Tick(),))
                 commands = tuple(each for each in commands if not isinstance(each, ask.Tick))
-        for together in self.apart(commands):
-            self.decide(together)
+        self.decide(commands)
         if self.late:
             self.late = False
             self.decide((ask.Tick(),))

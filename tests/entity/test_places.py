@@ -19,7 +19,6 @@ UNMOVING = {
     "CopiesBuried",
     "DestinationsNoted",
     "DuplicatesDropped",
-    "HandedOut",
     "HandedTo",
     "LocksReleased",
     "LocksRenewed",
