@@ -68,11 +68,21 @@ def run(store: SegmentStore, scenario: Callable[[SegmentStore], Awaitable[None]]
 
 
 def copied(directory: Path, name: str) -> Path:
-    """A copy of a store as a kill would leave it now."""
+    """A copy of a store as a kill would leave it now: all files of one instant."""
     copy = directory.with_name(name)
-    shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(directory, copy)
-    return copy
+    for _ in range(200):
+        shutil.rmtree(copy, ignore_errors=True)
+        before = _stamps(directory)
+        shutil.copytree(directory, copy)
+        # Its thread may write meanwhile; a kill leaves no file newer than another.
+        if _stamps(directory) == before:
+            return copy
+    raise AssertionError("the store is never quiet")
+
+
+def _stamps(directory: Path) -> dict[str, tuple[int, int]]:
+    found = {path.name: path.stat() for path in directory.iterdir()}
+    return {name: (stat.st_size, stat.st_mtime_ns) for name, stat in found.items()}
 
 
 async def expect(store: SegmentStore, partition: PartitionId, end: int, size: int = SIZE) -> None:

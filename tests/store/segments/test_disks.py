@@ -190,9 +190,12 @@ def test_the_low_water_mark_counts_the_room_in_segments(tmp_path: Path) -> None:
         assert position < 100
         await store.append(ORDERS, 1, position, [CheckpointBegun(6, 1)], replay_from=position)
         await store.append(ORDERS, 1, position + 1, [enqueued(7, 1, 60, 1000)])
-        await store.trim(ORDERS, position, [], now=1 << 40)
-        now += 2.0
-        # A segment is free again: that is room.
+        # A segment is free again once an index is stored that does not need it: that is room.
+        for _ in range(500):
+            await store.trim(ORDERS, position, [], now=1 << 40)
+            now += 2.0
+            if not looks_full(store):
+                break
         assert not looks_full(store)
 
     store = opened(
