@@ -10,7 +10,7 @@ from peeklock.auth.issuer import WebProof, WebToken, WebTokens
 from peeklock.auth.refusal import AuthRefusal
 from peeklock.auth.rights import NO_RIGHTS, AuthorizationRule, Rights
 from peeklock.auth.sas import (
-    SasToken,
+    ParsedSasToken,
     covers,
     is_jwt,
     names_its_host,
@@ -215,7 +215,7 @@ class KeyRing:
             self._remembered[token] = good
         return good
 
-    def has_signed(self, token: SasToken) -> bool:
+    def has_signed(self, token: ParsedSasToken) -> bool:
         """Tell whether a rule of these made the token; it may have expired since."""
         return self._signer(token, signed_path(token.resource, self._is_host)) is not None
 
@@ -229,7 +229,9 @@ class KeyRing:
                     grants.append(TokenGrant(path, rule.rights, NEVER, rule_name, proof))
         return grants or refusal.invalid_key()
 
-    def _signer(self, token: SasToken, resource: str) -> tuple[AuthorizationRule, Proof] | None:
+    def _signer(
+        self, token: ParsedSasToken, resource: str
+    ) -> tuple[AuthorizationRule, Proof] | None:
         """Find who signed a token; a rule signs for its own place and below."""
         paths = self._named.get(token.rule_name)
         if paths is None:

@@ -32,7 +32,7 @@ _EXPIRY_DIGITS_MAX: Final = 12
 
 @final
 @dataclass(frozen=True, slots=True)
-class SasToken:
+class ParsedSasToken:
     """A token taken apart; nothing in it is believed before `is_signed_with` says so."""
 
     resource: str
@@ -49,7 +49,9 @@ class SasToken:
 
     def __repr__(self) -> str:
         # Written out so that no signature reaches a log or a traceback.
-        return f"SasToken({self.resource!r}, {self.rule_name!r}, expires_at={self.expires_at})"
+        return (
+            f"ParsedSasToken({self.resource!r}, {self.rule_name!r}, expires_at={self.expires_at})"
+        )
 
 
 def is_sas(text: str) -> bool:
@@ -71,7 +73,7 @@ def web_text(text: str) -> str:
     return text[len(_BEARER) :].strip() if is_bearer else text
 
 
-def parse_sas(text: str) -> SasToken | AuthRefusal:
+def parse_sas(text: str) -> ParsedSasToken | AuthRefusal:
     """Take a token apart; its parameters come in any order, and unknown ones are ignored."""
     if len(text) > TOKEN_LENGTH_MAX:
         return malformed(f"it has {len(text)} characters, at most {TOKEN_LENGTH_MAX} are read")
@@ -91,7 +93,7 @@ def parse_sas(text: str) -> SasToken | AuthRefusal:
     expiry = raw["se"]
     if not (expiry.isascii() and expiry.isdigit() and len(expiry) <= _EXPIRY_DIGITS_MAX):
         return malformed("'se' is not a whole number of seconds since 1970")
-    return SasToken(
+    return ParsedSasToken(
         resource=raw["sr"],
         rule_name=decode_until_stable(raw["skn"]),
         expires_at=int(expiry) * 1000,

@@ -92,7 +92,7 @@ class SasKey:
 
 
 @final
-class SasTokenCredential:
+class SasToken:
     """A token that somebody signed; it cannot be renewed."""
 
     def __init__(self, text: str) -> None:
@@ -124,12 +124,12 @@ class ChangingCredential:
         token = await self._now().token(audience, now)
         return Token(token.text, token.type, token.expires_at)
 
-    def _now(self) -> SasKey | SasTokenCredential:
+    def _now(self) -> SasKey | SasToken:
         inner = self._inner
         if isinstance(inner, NamedKey):
             name, key = inner.named_key
             return SasKey(name, key)
-        return SasTokenCredential(inner.signature)
+        return SasToken(inner.signature)
 
 
 @final

@@ -10,7 +10,7 @@ from azure.core.credentials import AccessToken, AzureNamedKeyCredential, AzureSa
 
 from peeklock.client.connections.config import ClientConfig
 from peeklock.client.connections.connection_string import DEVELOPMENT, parse_connection_string
-from peeklock.client.credentials import Credential, SasKey, SasTokenCredential, Token
+from peeklock.client.credentials import Credential, SasKey, SasToken, Token
 from tests.wire import sas
 
 KEY = "SharedAccessKeyName=root;SharedAccessKey=secret="
@@ -72,7 +72,7 @@ def test_who_a_client_is() -> None:
     token = sas.token("sb://localhost/q")
     text = f"Endpoint=sb://localhost;SharedAccessSignature={token};EntityPath=q{FLAG}"
     found = ClientConfig.from_connection_string(text)
-    assert isinstance(found.credential, SasTokenCredential)
+    assert isinstance(found.credential, SasToken)
     assert found.entity_path == "q"
     assert "secret" not in repr(parse_connection_string(f"Endpoint=sb://a;{KEY}"))
     assert "secret" not in repr(SasKey("name", "secret"))

@@ -19,7 +19,7 @@ from peeklock.client.credentials import (
     AnyCredential,
     Credential,
     SasKey,
-    SasTokenCredential,
+    SasToken,
     credential_of,
 )
 
@@ -106,7 +106,7 @@ class ClientConfig:
         return _config(
             read.host,
             port or read.port,
-            SasTokenCredential(read.token) if read.token else SasKey(read.rule_name, read.key),
+            SasToken(read.token) if read.token else SasKey(read.rule_name, read.key),
             is_local=read.is_plain,
             is_plain=is_plain,
             entity_path=read.entity_path,
