@@ -17,6 +17,9 @@ from tests.crash.promises import Ledger, Place
 from tests.crash.traffic import Crew, End, Line, Receiver, Sender, drain
 from tests.crash.victim import Victim, chosen_number, chosen_seed
 
+# Brokers are killed and started again and again, on a machine that others may use.
+pytestmark = pytest.mark.timeout(300)
+
 QUEUE: Final = "crash"
 STORES: Final = 4
 

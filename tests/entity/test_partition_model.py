@@ -472,6 +472,7 @@ def run(number: int, examples: int, steps: int) -> None:
         raise
 
 
+@pytest.mark.timeout(300)
 def test_the_partition_and_the_model_agree() -> None:
     """R-S1 to R-S8, R-L1 to R-L4, in any order and any mixture."""
     lengths.clear()
