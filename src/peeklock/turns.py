@@ -61,6 +61,8 @@ class Turns:
         self.wall = wall
         self.steps = steps
         self.since = wall()
+        # What a loop that was closed has left under way is nobody's concern.
+        self.committing = 0
         self._idle = 0
         self._spent_s = 0.0
         self._waiting = {}
@@ -90,7 +92,7 @@ class Turns:
             self._waiting.pop(ticket, None)
 
     async def _wait_for_others(self, ticket: int) -> None:
-        pause_s = _SLEEP_S if self.committing else 0.0
+        pause_s = _SLEEP_S if self.committing > 0 else 0.0
         while True:
             news = self.news
             done = sum(self.steps) - self._idle
