@@ -13,8 +13,8 @@ from typing import Any, Final, Generic, TypeVar, final
 K = TypeVar("K")
 V = TypeVar("V")
 
+# So many are in one part, at most; to grow up to that takes a millisecond.
 PART_MAX: Final = 65_536
-"""So many are in one part, at most; to grow up to that takes a millisecond."""
 
 
 @final

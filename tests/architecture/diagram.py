@@ -3,11 +3,22 @@
 import re
 from typing import Final
 
-from peeklock.entity.places import diagram
+from peeklock.entity.lane import GONE
+from peeklock.entity.places import MOVES, NEW, PLACE_NAMES, RENUMBERED
 from tests.architecture.tree import ROOT
 
 PAGE: Final = ROOT / "ARCHITECTURE.md"
 _BLOCK: Final = re.compile(r"```mermaid\nstateDiagram-v2\n.*?```", re.DOTALL)
+
+
+def diagram() -> str:
+    """Return the moves as a state diagram in Mermaid's words."""
+    lines = ["stateDiagram-v2"]
+    for begin, end, what, _ in (*MOVES, *RENUMBERED):
+        first = "[*]" if begin == NEW else PLACE_NAMES[begin]
+        last = "[*]" if end == GONE else PLACE_NAMES[end]
+        lines.append(f"    {first} --> {last}: {what}")
+    return "\n".join(lines) + "\n"
 
 
 def page() -> str:

@@ -4,10 +4,18 @@ from typing import get_args
 
 import pytest
 
-from peeklock.entity import places
-from peeklock.entity.lane import LOCKED
-from peeklock.entity.places import GONE, MOVES, NEW, PLACE_NAMES, RENUMBERED, is_explained
+from peeklock.entity.lane import GONE, LOCKED
+from peeklock.entity.places import (
+    DEAD,
+    LANE_PLACES,
+    LOCKED_DEFERRED,
+    MOVES,
+    NEW,
+    PLACE_NAMES,
+    RENUMBERED,
+)
 from peeklock.entity.records import CLAIMED, DEFERRED, READY, SCHEDULED, STAGED, Record
+from tests.entity.message_places import is_explained
 
 # Records that move no message: they tell of something else, or tell again what was told before.
 # Whoever adds a record puts it here or into the table.
@@ -39,7 +47,6 @@ UNMOVING = {
 
 def test_every_record_is_in_the_table_or_moves_nothing() -> None:
     told = {record for *_, records in (*MOVES, *RENUMBERED) for record in records}
-    # Deferring and dead-lettering also end locks, whose moves need no record.
     assert told & UNMOVING == set()
     assert told | UNMOVING == {record.__name__ for record in get_args(Record)}
 
@@ -47,7 +54,8 @@ def test_every_record_is_in_the_table_or_moves_nothing() -> None:
 def test_every_place_is_entered_and_left() -> None:
     moves = (*MOVES, *RENUMBERED)
     assert {end for _, end, *_ in moves} == set(PLACE_NAMES) - {NEW}
-    assert {begin for begin, *_ in moves} == set(PLACE_NAMES) - {GONE}
+    # A dead letter goes on as a ready message of its own lane.
+    assert {begin for begin, *_ in moves} == set(PLACE_NAMES) - {GONE, DEAD}
 
 
 @pytest.mark.parametrize(
@@ -62,7 +70,11 @@ def test_every_place_is_entered_and_left() -> None:
         (SCHEDULED, LOCKED, set(), False),
         (STAGED, READY, {"Staged"}, False),
         (CLAIMED, READY, set(), False),
-        (DEFERRED, CLAIMED, {"Claimed"}, True),
+        (LOCKED, DEFERRED, {"Deferred"}, True),
+        (LOCKED, DEFERRED, {"Returned"}, False),
+        (LOCKED_DEFERRED, DEFERRED, set(), True),
+        (DEFERRED, READY, set(), False),
+        (DEFERRED, READY, {"DeadLettered"}, True),
     ],
 )
 def test_a_move_needs_its_record(before: int, after: int, records: set[str], is_so: bool) -> None:
@@ -70,4 +82,9 @@ def test_a_move_needs_its_record(before: int, after: int, records: set[str], is_
 
 
 def test_places_differ() -> None:
-    assert len(places.LANE_PLACES | {STAGED, NEW, GONE}) == 8 == len(PLACE_NAMES)
+    assert len(LANE_PLACES | {LOCKED_DEFERRED, DEAD, STAGED, NEW, GONE}) == 10 == len(PLACE_NAMES)
+
+
+def test_another_lane_needs_the_record_of_a_dead_letter() -> None:
+    assert not is_explained(LOCKED, READY, set(), is_moved=True)
+    assert is_explained(LOCKED, READY, {"DeadLettered"}, is_moved=True)
