@@ -178,18 +178,23 @@ def looks_full(store: SegmentStore) -> bool:
 
 def test_the_low_water_mark_counts_the_room_in_segments(tmp_path: Path) -> None:
     now = 0.0
+    disk = Faulty()
 
     async def scenario(store: SegmentStore) -> None:
         nonlocal now
         await store.open(ORDERS)
+        # No spare segment is made beside this, in time or too late: it would be room.
+        disk.make_error = OSError(errno.ENOSPC, "full")
         position = 1
         while not looks_full(store):
             await store.append(ORDERS, 1, position, [enqueued(5, position, 10, 1000)])
             position += 10
             now += 2.0
-        assert position < 100
-        await store.append(ORDERS, 1, position, [CheckpointBegun(6, 1)], replay_from=position)
-        await store.append(ORDERS, 1, position + 1, [enqueued(7, 1, 60, 1000)])
+        assert position < 200
+        disk.make_error = None
+        await store.append(ORDERS, 1, position, [enqueued(6, position, 60, 1000)])
+        position += 60
+        await store.append(ORDERS, 1, position, [CheckpointBegun(7, 1)], replay_from=position)
         # A segment is free again once an index is stored that does not need it: that is room.
         for _ in range(500):
             await store.trim(ORDERS, position, [], now=1 << 40)
@@ -203,6 +208,7 @@ def test_the_low_water_mark_counts_the_room_in_segments(tmp_path: Path) -> None:
         reserve_bytes=40 << 10,
         free_space=lambda _: 0,
         clock=lambda: now,
+        disk=disk,
         retention=Retention(age_ms=0),
     )
     run(store, scenario)
