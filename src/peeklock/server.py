@@ -10,9 +10,10 @@ import resource
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final, NoReturn, final
 
 from peeklock.amqp.limits import ConnectionLimits as EngineLimits
 from peeklock.auth.namespaces import Namespace
@@ -132,6 +133,65 @@ async def _serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     hangup = Hangup(stop)
+    parts = await assemble(settings, configuration, watchdog)
+    try:
+        ports = await parts.start()
+        _tune_the_collector()
+        watchdog.begin()
+        _say_ready(settings, configuration, ports)
+        parts.broker.awaken()
+        loop.run_in_executor(None, _import_the_rest)
+        hangup.reload = parts.reload
+        await stop.wait()
+        _LOG.info("%s", logbook.line("stopping", connections=parts.amqp.count))
+    finally:
+        parts.overview.health.is_serving = False
+        watchdog.end()
+        await parts.stop()
+    _LOG.info("stopped")
+    if at_end is not None:
+        at_end()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class BrokerParts:
+    """All parts of one broker, put together and not listening yet."""
+
+    settings: Settings
+    configuration: Configuration
+    budgets: Budgets
+    overview: Overview
+    broker: Broker
+    amqp: AmqpConnections
+    http: HttpConnections
+    listener: Listener
+    issuers: dict[str, Issuers]
+    reload: Reload
+
+    async def start(self) -> dict[str, int]:
+        """Find what is kept, add what is configured, and listen; answers the ports."""
+        ports = await _start(self.settings, self.configuration, self.broker, self.listener)
+        self.overview.health.is_serving = True
+        return ports
+
+    async def stop(self) -> None:
+        """Let every client go, and let everything rest."""
+        self.overview.health.is_serving = False
+        self.listener.stop()
+        await self.amqp.stop()
+        self.http.stop()
+        for each in self.issuers.values():
+            each.end()
+        await self.broker.close()
+
+
+async def assemble(
+    settings: Settings,
+    configuration: Configuration,
+    watchdog: Watchdog,
+) -> BrokerParts:
+    """Make all parts of a broker, on the running loop."""
     clock = SystemClock()
     budgets = Budgets()
     random_source = SystemRandom().number
@@ -164,28 +224,9 @@ async def _serve(
     )
     overview.connections.update(amqp=lambda: amqp.count, http=lambda: http.count)
     listener = _listener(settings, amqp, http, tls, budgets)
-    try:
-        ports = await _start(settings, configuration, broker, listener)
-        overview.health.is_serving = True
-        watchdog.begin()
-        _say_ready(settings, configuration, ports)
-        broker.awaken()
-        loop.run_in_executor(None, _import_the_rest)
-        hangup.reload = reload
-        await stop.wait()
-        _LOG.info("%s", logbook.line("stopping", connections=amqp.count))
-    finally:
-        overview.health.is_serving = False
-        watchdog.end()
-        listener.stop()
-        await amqp.stop()
-        http.stop()
-        for each in issuers.values():
-            each.end()
-        await broker.close()
-    _LOG.info("stopped")
-    if at_end is not None:
-        at_end()
+    return BrokerParts(
+        settings, configuration, budgets, overview, broker, amqp, http, listener, issuers, reload
+    )
 
 
 def _broker(
@@ -276,11 +317,14 @@ async def _start(
     await put_entities(broker, settings, configuration)
     # Entities that were kept from earlier bring rules that the file does not show.
     refuse_exposure(settings, (rule for entity in broker.entities() for rule in entity.keys))
-    ports = await _listen(listener, settings)
+    return await _listen(listener, settings)
+
+
+def _tune_the_collector() -> None:
+    """Look for garbage as a process does that is nothing but a broker."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
-    return ports
 
 
 def _import_the_rest() -> None:
