@@ -7,7 +7,7 @@ SHELL := /bin/bash
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
-PACKAGING := pyproject.toml constraints.txt tools/environment.py
+PACKAGING := pyproject.toml constraints.txt tools/environment.py tools/launcher.py
 SOURCES := $(shell find src -name '*.py')
 JAVASCRIPT := tests/wire/js
 
@@ -40,7 +40,7 @@ help: ## list the targets
 
 setup: $(DEV) $(NODE) ## make the virtual environment and install the tests' packages
 
-run: $(RUNTIME) ## serve, compiled where a C compiler is there (PEEKLOCK_PURE=1: plain)
+run: $(RUNTIME) ## serve; plain while the compiled copy is built for the first time (PEEKLOCK_PURE=1: always)
 	@exec $(BIN)/python -m tools.run
 
 format: $(DEV) ## rewrite source and documents in one style

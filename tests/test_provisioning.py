@@ -16,6 +16,7 @@ from peeklock.auth.namespaces import Namespace, Namespaces
 from peeklock.auth.sas import generate_sas
 from peeklock.broker.entities import Queue, Subscription
 from peeklock.clock import ManualClock
+from peeklock.configuration.content import ConfigurationError
 from peeklock.configuration.start import configuration_for
 from peeklock.gateway.http.reload import NotReloaded, Reloaded
 from peeklock.gateway.listening.certificates import ensure_certificate
@@ -252,5 +253,23 @@ def test_the_authority_of_development_is_looked_at_too(tmp_path: Path) -> None:
         shutil.rmtree(data)
         ensure_certificate(data, ("localhost",), NOW)
         assert (await provisioned.reload()).changed == ["the certificate is another"]
+
+    run(tmp_path, scenario)
+
+
+def test_a_name_that_something_else_has_is_told_with_the_way_out(tmp_path: Path) -> None:
+    """Who follows two documents in one data directory meets it."""
+
+    async def scenario(provisioned: ProvisionedBroker) -> None:
+        provisioned.namespace["Queues"] = []
+        provisioned.namespace["Topics"] = [{"Name": "orders"}]
+        provisioned.write()
+        configuration = configuration_for(provisioned.settings)
+        with pytest.raises(ConfigurationError) as caught:
+            await put_entities(provisioned.broker, provisioned.settings, configuration)
+        said = str(caught.value)
+        assert "'orders' is taken by a queue (peeklock queue delete orders)" in said
+        assert str(provisioned.settings.data) in said
+        assert "PEEKLOCK_DATA=DIR" in said
 
     run(tmp_path, scenario)

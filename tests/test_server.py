@@ -7,65 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from peeklock.auth.rights import AuthorizationRule, development_rule
+from peeklock.auth.rights import development_rule
 from peeklock.broker.descriptions import FIRST_PLACEMENT, write_entity
 from peeklock.configuration.content import (
-    Configuration,
     ConfigurationError,
-    ConfiguredNamespace,
 )
 from peeklock.entity.definition import QueueDefinition
-from peeklock.server import _allow_many_descriptors, _say_ready, connection_string, serve
+from peeklock.server import _allow_many_descriptors, serve
 from peeklock.settings import Settings
 from peeklock.store.catalog import EmbeddedCatalog
 from peeklock.store.store import Corrupt
-
-
-@pytest.mark.parametrize(
-    ("host", "port", "place"),
-    [
-        ("127.0.0.1", 5672, "sb://localhost;"),
-        ("127.0.0.1", 7777, "sb://localhost:7777;"),
-        ("10.1.2.3", 5672, "sb://10.1.2.3;"),
-    ],
-)
-def test_the_connection_string_fits_the_listener(host: str, port: int, place: str) -> None:
-    said = connection_string(Settings(host=host), (development_rule(),), port)
-    assert said == (
-        f"Endpoint={place}SharedAccessKeyName=RootManageSharedAccessKey;"
-        "SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;"
-    )
-
-
-def test_a_key_that_is_a_secret_is_not_said() -> None:
-    said = connection_string(Settings(), (AuthorizationRule("mine", "secret"),), 5672)
-    assert "secret" not in said
-    assert "SharedAccessKeyName=mine;" in said
-
-
-def test_a_namespace_without_rules_still_says_where_it_listens() -> None:
-    assert connection_string(Settings(), (), 5672).startswith("Endpoint=sb://localhost;")
-
-
-def test_a_namespace_is_named_before_the_host_where_its_key_does_not_tell_it() -> None:
-    """R-F7."""
-    said = connection_string(Settings(), (development_rule(),), 5673, "depot")
-    assert said.startswith("Endpoint=sb://depot.localhost:5673;")
-
-
-def test_each_namespace_is_told_how_to_reach_it(capsys: pytest.CaptureFixture[str]) -> None:
-    """R-F7."""
-    own = ConfiguredNamespace("own", (AuthorizationRule("root", "secret"),))
-    both = (ConfiguredNamespace("one"), own, ConfiguredNamespace("two"))
-    _say_ready(Settings(), Configuration(both), {"AMQP": 5672})
-    ready, *lines = capsys.readouterr().out.splitlines()
-    assert ready.startswith("Peeklock is ready")
-    assert [line.split(";")[0] for line in lines] == [
-        "Endpoint=sb://localhost",
-        "Endpoint=sb://localhost",
-        "Endpoint=sb://two.localhost",
-    ]
-    assert "secret" not in "".join(lines)
 
 
 def kept(data: Path, text: str) -> None:

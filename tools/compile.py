@@ -15,6 +15,8 @@ SOURCE = ROOT / "src"
 COPY = ROOT / "build" / "compiled"
 # The digest of what was compiled last.
 COMPILED = COPY / ".digest"
+# Held while a build is under way.
+LOCK = COPY.parent / ".lock"
 
 
 def main() -> None:
@@ -24,7 +26,7 @@ def main() -> None:
         sys.exit(f"cannot compile: {problem}")
     COPY.mkdir(parents=True, exist_ok=True)
     # Two builds at once would write the same files; the second one waits and finds little to do.
-    with (COPY.parent / ".lock").open("w") as lock:
+    with LOCK.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         build()
 
@@ -33,10 +35,10 @@ def build() -> None:
     """Bring the copy up to date and leave with the build's exit code."""
     remove_leftovers()
     digest = digest_of(compiled_sources())
-    is_compiled = COMPILED.exists() and COMPILED.read_text() == digest and not missing()
+    has_c = is_current(digest)
     COMPILED.unlink(missing_ok=True)
     command = [sys.executable, "setup.py", "--quiet"]
-    if is_compiled:
+    if has_c:
         # Only modules that stay Python have changed: they are copied.
         command += ["build_py"]
     else:
@@ -50,6 +52,13 @@ def build() -> None:
         # What stays Python is read quickly even where the environment forbids writing bytecode.
         compileall.compile_dir(COPY, quiet=1)
     sys.exit(done.returncode)
+
+
+def is_current(digest: str | None = None) -> bool:
+    """Tell whether all C is there, and of today's sources; Python may have to be copied."""
+    if not COMPILED.exists() or missing():
+        return False
+    return COMPILED.read_text() == (digest or digest_of(compiled_sources()))
 
 
 def compiled_sources() -> list[Path]:

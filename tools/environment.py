@@ -18,12 +18,30 @@ def main(extra: str, stamp: str) -> None:
     if not (VENV / "bin" / "pip").exists():
         make_venv()
     requirement = f"{ROOT}[{extra}]" if extra else str(ROOT)
+    print(f"Installing into {VENV.name} (once; pip fetches what is missing).", flush=True)
     install("setuptools")
     # The environment has setuptools, so the build needs no isolated one; editable means plain.
     install("--no-build-isolation", "--editable", requirement)
+    write_launcher()
     if extra == "dev":
         install_more()
     Path(stamp).touch()
+
+
+def write_launcher() -> None:
+    """Let .venv/bin/peeklock be compiled as soon as `make run` or `make compile` has built that."""
+    program = VENV / "bin" / "peeklock"
+    launcher = ROOT / "tools" / "launcher.py"
+    # By way of sh, because a first line may be neither long nor have spaces.
+    text = f"""#!/bin/sh
+'''exec' "{VENV / "bin" / "python"}" "$0" "$@"
+' '''
+import runpy
+
+runpy.run_path({str(launcher)!r}, run_name="__main__")
+"""
+    program.write_text(text)
+    program.chmod(0o755)
 
 
 def install_more() -> None:

@@ -31,6 +31,7 @@ from peeklock.configuration.content import (
 )
 from peeklock.configuration.start import configuration_for
 from peeklock.entity.definition import QUEUE, SUBSCRIPTION, TOPIC
+from peeklock.entity.refusals import ENTITY_EXISTS
 from peeklock.gateway.http.reload import NotReloaded, Reloaded
 from peeklock.gateway.listening.tls import Tls
 from peeklock.gateway.tokens.issuers import Issuers, KeysError
@@ -48,7 +49,7 @@ async def put_entities(broker: Broker, settings: Settings, configuration: Config
         try:
             await _put_namespace(broker, namespace)
         except EntityError as error:
-            raise ConfigurationError(str(settings.config), [str(error)]) from error
+            raise ConfigurationError(str(settings.config), [_way_out(error, settings)]) from error
         # Checked last: entities may forward to each other.
         problems += [
             f"'{definition.path}' forwards to '{missing}', which is not there"
@@ -57,6 +58,17 @@ async def put_entities(broker: Broker, settings: Settings, configuration: Config
         ]
     if problems:
         raise ConfigurationError(str(settings.config), problems)
+
+
+def _way_out(error: EntityError, settings: Settings) -> str:
+    """Say how to go on where the file meets something else that earlier starts have left."""
+    if error.refusal.kind != ENTITY_EXISTS:
+        return str(error)
+    return (
+        f"{error} It rests in '{settings.data}' from an earlier start: give yours another name, "
+        "or start with another directory (PEEKLOCK_DATA=DIR or --data DIR), or start without this "
+        "file and delete what is there."
+    )
 
 
 async def _put_namespace(broker: Broker, namespace: ConfiguredNamespace) -> None:

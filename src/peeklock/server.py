@@ -17,7 +17,6 @@ from typing import Final, NoReturn, final
 
 from peeklock.amqp.limits import ConnectionLimits as EngineLimits
 from peeklock.auth.namespaces import Namespace
-from peeklock.auth.rights import DEVELOPMENT_KEY, AuthorizationRule
 from peeklock.broker.broker import Broker, NamespaceLimits
 from peeklock.broker.random_source import SystemRandom
 from peeklock.broker.timers import LoopTimers
@@ -67,13 +66,13 @@ from peeklock.gateway.refusals import RefusalWriter
 from peeklock.gateway.tokens.issuers import Issuers, KeysError
 from peeklock.hangup import Hangup
 from peeklock.provisioning import Reload, put_entities
-from peeklock.settings import AMQP_PORT, MEMORY, Settings
+from peeklock.ready_text import say_ready
+from peeklock.settings import MEMORY, Settings
 from peeklock.store.figures import StoreFigures
 from peeklock.store.memory import MemoryCatalog, MemoryStores
 from peeklock.store.retention import Retention
 from peeklock.store.store import Catalog, Store
 from peeklock.store.stores import Stores, store_names
-from peeklock.version import VERSION, is_compiled
 from peeklock.watchdog import Watchdog
 
 _LOG: Final = logging.getLogger("peeklock.server")
@@ -138,7 +137,7 @@ async def _serve(
         ports = await parts.start()
         _tune_the_collector()
         watchdog.begin()
-        _say_ready(settings, configuration, ports)
+        say_ready(settings, configuration, ports)
         parts.broker.awaken()
         loop.run_in_executor(None, _import_the_rest)
         hangup.reload = parts.reload
@@ -464,7 +463,11 @@ async def _listen(listener: Listener, settings: Settings) -> dict[str, int]:
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
-            text = f"{error.strerror}; --{listener_name.lower()}-port chooses another port"
+            name = listener_name.lower()
+            text = (
+                f"{error.strerror}; --{name}-port PORT or PEEKLOCK_{listener_name}_PORT=PORT "
+                "chooses another port, 0 a free one"
+            )
             raise OSError(error.errno, text) from error
     return ports
 
@@ -512,50 +515,3 @@ async def _open_stores(
     except BaseException:
         await catalog.close()
         raise
-
-
-def _say_ready(settings: Settings, configuration: Configuration, ports: dict[str, int]) -> None:
-    places = ", ".join(
-        f"{listener_name} on {settings.host}:{port}" for listener_name, port in ports.items()
-    )
-    form = "compiled" if is_compiled() else "plain"
-    namespaces = configuration.namespaces
-    queues = sum(len(namespace.queues) for namespace in namespaces)
-    topics = sum(len(namespace.topics) for namespace in namespaces)
-    lines = [
-        f"Peeklock is ready: {VERSION} ({form}), {queues} queues and {topics} topics configured, "
-        f"{places}"
-    ]
-    told: set[str] = set()
-    for namespace in namespaces:
-        text = connection_string(settings, namespace.rules, ports["AMQP"])
-        if text in told:
-            # The same key as of another namespace: only the host can tell them apart.
-            text = connection_string(settings, namespace.rules, ports["AMQP"], namespace.name)
-        told.add(text)
-        lines.append(text)
-    sys.stdout.write("\n".join(lines) + "\n")
-    sys.stdout.flush()
-
-
-def connection_string(
-    settings: Settings, rules: tuple[AuthorizationRule, ...], amqp_port: int, namespace: str = ""
-) -> str:
-    """Say how clients connect; a key that is a secret is not said.
-
-    A namespace is named where its key does not tell it from others.
-    """
-    host = "localhost" if settings.is_loopback() else settings.host
-    if namespace:
-        host = f"{namespace}.{host}"
-    place = host if amqp_port == AMQP_PORT else f"{host}:{amqp_port}"
-    name, key = "<name of a rule>", "<its key>"
-    for rule in rules:
-        name = rule.name
-        if DEVELOPMENT_KEY in rule.signing_keys():
-            key = DEVELOPMENT_KEY
-            break
-    return (
-        f"Endpoint=sb://{place};SharedAccessKeyName={name};SharedAccessKey={key};"
-        "UseDevelopmentEmulator=true;"
-    )

@@ -105,7 +105,7 @@ def test_a_port_that_is_taken_is_told_with_its_option(tmp_path: Path, listener: 
         done = run("serve", PEEKLOCK_DATA=str(tmp_path / "data"), **ports)
     assert done.returncode == 1
     assert f"{port}" in done.stderr
-    assert f"--{listener}-port chooses another port" in done.stderr
+    assert f"PEEKLOCK_{listener.upper()}_PORT=PORT chooses another port" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -5,9 +5,17 @@ import re
 
 import pytest
 
+from peeklock.auth.refusal import invalid_key, invalid_signature
 from peeklock.clock import ManualClock
 from peeklock.entity.definition import QUEUE, SUBSCRIPTION, TOPIC
-from peeklock.entity.refusals import BUSY, KINDS, LOCK_LOST, UNAUTHORIZED, Refusal
+from peeklock.entity.refusals import (
+    BUSY,
+    ENTITY_NOT_FOUND,
+    KINDS,
+    LOCK_LOST,
+    UNAUTHORIZED,
+    Refusal,
+)
 from peeklock.gateway.refusals import WIRE_FORMS, RefusalWriter
 from tests.broker.seeded_random import SeededRandom
 
@@ -122,3 +130,32 @@ def test_a_flood_of_one_kind_is_a_hundred_lines(caplog: pytest.LogCaptureFixture
 def test_our_own_trouble_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     refusal_writer().decline(Refusal(BUSY, "Busy."), entity="q", operation="send", peer="p:1")
     assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+@pytest.mark.parametrize(
+    ("refusal", "entity", "typed"),
+    [
+        (Refusal(ENTITY_NOT_FOUND, "No."), "ordes", "peeklock queue create ordes makes it"),
+        (Refusal(ENTITY_NOT_FOUND, "No."), "", "peeklock queue create NAME makes it"),
+        (Refusal(ENTITY_NOT_FOUND, "No."), "a/Subscriptions/b", "subscription create a b makes it"),
+        (Refusal(UNAUTHORIZED, invalid_key().text), "", "has a wrong key or key name: take"),
+        (Refusal(UNAUTHORIZED, invalid_signature().text), "", "has a wrong key or key name: take"),
+    ],
+)
+def test_the_log_says_what_to_type(
+    caplog: pytest.LogCaptureFixture, refusal: Refusal, entity: str, typed: str
+) -> None:
+    """The Python client hides our text for 15 seconds."""
+    with caplog.at_level(logging.INFO):
+        refusal_writer().decline(refusal, entity=entity, operation="attach", peer="p:1")
+    assert "advice=" in caplog.messages[-1]
+    assert typed in caplog.messages[-1]
+
+
+def test_the_log_gives_no_advice_about_what_clients_handle(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO):
+        for refusal in (Refusal(LOCK_LOST, "Lost."), Refusal(UNAUTHORIZED, "No right Send.")):
+            refusal_writer().decline(refusal, entity="q", operation="settle", peer="p:1")
+    assert all("advice=" not in message for message in caplog.messages)

@@ -29,7 +29,7 @@ class Fresh:
 
     def run(self, *command: str) -> str:
         """Run a program of the environment, and return what it printed."""
-        return _run([str(self.bin / command[0]), *command[1:]], _environment())
+        return _run([str(self.bin / command[0]), *command[1:]], shell_environment())
 
 
 def source_archive() -> Path:
@@ -71,10 +71,11 @@ def fill_wheelhouse() -> None:
 def pip(*arguments: str, **environment: str) -> str:
     """Run pip without the network, with the versions that the tests run with."""
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments]
-    return _run(command, _environment() | environment)
+    return _run(command, shell_environment() | environment)
 
 
-def _environment() -> dict[str, str]:
+def shell_environment() -> dict[str, str]:
+    """The variables of a shell that has no package index but the wheelhouse."""
     # A compiler by the name of another one is a choice that tests make themselves.
     ours = {"PYTHONPATH", "PEEKLOCK_PURE", "CC"}
     return {name: value for name, value in os.environ.items() if name not in ours} | {

@@ -1,5 +1,6 @@
 """The tutorial: every page is followed word by word, and prints what it says it prints."""
 
+import json
 import re
 import subprocess
 import sys
@@ -74,6 +75,31 @@ def test_the_index_leads_to_all_pages() -> None:
     index = (PAGES / "README.md").read_text()
     assert re.findall(r"^\d\. \[[^]]+\]\((.+?)\.md\)", index, re.MULTILINE) == list(NAMES)
     assert {page.stem for page in PAGES.glob("*.md")} == {"README", *NAMES}
+
+
+def entities(text: str) -> set[tuple[str, str]]:
+    """The names in the configurations of a document, with their kinds."""
+    found: set[tuple[str, str]] = set()
+    for kind, block in BLOCK.findall(text):
+        if kind == "json" and "UserConfig" in block:
+            for namespace in json.loads(block)["UserConfig"]["Namespaces"]:
+                found |= {("queue", each["Name"]) for each in namespace.get("Queues", [])}
+                found |= {("topic", each["Name"]) for each in namespace.get("Topics", [])}
+    return found
+
+
+def test_all_documents_fit_one_data_directory() -> None:
+    """Who reads on after the README finds no other kind of entity under the same name."""
+    documents = [PAGES.parents[1] / "README.md", *sorted(PAGES.parent.rglob("*.md"))]
+    found: set[tuple[str, str]] = set()
+    for document in documents:
+        found |= entities(document.read_text())
+    names = [name for _, name in found]
+    assert len(found) > len(NAMES)
+    assert {name for name in names if names.count(name) > 1} == set()
+    # Of the tutorial and the README each name is one document's alone, properties included.
+    alone = [entities(page.read_text()) for page in [documents[0], *sorted(PAGES.glob("*.md"))]]
+    assert sum(map(len, alone)) == len(set().union(*alone))
 
 
 def started(page: Page, directory: Path) -> BrokerProcess:

@@ -51,7 +51,8 @@ def check_expected(expect: str, path: str, *, is_known: bool) -> None:
 
 def taken(path: str, kind: str) -> EntityError:
     """Say that something else has a name."""
-    return EntityError(Refusal(ENTITY_EXISTS, f"The name '{path}' is taken by a {kind}."))
+    text = f"The name '{path}' is taken by a {kind} (peeklock {kind} delete {path})."
+    return EntityError(Refusal(ENTITY_EXISTS, text))
 
 
 def check_problems(problems: Problems) -> None:

@@ -22,6 +22,7 @@ from peeklock.amqp.dialect import (
     SESSION_LOCK_LOST,
     TIMEOUT,
 )
+from peeklock.auth.refusal import INVALID_SIGNATURE
 from peeklock.clock import Clock, Instant
 from peeklock.entity import refusals as kinds
 from peeklock.entity.definition import QUEUE
@@ -158,8 +159,30 @@ class RefusalWriter:
             peer=peer,
             tracking=tracking_id,
             text=said,
+            advice=_advice(refusal, entity),
         )
         return Declined(form.condition, form.detaching, form.status, text, tracking_id)
+
+
+def _advice(refusal: Refusal, entity: str) -> str | None:
+    """Say what to type about what newcomers meet first; clients may hide our text for a while."""
+    if refusal.kind == kinds.ENTITY_NOT_FOUND:
+        at = entity.lower().rfind(_SUBSCRIPTIONS)
+        if at >= 0:
+            topic, subscription = entity[:at], entity[at + len(_SUBSCRIPTIONS) :]
+            lists, makes = (
+                f"subscription list {topic}",
+                f"subscription create {topic} {subscription}",
+            )
+        else:
+            lists, makes = "queue list", f"queue create {entity or 'NAME'}"
+        return f"peeklock {lists} shows what there is, peeklock {makes} makes it"
+    if refusal.kind == kinds.UNAUTHORIZED and refusal.text.startswith(INVALID_SIGNATURE):
+        return (
+            "the connection string has a wrong key or key name: take the one that the broker "
+            "prints when it is ready; keys are the AuthorizationRules of its --config file"
+        )
+    return None
 
 
 def tracker(namespace: str, kind: str, path: str) -> str:

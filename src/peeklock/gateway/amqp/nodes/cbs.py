@@ -88,7 +88,10 @@ class TokenNode:
             properties = {"status-code": Int(_ACCEPTED), "status-description": "Accepted"}
         else:
             declined = self.output.namespace_context.refusal_writer.decline(
-                refusal, entity="", operation="put-token", peer=self.output.peer_name
+                refusal,
+                entity=_missing_entity(request, refusal),
+                operation="put-token",
+                peer=self.output.peer_name,
             )
             # Without an error-condition: Python's client would drop status and text for it, and
             # the others know the condition by the status.
@@ -131,3 +134,11 @@ class TokenNode:
         if namespace_context.entities.find(namespace_context.namespace, address.path) is not None:
             return None
         return Refusal(ENTITY_NOT_FOUND, entity_not_found(self.output.host, address.path))
+
+
+def _missing_entity(request: NodeRequest, refusal: Refusal) -> str:
+    """Name the entity that a good token is for and that is not there."""
+    audience = request.properties.get("name")
+    if refusal.kind != ENTITY_NOT_FOUND or not isinstance(audience, str):
+        return ""
+    return parse_address(audience).path
