@@ -36,3 +36,12 @@ def test_budgets_are_listed_by_their_names_which_are_used_once() -> None:
     assert connections.limit == 5
     with pytest.raises(ValueError, match="connections"):
         budgets.register("connections", 6)
+
+
+def test_a_budget_whose_owner_is_gone_is_shown_no_more() -> None:
+    budgets = Budgets()
+    budgets.register("connections", 5)
+    budgets.forget("connections")
+    budgets.forget("connections")
+    assert list(budgets) == []
+    budgets.register("connections", 6)

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from peeklock.clock import MANUAL_START, Clock, ManualClock, SystemClock
+from peeklock.clock import MANUAL_START, Clock, ManualClock, MovedClock, SystemClock
 
 MS = 1_000_000
 SECOND = 1_000 * MS
@@ -149,6 +149,24 @@ def test_the_manual_clock_refuses_to_run_backwards() -> None:
     assert clock.now() == 10
 
 
-def test_both_are_clocks() -> None:
-    clocks: list[Clock] = [SystemClock(), ManualClock()]
+def test_all_are_clocks() -> None:
+    clocks: list[Clock] = [SystemClock(), ManualClock(), MovedClock(SystemClock())]
     assert all(clock.now() > 0 for clock in clocks)
+
+
+def test_a_moved_clock_is_ahead_by_what_has_passed_and_leaves_the_wall() -> None:
+    other = ManualClock()
+    clock = MovedClock(other)
+    clock.advance(HOUR_MS)
+    other.advance(5)
+    assert clock.now() == MANUAL_START + HOUR_MS + 5
+    assert (clock.moved_ms, clock.skipped_ms) == (HOUR_MS, 0)
+    assert clock.wall() == MANUAL_START + 5
+    clock.advance_wall(HOUR_MS)
+    assert clock.wall() == MANUAL_START + HOUR_MS + 5
+    clock.not_before(clock.now() + 1)
+    clock.not_before(MANUAL_START)
+    assert (clock.now(), clock.skipped_ms) == (MANUAL_START + HOUR_MS + 6, 1)
+    for move in (clock.advance, clock.advance_wall):
+        with pytest.raises(ValueError, match="backwards"):
+            move(-1)

@@ -69,5 +69,9 @@ class Budgets:
         self._budgets[name] = budget
         return budget
 
+    def forget(self, name: str) -> None:
+        """Show a budget no more, because what it bounded is gone; one that is not there is fine."""
+        self._budgets.pop(name, None)
+
     def __iter__(self) -> Iterator[Budget]:
         return iter(self._budgets.values())

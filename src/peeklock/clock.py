@@ -135,6 +135,56 @@ class SystemClock:
 
 
 @final
+class MovedClock:
+    """Goes on like another clock, and ahead of it by what somebody has moved it.
+
+    What it was moved by has passed: locks end, schedules fall due. The wall stays, because others
+    made their tokens by it, unless it is moved as well.
+    """
+
+    __slots__ = ("_clock", "_moved_ms", "_wall_moved_ms")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock: Final = clock
+        self._moved_ms: int = 0
+        self._wall_moved_ms: int = 0
+
+    def now(self) -> Instant:
+        """Return the instant of the other clock and what this one was moved by."""
+        return self._clock.now() + self._moved_ms
+
+    def wall(self) -> Instant:
+        """Return what the machine's clock says, and what that was moved by."""
+        return self._clock.wall() + self._wall_moved_ms
+
+    @property
+    def moved_ms(self) -> int:
+        """By how much it was moved in all."""
+        return self._moved_ms
+
+    @property
+    def skipped_ms(self) -> int:
+        """How much the other clock skipped: what this one is moved by passes."""
+        return self._clock.skipped_ms
+
+    def advance(self, duration_ms: int) -> None:
+        """Let a duration pass at once."""
+        if duration_ms < 0:
+            raise ValueError(f"a clock does not run backwards: advance({duration_ms})")
+        self._moved_ms += duration_ms
+
+    def advance_wall(self, duration_ms: int) -> None:
+        """Move the wall, by which tokens end."""
+        if duration_ms < 0:
+            raise ValueError(f"a clock does not run backwards: advance_wall({duration_ms})")
+        self._wall_moved_ms += duration_ms
+
+    def not_before(self, instant: Instant) -> None:
+        """Skip to that instant, unless it is over."""
+        self._clock.not_before(instant - self._moved_ms)
+
+
+@final
 class ManualClock:
     """Stands still until a test advances it, or sets it as a machine's clock can be set."""
 

@@ -54,10 +54,7 @@ def connection_string(
 
     A namespace is named where its key does not tell it from others.
     """
-    host = "localhost" if settings.is_loopback() else settings.host
-    if namespace:
-        host = f"{namespace}.{host}"
-    place = host if amqp_port == AMQP_PORT else f"{host}:{amqp_port}"
+    place = endpoint_place(settings, amqp_port, namespace)
     name, key = "<name of a rule>", "<its key>"
     for rule in rules:
         name = rule.name
@@ -68,6 +65,14 @@ def connection_string(
         f"Endpoint=sb://{place};SharedAccessKeyName={name};SharedAccessKey={key};"
         "UseDevelopmentEmulator=true;"
     )
+
+
+def endpoint_place(settings: Settings, amqp_port: int, namespace: str = "") -> str:
+    """Name the host as clients here call it, with its port where they would not guess it."""
+    host = "localhost" if settings.is_loopback() else settings.host
+    if namespace:
+        host = f"{namespace}.{host}"
+    return host if amqp_port == AMQP_PORT else f"{host}:{amqp_port}"
 
 
 def _next_steps(strings: list[str], ports: dict[str, int]) -> list[str]:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final, NoReturn, final
+from typing import TYPE_CHECKING, Final, NoReturn, final
 
 from peeklock.amqp.limits import ConnectionLimits as EngineLimits
 from peeklock.auth.namespaces import Namespace
@@ -60,13 +60,13 @@ from peeklock.gateway.listening.certificates import server_names
 from peeklock.gateway.listening.connections import AmqpConnections, HttpConnections
 from peeklock.gateway.listening.listener import Listener
 from peeklock.gateway.listening.tls import Tls
-from peeklock.gateway.quotas.connection_quota import ConnectionQuota
+from peeklock.gateway.quotas.connection_quota import ConnectionQuota, budget_name
 from peeklock.gateway.quotas.shared_limits import SharedLimits
 from peeklock.gateway.refusals import RefusalWriter
 from peeklock.gateway.tokens.issuers import Issuers, KeysError
 from peeklock.hangup import Hangup
 from peeklock.provisioning import Reload, put_entities
-from peeklock.ready_text import say_ready
+from peeklock.ready_text import endpoint_place, say_ready
 from peeklock.settings import MEMORY, Settings
 from peeklock.store.figures import StoreFigures
 from peeklock.store.memory import MemoryCatalog, MemoryStores
@@ -74,6 +74,9 @@ from peeklock.store.retention import Retention
 from peeklock.store.store import Catalog, Store
 from peeklock.store.stores import Stores, store_names
 from peeklock.watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from peeklock.testbed.controls import Controls
 
 _LOG: Final = logging.getLogger("peeklock.server")
 
@@ -159,7 +162,6 @@ class BrokerParts:
 
     settings: Settings
     configuration: Configuration
-    budgets: Budgets
     overview: Overview
     broker: Broker
     amqp: AmqpConnections
@@ -167,11 +169,15 @@ class BrokerParts:
     listener: Listener
     issuers: dict[str, Issuers]
     reload: Reload
+    # None unless it is to be tested with.
+    controls: "Controls | None"
 
     async def start(self) -> dict[str, int]:
         """Find what is kept, add what is configured, and listen; answers the ports."""
         ports = await _start(self.settings, self.configuration, self.broker, self.listener)
         self.overview.health.is_serving = True
+        if self.controls is not None:
+            self.controls.place = endpoint_place(self.settings, ports["AMQP"])
         return ports
 
     async def stop(self) -> None:
@@ -191,7 +197,9 @@ async def assemble(
     watchdog: Watchdog,
 ) -> BrokerParts:
     """Make all parts of a broker, on the running loop."""
-    clock = SystemClock()
+    controls = _controls(settings)
+    clock: Clock = SystemClock() if controls is None else controls.clock
+    timers = LoopTimers(clock, asyncio.get_running_loop()) if controls is None else controls.timers
     budgets = Budgets()
     random_source = SystemRandom().number
     tls = _tls(settings, configuration, clock)
@@ -199,7 +207,9 @@ async def assemble(
     overview = Overview(watchdog, budgets, figures)
     stores, catalog = await _open_stores(settings, figures)
     overview.store_states = stores.states
-    broker, hosts = _broker(settings, configuration, stores, catalog, clock, random_source, budgets)
+    broker, hosts = _broker(
+        settings, configuration, stores, catalog, clock, timers, random_source, budgets
+    )
     overview.entities = broker.entities
     refusal_writers = partial(_refusal_writer, clock, random_source, overview)
     shared_limits = SharedLimits(budgets, unauthenticated_max=settings.connections_max)
@@ -223,9 +233,20 @@ async def assemble(
     )
     overview.connections.update(amqp=lambda: amqp.count, http=lambda: http.count)
     listener = _listener(settings, amqp, http, tls, budgets)
+    if controls is not None:
+        controls.join(broker, amqp, budgets, overview)
     return BrokerParts(
-        settings, configuration, budgets, overview, broker, amqp, http, listener, issuers, reload
+        settings, configuration, overview, broker, amqp, http, listener, issuers, reload, controls
     )
+
+
+def _controls(settings: Settings) -> "Controls | None":
+    if not settings.is_testing:
+        return None
+    # Imported here, because a broker that is not tested with has none of it.
+    from peeklock.testbed.controls import Controls
+
+    return Controls(settings)
 
 
 def _broker(
@@ -234,6 +255,7 @@ def _broker(
     stores: Stores,
     catalog: Catalog,
     clock: Clock,
+    timers: LoopTimers,
     random_source: Callable[[], int],
     budgets: Budgets,
 ) -> tuple[Broker, Hosts]:
@@ -251,7 +273,7 @@ def _broker(
         stores,
         catalog,
         clock,
-        LoopTimers(clock, asyncio.get_running_loop()),
+        timers,
         random_source,
         AmqpWording(random_source),
         NamespaceLimits(
@@ -371,7 +393,7 @@ def _contexts(
             engine_limits=engine_limits,
             limits=limits,
             connection_quota=ConnectionQuota(
-                budgets.register(f"amqp_connections_{namespace.name}", settings.connections_max)
+                budgets.register(budget_name(namespace.name), settings.connections_max)
             ),
             unsent_budget=unsent_budget,
         )
@@ -489,7 +511,7 @@ async def _open_stores(
 ) -> tuple[Stores, Catalog]:
     retention = Retention(settings.journal_retention_ms, settings.journal_retention_bytes)
     names = store_names(settings.stores)
-    if settings.store == MEMORY:
+    if settings.store == MEMORY or settings.is_testing:
         return Stores.of(MemoryStores(retention), names), MemoryCatalog()
     # Imported here, because a broker in memory needs no LMDB.
     from peeklock.store.catalog import EmbeddedCatalog

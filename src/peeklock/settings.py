@@ -68,6 +68,9 @@ class Settings:
     # For benchmarks: what a slower disk would take for each commit, on top of what this one takes.
     commit_delay_ms: int = 0
     allow_development_key: bool = False
+    # Everything rests in memory, and whoever reaches the HTTP port can move the clock and break
+    # things: for tests.
+    is_testing: bool = False
     log_level: str = "info"
 
     def is_loopback(self) -> bool:

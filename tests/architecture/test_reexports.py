@@ -15,6 +15,7 @@ PUBLIC = {
     "peeklock.spark.journal_client",
     "peeklock.spark.lake",
     "peeklock.spark.source",
+    "peeklock.testing",
     "pyspark_servicebus",
     "pyspark_servicebus_lake",
 }

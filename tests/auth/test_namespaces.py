@@ -123,3 +123,17 @@ def test_names_differ_by_more_than_case() -> None:
         Namespaces([Namespace("a"), Namespace("A")])
     with pytest.raises(ValueError, match="at least one"):
         Namespaces([])
+
+
+def test_one_is_made_and_dropped_while_others_are_served() -> None:
+    """R-F7: its key selects it from then on, and nothing once it is gone."""
+    namespaces = three()
+    made = namespaces.add("made", [AuthorizationRule("root", "key-3")])
+    assert namespaces.of_token(token("root", "key-3")) is made is namespaces.at("made.localhost")
+    with pytest.raises(ValueError, match="'MADE' already"):
+        namespaces.add("MADE", [])
+    namespaces.drop("Made")
+    assert namespaces.at("made.localhost") is None
+    assert namespaces.of_token(token("root", "key-3")) is namespaces.first
+    with pytest.raises(ValueError, match="the first"):
+        namespaces.drop("first")

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from peeklock.broker.timers import LOOK_MS, LoopTimers
-from peeklock.clock import ManualClock
+from peeklock.clock import ManualClock, MovedClock
 from tests.broker.broker_harness import settle_down, until
 
 HOUR_MS = 3_600_000
@@ -93,3 +93,22 @@ def test_one_who_fails_does_not_keep_the_others_from_ringing() -> None:
         assert len(failures) == 1
 
     asyncio.run(scenario())
+
+
+def test_who_moves_the_clock_lets_it_be_looked_at_and_nobody_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        clock = MovedClock(ManualClock())
+        timers = LoopTimers(clock, asyncio.get_running_loop(), is_moved=True)
+        rung: list[str] = []
+        timers.set(clock.now() + HOUR_MS, lambda: rung.append("later"))
+        assert timers.next_at == clock.now() + HOUR_MS
+        clock.advance(HOUR_MS)
+        timers.look()
+        await settle_down()
+        assert rung == ["later"]
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(scenario())
+    assert caplog.messages == []

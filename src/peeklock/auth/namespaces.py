@@ -67,6 +67,20 @@ class Namespaces:
             self._by_key[name.lower()] = namespace
         return namespace
 
+    def add(self, name: str, rules: Sequence[AuthorizationRule]) -> Namespace:
+        """Make one while others are served; a ValueError says that there is one of that name."""
+        if name.lower() in self._by_key:
+            raise ValueError(f"there is a namespace '{name}' already")
+        namespace = Namespace(name, rules, is_host=self._is_host)
+        self._by_key[name.lower()] = namespace
+        return namespace
+
+    def drop(self, name: str) -> None:
+        """Forget one that has nothing left. The first stays: somebody must be meant."""
+        if self._by_key[name.lower()] is self.first:
+            raise ValueError(f"the namespace '{name}' is the first, which stays")
+        del self._by_key[name.lower()]
+
     def at(self, host: str) -> Namespace | None:
         """Find the one that a host name begins with: `ns`, `ns.localhost`, `ns:5672`.
 

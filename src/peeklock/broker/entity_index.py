@@ -47,6 +47,8 @@ class EntityIndex:
         namespace_entities.partitioned -= len(stores) > 1
         for name in stores:
             self._used[name] -= 1
+        if not namespace_entities.entities:
+            del self._namespaces[entity.namespace.lower()]
 
     def all(self) -> list[Queue | Topic]:
         """List them in no order."""

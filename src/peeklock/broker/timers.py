@@ -44,8 +44,12 @@ class LoopTimers:
     The loop waits by a time that nobody can set, and so it looks at the clock every now and then.
     """
 
-    def __init__(self, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, clock: Clock, loop: asyncio.AbstractEventLoop, *, is_moved: bool = False
+    ) -> None:
+        """A clock that is moved on purpose is nothing to tell the log about."""
         self._clock = clock
+        self._is_moved = is_moved
         self._loop = loop
         self._heap: list[tuple[int, int, _LoopTimer]] = []
         self._count = 0
@@ -71,10 +75,18 @@ class LoopTimers:
             self._timer = None
         if self._heap:
             left_ms = min(max(0, self._heap[0][0] - now), LOOK_MS)
-            self._timer = self._loop.call_later(left_ms / 1000, self._look)
+            self._timer = self._loop.call_later(left_ms / 1000, self.look)
 
-    def _look(self) -> None:
-        self._timer = None
+    @property
+    def next_at(self) -> int | None:
+        """When the first timer is due, cancelled or not; None where there is none."""
+        return self._heap[0][0] if self._heap else None
+
+    def look(self) -> None:
+        """Fire what is due; also called by who has moved the clock."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         now = self._clock.now()
         heap = self._heap
         while heap and heap[0][0] <= now:
@@ -85,7 +97,8 @@ class LoopTimers:
             else:
                 self._cancelled -= 1
         self._wait(now)
-        self._tell(now)
+        if not self._is_moved:
+            self._tell(now)
 
     def _forget_one(self) -> None:
         """Cancelled timers stay until their instant, but not too many of them."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, final
+from weakref import WeakKeyDictionary
 
 from peeklock.amqp.errors import AmqpError
 from peeklock.amqp.limits import ConnectionLimits
@@ -259,7 +260,10 @@ class NamespaceContexts:
         """Contexts are made when the first connection needs them."""
         self._namespaces: Final = namespaces
         self._make: Final = make
-        self._namespace_contexts: Final[dict[str, NamespaceContext]] = {}
+        # A namespace that is dropped takes its context along, once its connections are gone.
+        self._namespace_contexts: Final[WeakKeyDictionary[Namespace, NamespaceContext]] = (
+            WeakKeyDictionary()
+        )
         # Whoever has connections learns that rules of a namespace were changed.
         self.on_keys_changed: Callable[[], None] | None = None
 
@@ -282,9 +286,9 @@ class NamespaceContexts:
         return self._of(self._namespaces.of_key(rule_name, key))
 
     def _of(self, namespace: Namespace) -> NamespaceContext:
-        namespace_context = self._namespace_contexts.get(namespace.name)
+        namespace_context = self._namespace_contexts.get(namespace)
         if namespace_context is None:
-            namespace_context = self._namespace_contexts[namespace.name] = self._make(namespace)
+            namespace_context = self._namespace_contexts[namespace] = self._make(namespace)
             namespace.keys.watch(self._keys_changed)
         return namespace_context
 

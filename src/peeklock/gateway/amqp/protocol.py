@@ -169,6 +169,16 @@ class AmqpProtocol(asyncio.Protocol):
 
     # --- what the listener calls
 
+    @property
+    def namespace(self) -> str:
+        """The namespace that it belongs to, or that of the first while it has not said."""
+        return "" if self._peer is None else self._peer.output.namespace_context.namespace
+
+    def look(self) -> None:
+        """Act on what is due: somebody has moved the clock by which rights and transactions end."""
+        if self._peer is not None:
+            self._tick()
+
     def shut_down(self) -> None:
         """Close politely: the client is told, and answers."""
         if self._peer is not None:

@@ -6,6 +6,7 @@ Each namespace has nodes of its own, with its own keys and its own entities.
 
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar, final
+from weakref import WeakKeyDictionary
 
 from peeklock.auth.namespaces import Namespace, Namespaces
 from peeklock.gateway.http.answer import Answer
@@ -40,10 +41,13 @@ class PerNamespace(Generic[_N]):
     """Hands each request to the node of its namespace."""
 
     def __init__(self, namespaces: Namespaces, make: Callable[[Namespace], _N]) -> None:
-        """Namespaces that only the catalog knows get their nodes when somebody asks for them."""
+        """Namespaces that only the catalog knows, or that are made later, get their nodes when
+        somebody asks for them; one that is dropped takes its node along."""
         self._namespaces = namespaces
         self._make = make
-        self._nodes = {each.name: make(each) for each in namespaces.all()}
+        self._nodes: WeakKeyDictionary[Namespace, _N] = WeakKeyDictionary()
+        for each in namespaces.all():
+            self._nodes[each] = make(each)
 
     async def answer(self, request: HttpRequest) -> Answer:
         """Answer one request."""
@@ -52,9 +56,9 @@ class PerNamespace(Generic[_N]):
     def node(self, request: HttpRequest) -> _N:
         """Find the node that a request is for."""
         namespace = meant_by(request, self._namespaces)
-        node = self._nodes.get(namespace.name)
+        node = self._nodes.get(namespace)
         if node is None:
-            node = self._nodes[namespace.name] = self._make(namespace)
+            node = self._nodes[namespace] = self._make(namespace)
         return node
 
 

@@ -62,6 +62,18 @@ class AmqpConnections:
         for connection in list(self._connections):
             connection.abort("The client has not answered that the broker stops.")
 
+    def cut_off(self, namespace: str, text: str) -> int:
+        """End all connections of a namespace at once; answers how many there were."""
+        found = [each for each in self._connections if each.namespace == namespace]
+        for connection in found:
+            connection.abort(text)
+        return len(found)
+
+    def look(self) -> None:
+        """Let each connection act on what is due, because somebody has moved the clock."""
+        for connection in list(self._connections):
+            connection.look()
+
     @property
     def count(self) -> int:
         """How many connections there are."""

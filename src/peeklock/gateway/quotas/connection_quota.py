@@ -6,6 +6,11 @@ from peeklock.budgets import Budget
 from peeklock.settings import CONNECTIONS_MAX
 
 
+def budget_name(namespace: str) -> str:
+    """Name the connections of a namespace as operators see them."""
+    return f"amqp_connections_{namespace}"
+
+
 @final
 class ConnectionQuota:
     """Counts the connections of one namespace; a place is taken by showing a token or a key."""
