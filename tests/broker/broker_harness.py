@@ -11,10 +11,9 @@ from peeklock.auth.rights import development_rule
 from peeklock.broker.broker import Broker, NamespaceLimits
 from peeklock.broker.worker.memory_mark import MemoryMark
 from peeklock.clock import ManualClock
-from peeklock.entity.commands import LockToken
+from peeklock.entity.deliveries import Delivery, LockToken
 from peeklock.entity.message import Message, Traits
-from peeklock.entity.replies import Delivered, Delivery, Found, Reply
-from peeklock.entity.rule_commands import RulesFound
+from peeklock.entity.replies import Delivered, Found, Reply, RulesFound
 from peeklock.entity.rules.action import Changes
 from peeklock.entity.rules.values import PropertyBag, PropertyReader
 from peeklock.entity.wording import Wording

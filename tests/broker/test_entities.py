@@ -28,12 +28,12 @@ from peeklock.entity.refusals import (
     QUOTA_EXCEEDED,
     Refusal,
 )
-from peeklock.entity.replies import Numbered, Refused, SendsAccepted
-from peeklock.entity.rule_commands import AddRule, ListRules, RemoveRule, RulesFound
+from peeklock.entity.replies import Numbered, Refused, RulesFound, SendsAccepted
 from peeklock.entity.rules.action import Changes
 from peeklock.entity.rules.filter import FalseFilter, SqlFilter, TrueFilter
 from peeklock.entity.rules.rule import Rule
 from peeklock.entity.rules.values import PropertyBag, PropertyReader
+from peeklock.entity.topics.commands import AddRule, ListRules, RemoveRule
 from peeklock.store.memory import MemoryCatalog, MemoryStore
 from peeklock.store.store import StoreError, Unavailable
 from tests.broker.broker_harness import (

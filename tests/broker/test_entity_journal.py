@@ -11,13 +11,13 @@ from peeklock.entity.commands import (
     PEEK_LOCK,
     Command,
     Grant,
-    LockToken,
     OpenReceiver,
     SendMany,
     SettleMany,
     TakeOver,
 )
 from peeklock.entity.definition import QueueDefinition
+from peeklock.entity.deliveries import LockToken
 from peeklock.entity.replies import Nobody
 from peeklock.entity.upkeep.journal_facts import HandedTo, SettlementsFailed
 from peeklock.entity.upkeep.notebook import NOTES_DELAY_MS

@@ -6,7 +6,8 @@ from peeklock.entity import commands as ask
 from peeklock.entity import replies as told
 from peeklock.entity.claims.commands import NO_EPOCH
 from peeklock.entity.commands import COMPLETE, MAIN
-from peeklock.entity.replies import Delivery
+from peeklock.entity.deliveries import Delivery
+from tests.entity.origins import by
 from tests.entity.partition_harness import EVERYTHING, QueueHarness
 
 
@@ -26,7 +27,7 @@ class ClaimHarness:
         return self.claimed(count, **wishes).sequences
 
     def claimed(self, count: int = 100, **wishes: Any) -> told.ClaimsMade:
-        command = ask.ClaimMessages("o", 7, self.lane, self.name, self.epoch, count, **wishes)
+        command = ask.ClaimMessages(by("o"), 7, self.lane, self.name, self.epoch, count, **wishes)
         (reply,) = [each for each in self.queue.ask(command) if isinstance(each, told.ClaimsMade)]
         assert len(reply.sizes) == len(reply.sequences)
         return reply
@@ -39,7 +40,7 @@ class ClaimHarness:
         self, *, epoch: int | None = None, start: int = 0, count: int = EVERYTHING
     ) -> told.ClaimsListed:
         asked = self.epoch if epoch is None else epoch
-        command = ask.ListClaims("o", 7, self.lane, self.name, asked, start, count)
+        command = ask.ListClaims(by("o"), 7, self.lane, self.name, asked, start, count)
         (reply,) = [each for each in self.queue.ask(command) if isinstance(each, told.ClaimsListed)]
         return reply
 
@@ -47,7 +48,7 @@ class ClaimHarness:
         return self.fetched(*sequences, size=size).deliveries
 
     def fetched(self, *sequences: int, size: int = EVERYTHING) -> told.ClaimsFetched:
-        command = ask.FetchClaims("o", 7, self.lane, self.name, list(sequences), size)
+        command = ask.FetchClaims(by("o"), 7, self.lane, self.name, list(sequences), size)
         (reply,) = self.queue.ask(command)
         assert isinstance(reply, told.ClaimsFetched)
         return reply
@@ -63,7 +64,7 @@ class ClaimHarness:
     ) -> ask.SettleClaims:
         asked = self.epoch if epoch is None else epoch
         return ask.SettleClaims(
-            "o", 7, self.lane, self.name, asked, list(sequences), outcome, **more
+            by("o"), 7, self.lane, self.name, asked, list(sequences), outcome, **more
         )
 
     def why_not(self, command: ask.Command) -> str:

@@ -6,12 +6,12 @@ from typing import Any
 from peeklock.entity.blueprint import Blueprint
 from peeklock.entity.claims.lane_claims import OWNER_KEPT_MS
 from peeklock.entity.commands import MAIN
+from peeklock.entity.deliveries import Details
 from peeklock.entity.duplicate_detection import ID_BYTES, SHARDS
 from peeklock.entity.lane import LOCKED, Entry, Lane
 from peeklock.entity.message import BodyBudget
 from peeklock.entity.partition import Partition
 from peeklock.entity.records import DEFERRED, READY, Record
-from peeklock.entity.replies import Details
 from peeklock.entity.stages.partition_stages import StageLine, StageWriter
 from peeklock.entity.upkeep.live_bodies import BLOCK_BITS
 

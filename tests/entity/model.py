@@ -10,8 +10,16 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from peeklock.entity import commands as ask
-from peeklock.entity.commands import DEAD, MAIN, RECEIVE_AND_DELETE, LockToken
+from peeklock.entity.commands import DEAD, MAIN, RECEIVE_AND_DELETE
 from peeklock.entity.definition import DISABLED, RECEIVE_DISABLED, SEND_DISABLED, QueueDefinition
+from peeklock.entity.deliveries import (
+    STATE_ACTIVE,
+    STATE_CLAIMED,
+    STATE_DEFERRED,
+    STATE_SCHEDULED,
+    Delivery,
+    LockToken,
+)
 from peeklock.entity.message import Message
 from peeklock.entity.refusals import (
     ENTITY_DISABLED,
@@ -19,13 +27,6 @@ from peeklock.entity.refusals import (
     MESSAGE_NOT_FOUND,
     MESSAGE_TOO_BIG,
     NOT_ALLOWED,
-)
-from peeklock.entity.replies import (
-    STATE_ACTIVE,
-    STATE_CLAIMED,
-    STATE_DEFERRED,
-    STATE_SCHEDULED,
-    Delivery,
 )
 from tests.entity.claims.claim_model import Claims
 
@@ -148,7 +149,9 @@ class Model:
             case ask.ClaimMessages() | ask.ListClaims() | ask.FetchClaims() | ask.SettleClaims():
                 return [self.claims.answer(command, now)]
             case ask.Configure():
-                self.configure(command.blueprint.definition, now)
+                definition = command.blueprint.definition
+                assert isinstance(definition, QueueDefinition)
+                self.configure(definition, now)
             case ask.Tick():
                 self.tick(now)
         return []

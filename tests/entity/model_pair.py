@@ -9,20 +9,22 @@ from peeklock.entity import commands as ask
 from peeklock.entity import replies as told
 from peeklock.entity.blueprint import queue_blueprint
 from peeklock.entity.claims.commands import NO_EPOCH
-from peeklock.entity.commands import DEAD, MAIN, PEEK_LOCK, RECEIVE_AND_DELETE, Command, LockToken
+from peeklock.entity.commands import DEAD, MAIN, PEEK_LOCK, RECEIVE_AND_DELETE, Command
 from peeklock.entity.definition import ACTIVE, QueueDefinition
+from peeklock.entity.deliveries import Delivery, Details, LockToken
 from peeklock.entity.message import BodyBudget
 from peeklock.entity.partition import Decision, Partition
 from peeklock.entity.records import CheckpointBegun, CheckpointEnded
-from peeklock.entity.replies import Delivery, Reply
+from peeklock.entity.replies import Reply
 from peeklock.entity.stint import STINT_STEPS, Stint
 from peeklock.entity.upkeep.checkpoint import STEP_BYTES
 from tests.entity.journal import Journal
 from tests.entity.journal_facts import next_due
 from tests.entity.model import UNTOLD, Answer, Model
+from tests.entity.origins import by
 
 EVERYTHING: Final = 1 << 62
-LOOKER: Final = "looker"
+LOOKER: Final = by("looker")
 # What shows messages whose time is over but that no timer has fired for yet.
 LOOKS: Final = (ask.Peek, ask.Count, ask.DeleteMany, ask.ListClaims)
 
@@ -214,7 +216,7 @@ class Pair:
         stored = self.journal.body(delivery.position)
         if delivery.message is not None:
             assert delivery.message.content == stored.content
-        details = delivery.details if delivery.details is not None else told.Details()
+        details = delivery.details if delivery.details is not None else Details()
         assert details.enqueue_sequence == 0
         instants = (delivery.enqueued_at, delivery.expires_at, details.scheduled_at)
         story = (delivery.delivery_count, details.reason, details.description)

@@ -16,12 +16,13 @@ from peeklock.entity.blueprint import (
     subscription_policy,
     topic_blueprint,
 )
-from peeklock.entity.commands import DEAD, MAIN, PEEK_LOCK, Command, DeadLetterNote, LockToken
+from peeklock.entity.commands import DEAD, MAIN, PEEK_LOCK, Command, DeadLetterNote
 from peeklock.entity.definition import QueueDefinition, SubscriptionDefinition, TopicDefinition
+from peeklock.entity.deliveries import Delivery, LockToken
 from peeklock.entity.message import NEVER, NO_DURATION, NO_TRAITS, BodyBudget, Message, Traits
 from peeklock.entity.partition import Decision, Partition
 from peeklock.entity.records import Record
-from peeklock.entity.replies import Delivery, Reply
+from peeklock.entity.replies import Reply
 from peeklock.entity.rules.filter import FalseFilter
 from peeklock.entity.rules.rule import Rule, RuleSet
 from peeklock.entity.rules.topic import TopicRules
@@ -29,6 +30,7 @@ from peeklock.entity.stint import Stint
 from tests.entity.journal import Journal
 from tests.entity.living_state import living, retold
 from tests.entity.message_places import moved, places_of
+from tests.entity.origins import by
 
 EVERYTHING = 1 << 62
 
@@ -164,8 +166,8 @@ class QueueHarness:
             for content in contents
         ]
         tags = [self.tag() for _ in contents]
-        replies = self.ask(ask.SendMany("sender", tags, messages))
-        assert told.SendsAccepted("sender", tags) in replies
+        replies = self.ask(ask.SendMany(by("sender"), tags, messages))
+        assert told.SendsAccepted(by("sender"), tags) in replies
         return list(range(first, self.partition.next_sequence))
 
     def open(
@@ -205,7 +207,7 @@ class QueueHarness:
         """Settle each on its own; answers "settled" or why not, in order."""
         tags = [self.tag() for _ in held]
         tokens = [token(each) for each in held]
-        replies = self.ask(ask.SettleMany("settler", tags, outcome, tokens, changes, note))
+        replies = self.ask(ask.SettleMany(by("settler"), tags, outcome, tokens, changes, note))
         fates: dict[int, str] = {}
         for reply in replies:
             if isinstance(reply, told.Settled):
@@ -218,15 +220,17 @@ class QueueHarness:
     def settle_all(self, outcome: int, *held: Delivery | LockToken) -> str:
         """Settle all together; answers "settled" or why not."""
         tokens = [token(each) for each in held]
-        return self.fate(ask.SettleAll("manager", 7, outcome, tokens), "settled")
+        return self.fate(ask.SettleAll(by("manager"), 7, outcome, tokens), "settled")
 
     def renew(self, *held: Delivery | LockToken) -> str:
         """Renew all together; answers "renewed" or why not."""
-        return self.fate(ask.RenewLocks("manager", 7, [token(each) for each in held]), "renewed")
+        return self.fate(
+            ask.RenewLocks(by("manager"), 7, [token(each) for each in held]), "renewed"
+        )
 
     def fetch(self, *sequences: int, lane: int = MAIN, mode: int = PEEK_LOCK) -> list[Delivery]:
         """Receive deferred messages; there must be all of them."""
-        self.ask(ask.ReceiveDeferred("manager", 7, lane, list(sequences), mode))
+        self.ask(ask.ReceiveDeferred(by("manager"), 7, lane, list(sequences), mode))
         return self.found()
 
     def fate(self, command: Command, fine: str = "fine") -> str:
@@ -277,15 +281,15 @@ class QueueHarness:
         return [(each.origin, each.refusal.kind) for each in closed]
 
     def state(self, session_id: str, *, lane: int = MAIN, holder: Any = "holder") -> bytes | None:
-        (reply,) = self.ask(ask.GetSessionState("manager", 7, lane, session_id, holder))
+        (reply,) = self.ask(ask.GetSessionState(by("manager"), 7, lane, session_id, holder))
         assert isinstance(reply, told.StateFound)
         return reply.state
 
     def set_state(self, session_id: str, state: bytes | None, *, holder: Any = "holder") -> str:
-        return self.fate(ask.SetSessionState("manager", 7, MAIN, session_id, holder, state))
+        return self.fate(ask.SetSessionState(by("manager"), 7, MAIN, session_id, holder, state))
 
     def sessions(self, updated_after: int | None = None, skip: int = 0, top: int = 99) -> list[str]:
-        (reply,) = self.ask(ask.ListSessions("manager", 7, MAIN, updated_after, skip, top))
+        (reply,) = self.ask(ask.ListSessions(by("manager"), 7, MAIN, updated_after, skip, top))
         assert isinstance(reply, told.Named)
         return reply.names
 
@@ -299,7 +303,7 @@ class QueueHarness:
         size: int = EVERYTHING,
         session: str | None = None,
     ) -> list[Delivery]:
-        self.ask(ask.Peek("looker", 7, lane, start, count, size, session))
+        self.ask(ask.Peek(by("looker"), 7, lane, start, count, size, session))
         return self.found()
 
     def found(self) -> list[Delivery]:
@@ -321,7 +325,7 @@ class QueueHarness:
         return [self.content(each) for each in found]
 
     def count(self) -> told.Counted:
-        (reply,) = self.ask(ask.Count("looker", 7))
+        (reply,) = self.ask(ask.Count(by("looker"), 7))
         assert isinstance(reply, told.Counted)
         return reply
 

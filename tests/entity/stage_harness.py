@@ -17,6 +17,12 @@ class StageHarness:
         self.queue = queue
         self.name = name
 
+    def replied(self, reply: Reply) -> None:
+        raise AssertionError(f"a partition calls nobody, but here is {reply!r}")
+
+    def flush(self) -> None:
+        raise AssertionError("a partition calls nobody")
+
     def stage(self, stage: str, *contents: str, **facts: Any) -> None:
         """Stage messages; all are taken."""
         messages = [message(content, **facts) for content in contents]

@@ -24,6 +24,7 @@ from peeklock.entity.refusals import (
     LOCK_LOST,
     MESSAGE_TOO_BIG,
 )
+from tests.entity.origins import by
 from tests.entity.partition_harness import QueueHarness, deliveries, message, sequences
 
 # Sending.
@@ -44,7 +45,9 @@ def test_a_send_is_answered_with_its_own_tags_and_one_record_holds_the_run() -> 
     """R-T1."""
     queue = QueueHarness()
     messages = [message("a"), message("b")]
-    assert queue.ask(ask.SendMany("me", [40, 41], messages)) == [told.SendsAccepted("me", [40, 41])]
+    assert queue.ask(ask.SendMany(by("me"), [40, 41], messages)) == [
+        told.SendsAccepted(by("me"), [40, 41])
+    ]
     assert queue.records == [records.Enqueued(queue.now, 1, messages)]
 
 
@@ -52,7 +55,7 @@ def test_of_several_sends_only_the_one_that_is_too_big_is_refused() -> None:
     """R-T2."""
     queue = QueueHarness(message_size_max=10)
     messages = [message("a" * 10), message("b" * 11), message("c")]
-    replies = queue.ask(ask.SendMany("me", [1, 2, 3], messages))
+    replies = queue.ask(ask.SendMany(by("me"), [1, 2, 3], messages))
     accepted = [each for each in replies if isinstance(each, told.SendsAccepted)]
     refused = [each for each in replies if isinstance(each, told.Refused)]
     assert [each.tags for each in accepted] == [[1, 3]]
@@ -63,18 +66,20 @@ def test_of_several_sends_only_the_one_that_is_too_big_is_refused() -> None:
 def test_a_batch_is_stored_all_or_none() -> None:
     """R-T5."""
     queue = QueueHarness(message_size_max=10)
-    assert queue.fate(ask.SendBatch("me", 1, [message("a"), message("b" * 11)])) == MESSAGE_TOO_BIG
+    assert (
+        queue.fate(ask.SendBatch(by("me"), 1, [message("a"), message("b" * 11)])) == MESSAGE_TOO_BIG
+    )
     assert queue.records == []
     assert queue.numbers() == []
-    assert queue.ask(ask.SendBatch("me", 2, [message("a"), message("b")])) == [
-        told.SendsAccepted("me", [2])
+    assert queue.ask(ask.SendBatch(by("me"), 2, [message("a"), message("b")])) == [
+        told.SendsAccepted(by("me"), [2])
     ]
     assert queue.numbers() == [1, 2]
 
 
 def test_an_empty_batch_is_accepted_and_stores_nothing() -> None:
     queue = QueueHarness()
-    assert queue.ask(ask.SendBatch("me", 1, [])) == [told.SendsAccepted("me", [1])]
+    assert queue.ask(ask.SendBatch(by("me"), 1, [])) == [told.SendsAccepted(by("me"), [1])]
     assert queue.records == []
 
 
@@ -82,9 +87,9 @@ def test_an_empty_batch_is_accepted_and_stores_nothing() -> None:
 def test_a_queue_that_is_disabled_for_sending_takes_nothing(status: str) -> None:
     queue = QueueHarness(status=status)
     commands: list[ask.Command] = [
-        ask.SendMany("me", [1], [message("a")]),
-        ask.SendBatch("me", 1, [message("a")]),
-        ask.Schedule("me", 1, [message("a", due=queue.now + 1)]),
+        ask.SendMany(by("me"), [1], [message("a")]),
+        ask.SendBatch(by("me"), 1, [message("a")]),
+        ask.Schedule(by("me"), 1, [message("a", due=queue.now + 1)]),
     ]
     assert [queue.fate(command) for command in commands] == [ENTITY_DISABLED] * 3
     assert queue.partition.live_count == 0
@@ -119,10 +124,10 @@ def test_a_long_line_keeps_its_order_while_it_is_handed_out_and_given_back() -> 
 def test_a_receiver_without_credit_gets_nothing_and_a_waiting_one_gets_what_comes() -> None:
     queue = QueueHarness()
     queue.open("early")
-    assert deliveries(queue.ask(ask.SendMany("me", [1], [message("a")])), "early") == []
-    assert len(deliveries(queue.ask(ask.Grant("early", 2, False)), "early")) == 1
-    assert len(deliveries(queue.ask(ask.SendMany("me", [2], [message("b")])), "early")) == 1
-    assert deliveries(queue.ask(ask.SendMany("me", [3], [message("c")])), "early") == []
+    assert deliveries(queue.ask(ask.SendMany(by("me"), [1], [message("a")])), "early") == []
+    assert len(deliveries(queue.ask(ask.Grant(by("early"), 2, False)), "early")) == 1
+    assert len(deliveries(queue.ask(ask.SendMany(by("me"), [2], [message("b")])), "early")) == 1
+    assert deliveries(queue.ask(ask.SendMany(by("me"), [3], [message("c")])), "early") == []
 
 
 def test_credit_is_a_limit_since_the_receiver_was_opened() -> None:
@@ -130,32 +135,32 @@ def test_credit_is_a_limit_since_the_receiver_was_opened() -> None:
     queue = QueueHarness()
     queue.open("r", credit=2)
     queue.send("a", "b", "c", "d")
-    assert deliveries(queue.ask(ask.Grant("r", 2, False)), "r") == []
-    assert len(deliveries(queue.ask(ask.Grant("r", 3, False)), "r")) == 1
-    assert deliveries(queue.ask(ask.Grant("r", 1, False)), "r") == []
+    assert deliveries(queue.ask(ask.Grant(by("r"), 2, False)), "r") == []
+    assert len(deliveries(queue.ask(ask.Grant(by("r"), 3, False)), "r")) == 1
+    assert deliveries(queue.ask(ask.Grant(by("r"), 1, False)), "r") == []
 
 
 def test_a_drain_delivers_what_is_there_and_gives_the_rest_back() -> None:
     queue = QueueHarness()
     queue.send("a")
     queue.open("r")
-    replies = queue.ask(ask.Grant("r", 10, True))
+    replies = queue.ask(ask.Grant(by("r"), 10, True))
     assert sequences(deliveries(replies, "r")) == [1]
-    assert replies[-1] == told.Drained("r")
-    assert deliveries(queue.ask(ask.SendMany("me", [1], [message("b")])), "r") == []
-    assert sequences(deliveries(queue.ask(ask.Grant("r", 11, False)), "r")) == [2]
+    assert replies[-1] == told.Drained(by("r"))
+    assert deliveries(queue.ask(ask.SendMany(by("me"), [1], [message("b")])), "r") == []
+    assert sequences(deliveries(queue.ask(ask.Grant(by("r"), 11, False)), "r")) == [2]
 
 
 def test_a_drain_of_an_empty_queue_is_answered() -> None:
     queue = QueueHarness()
     queue.open("r")
-    assert queue.ask(ask.Grant("r", 3, True)) == [told.Drained("r")]
+    assert queue.ask(ask.Grant(by("r"), 3, True)) == [told.Drained(by("r"))]
 
 
 def test_a_receiver_that_drains_and_closes_at_once_is_not_answered() -> None:
     queue = QueueHarness()
     queue.open("r")
-    assert queue.ask(ask.Grant("r", 5, True), ask.CloseReceiver("r", False)) == []
+    assert queue.ask(ask.Grant(by("r"), 5, True), ask.CloseReceiver(by("r"), False)) == []
 
 
 def test_competing_receivers_get_different_messages_and_share_in_turns() -> None:
@@ -179,7 +184,7 @@ def test_single_messages_go_to_the_receivers_in_turn() -> None:
     got: list[str] = []
     for number in range(6):
         queue.send(str(number))
-        got += [each.origin for each in queue.replies if isinstance(each, told.Delivered)]
+        got += [str(each.origin) for each in queue.replies if isinstance(each, told.Delivered)]
     assert sorted(got[:3]) == sorted(got[3:]) == ["a", "b", "c"]
 
 
@@ -208,11 +213,11 @@ def test_receive_and_delete_hands_out_once_and_for_good() -> None:
 def test_a_closed_receiver_gets_nothing_more() -> None:
     queue = QueueHarness()
     queue.open("r", credit=10)
-    queue.ask(ask.CloseReceiver("r", False))
-    assert queue.ask(ask.CloseReceiver("r", True)) == []
+    queue.ask(ask.CloseReceiver(by("r"), False))
+    assert queue.ask(ask.CloseReceiver(by("r"), True)) == []
     queue.send("a")
     assert deliveries(queue.replies, "r") == []
-    assert queue.ask(ask.Grant("r", 20, True)) == []
+    assert queue.ask(ask.Grant(by("r"), 20, True)) == []
 
 
 def test_the_locks_of_a_broken_connection_stay_until_they_expire() -> None:
@@ -249,9 +254,9 @@ def test_a_queue_that_is_disabled_for_receiving_hands_nothing_out(status: str) -
     queue.tick(60_000)
     assert deliveries(queue.replies, "r") == []
     assert queue.settle(COMPLETE, held) == [ENTITY_DISABLED]
-    assert queue.fate(ask.Peek("me", 1, MAIN, 0, 1, 1)) == ENTITY_DISABLED
-    assert queue.fate(ask.ReceiveDeferred("me", 1, MAIN, [1], 0)) == ENTITY_DISABLED
-    assert queue.fate(ask.DeleteMany("me", 1, MAIN, 1, queue.now)) == ENTITY_DISABLED
+    assert queue.fate(ask.Peek(by("me"), 1, MAIN, 0, 1, 1)) == ENTITY_DISABLED
+    assert queue.fate(ask.ReceiveDeferred(by("me"), 1, MAIN, [1], 0)) == ENTITY_DISABLED
+    assert queue.fate(ask.DeleteMany(by("me"), 1, MAIN, 1, queue.now)) == ENTITY_DISABLED
     assert queue.settle_all(COMPLETE, held) == ENTITY_DISABLED
     assert queue.renew(held) == ENTITY_DISABLED
     # Enabled again, the credit that was given is still good.

@@ -19,10 +19,11 @@ from peeklock.entity.commands import (
     TRANSFER,
     TRANSFER_DEAD,
 )
+from peeklock.entity.deliveries import STATE_SCHEDULED
 from peeklock.entity.message import Message, Traits
 from peeklock.entity.refusals import MESSAGE_NOT_FOUND, QUOTA_EXCEEDED, SESSION_LOCK_LOST
-from peeklock.entity.replies import STATE_SCHEDULED
 from peeklock.entity.upkeep.live_bodies import BLOCK
+from tests.entity.origins import by
 from tests.entity.partition_harness import QueueHarness, TopicHarness, message, routed, sequences
 
 # The size of an entity.
@@ -32,12 +33,12 @@ def wishes(messages: list[Message], now: int) -> list[ask.Command]:
     later = [Message(b"", each.content, Traits(scheduled_at=now + 1_000)) for each in messages]
     transfers: list[Any] = [ask.TransferMessage("there", each) for each in messages]
     return [
-        ask.SendBatch("s", 1, messages),
-        ask.Schedule("s", 1, later),
-        ask.TakeOver("c", 1, "there", list(range(len(messages))), messages, []),
-        ask.Commit("t", 1, [ask.SendMany("s", [1], [each]) for each in messages]),
-        ask.Commit("t", 1, [*transfers[:1], ask.SendBatch("s", 1, messages[1:])]),
-        ask.Commit("t", 1, transfers),
+        ask.SendBatch(by("s"), 1, messages),
+        ask.Schedule(by("s"), 1, later),
+        ask.TakeOver(by("c"), 1, "there", list(range(len(messages))), messages, []),
+        ask.Commit(by("t"), 1, [ask.SendMany(by("s"), [1], [each]) for each in messages]),
+        ask.Commit(by("t"), 1, [*transfers[:1], ask.SendBatch(by("s"), 1, messages[1:])]),
+        ask.Commit(by("t"), 1, transfers),
     ]
 
 
@@ -50,14 +51,14 @@ def test_all_that_is_stored_together_must_find_room(which: int) -> None:
     just_right = wishes([message("12345") for _ in range(2)], queue.now)[which]
     assert queue.fate(just_right) == "fine"
     assert queue.count().bytes == 10
-    assert queue.fate(ask.SendMany("s", [1], [message("x")])) == QUOTA_EXCEEDED
+    assert queue.fate(ask.SendMany(by("s"), [1], [message("x")])) == QUOTA_EXCEEDED
 
 
 def test_of_several_sends_those_are_taken_that_find_room() -> None:
     queue = QueueHarness(size_max=10)
     sends = [message(each) for each in ("1234", "1234", "1234", "12")]
-    replies = queue.ask(ask.SendMany("s", [1, 2, 3, 4], sends))
-    assert told.SendsAccepted("s", [1, 2, 4]) in replies
+    replies = queue.ask(ask.SendMany(by("s"), [1, 2, 3, 4], sends))
+    assert told.SendsAccepted(by("s"), [1, 2, 4]) in replies
     assert [each.tags for each in replies if isinstance(each, told.Refused)] == [[3]]
 
 
@@ -79,20 +80,20 @@ def test_ids_differ_by_their_key_on_a_partitioned_entity(partitions: int) -> Non
         keyed("1", key="b"),
         keyed("11", key=""),
     ]
-    queue.ask(ask.SendMany("s", list(range(5)), different))
+    queue.ask(ask.SendMany(by("s"), list(range(5)), different))
     kept = 5 if partitions > 1 else 2
     assert queue.partition.live_count == kept
     queue.checkpoint()
     queue.restart()
-    queue.ask(ask.SendMany("s", list(range(5)), different))
-    queue.ask(ask.SendBatch("s", 1, [keyed("1", session="a", key="a")]))
+    queue.ask(ask.SendMany(by("s"), list(range(5)), different))
+    queue.ask(ask.SendBatch(by("s"), 1, [keyed("1", session="a", key="a")]))
     assert queue.partition.live_count == kept
 
 
 def test_a_partitioned_topic_remembers_keys_too() -> None:
     topic = TopicHarness("one", partitions=4, duplicate_window_ms=60_000)
     for one in (keyed("1", key="a"), keyed("1", key="b"), keyed("1", key="a")):
-        topic.ask(ask.SendMany("s", [1], [one]))
+        topic.ask(ask.SendMany(by("s"), [1], [one]))
     assert topic.count().bytes == 2
 
 
@@ -123,7 +124,7 @@ def test_deferred_messages_are_for_the_holder_of_the_session(queue: QueueHarness
     queue.settle(ask.DEFER, *queue.take(1))
 
     def fate(holder: Any, sequence: int = 1) -> str:
-        command = ask.ReceiveDeferred("m", 7, MAIN, [sequence], PEEK_LOCK, "a", holder)
+        command = ask.ReceiveDeferred(by("m"), 7, MAIN, [sequence], PEEK_LOCK, "a", holder)
         return queue.fate(command)
 
     assert fate("somebody else") == SESSION_LOCK_LOST
@@ -137,10 +138,10 @@ def test_a_batch_delete_takes_the_oldest_of_all_sessions(queue: QueueHarness) ->
             queue.send(f"{name}{number}", session=name)
     queue.accept("a")
     queue.take(1)
-    (reply,) = queue.ask(ask.DeleteMany("m", 1, MAIN, 3, queue.now + 1))
-    assert reply == told.Numbered("m", 1, [3])
+    (reply,) = queue.ask(ask.DeleteMany(by("m"), 1, MAIN, 3, queue.now + 1))
+    assert reply == told.Numbered(by("m"), 1, [3])
     assert queue.contents(queue.peek()) == ["a0", "a2", "b2"]
-    queue.ask(ask.DeleteMany("m", 1, MAIN, 9, queue.now + 1, "b"))
+    queue.ask(ask.DeleteMany(by("m"), 1, MAIN, 9, queue.now + 1, "b"))
     assert queue.contents(queue.peek()) == ["a0", "a2"]
     assert queue.sessions() == ["a"]
     assert queue.contents(queue.take(9)) == ["a2"]
@@ -217,11 +218,11 @@ def test_a_message_that_no_rule_wants_breaks_nothing() -> None:
     topic.router = routed()
     later = topic.now + 1_000
     commands: list[ask.Command] = [
-        ask.SendMany("s", [1], [message("a", id="1")]),
-        ask.SendBatch("s", 1, [message("a"), message("b")]),
-        ask.Schedule("s", 1, [message("a", due=later), message("b")]),
-        ask.TakeOver("c", 1, "there", [1], [message("a")], []),
-        ask.Commit("t", 1, [ask.SendMany("s", [1], [message("a")])]),
+        ask.SendMany(by("s"), [1], [message("a", id="1")]),
+        ask.SendBatch(by("s"), 1, [message("a"), message("b")]),
+        ask.Schedule(by("s"), 1, [message("a", due=later), message("b")]),
+        ask.TakeOver(by("c"), 1, "there", [1], [message("a")], []),
+        ask.Commit(by("t"), 1, [ask.SendMany(by("s"), [1], [message("a")])]),
     ]
     assert [topic.fate(command) for command in commands] == ["fine"] * len(commands)
     topic.fire_timer(1_000)
@@ -251,7 +252,7 @@ def test_what_is_on_its_way_elsewhere_is_counted_by_itself() -> None:
     queue = QueueHarness()
     queue.send("here")
     transfers: list[Any] = [ask.TransferMessage("there", message(each)) for each in "abc"]
-    queue.ask(ask.Commit("t", 1, transfers))
+    queue.ask(ask.Commit(by("t"), 1, transfers))
     held = queue.receive(2, lane=TRANSFER, mode=FORWARD)
     queue.settle(DEAD_LETTER, held[0])
     counted = queue.count()
@@ -261,8 +262,8 @@ def test_what_is_on_its_way_elsewhere_is_counted_by_itself() -> None:
 
 def test_a_subscription_counts_no_transfers() -> None:
     topic = TopicHarness("one")
-    topic.ask(ask.Commit("t", 1, [ask.TransferMessage("there", message("x"))]))
-    (counted,) = topic.ask(ask.Count("m", 1, 4))
+    topic.ask(ask.Commit(by("t"), 1, [ask.TransferMessage("there", message("x"))]))
+    (counted,) = topic.ask(ask.Count(by("m"), 1, 4))
     assert isinstance(counted, told.Counted)
     assert (counted.transfer, counted.transfer_dead_letter) == (0, 0)
     assert topic.count().transfer == 1

@@ -19,6 +19,7 @@ from peeklock.entity.commands import (
 from peeklock.entity.definition import ACTIVE, DISABLED, RECEIVE_DISABLED
 from peeklock.entity.refusals import ENTITY_DISABLED, LOCK_LOST, SESSION_LOCK_LOST
 from tests.entity.journal_facts import next_due
+from tests.entity.origins import by
 from tests.entity.partition_harness import (
     QueueHarness,
     TopicHarness,
@@ -51,11 +52,11 @@ def test_sessions_are_not_to_be_had(queue: QueueHarness, status: str) -> None:
     assert queue.accept(None, "other") == ENTITY_DISABLED
     assert queue.set_state("a", b"s") == ENTITY_DISABLED
     wishes: list[ask.Command] = [
-        ask.RenewSession("m", 7, MAIN, "a", "holder"),
-        ask.GetSessionState("m", 7, MAIN, "a", "holder"),
-        ask.ListSessions("m", 7, MAIN, None, 0, 9),
-        ask.ReceiveDeferred("m", 7, MAIN, [1], PEEK_LOCK, "a"),
-        ask.Peek("m", 7, MAIN, 0, 1, 1, "a"),
+        ask.RenewSession(by("m"), 7, MAIN, "a", by("holder")),
+        ask.GetSessionState(by("m"), 7, MAIN, "a", by("holder")),
+        ask.ListSessions(by("m"), 7, MAIN, None, 0, 9),
+        ask.ReceiveDeferred(by("m"), 7, MAIN, [1], PEEK_LOCK, "a"),
+        ask.Peek(by("m"), 7, MAIN, 0, 1, 1, "a"),
     ]
     assert [queue.fate(wish) for wish in wishes] == [ENTITY_DISABLED] * len(wishes)
     changed(queue, status=ACTIVE)
@@ -80,12 +81,12 @@ def test_a_transaction_settles_nothing(status: str) -> None:
     held = queue.receive_one()
     changed(queue, status=status)
     for work in (
-        ask.SettleAll("s", 1, COMPLETE, [token(held)]),
-        ask.SettleMany("s", [1], COMPLETE, [token(held)]),
+        ask.SettleAll(by("s"), 1, COMPLETE, [token(held)]),
+        ask.SettleMany(by("s"), [1], COMPLETE, [token(held)]),
     ):
-        assert queue.fate(ask.Commit("t", 1, [work])) == ENTITY_DISABLED
+        assert queue.fate(ask.Commit(by("t"), 1, [work])) == ENTITY_DISABLED
     changed(queue, status=ACTIVE)
-    commit = ask.Commit("t", 1, [ask.SettleAll("s", 1, COMPLETE, [token(held)])])
+    commit = ask.Commit(by("t"), 1, [ask.SettleAll(by("s"), 1, COMPLETE, [token(held)])])
     assert queue.fate(commit) == "fine"
 
 
@@ -95,7 +96,7 @@ def test_one_subscription_may_be_closed_by_itself() -> None:
     topic.add("closed", status=RECEIVE_DISABLED)
     topic.configure()
     topic.send("a")
-    assert topic.fate(ask.Peek("m", 7, 6, 0, 1, 1)) == ENTITY_DISABLED
+    assert topic.fate(ask.Peek(by("m"), 7, 6, 0, 1, 1)) == ENTITY_DISABLED
     assert topic.seen_by("open") == ["a"]
     assert topic.receive(1, lane=6) == []
 
@@ -111,7 +112,7 @@ def test_receivers_that_wait_get_nothing_until_the_queue_is_active_again() -> No
 
 def test_what_is_on_its_way_elsewhere_goes_on() -> None:
     queue = QueueHarness()
-    queue.ask(ask.Commit("t", 1, [ask.TransferMessage("there", message("x"))]))
+    queue.ask(ask.Commit(by("t"), 1, [ask.TransferMessage("there", message("x"))]))
     changed(queue, status=DISABLED)
     (held,) = queue.receive(1, lane=TRANSFER, mode=FORWARD)
     assert queue.settle(COMPLETE, held) == ["settled"]
@@ -145,7 +146,7 @@ def test_a_session_that_is_taken_back_goes_to_who_waits(queue: QueueHarness) -> 
 
 def test_another_lock_duration_leaves_alone_what_is_being_forwarded() -> None:
     queue = QueueHarness()
-    queue.ask(ask.Commit("t", 1, [ask.TransferMessage("there", message("x"))]))
+    queue.ask(ask.Commit(by("t"), 1, [ask.TransferMessage("there", message("x"))]))
     queue.send("a")
     relocated = queue.receive(1, lane=TRANSFER, mode=FORWARD) + queue.receive(1, "c", mode=FORWARD)
     changed(queue, lock_duration_ms=30_000)
@@ -154,7 +155,9 @@ def test_another_lock_duration_leaves_alone_what_is_being_forwarded() -> None:
 
 def test_dead_transfers_follow_the_lock_duration_of_their_entity() -> None:
     queue = QueueHarness(lock_duration_ms=60_000)
-    queue.ask(ask.Commit("t", 1, [ask.TransferMessage("there", message(each)) for each in "ab"]))
+    queue.ask(
+        ask.Commit(by("t"), 1, [ask.TransferMessage("there", message(each)) for each in "ab"])
+    )
     queue.settle(DEAD_LETTER, *queue.receive(2, lane=TRANSFER, mode=FORWARD))
     (held,) = queue.receive(1, lane=TRANSFER_DEAD)
     changed(queue, lock_duration_ms=30_000)

@@ -6,6 +6,7 @@ from peeklock.entity import commands as ask
 from peeklock.entity import records
 from peeklock.entity import replies as told
 from peeklock.entity.duplicate_detection import CUT_MAX, CUTS_PER_WINDOW, SHARDS, SeenIds
+from tests.entity.origins import by
 from tests.entity.partition_harness import QueueHarness, TopicHarness, message, routed
 
 WINDOW_MS = 20_000
@@ -70,14 +71,14 @@ def test_a_duplicate_does_not_move_the_window(queue: QueueHarness) -> None:
 def test_a_batch_drops_duplicates_within_itself_and_keeps_the_rest(queue: QueueHarness) -> None:
     queue.send("old", id="a")
     batch = [message("a", id="a"), message("b", id="b"), message("b", id="b"), message("c", id="c")]
-    assert queue.ask(ask.SendBatch("s", 1, batch)) == [told.SendsAccepted("s", [1])]
+    assert queue.ask(ask.SendBatch(by("s"), 1, batch)) == [told.SendsAccepted(by("s"), [1])]
     assert dropped(queue) == ["a", "b"]
     assert queue.contents(queue.peek()) == ["old", "b", "c"]
 
 
 def test_a_batch_that_is_refused_is_not_remembered() -> None:
     queue = QueueHarness(duplicate_window_ms=WINDOW_MS, message_size_max=3, is_retold=True)
-    queue.ask(ask.SendBatch("s", 1, [message("a", id="a"), message("long", id="b")]))
+    queue.ask(ask.SendBatch(by("s"), 1, [message("a", id="a"), message("long", id="b")]))
     queue.send("a", id="a")
     assert queue.contents(queue.peek()) == ["a"]
 
@@ -105,12 +106,12 @@ def test_a_scheduled_message_counts_from_when_it_was_scheduled(queue: QueueHarne
 def test_the_number_of_a_dropped_schedule_is_never_anothers(queue: QueueHarness) -> None:
     """A client that cancels by that number must not take another message back."""
     due = queue.now + 5_000
-    queue.ask(ask.Schedule("s", 1, [message("one", id="a", due=due)]))
-    (reply,) = queue.ask(ask.Schedule("s", 2, [message("again", id="a", due=due)]))
+    queue.ask(ask.Schedule(by("s"), 1, [message("one", id="a", due=due)]))
+    (reply,) = queue.ask(ask.Schedule(by("s"), 2, [message("again", id="a", due=due)]))
     assert isinstance(reply, told.Numbered)
     queue.restart()
-    queue.ask(ask.Schedule("s", 3, [message("two", id="b", due=due)]))
-    assert queue.fate(ask.CancelScheduled("s", 4, reply.numbers)) == "message-not-found"
+    queue.ask(ask.Schedule(by("s"), 3, [message("two", id="b", due=due)]))
+    assert queue.fate(ask.CancelScheduled(by("s"), 4, reply.numbers)) == "message-not-found"
     assert queue.contents(queue.peek()) == ["one", "two"]
 
 

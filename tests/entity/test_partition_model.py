@@ -21,16 +21,18 @@ from hypothesis.stateful import (
 
 from peeklock.entity import commands as ask
 from peeklock.entity.blueprint import queue_blueprint
-from peeklock.entity.commands import DEAD, MAIN, PEEK_LOCK, RECEIVE_AND_DELETE, Command, LockToken
+from peeklock.entity.commands import DEAD, MAIN, PEEK_LOCK, RECEIVE_AND_DELETE, Command
 from peeklock.entity.definition import ACTIVE, FOREVER_MS, STATUSES, QueueDefinition
+from peeklock.entity.deliveries import STATE_CLAIMED, STATE_DEFERRED, STATE_SCHEDULED, LockToken
 from peeklock.entity.message import NEVER, NO_DURATION, Message, traits_of
-from peeklock.entity.replies import STATE_CLAIMED, STATE_DEFERRED, STATE_SCHEDULED
+from peeklock.entity.replies import Origin
 from peeklock.entity.stint import STINT_STEPS
 from peeklock.entity.upkeep.live_bodies import BLOCK
 from tests.entity.model_pair import EVERYTHING, Pair
+from tests.entity.origins import by
 
-SENDER: Final = "sender"
-MANAGER: Final = "manager"
+SENDER: Final = by("sender")
+MANAGER: Final = by("manager")
 
 # Drawn once per step and cut into small numbers: a step that draws little leaves room for many.
 picks = st.integers(0, (1 << 30) - 1)
@@ -114,7 +116,7 @@ class PartitionBesideModel(RuleBasedStateMachine):
         self.held: list[Command] = []
         self.hold_left = 0
         self.count = 0
-        self.receivers: dict[str, int] = {}
+        self.receivers: dict[Origin, int] = {}
         self.steps = 0
         self.send_many(drafts)
         self.open(MAIN, PEEK_LOCK, credit)
@@ -196,7 +198,7 @@ class PartitionBesideModel(RuleBasedStateMachine):
 
     @rule(lane=lanes, mode=modes, limit=st.integers(0, 6))
     def open(self, lane: int, mode: int, limit: int) -> None:
-        origin = f"receiver {self.next()}"
+        origin = by(f"receiver {self.next()}")
         self.receivers[origin] = limit
         self.submit(ask.OpenReceiver(origin, lane, mode))
         self.submit(ask.Grant(origin, limit, False))
@@ -227,7 +229,7 @@ class PartitionBesideModel(RuleBasedStateMachine):
         self.pair.removed = [pair for pair in removed if pair[1] not in back]
         self.submit(ask.Requeue(lane, back))
 
-    def receiver(self, pick: int) -> str:
+    def receiver(self, pick: int) -> Origin:
         return list(self.receivers)[pick % len(self.receivers)]
 
     @precondition(lambda self: self.receivers)

@@ -5,8 +5,9 @@ import pytest
 from peeklock.entity import commands as ask
 from peeklock.entity.blueprint import Copy
 from peeklock.entity.commands import DEAD, DEAD_LETTER, MAIN, TRANSFER
+from peeklock.entity.deliveries import Delivery
 from peeklock.entity.message import Message, Traits
-from peeklock.entity.replies import Delivery
+from tests.entity.origins import by
 from tests.entity.partition_harness import QueueHarness, TopicHarness, routed
 
 
@@ -26,9 +27,9 @@ def past(found: Delivery) -> tuple[int, int, str]:
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_queue_keeps_where_a_message_comes_from(restarted: bool) -> None:
     queue = QueueHarness(is_retold=True)
-    queue.ask(ask.TakeOver("c", 1, "orders", [5], [traveller()], []))
-    queue.ask(ask.SendMany("s", [1], [traveller()]))
-    queue.ask(ask.Schedule("s", 1, [traveller(queue.now + 1_000)]))
+    queue.ask(ask.TakeOver(by("c"), 1, "orders", [5], [traveller()], []))
+    queue.ask(ask.SendMany(by("s"), [1], [traveller()]))
+    queue.ask(ask.Schedule(by("s"), 1, [traveller(queue.now + 1_000)]))
     queue.checkpoint()
     if restarted:
         queue.restart()
@@ -45,7 +46,7 @@ def test_either_of_the_two_facts_is_kept(
 ) -> None:
     queue = QueueHarness(is_retold=True)
     one = Message(b"", b"x", Traits(enqueue_sequence=number, dead_letter_source=source))
-    queue.ask(ask.SendMany("s", [1], [one]))
+    queue.ask(ask.SendMany(by("s"), [1], [one]))
     queue.restart()
     (found,) = queue.receive(1)
     assert past(found) == details
@@ -60,14 +61,14 @@ def test_a_plain_message_has_no_details() -> None:
 
 def test_a_dead_letter_that_came_from_elsewhere_keeps_its_past() -> None:
     queue = QueueHarness(is_retold=True)
-    queue.ask(ask.SendMany("s", [1], [traveller()]))
+    queue.ask(ask.SendMany(by("s"), [1], [traveller()]))
     queue.settle(DEAD_LETTER, queue.receive_one())
     assert past(queue.peek(DEAD)[0]) == (77, 1, "orders")
 
 
 def test_a_transfer_keeps_its_past() -> None:
     queue = QueueHarness(is_retold=True)
-    queue.ask(ask.Commit("t", 1, [ask.TransferMessage("there", traveller())]))
+    queue.ask(ask.Commit(by("t"), 1, [ask.TransferMessage("there", traveller())]))
     queue.restart()
     (found,) = queue.peek(TRANSFER)
     assert past(found) == (77, 1, "orders")
@@ -76,7 +77,7 @@ def test_a_transfer_keeps_its_past() -> None:
 def test_copies_keep_the_first_number_of_what_was_published() -> None:
     topic = TopicHarness("one", "two")
     topic.router = routed(Copy(4), Copy(6, Message(b"", b"changed")))
-    topic.ask(ask.TakeOver("c", 1, "orders", [5], [traveller()], []))
+    topic.ask(ask.TakeOver(by("c"), 1, "orders", [5], [traveller()], []))
     topic.restart()
     assert [past(topic.peek(lane)[0]) for lane in (4, 6)] == [(77, 1, "orders")] * 2
 
@@ -85,7 +86,7 @@ def test_a_changed_copy_keeps_the_schedule_of_what_was_published() -> None:
     topic = TopicHarness("one", "two")
     topic.router = routed(Copy(4), Copy(6, Message(b"", b"changed")))
     due = topic.now + 1_000
-    topic.ask(ask.Schedule("s", 1, [traveller(due)]))
+    topic.ask(ask.Schedule(by("s"), 1, [traveller(due)]))
     assert [past(each) for each in topic.peek(MAIN)] == [(77, 1, "orders")]
     topic.fire_timer(1_500)
     for lane in (4, 6):

@@ -20,10 +20,10 @@ from peeklock.entity.commands import (
     RECEIVE_AND_DELETE,
     RELEASE,
     TRANSFER,
-    LockToken,
 )
+from peeklock.entity.deliveries import Delivery, LockToken
 from peeklock.entity.message import NEVER, NO_DURATION, Message, Traits
-from peeklock.entity.replies import Delivery
+from tests.entity.origins import by
 from tests.entity.partition_harness import EVERYTHING, QueueHarness, TopicHarness, token
 
 STEPS = 60
@@ -102,14 +102,14 @@ class Walk:
     def send(self) -> None:
         messages = self.messages()
         if self.random.random() < 0.5:
-            self.hand.ask(ask.SendMany("s", list(range(len(messages))), messages))
+            self.hand.ask(ask.SendMany(by("s"), list(range(len(messages))), messages))
         else:
-            (reply, *_) = self.hand.ask(ask.Schedule("s", 1, messages))
+            (reply, *_) = self.hand.ask(ask.Schedule(by("s"), 1, messages))
             if isinstance(reply, told.Numbered):
                 self.scheduled += reply.numbers
 
     def accept(self) -> None:
-        origin = object()
+        origin = by(object())
         self.origins.append(origin)
         name = self.random.choice([None, *NAMES])
         until = self.hand.now + 2_000
@@ -118,7 +118,7 @@ class Walk:
         self.hand.ask(ask.AcceptSession(origin, 1, lane, mode, name, until))
 
     def open(self) -> None:
-        origin = object()
+        origin = by(object())
         self.origins.append(origin)
         dead = self.random.choice(self.lanes) | 1
         lane, mode = self.random.choice([(dead, PEEK_LOCK), (TRANSFER, FORWARD)])
@@ -148,18 +148,18 @@ class Walk:
         some = self.some_tokens()
         outcome = self.outcome()
         changes = {"p": b"1"} if self.random.random() < 0.3 else None
-        self.hand.ask(ask.SettleMany("s", list(range(len(some))), outcome, some, changes))
+        self.hand.ask(ask.SettleMany(by("s"), list(range(len(some))), outcome, some, changes))
         if outcome == DEFER:
             self.fetchable += [(each.number >> 48, each.sequence) for each in some]
 
     def commit(self) -> None:
-        work: list[Any] = [ask.SendMany("s", [1], [self.message()])]
+        work: list[Any] = [ask.SendMany(by("s"), [1], [self.message()])]
         some = self.some_tokens()
-        work.append(ask.SettleAll("s", 1, self.outcome(), some))
+        work.append(ask.SettleAll(by("s"), 1, self.outcome(), some))
         if self.random.random() < 0.5:
             work.append(ask.TransferMessage("there", self.message()))
         before = self.hand.partition.live_count
-        (reply, *_) = self.hand.ask(ask.Commit("t", 1, work))
+        (reply, *_) = self.hand.ask(ask.Commit(by("t"), 1, work))
         if isinstance(reply, told.Refused):
             assert self.hand.partition.live_count == before
 
@@ -169,28 +169,28 @@ class Walk:
         numbers = list(range(first, self.taken))
         forget = [] if self.random.random() < 0.5 else list(range(first))
         messages = [self.message() for _ in numbers]
-        self.hand.ask(ask.TakeOver("c", 1, "there", numbers, messages, forget))
+        self.hand.ask(ask.TakeOver(by("c"), 1, "there", numbers, messages, forget))
 
     def set_state(self) -> None:
         state = self.random.choice([None, b"", b"state"])
         lane = self.random.choice(self.lanes)
-        self.hand.ask(ask.SetSessionState("m", 1, lane, self.random.choice(NAMES), None, state))
+        self.hand.ask(ask.SetSessionState(by("m"), 1, lane, self.random.choice(NAMES), None, state))
 
     def fetch(self) -> None:
         if self.fetchable:
             lane, sequence = self.random.choice(self.fetchable)
             name = self.random.choice(NAMES)
             mode = self.random.choice([PEEK_LOCK, RECEIVE_AND_DELETE])
-            self.hand.ask(ask.ReceiveDeferred("m", 1, lane, [sequence], mode, name))
+            self.hand.ask(ask.ReceiveDeferred(by("m"), 1, lane, [sequence], mode, name))
 
     def cancel(self) -> None:
         if self.scheduled:
-            self.hand.ask(ask.CancelScheduled("s", 1, [self.random.choice(self.scheduled)]))
+            self.hand.ask(ask.CancelScheduled(by("s"), 1, [self.random.choice(self.scheduled)]))
 
     def delete(self) -> None:
         before = self.hand.now - self.random.randrange(5_000)
         name = self.random.choice([None, *NAMES])
-        self.hand.ask(ask.DeleteMany("m", 1, self.random.choice(self.lanes), 2, before, name))
+        self.hand.ask(ask.DeleteMany(by("m"), 1, self.random.choice(self.lanes), 2, before, name))
 
     def pass_time(self) -> None:
         self.hand.now += self.random.choice([1, 500, 3_000, 20_000, 60_000])
@@ -230,7 +230,9 @@ class Walk:
                     else []
                 )
                 assert [each.sequence for each in again] == numbers[1:3]
-            self.hand.ask(ask.Count("m", 1, lane), ask.ListSessions("m", 1, lane, None, 0, 9))
+            self.hand.ask(
+                ask.Count(by("m"), 1, lane), ask.ListSessions(by("m"), 1, lane, None, 0, 9)
+            )
 
     def drain(self) -> None:
         """In the end nothing is left but what was deferred."""
@@ -239,8 +241,8 @@ class Walk:
         self.pass_time()
         for lane in {*self.lanes, TRANSFER}:
             for each in (lane, lane | 1):
-                self.hand.ask(ask.DeleteMany("m", 1, each, EVERYTHING, EVERYTHING))
-            (left,) = self.hand.ask(ask.Count("m", 1, lane))
+                self.hand.ask(ask.DeleteMany(by("m"), 1, each, EVERYTHING, EVERYTHING))
+            (left,) = self.hand.ask(ask.Count(by("m"), 1, lane))
             assert isinstance(left, told.Counted)
             assert (left.active, left.scheduled, left.locked) == (0, 0, 0)
 

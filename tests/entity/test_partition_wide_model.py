@@ -25,11 +25,12 @@ from peeklock.entity.commands import (
     RECEIVE_AND_DELETE,
     RELEASE,
     TRANSFER,
-    LockToken,
 )
+from peeklock.entity.deliveries import STATE_DEFERRED, Delivery, Details, LockToken
 from peeklock.entity.message import NEVER, NO_DURATION, Message, Traits
-from peeklock.entity.replies import Delivery, Reply
+from peeklock.entity.replies import Origin, Reply
 from peeklock.entity.stint import Stint
+from tests.entity.origins import by
 from tests.entity.partition_harness import QueueHarness, TopicHarness, traits_if_any
 from tests.entity.wide_model import CHANGE, CHANGED, FAILED, PLAIN, Answer, Rules, WideModel
 
@@ -51,7 +52,7 @@ class Both:
         self.model = model
         self.tokens: list[LockToken] = []
         self.removed: list[tuple[int, Delivery]] = []  # by receive-and-delete, with their lanes
-        self.origins: list[str] = []
+        self.origins: list[Origin] = []
         self.made = 0
         self.taken = 0
 
@@ -130,7 +131,7 @@ class Both:
         return self.view(delivery)
 
     def view(self, delivery: Delivery) -> tuple[Any, ...]:
-        details = delivery.details if delivery.details is not None else told.Details()
+        details = delivery.details if delivery.details is not None else Details()
         instants = (delivery.enqueued_at, delivery.expires_at, details.scheduled_at)
         past = (details.enqueue_sequence, details.hops, details.source)
         story = (delivery.delivery_count, details.reason, details.changes or {}, past)
@@ -152,13 +153,13 @@ class Both:
                 for name in (None, *names):
                     seen = [self.view(found) for found in self.hand.peek(each, session=name)]
                     assert seen == self.model.seen_in(each, name)
-            (reply,) = self.hand.ask(ask.Count("m", 1, lane))
+            (reply,) = self.hand.ask(ask.Count(by("m"), 1, lane))
             assert isinstance(reply, told.Counted)
             states = (reply.active, reply.dead_letter, reply.scheduled, reply.deferred)
             assert (*states, reply.locked) == self.model.counts(lane)
             if self.model.is_sessions(lane):
-                (named,) = self.hand.ask(ask.ListSessions("m", 1, lane, None, 0, 99))
-                assert named == told.Named("m", 1, self.model.names(lane))
+                (named,) = self.hand.ask(ask.ListSessions(by("m"), 1, lane, None, 0, 99))
+                assert named == told.Named(by("m"), 1, self.model.names(lane))
         assert self.hand.partition.next_sequence == self.model.next_sequence
 
     # What is asked.
@@ -186,10 +187,10 @@ class Both:
 
     def send(self) -> None:
         count = self.pick.randrange(1, 4)
-        self.ask(ask.SendMany("s", list(range(count)), [self.message() for _ in range(count)]))
+        self.ask(ask.SendMany(by("s"), list(range(count)), [self.message() for _ in range(count)]))
 
     def schedule(self) -> None:
-        self.ask(ask.Schedule("s", 1, [self.later() for _ in range(2)]))
+        self.ask(ask.Schedule(by("s"), 1, [self.later() for _ in range(2)]))
 
     def later(self) -> Message:
         return self.message(self.hand.now + self.pick.choice([1, 4_000, 50_000]))
@@ -199,7 +200,7 @@ class Both:
         return [self.pick.choice([*numbers[:3], 1])]
 
     def cancel(self) -> None:
-        self.ask(ask.CancelScheduled("s", 1, self.scheduled()))
+        self.ask(ask.CancelScheduled(by("s"), 1, self.scheduled()))
 
     def lane(self) -> int:
         return self.pick.choice([lane for lane in self.model.rules if self.is_used(lane)])
@@ -208,9 +209,9 @@ class Both:
         """A topic's own lane hands nothing out."""
         return self.model.wants is None or lane != MAIN
 
-    def newcomer(self) -> str:
+    def newcomer(self) -> Origin:
         self.made += 1
-        self.origins.append(f"r{self.made}")
+        self.origins.append(by(f"r{self.made}"))
         return self.origins[-1]
 
     def accept(self) -> None:
@@ -275,23 +276,23 @@ class Both:
         if some:
             changes = self.pick.choice([None, {"p": b"1"}, {"q": b"2"}])
             tags = list(range(len(some)))
-            self.ask(ask.SettleMany("s", tags, self.outcome(), some, changes))
+            self.ask(ask.SettleMany(by("s"), tags, self.outcome(), some, changes))
 
     def commit(self) -> None:
         """Everything that a transaction may do, in any order."""
         work: list[Any] = []
         some = self.some_tokens()
         if some:
-            work.append(ask.SettleAll("s", 1, self.outcome(), some))
+            work.append(ask.SettleAll(by("s"), 1, self.outcome(), some))
         if self.pick.random() < 0.5:
             work.append(ask.TransferMessage("there", self.message()))
         if self.pick.random() < 0.3:
-            work.append(ask.CancelScheduled("s", 1, self.scheduled()))
+            work.append(ask.CancelScheduled(by("s"), 1, self.scheduled()))
         if self.pick.random() < 0.3:
-            work.append(ask.Schedule("s", 1, [self.later()]))
-        work.append(ask.SendMany("s", [1], [self.message()]))
+            work.append(ask.Schedule(by("s"), 1, [self.later()]))
+        work.append(ask.SendMany(by("s"), [1], [self.message()]))
         self.pick.shuffle(work)
-        self.ask(ask.Commit("t", 1, work))
+        self.ask(ask.Commit(by("t"), 1, work))
 
     def take_over(self) -> None:
         first = self.pick.randrange(self.taken + 1)
@@ -299,28 +300,28 @@ class Both:
         numbers = list(range(first, self.taken))
         forget = self.pick.choice([[], list(range(first))])
         messages = [self.message() for _ in numbers]
-        self.ask(ask.TakeOver("c", 1, "there", numbers, messages, forget))
+        self.ask(ask.TakeOver(by("c"), 1, "there", numbers, messages, forget))
 
     def hold_on(self) -> None:
         lanes = [lane for lane in self.model.rules if self.model.is_sessions(lane)]
         lane, name = self.pick.choice(lanes), self.pick.choice(NAMES)
         state = self.pick.choice([None, b"", b"state"])
-        self.ask(ask.SetSessionState("m", 1, lane, name, None, state))
-        self.ask(ask.RenewSession("m", 1, lane, name, None))
+        self.ask(ask.SetSessionState(by("m"), 1, lane, name, None, state))
+        self.ask(ask.RenewSession(by("m"), 1, lane, name, None))
 
     def fetch(self) -> None:
-        rows = [row for row in self.model.rows if row.state == told.STATE_DEFERRED]
+        rows = [row for row in self.model.rows if row.state == STATE_DEFERRED]
         if rows:
             row = self.pick.choice(rows)
             mode = self.pick.choice([PEEK_LOCK, PEEK_LOCK, RECEIVE_AND_DELETE])
             name = self.pick.choice([row.session, row.session, "a", None])
-            self.ask(ask.ReceiveDeferred("m", 1, row.lane, [row.sequence], mode, name))
+            self.ask(ask.ReceiveDeferred(by("m"), 1, row.lane, [row.sequence], mode, name))
 
     def claim(self) -> None:
         lane = self.lane() | self.pick.choice([0, 0, 1])
         owner, count = self.pick.choice(["one", "two"]), self.pick.choice([1, 3, 10])
         sessions = self.pick.choice([1, 2, 9])
-        wish = ask.ClaimMessages("c", 1, lane, owner, 1, count, session_count=sessions)
+        wish = ask.ClaimMessages(by("c"), 1, lane, owner, 1, count, session_count=sessions)
         self.ask(wish)
 
     def settle_claims(self) -> None:
@@ -330,12 +331,12 @@ class Both:
             numbers = [row.sequence, *[each.sequence for each in rows if self.pick.random() < 0.5]]
             epoch = self.pick.choice([0, 1])
             settled = (row.owner, epoch, sorted(set(numbers)), self.outcome())
-            self.ask(ask.SettleClaims("c", 1, row.lane, *settled))
+            self.ask(ask.SettleClaims(by("c"), 1, row.lane, *settled))
 
     def delete(self) -> None:
         before = self.hand.now - self.pick.choice([-1, 0, 3_000])
         name = self.pick.choice([None, *NAMES])
-        self.ask(ask.DeleteMany("m", 1, self.lane(), self.pick.randrange(4), before, name))
+        self.ask(ask.DeleteMany(by("m"), 1, self.lane(), self.pick.randrange(4), before, name))
 
     def pass_time(self) -> None:
         self.hand.now += self.pick.choice([1, 500, 3_000, 20_000, 60_000])

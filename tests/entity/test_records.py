@@ -4,8 +4,9 @@ from typing import get_args
 
 import pytest
 
-from peeklock.entity import records, replies
+from peeklock.entity import records
 from peeklock.entity.claims import records as claim_records
+from peeklock.entity.deliveries import Details
 from peeklock.entity.message import NEVER, NO_DURATION, Message
 from peeklock.entity.records import Kept, Record, width
 from peeklock.entity.stages import records as stage_records
@@ -102,7 +103,7 @@ def test_a_kept_entry_starts_with_the_facts_that_most_messages_have() -> None:
 
 
 def test_copied_details_are_equal_and_stay_when_the_original_changes() -> None:
-    details = replies.Details()
+    details = Details()
     details.enqueue_sequence, details.scheduled_at, details.time_to_live_ms = 4, 5, 6
     details.reason, details.description, details.changes = "r", "d", {"a": b"1"}
     copy = details.copy()

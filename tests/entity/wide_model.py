@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from peeklock.entity import commands as ask
-from peeklock.entity.commands import MAIN, RECEIVE_AND_DELETE, TRANSFER, LockToken
+from peeklock.entity.commands import MAIN, RECEIVE_AND_DELETE, TRANSFER
+from peeklock.entity.deliveries import STATE_ACTIVE, STATE_DEFERRED, STATE_SCHEDULED, LockToken
 from peeklock.entity.message import Message
 from peeklock.entity.refusals import (
     LOCK_LOST,
@@ -21,7 +22,6 @@ from peeklock.entity.refusals import (
     SESSION_REQUIRED,
     TIMED_OUT,
 )
-from peeklock.entity.replies import STATE_ACTIVE, STATE_DEFERRED, STATE_SCHEDULED
 from tests.entity.claims.wide_claims import WideClaims
 
 FOR_EVER: Final = 1 << 62

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, final
+from typing import Final, final
 
 from peeklock.broker.entities import Entity, Subscription
 from peeklock.broker.worker.partition_worker import PartitionWorker
 from peeklock.entity.commands import Count
-from peeklock.entity.replies import Counted
+from peeklock.entity.replies import Counted, Reply
 from peeklock.store.store import StoreError
 
 # A partition that does not answer within this time counts as out of reach: the clients of those
@@ -109,9 +109,9 @@ class _Inquiry:
     """The origin of one question."""
 
     def __init__(self) -> None:
-        self.answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.answered: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
-    def replied(self, reply: Any) -> None:
+    def replied(self, reply: Reply) -> None:
         """The partition answers, or refuses."""
         if not self.answered.done():
             self.answered.set_result(reply)

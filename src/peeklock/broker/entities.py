@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol, TypeAlias, final
+from typing import Final, Protocol, TypeAlias, final
 
 from peeklock.auth.rights import AuthorizationRule
 from peeklock.broker.descriptions import Placement
@@ -17,7 +17,7 @@ from peeklock.entity.blueprint import (
     subscription_policy,
     topic_blueprint,
 )
-from peeklock.entity.commands import MAIN, Command
+from peeklock.entity.commands import MAIN, Command, TransactionWork
 from peeklock.entity.definition import (
     FOREVER_MS,
     QUEUE,
@@ -28,9 +28,9 @@ from peeklock.entity.definition import (
     TopicDefinition,
 )
 from peeklock.entity.refusals import DETACHED, ENTITY_NOT_FOUND, Refusal
-from peeklock.entity.rule_commands import AddRule, ListRules, RemoveRule, RuleCommand
 from peeklock.entity.rules.rule import Rule
 from peeklock.entity.rules.topic import TopicRules
+from peeklock.entity.topics.commands import AddRule, ListRules, RemoveRule, RuleCommand
 from peeklock.entity.topics.publishing import Publishing
 from peeklock.entity.wording import Wording
 
@@ -170,7 +170,7 @@ class Queue:
         """Whether nobody has used it for long."""
         return self.links.is_idle(self.definition.auto_delete_ms)
 
-    def why_not_together(self, work: list[Any]) -> Refusal | None:
+    def why_not_together(self, work: list[TransactionWork]) -> Refusal | None:
         """Why these operations cannot be one transaction here, as far as their keys tell."""
         return self.partitions.why_not_together(work)
 
@@ -250,7 +250,7 @@ class Topic:
         """The largest message it takes."""
         return self.definition.message_size_max
 
-    def why_not_together(self, work: list[Any]) -> Refusal | None:
+    def why_not_together(self, work: list[TransactionWork]) -> Refusal | None:
         """Why these operations cannot be one transaction here, as far as their keys tell."""
         return self.partitions.why_not_together(work)
 
@@ -366,7 +366,7 @@ class Subscription:
         else:
             self.topic.submit(command)
 
-    def why_not_together(self, work: list[Any]) -> Refusal | None:
+    def why_not_together(self, work: list[TransactionWork]) -> Refusal | None:
         """Why these operations cannot be one transaction here, as far as their keys tell."""
         return self.topic.why_not_together(work)
 

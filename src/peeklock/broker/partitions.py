@@ -12,7 +12,7 @@ from peeklock.broker.partitioned.partitioned_entity import PartitionedEntity
 from peeklock.broker.partitioned.reach import availability
 from peeklock.broker.worker.partition_worker import PartitionWorker
 from peeklock.entity.blueprint import Blueprint
-from peeklock.entity.commands import Tick
+from peeklock.entity.commands import Tick, TransactionWork
 from peeklock.entity.refusals import Refusal
 from peeklock.entity.routing import Routing
 from peeklock.store.store import Corrupt, StoreError
@@ -43,7 +43,7 @@ class Partitions:
             spread.on_opened = self._opened
             self.submit = spread.submit
 
-    def why_not_together(self, work: list[Any]) -> Refusal | None:
+    def why_not_together(self, work: list[TransactionWork]) -> Refusal | None:
         """Why these operations cannot be one transaction, as far as their keys tell."""
         if len(self.workers) == 1:
             return None

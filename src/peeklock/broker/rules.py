@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from peeklock.broker.changes import KNOWN, NEW, EntityError
 from peeklock.entity.definition import DEFAULT_RULE_NAME
 from peeklock.entity.refusals import ENTITY_EXISTS, ENTITY_NOT_FOUND, Refusal
-from peeklock.entity.rule_commands import AddRule, RemoveRule, RuleCommand
 from peeklock.entity.rules.filter import TrueFilter
 from peeklock.entity.rules.rule import Rule
+from peeklock.entity.topics.commands import AddRule, RemoveRule, RuleCommand
 
 
 def default_rules() -> tuple[Rule, ...]:

@@ -34,10 +34,10 @@ from peeklock.entity.refusals import (
     UNAVAILABLE,
     Refusal,
 )
-from peeklock.entity.replies import Numbered, Refused
-from peeklock.entity.rule_commands import ListRules, RuleCommand, RulesFound
+from peeklock.entity.replies import Numbered, Refused, RulesFound
 from peeklock.entity.rules.errors import RuleError
 from peeklock.entity.rules.rule import Rule, RuleSet
+from peeklock.entity.topics.commands import ListRules, RuleCommand
 from peeklock.store.store import Catalog, StoreError
 
 _log: Final = logging.getLogger("peeklock.broker")

@@ -4,7 +4,7 @@ has many wishes under way, which one (`tag`); both come back unchanged with the 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 from peeklock.budgets import Budget
 from peeklock.entity.claims.commands import (
@@ -13,7 +13,9 @@ from peeklock.entity.claims.commands import (
     ListClaims,
     SettleClaims,
 )
+from peeklock.entity.deliveries import Delivery, LockToken
 from peeklock.entity.message import Message
+from peeklock.entity.replies import Origin
 from peeklock.entity.sessions.commands import (
     AcceptSession,
     GetSessionState,
@@ -37,6 +39,9 @@ from peeklock.entity.transfers.commands import (
     TransferMessage,
 )
 
+if TYPE_CHECKING:  # blueprints name lanes, which are numbers of this module
+    from peeklock.entity.blueprint import Blueprint
+
 # Also the words of the modules above: whoever asks a partition finds all of them here.
 __all__ = [
     "MAIN",
@@ -52,6 +57,7 @@ __all__ = [
     "DEAD_LETTER",
     "RELEASE",
     "Command",
+    "TransactionWork",
     "SendMany",
     "SendBatch",
     "Schedule",
@@ -60,7 +66,6 @@ __all__ = [
     "Grant",
     "CloseReceiver",
     "Requeue",
-    "LockToken",
     "DeadLetterNote",
     "SettleMany",
     "SettleAll",
@@ -119,11 +124,11 @@ RELEASE: Final = 4  # back at once; no delivery is counted
 class SendMany:
     """Several messages, each its own send: tag i belongs to message i."""
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tags: Final[list[int]]
     messages: Final[list[Message]]
 
-    def __init__(self, origin: Any, tags: list[int], messages: list[Message]) -> None:
+    def __init__(self, origin: Origin, tags: list[int], messages: list[Message]) -> None:
         self.origin = origin
         self.tags = tags
         self.messages = messages
@@ -134,11 +139,11 @@ class SendMany:
 class SendBatch:
     """Several messages that are stored all or none, answered once (R-T5)."""
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
     messages: Final[list[Message]]
 
-    def __init__(self, origin: Any, tag: int, messages: list[Message]) -> None:
+    def __init__(self, origin: Origin, tag: int, messages: list[Message]) -> None:
         self.origin = origin
         self.tag = tag
         self.messages = messages
@@ -152,14 +157,14 @@ class Schedule:
     Inside a transaction the numbers were reserved before, because the client was told them.
     """
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
     messages: Final[list[Message]]
     reserved: Final[list[int] | None]
 
     def __init__(
         self,
-        origin: Any,
+        origin: Origin,
         tag: int,
         messages: list[Message],
         reserved: list[int] | None = None,
@@ -175,11 +180,11 @@ class Schedule:
 class CancelScheduled:
     """Take scheduled messages back before they are due; one unknown number refuses all."""
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
     sequences: Final[list[int]]
 
-    def __init__(self, origin: Any, tag: int, sequences: list[int]) -> None:
+    def __init__(self, origin: Origin, tag: int, sequences: list[int]) -> None:
         self.origin = origin
         self.tag = tag
         self.sequences = sequences
@@ -191,12 +196,12 @@ class OpenReceiver:
     """A receiver on a lane, without credit at first. Its origin is its identity, `consumer` is
     what the journal calls it."""
 
-    origin: Final[Any]
+    origin: Final[Origin]
     lane: Final[int]
     mode: Final[int]
     consumer: Final[str]
 
-    def __init__(self, origin: Any, lane: int, mode: int, consumer: str = "") -> None:
+    def __init__(self, origin: Origin, lane: int, mode: int, consumer: str = "") -> None:
         self.origin = origin
         self.lane = lane
         self.mode = mode
@@ -225,7 +230,7 @@ class Grant:
     receiver is told by `Ready` that there is something, and must grant again.
     """
 
-    origin: Final[Any]
+    origin: Final[Origin]
     limit: Final[int]
     drain: Final[bool]
     watch: Final[bool]
@@ -234,7 +239,7 @@ class Grant:
 
     def __init__(
         self,
-        origin: Any,
+        origin: Origin,
         limit: int,
         drain: bool,
         watch: bool = False,
@@ -255,10 +260,10 @@ class CloseReceiver:
     """The receiver is gone. Its locks stay until they expire, unless the queue says otherwise and
     the connection broke."""
 
-    origin: Final[Any]
+    origin: Final[Origin]
     broken: Final[bool]
 
-    def __init__(self, origin: Any, broken: bool) -> None:
+    def __init__(self, origin: Origin, broken: bool) -> None:
         self.origin = origin
         self.broken = broken
 
@@ -270,15 +275,14 @@ class Requeue:
     their numbers, places and counts. Nobody is answered. `is_repeat` is asked again after a
     failure that left open whether they are back already.
 
-    The deliveries are `replies.Delivery` with their messages; this module cannot name them,
-    because a delivery is a token.
+    The deliveries come with their messages.
     """
 
     lane: Final[int]
-    deliveries: Final[list[Any]]
+    deliveries: Final[list[Delivery]]
     is_repeat: Final[bool]
 
-    def __init__(self, lane: int, deliveries: list[Any], is_repeat: bool = False) -> None:
+    def __init__(self, lane: int, deliveries: list[Delivery], is_repeat: bool = False) -> None:
         self.lane = lane
         self.deliveries = deliveries
         self.is_repeat = is_repeat
@@ -288,23 +292,9 @@ class Requeue:
         """The bytes of all its messages."""
         total = 0
         for delivery in self.deliveries:
+            assert delivery.message is not None, "a delivery that left has its message"
             total += delivery.message.size
         return total
-
-
-class LockToken:
-    """The right to settle one message, as the holder presents it. What was delivered under a lock
-    is a token itself (`replies.Delivery`).
-
-    `number` carries the lane in its upper 16 bits and random bits in the others, so that a token
-    finds its lock without a table and cannot be guessed.
-    """
-
-    __slots__ = ("number", "sequence")
-
-    def __init__(self, sequence: int, number: int) -> None:
-        self.sequence: int = sequence
-        self.number: int = number
 
 
 @final
@@ -328,7 +318,7 @@ class SettleMany:
     `changes` are properties to set on the messages: name to encoded value, opaque here.
     """
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tags: Final[list[int]]
     outcome: Final[int]
     tokens: Final[list[LockToken]]
@@ -338,7 +328,7 @@ class SettleMany:
 
     def __init__(
         self,
-        origin: Any,
+        origin: Origin,
         tags: list[int],
         outcome: int,
         tokens: list[LockToken],
@@ -360,7 +350,7 @@ class SettleMany:
 class SettleAll:
     """Settlements that stand or fall together (one `$management` call), answered once."""
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
     outcome: Final[int]
     tokens: Final[list[LockToken]]
@@ -370,7 +360,7 @@ class SettleAll:
 
     def __init__(
         self,
-        origin: Any,
+        origin: Origin,
         tag: int,
         outcome: int,
         tokens: list[LockToken],
@@ -392,12 +382,14 @@ class SettleAll:
 class RenewLocks:
     """Give locks a whole duration from now; one lost lock refuses all."""
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
     tokens: Final[list[LockToken]]
     consumer: Final[str]
 
-    def __init__(self, origin: Any, tag: int, tokens: list[LockToken], consumer: str = "") -> None:
+    def __init__(
+        self, origin: Origin, tag: int, tokens: list[LockToken], consumer: str = ""
+    ) -> None:
         self.origin = origin
         self.tag = tag
         self.tokens = tokens
@@ -409,7 +401,7 @@ class RenewLocks:
 class Peek:
     """Look at messages in sequence order from a number on, locked, deferred, scheduled or not."""
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
     lane: Final[int]
     from_sequence: Final[int]
@@ -419,7 +411,7 @@ class Peek:
 
     def __init__(
         self,
-        origin: Any,
+        origin: Origin,
         tag: int,
         lane: int,
         from_sequence: int,
@@ -446,25 +438,25 @@ class ReceiveDeferred:
     gateway cannot tell (None).
     """
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
     lane: Final[int]
     sequences: Final[list[int]]
     mode: Final[int]
     session_id: Final[str | None]
-    holder: Final[Any]
+    holder: Final[Origin | None]
     consumer: Final[str]
     bytes_max: Final[int]
 
     def __init__(
         self,
-        origin: Any,
+        origin: Origin,
         tag: int,
         lane: int,
         sequences: list[int],
         mode: int,
         session_id: str | None = None,
-        holder: Any = None,
+        holder: Origin | None = None,
         consumer: str = "",
         bytes_max: int = DEFERRED_BYTES_MAX,
     ) -> None:
@@ -484,7 +476,7 @@ class ReceiveDeferred:
 class DeleteMany:
     """Delete up to `count_max` messages that were enqueued before an instant; locked ones stay."""
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
     lane: Final[int]
     count_max: Final[int]
@@ -493,7 +485,7 @@ class DeleteMany:
 
     def __init__(
         self,
-        origin: Any,
+        origin: Origin,
         tag: int,
         lane: int,
         count_max: int,
@@ -511,14 +503,11 @@ class DeleteMany:
 @final
 @dataclass(slots=True, init=False)
 class Configure:
-    """The entity's description changed while it lives; lanes that it no longer has are emptied.
+    """The entity's description changed while it lives; lanes that it no longer has are emptied."""
 
-    It brings a Blueprint, which this module cannot name because blueprints name lanes.
-    """
+    blueprint: Final[Blueprint]
 
-    blueprint: Final[Any]
-
-    def __init__(self, blueprint: Any) -> None:
+    def __init__(self, blueprint: Blueprint) -> None:
         self.blueprint = blueprint
 
 
@@ -527,11 +516,11 @@ class Configure:
 class Count:
     """How many messages of a lane and its dead-letter lane are in which state, right now."""
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
     lane: Final[int]
 
-    def __init__(self, origin: Any, tag: int, lane: int = MAIN) -> None:
+    def __init__(self, origin: Origin, tag: int, lane: int = MAIN) -> None:
         self.origin = origin
         self.tag = tag
         self.lane = lane
@@ -545,6 +534,11 @@ class Tick:
     def __init__(self) -> None:
         pass
 
+
+# What one transaction is made of.
+TransactionWork: TypeAlias = (
+    SendMany | SendBatch | Schedule | CancelScheduled | SettleMany | SettleAll | TransferMessage
+)
 
 Command: TypeAlias = (
     SendMany

@@ -12,12 +12,13 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Final, final
 
+from peeklock.entity.deliveries import Details
 from peeklock.entity.message import NEVER, Message
 from peeklock.entity.numbers import Numbers
 from peeklock.entity.records import DEFERRED, READY, SCHEDULED
-from peeklock.entity.replies import Details
+from peeklock.entity.replies import Origin
 from peeklock.large_dict import LargeDict
 
 if TYPE_CHECKING:
@@ -135,13 +136,13 @@ class Lock:
     __slots__ = ("deferred", "entry", "line", "number", "origin", "until")
 
     def __init__(
-        self, entry: Entry, line: Lane, number: int, until: int, origin: Any, deferred: bool
+        self, entry: Entry, line: Lane, number: int, until: int, origin: Origin, deferred: bool
     ) -> None:
         self.entry: Entry = entry
         self.line: Lane = line  # where the message returns to: its lane, or its session's line
         self.number: int = number
         self.until: int = until
-        self.origin: Any = origin
+        self.origin: Origin = origin
         self.deferred: bool = deferred  # locked out of deferral, and returns there
 
 

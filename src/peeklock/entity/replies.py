@@ -3,137 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, final
+from typing import Final, Protocol, TypeAlias, final
 
-from peeklock.entity.commands import LockToken
-from peeklock.entity.message import Message
+from peeklock.entity.deliveries import Delivery
 from peeklock.entity.refusals import Refusal
-
-# The state a message is seen in.
-STATE_ACTIVE: Final = 0
-STATE_DEFERRED: Final = 1
-STATE_SCHEDULED: Final = 2
-STATE_CLAIMED: Final = 3
+from peeklock.entity.rules.rule import Rule
 
 # No lane has this number.
 NO_LANE: Final = -1
 
 
-# What a text takes in memory beside its characters, about.
-DETAIL_BYTES: Final = 70
+class Origin(Protocol):
+    """Who asked: every reply goes back to the origin of its command. It is also the identity of a
+    receiver, so that it is compared with nothing but itself."""
 
+    def replied(self, reply: Reply) -> None:
+        """Take in a reply; what it leads to may wait for `flush`."""
+        ...
 
-@final
-class Details:
-    """The facts that few messages have, kept apart so that the others do not pay for them."""
-
-    __slots__ = (
-        "changes",
-        "description",
-        "destination",
-        "enqueue_sequence",
-        "hops",
-        "reason",
-        "scheduled_at",
-        "seen",
-        "size",
-        "source",
-        "time_to_live_ms",
-    )
-
-    def __init__(self) -> None:
-        self.size: int = 0  # what receivers have said takes so much memory, about
-        self.enqueue_sequence: int = 0  # the number at the first enqueue; 0: the sequence itself
-        self.scheduled_at: int = 0
-        self.time_to_live_ms: int = -1  # of a scheduled message: its life starts when it is due
-        self.reason: str | None = None
-        self.description: str | None = None
-        self.hops: int = 0  # how often it was forwarded on its way here
-        self.destination: str = ""  # where a transfer goes
-        self.source: str = ""  # where it was dead-lettered, if that was elsewhere
-        self.seen: str = ""  # of a staged one: what the duplicate detection will look for
-        # Properties to set, name to encoded value. A change replaces the dictionary and never
-        # alters it, because deliveries on their way out share it.
-        self.changes: dict[str, bytes] | None = None
-
-    def remember(self, message: Message) -> None:
-        """Take in what a message brings along from the entities before."""
-        self.hops = message.hops
-        self.enqueue_sequence = message.enqueue_sequence
-        self.source = message.dead_letter_source
-
-    def weigh(self) -> int:
-        """Count anew what receivers have said; answers that."""
-        size = 0
-        if self.reason is not None:
-            size += DETAIL_BYTES + len(self.reason)
-        if self.description is not None:
-            size += DETAIL_BYTES + len(self.description)
-        if self.changes:
-            for name, value in self.changes.items():
-                size += 2 * DETAIL_BYTES + len(name) + len(value)
-        self.size = size
-        return size
-
-    def copy(self) -> Details:
-        """The same facts in a new object: what is on its way out must not change any more."""
-        other = Details()
-        other.size = self.size
-        other.enqueue_sequence = self.enqueue_sequence
-        other.scheduled_at = self.scheduled_at
-        other.time_to_live_ms = self.time_to_live_ms
-        other.reason = self.reason
-        other.description = self.description
-        other.changes = self.changes
-        other.hops = self.hops
-        other.destination = self.destination
-        other.source = self.source
-        other.seen = self.seen
-        return other
-
-
-@final
-class Delivery(LockToken):
-    """One handing of a message to a receiver, or one look at it.
-
-    `message` is None when the body is no longer in memory; the worker fetches it by `position`
-    before the reply leaves. `number` is 0 where nothing was locked.
-    """
-
-    __slots__ = (
-        "delivery_count",
-        "details",
-        "enqueued_at",
-        "expires_at",
-        "locked_until",
-        "message",
-        "position",
-        "state",
-    )
-
-    def __init__(
-        self,
-        sequence: int,
-        number: int,
-        locked_until: int,
-        delivery_count: int,
-        enqueued_at: int,
-        expires_at: int,
-        position: int,
-        message: Message | None,
-        details: Details | None,
-        state: int,
-    ) -> None:
-        self.sequence = sequence
-        self.number = number
-        self.locked_until: int = locked_until
-        self.delivery_count: int = delivery_count
-        self.enqueued_at: int = enqueued_at
-        self.expires_at: int = expires_at
-        self.position: int = position
-        self.message: Message | None = message
-        self.details: Details | None = details
-        self.state: int = state
+    def flush(self) -> None:
+        """Write out what the replies of this round led to: no more follow for now."""
+        ...
 
 
 @final
@@ -141,10 +31,10 @@ class Delivery(LockToken):
 class SendsAccepted:
     """The sends with these tags are stored (SendMany, SendBatch)."""
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tags: Final[list[int]]
 
-    def __init__(self, origin: Any, tags: list[int]) -> None:
+    def __init__(self, origin: Origin, tags: list[int]) -> None:
         self.origin = origin
         self.tags = tags
 
@@ -154,12 +44,12 @@ class SendsAccepted:
 class Delivered:
     """Messages for a receiver, in order; `size` is what they use up of the grant's bytes."""
 
-    origin: Final[Any]
+    origin: Final[Origin]
     mode: Final[int]
     deliveries: Final[list[Delivery]]
     size: Final[int]
 
-    def __init__(self, origin: Any, mode: int, deliveries: list[Delivery], size: int) -> None:
+    def __init__(self, origin: Origin, mode: int, deliveries: list[Delivery], size: int) -> None:
         self.origin = origin
         self.mode = mode
         self.deliveries = deliveries
@@ -171,11 +61,11 @@ class Delivered:
 class Settled:
     """The settlements with these tags were carried out with that outcome."""
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tags: Final[list[int]]
     outcome: Final[int]
 
-    def __init__(self, origin: Any, tags: list[int], outcome: int) -> None:
+    def __init__(self, origin: Origin, tags: list[int], outcome: int) -> None:
         self.origin = origin
         self.tags = tags
         self.outcome = outcome
@@ -186,11 +76,11 @@ class Settled:
 class Refused:
     """The wishes with these tags were declined, all for the same reason."""
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tags: Final[list[int]]
     refusal: Final[Refusal]
 
-    def __init__(self, origin: Any, tags: list[int], refusal: Refusal) -> None:
+    def __init__(self, origin: Origin, tags: list[int], refusal: Refusal) -> None:
         self.origin = origin
         self.tags = tags
         self.refusal = refusal
@@ -205,10 +95,10 @@ class Drained:
     drain goes on with the next grant.
     """
 
-    origin: Final[Any]
+    origin: Final[Origin]
     has_more: Final[bool]
 
-    def __init__(self, origin: Any, has_more: bool = False) -> None:
+    def __init__(self, origin: Origin, has_more: bool = False) -> None:
         self.origin = origin
         self.has_more = has_more
 
@@ -221,9 +111,9 @@ class Ready:
     It follows `Drained`, at once or later; others may have taken the messages meanwhile.
     """
 
-    origin: Final[Any]
+    origin: Final[Origin]
 
-    def __init__(self, origin: Any) -> None:
+    def __init__(self, origin: Origin) -> None:
         self.origin = origin
 
 
@@ -233,10 +123,10 @@ class ReceiverClosed:
     """The partition let a receiver go (its store failed, its entity is gone); its locks are lost.
     It may open again."""
 
-    origin: Final[Any]
+    origin: Final[Origin]
     refusal: Final[Refusal]
 
-    def __init__(self, origin: Any, refusal: Refusal) -> None:
+    def __init__(self, origin: Origin, refusal: Refusal) -> None:
         self.origin = origin
         self.refusal = refusal
 
@@ -246,12 +136,12 @@ class ReceiverClosed:
 class SessionAccepted:
     """The origin holds this session now, until an instant that it may move by renewing."""
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
     session_id: Final[str]
     locked_until: Final[int]
 
-    def __init__(self, origin: Any, tag: int, session_id: str, locked_until: int) -> None:
+    def __init__(self, origin: Origin, tag: int, session_id: str, locked_until: int) -> None:
         self.origin = origin
         self.tag = tag
         self.session_id = session_id
@@ -263,11 +153,11 @@ class SessionAccepted:
 class StateFound:
     """What was stored with a session; None where nothing was."""
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
     state: Final[bytes | None]
 
-    def __init__(self, origin: Any, tag: int, state: bytes | None) -> None:
+    def __init__(self, origin: Origin, tag: int, state: bytes | None) -> None:
         self.origin = origin
         self.tag = tag
         self.state = state
@@ -278,11 +168,11 @@ class StateFound:
 class Named:
     """Names of sessions, in their order."""
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
     names: Final[list[str]]
 
-    def __init__(self, origin: Any, tag: int, names: list[str]) -> None:
+    def __init__(self, origin: Origin, tag: int, names: list[str]) -> None:
         self.origin = origin
         self.tag = tag
         self.names = names
@@ -295,11 +185,11 @@ class Numbered:
     messages, new expiries of renewed locks, the count of deleted messages; empty for Cancel and
     SettleAll."""
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
     numbers: Final[list[int]]
 
-    def __init__(self, origin: Any, tag: int, numbers: list[int]) -> None:
+    def __init__(self, origin: Origin, tag: int, numbers: list[int]) -> None:
         self.origin = origin
         self.tag = tag
         self.numbers = numbers
@@ -314,7 +204,7 @@ class Found:
     lowest number that was found and left out, because its body is damaged; 0 for none.
     """
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
     deliveries: Final[list[Delivery]]
     removed_from: Final[int]
@@ -322,7 +212,7 @@ class Found:
 
     def __init__(
         self,
-        origin: Any,
+        origin: Origin,
         tag: int,
         deliveries: list[Delivery],
         removed_from: int = NO_LANE,
@@ -344,7 +234,7 @@ class ClaimsMade:
     asked for where one of them failed before.
     """
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
     sequences: Final[list[int]]
     sizes: Final[list[int]]
@@ -353,7 +243,7 @@ class ClaimsMade:
 
     def __init__(
         self,
-        origin: Any,
+        origin: Origin,
         tag: int,
         sequences: list[int],
         sizes: list[int],
@@ -373,7 +263,7 @@ class ClaimsMade:
 class ClaimsListed:
     """What an owner has, and how the lane is; an epoch of 0 is that of an owner nobody knows."""
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
     epoch: Final[int]
     sequences: Final[list[int]]
@@ -387,7 +277,7 @@ class ClaimsListed:
 
     def __init__(
         self,
-        origin: Any,
+        origin: Origin,
         tag: int,
         epoch: int,
         sequences: list[int],
@@ -418,12 +308,14 @@ class ClaimsFetched:
     """Claimed messages, and how many of the numbers asked for were looked at before there was no
     room for more."""
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
     deliveries: Final[list[Delivery]]
     looked_at: Final[int]
 
-    def __init__(self, origin: Any, tag: int, deliveries: list[Delivery], looked_at: int) -> None:
+    def __init__(
+        self, origin: Origin, tag: int, deliveries: list[Delivery], looked_at: int
+    ) -> None:
         self.origin = origin
         self.tag = tag
         self.deliveries = deliveries
@@ -436,7 +328,7 @@ class Counted:
     """How many messages are in which state, and their bytes. Those on their way to other entities
     belong to the partition and are told with its main lane only."""
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
     active: Final[int]
     dead_letter: Final[int]
@@ -450,7 +342,7 @@ class Counted:
 
     def __init__(
         self,
-        origin: Any,
+        origin: Origin,
         tag: int,
         active: int,
         dead_letter: int,
@@ -480,12 +372,12 @@ class Counted:
 class BatchPublished:
     """A writer's batch is published: how many messages now, and the stages that are its own."""
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
     count: Final[int]
     stages: Final[list[str]]
 
-    def __init__(self, origin: Any, tag: int, count: int, stages: list[str]) -> None:
+    def __init__(self, origin: Origin, tag: int, count: int, stages: list[str]) -> None:
         self.origin = origin
         self.tag = tag
         self.count = count
@@ -498,18 +390,33 @@ class StagesTold:
     """The stages that have messages, and for each writer its last batch and the stages of it, as
     far as they are remembered."""
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
     names: Final[list[str]]
     batches: Final[list[tuple[str, int, list[str]]]]
 
     def __init__(
-        self, origin: Any, tag: int, names: list[str], batches: list[tuple[str, int, list[str]]]
+        self, origin: Origin, tag: int, names: list[str], batches: list[tuple[str, int, list[str]]]
     ) -> None:
         self.origin = origin
         self.tag = tag
         self.names = names
         self.batches = batches
+
+
+@final
+@dataclass(slots=True, init=False)
+class RulesFound:
+    """The rules that were asked for."""
+
+    origin: Final[Origin]
+    tag: Final[int]
+    rules: Final[list[Rule]]
+
+    def __init__(self, origin: Origin, tag: int, rules: list[Rule]) -> None:
+        self.origin = origin
+        self.tag = tag
+        self.rules = rules
 
 
 Reply: TypeAlias = (
@@ -531,6 +438,7 @@ Reply: TypeAlias = (
     | Named
     | BatchPublished
     | StagesTold
+    | RulesFound
 )
 
 
@@ -543,8 +451,11 @@ class Nobody:
     def __init__(self) -> None:
         pass
 
-    def replied(self, reply: Any) -> None:
+    def replied(self, reply: Reply) -> None:
         """Nobody waits for it."""
 
     def flush(self) -> None:
         """There is nothing to write out."""
+
+
+NOBODY: Final = Nobody()

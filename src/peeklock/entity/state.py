@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator
-from typing import Any, Final, final
+from typing import Final, final
 
 from peeklock.entity.blueprint import Blueprint, LanePolicy
 from peeklock.entity.commands import MAIN, TRANSFER
@@ -38,7 +38,7 @@ from peeklock.entity.records import (
     Scheduled,
 )
 from peeklock.entity.refusals import ENTITY_DISABLED, ENTITY_NOT_FOUND, Refusal
-from peeklock.entity.replies import ReceiverClosed, Refused, Reply
+from peeklock.entity.replies import Origin, ReceiverClosed, Refused, Reply
 from peeklock.entity.routing import PARTITION_BITS
 from peeklock.entity.sessions.lane_sessions import LaneSessions
 from peeklock.entity.stages.partition_stages import PartitionStages
@@ -105,7 +105,7 @@ class State:
         self.kept_bytes: int = 0  # what bodies here have taken of the budget
         self.random_source: Callable[[], int] = random_source
         self.lanes: dict[int, Lane] = {}
-        self.receivers: dict[Any, Receiver] = {}
+        self.receivers: dict[Origin, Receiver] = {}
         self.next_sequence: int = (index << PARTITION_BITS) + 1
         self.next_position: int = 0
         self.latest_at: int = NEVER  # of what was restored
@@ -169,7 +169,7 @@ class State:
             return None
         return _disabled(self.policy(number).path)
 
-    def refuse_closed(self, origin: Any, tags: list[int], number: int) -> bool:
+    def refuse_closed(self, origin: Origin, tags: list[int], number: int) -> bool:
         """Refuse what is asked of a lane that is closed; tells whether it is."""
         refusal = self.why_closed(number)
         if refusal is None:
@@ -455,14 +455,14 @@ class State:
             text = f"Message could not be consumed after {count_max} delivery attempts."
             self.dead_letter(lane, spent, MAX_DELIVERY_COUNT_EXCEEDED, text, now)
 
-    def consumer_of(self, origin: Any) -> str:
+    def consumer_of(self, origin: Origin) -> str:
         """How a receiver is called; nothing where it is gone or was never one."""
         receiver = self.receivers.get(origin)
         return "" if receiver is None else receiver.consumer
 
     def note_released(self, lane: Lane, locks: list[Lock], why: int, now: int) -> None:
         """For the journal: locks ended, and nothing else tells of it."""
-        by_origin: dict[Any, list[int]] = {}
+        by_origin: dict[Origin, list[int]] = {}
         for lock in locks:
             by_origin.setdefault(lock.origin, []).append(lock.entry.sequence)
         for origin, sequences in by_origin.items():

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from peeklock.entity.deliveries import Delivery
 from peeklock.entity.message import Message
-from peeklock.entity.replies import Delivery
 from peeklock.entity.rules.action import Changes
 from peeklock.entity.rules.values import PropertyReader
 

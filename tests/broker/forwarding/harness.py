@@ -36,8 +36,9 @@ from peeklock.entity.definition import (
     SubscriptionDefinition,
     TopicDefinition,
 )
+from peeklock.entity.deliveries import Delivery
 from peeklock.entity.message import BodyBudget, Message, Traits
-from peeklock.entity.replies import Delivery, Numbered, SendsAccepted
+from peeklock.entity.replies import Numbered, SendsAccepted
 from peeklock.entity.rules.action import Changes
 from peeklock.entity.rules.values import PropertyReader
 from peeklock.entity.wording import Wording

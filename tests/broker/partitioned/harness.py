@@ -14,9 +14,8 @@ from peeklock.entity.commands import Command
 from peeklock.entity.definition import QueueDefinition
 from peeklock.entity.message import BodyBudget, Message
 from peeklock.entity.records import Record
-from peeklock.entity.replies import Reply
+from peeklock.entity.replies import Reply, RulesFound
 from peeklock.entity.routing import Routing, partition_of_key
-from peeklock.entity.rule_commands import RulesFound
 from peeklock.store.memory import MemoryStore
 from peeklock.store.store import Away, Opening, PartitionId, Store, Unavailable
 from tests.broker.broker_harness import Recorder, settle_down

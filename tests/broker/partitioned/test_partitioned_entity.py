@@ -19,7 +19,6 @@ from peeklock.entity.commands import (
     Count,
     DeleteMany,
     Grant,
-    LockToken,
     OpenReceiver,
     Peek,
     ReceiveDeferred,
@@ -34,6 +33,7 @@ from peeklock.entity.commands import (
     TellTaken,
     Tick,
 )
+from peeklock.entity.deliveries import STATE_DEFERRED, Delivery, LockToken
 from peeklock.entity.refusals import (
     LOCK_LOST,
     MESSAGE_NOT_FOUND,
@@ -41,17 +41,7 @@ from peeklock.entity.refusals import (
     QUOTA_EXCEEDED,
     UNAVAILABLE,
 )
-from peeklock.entity.replies import (
-    STATE_DEFERRED,
-    Counted,
-    Delivery,
-    Found,
-    Numbered,
-    Refused,
-    Reply,
-    SendsAccepted,
-    Settled,
-)
+from peeklock.entity.replies import Counted, Found, Numbered, Refused, Reply, SendsAccepted, Settled
 from peeklock.entity.routing import PARTITION_BITS, partition_of_key, partition_of_sequence
 from tests.broker.broker_harness import Recorder, contents, message, token
 from tests.broker.partitioned.harness import PARTITIONS, PartitionedHarness, calm, key_for, run

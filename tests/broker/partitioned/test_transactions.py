@@ -8,7 +8,6 @@ from peeklock.entity.commands import (
     COMPLETE,
     CancelScheduled,
     Commit,
-    LockToken,
     Reserve,
     Schedule,
     SendBatch,
@@ -17,6 +16,7 @@ from peeklock.entity.commands import (
     TakeOver,
     TransferMessage,
 )
+from peeklock.entity.deliveries import LockToken
 from peeklock.entity.refusals import (
     LOCK_LOST,
     MESSAGE_NOT_FOUND,

@@ -21,12 +21,12 @@ from peeklock.entity.commands import (
     CloseReceiver,
     Count,
     Grant,
-    LockToken,
     OpenReceiver,
     SendBatch,
     SendMany,
     SettleMany,
 )
+from peeklock.entity.deliveries import LockToken
 from peeklock.entity.records import Record
 from peeklock.entity.replies import (
     Counted,

@@ -27,6 +27,7 @@ from peeklock.entity.commands import (
     SendBatch,
     SendMany,
     SettleMany,
+    TransactionWork,
     TransferMessage,
 )
 from peeklock.entity.definition import QueueDefinition
@@ -185,7 +186,7 @@ def test_a_round_weighs_transactions() -> None:
     mailbox = Mailbox()
     origin = Recorder()
     large = message("x" * 300_000)
-    sends = [SendMany(origin, [0], [large]), Schedule(origin, 0, [large])]
+    sends: list[TransactionWork] = [SendMany(origin, [0], [large]), Schedule(origin, 0, [large])]
     for number in range(4):
         mailbox.put(Commit(origin, number, [*sends, TransferMessage("to", large)]))
     assert [len(mailbox.take(1024, MB, 100)) for _ in range(2)] == [2, 2]

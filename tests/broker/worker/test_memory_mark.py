@@ -37,7 +37,7 @@ from peeklock.entity.commands import (
 from peeklock.entity.definition import QueueDefinition, SubscriptionDefinition, TopicDefinition
 from peeklock.entity.message import Message
 from peeklock.entity.refusals import BUSY
-from peeklock.entity.replies import Refused, SendsAccepted
+from peeklock.entity.replies import NOBODY, Refused, SendsAccepted
 from peeklock.entity.rules.filter import SqlFilter
 from peeklock.entity.rules.rule import Rule, RuleSet
 from peeklock.entity.rules.topic import TopicRules
@@ -175,10 +175,10 @@ def test_what_is_staged_can_be_published_although_its_copies_reach_the_mark() ->
     mark = MemoryMark(Budget(NAME, 1_000))
     used = mark.weigh(0, 1_000)
     expected = mark.expect(0, 600)
-    publish = PublishStages(None, 1, "writer", 0, ["s"])
+    publish = PublishStages(NOBODY, 1, "writer", 0, ["s"])
     assert mark.is_short
     assert not mark.must_wait(publish)
-    assert mark.must_wait(SendMany(None, [1], [message("x")]))
+    assert mark.must_wait(SendMany(NOBODY, [1], [message("x")]))
     mark.weigh(used, 1_600)
     mark.expect(expected, 0)
     assert mark.must_wait(publish)
@@ -206,7 +206,7 @@ def filtered(*copies: Copy, lanes: int, cost: int) -> tuple[Blueprint, list[Mess
 def test_rules_are_asked_in_stints_how_many_copies_there_will_be_and_once() -> None:
     mark = MemoryMark(Budget(NAME, COPY_BYTES))
     blueprint, asked = filtered(lanes=2, cost=100)
-    commands: list[Command] = [SendMany(None, [1] * 9, [message("x")] * 9) for _ in range(6)]
+    commands: list[Command] = [SendMany(NOBODY, [1] * 9, [message("x")] * 9) for _ in range(6)]
     forecast = Forecast()
     for count in (8, 16, 24):
         forecast.begin(commands, 0)
@@ -223,7 +223,7 @@ def test_rules_are_asked_in_stints_how_many_copies_there_will_be_and_once() -> N
 def test_the_copies_of_a_round_are_counted_together() -> None:
     mark = MemoryMark(Budget(NAME, 100 * COPY_BYTES))
     blueprint, _ = filtered(Copy(4), Copy(6), lanes=3, cost=2)
-    commands: list[Command] = [SendMany(None, [1] * 10, [message("x")] * 10) for _ in range(8)]
+    commands: list[Command] = [SendMany(NOBODY, [1] * 10, [message("x")] * 10) for _ in range(8)]
     forecast = Forecast()
     forecast.begin(commands, 2)
     fates = [mark.takes(blueprint, command, forecast, 0) for command in commands]
@@ -259,7 +259,7 @@ def test_what_never_fits_is_taken_while_half_is_free() -> None:
     """Nobody is refused for ever; how far it passes the mark is bounded by the size of a batch."""
     mark = MemoryMark(Budget(NAME, 100 * ENTRY_BYTES))
     blueprint = queue_blueprint(QueueDefinition("q"))
-    command = SendMany(None, [1], [message("x")] * 101)
+    command = SendMany(NOBODY, [1], [message("x")] * 101)
     forecast = Forecast()
     forecast.begin([command], 0)
     assert mark.takes(blueprint, command, forecast, 0)
@@ -273,7 +273,7 @@ def test_new_sessions_and_ids_are_counted() -> None:
     size = 10 * ENTRY_BYTES + 3 * SESSION_BYTES
     blueprint = queue_blueprint(QueueDefinition("q", requires_session=True))
     messages = [message("x", session_id=f"s{number % 4}") for number in range(10)]
-    command = SendMany(None, list(range(10)), messages)
+    command = SendMany(NOBODY, list(range(10)), messages)
     for used, is_taken in ((size, True), (size + 1, False)):
         mark = MemoryMark(Budget(NAME, 3 * size))
         mark.weigh(0, size + used)

@@ -8,10 +8,10 @@ from peeklock.entity.claims.claiming import HEARD_EVERY_MS
 from peeklock.entity.claims.commands import NO_EPOCH
 from peeklock.entity.claims.lane_claims import CLAIM_GRACE_MS, CLAIM_TIMEOUT_MS, OWNER_KEPT_MS
 from peeklock.entity.commands import DEAD, MAIN
+from peeklock.entity.deliveries import STATE_ACTIVE, STATE_CLAIMED
 from peeklock.entity.message import NO_DURATION
 from peeklock.entity.partition import Partition
 from peeklock.entity.refusals import CLAIM_FENCED, ENTITY_DISABLED, NOT_ALLOWED
-from peeklock.entity.replies import STATE_ACTIVE, STATE_CLAIMED
 
 if TYPE_CHECKING:
     from tests.entity.model import Model, Row

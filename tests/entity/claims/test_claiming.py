@@ -30,11 +30,12 @@ from peeklock.entity.commands import (
     RELEASE,
 )
 from peeklock.entity.definition import RECEIVE_DISABLED
+from peeklock.entity.deliveries import STATE_ACTIVE, STATE_CLAIMED, STATE_DEFERRED
 from peeklock.entity.moves.settling import CHANGES_SIZE_MAX
 from peeklock.entity.records import EXPIRED, Removed, Returned
-from peeklock.entity.replies import STATE_ACTIVE, STATE_CLAIMED, STATE_DEFERRED
 from peeklock.entity.upkeep.notebook import NOTES_DELAY_MS
 from tests.entity.claim_harness import ClaimHarness
+from tests.entity.origins import by
 from tests.entity.partition_harness import EVERYTHING, QueueHarness, TopicHarness
 
 
@@ -69,7 +70,7 @@ def test_what_is_claimed_is_invisible_to_receivers(
     first, second = queue.send("a", "b")
     owner.claim(1)
     assert [each.sequence for each in queue.receive(5)] == [second]
-    fetch = ask.ReceiveDeferred("m", 7, 0, [first], ask.PEEK_LOCK)
+    fetch = ask.ReceiveDeferred(by("m"), 7, 0, [first], ask.PEEK_LOCK)
     assert queue.fate(fetch) == "message-not-found"
     assert queue.receive(5, mode=RECEIVE_AND_DELETE) == []
 
@@ -192,9 +193,9 @@ def test_a_disabled_queue_has_nothing_to_claim(queue: QueueHarness, owner: Claim
     queue.properties["status"] = RECEIVE_DISABLED
     queue.ask(ask.Configure(queue.described()))
     for command in (
-        ask.ClaimMessages("o", 7, 0, "owner", 1, 1),
-        ask.ListClaims("o", 7, 0, "owner", 1, 0, 1),
-        ask.FetchClaims("o", 7, 0, "owner", [1], 1),
+        ask.ClaimMessages(by("o"), 7, 0, "owner", 1, 1),
+        ask.ListClaims(by("o"), 7, 0, "owner", 1, 0, 1),
+        ask.FetchClaims(by("o"), 7, 0, "owner", [1], 1),
         owner.settling(COMPLETE, 1),
     ):
         assert owner.why_not(command) == "entity-disabled"
@@ -227,7 +228,7 @@ def test_an_owner_nobody_knows_has_nothing(queue: QueueHarness, owner: ClaimHarn
     listed = owner.listed(epoch=NO_EPOCH)
     assert (listed.epoch, listed.sequences) == (0, [])
     assert queue.records == [], "a look without an epoch is not a word of the owner"
-    assert owner.fetched(1, 2) == told.ClaimsFetched("o", 7, [], 2)
+    assert owner.fetched(1, 2) == told.ClaimsFetched(by("o"), 7, [], 2)
     assert owner.settle(COMPLETE, 1, epoch=NO_EPOCH) == 0
 
 
@@ -372,8 +373,8 @@ def test_a_later_epoch_fences_the_earlier(queue: QueueHarness, owner: ClaimHarne
     assert later.listed().sequences == [number]
     assert OwnerHeard(queue.now, 0, "owner", 2, CLAIM_TIMEOUT_MS) in queue.records
     for command in (
-        ask.ClaimMessages("o", 7, 0, "owner", 1, 1),
-        ask.ListClaims("o", 7, 0, "owner", 1, 0, 1),
+        ask.ClaimMessages(by("o"), 7, 0, "owner", 1, 1),
+        ask.ListClaims(by("o"), 7, 0, "owner", 1, 0, 1),
         owner.settling(COMPLETE, number),
     ):
         assert owner.why_not(command) == "claim-fenced"
@@ -500,7 +501,7 @@ def test_claims_outlive_a_restart(queue: QueueHarness, owner: ClaimHarness) -> N
     assert owner.listed().attempts == [0, 0], "attempts are of this process"
     assert queue.count().claimed == 2
     assert queue.contents(owner.fetch(*numbers)) == ["a", "b"]
-    assert owner.why_not(ask.ListClaims("o", 7, 0, "owner", NO_EPOCH, 0, 1)) == "fine"
+    assert owner.why_not(ask.ListClaims(by("o"), 7, 0, "owner", NO_EPOCH, 0, 1)) == "fine"
     assert ClaimHarness(queue, epoch=1).claim() == numbers[2:]
     queue.tick()
     queue.tick(5_000)
@@ -566,8 +567,8 @@ def test_deleting_many_skips_what_is_claimed(queue: QueueHarness, owner: ClaimHa
     """R-D1."""
     numbers = queue.send("a", "b", "c")
     owner.claim(2)
-    (reply,) = queue.ask(ask.DeleteMany("m", 7, 0, 10, queue.now + 1))
-    assert reply == told.Numbered("m", 7, [1])
+    (reply,) = queue.ask(ask.DeleteMany(by("m"), 7, 0, 10, queue.now + 1))
+    assert reply == told.Numbered(by("m"), 7, [1])
     assert owner.has() == numbers[:2]
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from peeklock.entity.commands import ABANDON, COMPLETE, DEFER, RELEASE
-from peeklock.entity.replies import STATE_CLAIMED
+from peeklock.entity.deliveries import STATE_CLAIMED
 from tests.entity.claim_harness import ClaimHarness
 from tests.entity.partition_harness import QueueHarness
 

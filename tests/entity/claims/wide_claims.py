@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 from peeklock.entity import commands as ask
+from peeklock.entity.deliveries import STATE_ACTIVE, STATE_CLAIMED
 from peeklock.entity.refusals import NOT_ALLOWED
-from peeklock.entity.replies import STATE_ACTIVE, STATE_CLAIMED
 
 if TYPE_CHECKING:
     from tests.entity.wide_model import Row, WideModel

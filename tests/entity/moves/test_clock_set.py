@@ -9,6 +9,7 @@ from peeklock.entity.commands import COMPLETE, MAIN
 from peeklock.entity.lane import LENGTHENED_AT_ONCE
 from peeklock.entity.refusals import LOCK_LOST, SESSION_LOCK_LOST
 from tests.entity.journal_facts import next_due
+from tests.entity.origins import by
 from tests.entity.partition_harness import QueueHarness, deliveries, message
 
 LOCK_MS = 60_000
@@ -68,7 +69,7 @@ def test_a_session_is_held_for_as_long_as_it_was_given() -> None:
 
 def test_who_waits_for_a_session_waits_for_its_whole_time() -> None:
     queue = QueueHarness(requires_session=True)
-    wait = ask.AcceptSession("waiter", 1, MAIN, 0, None, queue.now + 5_000)
+    wait = ask.AcceptSession(by("waiter"), 1, MAIN, 0, None, queue.now + 5_000)
     assert queue.ask(wait) == []
     skip(queue)
     assert queue.tick(4_999) == []
@@ -87,7 +88,7 @@ def test_schedules_and_lives_follow_the_clock_at_once() -> None:
 def test_claims_and_stages_are_not_lost_by_a_clock_that_was_set() -> None:
     queue = QueueHarness()
     queue.send("a")
-    claim = ask.ClaimMessages("me", 1, MAIN, "owner", 1, 10, 1 << 20, timeout_ms=HOUR_MS)
+    claim = ask.ClaimMessages(by("me"), 1, MAIN, "owner", 1, 10, 1 << 20, timeout_ms=HOUR_MS)
     queue.ask(claim)
     skip(queue, 10 * HOUR_MS)
     queue.tick(HOUR_MS - 1)
@@ -110,7 +111,9 @@ def test_what_was_skipped_before_a_partition_opened_is_nothing_to_it() -> None:
     queue = QueueHarness(lock_duration_ms=LOCK_MS)
     queue.send("a")
     queue.restart()
-    held = deliveries(queue.ask(ask.OpenReceiver("r", MAIN, 0), ask.Grant("r", 1, False)), "r")
+    held = deliveries(
+        queue.ask(ask.OpenReceiver(by("r"), MAIN, 0), ask.Grant(by("r"), 1, False)), "r"
+    )
     assert [each.locked_until for each in held] == [queue.now + LOCK_MS]
 
 
@@ -139,8 +142,8 @@ def test_very_many_sessions_are_lengthened_in_parts() -> None:
         lane_sessions.session(f"s{at}")
     queue.partition.decide([], queue.now)
     messages = [message("a", session="a")]
-    accepted = ask.AcceptSession("holder", 1, MAIN, 0, "a", queue.now)
-    queue.partition.decide([ask.SendMany("s", [1], messages), accepted], queue.now)
+    accepted = ask.AcceptSession(by("holder"), 1, MAIN, 0, "a", queue.now)
+    queue.partition.decide([ask.SendMany(by("s"), [1], messages), accepted], queue.now)
     parts = 1
     queue.now += HOUR_MS
     while not queue.partition.skip_some(HOUR_MS):

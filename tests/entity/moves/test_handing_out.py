@@ -12,6 +12,7 @@ from peeklock.entity.lane import HEAD_MAX, PASSED_MAX, TAKEN, Entry, Lane
 from peeklock.entity.moves.delivering import DELIVERED_AT_ONCE, PASSED
 from peeklock.entity.records import READY
 from peeklock.entity.replies import Reply
+from tests.entity.origins import by
 from tests.entity.partition_harness import QueueHarness, deliveries, message
 
 MANY = 3 * DELIVERED_AT_ONCE + 5
@@ -21,7 +22,7 @@ def queue_of(count: int, **properties: Any) -> QueueHarness:
     queue = QueueHarness(**properties)
     for at in range(0, count, 1000):
         some = min(1000, count - at)
-        queue.ask(ask.SendMany("s", list(range(some)), [message("x") for _ in range(some)]))
+        queue.ask(ask.SendMany(by("s"), list(range(some)), [message("x") for _ in range(some)]))
     return queue
 
 
@@ -38,10 +39,10 @@ def handed_out(replies: list[Reply]) -> int:
 def test_a_grant_for_very_many_is_served_in_parts(mode: int) -> None:
     """It was one decision for all of them, and one step for their receiver."""
     queue = queue_of(MANY)
-    opened = ask.OpenReceiver("r", MAIN, mode)
+    opened = ask.OpenReceiver(by("r"), MAIN, mode)
     counts = []
     found: list[int] = []
-    replies = decide(queue, opened, ask.Grant("r", 1 << 31, True))
+    replies = decide(queue, opened, ask.Grant(by("r"), 1 << 31, True))
     while True:
         counts.append(handed_out(replies))
         found += [each.sequence for each in deliveries(replies, "r")]
@@ -51,13 +52,13 @@ def test_a_grant_for_very_many_is_served_in_parts(mode: int) -> None:
         replies = decide(queue)
     assert max(counts) == DELIVERED_AT_ONCE
     assert found == list(range(1, MANY + 1))
-    assert told.Drained("r") in replies
+    assert told.Drained(by("r")) in replies
 
 
 def test_others_get_theirs_before_one_gets_more() -> None:
     queue = queue_of(MANY)
-    both = [ask.OpenReceiver(name, MAIN, PEEK_LOCK) for name in ("greedy", "modest")]
-    grants = [ask.Grant("greedy", 1 << 31, False), ask.Grant("modest", 3, False)]
+    both = [ask.OpenReceiver(by(name), MAIN, PEEK_LOCK) for name in ("greedy", "modest")]
+    grants = [ask.Grant(by("greedy"), 1 << 31, False), ask.Grant(by("modest"), 3, False)]
     decide(queue, *both, *grants)
     replies = decide(queue)
     assert len(deliveries(replies, "modest")) == 3
@@ -65,8 +66,8 @@ def test_others_get_theirs_before_one_gets_more() -> None:
 
 def test_a_receiver_that_goes_in_the_middle_leaves_the_rest() -> None:
     queue = queue_of(MANY)
-    decide(queue, ask.OpenReceiver("r", MAIN, PEEK_LOCK), ask.Grant("r", 1 << 31, True))
-    replies = decide(queue, ask.CloseReceiver("r", False))
+    decide(queue, ask.OpenReceiver(by("r"), MAIN, PEEK_LOCK), ask.Grant(by("r"), 1 << 31, True))
+    replies = decide(queue, ask.CloseReceiver(by("r"), False))
     assert handed_out(replies) == 0
     assert not queue.partition.is_unfinished
     assert queue.count().active == MANY
@@ -88,7 +89,7 @@ def test_what_expired_at_the_front_is_passed_over_as_it_goes() -> None:
     queue = queue_of(0)
     for at in range(0, 3000, 1000):
         messages = [message("x", life_ms=1000) for _ in range(1000)]
-        queue.ask(ask.SendMany("s", list(range(at, at + 1000)), messages))
+        queue.ask(ask.SendMany(by("s"), list(range(at, at + 1000)), messages))
     queue.send("kept")
     queue.now += 1000
     while 0 < queue.partition.next_deadline() <= queue.now:
@@ -119,12 +120,12 @@ def test_passing_over_counts_as_work() -> None:
     lane = queue.partition._state.lane(MAIN)
     for entry in reversed(lane.ready[:-1]):
         queue.partition._state.forget(lane.drop_ready(entry))
-    opened = ask.OpenReceiver("r", MAIN, PEEK_LOCK)
-    replies = queue.partition.decide([opened, ask.Grant("r", 10, True)], queue.now).replies
+    opened = ask.OpenReceiver(by("r"), MAIN, PEEK_LOCK)
+    replies = queue.partition.decide([opened, ask.Grant(by("r"), 10, True)], queue.now).replies
     decisions = 1
     while queue.partition.is_unfinished:
         replies += queue.partition.decide([], queue.now).replies
         decisions += 1
     assert decisions == 2
     assert [each.sequence for each in deliveries(replies, "r")] == [count]
-    assert told.Drained("r") in replies
+    assert told.Drained(by("r")) in replies

@@ -10,6 +10,7 @@ from peeklock.entity.commands import MAIN
 from peeklock.entity.moves.looking import NUMBERS
 from peeklock.entity.replies import Reply
 from peeklock.entity.stint import Stint
+from tests.entity.origins import by
 from tests.entity.partition_harness import EVERYTHING, QueueHarness, sequences
 
 MANY = 5 * NUMBERS
@@ -34,7 +35,7 @@ def decide(queue: QueueHarness, *commands: ask.Command) -> list[Reply]:
 
 
 def peeking(first: int, count: int, tag: int = 1) -> ask.Peek:
-    return ask.Peek("me", tag, MAIN, first, count, EVERYTHING)
+    return ask.Peek(by("me"), tag, MAIN, first, count, EVERYTHING)
 
 
 def shown(replies: list[Reply]) -> list[list[int]]:
@@ -60,7 +61,7 @@ def test_sessions_are_looked_at_in_stints() -> None:
         for session in "abcdef":
             queue.send("m", session=session)
     queue.accept("b")
-    queue.ask(ask.Grant("holder", 1, False))
+    queue.ask(ask.Grant(by("holder"), 1, False))
     assert shown(queue.ask(peeking(2, 8))) == [[2, 3, 4, 5, 6, 7, 8, 9]]
     assert queue.decisions > 5
 

@@ -13,7 +13,8 @@ from peeklock.entity.commands import (
     PEEK_LOCK,
     RELEASE,
 )
-from peeklock.entity.replies import STATE_ACTIVE, STATE_DEFERRED, STATE_SCHEDULED
+from peeklock.entity.deliveries import STATE_ACTIVE, STATE_DEFERRED, STATE_SCHEDULED
+from tests.entity.origins import by
 from tests.entity.partition_harness import EVERYTHING, QueueHarness, sequences, token
 
 
@@ -32,7 +33,7 @@ def test_a_peek_shows_all_states_in_the_order_of_numbers() -> None:
         ("deferred", STATE_DEFERRED),
     ]
     assert [each.number for each in queue.peek()] == [0] * 4
-    queue.ask(ask.ReceiveDeferred("me", 1, MAIN, [deferred.sequence], PEEK_LOCK))
+    queue.ask(ask.ReceiveDeferred(by("me"), 1, MAIN, [deferred.sequence], PEEK_LOCK))
     assert queue.peek()[3].state == STATE_DEFERRED
     assert queue.settle(COMPLETE, locked) == ["settled"]
 
@@ -55,14 +56,20 @@ def test_a_batch_delete_takes_the_oldest_ready_ones_before_an_instant() -> None:
     before = queue.now + 1
     queue.tick(10)
     queue.send("d")
-    reply = told.Numbered("me", 1, [1])
-    assert reply in queue.ask(ask.DeleteMany("me", 1, MAIN, 1, before))
+    reply = told.Numbered(by("me"), 1, [1])
+    assert reply in queue.ask(ask.DeleteMany(by("me"), 1, MAIN, 1, before))
     assert records.Removed(queue.now, MAIN, records.PURGED, [2]) in queue.records
     assert queue.numbers() == [1, 3, 4]
-    assert told.Numbered("me", 2, [1]) in queue.ask(ask.DeleteMany("me", 2, MAIN, 9, before))
+    assert told.Numbered(by("me"), 2, [1]) in queue.ask(
+        ask.DeleteMany(by("me"), 2, MAIN, 9, before)
+    )
     assert queue.numbers() == [1, 4]
-    assert told.Numbered("me", 3, [0]) in queue.ask(ask.DeleteMany("me", 3, MAIN, 9, before))
-    assert queue.ask(ask.DeleteMany("me", 4, DEAD, 9, EVERYTHING)) == [told.Numbered("me", 4, [0])]
+    assert told.Numbered(by("me"), 3, [0]) in queue.ask(
+        ask.DeleteMany(by("me"), 3, MAIN, 9, before)
+    )
+    assert queue.ask(ask.DeleteMany(by("me"), 4, DEAD, 9, EVERYTHING)) == [
+        told.Numbered(by("me"), 4, [0])
+    ]
 
 
 def test_a_batch_delete_finds_what_a_late_timer_let_in_with_an_earlier_instant() -> None:
@@ -73,7 +80,9 @@ def test_a_batch_delete_finds_what_a_late_timer_let_in_with_an_earlier_instant()
     queue.send("sent while the timer was late")
     queue.tick()
     assert queue.numbers() == [2, 3]
-    assert queue.ask(ask.DeleteMany("me", 1, MAIN, 9, queue.now)) == [told.Numbered("me", 1, [1])]
+    assert queue.ask(ask.DeleteMany(by("me"), 1, MAIN, 9, queue.now)) == [
+        told.Numbered(by("me"), 1, [1])
+    ]
     assert queue.numbers() == [2]
 
 
@@ -83,7 +92,7 @@ def test_batch_deletes_go_through_a_long_line_bit_by_bit() -> None:
         queue.send(*(["x"] * 2_000))
     queue.settle(ABANDON, *queue.receive(10))
     for left in range(11_000, -1, -1_000):
-        queue.ask(ask.DeleteMany("me", 1, MAIN, 1_000, EVERYTHING))
+        queue.ask(ask.DeleteMany(by("me"), 1, MAIN, 1_000, EVERYTHING))
         assert queue.partition.live_count == left
     assert queue.send("y") == [12_001]
     assert sequences(queue.receive(5)) == [12_001]
@@ -92,7 +101,9 @@ def test_batch_deletes_go_through_a_long_line_bit_by_bit() -> None:
 def test_what_a_batch_delete_spares_keeps_its_order() -> None:
     queue = QueueHarness()
     queue.send("a", "b")
-    assert told.Numbered("me", 1, [0]) in queue.ask(ask.DeleteMany("me", 1, MAIN, 9, queue.now))
+    assert told.Numbered(by("me"), 1, [0]) in queue.ask(
+        ask.DeleteMany(by("me"), 1, MAIN, 9, queue.now)
+    )
     assert sequences(queue.receive(2)) == [1, 2]
 
 

@@ -15,8 +15,8 @@ from peeklock.entity.commands import (
     RECEIVE_AND_DELETE,
     RELEASE,
     DeadLetterNote,
-    LockToken,
 )
+from peeklock.entity.deliveries import STATE_DEFERRED, LockToken
 from peeklock.entity.moves.settling import CHANGES_SIZE_MAX
 from peeklock.entity.refusals import (
     LOCK_LOST,
@@ -25,7 +25,7 @@ from peeklock.entity.refusals import (
     NOT_ALLOWED,
     QUOTA_EXCEEDED,
 )
-from peeklock.entity.replies import STATE_DEFERRED
+from tests.entity.origins import by
 from tests.entity.partition_harness import QueueHarness, sequences, token
 
 
@@ -292,7 +292,7 @@ def test_a_deferred_message_that_is_locked_is_not_found() -> None:
     (number,) = queue.send("a")
     queue.settle(DEFER, queue.receive_one())
     queue.fetch(number)
-    assert queue.fate(ask.ReceiveDeferred("me", 1, MAIN, [number], 0)) == MESSAGE_NOT_FOUND
+    assert queue.fate(ask.ReceiveDeferred(by("me"), 1, MAIN, [number], 0)) == MESSAGE_NOT_FOUND
 
 
 def test_one_number_that_is_not_deferred_refuses_the_whole_call() -> None:
@@ -301,9 +301,9 @@ def test_one_number_that_is_not_deferred_refuses_the_whole_call() -> None:
     queue.send("a", "b")
     queue.settle(DEFER, queue.receive_one())
     for wrong in (2, 3, 0):
-        command = ask.ReceiveDeferred("me", 1, MAIN, [1, wrong], 0)
+        command = ask.ReceiveDeferred(by("me"), 1, MAIN, [1, wrong], 0)
         assert queue.fate(command) == MESSAGE_NOT_FOUND
-    assert queue.fate(ask.ReceiveDeferred("me", 1, DEAD, [1], 0)) == MESSAGE_NOT_FOUND
+    assert queue.fate(ask.ReceiveDeferred(by("me"), 1, DEAD, [1], 0)) == MESSAGE_NOT_FOUND
     assert queue.fetch() == []
     assert sequences(queue.fetch(1)) == [1]
 
@@ -316,7 +316,7 @@ def test_deferred_messages_that_are_too_much_for_one_answer_stay(mode: int) -> N
     queue.settle(DEFER, *queue.receive(3))
 
     def fetch(*numbers: int, most: int = 10) -> ask.ReceiveDeferred:
-        return ask.ReceiveDeferred("me", 1, MAIN, list(numbers), mode, bytes_max=most)
+        return ask.ReceiveDeferred(by("me"), 1, MAIN, list(numbers), mode, bytes_max=most)
 
     (reply,) = queue.ask(fetch(1, 2, 3))
     assert isinstance(reply, told.Refused)
@@ -332,7 +332,7 @@ def test_one_deferred_message_of_any_size_comes() -> None:
     queue = QueueHarness()
     queue.send("12345")
     queue.settle(DEFER, queue.receive_one())
-    command = ask.ReceiveDeferred("me", 1, MAIN, [1], RECEIVE_AND_DELETE, bytes_max=1)
+    command = ask.ReceiveDeferred(by("me"), 1, MAIN, [1], RECEIVE_AND_DELETE, bytes_max=1)
     assert queue.fate(command) == "fine"
     assert queue.numbers() == []
 
@@ -342,8 +342,8 @@ def test_what_receivers_have_set_counts_as_bytes_of_the_answer() -> None:
     queue.send("1", "2")
     changes = {"note": b"\xa1\x05hello"}
     tokens = [token(each) for each in queue.receive(2)]
-    queue.ask(ask.SettleMany("receiver", [1, 2], DEFER, tokens, changes))
-    command = ask.ReceiveDeferred("me", 1, MAIN, [1, 2], 0, bytes_max=4)
+    queue.ask(ask.SettleMany(by("receiver"), [1, 2], DEFER, tokens, changes))
+    command = ask.ReceiveDeferred(by("me"), 1, MAIN, [1, 2], 0, bytes_max=4)
     assert queue.fate(command) == QUOTA_EXCEEDED
 
 
@@ -416,8 +416,8 @@ def test_the_properties_set_by_receivers_have_a_limit() -> None:
     (held,) = queue.receive(1, "dead", lane=DEAD)
     more = {"y": bytes(half + 20)}
     assert queue.settle(ABANDON, held, other, changes=more) == [MESSAGE_TOO_BIG, "settled"]
-    wish = ask.SettleAll("m", 1, ABANDON, [token(held)], more)
+    wish = ask.SettleAll(by("m"), 1, ABANDON, [token(held)], more)
     assert queue.fate(wish) == MESSAGE_TOO_BIG
-    assert queue.fate(ask.Commit("m", 1, [wish])) == MESSAGE_TOO_BIG
+    assert queue.fate(ask.Commit(by("m"), 1, [wish])) == MESSAGE_TOO_BIG
     # What is set anew takes the place of what was there.
     assert queue.settle(ABANDON, held, changes={"x": bytes(half + 20)}) == ["settled"]

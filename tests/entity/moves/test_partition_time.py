@@ -8,9 +8,10 @@ from peeklock.entity import replies as told
 from peeklock.entity.blueprint import queue_blueprint
 from peeklock.entity.commands import ABANDON, COMPLETE, DEAD, DEAD_LETTER, DEFER, MAIN, RELEASE
 from peeklock.entity.definition import QueueDefinition
+from peeklock.entity.deliveries import STATE_ACTIVE, STATE_SCHEDULED, Delivery
 from peeklock.entity.refusals import LOCK_LOST, MESSAGE_NOT_FOUND, MESSAGE_TOO_BIG
-from peeklock.entity.replies import STATE_ACTIVE, STATE_SCHEDULED
 from tests.entity.journal_facts import next_due
+from tests.entity.origins import by
 from tests.entity.partition_harness import QueueHarness, deliveries, message, sequences
 
 # Locks.
@@ -86,7 +87,7 @@ def test_a_renewed_lock_lasts_a_whole_duration_from_then_on_again_and_again() ->
     for _ in range(5):
         queue.tick(50_000)
         assert queue.renew(held) == "renewed"
-        assert queue.replies == [told.Numbered("manager", 7, [queue.now + 60_000])]
+        assert queue.replies == [told.Numbered(by("manager"), 7, [queue.now + 60_000])]
     queue.tick(59_999)
     assert queue.settle(COMPLETE, held) == ["settled"]
 
@@ -429,7 +430,7 @@ def test_scheduling_answers_the_numbers_in_order() -> None:
     queue = QueueHarness()
     queue.send("a")
     later = [message("x", due=queue.now + 10), message("y", due=queue.now - 10), message("z")]
-    assert queue.ask(ask.Schedule("me", 4, later)) == [told.Numbered("me", 4, [2, 3, 4])]
+    assert queue.ask(ask.Schedule(by("me"), 4, later)) == [told.Numbered(by("me"), 4, [2, 3, 4])]
     assert [each.state for each in queue.peek()] == [
         STATE_ACTIVE,
         STATE_SCHEDULED,
@@ -441,7 +442,7 @@ def test_scheduling_answers_the_numbers_in_order() -> None:
 def test_scheduling_is_all_or_none() -> None:
     queue = QueueHarness(message_size_max=3)
     later = [message("x", due=queue.now + 10), message("long", due=queue.now + 10)]
-    assert queue.fate(ask.Schedule("me", 4, later)) == MESSAGE_TOO_BIG
+    assert queue.fate(ask.Schedule(by("me"), 4, later)) == MESSAGE_TOO_BIG
     assert queue.partition.live_count == 0
 
 
@@ -458,7 +459,7 @@ def test_messages_enter_in_the_order_of_their_instants_and_waiting_receivers_get
 def test_a_cancelled_message_never_comes() -> None:
     queue = QueueHarness()
     queue.send("a", "b", due=queue.now + 1_000)
-    assert queue.fate(ask.CancelScheduled("me", 1, [1])) == "fine"
+    assert queue.fate(ask.CancelScheduled(by("me"), 1, [1])) == "fine"
     assert records.Removed(queue.now, MAIN, records.CANCELLED, [1]) in queue.records
     queue.tick(1_000)
     assert queue.contents(queue.receive(5)) == ["b"]
@@ -469,18 +470,18 @@ def test_one_unknown_number_cancels_nothing_and_no_number_is_fine() -> None:
     queue.send("later", due=queue.now + 1_000)
     queue.send("ready")
     for wrong in (2, 3, 0):
-        assert queue.fate(ask.CancelScheduled("me", 1, [1, wrong])) == MESSAGE_NOT_FOUND
-    assert queue.ask(ask.CancelScheduled("me", 2, [])) == [told.Numbered("me", 2, [])]
-    assert queue.fate(ask.CancelScheduled("me", 3, [1, 1])) == "fine"
-    assert queue.fate(ask.CancelScheduled("me", 4, [1])) == MESSAGE_NOT_FOUND
+        assert queue.fate(ask.CancelScheduled(by("me"), 1, [1, wrong])) == MESSAGE_NOT_FOUND
+    assert queue.ask(ask.CancelScheduled(by("me"), 2, [])) == [told.Numbered(by("me"), 2, [])]
+    assert queue.fate(ask.CancelScheduled(by("me"), 3, [1, 1])) == "fine"
+    assert queue.fate(ask.CancelScheduled(by("me"), 4, [1])) == MESSAGE_NOT_FOUND
 
 
 def test_a_message_that_has_entered_can_no_longer_be_cancelled() -> None:
     queue = QueueHarness()
     queue.send("a", due=queue.now + 1_000)
     queue.tick(1_000)
-    assert queue.fate(ask.CancelScheduled("me", 1, [1])) == MESSAGE_NOT_FOUND
-    assert queue.fate(ask.CancelScheduled("me", 1, [2])) == MESSAGE_NOT_FOUND
+    assert queue.fate(ask.CancelScheduled(by("me"), 1, [1])) == MESSAGE_NOT_FOUND
+    assert queue.fate(ask.CancelScheduled(by("me"), 1, [2])) == MESSAGE_NOT_FOUND
 
 
 def test_the_life_of_a_scheduled_message_starts_when_it_is_due() -> None:
@@ -497,7 +498,7 @@ def test_the_life_of_a_scheduled_message_starts_when_it_is_due() -> None:
 def test_a_cancelled_schedule_leaves_nothing_due() -> None:
     queue = QueueHarness()
     queue.send("a", due=queue.now + 1_000)
-    queue.ask(ask.CancelScheduled("me", 1, [1]))
+    queue.ask(ask.CancelScheduled(by("me"), 1, [1]))
     assert next_due(queue.partition) == 0
 
 
@@ -506,12 +507,12 @@ def test_the_line_of_schedules_forgets_what_was_cancelled_and_only_that() -> Non
     queue.send("kept", due=queue.now + 5_000)
     for _ in range(3):
         numbers = queue.send(*(["cancelled"] * 1_000), due=queue.now + 1_000)
-        queue.ask(ask.CancelScheduled("me", 1, numbers))
+        queue.ask(ask.CancelScheduled(by("me"), 1, numbers))
     assert next_due(queue.partition) == queue.now + 5_000
     assert queue.contents(deliveries_of(queue, 5_000)) == ["kept"]
 
 
-def deliveries_of(queue: QueueHarness, duration_ms: int) -> list[told.Delivery]:
+def deliveries_of(queue: QueueHarness, duration_ms: int) -> list[Delivery]:
     """What is there to be received after some time."""
     queue.tick(duration_ms)
     return queue.receive(10)

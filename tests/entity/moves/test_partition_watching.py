@@ -11,6 +11,7 @@ from peeklock.entity.blueprint import queue_blueprint
 from peeklock.entity.commands import COMPLETE, DEAD, DEAD_LETTER, MAIN, PEEK_LOCK, RELEASE
 from peeklock.entity.definition import ACTIVE, RECEIVE_DISABLED, QueueDefinition
 from peeklock.entity.replies import Reply
+from tests.entity.origins import by
 from tests.entity.partition_harness import QueueHarness, TopicHarness, deliveries, message, token
 
 
@@ -35,7 +36,7 @@ def notices(replies: list[Reply]) -> list[tuple[str, Any]]:
 
 
 def send(count: int = 1) -> ask.SendMany:
-    return ask.SendMany("s", list(range(count)), [message("x") for _ in range(count)])
+    return ask.SendMany(by("s"), list(range(count)), [message("x") for _ in range(count)])
 
 
 def test_a_watcher_is_told_once_when_a_message_comes(queue: QueueHarness) -> None:
@@ -67,14 +68,14 @@ def test_a_watch_that_a_grant_satisfies_in_full_waits_for_the_next_message(
 def test_a_grant_without_watch_ends_the_watch(queue: QueueHarness) -> None:
     opened(queue)
     watch(queue, 1)
-    queue.ask(ask.Grant("r", 2, True))
+    queue.ask(ask.Grant(by("r"), 2, True))
     assert notices(queue.ask(send())) == []
 
 
 def test_a_grant_and_a_message_in_one_decision_are_told_in_order(queue: QueueHarness) -> None:
     opened(queue)
     watch(queue, 1)
-    replies = queue.ask(send(2), ask.Grant("r", 2, True, True))
+    replies = queue.ask(send(2), ask.Grant(by("r"), 2, True, True))
     assert [type(each) for each in replies] == [
         told.SendsAccepted,
         told.Delivered,
@@ -101,10 +102,10 @@ def test_all_who_watch_are_told(queue: QueueHarness) -> None:
 def test_a_receiver_that_closes_stops_watching(queue: QueueHarness) -> None:
     opened(queue)
     watch(queue, 1)
-    queue.ask(ask.CloseReceiver("r", False))
-    assert queue.ask(send()) == [told.SendsAccepted("s", [0])]
+    queue.ask(ask.CloseReceiver(by("r"), False))
+    assert queue.ask(send()) == [told.SendsAccepted(by("s"), [0])]
     opened(queue)
-    replies = queue.ask(ask.Grant("r", 0, True, True), ask.CloseReceiver("r", False))
+    replies = queue.ask(ask.Grant(by("r"), 0, True, True), ask.CloseReceiver(by("r"), False))
     assert notices(replies) == []
 
 
@@ -112,12 +113,12 @@ def test_a_message_that_comes_back_is_told(queue: QueueHarness) -> None:
     opened(queue)
     queue.ask(send())
     (held,) = deliveries(watch(queue, 1), "r")
-    replies = queue.ask(ask.SettleMany("r", [1], RELEASE, [token(held)]))
+    replies = queue.ask(ask.SettleMany(by("r"), [1], RELEASE, [token(held)]))
     assert notices(replies) == [("Ready", "r")]
     (held,) = deliveries(watch(queue, 2), "r")
     assert notices(queue.tick(60_000)) == [("Ready", "r")]
     (held,) = deliveries(watch(queue, 3), "r")
-    assert notices(queue.ask(ask.SettleMany("r", [1], COMPLETE, [token(held)]))) == []
+    assert notices(queue.ask(ask.SettleMany(by("r"), [1], COMPLETE, [token(held)]))) == []
 
 
 def test_dead_letters_are_watched_in_their_own_lane(queue: QueueHarness) -> None:

@@ -5,14 +5,15 @@ import pytest
 from peeklock.entity import commands as ask
 from peeklock.entity import replies as told
 from peeklock.entity.commands import DEAD, MAIN, PEEK_LOCK, RECEIVE_AND_DELETE
-from peeklock.entity.replies import Delivery
+from peeklock.entity.deliveries import Delivery
+from tests.entity.origins import by
 from tests.entity.partition_harness import QueueHarness, TopicHarness, deliveries, sequences
 
 MODES = [PEEK_LOCK, RECEIVE_AND_DELETE]
 
 
 def grant(queue: QueueHarness, limit: int, size: int, *, drain: bool = False) -> list[Delivery]:
-    return deliveries(queue.ask(ask.Grant("r", limit, drain, False, size)), "r")
+    return deliveries(queue.ask(ask.Grant(by("r"), limit, drain, False, size)), "r")
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -25,7 +26,7 @@ def test_a_grant_ends_with_its_bytes_or_its_count(mode: int) -> None:
     assert sequences(grant(queue, 9, 25)) == [2, 3]
     assert sequences(grant(queue, 4, 100)) == [4], "the count ends first"
     assert sequences(grant(queue, 9, 41)) == [5]
-    (reply,) = queue.ask(ask.Grant("r", 9, False, False, 65))
+    (reply,) = queue.ask(ask.Grant(by("r"), 9, False, False, 65))
     assert isinstance(reply, told.Delivered)
     assert reply.size == 20
 
@@ -46,10 +47,10 @@ def test_a_drain_that_its_bytes_cut_short_says_so(mode: int) -> None:
     queue.send(*["x" * 10] * 3)
     queue.open("r", mode=mode)
     grant(queue, 9, 20, drain=True)
-    assert queue.replies[-1] == told.Drained("r", True)
+    assert queue.replies[-1] == told.Drained(by("r"), True)
     # The count is used up, the bytes are not.
     grant(queue, 9 + 7, 30, drain=True)
-    assert queue.replies[-1] == told.Drained("r", False)
+    assert queue.replies[-1] == told.Drained(by("r"), False)
     assert [type(reply) for reply in queue.replies] == [told.Delivered, told.Drained]
 
 
@@ -90,7 +91,7 @@ def test_it_is_handed_to_who_waits_and_survives_a_restart_and_a_checkpoint() -> 
     queue.restart()
     queue.open("r", credit=9)
     assert sequences(deliveries(queue.replies, "r")) == [1, 2]
-    queue.ask(ask.CloseReceiver("r", True))
+    queue.ask(ask.CloseReceiver(by("r"), True))
     unsent = removed(queue, 1)
     assert unsent == []
 
@@ -136,7 +137,7 @@ def test_a_session_gets_its_messages_back_in_order() -> None:
     for delivery in unsent:
         delivery.message = queue.journal.body(delivery.position)
     queue.send("c", session="s")
-    queue.ask(ask.Requeue(MAIN, unsent), ask.CloseReceiver("holder", True))
+    queue.ask(ask.Requeue(MAIN, unsent), ask.CloseReceiver(by("holder"), True))
     assert queue.sessions() == ["s"]
     queue.accept(None, "other")
     assert queue.contents(queue.take(9, "other")) == ["a", "b", "c"]

@@ -19,6 +19,7 @@ from peeklock.entity.records import (
 from peeklock.entity.refusals import LOCK_LOST
 from peeklock.entity.stint import STINT_STEPS, Stint
 from peeklock.large_dict import LargeDict
+from tests.entity.origins import by
 from tests.entity.partition_harness import QueueHarness, TopicHarness, message, sequences, token
 
 MANY = 2 * STINT_STEPS + 100
@@ -32,7 +33,7 @@ def moved(hand: QueueHarness) -> int:
 
 def fill(queue: QueueHarness, count: int, *, life_ms: int = -1, due: int = NEVER) -> None:
     messages = [message("m", life_ms=life_ms, due=due) for _ in range(count)]
-    queue.ask(ask.SendMany("sender", list(range(count)), messages))
+    queue.ask(ask.SendMany(by("sender"), list(range(count)), messages))
 
 
 def lock_all(queue: QueueHarness) -> None:
@@ -57,7 +58,7 @@ def schedules_come(queue: QueueHarness) -> None:
 
 def an_owner_falls_silent(queue: QueueHarness) -> None:
     fill(queue, MANY)
-    queue.ask(ask.ClaimMessages("owner", 1, MAIN, "one", 1, MANY, timeout_ms=1_000))
+    queue.ask(ask.ClaimMessages(by("owner"), 1, MAIN, "one", 1, MANY, timeout_ms=1_000))
     queue.now += 1_000
 
 
@@ -111,7 +112,7 @@ def test_what_a_silent_owner_has_comes_back_in_stints() -> None:
 def test_a_lost_session_is_free_when_all_that_its_holder_had_is_back() -> None:
     queue = QueueHarness(requires_session=True, lock_duration_ms=5_000)
     queue.ask(
-        ask.SendMany("s", list(range(MANY)), [message("m", session="a") for _ in range(MANY)])
+        ask.SendMany(by("s"), list(range(MANY)), [message("m", session="a") for _ in range(MANY)])
     )
     assert queue.accept("a") == "a"
     assert len(queue.take(MANY)) == MANY
@@ -176,8 +177,8 @@ def test_what_follows_very_many_settlements_comes_after_all_of_them() -> None:
     queue.accept("s")
     held = [token(each) for each in queue.take(count)]
     tags = list(range(count))
-    settle = ask.SettleMany("settler", tags, ask.COMPLETE, held, None, None)
-    replies = queue.ask(settle, ask.CloseReceiver("holder", False))
+    settle = ask.SettleMany(by("settler"), tags, ask.COMPLETE, held, None, None)
+    replies = queue.ask(settle, ask.CloseReceiver(by("holder"), False))
     assert [type(each) for each in replies] == [told.Settled] * 2
     assert queue.partition.live_count == 0
 
@@ -221,7 +222,7 @@ def test_another_lock_duration_takes_the_locks_away_in_stints() -> None:
     queue.open("other", credit=9)
     queue.properties["lock_duration_ms"] = 5_000
     change = ask.Configure(queue.described())
-    settle = ask.SettleMany("settler", [1], ask.COMPLETE, [token(held[4])])
+    settle = ask.SettleMany(by("settler"), [1], ask.COMPLETE, [token(held[4])])
     commands: list[ask.Command] = [change, settle]
     for left in (3, 1):
         decided = queue.partition.decide(commands, queue.now)
@@ -243,7 +244,7 @@ def test_another_lock_duration_takes_sessions_back_in_stints() -> None:
     for session in "abcd":
         queue.send("x", "y", session=session)
         assert queue.accept(session, session) == session
-        queue.ask(ask.Grant(session, 2, False))
+        queue.ask(ask.Grant(by(session), 2, False))
     queue.properties["lock_duration_ms"] = 5_000
     queue.ask(ask.Configure(queue.described()))
     assert queue.decisions == 4

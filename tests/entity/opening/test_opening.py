@@ -26,6 +26,7 @@ from peeklock.entity.records import (
     SessionStateSet,
     width,
 )
+from tests.entity.origins import by
 from tests.entity.partition_harness import QueueHarness, TopicHarness, routed
 from tests.entity.partition_harness import message as words
 
@@ -175,7 +176,7 @@ def test_sessions_are_found_in_parts() -> None:
     for at in range(0, count, 1000):
         names = [f"s{number}" for number in range(at, min(at + 1000, count))]
         messages = [words("x", session=name) for name in names]
-        queue.ask(ask.SendMany("sender", list(range(len(names))), messages))
+        queue.ask(ask.SendMany(by("sender"), list(range(len(names))), messages))
     partition = Partition(queue.described(), 0, queue.budget, queue.random_source)
     for position, records in queue.journal.replay(0):
         partition.restore(position, records)

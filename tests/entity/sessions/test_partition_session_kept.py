@@ -5,7 +5,8 @@ import pytest
 from peeklock.entity import commands as ask
 from peeklock.entity.commands import ABANDON, DEAD_LETTER, DEFER, MAIN
 from peeklock.entity.definition import RECEIVE_DISABLED
-from peeklock.entity.replies import STATE_ACTIVE, STATE_DEFERRED
+from peeklock.entity.deliveries import STATE_ACTIVE, STATE_DEFERRED
+from tests.entity.origins import by
 from tests.entity.partition_harness import EVERYTHING, QueueHarness, deliveries, sequences
 
 
@@ -26,14 +27,14 @@ def test_a_state_is_set_read_and_cleared(queue: QueueHarness) -> None:
     assert queue.state("a") == b""
     assert queue.set_state("a", None) == "fine"
     assert queue.state("a") is None
-    queue.ask(ask.CloseReceiver("holder", False))
+    queue.ask(ask.CloseReceiver(by("holder"), False))
     assert queue.sessions() == []
 
 
 def test_a_state_outlives_holder_restart_and_checkpoint(queue: QueueHarness) -> None:
     queue.accept("a")
     queue.set_state("a", b"kept")
-    queue.ask(ask.CloseReceiver("holder", False))
+    queue.ask(ask.CloseReceiver(by("holder"), False))
     queue.restart()
     queue.now += 5
     queue.checkpoint()
@@ -127,9 +128,9 @@ def test_a_batch_delete_reaches_one_session_or_all(queue: QueueHarness) -> None:
     queue.send("b0", session="b")
     queue.send("a1", session="a")
     later = queue.now + 1
-    queue.ask(ask.DeleteMany("m", 7, MAIN, 9, later, "a"))
+    queue.ask(ask.DeleteMany(by("m"), 7, MAIN, 9, later, "a"))
     assert queue.contents(queue.peek()) == ["b0"]
-    queue.ask(ask.DeleteMany("m", 7, MAIN, EVERYTHING, later))
+    queue.ask(ask.DeleteMany(by("m"), 7, MAIN, EVERYTHING, later))
     assert queue.contents(queue.peek()) == []
     assert queue.sessions() == []
 
@@ -155,7 +156,7 @@ def test_a_checkpoint_keeps_sessions_in_every_place(queue: QueueHarness) -> None
 
 def test_a_holder_gets_what_waited_while_the_queue_was_disabled(queue: QueueHarness) -> None:
     queue.accept("a")
-    queue.ask(ask.Grant("holder", 5, False))
+    queue.ask(ask.Grant(by("holder"), 5, False))
     queue.properties["status"] = RECEIVE_DISABLED
     queue.ask(ask.Configure(queue.described()))
     queue.send("a0", session="a")

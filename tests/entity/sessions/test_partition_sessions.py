@@ -17,6 +17,7 @@ from peeklock.entity.commands import (
     RELEASE,
     DeadLetterNote,
 )
+from peeklock.entity.deliveries import STATE_DEFERRED, Delivery
 from peeklock.entity.records import LOCK_EXPIRED
 from peeklock.entity.refusals import (
     MESSAGE_NOT_FOUND,
@@ -26,8 +27,8 @@ from peeklock.entity.refusals import (
     SESSION_REQUIRED,
     TIMED_OUT,
 )
-from peeklock.entity.replies import STATE_DEFERRED, Delivery
 from tests.entity.journal_facts import next_due
+from tests.entity.origins import by
 from tests.entity.partition_harness import QueueHarness, deliveries, message
 
 LOCK_MS = 60_000
@@ -60,7 +61,7 @@ def test_a_session_is_accepted_by_its_name(queue: QueueHarness) -> None:
 
 def test_a_named_session_can_be_accepted_before_it_has_messages(queue: QueueHarness) -> None:
     assert queue.accept("new") == "new"
-    queue.ask(ask.Grant("holder", 9, False))
+    queue.ask(ask.Grant(by("holder"), 9, False))
     queue.send("first", session="new")
     assert queue.contents(deliveries(queue.replies, "holder")) == ["first"]
 
@@ -76,7 +77,7 @@ def test_a_session_that_is_held_cannot_be_accepted_again(queue: QueueHarness) ->
     queue.send("a1", session="a")
     assert queue.accept("a", "one") == "a"
     assert queue.accept("a", "two") == SESSION_CANNOT_BE_LOCKED
-    queue.ask(ask.CloseReceiver("one", False))
+    queue.ask(ask.CloseReceiver(by("one"), False))
     assert queue.accept("a", "two") == "a"
 
 
@@ -103,7 +104,7 @@ def test_who_waits_is_served_when_a_session_becomes_free(queue: QueueHarness) ->
     queue.send("a1", session="a")
     queue.accept("a", "one")
     assert queue.accept(None, "two") is None
-    queue.ask(ask.CloseReceiver("one", False))
+    queue.ask(ask.CloseReceiver(by("one"), False))
     assert queue.accepted("two") == "a"
 
 
@@ -123,13 +124,13 @@ def test_who_waits_too_long_is_refused(queue: QueueHarness) -> None:
     queue.tick(1)
     assert queue.accepted() == TIMED_OUT
     queue.send("a1", session="a")
-    assert queue.replies == [told.SendsAccepted("sender", [queue.tags])]
+    assert queue.replies == [told.SendsAccepted(by("sender"), [queue.tags])]
     assert next_due(queue.partition) == 0
 
 
 def test_who_waits_and_goes_gets_nothing(queue: QueueHarness) -> None:
     queue.accept(None, "one")
-    queue.ask(ask.CloseReceiver("one", True))
+    queue.ask(ask.CloseReceiver(by("one"), True))
     queue.send("a1", session="a")
     assert queue.accepted("one") is None
     assert queue.accept(None, "two") == "a"
@@ -151,7 +152,7 @@ def test_a_session_returns_to_the_offers_under_its_oldest_message(queue: QueueHa
     queue.accept("a", "one")
     queue.send("a2", session="a")
     queue.settle(COMPLETE, *queue.take(1, "one"))
-    queue.ask(ask.CloseReceiver("one", False))
+    queue.ask(ask.CloseReceiver(by("one"), False))
     assert queue.accept(None, "two") == "b"
     assert queue.accept(None, "three") == "a"
 
@@ -169,8 +170,8 @@ def test_the_empty_text_is_a_session(queue: QueueHarness) -> None:
 
 
 def test_a_queue_with_sessions_takes_no_message_without_one(queue: QueueHarness) -> None:
-    assert queue.fate(ask.SendMany("s", [1], [message("a")])) == SESSION_REQUIRED
-    assert queue.fate(ask.SendBatch("s", 1, [message("a", session="a"), message("b")])) == (
+    assert queue.fate(ask.SendMany(by("s"), [1], [message("a")])) == SESSION_REQUIRED
+    assert queue.fate(ask.SendBatch(by("s"), 1, [message("a", session="a"), message("b")])) == (
         SESSION_REQUIRED
     )
     assert queue.numbers() == []
@@ -181,7 +182,7 @@ def test_a_queue_without_sessions_gives_none_but_takes_the_id() -> None:
     queue.send("a1", session="a")
     assert queue.accept("a") == NOT_ALLOWED
     assert queue.accept(None) == NOT_ALLOWED
-    assert queue.fate(ask.ListSessions("m", 7, MAIN, None, 0, 9)) == NOT_ALLOWED
+    assert queue.fate(ask.ListSessions(by("m"), 7, MAIN, None, 0, 9)) == NOT_ALLOWED
     assert queue.contents(queue.receive(9)) == ["a1"]
     assert queue.journal.body(0).session_id == "a"
 
@@ -220,7 +221,7 @@ def test_closing_returns_what_was_held_in_order_and_uncounted(queue: QueueHarnes
     queue.send("a0", "a1", "a2", "a3", session="a")
     queue.accept("a", "one")
     queue.settle(COMPLETE, queue.take(3, "one")[1])
-    queue.ask(ask.CloseReceiver("one", False))
+    queue.ask(ask.CloseReceiver(by("one"), False))
     queue.accept("a", "two")
     again = queue.take(9, "two")
     assert queue.contents(again) == ["a0", "a2", "a3"]
@@ -232,7 +233,7 @@ def test_a_broken_connection_frees_the_session_too(queue: QueueHarness) -> None:
     queue.send("a0", session="a")
     queue.accept("a", "one")
     held = queue.take(1, "one")
-    queue.ask(ask.CloseReceiver("one", True))
+    queue.ask(ask.CloseReceiver(by("one"), True))
     assert queue.settle(COMPLETE, *held) == [SESSION_LOCK_LOST]
     assert queue.settle_all(COMPLETE, *held) == SESSION_LOCK_LOST
     assert queue.accept(None, "two") == "a"
@@ -242,7 +243,7 @@ def test_receive_and_delete_works_within_a_session(queue: QueueHarness) -> None:
     queue.send("a0", "a1", session="a")
     queue.accept("a", mode=RECEIVE_AND_DELETE)
     assert queue.contents(queue.take(1)) == ["a0"]
-    queue.ask(ask.CloseReceiver("holder", False))
+    queue.ask(ask.CloseReceiver(by("holder"), False))
     assert queue.contents(queue.peek()) == ["a1"]
 
 
@@ -250,7 +251,7 @@ def test_a_session_without_messages_state_and_holder_is_forgotten(queue: QueueHa
     queue.send("a0", session="a")
     queue.accept("a")
     queue.settle(COMPLETE, *queue.take())
-    queue.ask(ask.CloseReceiver("holder", False))
+    queue.ask(ask.CloseReceiver(by("holder"), False))
     lane_sessions = queue.partition._state.lane(MAIN).sessions
     assert lane_sessions is not None
     assert not lane_sessions.by_id
@@ -266,12 +267,12 @@ def test_who_receives_and_deletes_is_cut_off_when_another_one_wants_the_session(
     queue.send("a0", session="a")
     queue.accept("a", mode=RECEIVE_AND_DELETE)
     queue.granted["holder"] += 5
-    queue.ask(ask.Grant("holder", 5, False))
+    queue.ask(ask.Grant(by("holder"), 5, False))
     queue.tick(LOCK_MS)
     assert queue.lost() == []
     queue.send("a1", session="a")
     assert queue.contents(deliveries(queue.replies, "holder")) == ["a1"]
-    assert queue.fate(ask.RenewSession("m", 7, MAIN, "a", "holder")) == SESSION_LOCK_LOST
+    assert queue.fate(ask.RenewSession(by("m"), 7, MAIN, "a", by("holder"))) == SESSION_LOCK_LOST
     assert next_due(queue.partition) == queue.now + LOCK_MS
     queue.tick(5 * LOCK_MS)
     assert queue.lost() == []
@@ -282,7 +283,7 @@ def test_who_receives_and_deletes_is_cut_off_when_another_one_wants_the_session(
 def test_who_receives_and_deletes_without_credit_loses_the_session(queue: QueueHarness) -> None:
     queue.send("a0", "a1", session="a")
     queue.accept("a", mode=RECEIVE_AND_DELETE)
-    queue.ask(ask.Grant("holder", 3, False))
+    queue.ask(ask.Grant(by("holder"), 3, False))
     queue.tick(LOCK_MS)
     assert queue.lost() == []
     queue.send("a2", "a3", session="a")
@@ -297,10 +298,10 @@ def test_what_is_deleted_at_once_tells_the_end_of_its_session_too(queue: QueueHa
     queue.accept("a", mode=RECEIVE_AND_DELETE)
     (taken,) = queue.take(1)
     assert (taken.number, taken.locked_until) == (0, queue.now + LOCK_MS)
-    queue.ask(ask.CloseReceiver("holder", False))
+    queue.ask(ask.CloseReceiver(by("holder"), False))
     queue.accept("a")
     queue.settle(DEFER, queue.take(1)[0])
-    queue.ask(ask.ReceiveDeferred("m", 7, MAIN, [2], RECEIVE_AND_DELETE, "a"))
+    queue.ask(ask.ReceiveDeferred(by("m"), 7, MAIN, [2], RECEIVE_AND_DELETE, "a"))
     (found,) = queue.found()
     assert (found.number, found.locked_until) == (0, queue.now + LOCK_MS)
 
@@ -332,8 +333,8 @@ def test_a_settlement_fails_from_the_end_of_the_lock_on(queue: QueueHarness) -> 
     queue.now += LOCK_MS
     assert queue.settle(COMPLETE, *held) == [SESSION_LOCK_LOST]
     assert queue.set_state("a", b"late") == SESSION_LOCK_LOST
-    assert queue.fate(ask.GetSessionState("m", 7, MAIN, "a", "holder")) == SESSION_LOCK_LOST
-    assert queue.fate(ask.RenewSession("m", 7, MAIN, "a", "holder")) == SESSION_LOCK_LOST
+    assert queue.fate(ask.GetSessionState(by("m"), 7, MAIN, "a", by("holder"))) == SESSION_LOCK_LOST
+    assert queue.fate(ask.RenewSession(by("m"), 7, MAIN, "a", by("holder"))) == SESSION_LOCK_LOST
 
 
 def test_a_session_lost_too_often_dead_letters_what_was_held() -> None:
@@ -352,8 +353,8 @@ def test_renewing_gives_a_whole_duration_to_the_session_only(queue: QueueHarness
     queue.accept("a")
     (held,) = queue.take()
     queue.now += 50_000
-    (reply,) = queue.ask(ask.RenewSession("m", 7, MAIN, "a", "holder"))
-    assert reply == told.Numbered("m", 7, [queue.now + LOCK_MS])
+    (reply,) = queue.ask(ask.RenewSession(by("m"), 7, MAIN, "a", by("holder")))
+    assert reply == told.Numbered(by("m"), 7, [queue.now + LOCK_MS])
     assert queue.renew(held) == NOT_ALLOWED
     queue.tick(LOCK_MS - 1)
     assert queue.settle(COMPLETE, held) == ["settled"]
@@ -363,10 +364,10 @@ def test_renewing_gives_a_whole_duration_to_the_session_only(queue: QueueHarness
 
 def test_only_the_holder_renews_and_reads(queue: QueueHarness) -> None:
     queue.accept("a", "one")
-    assert queue.fate(ask.RenewSession("m", 7, MAIN, "a", "two")) == SESSION_LOCK_LOST
-    assert queue.fate(ask.RenewSession("m", 7, MAIN, "a", "one")) == "fine"
-    assert queue.fate(ask.RenewSession("m", 7, MAIN, "a", None)) == "fine"
-    assert queue.fate(ask.RenewSession("m", 7, MAIN, "b", None)) == SESSION_LOCK_LOST
+    assert queue.fate(ask.RenewSession(by("m"), 7, MAIN, "a", by("two"))) == SESSION_LOCK_LOST
+    assert queue.fate(ask.RenewSession(by("m"), 7, MAIN, "a", by("one"))) == "fine"
+    assert queue.fate(ask.RenewSession(by("m"), 7, MAIN, "a", None)) == "fine"
+    assert queue.fate(ask.RenewSession(by("m"), 7, MAIN, "b", None)) == SESSION_LOCK_LOST
     assert queue.set_state("a", b"x", holder="two") == SESSION_LOCK_LOST
 
 
@@ -421,15 +422,19 @@ def test_deferred_messages_of_a_session_need_its_lock(queue: QueueHarness) -> No
     queue.send("a0", "a1", session="a")
     queue.accept("a")
     queue.settle(DEFER, queue.take(1)[0])
-    fetch = ask.ReceiveDeferred("m", 7, MAIN, [1], PEEK_LOCK, "a")
-    assert queue.fate(ask.ReceiveDeferred("m", 7, MAIN, [1], PEEK_LOCK)) == SESSION_LOCK_LOST
-    assert queue.fate(ask.ReceiveDeferred("m", 7, MAIN, [1], PEEK_LOCK, "b")) == SESSION_LOCK_LOST
-    assert queue.fate(ask.ReceiveDeferred("m", 7, MAIN, [2], PEEK_LOCK, "a")) == MESSAGE_NOT_FOUND
+    fetch = ask.ReceiveDeferred(by("m"), 7, MAIN, [1], PEEK_LOCK, "a")
+    assert queue.fate(ask.ReceiveDeferred(by("m"), 7, MAIN, [1], PEEK_LOCK)) == SESSION_LOCK_LOST
+    assert (
+        queue.fate(ask.ReceiveDeferred(by("m"), 7, MAIN, [1], PEEK_LOCK, "b")) == SESSION_LOCK_LOST
+    )
+    assert (
+        queue.fate(ask.ReceiveDeferred(by("m"), 7, MAIN, [2], PEEK_LOCK, "a")) == MESSAGE_NOT_FOUND
+    )
     queue.ask(fetch)
     (held,) = queue.found()
     until = queue.now + LOCK_MS
     assert (held.locked_until, held.state, held.delivery_count) == (until, STATE_DEFERRED, 1)
-    queue.ask(ask.CloseReceiver("holder", False))
+    queue.ask(ask.CloseReceiver(by("holder"), False))
     assert queue.settle(COMPLETE, held) == [SESSION_LOCK_LOST]
     assert queue.fate(fetch) == SESSION_LOCK_LOST
     # It is deferred still, not ready.
@@ -445,7 +450,7 @@ def test_a_deferred_message_that_is_lost_with_its_session_stays_deferred(
     queue.send("a0", session="a")
     queue.accept("a")
     queue.settle(DEFER, *queue.take(1))
-    queue.ask(ask.ReceiveDeferred("m", 7, MAIN, [1], PEEK_LOCK, "a"))
+    queue.ask(ask.ReceiveDeferred(by("m"), 7, MAIN, [1], PEEK_LOCK, "a"))
     queue.tick(LOCK_MS)
     (left,) = queue.peek()
     assert (left.state, left.delivery_count) == (STATE_DEFERRED, 2)
@@ -462,7 +467,7 @@ def test_an_end_of_life_within_a_session() -> None:
     queue.tick(1_000)
     assert queue.contents(queue.dead()) == ["brief"]
     assert queue.sessions() == ["b"]
-    queue.ask(ask.CloseReceiver("holder", False))
+    queue.ask(ask.CloseReceiver(by("holder"), False))
     assert queue.contents(queue.dead()) == ["brief", "held"]
     assert queue.sessions() == []
 
@@ -472,7 +477,9 @@ def test_a_lock_of_before_a_restart_is_lost_with_its_session(queue: QueueHarness
     queue.send("a0", session="a")
     queue.accept("a")
     (held,) = queue.take(1)
-    queue.ask(ask.CloseReceiver("holder", False), ask.DeleteMany("m", 7, MAIN, 1, queue.now + 1))
+    queue.ask(
+        ask.CloseReceiver(by("holder"), False), ask.DeleteMany(by("m"), 7, MAIN, 1, queue.now + 1)
+    )
     queue.restart()
     assert queue.settle(COMPLETE, held) == [SESSION_LOCK_LOST]
     assert queue.settle(ABANDON, held) == [SESSION_LOCK_LOST]
@@ -484,7 +491,7 @@ def test_those_who_gave_up_are_forgotten_however_long_they_would_have_waited() -
     assert lane_sessions is not None
     for number in range(2_000):
         queue.accept(None, f"w{number}", wait_ms=1 << 32)
-        queue.ask(ask.CloseReceiver(f"w{number}", False))
+        queue.ask(ask.CloseReceiver(by(f"w{number}"), False))
     assert not lane_sessions.waiting
     assert len(lane_sessions._waits) < 500
     assert next_due(queue.partition) == 0

@@ -9,8 +9,8 @@ from peeklock.entity import replies as told
 from peeklock.entity.blueprint import queue_blueprint
 from peeklock.entity.commands import COMPLETE
 from peeklock.entity.definition import SEND_DISABLED, QueueDefinition
+from peeklock.entity.deliveries import STATE_SCHEDULED
 from peeklock.entity.records import DuplicatesDropped
-from peeklock.entity.replies import STATE_SCHEDULED
 from peeklock.entity.stages.partition_stages import STAGE_GRACE_MS, STAGE_TIMEOUT_MS, WRITERS_MAX
 from peeklock.entity.stages.records import (
     STAGE_GIVEN_UP,
@@ -22,6 +22,7 @@ from peeklock.entity.stages.records import (
 )
 from peeklock.entity.stages.staging import NAMES, RESUME_EVERY_MS
 from peeklock.entity.stint import Stint
+from tests.entity.origins import by
 from tests.entity.partition_harness import QueueHarness, message
 from tests.entity.stage_harness import StageHarness
 
@@ -66,9 +67,9 @@ def test_what_is_sent_between_staged_messages_goes_its_own_way(
     queue: QueueHarness, writer: StageHarness
 ) -> None:
     stage = ask.Stage(writer, [1], [message("a")], "s")
-    send = ask.SendMany("x", [1], [message("b")])
+    send = ask.SendMany(by("x"), [1], [message("b")])
     again = ask.Stage(writer, [2], [message("c")], "s")
-    queue.ask(send, stage, ask.SendMany("x", [2], [message("d")]), again)
+    queue.ask(send, stage, ask.SendMany(by("x"), [2], [message("d")]), again)
     assert queue.contents(queue.peek()) == ["b", "d"]
     queue.restart()
     assert writer.publish(1, "s") == 2
@@ -104,9 +105,9 @@ def test_staged_bytes_count_for_the_size_of_the_entity() -> None:
     writer = StageHarness(queue)
     fates = writer.why_not_staged("s", message("12345"), message("123456"), message("12345"))
     assert fates == ["taken", "quota-exceeded", "taken"]
-    assert queue.fate(ask.SendBatch("x", 1, [message("a")])) == "quota-exceeded"
+    assert queue.fate(ask.SendBatch(by("x"), 1, [message("a")])) == "quota-exceeded"
     writer.drop("s")
-    assert queue.fate(ask.SendBatch("x", 1, [message("a")])) == "fine"
+    assert queue.fate(ask.SendBatch(by("x"), 1, [message("a")])) == "fine"
 
 
 # Publishing.

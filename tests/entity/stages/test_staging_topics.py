@@ -9,6 +9,7 @@ from peeklock.entity.records import DuplicatesDropped, Published
 from peeklock.entity.stages.records import (
     StagesPublished,
 )
+from tests.entity.origins import by
 from tests.entity.partition_harness import QueueHarness, TopicHarness, message, routed, sequences
 from tests.entity.stage_harness import StageHarness
 
@@ -123,12 +124,12 @@ def test_one_partition_knows_the_stages_of_a_batch_for_all() -> None:
         assert reply.stages == ["s"]
     queue.checkpoint()
     queue.restart()
-    (found,) = queue.ask(ask.FindPublished("x", 7, ["s", "t"], None))
-    assert found == told.Named("x", 7, ["s"])
-    (found,) = queue.ask(ask.FindPublished("x", 7, [], "no"))
-    assert found == told.Named("x", 7, [])
-    (found,) = queue.ask(ask.FindPublished("x", 7, [], ""))
-    assert found == told.Named("x", 7, ["s"])
+    (found,) = queue.ask(ask.FindPublished(by("x"), 7, ["s", "t"], None))
+    assert found == told.Named(by("x"), 7, ["s"])
+    (found,) = queue.ask(ask.FindPublished(by("x"), 7, [], "no"))
+    assert found == told.Named(by("x"), 7, [])
+    (found,) = queue.ask(ask.FindPublished(by("x"), 7, [], ""))
+    assert found == told.Named(by("x"), 7, ["s"])
     (reply,) = writer.ask_on(writer.publishing(3, "x"))
     assert isinstance(reply, told.BatchPublished)
     assert reply.stages == []

@@ -12,6 +12,7 @@ from peeklock.entity.stint import STINT_STEPS, Stint
 from peeklock.entity.topics.copying import FILTER_FAILED, SESSION_MISSING
 from peeklock.entity.topics.records import CopiesBuried
 from peeklock.store.codec.records import encode_chunk
+from tests.entity.origins import by
 from tests.entity.partition_harness import TopicHarness, message, routed
 
 COUNT = 40
@@ -98,7 +99,7 @@ def test_a_filter_that_fails_for_many_is_asked_about_a_bounded_number_at_once(co
         return list(failing)
 
     topic.router = route
-    commands: list[Command] = [SendBatch("sender", 1, [message("m") for _ in range(40)])]
+    commands: list[Command] = [SendBatch(by("sender"), 1, [message("m") for _ in range(40)])]
     records: list[Record] = []
     while commands or topic.partition.is_unfinished:
         before = len(asked)
@@ -115,4 +116,4 @@ def test_a_filter_that_fails_for_many_is_asked_about_a_bounded_number_at_once(co
 
 
 def send(topic: TopicHarness, *contents: str) -> SendMany:
-    return SendMany("sender", list(range(len(contents))), [message(each) for each in contents])
+    return SendMany(by("sender"), list(range(len(contents))), [message(each) for each in contents])

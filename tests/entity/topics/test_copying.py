@@ -12,6 +12,7 @@ from peeklock.entity.rules.filter import FalseFilter
 from peeklock.entity.rules.rule import Rule, RuleSet
 from peeklock.entity.stint import Stint
 from peeklock.entity.topics.copying import COPIES_MAX
+from tests.entity.origins import by
 from tests.entity.partition_harness import TopicHarness, message, routed, sequences
 from tests.entity.stage_harness import StageHarness
 
@@ -26,7 +27,7 @@ def topic_of(steps_max: int, *, has_rules: bool = False) -> TopicHarness:
 
 
 def batch(*contents: str, tag: int = 1) -> ask.SendBatch:
-    return ask.SendBatch("sender", tag, [message(content) for content in contents])
+    return ask.SendBatch(by("sender"), tag, [message(content) for content in contents])
 
 
 def decide(topic: TopicHarness, *commands: ask.Command) -> list[Reply]:
@@ -43,7 +44,7 @@ def made(topic: TopicHarness) -> list[int]:
 def test_a_batch_is_accepted_and_rests_before_all_its_copies_are_there() -> None:
     topic = topic_of(6)
     replies = decide(topic, batch("a", "b", "c"))
-    assert replies == [told.SendsAccepted("sender", [1])]
+    assert replies == [told.SendsAccepted(by("sender"), [1])]
     assert [type(record) for record in topic.records] == [Published] * 3
     assert made(topic) == [2, 2, 1, 1]
     assert topic.partition.live_count == 12, "what it takes is counted at once"
@@ -96,7 +97,7 @@ def test_a_change_of_the_lanes_waits_for_the_copies_and_later_messages_wait_for_
 def test_other_commands_do_not_wait() -> None:
     topic = topic_of(3)
     decide(topic, batch("a", "b"))
-    (reply,) = decide(topic, ask.Count("looker", 1, topic.lanes["one"]))
+    (reply,) = decide(topic, ask.Count(by("looker"), 1, topic.lanes["one"]))
     assert isinstance(reply, told.Counted)
     assert reply.active == 2
     assert topic.partition.take_leftovers() == []
@@ -106,7 +107,7 @@ def test_messages_wait_while_very_many_copies_are_to_be_made() -> None:
     topic = TopicHarness(*NAMES, is_retold=False, stint=Stint(1))
     count = COPIES_MAX // 4 + 1
     topic.rules.remove(0)
-    many = ask.SendMany("sender", list(range(count)), [message("m")] * count)
+    many = ask.SendMany(by("sender"), list(range(count)), [message("m")] * count)
     decide(topic, many)
     assert topic.partition._copying.is_full
     later = batch("later")
@@ -212,10 +213,10 @@ def test_a_send_comes_between_the_steps_of_a_batch() -> None:
 def test_sent_messages_and_those_that_fall_due_take_turns() -> None:
     topic = TopicHarness(*NAMES, is_retold=False, stint=Stint(4_096))
     topic.rules.remove(0)
-    decide(topic, ask.Schedule("sender", 1, [message("due", due=topic.now + 1)]))
+    decide(topic, ask.Schedule(by("sender"), 1, [message("due", due=topic.now + 1)]))
     topic.now += 1
     tags = list(range(COPIES_MAX // 4 + 2_048))
-    sends = [ask.SendMany("sender", tags, [message("sent")] * len(tags)) for _ in range(3)]
+    sends = [ask.SendMany(by("sender"), tags, [message("sent")] * len(tags)) for _ in range(3)]
     commands: list[ask.Command] = [*sends, ask.Tick()]
     scheduled = topic.partition._state.lane(MAIN).scheduled
     while scheduled:
@@ -227,12 +228,14 @@ def test_sent_messages_and_those_that_fall_due_take_turns() -> None:
 
 def test_a_transaction_is_prepared_as_a_whole() -> None:
     topic = topic_of(2, has_rules=True)
-    works = [ask.SendMany("s", [each], [message(str(each))]) for each in range(5)]
-    commit = ask.Commit("t", 1, works)
+    works: list[ask.TransactionWork] = [
+        ask.SendMany(by("s"), [each], [message(str(each))]) for each in range(5)
+    ]
+    commit = ask.Commit(by("t"), 1, works)
     assert decide(topic, commit) == []
     assert topic.records == []
     assert topic.partition.take_leftovers() == [commit]
-    assert told.Numbered("t", 1, []) in topic.ask(commit)
+    assert told.Numbered(by("t"), 1, []) in topic.ask(commit)
     assert topic.seen_by("three") == ["0", "1", "2", "3", "4"]
 
 

@@ -7,6 +7,7 @@ from peeklock.entity.records import LaneDropped
 from peeklock.entity.stages.records import STAGE_GIVEN_UP, StageDropped, StagesDropped
 from peeklock.entity.stages.staging import NUMBERED_MAX
 from peeklock.entity.stint import Stint
+from tests.entity.origins import by
 from tests.entity.partition_harness import QueueHarness, TopicHarness, message
 from tests.entity.stage_harness import StageHarness
 
@@ -23,7 +24,7 @@ def topic_of(steps: int) -> TopicHarness:
     topic.settle(ask.DEAD_LETTER, dead)
     topic.settle(ask.ABANDON, back)
     topic.settle(ask.DEFER, deferred)
-    topic.ask(ask.ClaimMessages("owner", 1, LANE, "o", 1, 2))
+    topic.ask(ask.ClaimMessages(by("owner"), 1, LANE, "o", 1, 2))
     return topic
 
 
@@ -61,7 +62,7 @@ def test_a_dropped_lane_with_sessions_is_forgotten_in_stints() -> None:
     for session in "abc":
         topic.send("x", "y", "z", session=session)
     assert topic.accept("b", lane=LANE) == "b"
-    topic.ask(ask.Grant("holder", 2, False))
+    topic.ask(ask.Grant(by("holder"), 2, False))
     forgotten = [drop(topic)]
     while topic.partition.is_unfinished:
         forgotten.append(decide(topic))

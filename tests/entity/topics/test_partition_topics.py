@@ -7,9 +7,10 @@ from peeklock.entity import records
 from peeklock.entity import replies as told
 from peeklock.entity.blueprint import Copy
 from peeklock.entity.commands import COMPLETE, MAIN, RECEIVE_AND_DELETE
+from peeklock.entity.deliveries import STATE_SCHEDULED, Delivery, Details, LockToken
 from peeklock.entity.message import Message, Traits
 from peeklock.entity.refusals import ENTITY_NOT_FOUND, NO_MATCHING_SUBSCRIPTION
-from peeklock.entity.replies import STATE_SCHEDULED, Details
+from tests.entity.origins import by
 from tests.entity.partition_harness import TopicHarness, message, routed, sequences
 
 
@@ -22,7 +23,7 @@ def published(topic: TopicHarness) -> list[records.Published]:
     return [each for each in topic.records if isinstance(each, records.Published)]
 
 
-def details(found: told.Delivery) -> Details:
+def details(found: Delivery) -> Details:
     assert found.details is not None
     return found.details
 
@@ -81,7 +82,7 @@ def test_what_nobody_wants_is_accepted_and_gone(topic: TopicHarness) -> None:
 def test_what_nobody_wants_is_refused_where_the_topic_says_so() -> None:
     topic = TopicHarness("one", filter_before_publishing=True)
     topic.router = routed()
-    assert topic.fate(ask.SendMany("s", [1], [message("a")])) == NO_MATCHING_SUBSCRIPTION
+    assert topic.fate(ask.SendMany(by("s"), [1], [message("a")])) == NO_MATCHING_SUBSCRIPTION
 
 
 def test_an_action_gives_a_copy_a_body_of_its_own(topic: TopicHarness) -> None:
@@ -200,7 +201,7 @@ def test_receivers_of_a_dropped_subscription_are_told(topic: TopicHarness) -> No
     ]
     assert topic.accepted("waiter") == ENTITY_NOT_FOUND
     # What they say afterwards finds nobody.
-    topic.ask(ask.Grant("reader", 9, True), ask.Grant("holder", 9, True))
+    topic.ask(ask.Grant(by("reader"), 9, True), ask.Grant(by("holder"), 9, True))
     assert topic.replies == []
     topic.send("y")
     assert topic.seen_by("three") == ["x", "y"]
@@ -211,10 +212,10 @@ def test_a_message_settled_right_before_its_subscription_is_dropped(topic: Topic
     topic.send("a", "b")
     (held,) = topic.receive(1, "r", lane=6)
     del topic.subscriptions["two"]
-    tokens = [ask.LockToken(held.sequence, held.number)]
+    tokens = [LockToken(held.sequence, held.number)]
     topic.ask(
-        ask.SettleMany("r", [1], COMPLETE, tokens),
-        ask.SendMany("s", [2], [message("c")]),
+        ask.SettleMany(by("r"), [1], COMPLETE, tokens),
+        ask.SendMany(by("s"), [2], [message("c")]),
         ask.Configure(topic.described()),
     )
     names = [type(record).__name__ for record in topic.records]
@@ -247,7 +248,7 @@ def test_a_lane_that_is_used_again_does_not_bring_back_what_was_deleted(
     topic.ask(
         ask.Tick(),
         ask.Configure(topic.described()),
-        ask.SendMany("s", [1], [message("b")]),
+        ask.SendMany(by("s"), [1], [message("b")]),
     )
     assert topic.seen_by("two") == ["b"]
     topic.retell()
@@ -322,9 +323,9 @@ def test_the_bodies_wanted_are_given_back(topic: TopicHarness) -> None:
 
 
 def test_a_schedule_on_a_topic_is_cancelled_like_any_other(topic: TopicHarness) -> None:
-    topic.ask(ask.Schedule("s", 1, [message("later", due=topic.now + 1_000)]))
-    assert topic.replies == [told.Numbered("s", 1, [1])]
-    assert topic.fate(ask.CancelScheduled("s", 2, [1])) == "fine"
+    topic.ask(ask.Schedule(by("s"), 1, [message("later", due=topic.now + 1_000)]))
+    assert topic.replies == [told.Numbered(by("s"), 1, [1])]
+    assert topic.fate(ask.CancelScheduled(by("s"), 2, [1])) == "fine"
     topic.fire_timer(1_000)
     assert topic.seen_by("one") == []
 
@@ -338,11 +339,11 @@ def test_a_schedule_for_the_past_is_published_at_once(topic: TopicHarness, passe
 
 def test_the_number_of_an_unwanted_message_is_never_anothers(topic: TopicHarness) -> None:
     topic.router = routed()
-    (reply,) = topic.ask(ask.Schedule("s", 1, [message("now")]))
+    (reply,) = topic.ask(ask.Schedule(by("s"), 1, [message("now")]))
     assert isinstance(reply, told.Numbered)
     topic.restart()
-    topic.ask(ask.Schedule("s", 2, [message("later", due=topic.now + 9)]))
-    assert topic.fate(ask.CancelScheduled("s", 3, reply.numbers)) == "message-not-found"
+    topic.ask(ask.Schedule(by("s"), 2, [message("later", due=topic.now + 9)]))
+    assert topic.fate(ask.CancelScheduled(by("s"), 3, reply.numbers)) == "message-not-found"
 
 
 # Sessions of subscriptions.
@@ -401,7 +402,7 @@ def test_a_batch_delete_stops_at_what_is_too_young(topic: TopicHarness) -> None:
     topic.send("old")
     topic.now += 10
     topic.send("young", "younger")
-    topic.ask(ask.DeleteMany("m", 7, 4, 9, topic.now))
+    topic.ask(ask.DeleteMany(by("m"), 7, 4, 9, topic.now))
     assert topic.seen_by("one") == ["young", "younger"]
     assert topic.seen_by("two") == ["old", "young", "younger"]
 

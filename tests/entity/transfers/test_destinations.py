@@ -4,11 +4,12 @@ from peeklock.entity import commands as ask
 from peeklock.entity.commands import MAIN
 from peeklock.entity.replies import Named, Numbered
 from peeklock.entity.transfers.records import DestinationsNoted
+from tests.entity.origins import by
 from tests.entity.partition_harness import QueueHarness, TopicHarness, message
 
 
 def note(queue: QueueHarness, path: str, *, is_only: bool = False, lane: int = MAIN) -> list[str]:
-    (named,) = queue.ask(ask.NoteDestination("forwarder", 7, lane, path, is_only))
+    (named,) = queue.ask(ask.NoteDestination(by("forwarder"), 7, lane, path, is_only))
     assert isinstance(named, Named)
     return named.names
 
@@ -42,9 +43,9 @@ def test_the_ways_of_a_dropped_subscription_are_forgotten() -> None:
 
 def test_what_was_taken_over_is_told_until_it_is_forgotten() -> None:
     queue = QueueHarness()
-    queue.ask(ask.TakeOver("forwarder", 1, "source", [4, 9], [message("a"), message("b")], []))
-    assert queue.ask(ask.TellTaken("other", 2, "source")) == [Numbered("other", 2, [4, 9])]
+    queue.ask(ask.TakeOver(by("forwarder"), 1, "source", [4, 9], [message("a"), message("b")], []))
+    assert queue.ask(ask.TellTaken(by("other"), 2, "source")) == [Numbered(by("other"), 2, [4, 9])]
     queue.restart()
-    queue.ask(ask.TakeOver("forwarder", 1, "source", [], [], [4]))
-    assert queue.ask(ask.TellTaken("other", 2, "source")) == [Numbered("other", 2, [9])]
-    assert queue.ask(ask.TellTaken("other", 2, "unknown")) == [Numbered("other", 2, [])]
+    queue.ask(ask.TakeOver(by("forwarder"), 1, "source", [], [], [4]))
+    assert queue.ask(ask.TellTaken(by("other"), 2, "source")) == [Numbered(by("other"), 2, [9])]
+    assert queue.ask(ask.TellTaken(by("other"), 2, "unknown")) == [Numbered(by("other"), 2, [])]

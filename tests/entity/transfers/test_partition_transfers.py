@@ -17,6 +17,7 @@ from peeklock.entity.commands import (
     DeadLetterNote,
 )
 from peeklock.entity.definition import SEND_DISABLED
+from peeklock.entity.deliveries import Delivery
 from peeklock.entity.message import NEVER, Message, Traits
 from peeklock.entity.refusals import (
     ENTITY_DISABLED,
@@ -26,9 +27,9 @@ from peeklock.entity.refusals import (
     NOT_ALLOWED,
     SESSION_LOCK_LOST,
 )
-from peeklock.entity.replies import Delivery
 from tests.entity.journal_facts import NOTES, next_due
 from tests.entity.living_state import living
+from tests.entity.origins import by
 from tests.entity.partition_harness import (
     QueueHarness,
     TopicHarness,
@@ -45,21 +46,21 @@ def queue() -> QueueHarness:
 
 
 def settle(outcome: int, *held: Delivery) -> ask.SettleMany:
-    return ask.SettleMany("client", [0] * len(held), outcome, [token(each) for each in held])
+    return ask.SettleMany(by("client"), [0] * len(held), outcome, [token(each) for each in held])
 
 
 def send(*contents: str) -> ask.SendMany:
-    return ask.SendMany("client", [0] * len(contents), [message(each) for each in contents])
+    return ask.SendMany(by("client"), [0] * len(contents), [message(each) for each in contents])
 
 
-def commit(queue: QueueHarness, *work: object) -> str:
+def commit(queue: QueueHarness, *work: ask.TransactionWork) -> str:
     """Carry out a transaction; answers "committed" or why not, and that nothing changed then."""
     before = living(queue.partition, queue.now)
     locks = sorted(queue.partition._state.lane(MAIN).locked)
     left = queue.budget.left
-    fate = queue.fate(ask.Commit("transaction", 1, list(work)), "committed")
+    fate = queue.fate(ask.Commit(by("transaction"), 1, list(work)), "committed")
     if fate == "committed":
-        assert told.Numbered("transaction", 1, []) in queue.replies
+        assert told.Numbered(by("transaction"), 1, []) in queue.replies
     else:
         assert len(queue.replies) == 1
         assert all(isinstance(each, NOTES) for each in queue.records)
@@ -77,19 +78,19 @@ def test_a_transaction_does_all_of_its_work_and_is_answered_once(queue: QueueHar
     """R-P7."""
     queue.send("one", "two", "three", "four")
     one, two, three, four = queue.receive(4)
-    (reply,) = queue.ask(ask.Reserve("client", 1, 1))
-    assert reply == told.Numbered("client", 1, [5])
+    (reply,) = queue.ask(ask.Reserve(by("client"), 1, 1))
+    assert reply == told.Numbered(by("client"), 1, [5])
     due = queue.now + 1_000
     fate = commit(
         queue,
         send("sent", "also"),
-        ask.SendBatch("client", 1, [message("batch")]),
-        ask.Schedule("client", 2, [message("later", due=due)], [5]),
+        ask.SendBatch(by("client"), 1, [message("batch")]),
+        ask.Schedule(by("client"), 2, [message("later", due=due)], [5]),
         ask.TransferMessage("invoices", message("away")),
         settle(COMPLETE, one),
         settle(DEFER, two),
-        ask.SettleAll("client", 3, DEAD_LETTER, [token(three)], None, DeadLetterNote("r", "d")),
-        ask.SettleMany("client", [4], ABANDON, [token(four)], {"tried": b"1"}),
+        ask.SettleAll(by("client"), 3, DEAD_LETTER, [token(three)], None, DeadLetterNote("r", "d")),
+        ask.SettleMany(by("client"), [4], ABANDON, [token(four)], {"tried": b"1"}),
     )
     assert fate == "committed"
     assert len(queue.replies) == 1
@@ -116,10 +117,10 @@ def test_one_lost_lock_refuses_all_and_changes_nothing(queue: QueueHarness) -> N
     queue.send("one", "two")
     one, two = queue.receive(2)
     queue.settle(ABANDON, two)
-    work = [
+    work: list[ask.TransactionWork] = [
         send("sent"),
         ask.TransferMessage("invoices", message("away")),
-        ask.Schedule("client", 1, [message("later", due=queue.now + 9)]),
+        ask.Schedule(by("client"), 1, [message("later", due=queue.now + 9)]),
         settle(COMPLETE, one),
     ]
     assert commit(queue, *work, settle(COMPLETE, two)) == LOCK_LOST
@@ -152,7 +153,7 @@ def test_a_message_that_cannot_be_taken_refuses_all(queue: QueueHarness) -> None
     (held,) = queue.receive(1)
     assert commit(queue, settle(COMPLETE, held), send("fine", "far too long")) == MESSAGE_TOO_BIG
     later = message("far too long", due=queue.now + 9)
-    schedule = ask.Schedule("client", 1, [later])
+    schedule = ask.Schedule(by("client"), 1, [later])
     assert commit(queue, settle(COMPLETE, held), schedule) == MESSAGE_TOO_BIG
     assert queue.settle(COMPLETE, held) == ["settled"]
 
@@ -167,9 +168,9 @@ def test_a_dead_letter_cannot_be_dead_lettered_in_a_transaction(queue: QueueHarn
 
 def test_schedules_are_cancelled_in_a_transaction_once(queue: QueueHarness) -> None:
     due = queue.now + 1_000
-    queue.ask(ask.Schedule("client", 1, [message("a", due=due), message("b", due=due)]))
-    cancel = ask.CancelScheduled("client", 1, [1])
-    assert commit(queue, cancel, ask.CancelScheduled("client", 1, [9])) == MESSAGE_NOT_FOUND
+    queue.ask(ask.Schedule(by("client"), 1, [message("a", due=due), message("b", due=due)]))
+    cancel = ask.CancelScheduled(by("client"), 1, [1])
+    assert commit(queue, cancel, ask.CancelScheduled(by("client"), 1, [9])) == MESSAGE_NOT_FOUND
     assert commit(queue, cancel, cancel) == MESSAGE_NOT_FOUND
     assert commit(queue, send("x"), cancel) == "committed"
     assert queue.contents(queue.peek()) == ["b", "x"]
@@ -177,7 +178,7 @@ def test_schedules_are_cancelled_in_a_transaction_once(queue: QueueHarness) -> N
 
 def test_what_a_transaction_sends_reaches_who_waits(queue: QueueHarness) -> None:
     queue.open("reader", credit=5)
-    replies = queue.ask(ask.Commit("t", 1, [send("a", "b")]))
+    replies = queue.ask(ask.Commit(by("t"), 1, [send("a", "b")]))
     assert queue.contents(deliveries(replies, "reader")) == ["a", "b"]
 
 
@@ -186,10 +187,10 @@ def test_a_transaction_in_a_session() -> None:
     queue.send("a0", "a1", session="a")
     queue.accept("a")
     first, second = queue.take(2)
-    more = ask.SendMany("client", [1], [message("a2", session="a")])
+    more = ask.SendMany(by("client"), [1], [message("a2", session="a")])
     assert commit(queue, settle(COMPLETE, first), more) == "committed"
-    queue.ask(ask.CloseReceiver("holder", False))
-    more = ask.SendMany("client", [1], [message("a3", session="a")])
+    queue.ask(ask.CloseReceiver(by("holder"), False))
+    more = ask.SendMany(by("client"), [1], [message("a3", session="a")])
     assert commit(queue, more, settle(COMPLETE, second)) == SESSION_LOCK_LOST
     assert queue.contents(queue.peek()) == ["a1", "a2"]
 
@@ -254,24 +255,24 @@ def test_transfers_wait_in_order_and_beside_sessions() -> None:
 
 
 def test_reserved_numbers_are_given_to_nobody_else(queue: QueueHarness) -> None:
-    queue.ask(ask.Reserve("client", 1, 3))
-    assert queue.replies == [told.Numbered("client", 1, [1, 2, 3])]
+    queue.ask(ask.Reserve(by("client"), 1, 3))
+    assert queue.replies == [told.Numbered(by("client"), 1, [1, 2, 3])]
     queue.restart()
     assert queue.send("a") == [4]
     due = queue.now + 1_000
     later = [message("x", due=due), message("y", due=due)]
-    queue.ask(ask.Schedule("client", 2, later, [3, 1]))
-    assert queue.replies == [told.Numbered("client", 2, [3, 1])]
+    queue.ask(ask.Schedule(by("client"), 2, later, [3, 1]))
+    assert queue.replies == [told.Numbered(by("client"), 2, [3, 1])]
     assert queue.numbers() == [1, 3, 4]
     queue.restart()
-    assert queue.fate(ask.CancelScheduled("client", 3, [3])) == "fine"
+    assert queue.fate(ask.CancelScheduled(by("client"), 3, [3])) == "fine"
     queue.tick(1_000)
     assert queue.contents(queue.peek()) == ["a", "y"]
     assert queue.numbers() == [4, 5]
 
 
 def test_a_checkpoint_keeps_what_is_reserved(queue: QueueHarness) -> None:
-    queue.ask(ask.Reserve("client", 1, 10))
+    queue.ask(ask.Reserve(by("client"), 1, 10))
     queue.checkpoint()
     queue.restart()
     assert queue.send("a") == [11]
@@ -279,8 +280,8 @@ def test_a_checkpoint_keeps_what_is_reserved(queue: QueueHarness) -> None:
 
 def test_reserved_numbers_carry_the_partition() -> None:
     queue = QueueHarness(index=3, is_retold=True)
-    queue.ask(ask.Reserve("client", 1, 1))
-    assert queue.replies == [told.Numbered("client", 1, [(3 << 48) + 1])]
+    queue.ask(ask.Reserve(by("client"), 1, 1))
+    assert queue.replies == [told.Numbered(by("client"), 1, [(3 << 48) + 1])]
 
 
 # Taking over.
@@ -294,12 +295,12 @@ def take_over(
     forget: list[int] | None = None,
 ) -> str:
     messages = [message(f"m{number}", hops=1) for number in numbers]
-    return queue.fate(ask.TakeOver("forwarder", 1, source, numbers, messages, forget or []))
+    return queue.fate(ask.TakeOver(by("forwarder"), 1, source, numbers, messages, forget or []))
 
 
 def test_what_is_taken_over_is_sent_here(queue: QueueHarness) -> None:
     assert take_over(queue, [10, 11]) == "fine"
-    assert queue.replies == [told.SendsAccepted("forwarder", [1])]
+    assert queue.replies == [told.SendsAccepted(by("forwarder"), [1])]
     found = queue.peek()
     assert sequences(found) == [1, 2]
     assert [each.details.hops for each in found if each.details is not None] == [1, 1]

@@ -6,6 +6,7 @@ from peeklock.entity import commands as ask
 from peeklock.entity.commands import COMPLETE, MAIN, RECEIVE_AND_DELETE
 from peeklock.entity.message import Message
 from peeklock.entity.upkeep.checkpoint import TAIL_BYTES_MIN
+from tests.entity.origins import by
 from tests.entity.partition_harness import QueueHarness, message
 
 CHUNK_MAX = 4 << 20
@@ -13,7 +14,7 @@ WINDOW_MS = 600_000
 
 
 def send_many(queue: QueueHarness, messages: list[Message]) -> None:
-    queue.ask(ask.SendMany("sender", list(range(len(messages))), messages))
+    queue.ask(ask.SendMany(by("sender"), list(range(len(messages))), messages))
 
 
 def journal_and_checkpoints(queue: QueueHarness, rounds: int) -> tuple[int, int, int]:
@@ -143,7 +144,7 @@ def test_changes_of_messages_are_told_in_slices() -> None:
     tokens = queue.receive(400)
     for at, token in enumerate(tokens):
         changes = {"p": b"x" * 20_000}
-        queue.ask(ask.SettleMany("receiver", [at], ask.ABANDON, [token], changes))
+        queue.ask(ask.SettleMany(by("receiver"), [at], ask.ABANDON, [token], changes))
     largest = 0
     before = queue.journal.replay_from
     while queue.journal.replay_from == before:
@@ -158,7 +159,7 @@ def test_bodies_are_relocated_in_steps_of_bounded_bytes() -> None:
     queue = QueueHarness(memory=0)
     queue.send(*(["x" * 250_000] * 8))
     send_many(queue, [message("x") for _ in range(5_000)])
-    queue.ask(ask.OpenReceiver("r", MAIN, RECEIVE_AND_DELETE))
+    queue.ask(ask.OpenReceiver(by("r"), MAIN, RECEIVE_AND_DELETE))
     tokens = queue.receive(8)
     queue.settle(ask.DEFER, *tokens)
     queue.receive(5_000, mode=RECEIVE_AND_DELETE)

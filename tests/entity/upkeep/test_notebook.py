@@ -13,8 +13,8 @@ from peeklock.entity.commands import (
     PEEK_LOCK,
     RECEIVE_AND_DELETE,
     RELEASE,
-    LockToken,
 )
+from peeklock.entity.deliveries import LockToken
 from peeklock.entity.refusals import LOCK_LOST, SESSION_LOCK_LOST
 from peeklock.entity.upkeep.journal_facts import (
     NOT_COUNTED,
@@ -35,6 +35,7 @@ from peeklock.entity.upkeep.journal_facts import (
 )
 from peeklock.entity.upkeep.notebook import NOTES_DELAY_MS, NOTES_MAX
 from tests.entity.journal_facts import next_due, notes
+from tests.entity.origins import by
 from tests.entity.partition_harness import QueueHarness, TopicHarness, deliveries, token
 
 WHO = "app/worker-1"
@@ -43,9 +44,9 @@ LOCK_MS = 60_000
 
 def opened(
     queue: QueueHarness, credit: int, *, mode: int = PEEK_LOCK, lane: int = MAIN
-) -> list[ask.LockToken]:
+) -> list[LockToken]:
     """A receiver with a name and some credit; answers the locks of what it got."""
-    queue.ask(ask.OpenReceiver("r", lane, mode, WHO), ask.Grant("r", credit, True))
+    queue.ask(ask.OpenReceiver(by("r"), lane, mode, WHO), ask.Grant(by("r"), credit, True))
     return [token(each) for each in deliveries(queue.replies, "r")]
 
 
@@ -63,7 +64,7 @@ def test_a_delivery_is_told_with_its_instant_and_its_consumer() -> None:
 def test_a_delivery_to_a_waiting_receiver_is_told_with_the_send_itself() -> None:
     queue = QueueHarness()
     opened(queue, 0)
-    queue.ask(ask.Grant("r", 9, False))
+    queue.ask(ask.Grant(by("r"), 9, False))
     queue.send("a", "b")
     assert [type(each).__name__ for each in queue.records] == ["Enqueued", "HandedTo"]
     assert notes(queue.records) == [HandedTo(queue.now, MAIN, WHO, [1, 2], [])]
@@ -74,7 +75,7 @@ def test_a_second_delivery_tells_how_often_it_was_in_vain_before() -> None:
     queue.send("a", "b")
     held = opened(queue, 2)
     queue.settle(ABANDON, held[0])
-    queue.ask(ask.Grant("r", 3, True))
+    queue.ask(ask.Grant(by("r"), 3, True))
     queue.send("c")
     assert notes(queue.records) == [HandedTo(queue.now, MAIN, WHO, [1], [1])]
 
@@ -85,7 +86,7 @@ def test_deliveries_come_after_what_made_them_possible() -> None:
     queue = QueueHarness()
     queue.send("a")
     held = opened(queue, 1)
-    queue.ask(ask.Grant("r", 9, False))
+    queue.ask(ask.Grant(by("r"), 9, False))
     queue.settle(ABANDON, *held)
     told = [type(each).__name__ for each in queue.records]
     assert told == ["HandedTo", "Returned", "HandedTo"]
@@ -104,7 +105,7 @@ def test_who_fetches_deferred_messages_is_told(mode: int) -> None:
     queue = QueueHarness()
     queue.send("a")
     queue.settle(ask.DEFER, *opened(queue, 1))
-    queue.ask(ask.ReceiveDeferred("m", 1, MAIN, [1], mode, None, None, "app/$management"))
+    queue.ask(ask.ReceiveDeferred(by("m"), 1, MAIN, [1], mode, None, None, "app/$management"))
     queue.send("b")
     queue.tick(NOTES_DELAY_MS)
     told = [each for chunk in queue.journal.replay(0) for each in notes(list(chunk[1]))]
@@ -115,8 +116,8 @@ def test_the_holder_of_a_session_is_told_with_its_deliveries() -> None:
     queue = QueueHarness(requires_session=True)
     queue.send("a", session="s")
     until = queue.now + 1_000
-    queue.ask(ask.AcceptSession("r", 1, MAIN, PEEK_LOCK, "s", until, WHO))
-    queue.ask(ask.Grant("r", 5, False))
+    queue.ask(ask.AcceptSession(by("r"), 1, MAIN, PEEK_LOCK, "s", until, WHO))
+    queue.ask(ask.Grant(by("r"), 5, False))
     queue.send("b", session="s")
     assert notes(queue.records) == [
         HandedTo(queue.now, MAIN, WHO, [1], []),
@@ -145,7 +146,7 @@ def test_many_notes_are_worth_a_write_of_their_own() -> None:
     queue.send(*("m" for _ in range(NOTES_MAX)))
     opened(queue, NOTES_MAX - 1)
     assert queue.records == []
-    queue.ask(ask.Grant("r", NOTES_MAX, False))
+    queue.ask(ask.Grant(by("r"), NOTES_MAX, False))
     assert {type(each) for each in queue.records} == {HandedTo}
     numbers = [each.sequences for each in queue.records if isinstance(each, HandedTo)]
     assert sum(map(len, numbers)) == NOTES_MAX
@@ -196,7 +197,7 @@ def test_a_renewal_of_a_fetched_message_is_told_in_the_name_of_who_asks() -> Non
     queue.send("a")
     queue.settle(ask.DEFER, *opened(queue, 1))
     (held,) = queue.fetch(1)
-    queue.ask(ask.RenewLocks("m", 1, [token(held)], "app/$management"))
+    queue.ask(ask.RenewLocks(by("m"), 1, [token(held)], "app/$management"))
     assert told(queue) == [LocksRenewed(queue.now - NOTES_DELAY_MS, MAIN, "app/$management", [1])]
 
 
@@ -206,7 +207,7 @@ def test_a_settlement_that_comes_too_late_is_told(outcome: int) -> None:
     queue.send("a", "b")
     held = opened(queue, 1)
     queue.tick(LOCK_MS)
-    queue.ask(ask.SettleMany("r", [1], outcome, held, None, None, WHO))
+    queue.ask(ask.SettleMany(by("r"), [1], outcome, held, None, None, WHO))
     assert told(queue) == [SettlementsFailed(queue.now - NOTES_DELAY_MS, MAIN, outcome, WHO, [1])]
 
 
@@ -218,7 +219,7 @@ def test_a_transaction_that_comes_too_late_tells_who_settled(kind: type) -> None
     queue.tick(LOCK_MS)
     tag = [1] if kind is ask.SettleMany else 1
     work = kind("r", tag, COMPLETE, held, None, None, WHO)
-    assert queue.fate(ask.Commit("t", 1, [work])) == LOCK_LOST
+    assert queue.fate(ask.Commit(by("t"), 1, [work])) == LOCK_LOST
     assert told(queue) == [SettlementsFailed(queue.now - NOTES_DELAY_MS, MAIN, COMPLETE, WHO, [1])]
 
 
@@ -257,7 +258,7 @@ def test_what_a_broken_connection_gives_back_is_told() -> None:
     queue = QueueHarness(unlock_on_disconnect=True)
     queue.send("a")
     opened(queue, 1)
-    queue.ask(ask.CloseReceiver("r", True))
+    queue.ask(ask.CloseReceiver(by("r"), True))
     assert told(queue) == [LocksReleased(queue.now - NOTES_DELAY_MS, MAIN, RECEIVER_GONE, WHO, [1])]
 
 
@@ -275,17 +276,17 @@ def test_dead_letters_come_back_uncounted_and_are_told() -> None:
 # Sessions.
 
 
-def with_session() -> tuple[QueueHarness, list[ask.LockToken]]:
+def with_session() -> tuple[QueueHarness, list[LockToken]]:
     queue = QueueHarness(requires_session=True)
     queue.send("a", session="s")
-    queue.ask(ask.AcceptSession("r", 1, MAIN, PEEK_LOCK, "s", queue.now, WHO))
-    queue.ask(ask.Grant("r", 1, True))
+    queue.ask(ask.AcceptSession(by("r"), 1, MAIN, PEEK_LOCK, "s", queue.now, WHO))
+    queue.ask(ask.Grant(by("r"), 1, True))
     return queue, [token(each) for each in deliveries(queue.replies, "r")]
 
 
 def test_a_session_that_is_renewed_and_lost_is_told() -> None:
     queue, held = with_session()
-    queue.ask(ask.RenewSession("m", 1, MAIN, "s", None))
+    queue.ask(ask.RenewSession(by("m"), 1, MAIN, "s", None))
     assert told(queue) == [
         SessionLockNoted(queue.now - NOTES_DELAY_MS, MAIN, SESSION_RENEWED, WHO, "s")
     ]
@@ -306,7 +307,7 @@ def test_a_session_that_is_lost_without_messages_is_told() -> None:
 
 def test_a_session_that_is_let_go_is_told_by_its_messages() -> None:
     queue, _ = with_session()
-    queue.ask(ask.CloseReceiver("r", False))
+    queue.ask(ask.CloseReceiver(by("r"), False))
     assert told(queue) == [
         LocksReleased(queue.now - NOTES_DELAY_MS, MAIN, SESSION_CLOSED, WHO, [1])
     ]
@@ -325,7 +326,7 @@ def test_a_change_of_the_lock_duration_is_told() -> None:
 
 def test_subscriptions_are_told_by_their_lanes() -> None:
     topic = TopicHarness("a", "b")
-    topic.ask(ask.OpenReceiver("r", 6, PEEK_LOCK, WHO), ask.Grant("r", 5, False))
+    topic.ask(ask.OpenReceiver(by("r"), 6, PEEK_LOCK, WHO), ask.Grant(by("r"), 5, False))
     topic.send("m")
     (note,) = notes(topic.records)
     assert isinstance(note, HandedTo)

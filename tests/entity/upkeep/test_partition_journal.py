@@ -11,6 +11,7 @@ from peeklock.entity.commands import (
     DeadLetterNote,
 )
 from peeklock.entity.definition import QueueDefinition
+from peeklock.entity.deliveries import LockToken
 from peeklock.entity.message import Message, Traits
 from peeklock.entity.partition import NO_REPLAY
 from peeklock.entity.records import Record
@@ -19,6 +20,7 @@ from peeklock.entity.upkeep.live_bodies import BLOCK
 from peeklock.store import store
 from tests.entity.journal_facts import notes
 from tests.entity.model_pair import Pair
+from tests.entity.origins import by
 from tests.entity.partition_harness import QueueHarness, message, sequences
 
 
@@ -27,7 +29,9 @@ def kinds(found: list[Record]) -> list[str]:
 
 
 def send(*contents: str) -> ask.SendMany:
-    return ask.SendMany("sender", list(range(len(contents))), [message(each) for each in contents])
+    return ask.SendMany(
+        by("sender"), list(range(len(contents))), [message(each) for each in contents]
+    )
 
 
 def test_the_blocks_of_the_partition_and_of_the_store_are_the_same() -> None:
@@ -37,8 +41,8 @@ def test_the_blocks_of_the_partition_and_of_the_store_are_the_same() -> None:
 def test_what_was_asked_and_refused_writes_nothing() -> None:
     queue = QueueHarness(message_size_max=3)
     queue.ask(send("long"))
-    queue.ask(ask.Peek("me", 1, MAIN, 0, 1, 1), ask.Count("me", 2), ask.Tick())
-    queue.ask(ask.RenewLocks("me", 3, [ask.LockToken(1, 1)]))
+    queue.ask(ask.Peek(by("me"), 1, MAIN, 0, 1, 1), ask.Count(by("me"), 2), ask.Tick())
+    queue.ask(ask.RenewLocks(by("me"), 3, [LockToken(1, 1)]))
     assert queue.journal.chunks == []
 
 
@@ -59,17 +63,17 @@ def test_a_restart_keeps_states_counts_reasons_changes_and_instants() -> None:
     pair.ask(send(*"abcdef"))
     pair.ask(
         ask.Schedule(
-            "s", 7, [Message(b"", b"later", Traits(time_to_live_ms=9, scheduled_at=later))]
+            by("s"), 7, [Message(b"", b"later", Traits(time_to_live_ms=9, scheduled_at=later))]
         )
     )
-    pair.ask(ask.SendBatch("s", 8, [Message(b"", b"brief", Traits(time_to_live_ms=1_000))]))
-    pair.ask(ask.OpenReceiver("r", MAIN, 0), ask.Grant("r", 5, False))
+    pair.ask(ask.SendBatch(by("s"), 8, [Message(b"", b"brief", Traits(time_to_live_ms=1_000))]))
+    pair.ask(ask.OpenReceiver(by("r"), MAIN, 0), ask.Grant(by("r"), 5, False))
     one, two, three, four, _ = pair.tokens
     note = DeadLetterNote("r", "d")
-    pair.ask(ask.SettleMany("r", [1], ABANDON, [one], {"x": b"1"}))
-    pair.ask(ask.SettleMany("r", [2], DEFER, [two], {"y": b"2"}))
-    pair.ask(ask.SettleMany("r", [3], DEAD_LETTER, [three], {"z": b"3"}, note))
-    pair.ask(ask.SettleMany("r", [4], COMPLETE, [four]))
+    pair.ask(ask.SettleMany(by("r"), [1], ABANDON, [one], {"x": b"1"}))
+    pair.ask(ask.SettleMany(by("r"), [2], DEFER, [two], {"y": b"2"}))
+    pair.ask(ask.SettleMany(by("r"), [3], DEAD_LETTER, [three], {"z": b"3"}, note))
+    pair.ask(ask.SettleMany(by("r"), [4], COMPLETE, [four]))
     pair.advance(1_000)
     pair.crash()
     pair.advance(100_000)
@@ -116,7 +120,7 @@ def test_a_checkpoint_in_slices_keeps_up_with_what_happens_between_them() -> Non
     pair = Pair(QueueDefinition("orders", delivery_count_max=2), memory=10_000)
     count = 1_300
     pair.ask(send(*(f"m{number}" for number in range(count))))
-    pair.ask(ask.OpenReceiver("r", MAIN, 0), ask.Grant("r", count, False))
+    pair.ask(ask.OpenReceiver(by("r"), MAIN, 0), ask.Grant(by("r"), count, False))
     settled = 0
     tags = iter(range(100_000))
     while pair.journal.replay_from < pair.partition.next_position:
@@ -132,7 +136,7 @@ def test_a_checkpoint_in_slices_keeps_up_with_what_happens_between_them() -> Non
             )
             settled += 5
             changes = {"at": b"%d" % settled}
-            pair.ask(ask.SettleMany("r", [next(tags) for _ in few], outcome, few, changes))
+            pair.ask(ask.SettleMany(by("r"), [next(tags) for _ in few], outcome, few, changes))
         pair.ask(send("between"))
         pair.compare_replay()
     pair.crash()
@@ -142,11 +146,11 @@ def test_a_checkpoint_in_slices_keeps_up_with_what_happens_between_them() -> Non
 def test_a_checkpoint_tells_what_was_returned_and_where_locks_were_taken_from() -> None:
     pair = Pair(QueueDefinition("orders"))
     pair.ask(send(*"abc"))
-    pair.ask(ask.OpenReceiver("r", MAIN, 0), ask.Grant("r", 3, False))
+    pair.ask(ask.OpenReceiver(by("r"), MAIN, 0), ask.Grant(by("r"), 3, False))
     returned, deferred, _ = pair.tokens
-    pair.ask(ask.SettleMany("r", [1], ABANDON, [returned]))
-    pair.ask(ask.SettleMany("r", [2], DEFER, [deferred]))
-    pair.ask(ask.ReceiveDeferred("m", 3, MAIN, [deferred.sequence], 0))
+    pair.ask(ask.SettleMany(by("r"), [1], ABANDON, [returned]))
+    pair.ask(ask.SettleMany(by("r"), [2], DEFER, [deferred]))
+    pair.ask(ask.ReceiveDeferred(by("m"), 3, MAIN, [deferred.sequence], 0))
     for _ in range(3):
         pair.checkpoint_step()
     assert pair.journal.replay_from > 3
@@ -157,16 +161,16 @@ def test_a_checkpoint_ignores_what_happens_to_those_that_it_has_yet_to_tell_of()
     """Carried, activated, dead-lettered, changed and removed before the slice."""
     pair = Pair(QueueDefinition("orders", lock_duration_ms=5_000), first=BLOCK - 8)
     later = [Message(b"", b"later", Traits(scheduled_at=pair.now + 1_000))]
-    pair.ask(send(*"abcde"), ask.Schedule("s", 9, later))
-    pair.ask(ask.OpenReceiver("r", MAIN, 0), ask.Grant("r", 4, False))
+    pair.ask(send(*"abcde"), ask.Schedule(by("s"), 9, later))
+    pair.ask(ask.OpenReceiver(by("r"), MAIN, 0), ask.Grant(by("r"), 4, False))
     pair.checkpoint_step()
     assert pair.relocate(10) == 6
     pair.advance(1_000)
     one, two, three, four = pair.tokens
-    pair.ask(ask.SettleMany("r", [1], ABANDON, [one], {"x": b"1"}))
-    pair.ask(ask.SettleMany("r", [2], DEAD_LETTER, [two]))
-    pair.ask(ask.SettleMany("r", [3], COMPLETE, [three]))
-    pair.ask(ask.SettleMany("r", [4], DEFER, [four]))
+    pair.ask(ask.SettleMany(by("r"), [1], ABANDON, [one], {"x": b"1"}))
+    pair.ask(ask.SettleMany(by("r"), [2], DEAD_LETTER, [two]))
+    pair.ask(ask.SettleMany(by("r"), [3], COMPLETE, [three]))
+    pair.ask(ask.SettleMany(by("r"), [4], DEFER, [four]))
     steps = 0
     while pair.partition.checkpoint_due:
         pair.checkpoint_step()
@@ -193,10 +197,10 @@ def test_old_messages_are_relocated_so_that_their_blocks_can_go() -> None:
     # Two positions are taken by the empty checkpoint at the beginning.
     pair = Pair(QueueDefinition("orders"), first=BLOCK - 12)
     pair.ask(send("old", *(["x"] * 9)))
-    pair.ask(ask.OpenReceiver("r", MAIN, 0), ask.Grant("r", 10, False))
+    pair.ask(ask.OpenReceiver(by("r"), MAIN, 0), ask.Grant(by("r"), 10, False))
     old, *others = pair.tokens
-    pair.ask(ask.SettleMany("r", [1], DEFER, [old]))
-    pair.ask(ask.SettleMany("r", list(range(2, 11)), COMPLETE, others))
+    pair.ask(ask.SettleMany(by("r"), [1], DEFER, [old]))
+    pair.ask(ask.SettleMany(by("r"), list(range(2, 11)), COMPLETE, others))
     assert pair.partition.live_blocks() == [0]
     assert pair.relocate(10) == 1
     assert pair.partition.live_blocks() == [1]
@@ -207,7 +211,7 @@ def test_old_messages_are_relocated_so_that_their_blocks_can_go() -> None:
         pair.checkpoint_step()
     pair.journal.trim(pair.partition.live_blocks())
     pair.crash()
-    pair.ask(ask.ReceiveDeferred("m", 9, MAIN, [1], 0))
+    pair.ask(ask.ReceiveDeferred(by("m"), 9, MAIN, [1], 0))
 
 
 def test_what_was_settled_between_choosing_and_relocating_is_left_out() -> None:

@@ -12,6 +12,7 @@ from peeklock.entity.upkeep.memory import (
     SEEN_BYTES,
     SESSION_BYTES,
 )
+from tests.entity.origins import by
 from tests.entity.partition_harness import QueueHarness, TopicHarness
 from tests.entity.stage_harness import StageHarness
 
@@ -78,7 +79,7 @@ def test_sessions_are_counted_while_they_exist() -> None:
     assert queue.partition.memory_bytes == 3 * (ENTRY_BYTES + SESSION_BYTES)
     queue.accept("one")
     queue.settle(COMPLETE, *queue.take())
-    queue.ask(ask.CloseReceiver("holder", False))
+    queue.ask(ask.CloseReceiver(by("holder"), False))
     assert queue.partition.memory_bytes == 2 * (ENTRY_BYTES + SESSION_BYTES)
 
 

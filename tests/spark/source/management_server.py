@@ -11,10 +11,11 @@ from peeklock.client.exceptions import ServiceBusError, from_condition
 from peeklock.entity import commands as ask
 from peeklock.entity import replies as told
 from peeklock.entity.commands import ABANDON, COMPLETE, DEAD, DEAD_LETTER, MAIN, RELEASE
+from peeklock.entity.deliveries import Delivery
 from peeklock.entity.message import Message, Traits
-from peeklock.entity.replies import Delivery
 from peeklock.gateway.amqp.messages.translate import outgoing, without_body
 from peeklock.gateway.amqp.nodes.outcomes import changes_of
+from tests.entity.origins import by
 from tests.entity.partition_harness import QueueHarness
 
 PEEK_BYTES = 262_144
@@ -43,8 +44,8 @@ class ManagementServer:
             Message(b"", _bare(body, session), Traits(session_id=session)) for body in bodies
         ]
         tags = list(range(len(bodies)))
-        assert told.SendsAccepted("sender", tags) in harness.ask(
-            ask.SendMany("sender", tags, messages)
+        assert told.SendsAccepted(by("sender"), tags) in harness.ask(
+            ask.SendMany(by("sender"), tags, messages)
         )
         return list(range(first, harness.partition.next_sequence))
 
@@ -84,7 +85,7 @@ class ManagementServer:
         limit, taken = count, 0
         for partition in self.partitions:
             command = ask.ClaimMessages(
-                "desk",
+                by("desk"),
                 7,
                 lane,
                 asked["owner"],
@@ -120,7 +121,7 @@ class ManagementServer:
             self._reply(
                 partition,
                 ask.ListClaims(
-                    "desk",
+                    by("desk"),
                     7,
                     lane,
                     asked["owner"],
@@ -151,7 +152,7 @@ class ManagementServer:
         payloads: list[bytes] = []
         for number in asked["sequence-numbers"].items:
             partition = self.partitions[number >> 48]
-            command = ask.FetchClaims("desk", 7, lane, asked["owner"], [number], 1 << 40)
+            command = ask.FetchClaims(by("desk"), 7, lane, asked["owner"], [number], 1 << 40)
             reply = self._reply(partition, command, told.ClaimsFetched)
             payloads += [
                 self._encoded(partition, one, asked["omit-message-body"])
@@ -165,7 +166,7 @@ class ManagementServer:
         done = 0
         for partition in self.partitions:
             command = ask.SettleClaims(
-                "desk",
+                by("desk"),
                 7,
                 lane,
                 asked["owner"],

@@ -41,6 +41,7 @@ from peeklock.store.segments.contents import Contents
 from peeklock.store.segments.moving import has_segments
 from peeklock.store.segments.store import SegmentStore
 from peeklock.store.store import Corrupt, Damaged, PartitionId, Store
+from tests.entity.origins import by
 from tests.entity.partition_harness import QueueHarness, deliveries
 from tests.store.builders import enqueued
 
@@ -344,8 +345,8 @@ def test_what_was_put_back_before_a_lost_checkpoint_may_be_missing() -> None:
     queue = Written()
     queue.send("a", "b", "c")
     queue.open("r", mode=RECEIVE_AND_DELETE)
-    taken = deliveries(queue.ask(Grant("r", 2, False)), "r")
-    queue.ask(Requeue(MAIN, [taken[1]]), CloseReceiver("r", True))
+    taken = deliveries(queue.ask(Grant(by("r"), 2, False)), "r")
+    queue.ask(Requeue(MAIN, [taken[1]]), CloseReceiver(by("r"), True))
     history = [(each.first_position, each.records) for each in queue.stored if each.records]
     begins = queue.partition.next_position
     found = PartitionFindings(1, Entry(1, "ns|q|0"))

@@ -26,11 +26,11 @@ from peeklock.entity.commands import (
     CloseReceiver,
     DeadLetterNote,
     Grant,
-    LockToken,
     OpenReceiver,
     Peek,
     SettleMany,
 )
+from peeklock.entity.deliveries import Delivery, LockToken
 from peeklock.entity.refusals import (
     ENTITY_DISABLED,
     ENTITY_NOT_FOUND,
@@ -42,15 +42,7 @@ from peeklock.entity.refusals import (
     SESSION_REQUIRED,
     Refusal,
 )
-from peeklock.entity.replies import (
-    Delivered,
-    Delivery,
-    Found,
-    ReceiverClosed,
-    Refused,
-    Reply,
-    Settled,
-)
+from peeklock.entity.replies import Delivered, Found, ReceiverClosed, Refused, Reply, Settled
 from peeklock.entity.topics.copying import SESSION_MISSING, SESSION_MISSING_TEXT
 from peeklock.entity.wording import Wording
 

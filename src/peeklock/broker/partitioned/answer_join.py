@@ -6,19 +6,13 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias, final
 
 from peeklock.broker.partitioned.reach import ReachablePartitions
-from peeklock.entity.commands import (
-    COMPLETE,
-    PEEK_LOCK,
-    RELEASE,
-    LockToken,
-    ReceiveDeferred,
-    SettleAll,
-)
+from peeklock.entity.commands import COMPLETE, PEEK_LOCK, RELEASE, ReceiveDeferred, SettleAll
+from peeklock.entity.deliveries import Delivery, LockToken
 from peeklock.entity.message import NEVER
 from peeklock.entity.refusals import too_much_at_once
-from peeklock.entity.replies import Delivery, Found, Nobody, Refused
+from peeklock.entity.replies import NOBODY, Found, Origin, Refused, Reply
 
-Join: TypeAlias = Callable[[list[Any]], Any]
+Join: TypeAlias = Callable[[list[Any]], Reply | None]
 """Makes one reply of the replies of all parts; None where the answer comes by another way."""
 
 
@@ -28,8 +22,8 @@ class AnswerJoin:
 
     __slots__ = ("_answers", "_is_answered", "_join", "_left", "_origin", "_tag")
 
-    def __init__(self, origin: Any, tag: int, count: int, join: Join) -> None:
-        self._origin: Final[Any] = origin
+    def __init__(self, origin: Origin, tag: int, count: int, join: Join) -> None:
+        self._origin: Final[Origin] = origin
         self._tag: Final[int] = tag
         self._join: Final[Join] = join
         self._answers: list[Any] = [None] * count
@@ -40,7 +34,7 @@ class AnswerJoin:
         """The origin for the part with this number."""
         return AnswerPart(self, at)
 
-    def heard(self, at: int, reply: Any) -> None:
+    def heard(self, at: int, reply: Reply) -> None:
         """A part is answered; the last one answers the whole."""
         self._answers[at] = reply
         self._left -= 1
@@ -75,7 +69,7 @@ class AnswerPart:
         self._answer_join: Final[AnswerJoin] = answer_join
         self._at: Final[int] = at
 
-    def replied(self, reply: Any) -> None:
+    def replied(self, reply: Reply) -> None:
         """Take the one reply to this part."""
         self._answer_join.heard(self._at, reply)
 
@@ -125,11 +119,11 @@ class DeferredJoin:
                 ),
             )
 
-    def _fetched(self, answers: list[Any]) -> Any:
+    def _fetched(self, answers: list[Any]) -> Reply | None:
         command = self._command
         refused = self._answer_join.refused(answers)
         if refused is not None:
-            self._settle(RELEASE, answers, Nobody())
+            self._settle(RELEASE, answers, NOBODY)
             return refused
         by_sequence: dict[int, Delivery] = {}
         size = 0
@@ -139,7 +133,7 @@ class DeferredJoin:
                 size += _size_of(delivery)
         if len(by_sequence) > 1 and size > command.bytes_max:
             # Each partition knows its own part only.
-            self._settle(RELEASE, answers, Nobody())
+            self._settle(RELEASE, answers, NOBODY)
             refusal = too_much_at_once(size, command.bytes_max)
             return Refused(command.origin, [command.tag], refusal)
         # One whose body is damaged was found, and is set apart.
@@ -161,7 +155,7 @@ class DeferredJoin:
         command = self._command
         return Found(command.origin, command.tag, [_unlocked(each) for each in self._found])
 
-    def _settle(self, outcome: int, answers: list[Any], origin: Any) -> None:
+    def _settle(self, outcome: int, answers: list[Any], origin: Origin | None) -> None:
         for at, (index, answer) in enumerate(zip(self._groups, answers, strict=True)):
             if isinstance(answer, Found):
                 tokens = [LockToken(each.sequence, each.number) for each in answer.deliveries]

@@ -11,14 +11,15 @@ from typing import Any, Final, final
 from peeklock.broker.partitioned.answer_join import AnswerJoin
 from peeklock.broker.partitioned.reach import ReachablePartitions
 from peeklock.entity.commands import ClaimMessages, FetchClaims, ListClaims, SettleClaims
+from peeklock.entity.deliveries import Delivery
 from peeklock.entity.refusals import UNAVAILABLE, Refusal
 from peeklock.entity.replies import (
     ClaimsFetched,
     ClaimsListed,
     ClaimsMade,
-    Delivery,
     Numbered,
     Refused,
+    Reply,
 )
 from peeklock.entity.routing import partition_of_sequence
 
@@ -74,7 +75,7 @@ class ClaimWalk:
             refusal = self._reach.out_of_reach(everywhere)
             self._reach.refuse(self._command.origin, [self._command.tag], refusal)
 
-    def replied(self, reply: Any) -> None:
+    def replied(self, reply: Reply) -> None:
         """Add what was claimed, and go on where there is room for more."""
         command = self._command
         if isinstance(reply, Refused):
@@ -173,7 +174,7 @@ class ClaimShare:
         self._index: Final[int] = index
         self._count: Final[int] = count
 
-    def replied(self, reply: Any) -> None:
+    def replied(self, reply: Reply) -> None:
         """Take the one reply to this share."""
         if isinstance(reply, ClaimsMade) and len(reply.sequences) >= self._count:
             self._walk.gave_all(self._index)
@@ -224,7 +225,7 @@ class FetchWalk:
         elif not self._ask():
             self._reach.answer(self._result())
 
-    def replied(self, reply: Any) -> None:
+    def replied(self, reply: Reply) -> None:
         """Add what was fetched, and go on where there is room for more."""
         command = self._command
         if isinstance(reply, Refused):
@@ -284,7 +285,7 @@ def list_claims(command: ListClaims, reach: ReachablePartitions) -> None:
         reach.refuse(command.origin, [command.tag], refusal)
         return
 
-    def join(answers: list[Any]) -> Any:
+    def join(answers: list[Any]) -> Reply | None:
         listed: list[ClaimsListed] = []
         heard: set[int] = set()
         refusal: Refusal | None = None
@@ -360,7 +361,7 @@ def settle_claims(command: SettleClaims, reach: ReachablePartitions) -> None:
         reach.refuse(command.origin, [command.tag], refusal)
         return
 
-    def join(answers: list[Any]) -> Any:
+    def join(answers: list[Any]) -> Reply | None:
         refused = answer_join.refused(answers)
         if refused is not None:
             return refused

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, final
+from typing import Final, final
 
 from peeklock.entity.commands import (
     CancelScheduled,
@@ -12,6 +12,7 @@ from peeklock.entity.commands import (
     SendMany,
     SettleAll,
     SettleMany,
+    TransactionWork,
     TransferMessage,
 )
 from peeklock.entity.message import Message
@@ -22,6 +23,7 @@ from peeklock.entity.refusals import (
     NOT_ALLOWED,
     Refusal,
 )
+from peeklock.entity.replies import NOBODY
 from peeklock.entity.routing import (
     Routing,
     has_conflict,
@@ -59,15 +61,17 @@ def partition_of_commit(command: Commit, partitions: int, routing: Routing) -> i
             for sequence in work.sequences:
                 text = f"No scheduled message has the sequence number {sequence}."
                 plan.number(sequence, Refusal(MESSAGE_NOT_FOUND, text))
-        elif isinstance(work, TransferMessage):
+        else:
             plan.transfer(work)
     return plan.result()
 
 
-def why_not_together(work: list[Any], partitions: int, routing: Routing) -> Refusal | None:
+def why_not_together(
+    work: list[TransactionWork], partitions: int, routing: Routing
+) -> Refusal | None:
     """Why operations that are not asked for yet will not make a transaction, as far as their keys
     tell; whether what they name is there shows when they are carried out."""
-    partition_index = partition_of_commit(Commit(None, 0, work), partitions, routing)
+    partition_index = partition_of_commit(Commit(NOBODY, 0, work), partitions, routing)
     return (
         partition_index
         if isinstance(partition_index, Refusal) and partition_index.kind == NOT_ALLOWED

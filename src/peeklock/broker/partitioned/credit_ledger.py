@@ -14,13 +14,13 @@ was opened, and a drained grant counts as used up.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, final
+from typing import Final, final
 
 from peeklock.broker.partitioned.reach import ReachablePartitions
 from peeklock.budgets import Budget
 from peeklock.entity.commands import CloseReceiver, Count, Grant, OpenReceiver
 from peeklock.entity.refusals import Refusal
-from peeklock.entity.replies import Delivered, Drained, Ready, ReceiverClosed
+from peeklock.entity.replies import Delivered, Drained, Origin, Ready, ReceiverClosed, Reply
 
 # How a slice stands with its partition.
 APART: Final = 0  # out of reach; it opens when the partition does
@@ -64,7 +64,7 @@ class CreditSlice:
         self.is_ready: bool = False  # whether the partition is believed to have something
         self.recall: Recall | None = None
 
-    def replied(self, reply: Any) -> None:
+    def replied(self, reply: Reply) -> None:
         """Take what the partition says; what follows from it is seen when it has said all."""
         if isinstance(reply, Delivered):
             # A message that comes after the end is passed on too: its receiver knows what to do.
@@ -131,7 +131,7 @@ class Recall:
     def __init__(self, slice: CreditSlice) -> None:
         self._slice: Final[CreditSlice] = slice
 
-    def replied(self, reply: Any) -> None:
+    def replied(self, reply: Reply) -> None:
         """The answer itself does not matter: that it has come does."""
 
     def flush(self) -> None:
@@ -164,15 +164,15 @@ class CreditLedger:
     )
 
     def __init__(
-        self, command: OpenReceiver, reach: ReachablePartitions, forget: Callable[[Any], None]
+        self, command: OpenReceiver, reach: ReachablePartitions, forget: Callable[[Origin], None]
     ) -> None:
-        self.origin: Final[Any] = command.origin
+        self.origin: Final[Origin] = command.origin
         self.refusal: Refusal | None = None  # why a partition was lost last
         self._lane: Final[int] = command.lane
         self._mode: Final[int] = command.mode
         self._consumer: Final[str] = command.consumer
         self._reach: Final[ReachablePartitions] = reach
-        self._forget: Final[Callable[[Any], None]] = forget  # told when it is over by itself
+        self._forget: Final[Callable[[Origin], None]] = forget  # told when it is over by itself
         self._limit: int = 0
         self._delivered: int = 0
         self._size_limit: int = 0

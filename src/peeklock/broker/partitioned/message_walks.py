@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, final
+from typing import Final, final
 
 from peeklock.broker.partitioned.reach import ReachablePartitions
 from peeklock.entity.commands import DeleteMany, Peek
+from peeklock.entity.deliveries import Delivery
 from peeklock.entity.refusals import UNAVAILABLE, Refusal
-from peeklock.entity.replies import Delivery, Found, Numbered, Refused
+from peeklock.entity.replies import Found, Numbered, Refused, Reply
 from peeklock.entity.routing import PARTITION_BITS, partition_of_sequence
 
 
@@ -37,7 +38,7 @@ class PeekWalk:
         elif not self._ask(self._command.from_sequence):
             self._reach.answer(self._result())
 
-    def replied(self, reply: Any) -> None:
+    def replied(self, reply: Reply) -> None:
         """Add what was found, and go on where there is room for more."""
         goes_on = False
         if isinstance(reply, Found):
@@ -123,7 +124,7 @@ class DeleteWalk:
         else:
             self._reach.refuse(self._command.origin, [self._command.tag], refusal)
 
-    def replied(self, reply: Any) -> None:
+    def replied(self, reply: Reply) -> None:
         """Add what was deleted, and go on where there is more to do."""
         command = self._command
         if isinstance(reply, Refused):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, final
+from typing import Final, final
 
 from peeklock.broker.partitioned.claim_walks import ClaimWalk, FetchWalk, list_claims, settle_claims
 from peeklock.broker.partitioned.commit_partition import partition_of_commit
@@ -65,8 +65,10 @@ from peeklock.entity.commands import (
     TellTaken,
     Tick,
 )
+from peeklock.entity.deliveries import Delivery
 from peeklock.entity.message import Message
 from peeklock.entity.refusals import LOCK_LOST, LOCK_LOST_TEXT, NOT_ALLOWED, Refusal
+from peeklock.entity.replies import Origin
 from peeklock.entity.routing import (
     Routing,
     has_conflict,
@@ -113,7 +115,7 @@ class PartitionedEntity:
         self._take_overs: Final[TakeOvers] = TakeOvers(self._reach)
         self._under_way: Final[StagesUnderWay] = StagesUnderWay()
         self._claim_turn: int = 0
-        self._receivers: dict[Any, CreditLedger | SessionSeeker] = {}
+        self._receivers: dict[Origin, CreditLedger | SessionSeeker] = {}
         for index, worker in enumerate(workers):
             worker.on_opened = partial(self._opened, index)
             worker.pending_replies.on_unsent = partial(self._unsent, index)
@@ -232,7 +234,7 @@ class PartitionedEntity:
 
     def _sort_out(
         self,
-        origin: Any,
+        origin: Origin,
         tags: list[int],
         messages: list[Message],
         by_partition: dict[int, list[int]],
@@ -342,7 +344,7 @@ class PartitionedEntity:
 
     def _requeue(self, command: Requeue) -> None:
         """Each message back to its partition, which keeps it until it can be put back."""
-        by_partition: dict[int, list[Any]] = {}
+        by_partition: dict[int, list[Delivery]] = {}
         for delivery in command.deliveries:
             by_partition.setdefault(partition_of_sequence(delivery.sequence), []).append(delivery)
         for partition_index, deliveries in by_partition.items():
@@ -385,14 +387,14 @@ class PartitionedEntity:
         self._claim_turn = (self._claim_turn + 1) % len(self.workers)
         ClaimWalk(command, self._reach, self._claim_turn).start()
 
-    def _holder(self, origin: Any) -> Any:
+    def _holder(self, origin: Origin | None) -> Origin | None:
         """Who holds a session, as its partition knows it."""
         seeker = None if origin is None else self._receivers.get(origin)
         if isinstance(seeker, SessionSeeker) and seeker.holder is not None:
             return seeker.holder
         return origin
 
-    def _forget(self, origin: Any) -> None:
+    def _forget(self, origin: Origin) -> None:
         self._receivers.pop(origin, None)
 
     def _opened(self, index: int, worker: PartitionWorker) -> None:

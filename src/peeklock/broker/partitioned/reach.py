@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
-from typing import Any, Final, final
+from typing import Final, final
 
 from peeklock.broker.worker.partition_worker import PartitionWorker
 from peeklock.entity.commands import Command
 from peeklock.entity.refusals import INTERNAL, UNAVAILABLE, Refusal
-from peeklock.entity.replies import Refused, Reply
+from peeklock.entity.replies import Origin, Refused, Reply
 
 NOWHERE: Final = -1
 
@@ -100,16 +100,16 @@ class ReachablePartitions:
         if len(self._answers) == 1:
             asyncio.get_running_loop().call_soon(self._let_go)
 
-    def refuse(self, origin: Any, tags: list[int], refusal: Refusal) -> None:
+    def refuse(self, origin: Origin, tags: list[int], refusal: Refusal) -> None:
         """Decline in place of a partition."""
         self.answer(Refused(origin, tags, refusal))
 
     def _let_go(self) -> None:
         answers = self._answers
         self._answers = []
-        origins: dict[Any, bool] = {}
+        origins: dict[Origin, bool] = {}
         for reply in answers:
-            origin: Any = reply.origin
+            origin = reply.origin
             origins[origin] = True
             try:
                 origin.replied(reply)

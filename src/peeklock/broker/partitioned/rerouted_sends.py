@@ -6,10 +6,10 @@ might be stored twice.
 
 from __future__ import annotations
 
-from typing import Any, Final, final
+from typing import Final, final
 
 from peeklock.entity.commands import Command, Schedule, SendBatch, SendMany, Stage
-from peeklock.entity.replies import Numbered, Refused, SendsAccepted
+from peeklock.entity.replies import Numbered, Origin, Refused, Reply, SendsAccepted
 
 
 @final
@@ -18,11 +18,11 @@ class ReroutedSend:
 
     __slots__ = ("_origin", "tried")
 
-    def __init__(self, origin: Any) -> None:
-        self._origin: Final[Any] = origin
+    def __init__(self, origin: Origin) -> None:
+        self._origin: Final[Origin] = origin
         self.tried: dict[int, bool] = {}
 
-    def replied(self, reply: Any) -> None:
+    def replied(self, reply: Reply) -> None:
         """Pass the answer on as the sender's own."""
         origin = self._origin
         if isinstance(reply, SendsAccepted):

@@ -8,7 +8,7 @@ partition's alone.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, final
+from typing import Final, final
 
 from peeklock.broker.partitioned.reach import ReachablePartitions
 from peeklock.entity.commands import AcceptSession, CloseReceiver, Grant
@@ -16,9 +16,11 @@ from peeklock.entity.refusals import UNAVAILABLE, Refusal
 from peeklock.entity.replies import (
     Delivered,
     Drained,
+    Origin,
     Ready,
     ReceiverClosed,
     Refused,
+    Reply,
     SessionAccepted,
 )
 
@@ -34,7 +36,7 @@ class SessionCandidate:
         self.index: Final[int] = index
         self._has_news: bool = False
 
-    def replied(self, reply: Any) -> None:
+    def replied(self, reply: Reply) -> None:
         """Take what the partition says, and pass on what concerns the receiver."""
         news = self._seeker.heard(self, reply)
         if news is not None:
@@ -64,13 +66,13 @@ class SessionSeeker:
     )
 
     def __init__(
-        self, command: AcceptSession, reach: ReachablePartitions, forget: Callable[[Any], None]
+        self, command: AcceptSession, reach: ReachablePartitions, forget: Callable[[Origin], None]
     ) -> None:
-        self.origin: Final[Any] = command.origin
+        self.origin: Final[Origin] = command.origin
         self.holder: SessionCandidate | None = None  # who has the session
         self._command: Final[AcceptSession] = command
         self._reach: Final[ReachablePartitions] = reach
-        self._forget: Final[Callable[[Any], None]] = forget  # told when it is over by itself
+        self._forget: Final[Callable[[Origin], None]] = forget  # told when it is over by itself
         self._asked: dict[int, SessionCandidate] = {}
         self._refusal: Refusal | None = None
         self._is_closed: bool = False
@@ -112,7 +114,7 @@ class SessionSeeker:
         if is_seeking and self._command.session_id is None and index not in self._asked:
             self._ask(index)
 
-    def heard(self, candidate: SessionCandidate, reply: Any) -> Any:
+    def heard(self, candidate: SessionCandidate, reply: Reply) -> Reply | None:
         """What the receiver is to be told of a reply; None where it does not concern it."""
         if isinstance(reply, SessionAccepted):
             return self._accepted(candidate, reply)

@@ -18,14 +18,14 @@ from peeklock.entity.commands import (
     Command,
     Count,
     ListSessions,
-    LockToken,
     ReceiveDeferred,
     RenewLocks,
     SettleAll,
     TellTaken,
 )
+from peeklock.entity.deliveries import LockToken
 from peeklock.entity.refusals import LOCK_LOST, LOCK_LOST_TEXT, MESSAGE_NOT_FOUND, Refusal
-from peeklock.entity.replies import Counted, Named, Numbered
+from peeklock.entity.replies import Counted, Named, Numbered, Origin, Reply
 from peeklock.entity.routing import partition_of_sequence
 
 
@@ -45,7 +45,7 @@ class SplitCommands:
         if self._goes_to_one(by_partition, command, refusal):
             return
 
-        def join(answers: list[Any]) -> Any:
+        def join(answers: list[Any]) -> Reply | None:
             refused = answer_join.refused(answers)
             return Numbered(command.origin, command.tag, []) if refused is None else refused
 
@@ -71,7 +71,7 @@ class SplitCommands:
         if self._goes_to_one(by_partition, command, refusal):
             return
 
-        def join(answers: list[Any]) -> Any:
+        def join(answers: list[Any]) -> Reply | None:
             refused = answer_join.refused(answers)
             if refused is not None:
                 return refused
@@ -95,7 +95,7 @@ class SplitCommands:
         if self._goes_to_one(by_partition, command, refusal):
             return
 
-        def join(answers: list[Any]) -> Any:
+        def join(answers: list[Any]) -> Reply | None:
             refused = answer_join.refused(answers)
             return Numbered(command.origin, command.tag, []) if refused is None else refused
 
@@ -119,7 +119,7 @@ class SplitCommands:
     def count(self, command: Count) -> None:
         """The sums over all partitions; none may be missing."""
 
-        def join(answers: list[Any]) -> Any:
+        def join(answers: list[Any]) -> Reply | None:
             refused = answer_join.refused(answers)
             if refused is not None:
                 return refused
@@ -145,7 +145,7 @@ class SplitCommands:
     def tell_taken(self, command: TellTaken) -> None:
         """What all partitions have taken over from a source; none may be missing."""
 
-        def join(answers: list[Any]) -> Any:
+        def join(answers: list[Any]) -> Reply | None:
             refused = answer_join.refused(answers)
             if refused is not None:
                 return refused
@@ -161,7 +161,7 @@ class SplitCommands:
         """A page of the names of all partitions' sessions; none may be missing."""
         end = command.skip + command.top
 
-        def join(answers: list[Any]) -> Any:
+        def join(answers: list[Any]) -> Reply | None:
             refused = answer_join.refused(answers)
             if refused is not None:
                 return refused
@@ -213,7 +213,7 @@ class SplitCommands:
         text = f"No {state} message has the sequence number {unknown}."
         return Refusal(MESSAGE_NOT_FOUND, text)
 
-    def _reaches_all(self, origin: Any, tag: int) -> bool:
+    def _reaches_all(self, origin: Origin, tag: int) -> bool:
         refusal = self._reach.missing(range(self._reach.count))
         if refusal is not None:
             self._reach.refuse(origin, [tag], refusal)

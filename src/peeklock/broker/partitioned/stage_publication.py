@@ -21,11 +21,12 @@ from peeklock.entity.commands import (
     TellStages,
 )
 from peeklock.entity.replies import (
+    NOBODY,
     BatchPublished,
     Named,
-    Nobody,
     Numbered,
     Refused,
+    Reply,
     StagesTold,
 )
 from peeklock.entity.routing import partition_of_key
@@ -85,7 +86,7 @@ class StagePublication:
         first = PublishStages(self, 0, command.writer, command.batch, command.stages)
         self._reach.ask(self._partition_index, first)
 
-    def replied(self, reply: Any) -> None:
+    def replied(self, reply: Reply) -> None:
         """The batch is decided: the others follow."""
         command = self._command
         if isinstance(reply, Refused):
@@ -97,7 +98,7 @@ class StagePublication:
         vain = _without(command.stages, stages)
         self._begins(stages)
 
-        def join(answers: list[Any]) -> Any:
+        def join(answers: list[Any]) -> Reply | None:
             self._ends()
             refused = answer_join.refused(answers)
             if refused is not None:
@@ -136,7 +137,7 @@ class StagePublication:
         self._under_way.remove(self._names)
         self._names = []
 
-    def _answer(self, reply: Any) -> None:
+    def _answer(self, reply: Reply) -> None:
         self._ends()
         self._is_answered = True
         self._command.origin.replied(reply)
@@ -158,14 +159,14 @@ class PublicationCompletion:
         """Ask the one that has opened whether it has to do with stages at all."""
         self._reach.ask(self._index, TellStages(self, 0))
 
-    def replied(self, reply: Any) -> None:
+    def replied(self, reply: Reply) -> None:
         """Ask all that are open; the others do the same when they are."""
         if not isinstance(reply, StagesTold) or not (reply.names or reply.batches):
             return
         reach = self._reach
         asked = [index for index in range(reach.count) if reach.workers[index].is_open]
 
-        def join(answers: list[Any]) -> Any:
+        def join(answers: list[Any]) -> Reply | None:
             told: dict[int, StagesTold] = {}
             for at, answer in enumerate(answers):
                 if isinstance(answer, StagesTold):
@@ -174,7 +175,7 @@ class PublicationCompletion:
             return None
 
         if len(asked) > 1:
-            answer_join = AnswerJoin(Nobody(), 0, len(asked), join)
+            answer_join = AnswerJoin(NOBODY, 0, len(asked), join)
             for at, index in enumerate(asked):
                 reach.ask(index, TellStages(answer_join.part(at), 0))
 
@@ -196,7 +197,7 @@ class PublicationCompletion:
                 for index, names in waiting.items():
                     is_behind = last[index].get(writer, batch - 1) < batch
                     if is_behind and not names.isdisjoint(stages):
-                        late = PublishStages(Nobody(), 0, writer, batch, stages, 0, False)
+                        late = PublishStages(NOBODY, 0, writer, batch, stages, 0, False)
                         self._reach.ask(index, late)
 
 
@@ -204,7 +205,7 @@ def drop_stages(command: DropStages, reach: ReachablePartitions, under_way: Stag
     """Drop stages everywhere, but for those of a batch that is decided, or may be just now: other
     partitions have yet to publish them."""
 
-    def found(answers: list[Any]) -> Any:
+    def found(answers: list[Any]) -> Reply | None:
         refused = finding.refused(answers)
         if refused is not None:
             return refused
@@ -215,7 +216,7 @@ def drop_stages(command: DropStages, reach: ReachablePartitions, under_way: Stag
             reach.ask(index, DropStages(part, 0, command.stages, command.prefix, keep))
         return None
 
-    def dropped(answers: list[Any]) -> Any:
+    def dropped(answers: list[Any]) -> Reply | None:
         refused = dropping.refused(answers)
         if refused is not None:
             return refused

@@ -13,7 +13,7 @@ from peeklock.broker.partitioned.reach import ReachablePartitions
 from peeklock.entity.commands import TakeOver
 from peeklock.entity.message import Message
 from peeklock.entity.refusals import Refusal
-from peeklock.entity.replies import Refused, SendsAccepted
+from peeklock.entity.replies import Refused, Reply, SendsAccepted
 from peeklock.entity.routing import Routing, partition_of_key
 
 
@@ -132,7 +132,7 @@ class TakeOvers:
         return forgets
 
     def _answer_join(self, command: TakeOver, count: int, missing: Refusal | None) -> AnswerJoin:
-        def join(answers: list[Any]) -> Any:
+        def join(answers: list[Any]) -> Reply | None:
             refused = answer_join.refused(answers)
             if refused is None and missing is not None:
                 refused = Refused(command.origin, [command.tag], missing)
@@ -166,7 +166,7 @@ class _Forgetting:
         self._source: Final[str] = source
         self._numbers: Final[list[int]] = numbers
 
-    def replied(self, reply: Any) -> None:
+    def replied(self, reply: Reply) -> None:
         """Repeat what was refused when there is an opportunity."""
         if not self._numbers:
             if not isinstance(reply, Refused):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import final
 
 from peeklock.entity.commands import AcceptSession, CloseReceiver, Command, OpenReceiver
 from peeklock.entity.refusals import Refusal
-from peeklock.entity.replies import ReceiverClosed, Refused, Reply, SessionAccepted
+from peeklock.entity.replies import Origin, ReceiverClosed, Refused, Reply, SessionAccepted
 
 
 @final
@@ -16,8 +16,8 @@ class AttachedReceivers:
     __slots__ = ("_receivers", "_waiting")
 
     def __init__(self) -> None:
-        self._receivers: dict[Any, bool] = {}
-        self._waiting: dict[Any, int] = {}  # with the tag of the wish
+        self._receivers: dict[Origin, bool] = {}
+        self._waiting: dict[Origin, int] = {}  # with the tag of the wish
 
     def asked(self, command: Command) -> None:
         """A command is about to be decided on."""
@@ -38,7 +38,7 @@ class AttachedReceivers:
 
     def heard(self, reply: Reply) -> None:
         """A reply leaves: only now does its origin have a session, or wait no longer."""
-        origin: Any = reply.origin
+        origin = reply.origin
         if isinstance(reply, ReceiverClosed):
             self._receivers.pop(origin, None)
         elif not self._waiting:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from peeklock.entity.commands import Command, PublishStages, Tick
+from peeklock.entity.deliveries import Delivery
 from peeklock.entity.lane import Entry
 from peeklock.entity.partition import Partition
-from peeklock.entity.replies import ClaimsFetched, Delivered, Delivery, Found, Reply
+from peeklock.entity.replies import ClaimsFetched, Delivered, Found, Reply
 from peeklock.entity.stages.staging import STEP_BYTES_MAX
 from peeklock.store.store import Damaged, PartitionId, Store
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Final, final
+from typing import Final, final
 
 from peeklock.broker.worker.attached_receivers import AttachedReceivers
 from peeklock.broker.worker.refusing import refusal_reply
 from peeklock.entity.commands import Command, Requeue
 from peeklock.entity.refusals import INTERNAL, Refusal
-from peeklock.entity.replies import Delivered, Reply, SendsAccepted, Settled
+from peeklock.entity.replies import Delivered, Origin, Reply, SendsAccepted, Settled
 
 _log: Final = logging.getLogger("peeklock.broker")
 
@@ -47,9 +47,9 @@ class PendingReplies:
         if not replies:
             return
         self.pending = []
-        origins: dict[Any, bool] = {}
+        origins: dict[Origin, bool] = {}
         for reply in replies:
-            origin: Any = reply.origin
+            origin = reply.origin
             origins[origin] = True
             if not isinstance(reply, (SendsAccepted, Delivered, Settled)):
                 self.attached.heard(reply)

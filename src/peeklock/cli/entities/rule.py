@@ -137,7 +137,7 @@ def _read_message(path: Path) -> "PropertyBag":
 def _arriving() -> "dict[str, Value]":
     """Return the properties that every message has when the rules are asked."""
     from peeklock.clock import SystemClock
-    from peeklock.entity.replies import STATE_ACTIVE
+    from peeklock.entity.deliveries import STATE_ACTIVE
     from peeklock.entity.rules import values
 
     return {

@@ -28,6 +28,7 @@ from peeklock.entity.commands import (
     ListClaims,
     SettleClaims,
 )
+from peeklock.entity.deliveries import STATE_CLAIMED, Delivery
 from peeklock.entity.lane import WITH_SESSION, Entry, Lane, Lock
 from peeklock.entity.message import NEVER, NO_DURATION
 from peeklock.entity.moves.delivering import look_at
@@ -41,11 +42,10 @@ from peeklock.entity.refusals import (
     Refusal,
 )
 from peeklock.entity.replies import (
-    STATE_CLAIMED,
+    NOBODY,
     ClaimsFetched,
     ClaimsListed,
     ClaimsMade,
-    Delivery,
     Numbered,
     Refused,
 )
@@ -341,10 +341,10 @@ class Claiming:
         if outcome == DEAD_LETTER:
             state.dead_letter(lane, entries, command.reason, command.description, now)
         elif outcome == DEFER:
-            state.defer(lane, self._locks(lane, owner, entries), now)
+            state.defer(lane, self._locks(lane, entries), now)
         elif outcome == ABANDON and not lane.is_dead_letter:
             self._unclaimed(lane, UNCLAIMED_ABANDONED, owner, entries, now)
-            state.give_back(lane, self._locks(lane, owner, entries), ABANDONED, now)
+            state.give_back(lane, self._locks(lane, entries), ABANDONED, now)
         else:
             why = UNCLAIMED_ABANDONED if outcome == ABANDON else UNCLAIMED_RELEASED
             self._return(lane, why, owner, entries, now)
@@ -354,7 +354,7 @@ class Claiming:
     ) -> None:
         """Messages go back to where they were, uncounted."""
         self._unclaimed(lane, why, owner, entries, now)
-        self._state.restore_places(lane, self._locks(lane, owner, entries), now)
+        self._state.restore_places(lane, self._locks(lane, entries), now)
 
     def _unclaimed(
         self, lane: Lane, why: int, owner: ClaimOwner, entries: list[Entry], now: int
@@ -362,11 +362,11 @@ class Claiming:
         sequences = [entry.sequence for entry in entries]
         self._state.records.append(Unclaimed(now, lane.number, why, owner.name, sequences))
 
-    def _locks(self, lane: Lane, owner: ClaimOwner, entries: list[Entry]) -> list[Lock]:
+    def _locks(self, lane: Lane, entries: list[Entry]) -> list[Lock]:
         """The entries as what ends a lock takes them: each with the line that it goes back to."""
         state = self._state
         return [
-            Lock(entry, state.line(lane, entry.session_id), 0, WITH_SESSION, owner.name, False)
+            Lock(entry, state.line(lane, entry.session_id), 0, WITH_SESSION, NOBODY, False)
             for entry in entries
         ]
 

@@ -8,9 +8,10 @@ part of those in `commands`, from where the others import them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, final
+from typing import Final, final
 
 from peeklock.entity.message import NO_DURATION
+from peeklock.entity.replies import Origin
 
 NO_EPOCH: Final = 0
 """Whoever asks without an epoch is not fenced, and is not heard of."""
@@ -29,7 +30,7 @@ class ClaimMessages:
     other partitions gave. Where the lane has sessions, at most `session_count` of them are claimed.
     """
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
     lane: Final[int]
     owner: Final[str]
@@ -44,7 +45,7 @@ class ClaimMessages:
 
     def __init__(
         self,
-        origin: Any,
+        origin: Origin,
         tag: int,
         lane: int,
         owner: str,
@@ -76,7 +77,7 @@ class ClaimMessages:
 class ListClaims:
     """What an owner has claimed, in the order of the numbers from one on, and how the lane is."""
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
     lane: Final[int]
     owner: Final[str]
@@ -86,7 +87,7 @@ class ListClaims:
 
     def __init__(
         self,
-        origin: Any,
+        origin: Origin,
         tag: int,
         lane: int,
         owner: str,
@@ -108,7 +109,7 @@ class ListClaims:
 class FetchClaims:
     """Look at messages that an owner has claimed, in the order asked, within so many bytes."""
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
     lane: Final[int]
     owner: Final[str]
@@ -117,7 +118,7 @@ class FetchClaims:
 
     def __init__(
         self,
-        origin: Any,
+        origin: Origin,
         tag: int,
         lane: int,
         owner: str,
@@ -137,7 +138,7 @@ class FetchClaims:
 class SettleClaims:
     """End claims of an owner with one outcome; numbers that it has not claimed are ignored."""
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
     lane: Final[int]
     owner: Final[str]
@@ -150,7 +151,7 @@ class SettleClaims:
 
     def __init__(
         self,
-        origin: Any,
+        origin: Origin,
         tag: int,
         lane: int,
         owner: str,

@@ -15,6 +15,13 @@ from peeklock.entity.commands import (
     Peek,
     ReceiveDeferred,
 )
+from peeklock.entity.deliveries import (
+    STATE_ACTIVE,
+    STATE_CLAIMED,
+    STATE_DEFERRED,
+    STATE_SCHEDULED,
+    Delivery,
+)
 from peeklock.entity.lane import LOCKED, WITH_SESSION, Entry, Lane, Lock
 from peeklock.entity.moves.delivering import Delivering, look_at
 from peeklock.entity.moves.looking import Look
@@ -27,18 +34,7 @@ from peeklock.entity.refusals import (
     Refusal,
     too_much_at_once,
 )
-from peeklock.entity.replies import (
-    NO_LANE,
-    STATE_ACTIVE,
-    STATE_CLAIMED,
-    STATE_DEFERRED,
-    STATE_SCHEDULED,
-    Counted,
-    Delivery,
-    Found,
-    Numbered,
-    Refused,
-)
+from peeklock.entity.replies import NO_LANE, Counted, Found, Numbered, Refused
 from peeklock.entity.state import State
 from peeklock.large_dict import LargeDict
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, final
+from typing import Final, final
 
 from peeklock.budgets import Budget
 from peeklock.entity.commands import (
@@ -13,18 +13,12 @@ from peeklock.entity.commands import (
     Grant,
     OpenReceiver,
 )
+from peeklock.entity.deliveries import STATE_ACTIVE, STATE_DEFERRED, Delivery
 from peeklock.entity.lane import LOCKED, WITH_SESSION, Entry, Lane, Lock
 from peeklock.entity.message import NEVER
 from peeklock.entity.moves.receiver import Receiver
 from peeklock.entity.moves.settling import CHANCE_MASK, LANE_BITS
-from peeklock.entity.replies import (
-    STATE_ACTIVE,
-    STATE_DEFERRED,
-    Delivered,
-    Delivery,
-    Drained,
-    Ready,
-)
+from peeklock.entity.replies import Delivered, Drained, Origin, Ready
 from peeklock.entity.state import State
 
 DELIVERED_AT_ONCE: Final = 2048
@@ -321,7 +315,7 @@ class Delivering:
         self,
         lane: Lane,
         entries: list[Entry],
-        origin: Any,
+        origin: Origin,
         until: int,
         deliveries: list[Delivery],
     ) -> int:
@@ -373,7 +367,9 @@ class Delivering:
             return WITH_SESSION
         return now + self._state.policy(line.number).lock_duration_ms
 
-    def lock(self, line: Lane, entry: Entry, origin: Any, until: int, deferred: bool) -> Delivery:
+    def lock(
+        self, line: Lane, entry: Entry, origin: Origin, until: int, deferred: bool
+    ) -> Delivery:
         """Hand an entry out under a new lock."""
         # There are 64 random bits and the lane takes the upper ones; no lock has the number 0.
         number = (line.number << LANE_BITS) | ((self._state.random_source() & CHANCE_MASK) or 1)

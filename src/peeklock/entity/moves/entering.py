@@ -6,7 +6,7 @@ falls as a whole.
 
 from __future__ import annotations
 
-from typing import Any, Final, final
+from typing import Final, final
 
 from peeklock.entity.commands import (
     MAIN,
@@ -40,7 +40,7 @@ from peeklock.entity.refusals import (
     SESSION_REQUIRED,
     Refusal,
 )
-from peeklock.entity.replies import Numbered, Refused, SendsAccepted
+from peeklock.entity.replies import Numbered, Origin, Refused, SendsAccepted
 from peeklock.entity.state import State
 from peeklock.entity.topics.copying import Copying
 
@@ -399,7 +399,9 @@ class Entering:
 
     # Refusing.
 
-    def refuse_any(self, origin: Any, tags: list[int], messages: list[Message], now: int) -> bool:
+    def refuse_any(
+        self, origin: Origin, tags: list[int], messages: list[Message], now: int
+    ) -> bool:
         """Refuse all of them where one cannot be taken; tells whether that is so."""
         size = 0
         for message in messages:

@@ -8,23 +8,16 @@ topic itself has no dead letters; what was scheduled or staged there goes to tho
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import Any, Final, final
+from typing import Final, final
 
 from peeklock.entity.claims.claiming import Claiming
 from peeklock.entity.commands import MAIN, RECEIVE_AND_DELETE, TRANSFER, Requeue
+from peeklock.entity.deliveries import Delivery
 from peeklock.entity.lane import Entry, Lane, Lock
 from peeklock.entity.message import Message, Traits
 from peeklock.entity.moves.requeueing import Requeueing
 from peeklock.entity.records import READY, STAGED
-from peeklock.entity.replies import (
-    NO_LANE,
-    ClaimsFetched,
-    Delivered,
-    Delivery,
-    Drained,
-    Found,
-    Reply,
-)
+from peeklock.entity.replies import NO_LANE, ClaimsFetched, Delivered, Drained, Found, Origin, Reply
 from peeklock.entity.state import State
 
 DAMAGED_BODY: Final = "DamagedBody"
@@ -116,7 +109,7 @@ class Quarantining:
             each.message = _marker(content, None)
         self._requeueing.requeue(Requeue(lane, list(lost)), now)
 
-    def _let_go(self, delivery: Delivery, origin: Any) -> int:
+    def _let_go(self, delivery: Delivery, origin: Origin) -> int:
         """End the lock that was to go out with a delivery; answers the bytes of its message."""
         if not delivery.number:
             return 0  # it was only looked at

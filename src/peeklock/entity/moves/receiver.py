@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
+
+from peeklock.entity.replies import Origin
 
 if TYPE_CHECKING:
     from peeklock.budgets import Budget
@@ -29,8 +31,8 @@ class Receiver:
         "watch",
     )
 
-    def __init__(self, origin: Any, lane: Lane, mode: int, consumer: str) -> None:
-        self.origin: Any = origin
+    def __init__(self, origin: Origin, lane: Lane, mode: int, consumer: str) -> None:
+        self.origin: Origin = origin
         self.consumer: str = consumer  # what the journal calls it
         self.lane: Lane = lane
         self.mode: int = mode

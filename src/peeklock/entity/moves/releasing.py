@@ -6,11 +6,12 @@ message. So they are looked for, in stints, and for all who have gone meanwhile 
 
 from __future__ import annotations
 
-from typing import Any, Final, final
+from typing import Final, final
 
 from peeklock.entity.lane import Lane, Lock
 from peeklock.entity.moves.receiver import Receiver
 from peeklock.entity.moves.settling import Settling
+from peeklock.entity.replies import Origin
 from peeklock.entity.state import State
 from peeklock.entity.upkeep.journal_facts import RECEIVER_GONE
 
@@ -28,9 +29,9 @@ class Releasing:
         self._state: State = state
         self._settling: Settling = settling
         # By lane: whose locks are to be looked for by the next walk.
-        self._gone: dict[Lane, dict[Any, Receiver]] = {}
+        self._gone: dict[Lane, dict[Origin, Receiver]] = {}
         # The walk under way: whose locks, in which lane, and those that were not looked at yet.
-        self._sought: dict[Any, Receiver] = {}
+        self._sought: dict[Origin, Receiver] = {}
         self._lane: Lane | None = None
         self._locks: list[Lock] = []
 
@@ -60,7 +61,7 @@ class Releasing:
 
     def _look(self, lane: Lane, looks: int, now: int) -> int:
         """Look at so many of a lane; answers what that cost."""
-        found: dict[Any, list[Lock]] = {}
+        found: dict[Origin, list[Lock]] = {}
         cost = 0
         while self._locks and cost < looks:
             lock = self._locks.pop()

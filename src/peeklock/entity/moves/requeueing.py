@@ -11,10 +11,10 @@ from typing import final
 
 from peeklock.entity.blueprint import FIRST_SUBSCRIPTION_LANE
 from peeklock.entity.commands import Requeue
+from peeklock.entity.deliveries import Delivery
 from peeklock.entity.lane import Entry, Lane
 from peeklock.entity.message import Message
 from peeklock.entity.records import Requeued
-from peeklock.entity.replies import Delivery
 from peeklock.entity.state import State
 from peeklock.entity.upkeep.checkpoint import keep
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, final
+from typing import Final, final
 
 from peeklock.entity.commands import (
     ABANDON,
@@ -12,11 +12,11 @@ from peeklock.entity.commands import (
     MAIN,
     RELEASE,
     DeadLetterNote,
-    LockToken,
     RenewLocks,
     SettleAll,
     SettleMany,
 )
+from peeklock.entity.deliveries import LockToken
 from peeklock.entity.lane import WITH_SESSION, Entry, Lane, Lock
 from peeklock.entity.message import NEVER
 from peeklock.entity.records import ABANDONED, LOCK_EXPIRED
@@ -29,7 +29,7 @@ from peeklock.entity.refusals import (
     SESSION_LOCK_LOST_TEXT,
     Refusal,
 )
-from peeklock.entity.replies import Numbered, Refused, Settled
+from peeklock.entity.replies import Numbered, Origin, Refused, Settled
 from peeklock.entity.routing import partition_of_sequence
 from peeklock.entity.sessions.lane_sessions import MessageSession
 from peeklock.entity.state import State
@@ -351,16 +351,16 @@ class Settling:
     def _any_dead(self, tokens: list[LockToken]) -> bool:
         return any((token.number >> LANE_BITS) & 1 for token in tokens)
 
-    def _refuse_closed(self, origin: Any, tags: list[int], tokens: list[LockToken]) -> bool:
+    def _refuse_closed(self, origin: Origin, tags: list[int], tokens: list[LockToken]) -> bool:
         # A subscription can be disabled by itself; a lock of it says which lane it is.
         lane = tokens[0].number >> LANE_BITS if tokens else MAIN
         return self._state.refuse_closed(origin, tags, lane)
 
-    def _refuse_dead_letter(self, origin: Any, tags: list[int]) -> None:
+    def _refuse_dead_letter(self, origin: Origin, tags: list[int]) -> None:
         refusal = Refusal(NOT_ALLOWED, DEAD_LETTER_TWICE)
         self._state.replies.append(Refused(origin, tags, refusal))
 
-    def _refuse_each_lost(self, origin: Any, tags: list[int], tokens: list[LockToken]) -> None:
+    def _refuse_each_lost(self, origin: Origin, tags: list[int], tokens: list[LockToken]) -> None:
         """Refuse each lost lock by its own lane, those of one lane together."""
         by_lane: dict[int, list[int]] = {}
         for at in range(len(tokens)):
@@ -369,7 +369,7 @@ class Settling:
             lost = [tags[at] for at in places]
             self._refuse_lost(origin, lost, [tokens[places[0]]])
 
-    def _refuse_lost(self, origin: Any, tags: list[int], tokens: list[LockToken]) -> None:
+    def _refuse_lost(self, origin: Origin, tags: list[int], tokens: list[LockToken]) -> None:
         self._state.replies.append(Refused(origin, tags, self.why_lost(tokens)))
 
     def _note_lost(self, outcome: int, consumer: str, tokens: list[LockToken], now: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any, final
+from typing import final
 
 from peeklock.entity.commands import (
     RECEIVE_AND_DELETE,
@@ -26,6 +26,7 @@ from peeklock.entity.refusals import (
 )
 from peeklock.entity.replies import (
     Numbered,
+    Origin,
     ReceiverClosed,
     Refused,
     SessionAccepted,
@@ -150,7 +151,7 @@ class Accepting:
         self._state.restore_places(lane_sessions.lane, locks, now)
         session.locks = LargeDict()
 
-    def stop_waiting(self, origin: Any) -> None:
+    def stop_waiting(self, origin: Origin) -> None:
         """Somebody who waited for a session is gone."""
         for lane in self._state.lanes.values():
             if lane.sessions is not None:
@@ -288,15 +289,15 @@ class Accepting:
             self._state.touch(session.line)
 
     def _held(
-        self, lane_number: int, session_id: str, holder: Any, now: int
+        self, lane_number: int, session_id: str, holder: Origin | None, now: int
     ) -> MessageSession | None:
         lane_sessions = self._state.lane(lane_number).sessions
         return None if lane_sessions is None else lane_sessions.held(session_id, holder, now)
 
-    def _refuse_lost(self, origin: Any, tag: int) -> None:
+    def _refuse_lost(self, origin: Origin, tag: int) -> None:
         self._refuse(origin, tag, Refusal(SESSION_LOCK_LOST, SESSION_LOCK_LOST_TEXT))
 
-    def _refuse(self, origin: Any, tag: int, refusal: Refusal) -> None:
+    def _refuse(self, origin: Origin, tag: int, refusal: Refusal) -> None:
         self._state.replies.append(Refused(origin, [tag], refusal))
 
 

@@ -6,7 +6,9 @@ The words are part of those in `commands`, from where the others import them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, final
+from typing import Final, final
+
+from peeklock.entity.replies import Origin
 
 
 @final
@@ -18,7 +20,7 @@ class AcceptSession:
     The origin is then a receiver like any other: it grants, settles and closes.
     """
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
     lane: Final[int]
     mode: Final[int]
@@ -28,7 +30,7 @@ class AcceptSession:
 
     def __init__(
         self,
-        origin: Any,
+        origin: Origin,
         tag: int,
         lane: int,
         mode: int,
@@ -54,13 +56,15 @@ class RenewSession:
     will do.
     """
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
     lane: Final[int]
     session_id: Final[str]
-    holder: Final[Any]
+    holder: Final[Origin | None]
 
-    def __init__(self, origin: Any, tag: int, lane: int, session_id: str, holder: Any) -> None:
+    def __init__(
+        self, origin: Origin, tag: int, lane: int, session_id: str, holder: Origin | None
+    ) -> None:
         self.origin = origin
         self.tag = tag
         self.lane = lane
@@ -73,13 +77,15 @@ class RenewSession:
 class GetSessionState:
     """What was last stored with a session; the reply is StateFound."""
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
     lane: Final[int]
     session_id: Final[str]
-    holder: Final[Any]
+    holder: Final[Origin | None]
 
-    def __init__(self, origin: Any, tag: int, lane: int, session_id: str, holder: Any) -> None:
+    def __init__(
+        self, origin: Origin, tag: int, lane: int, session_id: str, holder: Origin | None
+    ) -> None:
         self.origin = origin
         self.tag = tag
         self.lane = lane
@@ -92,20 +98,20 @@ class GetSessionState:
 class SetSessionState:
     """Store some bytes with a session; None clears them."""
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
     lane: Final[int]
     session_id: Final[str]
-    holder: Final[Any]
+    holder: Final[Origin | None]
     state: Final[bytes | None]
 
     def __init__(
         self,
-        origin: Any,
+        origin: Origin,
         tag: int,
         lane: int,
         session_id: str,
-        holder: Any,
+        holder: Origin | None,
         state: bytes | None,
     ) -> None:
         self.origin = origin
@@ -122,7 +128,7 @@ class ListSessions:
     """Names of sessions, in their order: those with messages or state, or (with `updated_after`)
     those whose state was set after an instant. The reply is Named."""
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
     lane: Final[int]
     updated_after: Final[int | None]
@@ -130,7 +136,7 @@ class ListSessions:
     top: Final[int]
 
     def __init__(
-        self, origin: Any, tag: int, lane: int, updated_after: int | None, skip: int, top: int
+        self, origin: Origin, tag: int, lane: int, updated_after: int | None, skip: int, top: int
     ) -> None:
         self.origin = origin
         self.tag = tag

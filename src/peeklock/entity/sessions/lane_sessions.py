@@ -10,12 +10,13 @@ from __future__ import annotations
 import heapq
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Any, Final, final
+from typing import Final, final
 
 from peeklock.entity.commands import AcceptSession
 from peeklock.entity.lane import LENGTHENED_AT_ONCE, Lane, Lock
 from peeklock.entity.message import NEVER
 from peeklock.entity.moves.receiver import Receiver
+from peeklock.entity.replies import Origin
 from peeklock.entity.upkeep.live_bodies import LiveBodies
 from peeklock.large_dict import LargeDict
 
@@ -99,7 +100,7 @@ class LaneSessions:
         self.by_id: LargeDict[str, MessageSession] = LargeDict()
         self.state_bytes: int = 0  # of all of them
         # By origin, who waits longest first.
-        self.waiting: OrderedDict[Any, AcceptSession] = OrderedDict()
+        self.waiting: OrderedDict[Origin, AcceptSession] = OrderedDict()
         # Heaps whose entries may be out of date; each is checked when its turn comes.
         self._available: list[tuple[int, str]] = []
         self._deadlines: list[tuple[int, str]] = []
@@ -156,7 +157,7 @@ class LaneSessions:
             self.offer(session)
         return None
 
-    def held(self, id: str | None, holder: Any, now: int) -> MessageSession | None:
+    def held(self, id: str | None, holder: Origin | None, now: int) -> MessageSession | None:
         """The session with this name if it is held: by this origin, or by any (None)."""
         session = None if id is None else self.by_id.get(id)
         if session is None or session.holder is None or session.until <= now:

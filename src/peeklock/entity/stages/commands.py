@@ -6,9 +6,10 @@ The words are part of those in `commands`, from where the others import them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, final
+from typing import Final, final
 
 from peeklock.entity.message import Message
+from peeklock.entity.replies import Origin
 
 
 @final
@@ -20,7 +21,7 @@ class Stage:
     the one tag answers for all of them.
     """
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tags: Final[list[int]]
     messages: Final[list[Message]]
     stage: Final[str]
@@ -28,7 +29,7 @@ class Stage:
 
     def __init__(
         self,
-        origin: Any,
+        origin: Origin,
         tags: list[int],
         messages: list[Message],
         stage: str,
@@ -53,7 +54,7 @@ class PublishStages:
     stages may have been given again.
     """
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
     writer: Final[str]
     batch: Final[int]
@@ -63,7 +64,7 @@ class PublishStages:
 
     def __init__(
         self,
-        origin: Any,
+        origin: Origin,
         tag: int,
         writer: str,
         batch: int,
@@ -86,14 +87,14 @@ class DropStages:
     """These stages, or all whose names begin with a text, are given up with their messages; those
     to `keep` stay."""
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
     stages: Final[list[str]]
     prefix: Final[str | None]
     keep: Final[list[str]]
 
     def __init__(
-        self, origin: Any, tag: int, stages: list[str], prefix: str | None, keep: list[str]
+        self, origin: Origin, tag: int, stages: list[str], prefix: str | None, keep: list[str]
     ) -> None:
         self.origin = origin
         self.tag = tag
@@ -108,12 +109,12 @@ class FindPublished:
     """Which of these stages, or of those whose names begin with a text, belong to what a writer
     published last: other partitions may still have to publish them."""
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
     stages: Final[list[str]]
     prefix: Final[str | None]
 
-    def __init__(self, origin: Any, tag: int, stages: list[str], prefix: str | None) -> None:
+    def __init__(self, origin: Origin, tag: int, stages: list[str], prefix: str | None) -> None:
         self.origin = origin
         self.tag = tag
         self.stages = stages
@@ -125,9 +126,9 @@ class FindPublished:
 class TellStages:
     """Which stages have messages here, and what each writer published last."""
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
 
-    def __init__(self, origin: Any, tag: int) -> None:
+    def __init__(self, origin: Origin, tag: int) -> None:
         self.origin = origin
         self.tag = tag

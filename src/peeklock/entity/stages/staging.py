@@ -30,9 +30,9 @@ from peeklock.entity.moves.entering import Entering
 from peeklock.entity.moves.time_to_live import end_of_life, shorter
 from peeklock.entity.refusals import NOT_ALLOWED, Refusal
 from peeklock.entity.replies import (
+    NOBODY,
     BatchPublished,
     Named,
-    Nobody,
     Numbered,
     Refused,
     SendsAccepted,
@@ -477,7 +477,7 @@ class Staging:
             for writer in unfinished:
                 if writer.name not in under_way:
                     name, batch = writer.name, writer.batch
-                    again = PublishStages(Nobody(), 0, name, batch, writer.stages, 0, False)
+                    again = PublishStages(NOBODY, 0, name, batch, writer.stages, 0, False)
                     self._leftovers.append(again)
 
     def _drop_stale(self, now: int) -> None:

@@ -6,9 +6,13 @@ The words are part of those in `commands`, from where the others import them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from peeklock.entity.message import Message
+from peeklock.entity.replies import Origin
+
+if TYPE_CHECKING:  # most of it is defined where these are gathered
+    from peeklock.entity.commands import TransactionWork
 
 
 @final
@@ -20,12 +24,14 @@ class Reserve:
     that it goes to. A partition does not look at it.
     """
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
     count: Final[int]
     message: Final[Message | None]
 
-    def __init__(self, origin: Any, tag: int, count: int, message: Message | None = None) -> None:
+    def __init__(
+        self, origin: Origin, tag: int, count: int, message: Message | None = None
+    ) -> None:
         self.origin = origin
         self.tag = tag
         self.count = count
@@ -42,7 +48,7 @@ class TakeOver:
     `forget_below` it will send none that it sent before.
     """
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
     source: Final[str]
     numbers: Final[list[int]]
@@ -52,7 +58,7 @@ class TakeOver:
 
     def __init__(
         self,
-        origin: Any,
+        origin: Origin,
         tag: int,
         source: str,
         numbers: list[int],
@@ -93,15 +99,14 @@ class TransferMessage:
 class Commit:
     """All operations of a transaction, carried out together or not at all; answered once.
 
-    `work` holds SendMany, SendBatch, Schedule, CancelScheduled, SettleMany, SettleAll and
-    Transfer; their own origins and tags are not answered.
+    The origins and tags of its work are not answered.
     """
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
-    work: Final[list[Any]]
+    work: Final[list[TransactionWork]]
 
-    def __init__(self, origin: Any, tag: int, work: list[Any]) -> None:
+    def __init__(self, origin: Origin, tag: int, work: list[TransactionWork]) -> None:
         self.origin = origin
         self.tag = tag
         self.work = work
@@ -114,13 +119,13 @@ class NoteDestination:
     that a change of the destination is noticed. Answered with all entities that may have some of
     them (`Named`); with `is_only`, the others have none that is still here."""
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
     lane: Final[int]
     path: Final[str]
     is_only: Final[bool]
 
-    def __init__(self, origin: Any, tag: int, lane: int, path: str, is_only: bool) -> None:
+    def __init__(self, origin: Origin, tag: int, lane: int, path: str, is_only: bool) -> None:
         self.origin = origin
         self.tag = tag
         self.lane = lane
@@ -133,11 +138,11 @@ class NoteDestination:
 class TellTaken:
     """Which numbers of a source were taken over and not forgotten yet; answered by `Numbered`."""
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
     source: Final[str]
 
-    def __init__(self, origin: Any, tag: int, source: str) -> None:
+    def __init__(self, origin: Origin, tag: int, source: str) -> None:
         self.origin = origin
         self.tag = tag
         self.source = source

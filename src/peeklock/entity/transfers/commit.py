@@ -6,7 +6,7 @@ operations would have answered by themselves is not said; the commit is answered
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import assert_never, final
 
 from peeklock.entity.commands import (
     CancelScheduled,
@@ -16,6 +16,7 @@ from peeklock.entity.commands import (
     SendMany,
     SettleAll,
     SettleMany,
+    TransactionWork,
     TransferMessage,
 )
 from peeklock.entity.moves.entering import Entering
@@ -46,7 +47,7 @@ class Committing:
             self._carry_out(work, now)
         self._state.replies.append(Numbered(command.origin, command.tag, []))
 
-    def _why_not(self, works: list[Any], now: int) -> Refusal | None:
+    def _why_not(self, works: list[TransactionWork], now: int) -> Refusal | None:
         settled: set[int] = set()
         cancelled: set[int] = set()
         size = 0  # of what is sent before, in the same transaction
@@ -78,7 +79,7 @@ class Committing:
                 return refusal
         return None
 
-    def _carry_out(self, work: Any, now: int) -> None:
+    def _carry_out(self, work: TransactionWork, now: int) -> None:
         if isinstance(work, (SendMany, SendBatch)):
             for message in work.messages:
                 self._entering.enter(message, now)
@@ -93,4 +94,4 @@ class Committing:
         elif isinstance(work, TransferMessage):
             self._entering.transfer(work.message, work.destination, now)
         else:
-            raise AssertionError(f"no transaction does {work!r}")
+            assert_never(work)

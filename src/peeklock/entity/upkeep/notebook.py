@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from peeklock.entity.deliveries import Delivery
 from peeklock.entity.message import NEVER
 from peeklock.entity.records import Record
-from peeklock.entity.replies import Delivery
 from peeklock.entity.upkeep.journal_facts import (
     HandedTo,
     LocksReleased,

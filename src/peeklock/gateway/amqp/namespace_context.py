@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, final
+from typing import Final, Protocol, final
 from weakref import WeakKeyDictionary
 
 from peeklock.amqp.errors import AmqpError
@@ -12,9 +12,9 @@ from peeklock.auth.keyring import KeyRing
 from peeklock.auth.namespaces import Namespace, Namespaces
 from peeklock.broker.entities import AttachedLink
 from peeklock.clock import Clock
-from peeklock.entity.commands import Command
+from peeklock.entity.commands import Command, TransactionWork
 from peeklock.entity.refusals import Refusal
-from peeklock.entity.rule_commands import RuleCommand
+from peeklock.entity.topics.commands import RuleCommand
 from peeklock.gateway.amqp.unsent import UnsentBudget
 from peeklock.gateway.identifiers import MessageIds, RandomSource
 from peeklock.gateway.quotas.connection_quota import ConnectionQuota
@@ -74,7 +74,7 @@ class Entity(Protocol):
         """Ask the owner; the reply goes to the command's origin."""
         ...
 
-    def why_not_together(self, work: list[Any]) -> Refusal | None:
+    def why_not_together(self, work: list[TransactionWork]) -> Refusal | None:
         """Why these operations cannot be one transaction here, as far as their keys tell."""
         ...
 

@@ -11,7 +11,7 @@ from peeklock.amqp.values.types import (
     Symbol,
 )
 from peeklock.entity import message as domain
-from peeklock.entity.replies import STATE_ACTIVE, Delivery, Details
+from peeklock.entity.deliveries import STATE_ACTIVE, Delivery, Details
 from peeklock.entity.rules.action import SqlAction
 from peeklock.entity.rules.values import (
     CONTENT_TYPE,

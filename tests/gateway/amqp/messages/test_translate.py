@@ -25,7 +25,7 @@ from peeklock.amqp.messages.sections import lone_data_at, split
 from peeklock.amqp.values.encoder import encode
 from peeklock.amqp.values.types import Described, Symbol, Timestamp, Uint, Ulong
 from peeklock.entity import message as domain
-from peeklock.entity.replies import STATE_ACTIVE, STATE_DEFERRED, Delivery, Details
+from peeklock.entity.deliveries import STATE_ACTIVE, STATE_DEFERRED, Delivery, Details
 from peeklock.gateway.amqp.management.lock_tokens import (
     pack_tag,
     tag_begin,

@@ -33,7 +33,7 @@ from peeklock.amqp.values.types import (
     Ushort,
 )
 from peeklock.entity import message as domain
-from peeklock.entity.replies import Details
+from peeklock.entity.deliveries import Details
 from peeklock.entity.rules.errors import FilterError
 from peeklock.entity.rules.filter import SqlFilter
 from peeklock.entity.rules.values import (

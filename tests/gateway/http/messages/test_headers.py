@@ -13,8 +13,8 @@ from peeklock.amqp.messages.message import DATA_BODY, VALUE_BODY, encode_message
 from peeklock.amqp.messages.message import AmqpMessage as WholeMessage
 from peeklock.amqp.messages.message_forms import Properties
 from peeklock.amqp.values.types import Symbol, Timestamp
+from peeklock.entity.deliveries import STATE_ACTIVE, Delivery
 from peeklock.entity.message import NEVER, Message
-from peeklock.entity.replies import STATE_ACTIVE, Delivery
 from peeklock.gateway.amqp.messages.translate import outgoing
 from peeklock.gateway.http.messages.incoming import read_batch, read_message
 from peeklock.gateway.http.messages.malformed import MalformedRequest

@@ -8,7 +8,7 @@ from typing import Any, Final, final
 from uuid import UUID
 
 from peeklock.amqp.values.types import Array
-from peeklock.entity.commands import LockToken
+from peeklock.entity.deliveries import LockToken
 from peeklock.entity.refusals import INVALID_ARGUMENT, Refusal
 from peeklock.gateway.amqp.management.lock_tokens import token_of
 

@@ -10,8 +10,8 @@ from typing import Any, Final, TypeAlias, final
 from peeklock.auth.rights import Rights
 from peeklock.entity.commands import Command
 from peeklock.entity.refusals import Refusal
-from peeklock.entity.replies import Numbered
-from peeklock.entity.rule_commands import RuleCommand
+from peeklock.entity.replies import Numbered, Origin, Reply
+from peeklock.entity.topics.commands import RuleCommand
 from peeklock.gateway.amqp.address import OWN
 from peeklock.gateway.amqp.management.arguments import Arguments
 from peeklock.gateway.amqp.namespace_context import Entity
@@ -48,12 +48,12 @@ class Call:
         self,
         arguments: Arguments,
         *,
-        origin: Any,
+        origin: Origin,
         tag: int,
         entity: Entity,
         sub_queue: int,
         lane: int,
-        holder: Any,
+        holder: Origin | None,
         held: str | None = None,
         now: int,
         ids: MessageIds,
@@ -80,7 +80,7 @@ class Call:
 # Reads a request; the arguments hold the refusal where something is wrong with them.
 Reader: TypeAlias = Callable[[Call], Command | RuleCommand | Refusal]
 # Words a reply: the body of the answer, or None where there is nothing to tell (204).
-Writer: TypeAlias = Callable[[Call, Any], dict[Any, Any] | None]
+Writer: TypeAlias = Callable[[Call, Reply], dict[Any, Any] | None]
 
 
 @final
@@ -97,13 +97,13 @@ class Operation:
         self.write: Final[Writer] = write
 
 
-def write_done(_call: Call, reply: Any) -> dict[Any, Any] | None:
+def write_done(_call: Call, reply: Reply) -> dict[Any, Any] | None:
     """Say that it is done, and nothing more."""
     numbers(reply)
     return {}
 
 
-def numbers(reply: Any) -> list[int]:
+def numbers(reply: Reply) -> list[int]:
     """The numbers of a reply that has nothing else."""
     assert isinstance(reply, Numbered), f"numbers were expected, not {reply!r}"
     return reply.numbers

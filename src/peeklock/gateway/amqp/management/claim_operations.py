@@ -18,7 +18,7 @@ from peeklock.entity.commands import (
 from peeklock.entity.definition import TOPIC
 from peeklock.entity.message import NO_DURATION
 from peeklock.entity.refusals import NOT_ALLOWED, Refusal
-from peeklock.entity.replies import ClaimsFetched, ClaimsListed, ClaimsMade
+from peeklock.entity.replies import ClaimsFetched, ClaimsListed, ClaimsMade, Reply
 from peeklock.entity.routing import partition_of_sequence
 from peeklock.gateway.amqp import texts
 from peeklock.gateway.amqp.address import OWN, TRANSFER_DEAD_LETTERS
@@ -101,7 +101,7 @@ def _read_claim(call: Call) -> Command | Refusal:
     )
 
 
-def _write_claim(_call: Call, reply: Any) -> dict[Any, Any] | None:
+def _write_claim(_call: Call, reply: Reply) -> dict[Any, Any] | None:
     assert isinstance(reply, ClaimsMade), f"claims were expected, not {reply!r}"
     if not reply.sequences:
         return None
@@ -126,7 +126,7 @@ def _read_list(call: Call) -> Command | Refusal:
     return ListClaims(call.origin, call.tag, call.lane, owner, epoch, first, count)
 
 
-def _write_list(_call: Call, reply: Any) -> dict[Any, Any] | None:
+def _write_list(_call: Call, reply: Reply) -> dict[Any, Any] | None:
     assert isinstance(reply, ClaimsListed), f"a list of claims was expected, not {reply!r}"
     oldest = reply.oldest_enqueued_at
     body: dict[Any, Any] = {
@@ -162,7 +162,7 @@ def _read_fetch(call: Call) -> Command | Refusal:
     )
 
 
-def _write_fetch(call: Call, reply: Any) -> dict[Any, Any] | None:
+def _write_fetch(call: Call, reply: Reply) -> dict[Any, Any] | None:
     assert isinstance(reply, ClaimsFetched), f"claimed messages were expected, not {reply!r}"
     omit = call.arguments.flag("omit-message-body")
     messages = [{"message": peeked(delivery, omit)} for delivery in reply.deliveries]
@@ -191,7 +191,7 @@ def _read_settle(call: Call) -> Command | Refusal:
     )
 
 
-def _write_settle(_call: Call, reply: Any) -> dict[Any, Any] | None:
+def _write_settle(_call: Call, reply: Reply) -> dict[Any, Any] | None:
     return {"message-count": Int(numbers(reply)[0])}
 
 

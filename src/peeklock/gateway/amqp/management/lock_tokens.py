@@ -4,7 +4,7 @@ from struct import Struct
 from typing import Final
 from uuid import UUID
 
-from peeklock.entity.commands import LockToken
+from peeklock.entity.deliveries import LockToken
 
 # The two numbers one after the other: as a UUID is written where its bytes have their own order.
 _UUID: Final = Struct(">QQ")

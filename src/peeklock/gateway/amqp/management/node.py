@@ -23,8 +23,18 @@ from peeklock.entity.commands import (
 )
 from peeklock.entity.message import Message
 from peeklock.entity.refusals import NOT_ALLOWED, NOT_IMPLEMENTED, UNAUTHORIZED, Refusal
-from peeklock.entity.replies import Numbered, Refused
-from peeklock.entity.rule_commands import RuleCommand
+from peeklock.entity.replies import (
+    Delivered,
+    Drained,
+    Numbered,
+    Ready,
+    ReceiverClosed,
+    Refused,
+    Reply,
+    SendsAccepted,
+    Settled,
+)
+from peeklock.entity.topics.commands import RuleCommand
 from peeklock.gateway.amqp.address import Address
 from peeklock.gateway.amqp.connection_output import ConnectionOutput
 from peeklock.gateway.amqp.management.arguments import Arguments
@@ -113,7 +123,7 @@ class ManagementNode:
         self._top_up()
         return done
 
-    def replied(self, reply: Any) -> None:
+    def replied(self, reply: Reply) -> None:
         """Answer the request that the reply belongs to."""
         if isinstance(reply, Refused):
             for tag in reply.tags:
@@ -122,6 +132,8 @@ class ManagementNode:
                 if pending.transaction is not None:
                     self.output.transactions.doom(pending.transaction, reply.refusal)
                     self.output.transactions.done(pending.transaction)
+        elif isinstance(reply, (SendsAccepted, Delivered, Settled, Drained, Ready, ReceiverClosed)):
+            raise AssertionError(f"a request is not answered with {reply!r}")
         else:
             pending = self._under_way.pop(reply.tag)
             if pending.transaction is None:
@@ -216,7 +228,7 @@ class ManagementNode:
         self._under_way[call.tag] = pending
         self._entity.submit(command)
 
-    def _reserved(self, pending: "Pending", transaction: Transaction, reply: Any) -> None:
+    def _reserved(self, pending: "Pending", transaction: Transaction, reply: Reply) -> None:
         """Tell the numbers that messages will have if their transaction ends well."""
         call = pending.call
         command = Schedule(self, call.tag, pending.messages, numbers(reply))
@@ -244,7 +256,7 @@ class ManagementNode:
             return node
         return self
 
-    def _answer(self, pending: "Pending", reply: Any) -> None:
+    def _answer(self, pending: "Pending", reply: Reply) -> None:
         body = pending.operation.write(pending.call, reply)
         status = _NO_CONTENT if body is None else _OK
         properties: dict[Any, Any] = {"statusCode": Int(status), "statusDescription": "OK"}

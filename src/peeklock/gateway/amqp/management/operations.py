@@ -20,9 +20,10 @@ from peeklock.entity.commands import (
     SettleAll,
 )
 from peeklock.entity.definition import SUBSCRIPTION
+from peeklock.entity.deliveries import Delivery
 from peeklock.entity.message import Message
 from peeklock.entity.refusals import NOT_ALLOWED, Refusal
-from peeklock.entity.replies import Delivery, Found
+from peeklock.entity.replies import Found, Reply
 from peeklock.gateway.amqp.address import OWN
 from peeklock.gateway.amqp.management.arguments import DEAR_LIST_MAX
 from peeklock.gateway.amqp.management.calls import PREFIX, Call, Operation, numbers, write_done
@@ -68,7 +69,7 @@ def _read_peek(call: Call) -> Command | Refusal:
     )
 
 
-def _write_peek(call: Call, reply: Any) -> dict[Any, Any] | None:
+def _write_peek(call: Call, reply: Reply) -> dict[Any, Any] | None:
     deliveries = _found(reply)
     omit = call.arguments.flag("omit-message-body")
     return {"messages": [{"message": peeked(d, omit)} for d in deliveries]} if deliveries else None
@@ -90,7 +91,7 @@ def _read_receive(call: Call) -> Command | Refusal:
     )
 
 
-def _write_receive(_call: Call, reply: Any) -> dict[Any, Any] | None:
+def _write_receive(_call: Call, reply: Reply) -> dict[Any, Any] | None:
     deliveries = _found(reply)
     if not deliveries:
         return None
@@ -110,7 +111,7 @@ def _read_delete(call: Call) -> Command | Refusal:
     return DeleteMany(call.origin, call.tag, call.lane, count, before, _session_id(call))
 
 
-def _write_delete(_call: Call, reply: Any) -> dict[Any, Any] | None:
+def _write_delete(_call: Call, reply: Reply) -> dict[Any, Any] | None:
     count = numbers(reply)[0]
     return {"message-count": Int(count)} if count else None
 
@@ -123,7 +124,7 @@ def _session_id(call: Call) -> str | None:
     return session_id
 
 
-def _found(reply: Any) -> list[Delivery]:
+def _found(reply: Reply) -> list[Delivery]:
     assert isinstance(reply, Found), f"messages were expected, not {reply!r}"
     return reply.deliveries
 
@@ -136,7 +137,7 @@ def _read_renew(call: Call) -> Command | Refusal:
     return RenewLocks(call.origin, call.tag, tokens, call.consumer)
 
 
-def _write_renew(_call: Call, reply: Any) -> dict[Any, Any] | None:
+def _write_renew(_call: Call, reply: Reply) -> dict[Any, Any] | None:
     expirations = [Timestamp(instant) for instant in numbers(reply)]
     return {"expirations": Array(TIMESTAMP, expirations)}
 
@@ -171,7 +172,7 @@ def _read_schedule(call: Call) -> Command | Refusal:
     return Schedule(call.origin, call.tag, messages)
 
 
-def _write_schedule(_call: Call, reply: Any) -> dict[Any, Any] | None:
+def _write_schedule(_call: Call, reply: Reply) -> dict[Any, Any] | None:
     return {"sequence-numbers": Array(LONG, numbers(reply))}
 
 

@@ -6,12 +6,13 @@ from peeklock.amqp.values.types import Described, Int, Timestamp, Ulong
 from peeklock.auth.rights import LISTEN
 from peeklock.entity.definition import SUBSCRIPTION, is_rule_name
 from peeklock.entity.refusals import INVALID_ARGUMENT, NOT_ALLOWED, Refusal
-from peeklock.entity.rule_commands import AddRule, ListRules, RemoveRule, RuleCommand, RulesFound
+from peeklock.entity.replies import Reply, RulesFound
 from peeklock.entity.rules.action import SqlAction
 from peeklock.entity.rules.correlation import CorrelationFilter
 from peeklock.entity.rules.errors import RuleError
 from peeklock.entity.rules.filter import FalseFilter, SqlFilter, TrueFilter
 from peeklock.entity.rules.rule import Filter, Rule
+from peeklock.entity.topics.commands import AddRule, ListRules, RemoveRule, RuleCommand
 from peeklock.gateway.amqp.address import OWN
 from peeklock.gateway.amqp.management.arguments import INT32_MAX, PAGE_MAX, Arguments
 from peeklock.gateway.amqp.management.calls import PREFIX, Call, Operation, write_done
@@ -107,7 +108,7 @@ def _read_list(call: Call) -> RuleCommand | Refusal:
     return ListRules(call.origin, call.tag, skip, min(top, PAGE_MAX))
 
 
-def _write_list(_call: Call, reply: Any) -> dict[Any, Any] | None:
+def _write_list(_call: Call, reply: Reply) -> dict[Any, Any] | None:
     assert isinstance(reply, RulesFound), f"rules were expected, not {reply!r}"
     if not reply.rules:
         # JavaScript's client asks on and on until it is told that there is nothing more.

@@ -13,7 +13,7 @@ from peeklock.entity.commands import (
     SetSessionState,
 )
 from peeklock.entity.refusals import MESSAGE_TOO_BIG, NOT_ALLOWED, Refusal
-from peeklock.entity.replies import Named, StateFound
+from peeklock.entity.replies import Named, Reply, StateFound
 from peeklock.gateway.amqp.management.arguments import PAGE_MAX
 from peeklock.gateway.amqp.management.calls import PREFIX, Call, Operation, numbers, write_done
 
@@ -35,7 +35,7 @@ def _read_renew(call: Call) -> Command | Refusal:
     return RenewSession(call.origin, call.tag, call.lane, session_id, call.holder)
 
 
-def _write_renew(_call: Call, reply: Any) -> dict[Any, Any] | None:
+def _write_renew(_call: Call, reply: Reply) -> dict[Any, Any] | None:
     return {"expiration": Timestamp(numbers(reply)[0])}
 
 
@@ -46,7 +46,7 @@ def _read_get_state(call: Call) -> Command | Refusal:
     return GetSessionState(call.origin, call.tag, call.lane, session_id, call.holder)
 
 
-def _write_get_state(_call: Call, reply: Any) -> dict[Any, Any] | None:
+def _write_get_state(_call: Call, reply: Reply) -> dict[Any, Any] | None:
     assert isinstance(reply, StateFound), f"a state was expected, not {reply!r}"
     return {"session-state": reply.state}
 
@@ -75,7 +75,7 @@ def _read_list(call: Call) -> Command | Refusal:
     return ListSessions(call.origin, call.tag, call.lane, since, skip, min(top, PAGE_MAX))
 
 
-def _write_list(call: Call, reply: Any) -> dict[Any, Any] | None:
+def _write_list(call: Call, reply: Reply) -> dict[Any, Any] | None:
     assert isinstance(reply, Named), f"names were expected, not {reply!r}"
     if not reply.names:
         return None

@@ -8,7 +8,7 @@ from peeklock.auth.rights import SEND
 from peeklock.entity.commands import Command, DropStages, PublishStages
 from peeklock.entity.definition import SUBSCRIPTION
 from peeklock.entity.refusals import INVALID_ARGUMENT, NOT_ALLOWED, Refusal
-from peeklock.entity.replies import BatchPublished
+from peeklock.entity.replies import BatchPublished, Reply
 from peeklock.gateway.amqp.address import OWN
 from peeklock.gateway.amqp.management.calls import OWN_PREFIX, Call, Operation, numbers
 
@@ -45,7 +45,7 @@ def _read_publish(call: Call) -> Command | Refusal:
     return PublishStages(call.origin, call.tag, writer, batch, _stages(call))
 
 
-def _write_publish(_call: Call, reply: Any) -> dict[Any, Any] | None:
+def _write_publish(_call: Call, reply: Reply) -> dict[Any, Any] | None:
     assert isinstance(reply, BatchPublished), f"a batch was expected, not {reply!r}"
     return {"message-count": reply.count}
 
@@ -64,7 +64,7 @@ def _read_drop(call: Call) -> Command | Refusal:
     return DropStages(call.origin, call.tag, [], prefix, [])
 
 
-def _write_drop(_call: Call, reply: Any) -> dict[Any, Any] | None:
+def _write_drop(_call: Call, reply: Reply) -> dict[Any, Any] | None:
     return {"message-count": numbers(reply)[0]}
 
 

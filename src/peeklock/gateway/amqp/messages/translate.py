@@ -51,14 +51,14 @@ from peeklock.amqp.messages.sections import DURABLE_BEFORE, Sections, lone_data_
 from peeklock.amqp.values.encoder import encode
 from peeklock.amqp.values.pieces import Pieces
 from peeklock.amqp.values.types import Symbol, Timestamp
-from peeklock.entity.message import NEVER, NO_DURATION, Message, Traits, traits_of
-from peeklock.entity.replies import (
+from peeklock.entity.deliveries import (
     STATE_ACTIVE,
     STATE_DEFERRED,
     STATE_SCHEDULED,
     Delivery,
     Details,
 )
+from peeklock.entity.message import NEVER, NO_DURATION, Message, Traits, traits_of
 from peeklock.gateway.amqp.management.lock_tokens import pack_tag, tag_begin, turned
 from peeklock.gateway.amqp.messages.envelope import AS_IT_LIVES, DURABLE, Envelope, opened
 from peeklock.gateway.identifiers import MessageIds

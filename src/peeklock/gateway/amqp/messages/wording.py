@@ -25,8 +25,8 @@ from peeklock.amqp.messages.sections import Sections, split
 from peeklock.amqp.values.codec import decode
 from peeklock.amqp.values.encoder import encode
 from peeklock.amqp.values.types import Encoded, Symbol, Timestamp
+from peeklock.entity.deliveries import STATE_ACTIVE, Delivery, Details
 from peeklock.entity.message import NEVER, NO_DURATION, Message, Traits
-from peeklock.entity.replies import STATE_ACTIVE, Delivery, Details
 from peeklock.entity.rules.action import Changes, Reset
 from peeklock.entity.rules.errors import FilterError
 from peeklock.entity.rules.values import (

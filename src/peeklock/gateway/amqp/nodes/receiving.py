@@ -9,7 +9,7 @@ A receiver of a message session is the same node: its link is attached when the 
 and everything after that goes the same way.
 """
 
-from typing import Any, Final, final
+from typing import Final, final
 
 from peeklock.amqp.sessions.delivery import OutgoingDelivery
 from peeklock.amqp.sessions.link import Link
@@ -21,20 +21,21 @@ from peeklock.entity.commands import (
     AcceptSession,
     CloseReceiver,
     Grant,
-    LockToken,
     OpenReceiver,
     Requeue,
     SettleMany,
 )
+from peeklock.entity.deliveries import Delivery, LockToken
 from peeklock.entity.refusals import LOCK_LOST, SESSION_LOCK_LOST, Refusal
 from peeklock.entity.replies import (
+    NOBODY,
     Delivered,
-    Delivery,
     Drained,
-    Nobody,
+    Origin,
     Ready,
     ReceiverClosed,
     Refused,
+    Reply,
     SessionAccepted,
     Settled,
 )
@@ -69,7 +70,6 @@ class ReceivingNode:
         "_lane",
         "_mode",
         "_outcomes",
-        "_silent",
         "_size_granted",
         "_size_taken",
         "_taken",
@@ -100,7 +100,6 @@ class ReceivingNode:
         self._mode: Final = mode
         self._consumer: Final = output.consumer(link.name)
         self._outcomes: Final = OutcomeReader()
-        self._silent: Final = Nobody()
         # Both as the partition counts: what it has handed out, and how far it may go.
         self._taken = 0
         self._granted = 0
@@ -189,7 +188,7 @@ class ReceivingNode:
                 self._enlist(read, settled, deliveries)
             elif read.is_final or settled:
                 tokens: list[LockToken] = [delivery.context for delivery in deliveries]
-                origin: Any = self._silent if settled else self
+                origin: Origin = NOBODY if settled else self
                 self.entity.submit(
                     SettleMany(
                         origin,
@@ -211,7 +210,7 @@ class ReceivingNode:
         tags = [delivery.id for delivery in deliveries]
         tokens: list[LockToken] = [delivery.context for delivery in deliveries]
         command = SettleMany(
-            self._silent, tags, read.outcome, tokens, read.changes, read.note, self._consumer
+            NOBODY, tags, read.outcome, tokens, read.changes, read.note, self._consumer
         )
         work = Work(self.entity, self.link, command=command, ids=tags)
         transactions = self.output.transactions
@@ -228,7 +227,7 @@ class ReceivingNode:
         if refusal is not None and not settled:
             self._refuse(tags, refusal)
 
-    def replied(self, reply: Any) -> None:
+    def replied(self, reply: Reply) -> None:
         """Pass on what the queue has for this receiver."""
         if isinstance(reply, Delivered):
             self._deliver(reply)
@@ -381,7 +380,7 @@ class ReceivingNode:
             return
         if self._mode == PEEK_LOCK:
             tokens: list[LockToken] = list(deliveries)
-            self.entity.submit(SettleMany(self._silent, [0] * len(tokens), RELEASE, tokens))
+            self.entity.submit(SettleMany(NOBODY, [0] * len(tokens), RELEASE, tokens))
             return
         # In pieces, so that nobody waits long for one large write; nothing comes in between.
         if self._granted:

@@ -1,6 +1,6 @@
 """The node behind a link on which a client sends: transfers become commands, replies outcomes."""
 
-from typing import Any, Final, final
+from typing import Final, final
 
 from peeklock.amqp.dialect import BATCH_FORMAT, BATCH_SIZE_MAX
 from peeklock.amqp.errors import DECODE_ERROR, AmqpError, DecodeError
@@ -12,7 +12,7 @@ from peeklock.amqp.values.types import Symbol, Ulong
 from peeklock.entity.commands import Commit, SendBatch, SendMany, Stage
 from peeklock.entity.message import Message
 from peeklock.entity.refusals import INVALID_ARGUMENT, MESSAGE_TOO_BIG, NOT_ALLOWED, Refusal
-from peeklock.entity.replies import Numbered, Refused, SendsAccepted
+from peeklock.entity.replies import Numbered, Refused, Reply, SendsAccepted
 from peeklock.gateway.amqp import texts
 from peeklock.gateway.amqp.connection_output import ConnectionOutput
 from peeklock.gateway.amqp.messages.translate import incoming, incoming_run, via_key_of
@@ -148,7 +148,7 @@ class SendingNode:
         while deliveries:
             del deliveries[: self.transfers(deliveries, now, Pass())]
 
-    def replied(self, reply: Any) -> None:
+    def replied(self, reply: Reply) -> None:
         """Tell the client what became of its messages."""
         if isinstance(reply, SendsAccepted):
             self.link.settle(reply.tags, ACCEPTED)
@@ -170,7 +170,7 @@ class SendingNode:
         else:
             raise AssertionError(f"a sender is not answered with {reply!r}")
 
-    def replied_unasked(self, reply: Any) -> None:
+    def replied_unasked(self, reply: Reply) -> None:
         """Take the reply to messages whose sender wants none; a refusal is still written down."""
         if isinstance(reply, Refused):
             self.output.namespace_context.refusal_writer.decline(
@@ -181,7 +181,13 @@ class SendingNode:
                 count=len(reply.tags),
                 kind=self._entity.kind,
             )
-        self._finished(1 if isinstance(reply, Numbered) else len(reply.tags))
+            self._finished(len(reply.tags))
+        elif isinstance(reply, SendsAccepted):
+            self._finished(len(reply.tags))
+        elif isinstance(reply, Numbered):
+            self._finished(1)
+        else:
+            raise AssertionError(f"a sender is not answered with {reply!r}")
 
     def flush(self) -> None:
         """Let the answers go."""
@@ -349,7 +355,7 @@ class Unanswered:
     def __init__(self, node: SendingNode) -> None:
         self._node: Final = node
 
-    def replied(self, reply: Any) -> None:
+    def replied(self, reply: Reply) -> None:
         """Take note, and say nothing."""
         self._node.replied_unasked(reply)
 

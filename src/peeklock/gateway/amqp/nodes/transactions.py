@@ -6,7 +6,7 @@ or else where the first message goes. Messages for other entities rest with the 
 forwarded afterwards, so that never more than one partition has to agree.
 """
 
-from typing import Any, Final, Protocol, final
+from typing import Final, Protocol, final
 
 from peeklock.amqp.errors import DecodeError
 from peeklock.amqp.frames.states import TransactionalState
@@ -19,6 +19,7 @@ from peeklock.entity.commands import (
     SendBatch,
     SettleAll,
     SettleMany,
+    TransactionWork,
     TransferMessage,
 )
 from peeklock.entity.message import Message
@@ -35,7 +36,7 @@ from peeklock.entity.refusals import (
     UNAVAILABLE,
     Refusal,
 )
-from peeklock.entity.replies import Refused
+from peeklock.entity.replies import NOBODY, Refused, Reply
 from peeklock.gateway.amqp.namespace_context import Entity, GatewayLimits
 from peeklock.gateway.identifiers import RandomSource
 
@@ -104,7 +105,7 @@ class Work:
         messages: list[Message] | None = None,
         via_keys: list[str | None] | None = None,
         destination: Entity | None = None,
-        command: Any = None,
+        command: TransactionWork | None = None,
         ids: list[int] | None = None,
     ) -> None:
         self.entity: Final = entity
@@ -113,7 +114,7 @@ class Work:
         # By which partition of the via each message goes, where it says so.
         self.via_keys: Final[list[str | None] | None] = via_keys
         self.destination: Final = destination
-        self.command: Any = command
+        self.command: Final[TransactionWork | None] = command
         # Deliveries that are settled for the time being.
         self.ids: Final[list[int] | None] = ids
         sent: list[Message] = messages or []
@@ -123,7 +124,7 @@ class Work:
         self.count: Final = len(sent) if command is None else _count(command)
 
 
-def _count(command: Any) -> int:
+def _count(command: TransactionWork) -> int:
     if isinstance(command, Schedule):
         return len(command.messages)
     if isinstance(command, (SettleMany, SettleAll)):
@@ -175,7 +176,7 @@ class Transaction:
         """The entity that commits."""
         return _via(self.works)
 
-    def commands(self) -> list[Any]:
+    def commands(self) -> list[TransactionWork]:
         """What the via has to carry out."""
         return _commands(self.works)
 
@@ -207,19 +208,20 @@ def _has_session(message: Message) -> bool:
     return message.session_id is not None
 
 
-def _commands(works: list[Work]) -> list[Any]:
+def _commands(works: list[Work]) -> list[TransactionWork]:
     owner_path = _via(works).owner_path
-    commands: list[Any] = []
+    commands: list[TransactionWork] = []
     for work in works:
         messages = work.messages
         if messages is None:
+            assert work.command is not None, "work has messages or a command"
             commands.append(work.command)
             continue
         destination = work.destination
         if destination is None and work.entity.owner_path != owner_path:
             destination = work.entity
         if destination is None:
-            commands.append(SendBatch(None, 0, messages))
+            commands.append(SendBatch(NOBODY, 0, messages))
         else:
             commands += transfers(destination, messages, work.via_keys)
     return commands
@@ -227,7 +229,7 @@ def _commands(works: list[Work]) -> list[Any]:
 
 def transfers(
     destination: Entity, messages: list[Message], via_keys: list[str | None] | None
-) -> list[Any]:
+) -> list[TransactionWork]:
     """Let messages be forwarded to another entity."""
     path = destination.path
     if via_keys is None:
@@ -475,7 +477,7 @@ class Ending:
         self.coordinator: Final = coordinator
         self.tag: Final = tag
 
-    def replied(self, reply: Any) -> None:
+    def replied(self, reply: Reply) -> None:
         """The transaction is carried out, or it is not."""
         if isinstance(reply, Refused):
             self._transactions.undo(self.transaction)

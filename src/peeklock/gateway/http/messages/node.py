@@ -10,7 +10,6 @@ from peeklock.entity.commands import (
     ABANDON,
     COMPLETE,
     Command,
-    LockToken,
     Peek,
     RenewLocks,
     SendBatch,
@@ -18,6 +17,7 @@ from peeklock.entity.commands import (
     SettleMany,
 )
 from peeklock.entity.definition import QUEUE
+from peeklock.entity.deliveries import Delivery, LockToken
 from peeklock.entity.message import Message
 from peeklock.entity.moves.settling import LANE_BITS
 from peeklock.entity.refusals import (
@@ -30,7 +30,7 @@ from peeklock.entity.refusals import (
     NOT_ALLOWED,
     Refusal,
 )
-from peeklock.entity.replies import Delivery, Found, Numbered, Refused
+from peeklock.entity.replies import Found, Numbered, Refused
 from peeklock.gateway.amqp import texts
 from peeklock.gateway.amqp.address import ENTITY, OWN, parse_address
 from peeklock.gateway.amqp.admission import why_not_received_from, why_not_sent_to

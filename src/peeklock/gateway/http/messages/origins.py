@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final, final
+from typing import Final, final
 
 from peeklock.entity.commands import (
     PEEK_LOCK,
@@ -12,8 +12,9 @@ from peeklock.entity.commands import (
     OpenReceiver,
     SettleMany,
 )
+from peeklock.entity.deliveries import Delivery
 from peeklock.entity.refusals import DETACHED, Refusal
-from peeklock.entity.replies import Delivered, Delivery, Drained, Nobody, ReceiverClosed
+from peeklock.entity.replies import NOBODY, Delivered, Drained, ReceiverClosed, Reply
 from peeklock.gateway.amqp.namespace_context import Entity
 from peeklock.gateway.http.caller import Caller
 
@@ -29,9 +30,9 @@ class CommandReply:
     """One command and its reply."""
 
     def __init__(self) -> None:
-        self._reply: Final[asyncio.Future[Any]] = asyncio.get_running_loop().create_future()
+        self._reply: Final[asyncio.Future[Reply]] = asyncio.get_running_loop().create_future()
 
-    def replied(self, reply: Any) -> None:
+    def replied(self, reply: Reply) -> None:
         """Take the reply."""
         if not self._reply.done():
             self._reply.set_result(reply)
@@ -39,7 +40,7 @@ class CommandReply:
     def flush(self) -> None:
         """There is nothing to let go."""
 
-    async def reply(self) -> Any:
+    async def reply(self) -> Reply:
         """Wait for it."""
         return await self._reply
 
@@ -90,7 +91,7 @@ class Reception:
             return None
         return found
 
-    def replied(self, reply: Any) -> None:
+    def replied(self, reply: Reply) -> None:
         """Take what the entity has."""
         if isinstance(reply, Delivered):
             for delivery in reply.deliveries:
@@ -136,4 +137,4 @@ class Reception:
             self._result.set_result(result)
 
     def _give_back(self, delivery: Delivery) -> None:
-        self._entity.submit(SettleMany(Nobody(), [0], RELEASE, [delivery]))
+        self._entity.submit(SettleMany(NOBODY, [0], RELEASE, [delivery]))

@@ -13,14 +13,14 @@ from peeklock.amqp.messages.properties import (
 )
 from peeklock.amqp.messages.sections import Sections, split
 from peeklock.amqp.values.codec import decode
-from peeklock.entity.message import NEVER
-from peeklock.entity.replies import (
+from peeklock.entity.deliveries import (
     STATE_ACTIVE,
     STATE_CLAIMED,
     STATE_DEFERRED,
     STATE_SCHEDULED,
     Delivery,
 )
+from peeklock.entity.message import NEVER
 from peeklock.gateway.amqp.management.lock_tokens import uuid_of
 from peeklock.gateway.amqp.messages.envelope import opened
 from peeklock.gateway.amqp.messages.translate import partition_key_in, with_details

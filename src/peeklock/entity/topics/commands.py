@@ -4,8 +4,9 @@ broker answers and not a partition: durable when the reply comes."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, final
+from typing import Final, TypeAlias, final
 
+from peeklock.entity.replies import Origin
 from peeklock.entity.rules.rule import Rule
 
 
@@ -14,11 +15,11 @@ from peeklock.entity.rules.rule import Rule
 class AddRule:
     """One more rule; a name that is taken refuses it. The reply is Numbered, without numbers."""
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
     rule: Final[Rule]
 
-    def __init__(self, origin: Any, tag: int, rule: Rule) -> None:
+    def __init__(self, origin: Origin, tag: int, rule: Rule) -> None:
         self.origin = origin
         self.tag = tag
         self.rule = rule
@@ -29,11 +30,11 @@ class AddRule:
 class RemoveRule:
     """A rule less; one that is not there refuses it. The reply is Numbered, without numbers."""
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
     name: Final[str]
 
-    def __init__(self, origin: Any, tag: int, name: str) -> None:
+    def __init__(self, origin: Origin, tag: int, name: str) -> None:
         self.origin = origin
         self.tag = tag
         self.name = name
@@ -44,31 +45,16 @@ class RemoveRule:
 class ListRules:
     """A page of the rules, in the order of their making. The reply is RulesFound."""
 
-    origin: Final[Any]
+    origin: Final[Origin]
     tag: Final[int]
     skip: Final[int]
     top: Final[int]
 
-    def __init__(self, origin: Any, tag: int, skip: int, top: int) -> None:
+    def __init__(self, origin: Origin, tag: int, skip: int, top: int) -> None:
         self.origin = origin
         self.tag = tag
         self.skip = skip
         self.top = top
-
-
-@final
-@dataclass(slots=True, init=False)
-class RulesFound:
-    """The rules that were asked for."""
-
-    origin: Final[Any]
-    tag: Final[int]
-    rules: Final[list[Rule]]
-
-    def __init__(self, origin: Any, tag: int, rules: list[Rule]) -> None:
-        self.origin = origin
-        self.tag = tag
-        self.rules = rules
 
 
 RuleCommand: TypeAlias = AddRule | RemoveRule | ListRules
