@@ -15,6 +15,12 @@ import typer
 
 from peeklock.cli.connection import ConnectionProblem, parse_connection
 from peeklock.client.administration.api import AdministrationApi
+from peeklock.client.administration.errors import (
+    ClientAuthenticationError,
+    ResourceExistsError,
+    ResourceNotFoundError,
+    ServiceRequestError,
+)
 from peeklock.client.administration.http_client import HttpClient, HttpEndpoint
 from peeklock.client.connections.connection_string import DEVELOPMENT, ConnectionString
 from peeklock.client.connections.endpoints import (
@@ -24,7 +30,12 @@ from peeklock.client.connections.endpoints import (
 )
 from peeklock.client.connections.endpoints import amqp_port as usual_amqp_port
 from peeklock.client.connections.endpoints import http_port as usual_http_port
-from peeklock.client.exceptions import ServiceBusError
+from peeklock.client.exceptions import (
+    MessagingEntityNotFoundError,
+    ServiceBusAuthenticationError,
+    ServiceBusConnectionError,
+    ServiceBusError,
+)
 from peeklock.settings import AMQP_PORT, HTTP_PORT
 
 if TYPE_CHECKING:
@@ -32,6 +43,11 @@ if TYPE_CHECKING:
 
 # Taking a store away, or deleting an entity, waits for what is under way in it.
 _TIMEOUT_S: Final = 120.0
+_CONTEXT: Final = "context"
+# As Click calls it.
+_TYPED: Final = "COMMANDLINE"
+_STRING: Final = "connection_string"
+_FIELDS: Final = (_STRING, "http_port", "amqp_port", "tls", "ca")
 _ON_A_PORT: Final[dict[str, Any]] = {"min": 1, "max": 65535}
 
 
@@ -88,35 +104,22 @@ class BrokerAccess:
             raise ConnectionProblem(str(problem))
         return document
 
-    def unreachable(self, port: int, error: Exception) -> ConnectionProblem:
-        """Return the error that says that nobody can be asked."""
-        reason = str(error) or repr(error)
-        where = f"{self.connection.host}:{port}"
-        return ConnectionProblem(f"cannot reach a broker at {where}: {reason}{_advice(error)}")
-
 
 def asks_broker(command: Callable[..., None]) -> Callable[..., None]:
     """Let a command take a BrokerAccess; users give connection string, ports and trust instead."""
 
     @wraps(command)
-    def wrapped(
-        *arguments: Any,
-        connection_string: str,
-        http_port: int | None,
-        amqp_port: int | None,
-        tls: bool | None,
-        ca: Path | None,
-        **options: Any,
-    ) -> None:
+    def wrapped(*arguments: Any, invocation: typer.Context, **options: Any) -> None:
         from peeklock.cli.output import fail
 
+        given = {name: options.pop(name) for name in (_CONTEXT, *_FIELDS)}
         try:
-            broker = _broker_access(connection_string, http_port, amqp_port, tls, ca)
+            broker = _broker_access(**_chosen(given, _typed(invocation, given)))
             command(broker, *arguments, **options)
         except ConnectionProblem as problem:
             fail(str(problem))
         except ServiceBusError as problem:
-            fail(f"{problem}{_advice(problem.__cause__)}")
+            fail(advised(problem))
 
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
     wrapped.__signature__ = inspect.Signature([*own, *_PARAMETERS])  # type: ignore[attr-defined]  # what Typer reads
@@ -124,16 +127,76 @@ def asks_broker(command: Callable[..., None]) -> Callable[..., None]:
     return wrapped
 
 
+def advised(problem: ServiceBusError) -> str:
+    """Say what went wrong, and what can be done about it."""
+    text = str(problem) or problem.condition
+    advice = _advice(problem.__cause__) or _advice(problem)
+    return f"{text} ({advice})" if advice else text
+
+
 def _advice(error: BaseException | None) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return " (--ca FILE names the authority that is trusted)"
+        return "--ca FILE names the authority that is trusted"
+    if isinstance(error, ConnectionRefusedError | ServiceBusConnectionError | ServiceRequestError):
+        if error.__cause__ is not None and not isinstance(error.__cause__, OSError):
+            return ""
+        return (
+            "`peeklock serve` starts a broker, `peeklock context list` shows those that are "
+            "known; --connection-string, --amqp-port and --http-port say where another one is"
+        )
+    if isinstance(error, ClientAuthenticationError | ServiceBusAuthenticationError):
+        return (
+            "the key or its name is wrong: take the connection string that the broker prints "
+            "when it is ready, or the AuthorizationRules of its configuration file"
+        )
+    if isinstance(error, ResourceExistsError):
+        return "`update` changes it, `delete` makes room"
+    if isinstance(error, ResourceNotFoundError | MessagingEntityNotFoundError):
+        return (
+            "`peeklock queue list`, `topic list` and `subscription list TOPIC` show what there is, "
+            "`create` makes it"
+        )
     return ""
 
 
+def _typed(invocation: typer.Context, given: dict[str, Any]) -> set[str]:
+    """Tell which options stand on the command line; others come from variables, or from nobody."""
+    sources = {name: invocation.get_parameter_source(name) for name in given}
+    return {name for name, source in sources.items() if getattr(source, "name", "") == _TYPED}
+
+
+def _chosen(given: dict[str, Any], typed: set[str]) -> dict[str, Any]:
+    """Choose what was typed before what a context says, and a context in use before nothing.
+
+    A context that was named stands for itself: of the other options only those hold that were
+    typed, not those of variables, which may be meant for another broker.
+    """
+    from peeklock.cli.contexts import read_contexts
+
+    name = given.pop(_CONTEXT)
+    if _CONTEXT in typed and _STRING in typed:
+        raise ConnectionProblem("only one of --context and --connection-string goes")
+    is_named = bool(name) and _STRING not in typed and (_CONTEXT in typed or not given[_STRING])
+    if not is_named and given[_STRING]:
+        return given
+    contexts = read_contexts()
+    if not is_named and not contexts.current:
+        return given | {_STRING: DEVELOPMENT}
+    context = contexts.get(name if is_named else contexts.current)
+    kept = {key: context.get(key) for key in _FIELDS}
+    if kept["ca"] is not None:
+        kept["ca"] = Path(kept["ca"])
+    return kept | {key: given[key] for key in typed if key != _CONTEXT}
+
+
 def _broker_access(
-    text: str, http_port: int | None, amqp_port: int | None, tls: bool | None, ca: Path | None
+    connection_string: str,
+    http_port: int | None,
+    amqp_port: int | None,
+    tls: bool | None,
+    ca: Path | None,
 ) -> BrokerAccess:
-    connection = parse_connection(text)
+    connection = parse_connection(connection_string)
     is_plain = connection.is_plain and ca is None if tls is None else not tls
     is_local = connection.is_plain or is_plain
     amqp_port = amqp_port or connection.port or usual_amqp_port(is_local=is_local)
@@ -157,16 +220,36 @@ def _parameter(name: str, default: Any, kind: Any, option: Any) -> inspect.Param
     )
 
 
+def _context_names(incomplete: str) -> list[str]:
+    from peeklock.cli.contexts import context_names
+
+    return context_names(incomplete)
+
+
 _PARAMETERS: Final = (
+    inspect.Parameter("invocation", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
     _parameter(
-        "connection_string",
-        DEVELOPMENT,
-        str,
+        _CONTEXT,
+        None,
+        str | None,
+        typer.Option(
+            "--context",
+            envvar="PEEKLOCK_CONTEXT",
+            help="A broker that `peeklock context add` has kept under a name.",
+            show_default="the one in use",
+            autocompletion=_context_names,
+            rich_help_panel="Broker",
+        ),
+    ),
+    _parameter(
+        _STRING,
+        None,
+        str | None,
         typer.Option(
             "--connection-string",
             envvar="PEEKLOCK_CONNECTION_STRING",
             help="How to reach the broker and with which key.",
-            show_default="the development key on localhost",
+            show_default="the context in use, or the development key on localhost",
             rich_help_panel="Broker",
         ),
     ),

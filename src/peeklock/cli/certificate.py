@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from peeklock.cli import options
-from peeklock.cli.output import Output, fail, print_json
+from peeklock.cli.output import TABLE, Output, fail, print_json
 
 _HOW: Final = """\
 The authority that signs this broker's certificate is
@@ -44,8 +44,8 @@ def show(*, data: options.Data = Path("data"), output: Output = "table") -> None
         authority = ensure_authority(data, SystemClock().now()).resolve()
     except OSError as error:
         fail(f"there is no authority in {data}, and none can be made: {error}")
-    if output == "json":
-        print_json({"authority": str(authority)})
+    if output != TABLE:
+        print_json({"authority": str(authority)}, output)
         return
     import typer
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, final
 
-from peeklock.cli.output import fail, print_json, print_table
+from peeklock.cli.output import TABLE, fail, print_json, print_table
 from peeklock.store.damage import repair as store_repair
 from peeklock.store.damage.inspection import PartitionFindings, StoreFindings, inspect_store
 from peeklock.store.damage.pages import DATA
@@ -63,8 +63,8 @@ def check(data: Path, output: str) -> None:
     """Tell what is damaged."""
     with _examined(data) as examined:
         rows = examined.rows()
-    if output == "json":
-        print_json({"damage": rows})
+    if output != TABLE:
+        print_json({"damage": rows}, output)
     elif rows:
         columns = ["store", "partition", "damage", "consequence"]
         print_table("Damage", columns, [[row[name] for name in columns] for row in rows])
@@ -101,8 +101,8 @@ def repair(data: Path, output: str) -> None:
             if found.is_hopeless
             for problem in found.problems
         ]
-    if output == "json":
-        print_json({"repaired": done, "not_repaired": left})
+    if output != TABLE:
+        print_json({"repaired": done, "not_repaired": left}, output)
     elif done:
         columns = ["store", "copy", "list", "lines"]
         print_table("Repaired", columns, [[str(row[name]) for name in columns] for row in done])

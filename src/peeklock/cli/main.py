@@ -1,22 +1,24 @@
 """The command `peeklock`; each command imports its package when called, so that help is quick."""
 
+import os
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from peeklock import settings as chosen
-from peeklock.cli import certificate, messages, options, pipeline, reload, store
+from peeklock.cli import certificate, contexts, messages, options, pipeline, reload, store
 from peeklock.cli.entities import entity, import_export, rule_commands
+from peeklock.cli.help import CommandGroup
 from peeklock.cli.output import fail
 from peeklock.settings import Settings
 
-app = typer.Typer(
-    help="A durable message broker that the official Service Bus clients use unmodified.",
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
+# As a shell tells of a program that a closed pipe has ended.
+_SIGPIPE: Final = 141
+
+app = CommandGroup("A durable message broker that the official Service Bus clients use unmodified.")
+app.add_typer(contexts.app, name="context")
 app.add_typer(entity.queue_app, name="queue")
 app.add_typer(entity.topic_app, name="topic")
 app.add_typer(entity.subscription_app, name="subscription")
@@ -31,7 +33,12 @@ import_export.add_to(app)
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
-    app(prog_name="peeklock")
+    try:
+        app(prog_name="peeklock")
+    except BrokenPipeError:
+        # Whoever read it has seen enough, as in `peeklock peek orders | head`.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(_SIGPIPE)
 
 
 def _print_version(value: bool) -> None:

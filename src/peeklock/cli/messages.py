@@ -10,12 +10,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 import typer
 
 from peeklock.cli import values
-from peeklock.cli.broker_access import BrokerAccess, asks_broker
+from peeklock.cli.broker_access import BrokerAccess, advised, asks_broker
 from peeklock.cli.connection import ConnectionProblem
-from peeklock.cli.output import Output, print_json, print_table
+from peeklock.cli.output import (
+    TABLE,
+    DryRun,
+    Output,
+    Yes,
+    confirm,
+    print_json,
+    print_table,
+    progress,
+    say,
+)
 
 if TYPE_CHECKING:
     from peeklock.client.blocking import ServiceBusClient
+    from peeklock.client.received import ServiceBusReceivedMessage
 
 Entity: TypeAlias = Annotated[
     str,
@@ -36,7 +47,19 @@ DeadLetter: TypeAlias = Annotated[
     bool, typer.Option("--dead-letter", help="Its dead-letter queue (/$DeadLetterQueue).")
 ]
 
+# Titles of columns; those that no message has are left out.
+_COLUMNS: Final = {
+    "number": "SequenceNumber",
+    "message id": "MessageId",
+    "session": "SessionId",
+    "subject": "Subject",
+    "enqueued": "EnqueuedTime",
+    "state": "State",
+    "deliveries": "DeliveryCount",
+}
+_REASONS: Final = {"DeadLetterReason": "reason", "DeadLetterErrorDescription": "description"}
 _DEAD_LETTERS: Final = "/$DeadLetterQueue"
+_PEEKED_AT_ONCE: Final = 250
 _DRAIN_MAX: Final = 1_000
 _DRAIN_WAIT_S: Final = 1.0
 # What is there is there at once; a wait of nothing at all is not asked for.
@@ -77,13 +100,19 @@ def send(
         str | None, typer.Option(help="When it is to be handed out: 2030-01-31T12:00:00Z.")
     ] = None,
     count: Annotated[int, typer.Option(min=1, help="How many of them.")] = 1,
+    lines: Annotated[
+        bool, typer.Option("--lines", help="Each line of standard input is a message.")
+    ] = False,
     output: Output = "table",
 ) -> None:
     """Send a message, or many alike, and return when the broker has accepted them."""
     from peeklock.client.blocking import ServiceBusMessage
     from peeklock.client.exceptions import ServiceBusError
 
-    content = _content(body, file)
+    if lines and (body is not None or file is not None or message_id is not None or count > 1):
+        raise values.wrong("--lines", "goes with none of --body, --file, --message-id and --count")
+    contents = _lines() if lines else [_content(body, file)]
+    count = len(contents) if lines else count
     options: dict[str, Any] = {
         "session_id": session_id,
         "subject": subject,
@@ -93,19 +122,26 @@ def send(
         "scheduled_enqueue_time_utc": None if at is None else _moment(at, "--at"),
         "application_properties": values.pairs(property_ or [], "--property"),
     }
-    ids = [message_id] if count == 1 or message_id is None else _numbered(message_id, count)
+    ids = (
+        [message_id] if lines or count == 1 or message_id is None else _numbered(message_id, count)
+    )
     try:
-        letters = [ServiceBusMessage(content, message_id=id, **options) for id in ids]
+        letters = [
+            ServiceBusMessage(content, message_id=id, **options)
+            for content in contents
+            for id in ids
+        ]
     except ValueError as error:
         raise ConnectionProblem(str(error)) from error
     failures: list[Exception] = []
-    with _client(broker) as client:
+    with client_of(broker) as client, progress(f"sending to '{entity}'", count) as advance:
         sender = client.get_queue_sender(entity, on_error=lambda _, error: failures.append(error))
         given = 0
         try:
             for letter in letters if len(letters) == count else letters * count:
                 sender.send_soon(letter)
                 given += 1
+                advance()
             sender.flush()
             if failures:
                 raise failures[0]
@@ -114,11 +150,11 @@ def send(
                 raise
             # What is in doubt because the connection broke counts as not sent.
             sent = given - len(failures)
-            if output == "json":
-                print_json({"sent": sent, "failed": count - sent})
+            if output != TABLE:
+                print_json({"sent": sent, "failed": count - sent}, output)
             text = f"{str(error) or error.condition}; sent {sent:,} of {_messages(count)}"
             raise ConnectionProblem(text) from error
-    _say(output, {"sent": count}, f"sent {_messages(count)}")
+    say(output, {"sent": count}, f"sent {_messages(count)}")
 
 
 def receive(
@@ -145,6 +181,9 @@ def receive(
     next_session: Annotated[
         bool, typer.Option("--next-session", help="From the next session that is free.")
     ] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C, a message in each line.")
+    ] = False,
     dead_letter: DeadLetter = False,
     output: Output = "table",
 ) -> None:
@@ -155,27 +194,37 @@ def receive(
 
     if delete + complete + peek_lock > 1:
         raise values.wrong("--delete", "only one of --delete, --complete and --peek-lock goes")
+    if follow and (peek_lock or next_session):
+        raise values.wrong("--follow", "goes with neither --peek-lock nor --next-session")
     if session is not None and (next_session or not session):
         raise values.wrong("--session", "needs the id of a session, and no --next-session")
     entity = _address(entity, dead_letter)
     mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE if delete else ServiceBusReceiveMode.PEEK_LOCK
-    with _client(broker) as client:
+    with client_of(broker) as client:
         receiver = client.get_queue_receiver(
             entity,
             receive_mode=mode,
             session_id=NEXT_AVAILABLE_SESSION if next_session else session,
             max_wait_time=max(wait, _WAIT_MIN_S),
         )
-        try:
-            messages = receiver.receive_messages(count)
-        except OperationTimeoutError as error:
-            if not next_session or error.condition != _TIMEOUT:
-                raise
-            messages = []  # No session came free.
-        # Printed before they are completed: what fails in between is received again.
-        _print(entity, [describe_message(message.payload) for message in messages], output)
-        if messages and not delete:
-            (receiver.release_messages if peek_lock else receiver.complete_messages)(messages)
+        settle = receiver.release_messages if peek_lock else receiver.complete_messages
+        while True:
+            try:
+                messages = receiver.receive_messages(count)
+            except OperationTimeoutError as error:
+                if not next_session or error.condition != _TIMEOUT:
+                    raise
+                messages = []  # No session came free.
+            # Printed before they are completed: what fails in between is received again.
+            told = [describe_message(message.payload) for message in messages]
+            if follow:
+                print_lines(told, output)
+            else:
+                print_messages(entity, told, output)
+            if messages and not delete:
+                settle(messages)
+            if not follow:
+                break
 
 
 def peek(
@@ -194,10 +243,10 @@ def peek(
     from peeklock.cli.message_output import describe_message
 
     entity = _address(entity, dead_letter)
-    with _client(broker) as client:
+    with client_of(broker) as client:
         receiver = client.get_queue_receiver(entity, session_id=session)
         messages = receiver.peek_messages(count, sequence_number=first)
-        _print(entity, [describe_message(message.payload) for message in messages], output)
+        print_messages(entity, [describe_message(message.payload) for message in messages], output)
 
 
 def purge(
@@ -210,6 +259,8 @@ def purge(
     ] = None,
     session: Annotated[str | None, typer.Option(help="Of this session only.")] = None,
     dead_letter: DeadLetter = False,
+    yes: Yes = False,
+    dry_run: DryRun = False,
     output: Output = "table",
 ) -> None:
     """Delete the messages of an entity that nobody has locked, and tell how many."""
@@ -217,7 +268,14 @@ def purge(
 
     entity = _address(entity, dead_letter)
     until = None if before is None else _moment(before, "--before")
-    with _client(broker) as client:
+    if dry_run:
+        with client_of(broker) as client:
+            count = _count(client, entity, session, until)
+        text = f"would delete {_messages(count)} of '{entity}', but for those that are locked"
+        say(output, {"would_delete": count}, text)
+        return
+    confirm(f"Delete the messages of '{entity}' for good?", yes=yes)
+    with client_of(broker) as client, progress(f"purging '{entity}'"):
         try:
             receiver = client.get_queue_receiver(entity, session_id=session)
             deleted = receiver.purge_messages(before_enqueue_time_utc=until)
@@ -226,7 +284,29 @@ def purge(
             if before is not None or refusal.condition not in _NOT_THIS_WAY:
                 raise
             deleted = _drain(client, entity, session)
-    _say(output, {"deleted": deleted}, f"deleted {_messages(deleted)} of '{entity}'")
+    say(output, {"deleted": deleted}, f"deleted {_messages(deleted)} of '{entity}'")
+
+
+def _count(
+    client: "ServiceBusClient", entity: str, session: str | None, until: datetime | None
+) -> int:
+    receiver = client.get_queue_receiver(entity, session_id=session)
+    found = first = 0
+    with progress(f"looking through '{entity}'") as advance:
+        while page := receiver.peek_messages(_PEEKED_AT_ONCE, sequence_number=first):
+            advance(len(page))
+            found += sum(_is_purged(message, until) for message in page)
+            first = (page[-1].sequence_number or 0) + 1
+    return found
+
+
+def _is_purged(message: "ServiceBusReceivedMessage", until: datetime | None) -> bool:
+    """Tell whether a purge takes a message that is not locked."""
+    from peeklock.client.constants import ServiceBusMessageState
+
+    enqueued_at = message.enqueued_time_utc
+    is_early = until is None or (enqueued_at is not None and enqueued_at < until)
+    return is_early and message.state == ServiceBusMessageState.ACTIVE
 
 
 def _drain(client: "ServiceBusClient", entity: str, session: str | None) -> int:
@@ -245,7 +325,7 @@ def _drain(client: "ServiceBusClient", entity: str, session: str | None) -> int:
 
 
 @contextmanager
-def _client(broker: BrokerAccess) -> Iterator["ServiceBusClient"]:
+def client_of(broker: BrokerAccess) -> Iterator["ServiceBusClient"]:
     """Return a client that tries once: whoever sits before a terminal can try again."""
     from peeklock.amqp.errors import DecodeError
     from peeklock.client.blocking import ServiceBusClient
@@ -257,7 +337,7 @@ def _client(broker: BrokerAccess) -> Iterator["ServiceBusClient"]:
     except DecodeError as error:
         raise ConnectionProblem(f"what the broker said cannot be read: {error.text}") from error
     except ServiceBusError as error:
-        raise ConnectionProblem(str(error) or error.condition) from error
+        raise ConnectionProblem(advised(error)) from error
 
 
 def _content(body: str | None, file: Path | None) -> bytes:
@@ -268,6 +348,10 @@ def _content(body: str | None, file: Path | None) -> bytes:
     return sys.stdin.buffer.read() if body is None else body.encode()
 
 
+def _lines() -> list[bytes]:
+    return [line.rstrip(b"\r\n") for line in sys.stdin.buffer]
+
+
 def _numbered(message_id: str, count: int) -> list[str | None]:
     return [f"{message_id}-{number}" for number in range(1, count + 1)]
 
@@ -276,29 +360,47 @@ def _address(entity: str, dead_letter: bool) -> str:
     return entity + _DEAD_LETTERS if dead_letter else entity
 
 
-def _print(entity: str, told: list[dict[str, Any]], output: str) -> None:
+def print_messages(entity: str, messages: list[dict[str, Any]], output: str) -> None:
+    """Print what messages say; those that are dead letters, or were, with the reason."""
     from peeklock.cli.message_output import preview
 
-    if output == "json":
-        print_json({"messages": told})
+    if output != TABLE:
+        print_json({"messages": messages}, output)
         return
-    if not told:
+    if not messages:
         typer.echo(f"no messages in '{entity}'")
         return
-    keys = ["SequenceNumber", "MessageId", "SessionId", "Subject", "EnqueuedTime", "State"]
+    columns = {title: key for title, key in _COLUMNS.items() if any(key in m for m in messages)}
     rows = [
-        [*(str(one.get(key, "")) for key in keys), str(one["DeliveryCount"]), preview(one)]
-        for one in told
+        [
+            *(str(message.get(key, "")) for key in columns.values()),
+            *(str(message["ApplicationProperties"].get(name, "")) for name in reasons(messages)),
+            preview(message),
+        ]
+        for message in messages
     ]
-    titles = ["number", "message id", "session", "subject", "enqueued", "state", "deliveries"]
-    print_table(f"Messages of '{entity}'", [*titles, "body"], rows)
+    titles = [*columns, *(_REASONS[name] for name in reasons(messages)), "body"]
+    print_table(f"Messages of '{entity}'", titles, rows)
 
 
-def _say(output: str, document: dict[str, Any], text: str) -> None:
-    if output == "json":
-        print_json(document)
-    else:
-        typer.echo(text)
+def print_lines(messages: list[dict[str, Any]], output: str) -> None:
+    """Print messages as they come: there is no table whose last row is known."""
+    from peeklock.cli.message_output import preview
+
+    for message in messages:
+        if output != TABLE:
+            print_json(message, "jsonl")
+            continue
+        known = [message.get(key) for key in ("EnqueuedTime", "SequenceNumber", "MessageId")]
+        typer.echo(
+            "  ".join([*(str(each) for each in known if each is not None), preview(message)])
+        )
+    sys.stdout.flush()
+
+
+def reasons(messages: list[dict[str, Any]]) -> list[str]:
+    """Name the properties of dead letters that any of the messages has."""
+    return [name for name in _REASONS if any(name in m["ApplicationProperties"] for m in messages)]
 
 
 def _messages(count: int) -> str:

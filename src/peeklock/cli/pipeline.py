@@ -5,6 +5,8 @@ from typing import Final
 
 import typer
 
+from peeklock.cli.help import CommandGroup
+
 # Spelled here as well, because help must not wait for Spark; a test compares.
 JOBS: Final = {
     "capture": "Archive a queue, subscription or journal into Parquet or Delta.",
@@ -22,7 +24,7 @@ _INSTALL: Final = "pip install '.[pipeline]' in a clone of Peeklock brings it"
 # 1 is what a job ends with that found something.
 _IMPOSSIBLE: Final = 2
 
-app = typer.Typer(help="Jobs on Spark: archive, repair, measure, check.", no_args_is_help=True)
+app = CommandGroup("Jobs on Spark: archive, repair, measure, check.")
 
 
 def _add(name: str, text: str) -> None:

@@ -3,7 +3,7 @@
 import typer
 
 from peeklock.cli.broker_access import BrokerAccess, asks_broker
-from peeklock.cli.output import Output, fail, print_json
+from peeklock.cli.output import TABLE, Output, fail, print_json
 
 
 @asks_broker
@@ -19,8 +19,8 @@ def reload(
         restart = [str(change) for change in document["restart"]]
     except (KeyError, TypeError):
         fail("the broker's answer cannot be read: is it of another version?")
-    if output == "json":
-        print_json(document)
+    if output != TABLE:
+        print_json(document, output)
         return
     for change in changed or ["nothing has changed"]:
         typer.echo(change)

@@ -9,12 +9,10 @@ import typer
 
 from peeklock.cli import options
 from peeklock.cli.broker_access import BrokerAccess, asks_broker
-from peeklock.cli.output import Output, fail, print_json, print_table
+from peeklock.cli.help import CommandGroup
+from peeklock.cli.output import TABLE, Output, fail, print_json, print_table
 
-app = typer.Typer(
-    help="The stores of a running broker; of a stopped one, what is damaged in them.",
-    no_args_is_help=True,
-)
+app = CommandGroup("The stores of a running broker; of a stopped one, what is damaged in them.")
 
 Name: TypeAlias = Annotated[str, typer.Argument(help="The name of a store, such as store-2.")]
 
@@ -90,8 +88,8 @@ def _ask(broker: BrokerAccess, output: str, method: str, path: str) -> None:
         rows = [_row(store) for store in document["stores"]]
     except (KeyError, TypeError):
         fail("the broker's answer cannot be read: is it of another version?")
-    if output == "json":
-        print_json(document)
+    if output != TABLE:
+        print_json(document, output)
     else:
         print_table("Stores", ["name", "state", "reason"], rows)
 

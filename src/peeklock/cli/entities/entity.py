@@ -6,17 +6,28 @@ from typing import Annotated, Any, Final, TypeAlias
 import typer
 
 from peeklock.cli.broker_access import BrokerAccess, asks_broker
+from peeklock.cli.connection import ConnectionProblem
 from peeklock.cli.entities.entity_options import choosing
-from peeklock.cli.output import Output, print_json, print_table
+from peeklock.cli.help import CommandGroup
+from peeklock.cli.output import (
+    TABLE,
+    DryRun,
+    Output,
+    Yes,
+    confirm,
+    print_json,
+    print_table,
+    say,
+    text_of,
+)
 from peeklock.client.administration import atom, places
 from peeklock.client.administration.atom import Description
+from peeklock.client.administration.errors import ResourceExistsError
 from peeklock.client.administration.places import ResourcePath
 
-queue_app = typer.Typer(help="The queues of a running broker.", no_args_is_help=True)
-topic_app = typer.Typer(help="The topics of a running broker.", no_args_is_help=True)
-subscription_app = typer.Typer(
-    help="The subscriptions of a topic on a running broker.", no_args_is_help=True
-)
+queue_app = CommandGroup("The queues of a running broker.")
+topic_app = CommandGroup("The topics of a running broker.")
+subscription_app = CommandGroup("The subscriptions of a topic on a running broker.")
 
 Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="Its name.")]
 TopicName: TypeAlias = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]
@@ -55,6 +66,14 @@ _COLUMNS: Final[dict[str, tuple[tuple[str, str], ...]]] = {
 }
 
 
+_CONTENTS: Final = {
+    "subscriptions": "SubscriptionCount",
+    "active messages": "ActiveMessageCount",
+    "scheduled messages": "ScheduledMessageCount",
+    "dead letters": "DeadLetterMessageCount",
+}
+
+
 # --- what all kinds do alike
 
 
@@ -67,7 +86,15 @@ def create_entity(
 ) -> None:
     """Make an entity and tell what it is."""
     admin = broker.administration()
-    admin.create(place, Description(place.kind, place.path, chosen), first_rule)
+    try:
+        admin.create(place, Description(place.kind, place.path, chosen), first_rule)
+    except ResourceExistsError as error:
+        words = " ".join(place.path.split("/Subscriptions/"))
+        raise ConnectionProblem(
+            f"{place.told} exists already, or the name is that of something else (`peeklock "
+            f"{place.kind} update {words}` changes it, `peeklock {place.kind} delete {words}` "
+            "makes room)"
+        ) from error
     show_entity(broker, place, output)
 
 
@@ -85,10 +112,10 @@ def update_entity(
 def show_entity(broker: BrokerAccess, place: ResourcePath, output: str) -> None:
     """Tell everything about an entity."""
     found = broker.administration().get(place)
-    if output == "json":
-        print_json(told(found))
+    if output != TABLE:
+        print_json(told(found), output)
         return
-    rows = [[name, _text(value)] for name, value in {**found.values, **found.runtime}.items()]
+    rows = [[name, text_of(value)] for name, value in {**found.values, **found.runtime}.items()]
     rows += [[f"authorization rule {key.name}", repr(key)] for key in found.keys]
     print_table(f"{place.kind.capitalize()} '{place.path}'", ["property", "value"], rows)
 
@@ -105,25 +132,45 @@ def list_entities(
         found += page.entries
         if not page.has_more or not page.entries:
             break
-    if output == "json":
-        print_json({f"{place.kind}s": [told(entity) for entity in found]})
+    if output != TABLE:
+        print_json({f"{place.kind}s": [told(entity) for entity in found]}, output)
         return
     columns = _COLUMNS[place.kind]
     rows = [
-        [entity.name, *(_text({**entity.values, **entity.runtime}.get(key)) for _, key in columns)]
+        [
+            entity.name,
+            *(text_of({**entity.values, **entity.runtime}.get(key)) for _, key in columns),
+        ]
         for entity in found
     ]
     titles = ["name", *(title for title, _ in columns)]
     print_table(f"{place.kind.capitalize()}s", titles, rows)
 
 
-def delete_entity(broker: BrokerAccess, place: ResourcePath, output: str) -> None:
-    """Delete an entity with all that is in it."""
-    broker.administration().delete(place)
-    if output == "json":
-        print_json({"deleted": place.path})
+def delete_entity(
+    broker: BrokerAccess, place: ResourcePath, output: str, *, yes: bool, dry_run: bool
+) -> None:
+    """Delete an entity with all that is in it, unless only asked what that is."""
+    admin = broker.administration()
+    if dry_run or not yes:
+        # Looked up first: nobody is asked about what is not there.
+        contents = _contents(admin.get(place))
+        if dry_run:
+            text = f"would delete {place.told}{contents}"
+            say(output, {"would_delete": place.path}, text)
+            return
+        confirm(f"Delete {place.told}{contents} for good?", yes=yes)
+    admin.delete(place)
+    if output != TABLE:
+        print_json({"deleted": place.path}, output)
     else:
         typer.echo(f"deleted {place.told}")
+
+
+def _contents(found: Description) -> str:
+    counts = {name: found.runtime.get(key) for name, key in _CONTENTS.items()}
+    texts = [f"{count:,} {name}" for name, count in counts.items() if count]
+    return f" with {', '.join(texts)}" if texts else ""
 
 
 def told(found: Description) -> dict[str, Any]:
@@ -141,12 +188,6 @@ def _rights(key: Any) -> list[str]:
     from peeklock.auth.rights import rights_names
 
     return rights_names(key.rights)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "" if value is None else str(value)
 
 
 # --- queues and topics
@@ -186,8 +227,15 @@ def _make_commands(app: typer.Typer, kind: str, place_of: Callable[..., Resource
 
     @app.command(help=f"Delete a {kind} with all that is in it.")
     @asks_broker
-    def delete(broker: BrokerAccess, name: Name, *, output: Output = "table") -> None:
-        delete_entity(broker, place_of(name), output)
+    def delete(
+        broker: BrokerAccess,
+        name: Name,
+        *,
+        yes: Yes = False,
+        dry_run: DryRun = False,
+        output: Output = "table",
+    ) -> None:
+        delete_entity(broker, place_of(name), output, yes=yes, dry_run=dry_run)
 
 
 _make_commands(queue_app, atom.QUEUE, places.queue)
@@ -253,7 +301,14 @@ def update_subscription(
 @subscription_app.command("delete")
 @asks_broker
 def delete_subscription(
-    broker: BrokerAccess, topic: TopicName, name: SubscriptionName, *, output: Output = "table"
+    broker: BrokerAccess,
+    topic: TopicName,
+    name: SubscriptionName,
+    *,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    output: Output = "table",
 ) -> None:
     """Delete a subscription with its rules and all that is in it."""
-    delete_entity(broker, places.subscription(topic, name), output)
+    place = places.subscription(topic, name)
+    delete_entity(broker, place, output, yes=yes, dry_run=dry_run)

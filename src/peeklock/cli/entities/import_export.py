@@ -10,7 +10,7 @@ import typer
 from peeklock.cli import values
 from peeklock.cli.broker_access import BrokerAccess, asks_broker
 from peeklock.cli.connection import ConnectionProblem
-from peeklock.cli.output import Output, fail, print_json, print_table
+from peeklock.cli.output import TABLE, Output, fail, print_json, print_table
 from peeklock.client.exceptions import ServiceBusError
 
 if TYPE_CHECKING:
@@ -148,8 +148,10 @@ def _perform(steps: "list[PlanStep]") -> None:
 
 
 def _tell(steps: "list[PlanStep]", left_out: list[str], dry_run: bool, output: str) -> None:
-    if output == "json":
-        print_json({"dry_run": dry_run, "changes": [_told(s) for s in steps], "left_out": left_out})
+    if output != TABLE:
+        print_json(
+            {"dry_run": dry_run, "changes": [_told(s) for s in steps], "left_out": left_out}, output
+        )
         return
     for place in left_out:
         typer.echo(f"left out: {place}", err=True)

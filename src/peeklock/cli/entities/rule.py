@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from peeklock.cli.output import Output, fail, print_json, print_table
+from peeklock.cli.help import CommandGroup
+from peeklock.cli.output import TABLE, Output, fail, print_json, print_table
 
 if TYPE_CHECKING:
     from peeklock.configuration.content import ConfiguredSubscription, ConfiguredTopic
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from peeklock.entity.rules.rule import Explanation, Filter
     from peeklock.entity.rules.values import PropertyBag, Value
 
-app = typer.Typer(help="The rules of subscriptions.", no_args_is_help=True)
+app = CommandGroup("The rules of subscriptions.")
 
 _STDIN: Final = Path("-")
 _TICKS_PER_MS: Final = 10_000
@@ -74,8 +75,8 @@ def try_message(
         fail(str(problem.args[0]))
     told = [_told(found, bag) for found in subscriptions]
     name = configured.definition.path
-    if output == "json":
-        print_json({"topic": name, "subscriptions": told})
+    if output != TABLE:
+        print_json({"topic": name, "subscriptions": told}, output)
     else:
         _print(name, told)
 

@@ -9,7 +9,7 @@ from peeklock.cli import values
 from peeklock.cli.broker_access import BrokerAccess, asks_broker
 from peeklock.cli.entities.entity import Skip, SubscriptionName, Top, TopicName, delete_entity
 from peeklock.cli.entities.rule import app as app
-from peeklock.cli.output import Output, print_json, print_table
+from peeklock.cli.output import TABLE, DryRun, Output, Yes, print_json, print_table
 from peeklock.client.administration import atom, places
 from peeklock.client.administration.atom import Description
 
@@ -127,10 +127,13 @@ def delete(
     subscription: SubscriptionName,
     name: RuleName,
     *,
+    yes: Yes = False,
+    dry_run: DryRun = False,
     output: Output = "table",
 ) -> None:
     """Take a rule away from a subscription."""
-    delete_entity(broker, places.rule(topic, subscription, name), output)
+    place = places.rule(topic, subscription, name)
+    delete_entity(broker, place, output, yes=yes, dry_run=dry_run)
 
 
 def _filter(
@@ -165,15 +168,15 @@ def _correlation(texts: list[str]) -> dict[str, Any]:
 
 def _show(broker: BrokerAccess, topic: str, subscription: str, name: str, output: str) -> None:
     found = broker.administration().get(places.rule(topic, subscription, name))
-    if output == "json":
-        print_json(_told(found))
+    if output != TABLE:
+        print_json(_told(found), output)
     else:
         _print(topic, subscription, [found], output)
 
 
 def _print(topic: str, subscription: str, rules: list[Description], output: str) -> None:
-    if output == "json":
-        print_json({"rules": [_told(rule) for rule in rules]})
+    if output != TABLE:
+        print_json({"rules": [_told(rule) for rule in rules]}, output)
         return
     rows = [
         [
