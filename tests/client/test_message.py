@@ -166,9 +166,15 @@ def test_what_the_broker_says_can_be_read() -> None:
     # Without a lock there is nothing that it would be locked by.
     assert message.locked_until_utc is None
     assert message.delivery_count == 3
-    assert message.state is ServiceBusMessageState.CLAIMED
+    assert message.state is ServiceBusMessageState.CLAIMED  # of earlier brokers
     assert (message.dead_letter_reason, message.dead_letter_error_description) == ("R", "D")
     assert message.dead_letter_source == "orders"
+
+
+def test_a_claimed_message_says_so_beside_its_state() -> None:
+    noted = {Symbol("x-opt-message-state"): Int(0), Symbol("com.peeklock:claimed"): True}
+    message = delivered(message_annotations=noted, body_kind=DATA_BODY, body=[b"x"])
+    assert message.state is ServiceBusMessageState.CLAIMED
 
 
 def test_a_message_of_nothing_says_nothing() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
+from azure.servicebus import ServiceBusMessage, ServiceBusMessageState, ServiceBusSubQueue
 from azure.servicebus.exceptions import SessionCannotBeLockedError
 
 from peeklock.amqp.messages.message import decode_message
@@ -94,8 +94,9 @@ def test_claimed_messages_are_the_owners_alone(sync: Bus, queue: str, owner: Own
         assert_nothing_comes(receiver)
         peeked = receiver.peek_messages(max_message_count=COUNT)
         assert len(peeked) == COUNT
+        assert {each.state for each in peeked} == {ServiceBusMessageState.ACTIVE}
         notes = [each.raw_amqp_message.annotations or {} for each in peeked]
-        assert {each[b"x-opt-message-state"] for each in notes} == {3}
+        assert {each[b"com.peeklock:claimed"] for each in notes} == {True}
     assert owner.settle("completed", numbers) == COUNT
     assert owner.settle("completed", numbers) == 0
     with sync.receiver(queue) as receiver:

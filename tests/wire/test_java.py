@@ -8,12 +8,13 @@ import pytest
 
 from peeklock.amqp.messages.message import DATA_BODY, AmqpMessage, encode_message
 from peeklock.amqp.messages.message_forms import Header
+from peeklock.amqp.values.types import Int
 from peeklock.client import ServiceBusClient, ServiceBusReceivedMessage
 from tests.wire import sas
 from tests.wire.broker_process import BrokerProcess
 from tests.wire.entities import Queues
 from tests.wire.java import java_client, trusting
-from tests.wire.own_client import run_with
+from tests.wire.own_client import run_with, send
 
 # One start of a virtual machine for all scenarios.
 TOURED_WITHIN_S = 100
@@ -48,6 +49,8 @@ SCENARIOS: dict[str, tuple[str, list[str]]] = {
     ),
     # Another client has sent the message, with strings for keys.
     "annotations": ("plain", ["own 7 text 1", "token true", "header true 7 PT0S null"]),
+    # Another client has claimed the first one: a state that is no other client's would be an error.
+    "claimed": ("plain", ["peeked [claimed ACTIVE true, free ACTIVE null]"]),
     "topic": ("topic", ["rule large", "all [n3, n9]", "numbers [true, true]", "large [n9]"]),
     "processor": ("plain", ["error USER_CALLBACK", "handled hard 1", "left 0"]),
     "sessions": ("session", ["[a1, a2, a3][b1, b2, b3]"]),
@@ -59,6 +62,8 @@ def java_says(broker: BrokerProcess, queues: Queues) -> list[str]:
     """What the Java client saw, over all scenarios."""
     names = [queues.take(kind) for kind, _ in SCENARIOS.values()]
     send_with_strings(broker, names[list(SCENARIOS).index("annotations")])
+    claimed = names[list(SCENARIOS).index("claimed")]
+    run_with(broker.connection_string, lambda client: claim_the_first(client, claimed))
     text = sas.connection_string(broker.http_port)
     return run([*java_client("Tour.java"), text, ",".join(SCENARIOS), *names])
 
@@ -75,11 +80,19 @@ def send_with_strings(broker: BrokerProcess, queue: str) -> None:
         )
     )
 
-    async def send(client: ServiceBusClient) -> None:
+    async def send_it(client: ServiceBusClient) -> None:
         async with client.get_queue_sender(queue) as sender:
             await sender.send_messages(ServiceBusReceivedMessage(payload))
 
-    run_with(broker.connection_string, send)
+    run_with(broker.connection_string, send_it)
+
+
+async def claim_the_first(client: ServiceBusClient, queue: str) -> None:
+    await send(client, queue, "claimed")
+    wish = {"owner": "pipeline", "epoch": 1, "message-count": Int(1)}
+    claimed = await client.manage(queue, "com.peeklock:claim-messages", wish)
+    assert len(claimed["sequence-numbers"].items) == 1
+    await send(client, queue, "free")
 
 
 def run(command: list[str], **environment: str) -> list[str]:

@@ -16,7 +16,8 @@ def describe_message(payload: bytes) -> dict[str, Any]:
     """Tell everything about a message, as JSON can."""
     message = decode_message(payload)
     annotations = {str(key): value for key, value in (message.message_annotations or {}).items()}
-    state = annotations.get("x-opt-message-state", 0)
+    is_claimed = annotations.get("com.peeklock:claimed", False)
+    state = 3 if is_claimed else annotations.get("x-opt-message-state", 0)
     told: dict[str, Any] = {
         "SequenceNumber": annotations.get("x-opt-sequence-number"),
         "EnqueuedTime": _instant(annotations.get("x-opt-enqueued-time")),

@@ -6,6 +6,7 @@ from typing import Any, Final, final
 from uuid import UUID
 
 from peeklock.amqp.dialect import (
+    CLAIMED,
     DEAD_LETTER_DESCRIPTION,
     DEAD_LETTER_REASON,
     DEAD_LETTER_SOURCE,
@@ -61,6 +62,7 @@ _NOT_SENT_AGAIN: Final = frozenset(
         SCHEDULED_TIME,
         DEAD_LETTER_SOURCE,
         PARTITION_ID,
+        CLAIMED,
     )
 )
 _BODY_TYPES: Final = {
@@ -265,6 +267,8 @@ class ServiceBusReceivedMessage:
     @property
     def state(self) -> ServiceBusMessageState:
         """Where the message is in its life."""
+        if self._annotation(CLAIMED):
+            return ServiceBusMessageState.CLAIMED
         return ServiceBusMessageState(int(self._annotation(MESSAGE_STATE) or 0))
 
     @property

@@ -74,6 +74,7 @@ public class Tour {
             case "processor" -> processor();
             case "sessions" -> sessionProcessor();
             case "annotations" -> annotations();
+            case "claimed" -> claimed();
             case "administration" -> administration();
             default -> throw new IllegalArgumentException(scenario);
         }
@@ -184,6 +185,14 @@ public class Tour {
             AmqpMessageHeader header = raw.getHeader();
             System.out.println("annotations header " + header.isDurable() + " " + header.getPriority()
                 + " " + header.getTimeToLive() + " " + header.isFirstAcquirer());
+        }
+    }
+
+    private void claimed() {
+        try (ServiceBusReceiverClient receiver = receiver()) {
+            System.out.println("claimed peeked " + receiver.peekMessages(2).stream().map(each ->
+                each.getBody() + " " + each.getState() + " "
+                    + each.getRawAmqpMessage().getMessageAnnotations().get("com.peeklock:claimed")).sorted().toList());
         }
     }
 

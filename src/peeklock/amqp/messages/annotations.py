@@ -8,6 +8,7 @@ from struct import Struct
 from typing import Any, Final
 
 from peeklock.amqp.dialect import (
+    CLAIMED,
     ENQUEUE_SEQUENCE_NUMBER,
     ENQUEUED_TIME,
     LOCK_TOKEN,
@@ -175,6 +176,11 @@ def state_item(state: int) -> bytes:
     return _STATE_ITEMS[state]
 
 
+def claimed_item() -> bytes:
+    """Writes that a message is claimed by somebody."""
+    return _CLAIMED_ITEM
+
+
 def _key(items: bytes, at: int, after: int) -> bytes:
     """Gives the text of a symbol or a string; other keys have none."""
     code = items[at]
@@ -242,4 +248,5 @@ _ENQUEUED: Final = Struct(f">{len(_ENQUEUED_LABEL)}sq{len(_SEQUENCE_LABEL)}s")
 _NUMBERED_SIZE: Final = _ENQUEUED.size + 8
 _LOCKED: Final = Struct(f">{len(_LOCKED_LABEL)}sq")
 _FIRST_NUMBER: Final = Struct(f">{len(_ENQUEUE_SEQUENCE_LABEL)}sq")
-_STATE_ITEMS: Final = [_label(MESSAGE_STATE, 0x54) + bytes((state,)) for state in range(4)]
+_STATE_ITEMS: Final = [_label(MESSAGE_STATE, 0x54) + bytes((state,)) for state in range(3)]
+_CLAIMED_ITEM: Final = _label(CLAIMED, 0x41)  # true

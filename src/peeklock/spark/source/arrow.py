@@ -32,16 +32,18 @@ from peeklock.spark.offsets import partition_of
 from peeklock.spark.properties import as_text, to_json
 from peeklock.spark.schema import Columns
 
+# Earlier brokers gave what is claimed a state of its own.
 _STATES: Final = {0: "active", 1: "deferred", 2: "scheduled", 3: "claimed"}
 _SECTIONS: Final = {DATA: "data", VALUE: "value", SEQUENCE: "sequence"}
 
 # How our broker writes its own annotations where a message is looked at [translate.peeked], each
-# label with the constructor of its value: instant, number, number, state.
+# label with the constructor of its value: instant, number, number, state; and claimed or not.
 _FIRST: Final = b"\xa3\x13x-opt-enqueued-time\x83"
 _SEQUENCE: Final = b"\xa3\x15x-opt-sequence-number\x81"
 _PLACE: Final = b"\xa3\x1dx-opt-enqueue-sequence-number\x81"
 _STATE: Final = b"\xa3\x13x-opt-message-state\x54"
 _KNOWN: Final = Struct(f">{len(_FIRST)}sq{len(_SEQUENCE)}sq{len(_PLACE)}sq{len(_STATE)}sb")
+_CLAIMED: Final = b"\xa3\x14com.peeklock:claimed\x41"
 _NUMBER: Final = Struct(">q")
 # Behind a header and delivery annotations, which are short, the number is here.
 _NUMBER_WITHIN: Final = 120
@@ -118,6 +120,9 @@ def _annotations(items: bytes) -> dict[Any, Any]:
             pairs["x-opt-enqueue-sequence-number"] = place
             pairs["x-opt-message-state"] = state
             at = _KNOWN.size
+            if items.startswith(_CLAIMED, at):
+                pairs["com.peeklock:claimed"] = True
+                at += len(_CLAIMED)
     end = len(items)
     while at < end:
         key, at = decode(items, at, end)
@@ -223,6 +228,13 @@ def _added(name: str) -> Callable[[Parts], str | None]:
     return lambda parts: as_text(parts.application.get(name))
 
 
+def _state(parts: Parts) -> str | None:
+    noted = parts.annotations
+    if noted.get("com.peeklock:claimed"):
+        return "claimed"
+    return _STATES.get(noted.get("x-opt-message-state", 0))
+
+
 def _sequence(parts: Parts) -> int | None:
     number = parts.annotations.get("x-opt-sequence-number")
     return None if number is None else int(number)
@@ -247,7 +259,7 @@ _EXTRACT: Final[dict[str, Callable[[Parts], Any]]] = {
     "body": _bytes,
     "application_properties": _map,
     "delivery_count": lambda parts: parts.sections.delivery_count,
-    "state": lambda parts: _STATES.get(parts.annotations.get("x-opt-message-state", 0)),
+    "state": _state,
     "expires_at": _expires,
     "scheduled_enqueue_time": lambda parts: _instant(
         parts.annotations.get("x-opt-scheduled-enqueue-time")

@@ -25,7 +25,12 @@ from peeklock.amqp.messages.sections import lone_data_at, split
 from peeklock.amqp.values.encoder import encode
 from peeklock.amqp.values.types import Described, Symbol, Timestamp, Uint, Ulong
 from peeklock.entity import message as domain
-from peeklock.entity.deliveries import STATE_ACTIVE, STATE_DEFERRED, Delivery, Details
+from peeklock.entity.deliveries import (
+    STATE_ACTIVE,
+    STATE_DEFERRED,
+    Delivery,
+    Details,
+)
 from peeklock.gateway.amqp.management.lock_tokens import (
     pack_tag,
     tag_begin,
@@ -39,7 +44,6 @@ from peeklock.gateway.amqp.messages.translate import (
     incoming_run,
     outgoing,
     outgoing_run,
-    peeked,
     via_key_of,
     without_body,
 )
@@ -360,20 +364,6 @@ def test_a_run_is_written_like_each_of_its_messages(facts: list[Any]) -> None:
     assert list(zip(heads, bodies, strict=True)) == [outgoing(each) for each in deliveries]
     assert tags == [lock_tag(each.sequence, each.number) for each in deliveries]
     assert size == sum(map(len, heads + bodies))
-
-
-def test_a_look_shows_the_state_and_both_numbers() -> None:
-    message = read(body="x")
-    for state in (STATE_ACTIVE, STATE_DEFERRED, 2, 3):
-        seen = peeked(Delivery(5, 0, 0, 2, NOW, 0, 1, message, None, state), False)
-        told = decode_message(b"".join(seen.parts))
-        assert told.delivery_annotations == {}
-        assert told.message_annotations == {
-            "x-opt-enqueued-time": NOW,
-            "x-opt-sequence-number": 5,
-            "x-opt-enqueue-sequence-number": 5,
-            "x-opt-message-state": state,
-        }
 
 
 def lock_tag(sequence: int, number: int) -> bytes:

@@ -8,6 +8,7 @@ messages, and everything here has a short way for those.
 from typing import Any, Final
 
 from peeklock.amqp.dialect import (
+    CLAIMED,
     DEAD_LETTER_DESCRIPTION,
     DEAD_LETTER_REASON,
     DEAD_LETTER_SOURCE,
@@ -24,6 +25,7 @@ from peeklock.amqp.dialect import (
 )
 from peeklock.amqp.errors import DecodeError
 from peeklock.amqp.messages.annotations import (
+    claimed_item,
     drop_annotations,
     enqueue_sequence_item,
     find_annotation,
@@ -53,6 +55,7 @@ from peeklock.amqp.values.pieces import Pieces
 from peeklock.amqp.values.types import Symbol, Timestamp
 from peeklock.entity.deliveries import (
     STATE_ACTIVE,
+    STATE_CLAIMED,
     STATE_DEFERRED,
     STATE_SCHEDULED,
     Delivery,
@@ -78,6 +81,7 @@ _OURS: Final = frozenset(
         LOCK_TOKEN,
         DEAD_LETTER_SOURCE,
         PARTITION_ID,
+        CLAIMED,
     }
 )
 _SCHEDULED_KEY: Final = encode(Symbol(SCHEDULED_TIME.decode("ascii")))
@@ -394,7 +398,11 @@ def _around(
     if not is_peeked and state == STATE_ACTIVE and (scheduled_at or was_scheduled(kept)):
         state = STATE_SCHEDULED  # and stays so on delivery, as the service has it
     if is_peeked or state in (STATE_DEFERRED, STATE_SCHEDULED):
-        rest += state_item(state)
+        # A claimed message is active, as one is that somebody has locked.
+        rest += state_item(STATE_ACTIVE if state == STATE_CLAIMED else state)
+        count += 1
+    if state == STATE_CLAIMED:
+        rest += claimed_item()
         count += 1
     if details is not None:
         if scheduled_at:
