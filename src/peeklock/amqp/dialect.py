@@ -53,6 +53,9 @@ TRANSFER_DESTINATION: Final = "com.microsoft:transfer-destination-address"
 BATCH_FORMAT: Final = 0x80013700
 # The link of a session receiver that a request to `$management` is made for.
 ASSOCIATED_LINK: Final = "associated-link-name"
+# How long a request to `$management` may take, in milliseconds; Go's client leaves the prefix out.
+SERVER_TIMEOUT: Final = "com.microsoft:server-timeout"
+SERVER_TIMEOUT_BARE: Final = "server-timeout"
 
 # .NET counts in ticks of 100 ns from the year 1.
 TICKS_PER_MS: Final = 10_000

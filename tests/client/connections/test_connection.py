@@ -209,7 +209,7 @@ def test_a_request_says_for_which_link_and_for_how_long() -> None:
         assert request.application_properties == {
             "operation": "com.microsoft:renew-lock",
             "associated-link-name": "link",
-            "com.microsoft:server-timeout": 7000,
+            "com.microsoft:server-timeout": 6000,
         }
         assert request.body == {"a": 1}
 

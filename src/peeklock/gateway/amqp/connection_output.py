@@ -3,8 +3,9 @@
 from typing import Final, Protocol, final
 
 from peeklock.amqp.connection import Connection
+from peeklock.gateway.amqp.management.timeouts import RequestTimeouts
 from peeklock.gateway.amqp.namespace_context import NamespaceContext, Outlet
-from peeklock.gateway.amqp.nodes.transactions import Transactions
+from peeklock.gateway.amqp.nodes.transactions import NO_DEADLINE, Transactions
 from peeklock.gateway.amqp.unsent import STALLED_MS_MAX
 
 # What is written in one step of the loop; a MB of frames takes about a millisecond.
@@ -52,6 +53,7 @@ class ConnectionOutput:
         "outlet",
         "peer_name",
         "receivers",
+        "request_timeouts",
         "transactions",
         "unsent_budget",
         "wanting",
@@ -76,6 +78,7 @@ class ConnectionOutput:
         self.transactions: Final = Transactions(
             namespace_context.limits, namespace_context.random_source
         )
+        self.request_timeouts: Final = RequestTimeouts()
         # How the peer calls us; known when it has opened.
         self.host = "localhost"
         # How the peer calls itself.
@@ -126,6 +129,21 @@ class ConnectionOutput:
         self.unsent_budget.count(self._ahead_size, 0)
         self._ahead_size = 0
         self.unsent_budget.serve()
+        self.request_timeouts.clear()
+
+    def next_due(self, at: int, now: int) -> int:
+        """Tell when a transaction or a request is late, by the loop's time `at`."""
+        due = self.request_timeouts.next_due(at)
+        transactions_due = self.transactions.deadline
+        if transactions_due < NO_DEADLINE:
+            # These go by the clock, which may be set.
+            due = min(due, at + max(0, transactions_due - now))
+        return due
+
+    def expire(self, at: int, now: int) -> None:
+        """End the transactions and requests whose time is over."""
+        self.transactions.expire(now)
+        self.request_timeouts.expire(at)
 
     def is_stalled(self, at: int) -> bool:
         """Whether the peer has taken nothing for too long, while others wait for the memory. One

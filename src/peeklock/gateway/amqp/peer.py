@@ -178,9 +178,7 @@ class Peer:
             self._handle(self._connection.receive(data, at), now)
         if self._is_leaving:
             self._leave()
-        transactions_due = self.output.transactions.deadline
-        if transactions_due < NO_DEADLINE:
-            self.deadline = min(self.deadline, at + max(0, transactions_due - now))
+        self.deadline = min(self.deadline, self.output.next_due(at, now))
         self.output.flush()
         if not self._binding.has_place:
             self._count_kept()
@@ -219,7 +217,7 @@ class Peer:
         if self._attaching.expire(clock.wall()):
             self._attaching.review(self._work)
             self._claims_changed()
-        self.output.transactions.expire(clock.now())
+        self.output.expire(at, clock.now())
         if self.output.is_reading_held:
             # It may have said much; that we do not listen is not its silence.
             self._connection.excuse(at)
@@ -227,9 +225,7 @@ class Peer:
         if self._connection.closed:
             self._ended(self._connection.error, is_broken=True)
         deadline = min(deadline, self._token_due, self._key.due)
-        transactions_due = self.output.transactions.deadline
-        if transactions_due < NO_DEADLINE:
-            deadline = min(deadline, at + max(0, transactions_due - clock.now()))
+        deadline = min(deadline, self.output.next_due(at, clock.now()))
         next_expiry = self._token_rights.next_expiry()
         if next_expiry is not None:
             # The wall may be set meanwhile: it is looked at again before long.

@@ -55,6 +55,19 @@ TOO_MUCH_KEPT: Final = "Too much is unread or half said for a connection without
 STALLED: Final = "Messages were not taken for two minutes, and others need the memory."
 
 
+def operation_timed_out(waited_ms: int) -> str:
+    """Say that a request took longer than its client allows, and whether it was done is unknown."""
+    seconds, ms = divmod(waited_ms, 1000)
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    fraction = f".{ms:03}0000" if ms else ""
+    return (
+        "The operation did not complete within the allotted timeout of "
+        f"{hours:02}:{minutes:02}:{seconds:02}{fraction}. The time allotted to this operation may "
+        "have been a portion of a longer timeout."
+    )
+
+
 def entity_not_found(host: str, path: str) -> str:
     """Say that there is no such entity; the JavaScript client looks for these very words."""
     return f"The messaging entity 'sb://{host}/{path}' could not be found."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 from uuid import UUID, uuid4
 
 import pytest
@@ -38,9 +38,7 @@ class ManagementLinks:
         self.links = links
 
     @classmethod
-    async def open(
-        cls, bus: AmqpHarness, *texts: str, address: str = "q/$management"
-    ) -> ManagementLinks:
+    async def open(cls, bus: AmqpHarness, *texts: str, address: str = "q/$management") -> Self:
         client = await bus.authorized()
         if texts:
             await client.send(await client.sender(), *(plain(text) for text in texts))

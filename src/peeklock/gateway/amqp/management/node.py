@@ -22,7 +22,13 @@ from peeklock.entity.commands import (
     SettleClaims,
 )
 from peeklock.entity.message import Message
-from peeklock.entity.refusals import NOT_ALLOWED, NOT_IMPLEMENTED, UNAUTHORIZED, Refusal
+from peeklock.entity.refusals import (
+    NOT_ALLOWED,
+    NOT_IMPLEMENTED,
+    TIMED_OUT,
+    UNAUTHORIZED,
+    Refusal,
+)
 from peeklock.entity.replies import (
     Delivered,
     Drained,
@@ -43,12 +49,13 @@ from peeklock.gateway.amqp.management.operations import OPERATIONS
 from peeklock.gateway.amqp.management.requests import NodeRequest, encode_response, receive_request
 from peeklock.gateway.amqp.management.responses import ResponseLinks
 from peeklock.gateway.amqp.management.session_operations import STATE_SIZE_MAX
+from peeklock.gateway.amqp.management.timeouts import wait_ms_of
 from peeklock.gateway.amqp.namespace_context import Entity
 from peeklock.gateway.amqp.nodes.cbs import CREDIT
 from peeklock.gateway.amqp.nodes.receiving import ReceivingNode
 from peeklock.gateway.amqp.nodes.transactions import Transaction, Work
 from peeklock.gateway.amqp.passes import Begun, Pass, request_cost
-from peeklock.gateway.amqp.texts import unauthorized
+from peeklock.gateway.amqp.texts import operation_timed_out, unauthorized
 
 _OK: Final = 200
 _NO_CONTENT: Final = 204
@@ -66,6 +73,7 @@ class ManagementNode:
         "_begun",
         "_claims",
         "_entity",
+        "_late",
         "_next_tag",
         "_responses",
         "_under_way",
@@ -89,6 +97,8 @@ class ManagementNode:
         self._responses: Final = responses
         self._claims: Final = claims
         self._under_way: Final[dict[int, Pending]] = {}
+        # How many of those whose time was over have still no reply.
+        self._late = 0
         self._next_tag = 0
         # A request that was read and is not asked yet.
         self._begun: Final = Begun()
@@ -127,16 +137,19 @@ class ManagementNode:
         """Answer the request that the reply belongs to."""
         if isinstance(reply, Refused):
             for tag in reply.tags:
-                pending = self._under_way.pop(tag)
-                self._refuse(pending.request, reply.refusal)
-                if pending.transaction is not None:
-                    self.output.transactions.doom(pending.transaction, reply.refusal)
-                    self.output.transactions.done(pending.transaction)
+                refused = self._under_way.pop(tag, None)
+                if refused is None:
+                    self._late -= 1
+                else:
+                    self._decline(refused, reply.refusal)
         elif isinstance(reply, (SendsAccepted, Delivered, Settled, Drained, Ready, ReceiverClosed)):
             raise AssertionError(f"a request is not answered with {reply!r}")
         else:
-            pending = self._under_way.pop(reply.tag)
-            if pending.transaction is None:
+            # None: its time was over, and the client has been told so.
+            pending = self._under_way.pop(reply.tag, None)
+            if pending is None:
+                self._late -= 1
+            elif pending.transaction is None:
                 self._answer(pending, reply)
             else:
                 self._reserved(pending, pending.transaction, reply)
@@ -145,6 +158,24 @@ class ManagementNode:
     def flush(self) -> None:
         """Let the answers go."""
         self.output.flush()
+
+    def is_waiting(self, tag: int) -> bool:
+        """Tell whether a request has no answer yet."""
+        return tag in self._under_way
+
+    def timed_out(self, tag: int, waited_ms: int) -> None:
+        """Answer that it took too long, unless there was an answer."""
+        pending = self._under_way.pop(tag, None)
+        if pending is not None:
+            self._late += 1
+            self._decline(pending, Refusal(TIMED_OUT, operation_timed_out(waited_ms)))
+
+    def _decline(self, pending: "Pending", refusal: Refusal) -> None:
+        """Say why not; a transaction that it was for will miss it."""
+        self._refuse(pending.request, refusal)
+        if pending.transaction is not None:
+            self.output.transactions.doom(pending.transaction, refusal)
+            self.output.transactions.done(pending.transaction)
 
     def _ask(self, request: NodeRequest, state: bytes | None, now: int) -> None:
         name = request.properties.get("operation")
@@ -182,8 +213,7 @@ class ManagementNode:
         elif isinstance(command, Refusal):
             self._refuse(request, command, state)
         elif state is None:
-            self._under_way[call.tag] = Pending(request, operation, call)
-            self._entity.submit(command)
+            self._submit(Pending(request, operation, call), command)
         else:
             self._enlist(Pending(request, operation, call), command, state)
 
@@ -212,9 +242,7 @@ class ManagementNode:
             text = "Stages can be neither published nor dropped as part of a transaction."
             self._refuse(pending.request, Refusal(NOT_ALLOWED, text), state)
             return
-        if isinstance(command, DeleteMany) or (
-            isinstance(command, ReceiveDeferred) and command.mode == RECEIVE_AND_DELETE
-        ):
+        if isinstance(command, DeleteMany) or _is_deleting(command):
             text = "Messages that are deleted at once cannot be part of a transaction."
             self._refuse(pending.request, Refusal(NOT_ALLOWED, text), state)
             return
@@ -225,7 +253,16 @@ class ManagementNode:
             transactions.begin(transaction, call.now)
             first = command.messages[0] if command.messages else None
             command = Reserve(self, call.tag, len(command.messages), first)
-        self._under_way[call.tag] = pending
+        self._submit(pending, command)
+
+    def _submit(self, pending: "Pending", command: Command | RuleCommand) -> None:
+        """Ask the entity, and wait for its reply as long as the client allows."""
+        tag = pending.call.tag
+        self._under_way[tag] = pending
+        wait_ms = wait_ms_of(pending.request.properties)
+        # What is deleted by the asking is worth an answer however late it comes.
+        if wait_ms and not _is_deleting(command):
+            self.output.request_timeouts.begin(self, tag, wait_ms)
         self._entity.submit(command)
 
     def _reserved(self, pending: "Pending", transaction: Transaction, reply: Reply) -> None:
@@ -287,10 +324,15 @@ class ManagementNode:
         request.responses.respond(encode_response(request, properties, {}))
 
     def _top_up(self) -> None:
-        # What is under way counts: a client gets its credit back with its answers.
-        credit = CREDIT - len(self._under_way)
+        # What is under way counts: a client gets its credit back with the entity's replies.
+        credit = CREDIT - len(self._under_way) - self._late
         if credit - self.link.credit >= CREDIT // 2:
             self.link.grant(credit)
+
+
+def _is_deleting(command: Command | RuleCommand) -> bool:
+    """Whether the messages that a command answers with are gone by it."""
+    return isinstance(command, ReceiveDeferred) and command.mode == RECEIVE_AND_DELETE
 
 
 @final
