@@ -1,6 +1,8 @@
 """The jobs on a real broker: what happened there is what they tell."""
 
 import json
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -140,6 +142,28 @@ def test_the_audit_follows_messages_through_forwarding_and_partitions(
     assert counts == {"fine": 20, "dead_lettered": 2, "resting": 2}
 
 
+def looked_at_together(spark: "SparkSession", bus: Bus, queue: str) -> None:
+    """One query, and a task for each of them: they were asked one after the other."""
+    from pyspark.sql import functions as fn
+
+    from peeklock.spark.jobs import frame, triage
+    from peeklock.spark.jobs.namespace import entity_at
+
+    queues = [queue]
+    for _ in range(3):
+        queues.append(bus.queue(MaxDeliveryCount=1))
+        bus.send(queues[-1], ["bad"])
+        bus.fail(queues[-1], 1)
+    reach = frame.Bus(bus.connection_string, bus.process.http_port)
+    found = triage.dead_letters(spark, reach, [entity_at(each) for each in queues])
+    with redirect_stdout(StringIO()) as plan:
+        found.explain()
+    assert plan.getvalue().count("MapInArrow") == 1
+    rows = found.select("entity", fn.spark_partition_id().alias("task")).distinct().collect()
+    assert sorted(row.entity for row in rows) == sorted(queues)
+    assert len({row.task for row in rows}) == len(queues)
+
+
 def test_dead_letters_advice_and_skew_of_real_traffic(
     spark: "SparkSession", bus: Bus, traffic: tuple[str, str], tmp_path: Path
 ) -> None:
@@ -153,6 +177,7 @@ def test_dead_letters_advice_and_skew_of_real_traffic(
     assert (group.entity, group.reason, group.messages) == (queue, "MaxDeliveryCountExceeded", 6)
     assert "MaxDeliveryCountExceeded" in (tmp_path / "triage" / "triage.html").read_text()
     assert len(bus.peek(f"{queue}/$DeadLetterQueue")) == 6
+    looked_at_together(spark, bus, queue)
     out = str(tmp_path / "tune")
     assert run(tune, *reached(bus), "--entity", queue, "--out", out) == 0
     advice = {row.setting: row for row in spark.read.parquet(f"{out}/advice").collect()}

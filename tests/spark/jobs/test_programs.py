@@ -18,6 +18,7 @@ from peeklock.client.exceptions import ServiceBusError
 from peeklock.spark.jobs import frame
 from peeklock.spark.jvm import NoJava, java_home
 from tests.spark.environments import BRIEF
+from tests.spark.jobs.commands import run_command
 from tests.spark.jobs.made_facts import MadeFacts
 
 # Each of them starts several jobs, and some a Spark of their own.
@@ -191,26 +192,16 @@ def test_a_job_is_a_calm_command_that_ends_with_its_table(tmp_path: Path) -> Non
     facts.mkdir()
     pq.write_table(history.arrow(), facts / "part-0.parquet")
     out = tmp_path / "rolled"
-    unactivated = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "peeklock", "pipeline", "rollup", "--master", "local[1]"),
-            *("--facts", str(facts), "--out", str(out), "--format", "parquet"),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=unactivated | BRIEF | {"PATH": "/usr/local/bin:/usr/bin:/bin", "COLUMNS": "200"},
+    told = run_command(
+        *("rollup", "--master", "local[1]"),
+        *("--facts", str(facts), "--out", str(out), "--format", "parquet"),
     )
-    assert done.returncode == 0, done.stderr
-    # Java itself tells of options that it was started with.
-    by_java = re.compile(r"NOTE: Picked up |WARNING: Using incubator modules")
-    told = [line for line in done.stderr.splitlines() if not by_java.match(line)]
-    assert [line for line in told if not line.startswith("rollup: ")] == []
-    assert told[-1] == f"rollup: 1 minutes are in {out}"
+    assert told.code == 0, told.lines
+    assert [line for line in told.lines if not line.startswith("rollup: ")] == []
+    assert told.lines[-1] == f"rollup: 1 minutes are in {out}"
     heads, values = (
         [cell.strip() for cell in re.split("[┃│]", line)[1:-1]]
-        for line in done.stdout.splitlines()
+        for line in told.output.splitlines()
         if "sends" in line or "orders" in line
     )
     row = dict(zip(heads, values, strict=True))

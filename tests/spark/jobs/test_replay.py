@@ -1,10 +1,12 @@
 """Replay: dead letters and archived messages are sent again, the right ones and once."""
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.spark.jobs.commands import run_command
 from tests.spark.spark_broker import DEAD_LETTERS, Bus
 
 if TYPE_CHECKING:
@@ -62,6 +64,63 @@ def test_dead_letters_are_sent_again_and_completed(
     # Under its name it goes on, and there is nothing to go on with.
     assert run(replay, *given) == 0
     assert len(bus.peek(queue)) == 6
+
+
+def test_a_replay_is_a_calm_command(bus: Bus, tmp_path: Path) -> None:
+    """R-D6: one that succeeded printed a trace of Java's, of ninety lines."""
+    queue = bus.queue(MaxDeliveryCount=1)
+    bury(bus, queue, 6)
+    out = tmp_path / "replay"
+    given = [queue, *reached(bus), "--id", f"c-{queue}", "--out", str(out), "--master", "local[1]"]
+    told = run_command("replay", *given, "--batch-size", "4")
+    assert told.code == 0, told.lines
+    assert [line for line in told.lines if not line.startswith("replay: ")] == []
+    progress, last = told.lines[-2:]
+    assert re.fullmatch(r"replay: 6 rows, \d+/s, 0 left", progress)
+    assert last == f"replay: 6 messages are sent to {queue}; the originals are in {out}/undo"
+    # Where lines cannot be overwritten there are few of them.
+    assert len(told.lines) <= 12
+    assert len(bus.peek(queue)) == 6
+
+
+@pytest.mark.torture
+def test_a_command_that_fails_in_its_tasks_says_so_in_a_sentence(bus: Bus, tmp_path: Path) -> None:
+    """R-D6: Spark logs the stack in each place that it passes, on both sides of the wire."""
+    queue = bus.queue(MaxDeliveryCount=1)
+    bury(bus, queue, 3)
+    given = [queue, *reached(bus), "--id", f"f-{queue}", "--out", str(tmp_path)]
+    given += [
+        "--select",
+        "cast(raise_error('no such shelf') AS string) AS subject",
+        "--master",
+        "local[1]",
+    ]
+    told = run_command("replay", *given)
+    assert told.code == 2
+    problem = [line for line in told.lines if not line.startswith("replay: ")]
+    assert len(problem) <= 2
+    assert "no such shelf" in problem[-1]
+    assert len(bus.peek(queue + DEAD_LETTERS)) == 3
+
+
+def test_sql_that_cannot_be_read_is_told_before_anything_is_claimed(
+    spark: "SparkSession", bus: Bus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A stream was begun, and failed with a trace of Java's."""
+    from peeklock.spark.jobs import replay
+
+    queue = bus.queue(MaxDeliveryCount=1)
+    bury(bus, queue, 3)
+    given = [queue, *reached(bus), "--id", f"s-{queue}", "--out", str(tmp_path)]
+    for option, text in [
+        ("--where", "shelf = 1"),
+        ("--select", "shelf AS subject"),
+        ("--transform", "SELECT shelf FROM messages"),
+    ]:
+        assert run(replay, *given, option, text) == 2
+        assert "`shelf` cannot be resolved" in capsys.readouterr().err.splitlines()[-1]
+    assert {one["State"] for one in bus.peek(queue + DEAD_LETTERS)} == {"active"}
+    assert not (tmp_path / "checkpoint").exists()
 
 
 def test_a_replay_that_was_interrupted_sends_nothing_twice(

@@ -190,6 +190,15 @@ def test_limits_are_the_lower_of_both() -> None:
     check_exactly_once(spark, server)
 
 
+def test_by_default_a_batch_takes_all_that_its_bytes_allow() -> None:
+    """A thousand messages for each trigger were a few thousand a second, whoever sent them."""
+    server = filled(1_500)
+    spark = SimulatedSpark(server)
+    spark.run()
+    assert [len(rows) for rows in spark.sink.values()] == [1_500]
+    check_exactly_once(spark, server, 1_500)
+
+
 def test_tasks_divide_a_batch() -> None:
     server = filled(partitions=2)
     spark = SimulatedSpark(server, minPartitions="4")

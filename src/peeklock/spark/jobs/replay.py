@@ -387,6 +387,8 @@ def replay(
     bus.check()
     work = frame.JobRun("replay", master)
     messages = FromDeadLetters(again, source, size) if source else FromLake(again, lake, size)
+    # What is wrong in the SQL is told before anything is claimed, not by a stream that fails.
+    _ = wish.made(messages.look(work.spark)).columns
     if dry_run:
         found = messages.look(work.spark).persist()
         wish.made(found).limit(1).collect()

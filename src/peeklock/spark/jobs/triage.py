@@ -123,7 +123,9 @@ def dead_letters(spark: "SparkSession", bus: frame.Bus, entities: list[ListedEnt
     ]
     # One query for all of them: a source for each is planned one after the other.
     rows = spark.createDataFrame(wanted, "path string, options map<string, string>")
-    return rows.repartition(min(len(wanted), _TASKS_MAX)).mapInArrow(_looked_at, COLUMNS)
+    # By ranges, which are even: a task would have several of them otherwise, and another one none.
+    parted = rows.repartitionByRange(min(len(wanted), _TASKS_MAX), "path")
+    return parted.mapInArrow(_looked_at, COLUMNS)
 
 
 def _looked_at(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
