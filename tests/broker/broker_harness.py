@@ -16,7 +16,7 @@ from peeklock.entity.message import Message, Traits
 from peeklock.entity.replies import Delivered, Found, Reply, RulesFound
 from peeklock.entity.rules.action import Changes
 from peeklock.entity.rules.values import PropertyBag, PropertyReader
-from peeklock.entity.wording import Wording
+from peeklock.entity.topics.wording import Wording
 from peeklock.store.memory import MemoryCatalog, MemoryStore
 from peeklock.store.store import Catalog, Store
 from tests.broker.manual_timers import ManualTimers

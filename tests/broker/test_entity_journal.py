@@ -19,6 +19,7 @@ from peeklock.entity.commands import (
 from peeklock.entity.definition import QueueDefinition
 from peeklock.entity.deliveries import LockToken
 from peeklock.entity.replies import Nobody
+from peeklock.entity.settlement import Settlement
 from peeklock.entity.upkeep.journal_facts import HandedTo, SettlementsFailed
 from peeklock.entity.upkeep.notebook import NOTES_DELAY_MS
 from peeklock.store.codec.records import chunk_header, decode_chunk
@@ -156,7 +157,7 @@ def test_a_completion_of_the_carrier_that_comes_too_late_is_told_in_its_name() -
             if isinstance(command, TakeOver) and command.numbers:
                 (held,) = network["a"].forwarder._lane_forwarders[MAIN]._held.values()
                 lock = LockToken(held.sequence, held.lock_number)
-                network["a"].worker.submit(SettleMany(Nobody(), [1], COMPLETE, [lock]))
+                network["a"].worker.submit(SettleMany(Nobody(), [1], Settlement(COMPLETE), [lock]))
             submit(command)
 
         destination.submit = be_faster  # type: ignore[method-assign]  # it is still a destination

@@ -64,7 +64,13 @@ class ClaimHarness:
     ) -> ask.SettleClaims:
         asked = self.epoch if epoch is None else epoch
         return ask.SettleClaims(
-            by("o"), 7, self.lane, self.name, asked, list(sequences), outcome, **more
+            by("o"),
+            7,
+            self.lane,
+            self.name,
+            asked,
+            list(sequences),
+            ask.Settlement(outcome, **more),
         )
 
     def why_not(self, command: ask.Command) -> str:

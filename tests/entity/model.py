@@ -201,13 +201,15 @@ class Model:
         rows = self.held(tokens, now)
         if rows is None:
             return (command.origin, tag, LOCK_LOST, None)
-        if command.outcome == ask.DEAD_LETTER and any(row.lane == DEAD for row in rows):
+        settlement = command.settlement
+        outcome, changes = settlement.outcome, settlement.changes
+        if outcome == ask.DEAD_LETTER and any(row.lane == DEAD for row in rows):
             return (command.origin, tag, NOT_ALLOWED, None)
         for row in rows:
-            if command.changes and command.outcome in (ask.ABANDON, ask.DEFER, ask.DEAD_LETTER):
-                row.changes = {**row.changes, **command.changes}
-            self.end_lock(row, command.outcome, now, command.note)
-        return (command.origin, tag, "settled", command.outcome)
+            if changes and outcome in (ask.ABANDON, ask.DEFER, ask.DEAD_LETTER):
+                row.changes = {**row.changes, **changes}
+            self.end_lock(row, outcome, now, settlement)
+        return (command.origin, tag, "settled", outcome)
 
     def held(self, tokens: list[LockToken], now: int) -> list[Row] | None:
         """The rows that these tokens lock, or None when one of them locks nothing."""
@@ -217,7 +219,7 @@ class Model:
         return found if len(found) == len(tokens) else None
 
     def end_lock(
-        self, row: Row, outcome: int, now: int, note: ask.DeadLetterNote | None = None
+        self, row: Row, outcome: int, now: int, said: ask.Settlement | None = None
     ) -> None:
         row.number, row.locked_until, row.holder = 0, 0, None
         if outcome in (ask.ABANDON, ask.DEFER) and row.lane == MAIN:
@@ -227,7 +229,7 @@ class Model:
         elif outcome == ask.DEFER:
             row.state = STATE_DEFERRED
         elif outcome == ask.DEAD_LETTER:
-            bury(row, *((note.reason, note.description) if note else (None, None)))
+            bury(row, *((said.reason, said.description) if said else (None, None)))
         elif outcome == ask.ABANDON and row.lane == MAIN:
             limit = self.definition.delivery_count_max
             if row.count >= limit:

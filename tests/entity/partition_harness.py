@@ -16,7 +16,7 @@ from peeklock.entity.blueprint import (
     subscription_policy,
     topic_blueprint,
 )
-from peeklock.entity.commands import DEAD, MAIN, PEEK_LOCK, Command, DeadLetterNote
+from peeklock.entity.commands import DEAD, MAIN, PEEK_LOCK, Command
 from peeklock.entity.definition import QueueDefinition, SubscriptionDefinition, TopicDefinition
 from peeklock.entity.deliveries import Delivery, LockToken
 from peeklock.entity.message import NEVER, NO_DURATION, NO_TRAITS, BodyBudget, Message, Traits
@@ -202,12 +202,13 @@ class QueueHarness:
         outcome: int,
         *held: Delivery | LockToken,
         changes: dict[str, bytes] | None = None,
-        note: DeadLetterNote | None = None,
+        note: tuple[str | None, str | None] = (None, None),
     ) -> list[str]:
         """Settle each on its own; answers "settled" or why not, in order."""
         tags = [self.tag() for _ in held]
         tokens = [token(each) for each in held]
-        replies = self.ask(ask.SettleMany(by("settler"), tags, outcome, tokens, changes, note))
+        settlement = ask.Settlement(outcome, changes, *note)
+        replies = self.ask(ask.SettleMany(by("settler"), tags, settlement, tokens))
         fates: dict[int, str] = {}
         for reply in replies:
             if isinstance(reply, told.Settled):
@@ -220,7 +221,9 @@ class QueueHarness:
     def settle_all(self, outcome: int, *held: Delivery | LockToken) -> str:
         """Settle all together; answers "settled" or why not."""
         tokens = [token(each) for each in held]
-        return self.fate(ask.SettleAll(by("manager"), 7, outcome, tokens), "settled")
+        return self.fate(
+            ask.SettleAll(by("manager"), 7, ask.Settlement(outcome), tokens), "settled"
+        )
 
     def renew(self, *held: Delivery | LockToken) -> str:
         """Renew all together; answers "renewed" or why not."""

@@ -81,12 +81,14 @@ def test_a_transaction_settles_nothing(status: str) -> None:
     held = queue.receive_one()
     changed(queue, status=status)
     for work in (
-        ask.SettleAll(by("s"), 1, COMPLETE, [token(held)]),
-        ask.SettleMany(by("s"), [1], COMPLETE, [token(held)]),
+        ask.SettleAll(by("s"), 1, ask.Settlement(COMPLETE), [token(held)]),
+        ask.SettleMany(by("s"), [1], ask.Settlement(COMPLETE), [token(held)]),
     ):
         assert queue.fate(ask.Commit(by("t"), 1, [work])) == ENTITY_DISABLED
     changed(queue, status=ACTIVE)
-    commit = ask.Commit(by("t"), 1, [ask.SettleAll(by("s"), 1, COMPLETE, [token(held)])])
+    commit = ask.Commit(
+        by("t"), 1, [ask.SettleAll(by("s"), 1, ask.Settlement(COMPLETE), [token(held)])]
+    )
     assert queue.fate(commit) == "fine"
 
 

@@ -45,10 +45,10 @@ outcomes = st.sampled_from(
 changes = st.sampled_from([None, None, {}, {"a": b"1"}, {"a": b"2", "b": b""}, {"c": b"3"}])
 notes = st.sampled_from(
     [
-        None,
-        ask.DeadLetterNote(None, None),
-        ask.DeadLetterNote("why", ""),
-        ask.DeadLetterNote("", "d"),
+        (None, None),
+        (None, None),
+        ("why", ""),
+        ("", "d"),
     ]
 )
 definitions = st.builds(
@@ -270,11 +270,11 @@ class PartitionBesideModel(RuleBasedStateMachine):
         pick: int,
         outcome: int,
         changes: dict[str, bytes] | None,
-        note: ask.DeadLetterNote | None,
+        note: tuple[str | None, str | None],
     ) -> None:
         tokens = self.tokens(pick, 4)
         tags = [self.next() for _ in tokens]
-        self.submit(ask.SettleMany(SENDER, tags, outcome, tokens, changes, note))
+        self.submit(ask.SettleMany(SENDER, tags, ask.Settlement(outcome, changes, *note), tokens))
 
     @precondition(lambda self: self.has_locks())
     @rule(pick=picks, outcome=outcomes, changes=changes, note=notes)
@@ -283,10 +283,11 @@ class PartitionBesideModel(RuleBasedStateMachine):
         pick: int,
         outcome: int,
         changes: dict[str, bytes] | None,
-        note: ask.DeadLetterNote | None,
+        note: tuple[str | None, str | None],
     ) -> None:
         tokens = self.tokens(pick, 3)
-        self.submit(ask.SettleAll(MANAGER, self.next(), outcome, tokens, changes, note))
+        settlement = ask.Settlement(outcome, changes, *note)
+        self.submit(ask.SettleAll(MANAGER, self.next(), settlement, tokens))
 
     @precondition(lambda self: self.pair.tokens)
     @rule(pick=picks)
@@ -366,11 +367,11 @@ class PartitionBesideModel(RuleBasedStateMachine):
         lane: int,
         outcome: int,
         changes: dict[str, bytes] | None,
-        note: ask.DeadLetterNote | None,
+        note: tuple[str | None, str | None],
     ) -> None:
         name, lane, sequences = self.claimed(pick, owner[0], lane)
-        said = (None, None) if note is None else (note.reason, note.description)
-        wish = (name, owner[1], sequences, outcome, changes, *said)
+        settlement = ask.Settlement(outcome, changes, *note)
+        wish = (name, owner[1], sequences, settlement)
         self.submit(ask.SettleClaims(MANAGER, self.next(), lane, *wish))
 
     def claimed(self, pick: int, owner: str, lane: int) -> tuple[str, int, list[int]]:
@@ -422,7 +423,7 @@ class PartitionBesideModel(RuleBasedStateMachine):
         self.let_go()
         self.pair.advance(max(0, instant - early - self.pair.now), noticed=False)
         if pick % 3:
-            self.submit(ask.SettleMany(SENDER, [self.next()], outcome, [token]))
+            self.submit(ask.SettleMany(SENDER, [self.next()], ask.Settlement(outcome), [token]))
         else:
             self.submit(ask.RenewLocks(MANAGER, self.next(), [token]))
 

@@ -148,14 +148,16 @@ class Walk:
         some = self.some_tokens()
         outcome = self.outcome()
         changes = {"p": b"1"} if self.random.random() < 0.3 else None
-        self.hand.ask(ask.SettleMany(by("s"), list(range(len(some))), outcome, some, changes))
+        self.hand.ask(
+            ask.SettleMany(by("s"), list(range(len(some))), ask.Settlement(outcome, changes), some)
+        )
         if outcome == DEFER:
             self.fetchable += [(each.number >> 48, each.sequence) for each in some]
 
     def commit(self) -> None:
         work: list[Any] = [ask.SendMany(by("s"), [1], [self.message()])]
         some = self.some_tokens()
-        work.append(ask.SettleAll(by("s"), 1, self.outcome(), some))
+        work.append(ask.SettleAll(by("s"), 1, ask.Settlement(self.outcome()), some))
         if self.random.random() < 0.5:
             work.append(ask.TransferMessage("there", self.message()))
         before = self.hand.partition.live_count

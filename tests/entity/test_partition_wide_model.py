@@ -276,14 +276,14 @@ class Both:
         if some:
             changes = self.pick.choice([None, {"p": b"1"}, {"q": b"2"}])
             tags = list(range(len(some)))
-            self.ask(ask.SettleMany(by("s"), tags, self.outcome(), some, changes))
+            self.ask(ask.SettleMany(by("s"), tags, ask.Settlement(self.outcome(), changes), some))
 
     def commit(self) -> None:
         """Everything that a transaction may do, in any order."""
         work: list[Any] = []
         some = self.some_tokens()
         if some:
-            work.append(ask.SettleAll(by("s"), 1, self.outcome(), some))
+            work.append(ask.SettleAll(by("s"), 1, ask.Settlement(self.outcome()), some))
         if self.pick.random() < 0.5:
             work.append(ask.TransferMessage("there", self.message()))
         if self.pick.random() < 0.3:
@@ -330,7 +330,7 @@ class Both:
             row = self.pick.choice(rows)
             numbers = [row.sequence, *[each.sequence for each in rows if self.pick.random() < 0.5]]
             epoch = self.pick.choice([0, 1])
-            settled = (row.owner, epoch, sorted(set(numbers)), self.outcome())
+            settled = (row.owner, epoch, sorted(set(numbers)), ask.Settlement(self.outcome()))
             self.ask(ask.SettleClaims(by("c"), 1, row.lane, *settled))
 
     def delete(self) -> None:

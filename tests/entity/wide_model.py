@@ -149,11 +149,12 @@ class WideModel:
             case ask.TakeOver():
                 self.take_over(command, now)
             case ask.SettleMany():
+                outcome, changes = command.settlement.outcome, command.settlement.changes
                 for tag, token in zip(command.tags, command.tokens, strict=True):
-                    refusal = self.why_not_settle(command.outcome, [token], now)
+                    refusal = self.why_not_settle(outcome, [token], now)
                     if refusal is None:
-                        self.settle(command.outcome, [token], command.changes, now)
-                        self.answers.append(("settled", command.origin, tag, command.outcome))
+                        self.settle(outcome, [token], changes, now)
+                        self.answers.append(("settled", command.origin, tag, outcome))
                     else:
                         self.answers.append(("refused", command.origin, tag, refusal))
             case ask.Commit():
@@ -318,7 +319,7 @@ class WideModel:
                 case ask.SendMany() | ask.Schedule():
                     refusal = self.why_not_send(work.messages)
                 case ask.SettleAll():
-                    refusal = self.why_not_settle(work.outcome, work.tokens, now)
+                    refusal = self.why_not_settle(work.settlement.outcome, work.tokens, now)
                 case ask.CancelScheduled():
                     refusal = self.why_not_cancel(work.sequences)
             if refusal is not None:
@@ -332,7 +333,8 @@ class WideModel:
                     for message in work.messages:
                         self.enter(message, now)
                 case ask.SettleAll():
-                    self.settle(work.outcome, work.tokens, work.changes, now)
+                    settlement = work.settlement
+                    self.settle(settlement.outcome, work.tokens, settlement.changes, now)
                 case ask.CancelScheduled():
                     self.cancel(work.sequences)
                 case ask.TransferMessage():

@@ -58,7 +58,7 @@ from peeklock.entity.refusals import (
 )
 from peeklock.entity.rules.errors import RuleError
 from peeklock.entity.rules.rule import Rule
-from peeklock.entity.wording import Wording
+from peeklock.entity.topics.wording import Wording
 from peeklock.store.store import Catalog, Corrupt, StoreError
 
 # How often each open partition looks after its journal: small beside the retention of an hour,

@@ -32,9 +32,7 @@ from peeklock.entity.rules.rule import Rule
 from peeklock.entity.rules.topic import TopicRules
 from peeklock.entity.topics.commands import AddRule, ListRules, RemoveRule, RuleCommand
 from peeklock.entity.topics.publishing import Publishing
-from peeklock.entity.wording import Wording
-
-Submit: TypeAlias = Callable[[Command | RuleCommand], None]
+from peeklock.entity.topics.wording import Wording
 
 # A lock token has 16 bits for the lane, and each subscription takes two lanes.
 _LANE_MAX: Final = 0xFFFE
@@ -119,12 +117,10 @@ class Queue:
         self.updated_at = place.created_at
         self.partitions = partitions
         self.links = AttachedLinks(clock)
-        self.submit: Submit = _submit_path(definition.auto_delete_ms, self.links, partitions)
 
     def redefine(self, definition: QueueDefinition) -> None:
         """Take a new description; the partitions are told by the broker."""
         self.definition = definition
-        self.submit = _submit_path(definition.auto_delete_ms, self.links, self.partitions)
 
     @property
     def path(self) -> str:
@@ -169,6 +165,12 @@ class Queue:
     def is_idle(self) -> bool:
         """Whether nobody has used it for long."""
         return self.links.is_idle(self.definition.auto_delete_ms)
+
+    def submit(self, command: Command | RuleCommand) -> None:
+        """Ask the owners of the partitions; the reply goes to the command's origin."""
+        if self.definition.auto_delete_ms != FOREVER_MS:
+            self.links.used()
+        self.partitions.submit(command)
 
     def why_not_together(self, work: list[TransactionWork]) -> Refusal | None:
         """Why these operations cannot be one transaction here, as far as their keys tell."""
@@ -217,12 +219,10 @@ class Topic:
     def set_partitions(self, partitions: Partitions) -> None:
         """Tell where the partitions are; they are built from the blueprint of this topic."""
         self.partitions = partitions
-        self.submit: Submit = _submit_path(self.definition.auto_delete_ms, self.links, partitions)
 
     def redefine(self, definition: TopicDefinition) -> None:
         """Take a new description; the partitions are told by the broker."""
         self.definition = definition
-        self.submit = _submit_path(definition.auto_delete_ms, self.links, self.partitions)
 
     def is_idle(self) -> bool:
         """Whether neither it nor any subscription was used for long."""
@@ -249,6 +249,12 @@ class Topic:
     def message_size_max(self) -> int:
         """The largest message it takes."""
         return self.definition.message_size_max
+
+    def submit(self, command: Command | RuleCommand) -> None:
+        """Ask the owners of the partitions; the reply goes to the command's origin."""
+        if self.definition.auto_delete_ms != FOREVER_MS:
+            self.links.used()
+        self.partitions.submit(command)
 
     def why_not_together(self, work: list[TransactionWork]) -> Refusal | None:
         """Why these operations cannot be one transaction here, as far as their keys tell."""
@@ -377,22 +383,6 @@ class Subscription:
     def link_detached(self, link: AttachedLink) -> None:
         """A link is gone by itself."""
         self.links.remove(link)
-
-
-def _submit_path(
-    auto_delete_ms: int, attached_links: AttachedLinks, partitions: Partitions
-) -> Submit:
-    """The way to the partitions: straight, because it is asked for every run of messages; only an
-    entity that is deleted when idle takes note of each use."""
-    straight: Submit = partitions.submit
-    if auto_delete_ms == FOREVER_MS:
-        return straight
-
-    def noting(command: Command | RuleCommand) -> None:
-        attached_links.used()
-        straight(command)
-
-    return noting
 
 
 def changed(entity: Entity) -> Refusal:

@@ -17,7 +17,7 @@ from peeklock.broker.worker.partition_worker import PartitionWorker
 from peeklock.clock import Clock
 from peeklock.entity.blueprint import Blueprint
 from peeklock.entity.message import BodyBudget
-from peeklock.entity.wording import Wording
+from peeklock.entity.topics.wording import Wording
 from peeklock.store.store import PartitionId, Store, StoreError
 
 _log: Final = logging.getLogger("peeklock.broker")

@@ -12,9 +12,10 @@ from peeklock.broker.partitioned.partitioned_entity import PartitionedEntity
 from peeklock.broker.partitioned.reach import availability
 from peeklock.broker.worker.partition_worker import PartitionWorker
 from peeklock.entity.blueprint import Blueprint
-from peeklock.entity.commands import Tick, TransactionWork
+from peeklock.entity.commands import Command, Tick, TransactionWork
 from peeklock.entity.refusals import Refusal
 from peeklock.entity.routing import Routing
+from peeklock.entity.topics.commands import RuleCommand
 from peeklock.store.store import Corrupt, StoreError
 
 # Between two partitions that are opened without being asked for.
@@ -37,11 +38,15 @@ class Partitions:
         self._forwarders = dict(zip(workers, forwarders, strict=True))
         if len(self.workers) == 1:
             self.workers[0].on_opened = self._opened
-            self.submit: Callable[[Any], None] = self.workers[0].submit
+            self._ask: Callable[[Any], None] = self.workers[0].submit
         else:
             spread = PartitionedEntity(list(workers), self._routing)
             spread.on_opened = self._opened
-            self.submit = spread.submit
+            self._ask = spread.submit
+
+    def submit(self, command: Command | RuleCommand) -> None:
+        """Ask the owner of the partition, or of those that it concerns; none knows rules."""
+        self._ask(command)
 
     def why_not_together(self, work: list[TransactionWork]) -> Refusal | None:
         """Why these operations cannot be one transaction, as far as their keys tell."""

@@ -23,6 +23,7 @@ from peeklock.entity.sessions.commands import (
     RenewSession,
     SetSessionState,
 )
+from peeklock.entity.settlement import ABANDON, COMPLETE, DEAD_LETTER, DEFER, RELEASE, Settlement
 from peeklock.entity.stages.commands import (
     DropStages,
     FindPublished,
@@ -66,7 +67,7 @@ __all__ = [
     "Grant",
     "CloseReceiver",
     "Requeue",
-    "DeadLetterNote",
+    "Settlement",
     "SettleMany",
     "SettleAll",
     "RenewLocks",
@@ -110,13 +111,6 @@ RECEIVE_AND_DELETE: Final = 1
 FORWARD: Final = 2  # the broker itself, on the way to another entity: its locks do not expire
 # What the deferred messages of one fetch may have together; half of what may wait unread.
 DEFERRED_BYTES_MAX: Final = 32 << 20
-
-# Outcomes of a settlement.
-COMPLETE: Final = 0
-ABANDON: Final = 1
-DEFER: Final = 2
-DEAD_LETTER: Final = 3
-RELEASE: Final = 4  # back at once; no delivery is counted
 
 
 @final
@@ -299,81 +293,54 @@ class Requeue:
 
 @final
 @dataclass(slots=True, init=False)
-class DeadLetterNote:
-    """Why a receiver dead-letters a message; None where it did not say."""
-
-    reason: Final[str | None]
-    description: Final[str | None]
-
-    def __init__(self, reason: str | None, description: str | None) -> None:
-        self.reason = reason
-        self.description = description
-
-
-@final
-@dataclass(slots=True, init=False)
 class SettleMany:
-    """Several settlements with one outcome, each answered by its own tag.
-
-    `changes` are properties to set on the messages: name to encoded value, opaque here.
-    """
+    """One settlement of several messages, each answered by its own tag."""
 
     origin: Final[Origin]
     tags: Final[list[int]]
-    outcome: Final[int]
+    settlement: Final[Settlement]
     tokens: Final[list[LockToken]]
-    changes: Final[dict[str, bytes] | None]
-    note: Final[DeadLetterNote | None]
     consumer: Final[str]
 
     def __init__(
         self,
         origin: Origin,
         tags: list[int],
-        outcome: int,
+        settlement: Settlement,
         tokens: list[LockToken],
-        changes: dict[str, bytes] | None = None,
-        note: DeadLetterNote | None = None,
         consumer: str = "",
     ) -> None:
         self.origin = origin
         self.tags = tags
-        self.outcome = outcome
+        self.settlement = settlement
         self.tokens = tokens
-        self.changes = changes
-        self.note = note
         self.consumer = consumer
 
 
 @final
 @dataclass(slots=True, init=False)
 class SettleAll:
-    """Settlements that stand or fall together (one `$management` call), answered once."""
+    """One settlement of several messages that stand or fall together (one `$management` call),
+    answered once."""
 
     origin: Final[Origin]
     tag: Final[int]
-    outcome: Final[int]
+    settlement: Final[Settlement]
     tokens: Final[list[LockToken]]
-    changes: Final[dict[str, bytes] | None]
-    note: Final[DeadLetterNote | None]
     consumer: Final[str]
 
     def __init__(
         self,
         origin: Origin,
         tag: int,
-        outcome: int,
+        settlement: Settlement,
         tokens: list[LockToken],
-        changes: dict[str, bytes] | None = None,
-        note: DeadLetterNote | None = None,
         consumer: str = "",
     ) -> None:
         self.origin = origin
         self.tag = tag
-        self.outcome = outcome
+        self.settlement = settlement
         self.tokens = tokens
-        self.changes = changes
-        self.note = note
         self.consumer = consumer
 
 

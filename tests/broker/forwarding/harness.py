@@ -22,7 +22,6 @@ from peeklock.entity.commands import (
     CloseReceiver,
     Command,
     Commit,
-    DeadLetterNote,
     Grant,
     OpenReceiver,
     Peek,
@@ -41,7 +40,8 @@ from peeklock.entity.message import BodyBudget, Message, Traits
 from peeklock.entity.replies import Numbered, SendsAccepted
 from peeklock.entity.rules.action import Changes
 from peeklock.entity.rules.values import PropertyReader
-from peeklock.entity.wording import Wording
+from peeklock.entity.settlement import Settlement
+from peeklock.entity.topics.wording import Wording
 from peeklock.store.memory import MemoryStore
 from peeklock.store.store import PartitionId
 from tests.broker.broker_harness import Recorder, contents, message, settle_down, token
@@ -243,9 +243,11 @@ class Network:
         held = await self.receive(path, count, lane)
         tokens = [token(each) for each in held]
         tags = [0] * len(tokens)
-        note = DeadLetterNote(reason, None)
-        await self.ask(path, SettleMany(Recorder(), tags, DEAD_LETTER, tokens, None, note))
+        settlement = Settlement(DEAD_LETTER, None, reason)
+        await self.ask(path, SettleMany(Recorder(), tags, settlement, tokens))
 
     async def complete(self, path: str, held: list[Delivery]) -> None:
         tokens = [token(each) for each in held]
-        await self.ask(path, SettleMany(Recorder(), [0] * len(tokens), COMPLETE, tokens))
+        await self.ask(
+            path, SettleMany(Recorder(), [0] * len(tokens), Settlement(COMPLETE), tokens)
+        )

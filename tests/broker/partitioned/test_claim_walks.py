@@ -21,6 +21,7 @@ from peeklock.entity.commands import (
 )
 from peeklock.entity.message import Message, Traits
 from peeklock.entity.routing import partition_of_sequence
+from peeklock.entity.settlement import Settlement
 from tests.broker.broker_harness import Recorder
 from tests.broker.partitioned.harness import PARTITIONS, PartitionedHarness, key_for, run
 
@@ -86,7 +87,7 @@ class Owner:
 
     async def settling(self, outcome: int, sequences: list[int], **more: Any) -> told.Reply:
         command = SettleClaims(
-            Recorder(), 7, MAIN, self.name, self.epoch, sequences, outcome, **more
+            Recorder(), 7, MAIN, self.name, self.epoch, sequences, Settlement(outcome, **more)
         )
         return await self.bench.ask(command)
 

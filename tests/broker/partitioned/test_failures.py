@@ -42,6 +42,7 @@ from peeklock.entity.replies import (
     SessionAccepted,
 )
 from peeklock.entity.routing import partition_of_sequence
+from peeklock.entity.settlement import Settlement
 from tests.broker.broker_harness import Recorder, contents, message, token, until
 from tests.broker.partitioned.harness import PARTITIONS, PartitionedHarness, calm, key_for, run
 
@@ -237,12 +238,12 @@ def test_receivers_go_on_and_meet_the_partition_again() -> None:
         assert len(first) == 4
         done = [each for each in first if partition_of_sequence(each.sequence) != 2]
         tokens = [token(each) for each in done]
-        await bench.do(SettleMany(Recorder(), [1, 2, 3], COMPLETE, tokens))
+        await bench.do(SettleMany(Recorder(), [1, 2, 3], Settlement(COMPLETE), tokens))
         receiver.take()
         await bench.take_away(2)
         assert receiver.take() == []
         lost = [token(each) for each in first if partition_of_sequence(each.sequence) == 2]
-        reply = await bench.ask(SettleAll(Recorder(), 1, COMPLETE, lost))
+        reply = await bench.ask(SettleAll(Recorder(), 1, Settlement(COMPLETE), lost))
         assert isinstance(reply, Refused)
         assert reply.refusal.kind == UNAVAILABLE
         await send(bench, 0, "new")

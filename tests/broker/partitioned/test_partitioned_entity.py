@@ -43,6 +43,7 @@ from peeklock.entity.refusals import (
 )
 from peeklock.entity.replies import Counted, Found, Numbered, Refused, Reply, SendsAccepted, Settled
 from peeklock.entity.routing import PARTITION_BITS, partition_of_key, partition_of_sequence
+from peeklock.entity.settlement import Settlement
 from tests.broker.broker_harness import Recorder, contents, message, token
 from tests.broker.partitioned.harness import PARTITIONS, PartitionedHarness, calm, key_for, run
 
@@ -214,13 +215,13 @@ def test_settlements_find_their_partitions() -> None:
         locked = await received(bench, 4)
         origin = Recorder()
         tokens = [token(each) for each in locked[:3]] + [LockToken(DISTANT, 1)]
-        await bench.do(SettleMany(origin, [1, 2, 3, 4], COMPLETE, tokens))
+        await bench.do(SettleMany(origin, [1, 2, 3, 4], Settlement(COMPLETE), tokens))
         replies = origin.take()
         settled = [tag for reply in replies if isinstance(reply, Settled) for tag in reply.tags]
         assert sorted(settled) == [1, 2, 3]
         [refused] = [reply for reply in replies if isinstance(reply, Refused)]
         assert (refused.tags, refused.refusal.kind) == ([4], LOCK_LOST)
-        await bench.do(SettleMany(origin, [5], ABANDON, [token(locked[3])]))
+        await bench.do(SettleMany(origin, [5], Settlement(ABANDON), [token(locked[3])]))
         assert origin.take() == [Settled(origin, [5], ABANDON)]
 
     run(walk)
@@ -239,13 +240,13 @@ def test_settlements_and_renewals_of_one_call_are_answered_once() -> None:
         for bad in (LockToken(DISTANT, 1), LockToken(tokens[0].sequence, 5)):
             for wish in (
                 RenewLocks(origin, 2, [*tokens[1:], bad]),
-                SettleAll(origin, 2, COMPLETE, [tokens[1], bad]),
+                SettleAll(origin, 2, Settlement(COMPLETE), [tokens[1], bad]),
             ):
                 if bad.sequence == DISTANT or isinstance(wish, RenewLocks):
                     assert refusal_kind(await bench.ask(wish)) == LOCK_LOST
-        done = await bench.ask(SettleAll(origin, 3, COMPLETE, tokens))
+        done = await bench.ask(SettleAll(origin, 3, Settlement(COMPLETE), tokens))
         assert done == Numbered(origin, 3, [])
-        one = await bench.ask(SettleAll(origin, 4, COMPLETE, []))
+        one = await bench.ask(SettleAll(origin, 4, Settlement(COMPLETE), []))
         assert one == Numbered(origin, 4, [])
         assert await peeked(bench) == []
 
@@ -285,7 +286,9 @@ def test_deferred_messages_come_from_all_partitions_or_not_at_all(mode: int) -> 
         await spread_out(bench)
         locked = await received(bench, 4)
         origin = Recorder()
-        await bench.do(SettleMany(origin, [1, 2, 3, 4], DEFER, [token(each) for each in locked]))
+        await bench.do(
+            SettleMany(origin, [1, 2, 3, 4], Settlement(DEFER), [token(each) for each in locked])
+        )
         numbers = [each.sequence for each in locked]
         for bad in (DISTANT, (2 << PARTITION_BITS) | 77):
             wish = ReceiveDeferred(origin, 2, MAIN, [*numbers[:3], bad], mode)
@@ -299,7 +302,7 @@ def test_deferred_messages_come_from_all_partitions_or_not_at_all(mode: int) -> 
         assert {each.delivery_count for each in reply.deliveries} == {1}
         if mode == PEEK_LOCK:
             tokens = [token(each) for each in reply.deliveries]
-            await bench.ask(SettleAll(origin, 4, COMPLETE, tokens))
+            await bench.ask(SettleAll(origin, 4, Settlement(COMPLETE), tokens))
         else:
             assert {each.number for each in reply.deliveries} == {0}
         assert await peeked(bench) == []
@@ -315,7 +318,9 @@ def test_deferred_messages_of_all_partitions_have_one_limit_of_bytes(mode: int) 
         await spread_out(bench)
         locked = await received(bench, 4)
         origin = Recorder()
-        await bench.do(SettleMany(origin, [1, 2, 3, 4], DEFER, [token(each) for each in locked]))
+        await bench.do(
+            SettleMany(origin, [1, 2, 3, 4], Settlement(DEFER), [token(each) for each in locked])
+        )
         numbers = [each.sequence for each in locked]
         size = sum(each.message.size for each in locked if each.message is not None)
         wish = ReceiveDeferred(origin, 2, MAIN, numbers, mode, bytes_max=size - 1)

@@ -41,6 +41,7 @@ from peeklock.entity.replies import (
     StateFound,
 )
 from peeklock.entity.routing import partition_of_sequence
+from peeklock.entity.settlement import Settlement
 from tests.broker.broker_harness import Recorder, contents, message, token
 from tests.broker.partitioned.harness import PARTITIONS, PartitionedHarness, key_for, run
 
@@ -339,7 +340,7 @@ def test_a_named_session_is_accepted_where_it_lives() -> None:
         assert contents(receiver.deliveries()) == ["a", "b", "c"]
         deliveries = receiver.deliveries()
         assert receiver.take()[-1] == Drained(receiver)
-        await bench.do(SettleMany(receiver, [1], COMPLETE, [token(deliveries[0])]))
+        await bench.do(SettleMany(receiver, [1], Settlement(COMPLETE), [token(deliveries[0])]))
         await bench.advance(1_000)
         until = bench.clock.now() + 60_000
         renewed = await bench.ask(RenewSession(origin, 1, MAIN, "one", receiver))

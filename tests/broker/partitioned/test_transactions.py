@@ -29,6 +29,7 @@ from peeklock.entity.replies import (
     SendsAccepted,
 )
 from peeklock.entity.routing import partition_of_key, partition_of_sequence
+from peeklock.entity.settlement import Settlement
 from tests.broker.broker_harness import Recorder, contents, message, token
 from tests.broker.partitioned.harness import PARTITIONS, PartitionedHarness, key_for, run
 from tests.broker.partitioned.test_partitioned_entity import (
@@ -56,7 +57,7 @@ def test_a_transaction_stays_in_one_partition() -> None:
 
         def settling(*indexes: int) -> SettleMany:
             tokens = [token(locked[index]) for index in indexes]
-            return SettleMany(origin, [0] * len(tokens), COMPLETE, tokens)
+            return SettleMany(origin, [0] * len(tokens), Settlement(COMPLETE), tokens)
 
         def transfer(key: str | None) -> TransferMessage:
             return TransferMessage("elsewhere", message("t", partition_key=key))
@@ -77,7 +78,7 @@ def test_a_transaction_stays_in_one_partition() -> None:
             assert refusal_kind(reply) == NOT_ALLOWED, work
             assert isinstance(reply, Refused)
             assert "partition key" in reply.refusal.text
-        distant = SettleMany(origin, [1], COMPLETE, [LockToken(DISTANT, 1)])
+        distant = SettleMany(origin, [1], Settlement(COMPLETE), [LockToken(DISTANT, 1)])
         assert refusal_kind(await bench.ask(Commit(origin, 1, [distant]))) == LOCK_LOST
         cancel = CancelScheduled(origin, 1, [DISTANT])
         assert refusal_kind(await bench.ask(Commit(origin, 1, [cancel]))) == MESSAGE_NOT_FOUND

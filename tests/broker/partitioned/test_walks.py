@@ -39,6 +39,7 @@ from peeklock.entity.replies import (
     Settled,
 )
 from peeklock.entity.routing import partition_of_sequence
+from peeklock.entity.settlement import Settlement
 from peeklock.store.store import PartitionId, Store, Unavailable
 from tests.broker.broker_harness import Recorder, _Turn, message, token
 from tests.broker.partitioned.harness import PARTITIONS, FaultyStore, PartitionedHarness, calm, run
@@ -201,7 +202,7 @@ class Walk:
             (tag, (text, outcome)) for tag, text in zip(tags, texts, strict=True)
         )
         if tags:
-            self.bench.spread.submit(SettleMany(receiver, tags, outcome, tokens))
+            self.bench.spread.submit(SettleMany(receiver, tags, Settlement(outcome), tokens))
 
     async def fail_or_return(self) -> None:
         index = self.random.randrange(PARTITIONS)

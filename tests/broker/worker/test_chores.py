@@ -32,6 +32,7 @@ from peeklock.entity.commands import (
 )
 from peeklock.entity.definition import QueueDefinition
 from peeklock.entity.records import Record, Relocated
+from peeklock.entity.settlement import Settlement
 from peeklock.entity.upkeep.checkpoint import TAIL_BYTES_MIN
 from peeklock.store.memory import MemoryStore
 from peeklock.store.retention import Retention
@@ -134,7 +135,7 @@ def test_old_bodies_are_relocated_although_there_is_always_somebody_who_waits() 
         queue.submit(SendMany(origin, [1], [message("old")]))
         await until(origin.deliveries)
         [old] = origin.deliveries()
-        queue.submit(SettleMany(origin, [1], DEFER, [token(old)]))
+        queue.submit(SettleMany(origin, [1], Settlement(DEFER), [token(old)]))
         reader = Recorder()
         queue.submit(OpenReceiver(reader, MAIN, RECEIVE_AND_DELETE))
         queue.submit(Grant(reader, 10**9, False))

@@ -26,6 +26,7 @@ from peeklock.entity.definition import QueueDefinition
 from peeklock.entity.moves.quarantining import DAMAGED_BODY
 from peeklock.entity.refusals import INTERNAL
 from peeklock.entity.replies import Counted, ReceiverClosed, Refused, SendsAccepted
+from peeklock.entity.settlement import Settlement
 from peeklock.store.memory import MemoryCatalog, MemoryStore
 from tests.broker.broker_harness import (
     BrokerHarness,
@@ -110,7 +111,9 @@ def test_a_damaged_body_goes_to_the_dead_letters_and_the_others_are_delivered() 
         assert dead.details is not None
         assert (dead.sequence, dead.details.reason) == (2, DAMAGED_BODY)
         assert contents([dead]) == ["lost"]
-        queue.submit(SettleMany(receiver, [1, 2], COMPLETE, [token(each) for each in held]))
+        queue.submit(
+            SettleMany(receiver, [1, 2], Settlement(COMPLETE), [token(each) for each in held])
+        )
         queue.submit(Count(receiver, 9))
         await settle_down()
         counted = [reply for reply in receiver.take() if isinstance(reply, Counted)]

@@ -41,6 +41,7 @@ from peeklock.entity.replies import NOBODY, Refused, SendsAccepted
 from peeklock.entity.rules.filter import SqlFilter
 from peeklock.entity.rules.rule import Rule, RuleSet
 from peeklock.entity.rules.topic import TopicRules
+from peeklock.entity.settlement import Settlement
 from peeklock.entity.upkeep.memory import COPY_BYTES, ENTRY_BYTES, SEEN_BYTES, SESSION_BYTES
 from tests.broker.broker_harness import BrokerHarness, Recorder, message, settle_down, token
 
@@ -76,13 +77,17 @@ def test_sends_are_refused_at_the_mark_until_there_is_room() -> None:
         await settle_down()
         locked = reader.deliveries()
         assert len(locked) == 200
-        queue.submit(SettleMany(reader, list(range(50)), COMPLETE, [token(d) for d in locked[:50]]))
+        queue.submit(
+            SettleMany(
+                reader, list(range(50)), Settlement(COMPLETE), [token(d) for d in locked[:50]]
+            )
+        )
         await settle_down()
         queue.submit(SendMany(sender, [1], [message("x")]))
         await settle_down()
         assert fates(sender) == [BUSY], "a sixteenth must be free before it goes on"
         rest = [token(each) for each in locked[50:]]
-        queue.submit(SettleMany(reader, list(range(150)), COMPLETE, rest))
+        queue.submit(SettleMany(reader, list(range(150)), Settlement(COMPLETE), rest))
         await settle_down()
         queue.submit(SendMany(sender, [1], [message("x")]))
         await settle_down()

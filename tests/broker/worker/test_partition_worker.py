@@ -33,6 +33,7 @@ from peeklock.entity.replies import (
     SendsAccepted,
     Settled,
 )
+from peeklock.entity.settlement import Settlement
 from peeklock.store.memory import MemoryStore
 from peeklock.store.store import PartitionId, Store, StoreError, Unavailable
 from tests.broker.broker_harness import (
@@ -73,7 +74,9 @@ def test_a_message_walks_down_once_and_up_once() -> None:
         deliveries = receiver.deliveries()
         assert contents(deliveries) == ["a", "b"]
         receiver.take()
-        queue.submit(SettleMany(receiver, [5, 6], COMPLETE, [token(d) for d in deliveries]))
+        queue.submit(
+            SettleMany(receiver, [5, 6], Settlement(COMPLETE), [token(d) for d in deliveries])
+        )
         queue.submit(Count(sender, 9))
         await settle_down()
         assert receiver.take() == [Settled(receiver, [5, 6], COMPLETE)]
@@ -180,7 +183,7 @@ def test_a_nearly_full_disk_refuses_sends_but_settles() -> None:
         sender.take(), receiver.take()
         store.full = True
         queue.submit(SendMany(sender, [2], [message("b")]))
-        queue.submit(SettleMany(receiver, [1], COMPLETE, [token(delivery)]))
+        queue.submit(SettleMany(receiver, [1], Settlement(COMPLETE), [token(delivery)]))
         await settle_down()
         [refused] = sender.take()
         assert isinstance(refused, Refused)
@@ -233,7 +236,9 @@ def test_a_restart_brings_back_what_was_not_completed() -> None:
         await settle_down()
         done = origin.deliveries()[:20]
         origin.take()
-        queue.submit(SettleMany(origin, list(range(20)), COMPLETE, [token(d) for d in done]))
+        queue.submit(
+            SettleMany(origin, list(range(20)), Settlement(COMPLETE), [token(d) for d in done])
+        )
         await until(origin.has_replies)
 
         later = BrokerHarness(store, bench.catalog)
@@ -262,7 +267,7 @@ def test_many_messages_leave_a_short_journal() -> None:
         queue.submit(SendMany(origin, [1], [message("old")]))
         await settle_down()
         [old] = origin.deliveries()
-        queue.submit(SettleMany(origin, [1], DEFER, [token(old)]))
+        queue.submit(SettleMany(origin, [1], Settlement(DEFER), [token(old)]))
         await settle_down()
         origin.take()
         for _ in range(60):
@@ -271,7 +276,7 @@ def test_many_messages_leave_a_short_journal() -> None:
             done = origin.deliveries()
             origin.take()
             tags = list(range(len(done)))
-            queue.submit(SettleMany(origin, tags, COMPLETE, [token(d) for d in done]))
+            queue.submit(SettleMany(origin, tags, Settlement(COMPLETE), [token(d) for d in done]))
             await settle_down()
             await bench.advance(1_000)
         await bench.advance(4_000_000)
@@ -305,7 +310,7 @@ def test_a_settlement_shares_the_write_of_the_next_send() -> None:
         [delivery] = origin.deliveries()
         origin.take()
         store.before_commit = lambda: commits.append(1)
-        queue.submit(SettleMany(origin, [2], COMPLETE, [token(delivery)]))
+        queue.submit(SettleMany(origin, [2], Settlement(COMPLETE), [token(delivery)]))
         queue.submit(SendMany(origin, [3], [message("b")]))
         await settle_down()
         assert len(commits) == 1
@@ -329,7 +334,7 @@ def test_a_settlement_alone_is_carried_out_soon() -> None:
             await settle_down()
             [delivery] = origin.deliveries()
             origin.take()
-            queue.submit(SettleMany(origin, [2], COMPLETE, [token(delivery)]))
+            queue.submit(SettleMany(origin, [2], Settlement(COMPLETE), [token(delivery)]))
             await settle_down()
             if batched:
                 await until(origin.has_replies)

@@ -38,6 +38,7 @@ from peeklock.entity.replies import (
     SendsAccepted,
     SessionAccepted,
 )
+from peeklock.entity.settlement import Settlement
 from tests.broker.broker_harness import Recorder, message, token
 from tests.broker.partitioned.harness import PartitionedHarness, calm, run
 
@@ -268,7 +269,7 @@ def test_a_full_store_takes_no_messages_however_they_come() -> None:
         await do(worker, OpenReceiver(receiver, MAIN, PEEK_LOCK), Grant(receiver, 1, False))
         await do(worker, SendMany(origin, [1], [message("a")]))
         origin.take()
-        settling = SettleMany(origin, [1], COMPLETE, [token(receiver.deliveries()[0])])
+        settling = SettleMany(origin, [1], Settlement(COMPLETE), [token(receiver.deliveries()[0])])
         sending = SendMany(origin, [1], [message("b")])
         unsent: list[Command] = []
         store.full = True

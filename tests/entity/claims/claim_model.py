@@ -54,7 +54,7 @@ class Claims:
             case ask.FetchClaims():
                 return "fetched", self.fetch(command)
             case _:
-                if command.outcome == ask.DEAD_LETTER and command.lane == DEAD:
+                if command.settlement.outcome == ask.DEAD_LETTER and command.lane == DEAD:
                     return NOT_ALLOWED, None
                 return "numbered", [self.settle(command, now)]
 
@@ -140,18 +140,16 @@ class Claims:
     def settle(self, command: ask.SettleClaims, now: int) -> int:
         held = self.of(command.lane, command.owner)
         rows = [held[number] for number in dict.fromkeys(command.sequences) if number in held]
-        note = ask.DeadLetterNote(command.reason, command.description)
+        settlement = command.settlement
         for row in rows:
-            if command.changes and command.outcome in CHANGING:
-                row.changes = {**row.changes, **command.changes}
-            self.end(row, command.outcome, now, note)
+            if settlement.changes and settlement.outcome in CHANGING:
+                row.changes = {**row.changes, **settlement.changes}
+            self.end(row, settlement.outcome, now, settlement)
         return len(rows)
 
-    def end(
-        self, row: "Row", outcome: int, now: int, note: ask.DeadLetterNote | None = None
-    ) -> None:
+    def end(self, row: "Row", outcome: int, now: int, said: ask.Settlement | None = None) -> None:
         row.state, row.owner, row.attempts = STATE_ACTIVE, "", 0
-        self.model.end_lock(row, outcome, now, note)
+        self.model.end_lock(row, outcome, now, said)
 
     # Time.
 

@@ -59,7 +59,7 @@ class WideClaims:
 
     def settle(self, command: ask.SettleClaims, now: int) -> None:
         model = self.model
-        if command.outcome == ask.DEAD_LETTER and command.lane & 1:
+        if command.settlement.outcome == ask.DEAD_LETTER and command.lane & 1:
             model.say(command, NOT_ALLOWED)
             return
         rows = [
@@ -70,5 +70,5 @@ class WideClaims:
         ]
         for row in rows:
             row.state, row.owner = STATE_ACTIVE, ""
-            model.end_lock(row, command.outcome, now)
+            model.end_lock(row, command.settlement.outcome, now)
         model.numbered(command, [len(rows)])

@@ -14,7 +14,6 @@ from peeklock.entity.commands import (
     MAIN,
     RECEIVE_AND_DELETE,
     RELEASE,
-    DeadLetterNote,
 )
 from peeklock.entity.deliveries import STATE_DEFERRED, LockToken
 from peeklock.entity.moves.settling import CHANGES_SIZE_MAX
@@ -138,7 +137,7 @@ def test_dead_letter_moves_a_message_with_reason_description_and_properties() ->
     queue = QueueHarness()
     queue.send("a")
     held = queue.receive_one()
-    note = DeadLetterNote("Bad", "It does not parse.")
+    note = ("Bad", "It does not parse.")
     assert queue.settle(DEAD_LETTER, held, changes={"by": b"me"}, note=note) == ["settled"]
     assert queue.numbers() == []
     dead = queue.receive_one(lane=DEAD)
@@ -207,7 +206,7 @@ def test_a_delivery_on_its_way_does_not_change_any_more() -> None:
     queue.settle(ABANDON, queue.receive_one(), changes={"x": b"1"})
     held = queue.receive_one()
     seen = held.details
-    queue.settle(DEAD_LETTER, held, changes={"x": b"2"}, note=DeadLetterNote("late", None))
+    queue.settle(DEAD_LETTER, held, changes={"x": b"2"}, note=("late", None))
     assert seen is not None
     assert (seen.changes, seen.reason) == ({"x": b"1"}, None)
 
@@ -342,7 +341,7 @@ def test_what_receivers_have_set_counts_as_bytes_of_the_answer() -> None:
     queue.send("1", "2")
     changes = {"note": b"\xa1\x05hello"}
     tokens = [token(each) for each in queue.receive(2)]
-    queue.ask(ask.SettleMany(by("receiver"), [1, 2], DEFER, tokens, changes))
+    queue.ask(ask.SettleMany(by("receiver"), [1, 2], ask.Settlement(DEFER, changes), tokens))
     command = ask.ReceiveDeferred(by("me"), 1, MAIN, [1, 2], 0, bytes_max=4)
     assert queue.fate(command) == QUOTA_EXCEEDED
 
@@ -416,7 +415,7 @@ def test_the_properties_set_by_receivers_have_a_limit() -> None:
     (held,) = queue.receive(1, "dead", lane=DEAD)
     more = {"y": bytes(half + 20)}
     assert queue.settle(ABANDON, held, other, changes=more) == [MESSAGE_TOO_BIG, "settled"]
-    wish = ask.SettleAll(by("m"), 1, ABANDON, [token(held)], more)
+    wish = ask.SettleAll(by("m"), 1, ask.Settlement(ABANDON, more), [token(held)])
     assert queue.fate(wish) == MESSAGE_TOO_BIG
     assert queue.fate(ask.Commit(by("m"), 1, [wish])) == MESSAGE_TOO_BIG
     # What is set anew takes the place of what was there.

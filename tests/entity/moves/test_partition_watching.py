@@ -113,12 +113,15 @@ def test_a_message_that_comes_back_is_told(queue: QueueHarness) -> None:
     opened(queue)
     queue.ask(send())
     (held,) = deliveries(watch(queue, 1), "r")
-    replies = queue.ask(ask.SettleMany(by("r"), [1], RELEASE, [token(held)]))
+    replies = queue.ask(ask.SettleMany(by("r"), [1], ask.Settlement(RELEASE), [token(held)]))
     assert notices(replies) == [("Ready", "r")]
     (held,) = deliveries(watch(queue, 2), "r")
     assert notices(queue.tick(60_000)) == [("Ready", "r")]
     (held,) = deliveries(watch(queue, 3), "r")
-    assert notices(queue.ask(ask.SettleMany(by("r"), [1], COMPLETE, [token(held)]))) == []
+    assert (
+        notices(queue.ask(ask.SettleMany(by("r"), [1], ask.Settlement(COMPLETE), [token(held)])))
+        == []
+    )
 
 
 def test_dead_letters_are_watched_in_their_own_lane(queue: QueueHarness) -> None:

@@ -135,7 +135,7 @@ def test_deferred_claimed_and_dead_messages_are_set_apart_too() -> None:
     queue.send("deferred", "dead", "claimed")
     deferred, dead = queue.receive(2)
     queue.settle(DEFER, deferred)
-    queue.settle(DEAD_LETTER, dead, note=ask.DeadLetterNote("Mine", None))
+    queue.settle(DEAD_LETTER, dead, note=("Mine", None))
     queue.ask(ask.ClaimMessages(by("me"), 1, MAIN, "owner", 1, 10))
     replies = queue.ask(ask.ReceiveDeferred(by("manager"), 7, MAIN, [1], PEEK_LOCK))
     assert found(undeliver(queue, replies, found(replies)[0].position)) == []

@@ -65,7 +65,12 @@ def test_what_was_settled_meanwhile_stays_settled() -> None:
     decide(queue, ask.CloseReceiver(by("mine"), True))
     first = held["mine"][0]
     assert queue.partition.is_unfinished
-    decide(queue, ask.SettleMany(by("s"), [1], COMPLETE, [LockToken(first.sequence, first.number)]))
+    decide(
+        queue,
+        ask.SettleMany(
+            by("s"), [1], ask.Settlement(COMPLETE), [LockToken(first.sequence, first.number)]
+        ),
+    )
     queue.ask()
     assert queue.count().active == 24
     assert first.sequence not in queue.numbers()

@@ -121,7 +121,7 @@ def test_a_life_that_ended_meanwhile_ends() -> None:
 def test_dead_letters_keep_their_reasons() -> None:
     queue = QueueHarness(is_retold=True)
     queue.send("a")
-    note = ask.DeadLetterNote("why", "because")
+    note = ("why", "because")
     queue.settle(ask.DEAD_LETTER, queue.receive_one(), note=note)
     queue.ask(ask.Requeue(DEAD, removed(queue, 1, DEAD)))
     (dead,) = queue.dead()

@@ -177,7 +177,7 @@ def test_what_follows_very_many_settlements_comes_after_all_of_them() -> None:
     queue.accept("s")
     held = [token(each) for each in queue.take(count)]
     tags = list(range(count))
-    settle = ask.SettleMany(by("settler"), tags, ask.COMPLETE, held, None, None)
+    settle = ask.SettleMany(by("settler"), tags, ask.Settlement(ask.COMPLETE), held)
     replies = queue.ask(settle, ask.CloseReceiver(by("holder"), False))
     assert [type(each) for each in replies] == [told.Settled] * 2
     assert queue.partition.live_count == 0
@@ -222,7 +222,7 @@ def test_another_lock_duration_takes_the_locks_away_in_stints() -> None:
     queue.open("other", credit=9)
     queue.properties["lock_duration_ms"] = 5_000
     change = ask.Configure(queue.described())
-    settle = ask.SettleMany(by("settler"), [1], ask.COMPLETE, [token(held[4])])
+    settle = ask.SettleMany(by("settler"), [1], ask.Settlement(ask.COMPLETE), [token(held[4])])
     commands: list[ask.Command] = [change, settle]
     for left in (3, 1):
         decided = queue.partition.decide(commands, queue.now)

@@ -15,7 +15,6 @@ from peeklock.entity.commands import (
     PEEK_LOCK,
     RECEIVE_AND_DELETE,
     RELEASE,
-    DeadLetterNote,
 )
 from peeklock.entity.deliveries import STATE_DEFERRED, Delivery
 from peeklock.entity.records import LOCK_EXPIRED
@@ -407,7 +406,7 @@ def test_every_outcome_works_within_a_session(queue: QueueHarness) -> None:
     done, set_aside, dead, back = queue.take(4)
     assert queue.settle(COMPLETE, done) == ["settled"]
     assert queue.settle(DEFER, set_aside) == ["settled"]
-    note = DeadLetterNote("why", "because")
+    note = ("why", "because")
     assert queue.settle(DEAD_LETTER, dead, note=note) == ["settled"]
     assert queue.settle(RELEASE, back) == ["settled"]
     assert queue.contents(queue.peek()) == ["a1", "a3"]

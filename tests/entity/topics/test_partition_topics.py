@@ -214,7 +214,7 @@ def test_a_message_settled_right_before_its_subscription_is_dropped(topic: Topic
     del topic.subscriptions["two"]
     tokens = [LockToken(held.sequence, held.number)]
     topic.ask(
-        ask.SettleMany(by("r"), [1], COMPLETE, tokens),
+        ask.SettleMany(by("r"), [1], ask.Settlement(COMPLETE), tokens),
         ask.SendMany(by("s"), [2], [message("c")]),
         ask.Configure(topic.described()),
     )

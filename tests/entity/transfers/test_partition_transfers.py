@@ -14,7 +14,6 @@ from peeklock.entity.commands import (
     MAIN,
     TRANSFER,
     TRANSFER_DEAD,
-    DeadLetterNote,
 )
 from peeklock.entity.definition import SEND_DISABLED
 from peeklock.entity.deliveries import Delivery
@@ -46,7 +45,9 @@ def queue() -> QueueHarness:
 
 
 def settle(outcome: int, *held: Delivery) -> ask.SettleMany:
-    return ask.SettleMany(by("client"), [0] * len(held), outcome, [token(each) for each in held])
+    return ask.SettleMany(
+        by("client"), [0] * len(held), ask.Settlement(outcome), [token(each) for each in held]
+    )
 
 
 def send(*contents: str) -> ask.SendMany:
@@ -89,8 +90,8 @@ def test_a_transaction_does_all_of_its_work_and_is_answered_once(queue: QueueHar
         ask.TransferMessage("invoices", message("away")),
         settle(COMPLETE, one),
         settle(DEFER, two),
-        ask.SettleAll(by("client"), 3, DEAD_LETTER, [token(three)], None, DeadLetterNote("r", "d")),
-        ask.SettleMany(by("client"), [4], ABANDON, [token(four)], {"tried": b"1"}),
+        ask.SettleAll(by("client"), 3, ask.Settlement(DEAD_LETTER, None, "r", "d"), [token(three)]),
+        ask.SettleMany(by("client"), [4], ask.Settlement(ABANDON, {"tried": b"1"}), [token(four)]),
     )
     assert fate == "committed"
     assert len(queue.replies) == 1
@@ -232,7 +233,7 @@ def test_a_transfer_that_cannot_arrive_becomes_a_dead_letter_of_the_transfers(
 ) -> None:
     commit(queue, ask.TransferMessage("nowhere", message("away")))
     held = queue.receive(1, "forwarder", lane=TRANSFER, mode=FORWARD)
-    queue.settle(DEAD_LETTER, *held, note=DeadLetterNote("gone", "not there"))
+    queue.settle(DEAD_LETTER, *held, note=("gone", "not there"))
     queue.restart()
     (dead,) = queue.peek(TRANSFER_DEAD)
     assert dead.details is not None

@@ -144,7 +144,9 @@ def test_changes_of_messages_are_told_in_slices() -> None:
     tokens = queue.receive(400)
     for at, token in enumerate(tokens):
         changes = {"p": b"x" * 20_000}
-        queue.ask(ask.SettleMany(by("receiver"), [at], ask.ABANDON, [token], changes))
+        queue.ask(
+            ask.SettleMany(by("receiver"), [at], ask.Settlement(ask.ABANDON, changes), [token])
+        )
     largest = 0
     before = queue.journal.replay_from
     while queue.journal.replay_from == before:

@@ -207,7 +207,7 @@ def test_a_settlement_that_comes_too_late_is_told(outcome: int) -> None:
     queue.send("a", "b")
     held = opened(queue, 1)
     queue.tick(LOCK_MS)
-    queue.ask(ask.SettleMany(by("r"), [1], outcome, held, None, None, WHO))
+    queue.ask(ask.SettleMany(by("r"), [1], ask.Settlement(outcome), held, WHO))
     assert told(queue) == [SettlementsFailed(queue.now - NOTES_DELAY_MS, MAIN, outcome, WHO, [1])]
 
 
@@ -218,7 +218,7 @@ def test_a_transaction_that_comes_too_late_tells_who_settled(kind: type) -> None
     held = opened(queue, 1)
     queue.tick(LOCK_MS)
     tag = [1] if kind is ask.SettleMany else 1
-    work = kind("r", tag, COMPLETE, held, None, None, WHO)
+    work = kind("r", tag, ask.Settlement(COMPLETE), held, WHO)
     assert queue.fate(ask.Commit(by("t"), 1, [work])) == LOCK_LOST
     assert told(queue) == [SettlementsFailed(queue.now - NOTES_DELAY_MS, MAIN, COMPLETE, WHO, [1])]
 

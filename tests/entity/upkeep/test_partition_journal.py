@@ -8,13 +8,13 @@ from peeklock.entity.commands import (
     DEFER,
     MAIN,
     RECEIVE_AND_DELETE,
-    DeadLetterNote,
 )
 from peeklock.entity.definition import QueueDefinition
 from peeklock.entity.deliveries import LockToken
 from peeklock.entity.message import Message, Traits
 from peeklock.entity.partition import NO_REPLAY
 from peeklock.entity.records import Record
+from peeklock.entity.settlement import Settlement
 from peeklock.entity.upkeep.journal_facts import HandedTo
 from peeklock.entity.upkeep.live_bodies import BLOCK
 from peeklock.store import store
@@ -69,11 +69,10 @@ def test_a_restart_keeps_states_counts_reasons_changes_and_instants() -> None:
     pair.ask(ask.SendBatch(by("s"), 8, [Message(b"", b"brief", Traits(time_to_live_ms=1_000))]))
     pair.ask(ask.OpenReceiver(by("r"), MAIN, 0), ask.Grant(by("r"), 5, False))
     one, two, three, four, _ = pair.tokens
-    note = DeadLetterNote("r", "d")
-    pair.ask(ask.SettleMany(by("r"), [1], ABANDON, [one], {"x": b"1"}))
-    pair.ask(ask.SettleMany(by("r"), [2], DEFER, [two], {"y": b"2"}))
-    pair.ask(ask.SettleMany(by("r"), [3], DEAD_LETTER, [three], {"z": b"3"}, note))
-    pair.ask(ask.SettleMany(by("r"), [4], COMPLETE, [four]))
+    pair.ask(ask.SettleMany(by("r"), [1], ask.Settlement(ABANDON, {"x": b"1"}), [one]))
+    pair.ask(ask.SettleMany(by("r"), [2], ask.Settlement(DEFER, {"y": b"2"}), [two]))
+    pair.ask(ask.SettleMany(by("r"), [3], Settlement(DEAD_LETTER, {"z": b"3"}, "r", "d"), [three]))
+    pair.ask(ask.SettleMany(by("r"), [4], ask.Settlement(COMPLETE), [four]))
     pair.advance(1_000)
     pair.crash()
     pair.advance(100_000)
@@ -136,7 +135,11 @@ def test_a_checkpoint_in_slices_keeps_up_with_what_happens_between_them() -> Non
             )
             settled += 5
             changes = {"at": b"%d" % settled}
-            pair.ask(ask.SettleMany(by("r"), [next(tags) for _ in few], outcome, few, changes))
+            pair.ask(
+                ask.SettleMany(
+                    by("r"), [next(tags) for _ in few], ask.Settlement(outcome, changes), few
+                )
+            )
         pair.ask(send("between"))
         pair.compare_replay()
     pair.crash()
@@ -148,8 +151,8 @@ def test_a_checkpoint_tells_what_was_returned_and_where_locks_were_taken_from() 
     pair.ask(send(*"abc"))
     pair.ask(ask.OpenReceiver(by("r"), MAIN, 0), ask.Grant(by("r"), 3, False))
     returned, deferred, _ = pair.tokens
-    pair.ask(ask.SettleMany(by("r"), [1], ABANDON, [returned]))
-    pair.ask(ask.SettleMany(by("r"), [2], DEFER, [deferred]))
+    pair.ask(ask.SettleMany(by("r"), [1], ask.Settlement(ABANDON), [returned]))
+    pair.ask(ask.SettleMany(by("r"), [2], ask.Settlement(DEFER), [deferred]))
     pair.ask(ask.ReceiveDeferred(by("m"), 3, MAIN, [deferred.sequence], 0))
     for _ in range(3):
         pair.checkpoint_step()
@@ -167,10 +170,10 @@ def test_a_checkpoint_ignores_what_happens_to_those_that_it_has_yet_to_tell_of()
     assert pair.relocate(10) == 6
     pair.advance(1_000)
     one, two, three, four = pair.tokens
-    pair.ask(ask.SettleMany(by("r"), [1], ABANDON, [one], {"x": b"1"}))
-    pair.ask(ask.SettleMany(by("r"), [2], DEAD_LETTER, [two]))
-    pair.ask(ask.SettleMany(by("r"), [3], COMPLETE, [three]))
-    pair.ask(ask.SettleMany(by("r"), [4], DEFER, [four]))
+    pair.ask(ask.SettleMany(by("r"), [1], ask.Settlement(ABANDON, {"x": b"1"}), [one]))
+    pair.ask(ask.SettleMany(by("r"), [2], ask.Settlement(DEAD_LETTER), [two]))
+    pair.ask(ask.SettleMany(by("r"), [3], ask.Settlement(COMPLETE), [three]))
+    pair.ask(ask.SettleMany(by("r"), [4], ask.Settlement(DEFER), [four]))
     steps = 0
     while pair.partition.checkpoint_due:
         pair.checkpoint_step()
@@ -199,8 +202,8 @@ def test_old_messages_are_relocated_so_that_their_blocks_can_go() -> None:
     pair.ask(send("old", *(["x"] * 9)))
     pair.ask(ask.OpenReceiver(by("r"), MAIN, 0), ask.Grant(by("r"), 10, False))
     old, *others = pair.tokens
-    pair.ask(ask.SettleMany(by("r"), [1], DEFER, [old]))
-    pair.ask(ask.SettleMany(by("r"), list(range(2, 11)), COMPLETE, others))
+    pair.ask(ask.SettleMany(by("r"), [1], ask.Settlement(DEFER), [old]))
+    pair.ask(ask.SettleMany(by("r"), list(range(2, 11)), ask.Settlement(COMPLETE), others))
     assert pair.partition.live_blocks() == [0]
     assert pair.relocate(10) == 1
     assert pair.partition.live_blocks() == [1]

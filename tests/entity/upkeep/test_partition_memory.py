@@ -1,7 +1,7 @@
 """What a partition says that it takes in memory: a count, kept as it goes."""
 
 from peeklock.entity import commands as ask
-from peeklock.entity.commands import ABANDON, COMPLETE, DEAD, DEAD_LETTER, DeadLetterNote
+from peeklock.entity.commands import ABANDON, COMPLETE, DEAD, DEAD_LETTER
 from peeklock.entity.rules.filter import TrueFilter
 from peeklock.entity.rules.rule import Rule, RuleSet
 from peeklock.entity.stint import Stint
@@ -101,7 +101,7 @@ def test_what_receivers_say_is_counted_until_the_message_is_gone() -> None:
     assert 10_000 < queue.partition.memory_bytes - ENTRY_BYTES < 10_500
     queue.settle(ABANDON, queue.receive_one(), changes={"note": b"x" * 5_000})
     assert 5_000 < queue.partition.memory_bytes - ENTRY_BYTES < 5_500
-    note = DeadLetterNote("r" * 1_000, "d" * 4_000)
+    note = ("r" * 1_000, "d" * 4_000)
     queue.settle(DEAD_LETTER, queue.receive_one(), note=note)
     assert 10_000 < queue.partition.memory_bytes - ENTRY_BYTES < 10_500
     before = queue.partition.memory_bytes

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 from peeklock.entity import records as kept
 from peeklock.entity.claims import records as claims
-from peeklock.entity.commands import COMPLETE, DEAD_LETTER, DeadLetterNote
+from peeklock.entity.commands import COMPLETE, DEAD_LETTER
 from peeklock.entity.message import Message, Traits
 from peeklock.entity.records import Kept, Record, width
 from peeklock.entity.stages import records as stages
@@ -341,7 +341,7 @@ def test_the_life_of_a_message_is_told_in_order() -> None:
     queue.send("a", "b", id="m")
     one, two = queue.receive(2)
     queue.settle(COMPLETE, one)
-    queue.settle(DEAD_LETTER, two, note=DeadLetterNote("bad", "very"))
+    queue.settle(DEAD_LETTER, two, note=("bad", "very"))
     told: list[tuple[str, int]] = []
     for first, records in queue.journal.replay(0):
         batch = decode(encode_chunk(first, records), entity="q", partition_id=0, lanes=LANES)

@@ -172,10 +172,12 @@ class ManagementServer:
                 asked["owner"],
                 asked.get("epoch", 0),
                 [number for number in numbers if number >> 48 == partition.index],
-                _OUTCOMES[asked["disposition-status"]],
-                changes_of(asked.get("properties-to-modify") or {}),
-                asked.get("deadletter-reason"),
-                asked.get("deadletter-description"),
+                ask.Settlement(
+                    _OUTCOMES[asked["disposition-status"]],
+                    changes_of(asked.get("properties-to-modify") or {}),
+                    asked.get("deadletter-reason"),
+                    asked.get("deadletter-description"),
+                ),
             )
             done += self._reply(partition, command, told.Numbered).numbers[0]
         return {"message-count": Int(done)}

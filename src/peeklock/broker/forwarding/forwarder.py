@@ -20,7 +20,7 @@ from peeklock.broker.timers import Timer, Timers
 from peeklock.clock import Clock
 from peeklock.entity.blueprint import Blueprint
 from peeklock.entity.commands import TRANSFER, Command
-from peeklock.entity.wording import Wording
+from peeklock.entity.topics.wording import Wording
 from peeklock.store.store import PartitionId
 
 _log: Final = logging.getLogger("peeklock.broker")

@@ -21,10 +21,8 @@ from peeklock.entity.commands import (
     COMPLETE,
     DEAD_LETTER,
     FORWARD,
-    RELEASE,
     TRANSFER,
     CloseReceiver,
-    DeadLetterNote,
     Grant,
     OpenReceiver,
     Peek,
@@ -43,8 +41,9 @@ from peeklock.entity.refusals import (
     Refusal,
 )
 from peeklock.entity.replies import Delivered, Found, ReceiverClosed, Refused, Reply, Settled
+from peeklock.entity.settlement import PLAIN_COMPLETE, PLAIN_RELEASE, Settlement
 from peeklock.entity.topics.copying import SESSION_MISSING, SESSION_MISSING_TEXT
-from peeklock.entity.wording import Wording
+from peeklock.entity.topics.wording import Wording
 
 # What is in hand at once: enough that a store's write carries a run, little beside the memory.
 WINDOW_MAX: Final = 256
@@ -229,7 +228,7 @@ class LaneForwarder:
         self._stuck.clear()
         for held in stuck:
             self._fetch_back(held)
-        self._settle(back + stuck, RELEASE, None)
+        self._settle(back + stuck, PLAIN_RELEASE)
 
     def nudge(self) -> None:
         """Something changed: what waits here is tried now."""
@@ -244,7 +243,7 @@ class LaneForwarder:
             for route in self._routes.values():
                 self._notices.gone(route.path, route.in_doubt())
             for held in self._held.values():
-                if held.outcome == COMPLETE:
+                if held.settlement is PLAIN_COMPLETE:
                     self._notices.gone(held.path, [held.sequence])
         self._close()
 
@@ -253,7 +252,7 @@ class LaneForwarder:
         """Whether a destination may have something that is still here."""
         away = any(route.in_doubt() for route in self._routes.values())
         away = away or self._notices.is_in_doubt
-        return away or any(held.outcome == COMPLETE for held in self._held.values())
+        return away or any(held.settlement is PLAIN_COMPLETE for held in self._held.values())
 
     @property
     def is_done(self) -> bool:
@@ -297,7 +296,7 @@ class LaneForwarder:
     def cannot_arrive(self, held: list[HeldMessage], refusal: Refusal) -> None:
         """The destination will not take these: they become dead letters, if they are none yet."""
         if self._retired:
-            self._settle(held, RELEASE, None)  # they need not go there any more
+            self._settle(held, PLAIN_RELEASE)  # they need not go there any more
             return
         if refusal.kind != self._refusal_told:
             self._refusal_told = refusal.kind
@@ -314,9 +313,9 @@ class LaneForwarder:
                 self._retrying.discard(each.sequence)
             self._later()
             return
-        note = _note_of(refusal)
+        settlement = _dead_letter_of(refusal)
         for each in held:
-            self._dead_letter(each, note)
+            self._dead_letter(each, settlement)
 
     def go_on(self) -> None:
         """Do what the answers of a round ask for, in runs."""
@@ -327,7 +326,7 @@ class LaneForwarder:
         if self._arrived:
             arrived = self._arrived
             self._arrived = []
-            self._settle(arrived, COMPLETE, None)
+            self._settle(arrived, PLAIN_COMPLETE)
         if self._dead_letters:
             self._settle_dead_letters()
         if self._is_recovered:
@@ -371,7 +370,7 @@ class LaneForwarder:
         self._held[held.sequence] = held
         self._active += 1
         if self._retired:
-            self._settle([held], RELEASE, None)
+            self._settle([held], PLAIN_RELEASE)
             return
         hops = 0 if details is None else details.hops
         if hops >= (DEAD_LETTER_HOPS_MAX if self._is_dead_letter else HOPS_MAX):
@@ -395,7 +394,7 @@ class LaneForwarder:
             # It stays where it is, and trying again would not help.
             self._set_aside(held)
         else:
-            self._dead_letter(held, DeadLetterNote(HOPS_EXCEEDED, HOPS_EXCEEDED_TEXT))
+            self._dead_letter(held, _HOPS_EXCEEDED)
         _log.warning(
             "forwarding-ended source=%s destination=%s hops=%d",
             self._notices.source,
@@ -451,8 +450,8 @@ class LaneForwarder:
 
     # Settling.
 
-    def _dead_letter(self, held: HeldMessage, note: DeadLetterNote) -> None:
-        held.note = note
+    def _dead_letter(self, held: HeldMessage, settlement: Settlement) -> None:
+        held.settlement = settlement
         held.message = None
         self._dead_letters.append(held)
 
@@ -462,23 +461,24 @@ class LaneForwarder:
         self._dead_letters = []
         run: list[HeldMessage] = []
         for held in dead_letters:
-            if run and run[-1].note != held.note:
-                self._settle(run, DEAD_LETTER, run[-1].note)
+            if run and run[-1].settlement != held.settlement:
+                self._settle(run, run[-1].settlement)
                 run = []
             run.append(held)
-        self._settle(run, DEAD_LETTER, run[-1].note)
+        self._settle(run, run[-1].settlement)
 
-    def _settle(self, held: list[HeldMessage], outcome: int, note: DeadLetterNote | None) -> None:
+    def _settle(self, held: list[HeldMessage], settlement: Settlement | None) -> None:
         if not held:
             return
+        assert settlement is not None, "what is settled again was settled before"
         tags: list[int] = []
         tokens: list[LockToken] = []
         for each in held:
-            each.outcome = outcome
+            each.settlement = settlement
             each.settled_with = each.lock_number
             tags.append(each.sequence)
             tokens.append(LockToken(each.sequence, each.lock_number))
-        self._owner.submit(SettleMany(self, tags, outcome, tokens, None, note, CONSUMER))
+        self._owner.submit(SettleMany(self, tags, settlement, tokens, CONSUMER))
 
     def _settled(self, reply: Settled) -> None:
         self.has_settled = True
@@ -500,10 +500,10 @@ class LaneForwarder:
             if reply.refusal.kind != LOCK_LOST:
                 self._unsettled.append(held)
             elif held.lock_number != held.settled_with:
-                self._settle([held], held.outcome, held.note)
+                self._settle([held], held.settlement)
             else:
                 self._drop(held)
-                if held.outcome == COMPLETE:
+                if held.settlement is PLAIN_COMPLETE:
                     self._notices.doubt(held.path, number)
         if self._unsettled:
             self._later()
@@ -535,7 +535,7 @@ class LaneForwarder:
             self._fetch_back(held)
             self._retrying.add(held.sequence)
             back.append(held)
-        self._settle(back, RELEASE, None)
+        self._settle(back, PLAIN_RELEASE)
 
     def _later(self) -> None:
         if self._timer is None:
@@ -547,7 +547,7 @@ class LaneForwarder:
         unsettled = self._unsettled
         self._unsettled = []
         for held in unsettled:
-            self._settle([held], held.outcome, held.note)
+            self._settle([held], held.settlement)
         self._retry_stuck()
         if self._stuck:
             self._later()
@@ -558,7 +558,7 @@ class LaneForwarder:
     def _lose(self) -> None:
         """The receiver is closed and its locks are lost: all that is unsettled comes again."""
         for held in self._held.values():
-            if held.outcome == COMPLETE:
+            if held.settlement is PLAIN_COMPLETE:
                 self._notices.doubt(held.path, held.sequence)
         for route in self._routes.values():
             self._notices.sent(route.path, route.in_doubt())
@@ -583,8 +583,11 @@ class LaneForwarder:
             self._timer = None
 
 
-def _note_of(refusal: Refusal) -> DeadLetterNote:
-    """What a dead letter says about why it could not be forwarded."""
+_HOPS_EXCEEDED: Final = Settlement(DEAD_LETTER, None, HOPS_EXCEEDED, HOPS_EXCEEDED_TEXT)
+
+
+def _dead_letter_of(refusal: Refusal) -> Settlement:
+    """Return what makes a dead letter that says why it could not be forwarded."""
     if refusal.kind == SESSION_REQUIRED:
-        return DeadLetterNote(SESSION_MISSING, SESSION_MISSING_TEXT)
-    return DeadLetterNote(_REASONS.get(refusal.kind, FAILED), refusal.text)
+        return Settlement(DEAD_LETTER, None, SESSION_MISSING, SESSION_MISSING_TEXT)
+    return Settlement(DEAD_LETTER, None, _REASONS.get(refusal.kind, FAILED), refusal.text)

@@ -13,7 +13,7 @@ from typing import Final, Protocol, final
 from peeklock.broker.forwarding.forget_notices import Find
 from peeklock.broker.timers import Timer, Timers
 from peeklock.clock import Clock
-from peeklock.entity.commands import DeadLetterNote, TakeOver
+from peeklock.entity.commands import TakeOver
 from peeklock.entity.message import Message
 from peeklock.entity.refusals import (
     BUSY,
@@ -24,6 +24,7 @@ from peeklock.entity.refusals import (
     Refusal,
 )
 from peeklock.entity.replies import Refused, Reply, SendsAccepted
+from peeklock.entity.settlement import Settlement
 
 # What is taken over with one command: it is stored by one write.
 RUN_MAX: Final = 256
@@ -47,11 +48,10 @@ class HeldMessage:
         "is_stuck",
         "lock_number",
         "message",
-        "note",
-        "outcome",
         "path",
         "sequence",
         "settled_with",
+        "settlement",
         "size",
     )
 
@@ -64,12 +64,8 @@ class HeldMessage:
         # Whether the destination may have it although it did not say so.
         self.in_doubt: bool = False
         self.is_stuck: bool = False  # it cannot go and has no other place to be
-        self.outcome: int = NOT_SETTLED
-        self.note: DeadLetterNote | None = None
+        self.settlement: Settlement | None = None  # what it was settled with, or will be
         self.settled_with: int = 0  # the lock that the settlement under way presented
-
-
-NOT_SETTLED: Final = -1
 
 
 class RunSender(Protocol):

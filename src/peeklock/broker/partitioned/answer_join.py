@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias, final
 
 from peeklock.broker.partitioned.reach import ReachablePartitions
-from peeklock.entity.commands import COMPLETE, PEEK_LOCK, RELEASE, ReceiveDeferred, SettleAll
+from peeklock.entity.commands import PEEK_LOCK, ReceiveDeferred, SettleAll
 from peeklock.entity.deliveries import Delivery, LockToken
 from peeklock.entity.message import NEVER
 from peeklock.entity.refusals import too_much_at_once
 from peeklock.entity.replies import NOBODY, Found, Origin, Refused, Reply
+from peeklock.entity.settlement import PLAIN_COMPLETE, PLAIN_RELEASE, Settlement
 
 Join: TypeAlias = Callable[[list[Any]], Reply | None]
 """Makes one reply of the replies of all parts; None where the answer comes by another way."""
@@ -123,7 +124,7 @@ class DeferredJoin:
         command = self._command
         refused = self._answer_join.refused(answers)
         if refused is not None:
-            self._settle(RELEASE, answers, NOBODY)
+            self._settle(PLAIN_RELEASE, answers, NOBODY)
             return refused
         by_sequence: dict[int, Delivery] = {}
         size = 0
@@ -133,7 +134,7 @@ class DeferredJoin:
                 size += _size_of(delivery)
         if len(by_sequence) > 1 and size > command.bytes_max:
             # Each partition knows its own part only.
-            self._settle(RELEASE, answers, NOBODY)
+            self._settle(PLAIN_RELEASE, answers, NOBODY)
             refusal = too_much_at_once(size, command.bytes_max)
             return Refused(command.origin, [command.tag], refusal)
         # One whose body is damaged was found, and is set apart.
@@ -145,7 +146,7 @@ class DeferredJoin:
         if command.mode == PEEK_LOCK:
             return Found(command.origin, command.tag, self._found)
         self._answer_join = AnswerJoin(command.origin, command.tag, len(answers), self._deleted)
-        self._settle(COMPLETE, answers, None)
+        self._settle(PLAIN_COMPLETE, answers, None)
         return None
 
     def _deleted(self, answers: list[Any]) -> Found:
@@ -155,12 +156,12 @@ class DeferredJoin:
         command = self._command
         return Found(command.origin, command.tag, [_unlocked(each) for each in self._found])
 
-    def _settle(self, outcome: int, answers: list[Any], origin: Origin | None) -> None:
+    def _settle(self, settlement: Settlement, answers: list[Any], origin: Origin | None) -> None:
         for at, (index, answer) in enumerate(zip(self._groups, answers, strict=True)):
             if isinstance(answer, Found):
                 tokens = [LockToken(each.sequence, each.number) for each in answer.deliveries]
                 settler = self._answer_join.part(at) if origin is None else origin
-                self._reach.ask(index, SettleAll(settler, 0, outcome, tokens))
+                self._reach.ask(index, SettleAll(settler, 0, settlement, tokens))
 
 
 def _size_of(delivery: Delivery) -> int:

@@ -379,9 +379,6 @@ def settle_claims(command: SettleClaims, reach: ReachablePartitions) -> None:
                 command.owner,
                 command.epoch,
                 sequences,
-                command.outcome,
-                command.changes,
-                command.reason,
-                command.description,
+                command.settlement,
             ),
         )

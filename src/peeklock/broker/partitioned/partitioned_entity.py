@@ -332,13 +332,7 @@ class PartitionedEntity:
                 tags = [command.tags[at] for at in places]
                 tokens = [command.tokens[at] for at in places]
                 part = SettleMany(
-                    command.origin,
-                    tags,
-                    command.outcome,
-                    tokens,
-                    command.changes,
-                    command.note,
-                    command.consumer,
+                    command.origin, tags, command.settlement, tokens, command.consumer
                 )
                 self._pass(partition_index, part)
 

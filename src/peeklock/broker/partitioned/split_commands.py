@@ -51,18 +51,9 @@ class SplitCommands:
 
         answer_join = AnswerJoin(command.origin, command.tag, len(by_partition), join)
         for at, (partition_index, places) in enumerate(by_partition.items()):
-            self._reach.ask(
-                partition_index,
-                SettleAll(
-                    answer_join.part(at),
-                    0,
-                    command.outcome,
-                    _tokens(command.tokens, places),
-                    command.changes,
-                    command.note,
-                    command.consumer,
-                ),
-            )
+            tokens = _tokens(command.tokens, places)
+            part = SettleAll(answer_join.part(at), 0, command.settlement, tokens, command.consumer)
+            self._reach.ask(partition_index, part)
 
     def renew(self, command: RenewLocks) -> None:
         """New ends of locks, in the order of the tokens."""

@@ -146,7 +146,7 @@ class Mailbox:
             return False
         size = 0
         for command in self.commands:
-            if not isinstance(command, SettleMany) or command.outcome != COMPLETE:
+            if not isinstance(command, SettleMany) or command.settlement.outcome != COMPLETE:
                 return False
             size += len(command.tokens)
         return size <= RIDERS_MAX
@@ -178,4 +178,4 @@ def _size_of(transaction: Commit) -> int:
 
 def _is_completion(command: Command) -> bool:
     """Whether nobody waits for what this settlement does; other outcomes give messages back."""
-    return isinstance(command, SettleMany) and command.outcome == COMPLETE
+    return isinstance(command, SettleMany) and command.settlement.outcome == COMPLETE

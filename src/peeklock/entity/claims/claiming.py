@@ -303,12 +303,13 @@ class Claiming:
     def _why_not(
         self, command: SettleClaims, lane: Lane, owner: ClaimOwner | None
     ) -> Refusal | None:
-        if command.outcome == DEAD_LETTER and lane.is_dead_letter:
+        if command.settlement.outcome == DEAD_LETTER and lane.is_dead_letter:
             return Refusal(NOT_ALLOWED, DEAD_LETTER_TWICE)
-        if command.changes and owner is not None:
+        changes = command.settlement.changes
+        if changes and owner is not None:
             for sequence in command.sequences:
                 entry = owner.held.get(sequence)
-                if entry is not None and has_too_many_changes(entry, command.changes):
+                if entry is not None and has_too_many_changes(entry, changes):
                     return Refusal(MESSAGE_TOO_BIG, CHANGES_TEXT)
         return None
 
@@ -329,17 +330,18 @@ class Claiming:
         self, command: SettleClaims, lane: Lane, owner: ClaimOwner, entries: list[Entry], now: int
     ) -> None:
         state = self._state
-        outcome = command.outcome
+        settlement = command.settlement
+        outcome = settlement.outcome
         if not entries:
             return
         if outcome == COMPLETE:
             state.complete_many(lane.number, entries)
             return
-        if command.changes and outcome != RELEASE:
+        if settlement.changes and outcome != RELEASE:
             for entry in entries:
-                state.change(entry, command.changes, now)
+                state.change(entry, settlement.changes, now)
         if outcome == DEAD_LETTER:
-            state.dead_letter(lane, entries, command.reason, command.description, now)
+            state.dead_letter(lane, entries, settlement.reason, settlement.description, now)
         elif outcome == DEFER:
             state.defer(lane, self._locks(lane, entries), now)
         elif outcome == ABANDON and not lane.is_dead_letter:

@@ -12,6 +12,7 @@ from typing import Final, final
 
 from peeklock.entity.message import NO_DURATION
 from peeklock.entity.replies import Origin
+from peeklock.entity.settlement import Settlement
 
 NO_EPOCH: Final = 0
 """Whoever asks without an epoch is not fenced, and is not heard of."""
@@ -144,10 +145,7 @@ class SettleClaims:
     owner: Final[str]
     epoch: Final[int]
     sequences: Final[list[int]]
-    outcome: Final[int]
-    changes: Final[dict[str, bytes] | None]
-    reason: Final[str | None]
-    description: Final[str | None]
+    settlement: Final[Settlement]
 
     def __init__(
         self,
@@ -157,10 +155,7 @@ class SettleClaims:
         owner: str,
         epoch: int,
         sequences: list[int],
-        outcome: int,
-        changes: dict[str, bytes] | None = None,
-        reason: str | None = None,
-        description: str | None = None,
+        settlement: Settlement,
     ) -> None:
         self.origin = origin
         self.tag = tag
@@ -168,7 +163,4 @@ class SettleClaims:
         self.owner = owner
         self.epoch = epoch
         self.sequences = sequences
-        self.outcome = outcome
-        self.changes = changes
-        self.reason = reason
-        self.description = description
+        self.settlement = settlement

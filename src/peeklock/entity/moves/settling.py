@@ -11,7 +11,6 @@ from peeklock.entity.commands import (
     DEFER,
     MAIN,
     RELEASE,
-    DeadLetterNote,
     RenewLocks,
     SettleAll,
     SettleMany,
@@ -32,6 +31,7 @@ from peeklock.entity.refusals import (
 from peeklock.entity.replies import Numbered, Origin, Refused, Settled
 from peeklock.entity.routing import partition_of_sequence
 from peeklock.entity.sessions.lane_sessions import MessageSession
+from peeklock.entity.settlement import Settlement
 from peeklock.entity.state import State
 from peeklock.entity.upkeep.journal_facts import RECONFIGURED, RELEASED, RENEWAL
 
@@ -68,7 +68,9 @@ class Settling:
         """Each settlement on its own: what cannot be carried out is refused by its tag."""
         if self._refuse_closed(command.origin, command.tags, command.tokens):
             return
-        if command.outcome == COMPLETE:
+        settlement = command.settlement
+        outcome = settlement.outcome
+        if outcome == COMPLETE:
             self._complete_many(command, now)
             return
         done: list[int] = []
@@ -83,24 +85,24 @@ class Settling:
             if lock is None or token.sequence in seen:
                 lost.append(tag)
                 lost_tokens.append(token)
-            elif command.outcome == DEAD_LETTER and lock.line.is_dead_letter:
+            elif outcome == DEAD_LETTER and lock.line.is_dead_letter:
                 forbidden.append(tag)
-            elif command.changes and _is_too_much(lock, command.changes):
+            elif _is_too_much(lock, settlement.changes):
                 too_big.append(tag)
             else:
                 seen.add(token.sequence)
                 done.append(tag)
                 locks.append(lock)
-        self._carry_out(command.outcome, locks, command.changes, command.note, now)
+        self._carry_out(settlement, locks, now)
         if done:
-            self._state.replies.append(Settled(command.origin, done, command.outcome))
+            self._state.replies.append(Settled(command.origin, done, outcome))
         if forbidden:
             self._refuse_dead_letter(command.origin, forbidden)
         if too_big:
             refusal = Refusal(MESSAGE_TOO_BIG, CHANGES_TEXT)
             self._state.replies.append(Refused(command.origin, too_big, refusal))
         if lost:
-            self._note_lost(command.outcome, command.consumer, lost_tokens, now)
+            self._note_lost(outcome, command.consumer, lost_tokens, now)
             self._refuse_each_lost(command.origin, lost, lost_tokens)
 
     def _complete_many(self, command: SettleMany, now: int) -> None:
@@ -154,21 +156,22 @@ class Settling:
 
     def settle_all(self, command: SettleAll, now: int) -> None:
         """All or none: one lost lock refuses the whole call."""
+        settlement = command.settlement
         if self._refuse_closed(command.origin, [command.tag], command.tokens):
             return
         locks = self._find_all(command.tokens, now)
         if locks is None:
-            self._note_lost(command.outcome, command.consumer, command.tokens, now)
+            self._note_lost(settlement.outcome, command.consumer, command.tokens, now)
             self._refuse_lost(command.origin, [command.tag], command.tokens)
             return
-        if command.outcome == DEAD_LETTER and self._any_dead(command.tokens):
+        if settlement.outcome == DEAD_LETTER and self._any_dead(command.tokens):
             self._refuse_dead_letter(command.origin, [command.tag])
             return
-        if any(_is_too_much(lock, command.changes) for lock in locks):
+        if any(_is_too_much(lock, settlement.changes) for lock in locks):
             refusal = Refusal(MESSAGE_TOO_BIG, CHANGES_TEXT)
             self._state.replies.append(Refused(command.origin, [command.tag], refusal))
             return
-        self._carry_out(command.outcome, locks, command.changes, command.note, now)
+        self._carry_out(settlement, locks, now)
         self._state.replies.append(Numbered(command.origin, command.tag, []))
 
     def renew(self, command: RenewLocks, now: int) -> None:
@@ -231,67 +234,43 @@ class Settling:
             self._unlock(lock)
         self._state.restore_places(lane, locks, now)
 
-    def why_not(
-        self,
-        outcome: int,
-        tokens: list[LockToken],
-        changes: dict[str, bytes] | None,
-        consumer: str,
-        now: int,
-    ) -> Refusal | None:
+    def why_not(self, work: SettleMany | SettleAll, now: int) -> Refusal | None:
         """Why these settlements cannot be carried out together, or None."""
+        settlement, tokens = work.settlement, work.tokens
         for token in tokens:
             closed = self._state.why_closed(token.number >> LANE_BITS)
             if closed is not None:
                 return closed
         locks = self._find_all(tokens, now)
         if locks is None:
-            self._note_lost(outcome, consumer, tokens, now)
+            self._note_lost(settlement.outcome, work.consumer, tokens, now)
             return self.why_lost(tokens)
-        if outcome == DEAD_LETTER and self._any_dead(tokens):
+        if settlement.outcome == DEAD_LETTER and self._any_dead(tokens):
             return Refusal(NOT_ALLOWED, DEAD_LETTER_TWICE)
-        if any(_is_too_much(lock, changes) for lock in locks):
+        if any(_is_too_much(lock, settlement.changes) for lock in locks):
             return Refusal(MESSAGE_TOO_BIG, CHANGES_TEXT)
         return None
 
-    def carry_out(
-        self,
-        outcome: int,
-        tokens: list[LockToken],
-        changes: dict[str, bytes] | None,
-        note: DeadLetterNote | None,
-        now: int,
-    ) -> None:
+    def carry_out(self, settlement: Settlement, tokens: list[LockToken], now: int) -> None:
         """Settle what is known to hold."""
         locks = self._find_all(tokens, now)
         assert locks is not None, "whoever carries out has asked why not"
-        self._carry_out(outcome, locks, changes, note, now)
+        self._carry_out(settlement, locks, now)
 
-    def _carry_out(
-        self,
-        outcome: int,
-        locks: list[Lock],
-        changes: dict[str, bytes] | None,
-        note: DeadLetterNote | None,
-        now: int,
-    ) -> None:
+    def _carry_out(self, settlement: Settlement, locks: list[Lock], now: int) -> None:
         """Settle locks that are known to hold, lane by lane."""
         by_lane: dict[int, list[Lock]] = {}
         for lock in locks:
             by_lane.setdefault(lock.line.number, []).append(lock)
         for number, held in by_lane.items():
-            self._carry_out_lane(self._state.lanes[number], outcome, held, changes, note, now)
+            self._carry_out_lane(self._state.lanes[number], settlement, held, now)
 
     def _carry_out_lane(
-        self,
-        lane: Lane,
-        outcome: int,
-        locks: list[Lock],
-        changes: dict[str, bytes] | None,
-        note: DeadLetterNote | None,
-        now: int,
+        self, lane: Lane, settlement: Settlement, locks: list[Lock], now: int
     ) -> None:
         state = self._state
+        outcome = settlement.outcome
+        changes = settlement.changes
         for lock in locks:
             self._unlock(lock)
             if changes and outcome in (ABANDON, DEFER, DEAD_LETTER):
@@ -306,9 +285,8 @@ class Settling:
         elif outcome == DEFER:
             state.defer(lane, locks, now)
         elif outcome == DEAD_LETTER:
-            reason = note.reason if note is not None else None
-            description = note.description if note is not None else None
-            state.dead_letter(lane, [lock.entry for lock in locks], reason, description, now)
+            entries = [lock.entry for lock in locks]
+            state.dead_letter(lane, entries, settlement.reason, settlement.description, now)
         for lock in locks:
             if lock.line.session is not None:
                 self._left(lock.line.session)
@@ -407,10 +385,10 @@ class Settling:
 def divided(command: SettleMany) -> tuple[SettleMany, SettleMany]:
     """A part that one decision carries out, and the rest: each settlement stands for itself."""
     at = SETTLED_AT_ONCE
-    common = (command.changes, command.note, command.consumer)
-    tags, tokens, outcome = command.tags, command.tokens, command.outcome
-    first = SettleMany(command.origin, tags[:at], outcome, tokens[:at], *common)
-    return first, SettleMany(command.origin, tags[at:], outcome, tokens[at:], *common)
+    origin, consumer, settlement = command.origin, command.consumer, command.settlement
+    tags, tokens = command.tags, command.tokens
+    first = SettleMany(origin, tags[:at], settlement, tokens[:at], consumer)
+    return first, SettleMany(origin, tags[at:], settlement, tokens[at:], consumer)
 
 
 def _is_held(lock: Lock, now: int) -> bool:

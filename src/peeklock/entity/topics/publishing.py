@@ -9,7 +9,7 @@ from peeklock.entity.message import Message
 from peeklock.entity.rules.errors import FilterError
 from peeklock.entity.rules.rule import ONLY_PLAIN, ChangedCopy, Outcomes, PlainCopy
 from peeklock.entity.rules.topic import TopicRules
-from peeklock.entity.wording import Wording
+from peeklock.entity.topics.wording import Wording
 
 
 @final

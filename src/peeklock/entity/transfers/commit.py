@@ -61,9 +61,7 @@ class Committing:
                 size += work.message.size
                 refusal = self._entering.why_no_room(size)
             elif isinstance(work, (SettleMany, SettleAll)):
-                refusal = self._settling.why_not(
-                    work.outcome, work.tokens, work.changes, work.consumer, now
-                )
+                refusal = self._settling.why_not(work, now)
                 # Only numbers of living locks are hashed: a client's own could be made to collide.
                 for token in work.tokens if refusal is None else ():
                     if token.sequence in settled:
@@ -88,7 +86,7 @@ class Committing:
                 reserved = 0 if work.reserved is None else work.reserved[at]
                 self._entering.enter(message, now, reserved)
         elif isinstance(work, (SettleMany, SettleAll)):
-            self._settling.carry_out(work.outcome, work.tokens, work.changes, work.note, now)
+            self._settling.carry_out(work.settlement, work.tokens, now)
         elif isinstance(work, CancelScheduled):
             self._entering.carry_out_cancel(work.sequences, now)
         elif isinstance(work, TransferMessage):

@@ -20,10 +20,10 @@ from peeklock.entity.commands import (
     DEAD_LETTER,
     DEFER,
     RELEASE,
-    DeadLetterNote,
 )
 from peeklock.entity.refusals import INVALID_ARGUMENT, Refusal
-from peeklock.gateway.amqp.nodes.outcomes import ANSWERS, OutcomeReader, Settlement
+from peeklock.entity.settlement import Settlement
+from peeklock.gateway.amqp.nodes.outcomes import ANSWERS, OutcomeReader, ReadOutcome
 
 
 def modified(*, failed: bool = False, here: bool = False) -> bytes:
@@ -49,14 +49,14 @@ def modified(*, failed: bool = False, here: bool = False) -> bytes:
 def test_every_outcome_is_a_settlement(state: bytes, outcome: int) -> None:
     reader = OutcomeReader()
     found = reader.read(state)
-    assert found == Settlement(outcome)
+    assert found == ReadOutcome(Settlement(outcome))
     assert reader.read(bytes(state)) is found
     assert outcome in ANSWERS
 
 
 def test_what_says_nothing_counts_only_when_it_is_settled() -> None:
     for state in (b"", encode_composite(Received(section_number=0, section_offset=0))):
-        assert OutcomeReader().read(state) == Settlement(RELEASE, is_final=False)
+        assert OutcomeReader().read(state) == ReadOutcome(Settlement(RELEASE), is_final=False)
 
 
 @pytest.mark.parametrize("kind", [Symbol, str])
@@ -67,16 +67,14 @@ def test_reasons_and_changes_are_read_from_either_kind_of_key(kind: type[str]) -
         kind("n"): 1,
     }
     state = encode_rejected(AmqpError("com.microsoft:dead-letter", None, info))
-    assert OutcomeReader().read(state) == Settlement(
-        DEAD_LETTER, {"n": encode(1)}, DeadLetterNote("r", "d" * 4_096)
+    assert OutcomeReader().read(state) == ReadOutcome(
+        Settlement(DEAD_LETTER, {"n": encode(1)}, "r", "d" * 4_096)
     )
 
 
 def test_the_text_of_the_error_stands_in_for_a_missing_description() -> None:
     state = encode_rejected(AmqpError("com.microsoft:dead-letter", "text"))
-    assert OutcomeReader().read(state) == Settlement(
-        DEAD_LETTER, None, DeadLetterNote(None, "text")
-    )
+    assert OutcomeReader().read(state) == ReadOutcome(Settlement(DEAD_LETTER, None, None, "text"))
 
 
 @pytest.mark.parametrize(

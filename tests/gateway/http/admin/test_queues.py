@@ -20,6 +20,7 @@ from peeklock.entity.commands import (
     SettleMany,
 )
 from peeklock.entity.definition import QueueDefinition
+from peeklock.entity.settlement import Settlement
 from peeklock.store.memory import MemoryCatalog, MemoryStore
 from tests.broker.broker_harness import Recorder, settle_down, token
 from tests.gateway.http.admin.admin_harness import (
@@ -398,8 +399,8 @@ def test_counts_are_those_of_now() -> None:
         known.submit(Grant(origin, 3, True))
         await settle_down()
         held = [token(each) for each in origin.deliveries()]
-        known.submit(SettleMany(origin, [6], DEAD_LETTER, held[:1]))
-        known.submit(SettleMany(origin, [7], DEFER, held[1:2]))
+        known.submit(SettleMany(origin, [6], Settlement(DEAD_LETTER), held[:1]))
+        known.submit(SettleMany(origin, [7], Settlement(DEFER), held[1:2]))
         got = await admin.get("orders")
         assert counts(got) == {
             "ActiveMessageCount": 3,  # one ready, one locked, one deferred

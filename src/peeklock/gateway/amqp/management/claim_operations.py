@@ -176,19 +176,8 @@ def _read_settle(call: Call) -> Command | Refusal:
     owner = _owner(call)
     epoch = _epoch(call)
     sequences = _sequences(call)
-    told = disposition(call.arguments, _STATUSES)
-    return SettleClaims(
-        call.origin,
-        call.tag,
-        call.lane,
-        owner,
-        epoch,
-        sequences,
-        told.outcome,
-        told.changes,
-        None if told.note is None else told.note.reason,
-        None if told.note is None else told.note.description,
-    )
+    settlement = disposition(call.arguments, _STATUSES)
+    return SettleClaims(call.origin, call.tag, call.lane, owner, epoch, sequences, settlement)
 
 
 def _write_settle(_call: Call, reply: Reply) -> dict[Any, Any] | None:

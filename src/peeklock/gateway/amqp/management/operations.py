@@ -144,10 +144,8 @@ def _write_renew(_call: Call, reply: Reply) -> dict[Any, Any] | None:
 
 def _read_settle(call: Call) -> Command | Refusal:
     tokens = call.arguments.tokens("lock-tokens")
-    told = disposition(call.arguments, STATUSES)
-    return SettleAll(
-        call.origin, call.tag, told.outcome, tokens, told.changes, told.note, call.consumer
-    )
+    settlement = disposition(call.arguments, STATUSES)
+    return SettleAll(call.origin, call.tag, settlement, tokens, call.consumer)
 
 
 # --- scheduling

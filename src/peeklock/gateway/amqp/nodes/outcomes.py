@@ -31,9 +31,9 @@ from peeklock.entity.commands import (
     DEAD_LETTER,
     DEFER,
     RELEASE,
-    DeadLetterNote,
 )
 from peeklock.entity.refusals import INVALID_ARGUMENT, Refusal
+from peeklock.entity.settlement import PLAIN_COMPLETE, PLAIN_RELEASE, Settlement
 from peeklock.gateway.amqp.management.arguments import Arguments
 
 # What the service keeps of either.
@@ -46,27 +46,18 @@ _REMEMBERED_MAX: Final = 64
 
 @final
 @dataclass(slots=True, init=False)
-class Settlement:
-    """One outcome in domain words; one that is not final counts only when it comes settled."""
+class ReadOutcome:
+    """A settlement as a delivery state tells it; one that is not final counts only when it comes
+    settled."""
 
-    outcome: Final[int]
-    changes: Final[dict[str, bytes] | None]
-    note: Final[DeadLetterNote | None]
+    settlement: Final[Settlement]
     is_final: Final[bool]
     txn_id: Final[bytes]  # the transaction that it belongs to, if any
 
     def __init__(
-        self,
-        outcome: int,
-        changes: dict[str, bytes] | None = None,
-        note: DeadLetterNote | None = None,
-        *,
-        is_final: bool = True,
-        txn_id: bytes = b"",
+        self, settlement: Settlement, *, is_final: bool = True, txn_id: bytes = b""
     ) -> None:
-        self.outcome = outcome
-        self.changes = changes
-        self.note = note
+        self.settlement = settlement
         self.is_final = is_final
         self.txn_id = txn_id
 
@@ -81,10 +72,10 @@ ANSWERS: Final[dict[int, bytes]] = {
     RELEASE: RELEASED,
 }
 
-_COMPLETE: Final = Settlement(COMPLETE)
-_RELEASE: Final = Settlement(RELEASE)
+_COMPLETE: Final = ReadOutcome(PLAIN_COMPLETE)
+_RELEASE: Final = ReadOutcome(PLAIN_RELEASE)
 # It was not said that the message was taken, so it is not.
-_NOTHING_SAID: Final = Settlement(RELEASE, is_final=False)
+_NOTHING_SAID: Final = ReadOutcome(PLAIN_RELEASE, is_final=False)
 
 
 @final
@@ -94,16 +85,16 @@ class OutcomeReader:
     __slots__ = ("_remembered",)
 
     def __init__(self) -> None:
-        self._remembered: dict[bytes, Settlement] = {}
+        self._remembered: dict[bytes, ReadOutcome] = {}
 
-    def read(self, state: bytes) -> Settlement | Refusal:
+    def read(self, state: bytes) -> ReadOutcome | Refusal:
         """Give the settlement that an encoded state asks for, or why there is none."""
         known = self._remembered.get(state)
         if known is not None:
             return known
         found = _read(state)
         if (
-            isinstance(found, Settlement)
+            isinstance(found, ReadOutcome)
             and not found.txn_id
             and len(state) <= _REMEMBERED_SIZE_MAX
             and len(self._remembered) < _REMEMBERED_MAX
@@ -141,30 +132,29 @@ def disposition(arguments: Arguments, statuses: dict[str, int]) -> Settlement:
     outcome = statuses.get(status.lower(), -1)
     if outcome < 0:
         arguments.wrong("disposition-status", f"must be one of {', '.join(statuses)}")
-    note = None
-    if outcome == DEAD_LETTER:
-        # The explicit reason beats the one among the properties.
-        among_reason = properties.pop(DEAD_LETTER_REASON, None)
-        among_description = properties.pop(DEAD_LETTER_DESCRIPTION, None)
-        note = dead_letter_note(
-            among_reason if reason is None else reason,
-            among_description if description is None else description,
-        )
-    return Settlement(outcome, changes_of(properties), note)
+    if outcome != DEAD_LETTER:
+        return Settlement(outcome, changes_of(properties))
+    # The explicit reason beats the one among the properties.
+    among_reason = properties.pop(DEAD_LETTER_REASON, None)
+    among_description = properties.pop(DEAD_LETTER_DESCRIPTION, None)
+    return dead_letter(
+        properties,
+        among_reason if reason is None else reason,
+        among_description if description is None else description,
+    )
 
 
-def dead_letter_note(reason: Any, description: Any) -> DeadLetterNote | None:
-    """Give the note that goes with a dead-lettered message, cut to what is kept of it."""
-    if reason is None and description is None:
-        return None
-    return DeadLetterNote(_note_text(reason), _note_text(description))
+def dead_letter(properties: Mapping[Any, Any], reason: Any, description: Any) -> Settlement:
+    """Return the settlement that dead-letters, with texts cut to what is kept of them."""
+    changes = changes_of(properties)
+    return Settlement(DEAD_LETTER, changes, _note_text(reason), _note_text(description))
 
 
 def _note_text(value: Any) -> str | None:
     return None if value is None else str(value)[:NOTE_LENGTH_MAX]
 
 
-def _read(state: bytes) -> Settlement | Refusal:
+def _read(state: bytes) -> ReadOutcome | Refusal:
     if not state:
         return _NOTHING_SAID
     try:
@@ -176,7 +166,7 @@ def _read(state: bytes) -> Settlement | Refusal:
     return _settlement(outcome)
 
 
-def _transactional(state: TransactionalState) -> Settlement | Refusal:
+def _transactional(state: TransactionalState) -> ReadOutcome | Refusal:
     if not state.txn_id:
         return Refusal(INVALID_ARGUMENT, "The delivery state names no transaction.")
     if state.outcome is None:
@@ -184,12 +174,10 @@ def _transactional(state: TransactionalState) -> Settlement | Refusal:
     found = _settlement(state.outcome)
     if isinstance(found, Refusal):
         return found
-    return Settlement(
-        found.outcome, found.changes, found.note, is_final=found.is_final, txn_id=state.txn_id
-    )
+    return ReadOutcome(found.settlement, is_final=found.is_final, txn_id=state.txn_id)
 
 
-def _settlement(outcome: Any) -> Settlement | Refusal:
+def _settlement(outcome: Any) -> ReadOutcome | Refusal:
     if isinstance(outcome, Accepted):
         return _COMPLETE
     if isinstance(outcome, Released):
@@ -203,18 +191,16 @@ def _settlement(outcome: Any) -> Settlement | Refusal:
     return Refusal(INVALID_ARGUMENT, "The delivery state is no outcome.")
 
 
-def _modified(outcome: Modified) -> Settlement:
+def _modified(outcome: Modified) -> ReadOutcome:
     annotations = outcome.message_annotations
-    return Settlement(
-        DEFER if outcome.undeliverable_here else ABANDON,
-        None if annotations is None else changes_of(annotations),
-    )
+    changes = None if annotations is None else changes_of(annotations)
+    return ReadOutcome(Settlement(DEFER if outcome.undeliverable_here else ABANDON, changes))
 
 
-def _rejected(outcome: Rejected) -> Settlement:
+def _rejected(outcome: Rejected) -> ReadOutcome:
     error = outcome.error
     if error is None:
-        return Settlement(DEAD_LETTER)
+        return ReadOutcome(Settlement(DEAD_LETTER))
     properties: dict[Any, Any] = {}
     if error.info is not None:
         properties.update({str(key): value for key, value in error.info.items()})
@@ -222,4 +208,4 @@ def _rejected(outcome: Rejected) -> Settlement:
     description = properties.pop(DEAD_LETTER_DESCRIPTION, None)
     if description is None:
         description = error.description
-    return Settlement(DEAD_LETTER, changes_of(properties), dead_letter_note(reason, description))
+    return ReadOutcome(dead_letter(properties, reason, description))

@@ -17,7 +17,6 @@ from peeklock.broker.entities import AttachedLink
 from peeklock.budgets import Budget
 from peeklock.entity.commands import (
     PEEK_LOCK,
-    RELEASE,
     AcceptSession,
     CloseReceiver,
     Grant,
@@ -39,10 +38,11 @@ from peeklock.entity.replies import (
     SessionAccepted,
     Settled,
 )
+from peeklock.entity.settlement import PLAIN_RELEASE
 from peeklock.gateway.amqp.connection_output import ConnectionOutput
 from peeklock.gateway.amqp.messages.translate import outgoing_run
 from peeklock.gateway.amqp.namespace_context import Entity, rejected
-from peeklock.gateway.amqp.nodes.outcomes import ANSWERS, OutcomeReader, Settlement
+from peeklock.gateway.amqp.nodes.outcomes import ANSWERS, OutcomeReader, ReadOutcome
 from peeklock.gateway.amqp.nodes.session_attach import (
     SessionRequest,
     granted_properties,
@@ -183,35 +183,25 @@ class ReceivingNode:
         settled them itself."""
         read = self._outcomes.read(state)
         tags = [delivery.id for delivery in deliveries]
-        if isinstance(read, Settlement):
+        if isinstance(read, ReadOutcome):
             if read.txn_id:
                 self._enlist(read, settled, deliveries)
             elif read.is_final or settled:
                 tokens: list[LockToken] = [delivery.context for delivery in deliveries]
                 origin: Origin = NOBODY if settled else self
                 self.entity.submit(
-                    SettleMany(
-                        origin,
-                        tags,
-                        read.outcome,
-                        tokens,
-                        read.changes,
-                        read.note,
-                        self._consumer,
-                    )
+                    SettleMany(origin, tags, read.settlement, tokens, self._consumer)
                 )
         elif not settled:
             self._refuse(tags, read)
 
-    def _enlist(self, read: Settlement, settled: bool, deliveries: list[OutgoingDelivery]) -> None:
+    def _enlist(self, read: ReadOutcome, settled: bool, deliveries: list[OutgoingDelivery]) -> None:
         """Let a transaction carry settlements out; they are answered as if it had."""
         if not read.is_final:
             return
         tags = [delivery.id for delivery in deliveries]
         tokens: list[LockToken] = [delivery.context for delivery in deliveries]
-        command = SettleMany(
-            NOBODY, tags, read.outcome, tokens, read.changes, read.note, self._consumer
-        )
+        command = SettleMany(NOBODY, tags, read.settlement, tokens, self._consumer)
         work = Work(self.entity, self.link, command=command, ids=tags)
         transactions = self.output.transactions
         transaction = transactions.find(read.txn_id)
@@ -222,7 +212,7 @@ class ReceivingNode:
                 transaction, work, self.output.namespace_context.clock.now()
             )
             if refusal is None and not settled:
-                answer = transaction.answer(ANSWERS[read.outcome])
+                answer = transaction.answer(ANSWERS[read.settlement.outcome])
                 self.link.settle_for_now(tags, answer)
         if refusal is not None and not settled:
             self._refuse(tags, refusal)
@@ -380,7 +370,7 @@ class ReceivingNode:
             return
         if self._mode == PEEK_LOCK:
             tokens: list[LockToken] = list(deliveries)
-            self.entity.submit(SettleMany(NOBODY, [0] * len(tokens), RELEASE, tokens))
+            self.entity.submit(SettleMany(NOBODY, [0] * len(tokens), PLAIN_RELEASE, tokens))
             return
         # In pieces, so that nobody waits long for one large write; nothing comes in between.
         if self._granted:

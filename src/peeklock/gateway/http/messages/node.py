@@ -8,7 +8,6 @@ from peeklock.auth.rights import LISTEN, SEND
 from peeklock.clock import Clock
 from peeklock.entity.commands import (
     ABANDON,
-    COMPLETE,
     Command,
     Peek,
     RenewLocks,
@@ -31,6 +30,7 @@ from peeklock.entity.refusals import (
     Refusal,
 )
 from peeklock.entity.replies import Found, Numbered, Refused
+from peeklock.entity.settlement import PLAIN_COMPLETE, Settlement
 from peeklock.gateway.amqp import texts
 from peeklock.gateway.amqp.address import ENTITY, OWN, parse_address
 from peeklock.gateway.amqp.admission import why_not_received_from, why_not_sent_to
@@ -207,7 +207,7 @@ class MessagesNode:
         # It was locked and the client is still there: now it is deleted, and only then handed out,
         # so that it comes at most once. It is lost if the client goes in between (R-S1).
         origin = CommandReply()
-        entity.submit(SettleMany(origin, [0], COMPLETE, [found], None, None, CONSUMER))
+        entity.submit(SettleMany(origin, [0], PLAIN_COMPLETE, [found], CONSUMER))
         reply = await origin.reply()
         if isinstance(reply, Refused):
             return self._refuse(asked, reply.refusal)
@@ -234,8 +234,8 @@ class MessagesNode:
         if method == "POST":
             asked.entity.submit(RenewLocks(origin, 0, [token], CONSUMER))
         else:
-            outcome = COMPLETE if method == "DELETE" else ABANDON
-            asked.entity.submit(SettleMany(origin, [0], outcome, [token], None, None, CONSUMER))
+            settlement = PLAIN_COMPLETE if method == "DELETE" else Settlement(ABANDON)
+            asked.entity.submit(SettleMany(origin, [0], settlement, [token], CONSUMER))
         reply = await origin.reply()
         if isinstance(reply, Refused):
             refusal = reply.refusal

@@ -6,7 +6,6 @@ from typing import Final, final
 
 from peeklock.entity.commands import (
     PEEK_LOCK,
-    RELEASE,
     CloseReceiver,
     Grant,
     OpenReceiver,
@@ -15,6 +14,7 @@ from peeklock.entity.commands import (
 from peeklock.entity.deliveries import Delivery
 from peeklock.entity.refusals import DETACHED, Refusal
 from peeklock.entity.replies import NOBODY, Delivered, Drained, ReceiverClosed, Reply
+from peeklock.entity.settlement import PLAIN_RELEASE
 from peeklock.gateway.amqp.namespace_context import Entity
 from peeklock.gateway.http.caller import Caller
 
@@ -137,4 +137,4 @@ class Reception:
             self._result.set_result(result)
 
     def _give_back(self, delivery: Delivery) -> None:
-        self._entity.submit(SettleMany(NOBODY, [0], RELEASE, [delivery]))
+        self._entity.submit(SettleMany(NOBODY, [0], PLAIN_RELEASE, [delivery]))
