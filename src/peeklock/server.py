@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, final
 from peeklock.amqp.limits import ConnectionLimits as EngineLimits
 from peeklock.auth.namespaces import Namespace
 from peeklock.broker.broker import Broker, NamespaceLimits
+from peeklock.broker.partition_factory import StoresByName
 from peeklock.broker.random_source import SystemRandom
 from peeklock.broker.timers import LoopTimers
 from peeklock.broker.worker.memory_mark import NAME as MEMORY_MARK
@@ -34,6 +35,7 @@ from peeklock.entity.rules.filter import SqlFilter
 from peeklock.gateway import logbook
 from peeklock.gateway.amqp.messages.wording import AmqpWording
 from peeklock.gateway.amqp.namespace_context import (
+    Entities,
     GatewayLimits,
     NamespaceContext,
     NamespaceContexts,
@@ -141,6 +143,8 @@ async def _serve(
         _tune_the_collector()
         watchdog.begin()
         say_ready(settings, configuration, ports)
+        if parts.controls is not None:
+            _LOG.warning("testing: whoever reaches /$testing moves the clock and lets things fail")
         parts.broker.awaken()
         loop.run_in_executor(None, _import_the_rest)
         hangup.reload = parts.reload
@@ -207,13 +211,17 @@ async def assemble(
     overview = Overview(watchdog, budgets, figures)
     stores, catalog = await _open_stores(settings, figures)
     overview.store_states = stores.states
+    resting: StoresByName = stores if controls is None else controls.stores(stores)
     broker, hosts = _broker(
-        settings, configuration, stores, catalog, clock, timers, random_source, budgets
+        settings, configuration, resting, catalog, clock, timers, random_source, budgets
     )
+    for state in stores.states():
+        stores.get(state.name).on_switched = partial(broker.store_switched, state.name)
     overview.entities = broker.entities
+    entities: Entities = broker if controls is None else controls.entities(broker)
     refusal_writers = partial(_refusal_writer, clock, random_source, overview)
     shared_limits = SharedLimits(budgets, unauthenticated_max=settings.connections_max)
-    contexts = _contexts(settings, broker, clock, random_source, refusal_writers, budgets)
+    contexts = _contexts(settings, broker, entities, clock, random_source, refusal_writers, budgets)
     amqp = AmqpConnections(contexts, shared_limits=shared_limits)
     http_quota = HttpConnectionQuota(budgets, connections_max=settings.http_connections_max)
     issuers = await _issuers(settings, configuration, broker)
@@ -222,6 +230,7 @@ async def assemble(
         settings,
         overview,
         broker,
+        entities,
         stores,
         amqp,
         clock,
@@ -230,6 +239,7 @@ async def assemble(
         hosts,
         http_quota,
         reload,
+        controls,
     )
     overview.connections.update(amqp=lambda: amqp.count, http=lambda: http.count)
     listener = _listener(settings, amqp, http, tls, budgets)
@@ -252,15 +262,15 @@ def _controls(settings: Settings) -> "Controls | None":
 def _broker(
     settings: Settings,
     configuration: Configuration,
-    stores: Stores,
+    stores: StoresByName,
     catalog: Catalog,
     clock: Clock,
     timers: LoopTimers,
     random_source: Callable[[], int],
     budgets: Budgets,
 ) -> tuple[Broker, Hosts]:
-    """Make what owns the entities, and hears when a store comes or goes; and the names by which it
-    is called, which keys tell from entities."""
+    """Make what owns the entities; and the names by which it is called, which keys tell from
+    entities."""
     namespaces, hosts = make_namespaces(
         {each.name: each.rules for each in configuration.namespaces},
         lambda namespace, path: broker.find(namespace, path),
@@ -282,8 +292,6 @@ def _broker(
         ),
         memory=MemoryMark(budgets.register(MEMORY_MARK, settings.memory_max or default_mark())),
     )
-    for state in stores.states():
-        stores.get(state.name).on_switched = partial(broker.store_switched, state.name)
     return broker, hosts
 
 
@@ -368,6 +376,7 @@ def _refusal_writer(
 def _contexts(
     settings: Settings,
     broker: Broker,
+    entities: Entities,
     clock: Clock,
     random_source: Callable[[], int],
     refusal_writers: Callable[[Namespace], RefusalWriter],
@@ -383,7 +392,7 @@ def _contexts(
 
     def context(namespace: Namespace) -> NamespaceContext:
         return NamespaceContext(
-            entities=broker,
+            entities=entities,
             keys=namespace.keys,
             refusal_writer=refusal_writers(namespace),
             clock=clock,
@@ -405,6 +414,7 @@ def _http(
     settings: Settings,
     overview: Overview,
     broker: Broker,
+    entities: Entities,
     stores: Stores,
     amqp: AmqpConnections,
     clock: Clock,
@@ -413,6 +423,7 @@ def _http(
     hosts: Hosts,
     http_quota: HttpConnectionQuota,
     reload: Reload,
+    controls: "Controls | None",
 ) -> HttpConnections:
     """Make what HTTP connections come to: nodes for each namespace, one for the stores, pages."""
 
@@ -421,7 +432,7 @@ def _http(
 
     def message_node(namespace: Namespace) -> Bounding:
         told = refusal_writers(namespace)
-        return MessagesNode(broker, guard(namespace), told, clock, random_source, namespace.name)
+        return MessagesNode(entities, guard(namespace), told, clock, random_source, namespace.name)
 
     def admin_node(namespace: Namespace) -> AdminNode:
         told = refusal_writers(namespace)
@@ -439,6 +450,11 @@ def _http(
         JOURNALS: PerNamespace(broker.namespaces, journal_node),
         ENTITIES: PerNamespace(broker.namespaces, admin_node),
     }
+    if controls is not None:
+        from peeklock.testbed import controls_node
+
+        first = broker.namespaces.first.name
+        nodes[controls_node.NODE] = controls_node.ControlsNode(controls, first)
     pages: dict[str, Node] = {
         READY: ReadyNode(overview.health, stores.states),
         # Who can reach a listener of this machine alone could read its files, too.

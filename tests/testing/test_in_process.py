@@ -1,11 +1,14 @@
 """A broker in this process: namespaces that come and go, and a clock that tests move."""
 
 import asyncio
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from azure.servicebus.management import ServiceBusAdministrationClient
 
+from peeklock import testing
 from peeklock.client.blocking import ServiceBusClient, ServiceBusMessage
 from peeklock.client.exceptions import (
     MessageLockLostError,
@@ -238,3 +241,14 @@ def test_it_can_be_used_from_a_loop_and_is_closed_twice() -> None:
         broker.close()
 
     asyncio.run(scenario())
+
+
+def test_the_plugin_costs_a_run_without_it_nothing() -> None:
+    """Every run of pytest loads it where Peeklock is installed."""
+    code = "import sys, pytest; import peeklock.testing.plugin; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    ours = {name for name in loaded if name.startswith("peeklock.")}
+    assert ours == {"peeklock.version", "peeklock.testing", "peeklock.testing.plugin"}
+    assert not hasattr(testing, "NoSuchName")

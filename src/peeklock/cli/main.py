@@ -94,6 +94,7 @@ def serve(
     write_timeout_ms: options.WriteTimeoutMs = chosen.WRITE_TIMEOUT_MS,
     commit_delay_ms: options.CommitDelayMs = 0,
     allow_development_key: options.AllowDevelopmentKey = False,
+    testing: options.Testing = False,
     log_level: options.LogLevel = "info",
 ) -> None:
     """Serve until SIGTERM or Ctrl-C; then links are closed and everything is flushed."""
@@ -127,6 +128,7 @@ def serve(
         write_timeout_ms=write_timeout_ms,
         commit_delay_ms=commit_delay_ms,
         allow_development_key=allow_development_key,
+        is_testing=testing,
         log_level=log_level,
     )
     _serve(settings)

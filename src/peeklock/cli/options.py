@@ -242,6 +242,15 @@ AllowDevelopmentKey: TypeAlias = Annotated[
         help="Serve the well-known development key on an address that others can reach.",
     ),
 ]
+Testing: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--testing",
+        envvar="PEEKLOCK_TESTING",
+        help="For tests: keep everything in memory, and let whoever reaches the HTTP port move "
+        "the clock, let things fail and make namespaces.",
+    ),
+]
 LogLevel: TypeAlias = Annotated[
     Literal["debug", "info", "warning", "error"],
     typer.Option(envvar="PEEKLOCK_LOG_LEVEL", help="The least that is logged."),

@@ -19,7 +19,8 @@ def configuration_for(settings: Settings) -> Configuration:
 
 def refuse_exposure(settings: Settings, rules: Iterable[AuthorizationRule]) -> None:
     """Raise a ConfigurationError where these rules must not be served on the chosen address."""
-    problem = exposure_problem(settings, rules)
+    rules = list(rules)
+    problem = exposure_problem(settings, rules) or testing_problem(settings, rules)
     if problem is not None:
         raise ConfigurationError(f"--host {settings.host}", [problem])
 
@@ -34,4 +35,19 @@ def exposure_problem(settings: Settings, rules: Iterable[AuthorizationRule]) -> 
         "this is not a loopback address, and the well-known development key "
         f"({DEVELOPMENT_KEY}) would let everybody in. Put AuthorizationRules with your own keys "
         "into the configuration file, or start with --allow-development-key if that is meant"
+    )
+
+
+def testing_problem(settings: Settings, rules: Iterable[AuthorizationRule]) -> str | None:
+    """Say why a broker must not be under test there: others could move its clock and break it."""
+    if not settings.is_testing or settings.is_loopback():
+        return None
+    if settings.allow_development_key and all(
+        key == DEVELOPMENT_KEY for rule in rules for key in rule.signing_keys()
+    ):
+        return None  # whoever reaches it could do everything anyway
+    return (
+        "this is not a loopback address, and --testing would let everybody who reaches it move "
+        "the clock and break connections. Listen on 127.0.0.1, or, in a container that is only "
+        "for tests, serve nothing but the development key, with --allow-development-key"
     )

@@ -2,16 +2,23 @@
 
 import asyncio
 from typing import Final, final
+from uuid import UUID
 
 from peeklock.broker.broker import Broker
+from peeklock.broker.partition_factory import StoresByName
 from peeklock.broker.timers import LoopTimers
 from peeklock.budgets import Budgets
 from peeklock.clock import Instant, MovedClock, SystemClock
+from peeklock.gateway.amqp.management.lock_tokens import token_of
+from peeklock.gateway.amqp.namespace_context import Entities
 from peeklock.gateway.http.figures import Overview
 from peeklock.gateway.listening.connections import AmqpConnections
 from peeklock.gateway.quotas.connection_quota import budget_name
 from peeklock.settings import Settings
+from peeklock.testbed.faults import NOW, Fault, FaultError, Faults
+from peeklock.testbed.faulty_entities import FaultyEntities
 from peeklock.testbed.made_namespaces import MadeNamespaces
+from peeklock.testbed.stalling_stores import StallingStores
 
 # A long way is gone in so many steps at most: each of them lets all partitions decide.
 _STEPS_MAX: Final = 500
@@ -26,11 +33,22 @@ class Controls:
     def __init__(self, settings: Settings) -> None:
         self.clock: Final = MovedClock(SystemClock())
         self.timers: Final = LoopTimers(self.clock, asyncio.get_running_loop(), is_moved=True)
+        self.faults: Final = Faults()
+        self._entities: FaultyEntities | None = None
         self._settings: Final = settings
         self._amqp: AmqpConnections | None = None
         self._namespaces: MadeNamespaces | None = None
         # Where clients find it, once it listens.
         self.place = ""
+
+    def stores(self, stores: StoresByName) -> StoresByName:
+        """Let the stores of the broker be stalled."""
+        return StallingStores(stores, self.faults)
+
+    def entities(self, entities: Entities) -> Entities:
+        """Let what clients ask of entities go wrong."""
+        self._entities = FaultyEntities(entities, self.faults)
+        return self._entities
 
     def join(
         self, broker: Broker, amqp: AmqpConnections, budgets: Budgets, overview: Overview
@@ -38,6 +56,8 @@ class Controls:
         """Take the parts that are to be controlled."""
 
         def forget(namespace: str) -> None:
+            self.faults.clear(namespace)
+            self._faulty.forget(namespace)
             budgets.forget(budget_name(namespace))
             for place in [each for each in overview.refusals if each[0] == namespace]:
                 del overview.refusals[place]
@@ -50,6 +70,38 @@ class Controls:
         """Those that are made and dropped while it serves."""
         assert self._namespaces is not None, "the parts have joined"
         return self._namespaces
+
+    @property
+    def _faulty(self) -> FaultyEntities:
+        assert self._entities is not None, "the parts have joined"
+        return self._entities
+
+    async def drop(self, namespace: str) -> None:
+        """Drop a namespace that was made; nothing goes wrong there any more, so that it ends."""
+        self.faults.clear(self.namespaces.get(namespace).name)
+        await self.namespaces.drop(namespace)
+
+    async def add_fault(self, namespace: str, fault: Fault) -> Fault:
+        """Let something go wrong: when its turn comes, or at once."""
+        if fault.operation != NOW:
+            return self.faults.add(namespace, fault)
+        fault.namespace = namespace
+        for entity in self._faulty.of(namespace):
+            if fault.is_at(namespace, entity.path):
+                fault.struck += entity.end_links(fault)
+        return fault
+
+    async def remove_fault(self, number: int) -> bool:
+        """Let one happen no more; answers whether it was there."""
+        return self.faults.remove(number)
+
+    async def lose_lock(self, namespace: str, path: str, lock_token: UUID) -> None:
+        """End one lock; one that is lost already stays so."""
+        entity = self._faulty.find(namespace, path)
+        if entity is None:
+            raise FaultError(f"There is no entity '{path}' in the namespace '{namespace}'.")
+        entity.lose_lock(token_of(lock_token))
+        await _settled()
 
     async def advance(self, duration_ms: int, *, tokens: bool = False) -> Instant:
         """Let time pass at once, from deadline to deadline, so that what follows from one is there

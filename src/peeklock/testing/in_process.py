@@ -54,7 +54,7 @@ class InProcessBroker:
             try:
                 yield bus
             finally:
-                self.call(controls.namespaces.drop(made.name))
+                self.call(controls.drop(made.name))
         finally:
             with self._lock:
                 self._namespaces -= 1

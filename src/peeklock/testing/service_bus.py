@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias, final
 from peeklock.durations import format_duration
 from peeklock.testbed.controls import Controls
 from peeklock.testbed.made_namespaces import MadeNamespace
+from peeklock.testing.broker_faults import BrokerFaults
 
 # Does something on the broker's loop, and waits for it.
 Call: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -50,6 +51,7 @@ class ServiceBus:
         # Trusted for TLS; the administration client of Python takes it as `connection_verify`.
         self.authority: Final = str(authority)
         self.clock: Final = BrokerClock(call, controls)
+        self.faults: Final = BrokerFaults(call, controls, made.name)
 
     def configure(self, document: Mapping[str, Any]) -> None:
         """Create or change entities, described as `Config.json` describes those of a namespace:

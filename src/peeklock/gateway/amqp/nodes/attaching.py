@@ -361,6 +361,10 @@ class Attaching:
         self.show_out(entity_link, refusal)
         self._output.flush()
 
+    def cut_off(self, text: str) -> None:
+        """End the whole connection at once; the log has the text."""
+        self._output.outlet.abort(text)
+
     def gone(self, link: Link, *, is_broken: bool) -> None:
         """A link is no more: its node leaves the entity."""
         node = link.context
@@ -427,6 +431,10 @@ class EntityLink:
     def dismiss(self, refusal: Refusal) -> None:
         """The link must go, and is told why."""
         self._attaching.show_out_at_once(self, refusal)
+
+    def cut(self, text: str) -> None:
+        """The connection of the link ends at once, and nobody is told."""
+        self._attaching.cut_off(text)
 
 
 def _address_of(link: Link) -> Address | Refusal:
