@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from peeklock.entity.lane import GONE
-from peeklock.entity.places import MOVES, NEW, PLACE_NAMES, RENUMBERED
+from peeklock.entity.tables.places import MOVES, NEW, PLACE_NAMES, RENUMBERED
 from tests.architecture.tree import ROOT
 
 PAGE: Final = ROOT / "ARCHITECTURE.md"

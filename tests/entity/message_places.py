@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from peeklock.entity.lane import GONE, LOCKED
 from peeklock.entity.partition import Partition
-from peeklock.entity.places import DEAD, LOCKED_DEFERRED, MOVES, NEW, PLACE_NAMES, RENUMBERED
 from peeklock.entity.records import READY, STAGED, Record
+from peeklock.entity.tables.places import DEAD, LOCKED_DEFERRED, MOVES, NEW, PLACE_NAMES, RENUMBERED
 
 # A message that is nowhere has no lane.
 NOWHERE = -1

@@ -5,7 +5,8 @@ from typing import get_args
 import pytest
 
 from peeklock.entity.lane import GONE, LOCKED
-from peeklock.entity.places import (
+from peeklock.entity.records import CLAIMED, DEFERRED, READY, SCHEDULED, STAGED, Record
+from peeklock.entity.tables.places import (
     DEAD,
     LANE_PLACES,
     LOCKED_DEFERRED,
@@ -14,7 +15,6 @@ from peeklock.entity.places import (
     PLACE_NAMES,
     RENUMBERED,
 )
-from peeklock.entity.records import CLAIMED, DEFERRED, READY, SCHEDULED, STAGED, Record
 from tests.entity.message_places import is_explained
 
 # Records that move no message: they tell of something else, or tell again what was told before.

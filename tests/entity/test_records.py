@@ -9,9 +9,12 @@ from peeklock.entity.claims import records as claim_records
 from peeklock.entity.deliveries import Details
 from peeklock.entity.message import NEVER, NO_DURATION, Message
 from peeklock.entity.records import Kept, Record, width
+from peeklock.entity.sessions.records import SessionStateSet
 from peeklock.entity.stages import records as stage_records
 from peeklock.entity.topics import records as copy_records
+from peeklock.entity.topics.records import LaneDropped, Published
 from peeklock.entity.transfers import records as way_records
+from peeklock.entity.transfers.records import TakenOver, Transferring
 from peeklock.entity.upkeep import journal_facts
 
 
@@ -52,17 +55,17 @@ def others() -> list[Record]:
         stage_records.StageKept(1, "stage", 1, [Kept(), Kept()], []),
         records.Requeued(1, 0, Kept(), messages(1)[0]),
         records.RelocatedCopies(1, [1, 2, 3], messages(1)[0]),
-        records.Published(1, 1, messages(1)[0], [4, 6, 8], [0, 0, 0], 1),
+        Published(1, 1, messages(1)[0], [4, 6, 8], [0, 0, 0], 1),
         copy_records.CopiesBuried(1, 1, copy_records.Buried([0], [4], [0], ["r"], ["d"])),
-        records.Transferring(1, 1, messages(1)[0], "elsewhere"),
-        records.SessionStateSet(1, 0, "s", b"state"),
+        Transferring(1, 1, messages(1)[0], "elsewhere"),
+        SessionStateSet(1, 0, "s", b"state"),
         records.DuplicatesDropped(1, ["a", "b"]),
         records.Remembered(1, ["a", "b"], [1, 1]),
-        records.TakenOver(1, "elsewhere", [1, 2], [3]),
+        TakenOver(1, "elsewhere", [1, 2], [3]),
         way_records.DestinationsNoted(1, 0, ["elsewhere"]),
         records.Reserved(1, 3),
         records.Lost(1, 3),
-        records.LaneDropped(1, 4),
+        LaneDropped(1, 4),
         records.CheckpointBegun(1, 3),
         records.CheckpointSlice(1, 0, [Kept(), Kept()]),
         records.CheckpointEnded(1, 7),

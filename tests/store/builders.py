@@ -24,9 +24,7 @@ from peeklock.entity.records import (
     DuplicatesDropped,
     Enqueued,
     Kept,
-    LaneDropped,
     Lost,
-    Published,
     Record,
     Relocated,
     RelocatedCopies,
@@ -36,10 +34,8 @@ from peeklock.entity.records import (
     Reserved,
     Returned,
     Scheduled,
-    SessionStateSet,
-    TakenOver,
-    Transferring,
 )
+from peeklock.entity.sessions.records import SessionStateSet
 from peeklock.entity.stages.records import (
     Staged,
     StageDropped,
@@ -47,8 +43,8 @@ from peeklock.entity.stages.records import (
     StagesDropped,
     StagesPublished,
 )
-from peeklock.entity.topics.records import Buried, CopiesBuried
-from peeklock.entity.transfers.records import DestinationsNoted
+from peeklock.entity.topics.records import Buried, CopiesBuried, LaneDropped, Published
+from peeklock.entity.transfers.records import DestinationsNoted, TakenOver, Transferring
 from peeklock.entity.upkeep.journal_facts import (
     HandedTo,
     LocksReleased,

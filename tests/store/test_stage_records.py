@@ -10,8 +10,8 @@ from peeklock.entity.message import Message
 from peeklock.entity.records import Enqueued, Kept, Record, Scheduled
 from peeklock.entity.stages.records import Staged, StageKept, StagesDropped, StagesPublished
 from peeklock.store.codec.kinds import STAGED
+from peeklock.store.codec.layouts import decode_by_layout
 from peeklock.store.codec.records import decode_chunk, decode_messages, encode_chunk
-from peeklock.store.codec.stage_facts import decode_stage_fact
 from peeklock.store.store import Corrupt
 from tests.store.builders import first_form, message_of, shown, told
 
@@ -47,9 +47,9 @@ def test_a_run_without_a_name_is_refused() -> None:
         decode_chunk(chunk, bodies=True)
 
 
-def test_other_kinds_are_no_facts_about_stages() -> None:
-    with pytest.raises(ValueError, match="no fact about stages"):
-        decode_stage_fact(memoryview(bytes(40)), STAGED)
+def test_a_message_has_no_layout() -> None:
+    with pytest.raises(ValueError, match="kind 33 is not known"):
+        decode_by_layout(memoryview(bytes(40)), STAGED)
 
 
 def test_a_hundred_thousand_messages_are_published_by_a_short_record() -> None:

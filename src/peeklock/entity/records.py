@@ -14,24 +14,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, TypeAlias, final
 
-from peeklock.entity.claims.records import Claimed, OwnerHeard, Unclaimed
+from peeklock.entity.claims.records import CLAIM_RECORDS, ClaimRecord
 from peeklock.entity.message import Message
-from peeklock.entity.stages.records import (
-    Staged,
-    StageDropped,
-    StageKept,
-    StagesDropped,
-    StagesPublished,
-)
-from peeklock.entity.topics.records import CopiesBuried
-from peeklock.entity.transfers.records import DestinationsNoted
-from peeklock.entity.upkeep.journal_facts import (
-    HandedTo,
-    LocksReleased,
-    LocksRenewed,
-    SessionLockNoted,
-    SettlementsFailed,
-)
+from peeklock.entity.sessions.records import SESSION_RECORDS, SessionRecord
+from peeklock.entity.stages.records import STAGE_RECORDS, Staged, StageRecord
+from peeklock.entity.tables.record_rows import BY_HAND, SEEN, UNSEEN, JournalRows, RecordRow
+from peeklock.entity.topics.records import TOPIC_RECORDS, TopicRecord
+from peeklock.entity.transfers.records import TRANSFER_RECORDS, TransferRecord
+from peeklock.entity.upkeep.journal_facts import NOTE_RECORDS, Note
 
 # Why messages were removed.
 COMPLETED: Final = 0
@@ -66,53 +56,6 @@ class Enqueued:
         self.at = at
         self.first_sequence = first_sequence
         self.messages = messages
-
-
-@final
-@dataclass(slots=True, init=False)
-class Published:
-    """A message entered several lanes of a topic: copy i has sequence `first_sequence + i`, is in
-    `lanes[i]` and expires at `expirations[i]` (0: never). The body is kept once."""
-
-    at: Final[int]
-    first_sequence: Final[int]
-    message: Final[Message]
-    lanes: Final[list[int]]
-    expirations: Final[list[int]]
-    enqueue_sequence: Final[int]  # the publish's first number, the same for all its copies
-
-    def __init__(
-        self,
-        at: int,
-        first_sequence: int,
-        message: Message,
-        lanes: list[int],
-        expirations: list[int],
-        enqueue_sequence: int,
-    ) -> None:
-        self.at = at
-        self.first_sequence = first_sequence
-        self.message = message
-        self.lanes = lanes
-        self.expirations = expirations
-        self.enqueue_sequence = enqueue_sequence
-
-
-@final
-@dataclass(slots=True, init=False)
-class Transferring:
-    """A message waits in the transfer lane to be forwarded to another entity."""
-
-    at: Final[int]
-    first_sequence: Final[int]
-    message: Final[Message]
-    destination: Final[str]
-
-    def __init__(self, at: int, first_sequence: int, message: Message, destination: str) -> None:
-        self.at = at
-        self.first_sequence = first_sequence
-        self.message = message
-        self.destination = destination
 
 
 @final
@@ -251,23 +194,6 @@ class Changed:
 
 @final
 @dataclass(slots=True, init=False)
-class SessionStateSet:
-    """Some bytes were stored with a session, or cleared (None)."""
-
-    at: Final[int]
-    lane: Final[int]
-    session_id: Final[str]
-    state: Final[bytes | None]
-
-    def __init__(self, at: int, lane: int, session_id: str, state: bytes | None) -> None:
-        self.at = at
-        self.lane = lane
-        self.session_id = session_id
-        self.state = state
-
-
-@final
-@dataclass(slots=True, init=False)
 class DuplicatesDropped:
     """Messages whose ids were seen within the window; for the journal only."""
 
@@ -296,23 +222,6 @@ class Remembered:
 
 @final
 @dataclass(slots=True, init=False)
-class TakenOver:
-    """Messages came from another partition under these numbers; `forget` will not come again."""
-
-    at: Final[int]
-    source: Final[str]
-    numbers: Final[list[int]]
-    forget: Final[list[int]]
-
-    def __init__(self, at: int, source: str, numbers: list[int], forget: list[int]) -> None:
-        self.at = at
-        self.source = source
-        self.numbers = numbers
-        self.forget = forget
-
-
-@final
-@dataclass(slots=True, init=False)
 class Reserved:
     """Numbers below this one are given away, used or not."""
 
@@ -336,19 +245,6 @@ class Lost:
     def __init__(self, at: int, next_sequence: int) -> None:
         self.at = at
         self.next_sequence = next_sequence
-
-
-@final
-@dataclass(slots=True, init=False)
-class LaneDropped:
-    """A subscription is gone, with all its messages, dead letters and sessions."""
-
-    at: Final[int]
-    lane: Final[int]
-
-    def __init__(self, at: int, lane: int) -> None:
-        self.at = at
-        self.lane = lane
 
 
 @final
@@ -488,46 +384,94 @@ class CheckpointEnded:
         self.begun_position = begun_position
 
 
-Record: TypeAlias = (
+MessageRecord: TypeAlias = (
     Enqueued
-    | Removed
-    | HandedTo
-    | Published
-    | CopiesBuried
-    | Transferring
-    | SessionStateSet
-    | DuplicatesDropped
-    | Remembered
-    | TakenOver
-    | DestinationsNoted
-    | Reserved
-    | Lost
-    | LaneDropped
-    | Claimed
-    | Unclaimed
-    | OwnerHeard
-    | Returned
-    | Requeued
     | Scheduled
     | Activated
+    | Removed
+    | Returned
+    | Requeued
     | Deferred
     | DeadLettered
     | Changed
+    | DuplicatesDropped
+    | Remembered
+    | Reserved
+    | Lost
     | Relocated
     | RelocatedCopies
     | CheckpointBegun
     | CheckpointSlice
     | CheckpointEnded
-    | Staged
-    | StagesPublished
-    | StagesDropped
-    | StageDropped
-    | StageKept
-    | LocksRenewed
-    | LocksReleased
-    | SettlementsFailed
-    | SessionLockNoted
 )
+
+Record: TypeAlias = (
+    MessageRecord | Note | SessionRecord | ClaimRecord | StageRecord | TopicRecord | TransferRecord
+)
+
+MESSAGE_RECORDS: Final = (
+    RecordRow(Enqueued, 1, BY_HAND, SEEN),
+    RecordRow(Scheduled, 2, BY_HAND, SEEN),
+    RecordRow(Relocated, 3, BY_HAND, UNSEEN),
+    RecordRow(
+        Removed,
+        4,
+        "at=q lane=I why=B sequences=sequences",
+        JournalRows(
+            {
+                COMPLETED: ("complete", None),
+                DELETED: ("receive_delete", None),
+                EXPIRED: ("expire", None),
+                CANCELLED: ("cancel", None),
+                PURGED: ("purge", None),
+                # Scheduled on a topic: what was published of it are sends of their own.
+                DUE: ("activate", None),
+            }
+        ),
+    ),
+    RecordRow(
+        Returned,
+        6,
+        "at=q lane=I why=B sequences=sequences counts=counts",
+        JournalRows(
+            {ABANDONED: ("abandon", None), LOCK_EXPIRED: ("lock_lost", None)}, counts="counts"
+        ),
+    ),
+    RecordRow(Activated, 7, "at=q first_sequence=Q sequences=sequences expirations=instants", SEEN),
+    RecordRow(
+        Deferred,
+        8,
+        "at=q lane=I 0=B sequences=sequences counts=counts",
+        JournalRows("defer", counts="counts"),
+    ),
+    RecordRow(
+        DeadLettered,
+        9,
+        "at=q lane=I 0=B sequences=sequences counts=counts reason=text description=text",
+        SEEN,
+    ),
+    RecordRow(Changed, 10, "at=q sequence=Q changes=changes", SEEN),
+    RecordRow(CheckpointBegun, 11, "at=q next_sequence=Q", UNSEEN),
+    RecordRow(CheckpointSlice, 12, "at=q lane=I 0=B entries=entries", UNSEEN),
+    RecordRow(CheckpointEnded, 13, "at=q begun_position=Q", UNSEEN),
+    RecordRow(DuplicatesDropped, 17, "at=q 0=Q message_ids=texts", SEEN),
+    RecordRow(Remembered, 18, "at=q 0=Q message_ids=texts instants=instants", UNSEEN),
+    RecordRow(Reserved, 20, "at=q next_sequence=Q", UNSEEN),
+    RecordRow(RelocatedCopies, 22, BY_HAND, UNSEEN),
+    RecordRow(Requeued, 53, BY_HAND, SEEN),
+    RecordRow(Lost, 54, "at=q next_sequence=Q", UNSEEN),
+)
+RECORD_ROWS: Final = (
+    *MESSAGE_RECORDS,
+    *NOTE_RECORDS,
+    *SESSION_RECORDS,
+    *CLAIM_RECORDS,
+    *STAGE_RECORDS,
+    *TOPIC_RECORDS,
+    *TRANSFER_RECORDS,
+)
+RETIRED_KINDS: Final = frozenset({5})
+"""Numbers of records that nothing writes any more: deliveries without counts and consumers."""
 
 
 def width(record: Record) -> int:

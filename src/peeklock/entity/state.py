@@ -28,7 +28,6 @@ from peeklock.entity.records import (
     Deferred,
     DuplicatesDropped,
     Enqueued,
-    LaneDropped,
     Record,
     Relocated,
     RelocatedCopies,
@@ -44,6 +43,7 @@ from peeklock.entity.sessions.lane_sessions import LaneSessions
 from peeklock.entity.stages.partition_stages import PartitionStages
 from peeklock.entity.stint import Stint
 from peeklock.entity.topics.dropped import Dropped
+from peeklock.entity.topics.records import LaneDropped
 from peeklock.entity.upkeep.journal_facts import NOT_COUNTED, RAN_OUT
 from peeklock.entity.upkeep.live_bodies import LiveBodies
 from peeklock.entity.upkeep.notebook import Notebook

@@ -17,15 +17,9 @@ from peeklock.entity.message import BodyBudget, Message
 from peeklock.entity.opening.placing import _SMALL, BLOCK_MAX, Entries
 from peeklock.entity.opening.restore import Restoring
 from peeklock.entity.partition import PLACED_AT_ONCE, Partition
-from peeklock.entity.records import (
-    Enqueued,
-    LaneDropped,
-    Published,
-    Record,
-    Removed,
-    SessionStateSet,
-    width,
-)
+from peeklock.entity.records import Enqueued, Record, Removed, width
+from peeklock.entity.sessions.records import SessionStateSet
+from peeklock.entity.topics.records import LaneDropped, Published
 from tests.entity.origins import by
 from tests.entity.partition_harness import QueueHarness, TopicHarness, routed
 from tests.entity.partition_harness import message as words

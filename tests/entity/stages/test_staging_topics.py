@@ -5,10 +5,11 @@ from peeklock.entity import replies as told
 from peeklock.entity.blueprint import Copy
 from peeklock.entity.commands import MAIN
 from peeklock.entity.message import Message
-from peeklock.entity.records import DuplicatesDropped, Published
+from peeklock.entity.records import DuplicatesDropped
 from peeklock.entity.stages.records import (
     StagesPublished,
 )
+from peeklock.entity.topics.records import Published
 from tests.entity.origins import by
 from tests.entity.partition_harness import QueueHarness, TopicHarness, message, routed, sequences
 from tests.entity.stage_harness import StageHarness

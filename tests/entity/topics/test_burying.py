@@ -5,12 +5,12 @@ import pytest
 from peeklock.entity.blueprint import Copy
 from peeklock.entity.commands import Command, SendBatch, SendMany
 from peeklock.entity.message import Message
-from peeklock.entity.records import DeadLettered, Published, Record
+from peeklock.entity.records import DeadLettered, Record
 from peeklock.entity.rules.filter import SqlFilter
 from peeklock.entity.rules.rule import Rule, RuleSet
 from peeklock.entity.stint import STINT_STEPS, Stint
 from peeklock.entity.topics.copying import FILTER_FAILED, SESSION_MISSING
-from peeklock.entity.topics.records import CopiesBuried
+from peeklock.entity.topics.records import CopiesBuried, Published
 from peeklock.store.codec.records import encode_chunk
 from tests.entity.origins import by
 from tests.entity.partition_harness import TopicHarness, message, routed

@@ -6,12 +6,12 @@ from peeklock.entity import replies as told
 from peeklock.entity.blueprint import Copy
 from peeklock.entity.commands import MAIN
 from peeklock.entity.message import Message
-from peeklock.entity.records import LaneDropped, Published
 from peeklock.entity.replies import Reply
 from peeklock.entity.rules.filter import FalseFilter
 from peeklock.entity.rules.rule import Rule, RuleSet
 from peeklock.entity.stint import Stint
 from peeklock.entity.topics.copying import COPIES_MAX
+from peeklock.entity.topics.records import LaneDropped, Published
 from tests.entity.origins import by
 from tests.entity.partition_harness import TopicHarness, message, routed, sequences
 from tests.entity.stage_harness import StageHarness

@@ -3,10 +3,10 @@
 import pytest
 
 from peeklock.entity import commands as ask
-from peeklock.entity.records import LaneDropped
 from peeklock.entity.stages.records import STAGE_GIVEN_UP, StageDropped, StagesDropped
 from peeklock.entity.stages.staging import NUMBERED_MAX
 from peeklock.entity.stint import Stint
+from peeklock.entity.topics.records import LaneDropped
 from tests.entity.origins import by
 from tests.entity.partition_harness import QueueHarness, TopicHarness, message
 from tests.entity.stage_harness import StageHarness

@@ -10,6 +10,7 @@ from peeklock.entity.commands import COMPLETE, MAIN, RECEIVE_AND_DELETE
 from peeklock.entity.deliveries import STATE_SCHEDULED, Delivery, Details, LockToken
 from peeklock.entity.message import Message, Traits
 from peeklock.entity.refusals import ENTITY_NOT_FOUND, NO_MATCHING_SUBSCRIPTION
+from peeklock.entity.topics.records import LaneDropped, Published
 from tests.entity.origins import by
 from tests.entity.partition_harness import TopicHarness, message, routed, sequences
 
@@ -19,8 +20,8 @@ def topic() -> TopicHarness:
     return TopicHarness("one", "two", "three")
 
 
-def published(topic: TopicHarness) -> list[records.Published]:
-    return [each for each in topic.records if isinstance(each, records.Published)]
+def published(topic: TopicHarness) -> list[Published]:
+    return [each for each in topic.records if isinstance(each, Published)]
 
 
 def details(found: Delivery) -> Details:
@@ -172,7 +173,7 @@ def test_a_dropped_subscription_takes_its_messages_along(topic: TopicHarness) ->
     topic.settle(ask.DEAD_LETTER, *topic.receive(1, "r", lane=6))
     del topic.subscriptions["two"]
     topic.configure()
-    assert records.LaneDropped(topic.now, 6) in topic.records
+    assert LaneDropped(topic.now, 6) in topic.records
     topic.send("c")
     assert (topic.peek(6), topic.peek(7)) == ([], [])
     assert topic.seen_by("three") == ["a", "b", "c"]

@@ -3,7 +3,6 @@
 import pytest
 
 from peeklock.entity import commands as ask
-from peeklock.entity import records
 from peeklock.entity import replies as told
 from peeklock.entity.commands import (
     ABANDON,
@@ -26,6 +25,7 @@ from peeklock.entity.refusals import (
     NOT_ALLOWED,
     SESSION_LOCK_LOST,
 )
+from peeklock.entity.transfers.records import Transferring
 from tests.entity.journal_facts import NOTES, next_due
 from tests.entity.living_state import living
 from tests.entity.origins import by
@@ -212,7 +212,7 @@ def test_transfers_are_handed_to_the_carrier_and_rest_until_it_is_done(queue: Qu
         b"e", b"away", Traits(session_id="s", partition_key="s", hops=2, message_id="id")
     )
     commit(queue, ask.TransferMessage("invoices", away))
-    assert records.Transferring in [type(record) for record in queue.records]
+    assert Transferring in [type(record) for record in queue.records]
     (held,) = queue.receive(9, "forwarder", lane=TRANSFER, mode=FORWARD)
     assert held.locked_until == NEVER
     assert next_due(queue.partition) == 0

@@ -15,8 +15,11 @@ from peeklock.entity.claims import records as claims
 from peeklock.entity.commands import COMPLETE, DEAD_LETTER
 from peeklock.entity.message import Message, Traits
 from peeklock.entity.records import Kept, Record, width
+from peeklock.entity.sessions.records import SessionStateSet
 from peeklock.entity.stages import records as stages
 from peeklock.entity.topics import records as copies
+from peeklock.entity.topics.records import LaneDropped, Published
+from peeklock.entity.transfers.records import TakenOver, Transferring
 from peeklock.entity.upkeep import journal_facts
 from peeklock.spark.journal.decoder import SCHEMA, FactDecoder, decode, message_id_of
 from peeklock.spark.schema import JOURNAL_COLUMNS, Columns, struct_of
@@ -74,7 +77,7 @@ def test_messages_that_come_in_tell_who_they_are() -> None:
     assert one == fact("schedule", body=b"body", **told)
     (one,) = rows(stages.Staged(AT, 11, run[1:], "q/1/0"))
     assert one == fact("stage", sequence_number=11, message_id="b", bytes=6, reason="q/1/0")
-    (one,) = rows(kept.Transferring(AT, 11, run[1], "other"))
+    (one,) = rows(Transferring(AT, 11, run[1], "other"))
     told = {"sequence_number": 11, "message_id": "b", "bytes": 6, "sub_entity": "$Transfer"}
     assert one == fact("transfer", destination="other", **told)
 
@@ -89,7 +92,7 @@ def test_a_message_that_was_never_sent_tells_again_who_it_is() -> None:
 
 
 def test_every_copy_of_a_published_message_is_a_row() -> None:
-    published = kept.Published(AT, 11, message(message_id="a"), [4, 8], [0, 0], 11)
+    published = Published(AT, 11, message(message_id="a"), [4, 8], [0, 0], 11)
     assert rows(published) == [
         fact("send", sub_entity="Subscriptions/s", sequence_number=11, message_id="a", bytes=4),
         # A subscription that is gone has no name any more.
@@ -161,7 +164,7 @@ def test_every_copy_of_a_published_message_is_a_row() -> None:
             {"op": "purge", "reason": "StageExpired"},
         ),
         (
-            kept.TakenOver(AT, "ns|other|0", [11], [9]),
+            TakenOver(AT, "ns|other|0", [11], [9]),
             {"op": "take_over", "description": "ns|other|0"},
         ),
     ],
@@ -192,12 +195,12 @@ def test_facts_without_a_message_have_no_number() -> None:
         fact("duplicate", message_id="a"),
         fact("duplicate", message_id="b"),
     ]
-    (state,) = rows(kept.SessionStateSet(AT, 4, "s", b"state"))
+    (state,) = rows(SessionStateSet(AT, 4, "s", b"state"))
     assert state == fact("session_state", sub_entity="Subscriptions/s", session_id="s", bytes=5)
-    assert "bytes" not in rows(kept.SessionStateSet(AT, 4, "s", None))[0]
+    assert "bytes" not in rows(SessionStateSet(AT, 4, "s", None))[0]
     (lost,) = rows(journal_facts.SessionLockNoted(AT, 0, journal_facts.SESSION_LOST, "app", "s"))
     assert lost == fact("lock_lost", session_id="s", consumer="app", reason="SessionLockLost")
-    (dropped,) = rows(kept.LaneDropped(AT, 4))
+    (dropped,) = rows(LaneDropped(AT, 4))
     assert dropped == fact("purge", sub_entity="Subscriptions/s", reason="SubscriptionDeleted")
     (stage,) = rows(stages.StageDropped(AT, stages.STAGE_GIVEN_UP, "s", 12))
     assert stage == fact("purge", reason="StageDropped", description="s")

@@ -26,8 +26,6 @@ from peeklock.entity.records import (
     DuplicatesDropped,
     Enqueued,
     Kept,
-    LaneDropped,
-    Published,
     Record,
     Relocated,
     RelocatedCopies,
@@ -36,12 +34,12 @@ from peeklock.entity.records import (
     Reserved,
     Returned,
     Scheduled,
-    SessionStateSet,
-    TakenOver,
-    Transferring,
     width,
 )
+from peeklock.entity.sessions.records import SessionStateSet
 from peeklock.entity.stages.records import Staged
+from peeklock.entity.topics.records import LaneDropped, Published
+from peeklock.entity.transfers.records import TakenOver, Transferring
 from peeklock.entity.upkeep.journal_facts import UNKNOWN_COUNT, HandedTo
 from peeklock.store.codec.facts import decode_fact
 from peeklock.store.codec.records import (

@@ -6,7 +6,9 @@ They are part of the records in `records`; what they say is absolute, as all rec
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, final
+from typing import Final, TypeAlias, final
+
+from peeklock.entity.tables.record_rows import UNSEEN, JournalRows, RecordRow
 
 # Why claims ended without the message being settled.
 UNCLAIMED_RELEASED: Final = 0
@@ -69,3 +71,29 @@ class OwnerHeard:
         self.owner = owner
         self.epoch = epoch
         self.timeout_ms = timeout_ms
+
+
+ClaimRecord: TypeAlias = Claimed | Unclaimed | OwnerHeard
+
+CLAIM_RECORDS: Final = (
+    RecordRow(
+        Claimed,
+        23,
+        "at=q lane=I 0=B owner=name sequences=sequences",
+        JournalRows("claim", consumer="owner"),
+    ),
+    RecordRow(
+        Unclaimed,
+        24,
+        "at=q lane=I why=B owner=name sequences=sequences",
+        JournalRows(
+            {
+                UNCLAIMED_RELEASED: ("unclaim", "Released"),
+                UNCLAIMED_ABANDONED: ("unclaim", "Abandoned"),
+                UNCLAIMED_TIMED_OUT: ("unclaim", "OwnerTimedOut"),
+            },
+            consumer="owner",
+        ),
+    ),
+    RecordRow(OwnerHeard, 25, "at=q lane=I 0=B owner=name epoch=q timeout_ms=q", UNSEEN),
+)

@@ -29,8 +29,6 @@ from peeklock.entity.records import (
     Removed,
     Reserved,
     Scheduled,
-    TakenOver,
-    Transferring,
 )
 from peeklock.entity.refusals import (
     MESSAGE_NOT_FOUND,
@@ -43,6 +41,7 @@ from peeklock.entity.refusals import (
 from peeklock.entity.replies import Numbered, Origin, Refused, SendsAccepted
 from peeklock.entity.state import State
 from peeklock.entity.topics.copying import Copying
+from peeklock.entity.transfers.records import TakenOver, Transferring
 
 SESSION_REQUIRED_TEXT: Final = (
     "The SessionId was not set on a message, and it cannot be sent to the entity. Entities that "

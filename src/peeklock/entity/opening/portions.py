@@ -10,7 +10,6 @@ from peeklock.entity.records import (
     DeadLettered,
     Deferred,
     Enqueued,
-    Published,
     Record,
     Relocated,
     RelocatedCopies,
@@ -18,10 +17,10 @@ from peeklock.entity.records import (
     Removed,
     Returned,
     Scheduled,
-    TakenOver,
 )
 from peeklock.entity.stages.records import Staged, StageKept, StagesDropped, StagesPublished
-from peeklock.entity.topics.records import CopiesBuried
+from peeklock.entity.topics.records import CopiesBuried, Published
+from peeklock.entity.transfers.records import TakenOver
 
 
 def portions(record: Record) -> int:

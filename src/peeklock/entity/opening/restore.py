@@ -4,9 +4,9 @@ ready again, with the deliveries counted that had ended (R-L4)."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, final
+from typing import Final, TypeAlias, assert_never, final
 
-from peeklock.entity.claims.records import Claimed, OwnerHeard, Unclaimed
+from peeklock.entity.claims.records import Claimed, ClaimRecord, OwnerHeard, Unclaimed
 from peeklock.entity.claims.replay import ClaimsReplayed
 from peeklock.entity.commands import MAIN, TRANSFER
 from peeklock.entity.lane import Entry
@@ -28,9 +28,7 @@ from peeklock.entity.records import (
     DuplicatesDropped,
     Enqueued,
     Kept,
-    LaneDropped,
     Lost,
-    Published,
     Record,
     Relocated,
     RelocatedCopies,
@@ -40,32 +38,51 @@ from peeklock.entity.records import (
     Reserved,
     Returned,
     Scheduled,
-    SessionStateSet,
-    TakenOver,
-    Transferring,
     width,
 )
+from peeklock.entity.sessions.records import SessionRecord, SessionStateSet
 from peeklock.entity.stages.records import (
     Staged,
     StageDropped,
     StageKept,
+    StageRecord,
     StagesDropped,
     StagesPublished,
 )
 from peeklock.entity.stages.replay import StagesReplayed, replay_publishing
 from peeklock.entity.state import State
 from peeklock.entity.topics.copying import bury, copy_details
-from peeklock.entity.topics.records import CopiesBuried
-from peeklock.entity.transfers.records import DestinationsNoted
+from peeklock.entity.topics.records import CopiesBuried, LaneDropped, Published
+from peeklock.entity.transfers.records import (
+    DestinationsNoted,
+    TakenOver,
+    TransferRecord,
+    Transferring,
+)
 from peeklock.entity.upkeep.journal_facts import (
     HandedTo,
-    LocksReleased,
-    LocksRenewed,
-    SessionLockNoted,
-    SettlementsFailed,
+    Note,
 )
 
 EVERYTHING: Final = 1 << 62
+
+# Those that are few; a new record is here, or taken in with the frequent ones.
+_Rare: TypeAlias = (
+    SessionRecord
+    | ClaimRecord
+    | StageRecord
+    | TransferRecord
+    | Note
+    | CopiesBuried
+    | LaneDropped
+    | RelocatedCopies
+    | Requeued
+    | DuplicatesDropped
+    | Remembered
+    | Reserved
+    | Lost
+    | CheckpointEnded
+)
 
 
 @final
@@ -161,7 +178,7 @@ class Restoring:
                     self._unknown(sequence)
                 self._claims.let_go(sequence)
         elif isinstance(record, HandedTo):
-            pass
+            pass  # for the journal only, and often
         elif isinstance(record, Returned):
             self._counts(record.sequences, record.counts)
         elif isinstance(record, Scheduled):
@@ -195,7 +212,7 @@ class Restoring:
         else:
             self._apply_rare(record, position)
 
-    def _apply_rare(self, record: Record, position: int) -> None:
+    def _apply_rare(self, record: _Rare, position: int) -> None:
         state = self._state
         if isinstance(record, SessionStateSet):
             states = self._found.states.setdefault(record.lane, {})
@@ -203,14 +220,10 @@ class Restoring:
                 states.pop(record.session_id, None)
             else:
                 states[record.session_id] = (record.state, record.at)
-        elif isinstance(record, OwnerHeard):
-            self._claims.heard(record)
-        elif isinstance(record, (Claimed, Unclaimed)):
-            self._claimed(record)
-        elif isinstance(record, (DuplicatesDropped, LocksRenewed, LocksReleased)):
+        elif isinstance(record, ClaimRecord):
+            self._apply_to_claims(record)
+        elif isinstance(record, (DuplicatesDropped, Note)):
             pass  # for the journal only
-        elif isinstance(record, (SettlementsFailed, SessionLockNoted)):
-            pass
         elif isinstance(record, Remembered):
             for message_id, instant in zip(record.message_ids, record.instants, strict=True):
                 state.seen.remember(message_id, instant)
@@ -239,7 +252,7 @@ class Restoring:
         elif isinstance(record, Requeued):
             self._kept(record.entry, record.lane)
             self._relocated(record.entry.sequence, position)
-        elif isinstance(record, (Staged, StagesPublished, StagesDropped, StageDropped, StageKept)):
+        elif isinstance(record, StageRecord):
             self._apply_to_stages(record, position)
         elif isinstance(record, LaneDropped):
             self._found.drop_lane(record.lane, self._next_sequence)
@@ -248,13 +261,9 @@ class Restoring:
         elif isinstance(record, CheckpointEnded):
             self._complete = self._complete or record.begun_position >= self.replayed
         else:
-            raise AssertionError(f"no partition knows the record {record!r}")
+            assert_never(record)
 
-    def _apply_to_stages(
-        self,
-        record: Staged | StagesPublished | StagesDropped | StageDropped | StageKept,
-        position: int,
-    ) -> None:
+    def _apply_to_stages(self, record: StageRecord, position: int) -> None:
         if isinstance(record, Staged):
             for entry in self._stages.staged(record, position):
                 self._entries.put(entry)
@@ -268,7 +277,7 @@ class Restoring:
             self._remove_staged(record.sequences)
         elif isinstance(record, StageDropped):
             self._stages.dropped(record)
-        else:
+        elif isinstance(record, StageKept):
             self._stages.kept(record)
             for at, kept in enumerate(record.entries):
                 self._kept(kept, MAIN)
@@ -276,6 +285,8 @@ class Restoring:
                     staged = self._entries.get(kept.sequence)
                     assert staged is not None, "it was just kept"
                     staged.detailed().seen = record.seen[at]
+        else:
+            assert_never(record)
 
     def _publish_staged(self, record: StagesPublished) -> None:
         sequence = record.first_sequence
@@ -310,6 +321,14 @@ class Restoring:
             sequence += 1
             position += 1
         self._next_sequence = max(self._next_sequence, sequence)
+
+    def _apply_to_claims(self, record: ClaimRecord) -> None:
+        if isinstance(record, OwnerHeard):
+            self._claims.heard(record)
+        elif isinstance(record, (Claimed, Unclaimed)):
+            self._claimed(record)
+        else:
+            assert_never(record)
 
     def _claimed(self, record: Claimed | Unclaimed) -> None:
         is_claim = isinstance(record, Claimed)

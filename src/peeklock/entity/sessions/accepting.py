@@ -15,7 +15,7 @@ from peeklock.entity.commands import (
 from peeklock.entity.lane import Lane
 from peeklock.entity.message import NEVER
 from peeklock.entity.moves.receiver import Receiver
-from peeklock.entity.records import LOCK_EXPIRED, SessionStateSet
+from peeklock.entity.records import LOCK_EXPIRED
 from peeklock.entity.refusals import (
     NOT_ALLOWED,
     SESSION_CANNOT_BE_LOCKED,
@@ -33,6 +33,7 @@ from peeklock.entity.replies import (
     StateFound,
 )
 from peeklock.entity.sessions.lane_sessions import LaneSessions, MessageSession
+from peeklock.entity.sessions.records import SessionStateSet
 from peeklock.entity.state import State
 from peeklock.entity.upkeep.journal_facts import (
     RECONFIGURED,

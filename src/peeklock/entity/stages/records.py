@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 from peeklock.entity.message import Message
+from peeklock.entity.tables.record_rows import BY_HAND, SEEN, UNSEEN, JournalRows, RecordRow
 
 if TYPE_CHECKING:
     from peeklock.entity.records import Kept
@@ -132,3 +133,30 @@ class StageKept:
         self.touched_at = touched_at
         self.entries = entries
         self.seen = seen
+
+
+StageRecord: TypeAlias = Staged | StagesPublished | StagesDropped | StageDropped | StageKept
+
+_DROPPED: Final = {
+    STAGE_GIVEN_UP: ("purge", "StageDropped"),
+    STAGE_STALE: ("purge", "StageExpired"),
+    STAGE_REPEATED: ("purge", "StageRepeated"),
+}
+STAGE_RECORDS: Final = (
+    RecordRow(Staged, 33, BY_HAND, SEEN),
+    RecordRow(
+        StagesPublished,
+        34,
+        "at=q first_sequence=Q batch=Q is_done=flag writer=name stages=texts "
+        "sequences=sequences expirations=expirations gone=sequences",
+        SEEN,
+    ),
+    RecordRow(StagesDropped, 35, "at=q why=B sequences=sequences", JournalRows(_DROPPED)),
+    RecordRow(StageKept, 36, "at=q touched_at=q stage=name entries=entries seen=texts", UNSEEN),
+    RecordRow(
+        StageDropped,
+        37,
+        "at=q why=B next_sequence=Q stage=name",
+        JournalRows(_DROPPED, sequences="", description="stage"),
+    ),
+)

@@ -27,9 +27,8 @@ from peeklock.entity.deliveries import Details
 from peeklock.entity.lane import Entry
 from peeklock.entity.message import NEVER, Message
 from peeklock.entity.moves.time_to_live import end_of_life, shorter
-from peeklock.entity.records import Published
 from peeklock.entity.state import State
-from peeklock.entity.topics.records import Buried, CopiesBuried
+from peeklock.entity.topics.records import Buried, CopiesBuried, Published
 
 SESSION_MISSING: Final = "Session id is null."
 SESSION_MISSING_TEXT: Final = (

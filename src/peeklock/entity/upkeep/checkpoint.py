@@ -27,14 +27,13 @@ from peeklock.entity.records import (
     CheckpointSlice,
     Kept,
     Remembered,
-    SessionStateSet,
-    TakenOver,
 )
 from peeklock.entity.sessions.lane_sessions import MessageSession
+from peeklock.entity.sessions.records import SessionStateSet
 from peeklock.entity.stages.partition_stages import StageLine
 from peeklock.entity.stages.records import StageKept, StagesPublished
 from peeklock.entity.state import State
-from peeklock.entity.transfers.records import DestinationsNoted
+from peeklock.entity.transfers.records import DestinationsNoted, TakenOver
 from peeklock.entity.upkeep.live_walk import LivePart, live_parts
 
 # A tail that is shorter in both is not worth a checkpoint: it is read in some tens of milliseconds.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from peeklock.entity.commands import MAIN
 from peeklock.entity.lane import LOCKED, WITH_SESSION, Lane
-from peeklock.entity.places import LANE_PLACES
 from peeklock.entity.records import CLAIMED, DEFERRED, READY, SCHEDULED, STAGED
 from peeklock.entity.state import State
+from peeklock.entity.tables.places import LANE_PLACES
 from peeklock.entity.topics.copying import Copying
 from peeklock.entity.upkeep.live_bodies import BLOCK_BITS
 

@@ -10,6 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, TypeAlias, final
 
+from peeklock.entity.settlement import ABANDON, COMPLETE, DEAD_LETTER, DEFER
+from peeklock.entity.tables.record_rows import BY_HAND, SEEN, JournalRows, RecordRow
+
 # Why locks ended without a settlement that counts.
 RELEASED: Final = 0  # given back by the receiver
 SESSION_CLOSED: Final = 1  # the receiver let its session go
@@ -129,3 +132,60 @@ class SessionLockNoted:
 
 
 Note: TypeAlias = HandedTo | LocksRenewed | LocksReleased | SettlementsFailed | SessionLockNoted
+
+NOTE_RECORDS: Final = (
+    RecordRow(HandedTo, 43, BY_HAND, SEEN),
+    RecordRow(
+        LocksRenewed,
+        44,
+        "at=q lane=I 0=B consumer=consumer sequences=sequences",
+        JournalRows("renew", consumer="consumer"),
+    ),
+    RecordRow(
+        LocksReleased,
+        45,
+        "at=q lane=I why=B consumer=consumer sequences=sequences",
+        JournalRows(
+            {
+                RELEASED: ("abandon", "Released"),
+                SESSION_CLOSED: ("abandon", "SessionClosed"),
+                RECEIVER_GONE: ("abandon", "ReceiverGone"),
+                RECONFIGURED: ("lock_lost", "EntityChanged"),
+                NOT_COUNTED: ("abandon", None),
+                RAN_OUT: ("lock_lost", None),
+            },
+            consumer="consumer",
+        ),
+    ),
+    RecordRow(
+        SettlementsFailed,
+        46,
+        "at=q lane=I outcome=B consumer=consumer sequences=sequences",
+        JournalRows(
+            {
+                COMPLETE: ("settle_fail", "complete"),
+                ABANDON: ("settle_fail", "abandon"),
+                DEFER: ("settle_fail", "defer"),
+                DEAD_LETTER: ("settle_fail", "deadletter"),
+                RENEWAL: ("settle_fail", "renew"),
+            },
+            by="outcome",
+            consumer="consumer",
+        ),
+    ),
+    RecordRow(
+        SessionLockNoted,
+        47,
+        "at=q lane=I why=B consumer=consumer session_id=name",
+        JournalRows(
+            {
+                SESSION_RENEWED: ("renew", None),
+                SESSION_LOST: ("lock_lost", "SessionLockLost"),
+                SESSION_TAKEN_BACK: ("lock_lost", "EntityChanged"),
+            },
+            sequences="",
+            consumer="consumer",
+            session="session_id",
+        ),
+    ),
+)

@@ -15,13 +15,15 @@ import pyarrow as pa
 from peeklock.amqp.errors import DecodeError
 from peeklock.amqp.messages.properties import id_text
 from peeklock.entity import records as kept
-from peeklock.entity.claims import records as claims
 from peeklock.entity.commands import MAIN, TRANSFER
 from peeklock.entity.message import Message
-from peeklock.entity.records import Record, width
+from peeklock.entity.records import RECORD_ROWS, Record, width
+from peeklock.entity.sessions.records import SessionStateSet
 from peeklock.entity.stages import records as stages
+from peeklock.entity.tables.record_rows import SEEN, UNSEEN, JournalRows
 from peeklock.entity.topics import records as copies
-from peeklock.entity.transfers import records as ways
+from peeklock.entity.topics.records import Published
+from peeklock.entity.transfers.records import TakenOver, Transferring
 from peeklock.entity.upkeep import journal_facts
 from peeklock.store.codec.records import decode_chunk
 
@@ -54,60 +56,8 @@ _NOWHERE: Final[deque[Any]] = deque(maxlen=0)
 # Some facts do not say in which lane their message is.
 _NO_LANE: Final = -1
 
-_REMOVED: Final = {
-    kept.COMPLETED: "complete",
-    kept.DELETED: "receive_delete",
-    kept.EXPIRED: "expire",
-    kept.CANCELLED: "cancel",
-    kept.PURGED: "purge",
-    # Scheduled on a topic: what was published of it are sends of their own.
-    kept.DUE: "activate",
-}
-_RETURNED: Final = {kept.ABANDONED: "abandon", kept.LOCK_EXPIRED: "lock_lost"}
-_RELEASED: Final = {
-    journal_facts.RELEASED: ("abandon", "Released"),
-    journal_facts.SESSION_CLOSED: ("abandon", "SessionClosed"),
-    journal_facts.RECEIVER_GONE: ("abandon", "ReceiverGone"),
-    journal_facts.RECONFIGURED: ("lock_lost", "EntityChanged"),
-    journal_facts.NOT_COUNTED: ("abandon", None),
-    journal_facts.RAN_OUT: ("lock_lost", None),
-}
-_SESSION_LOCKS: Final = {
-    journal_facts.SESSION_RENEWED: ("renew", None),
-    journal_facts.SESSION_LOST: ("lock_lost", "SessionLockLost"),
-    journal_facts.SESSION_TAKEN_BACK: ("lock_lost", "EntityChanged"),
-}
-_OUTCOMES: Final = {
-    0: "complete",
-    1: "abandon",
-    2: "defer",
-    3: "deadletter",
-    journal_facts.RENEWAL: "renew",
-}
-_UNCLAIMED: Final = {
-    claims.UNCLAIMED_RELEASED: "Released",
-    claims.UNCLAIMED_ABANDONED: "Abandoned",
-    claims.UNCLAIMED_TIMED_OUT: "OwnerTimedOut",
-}
-_STAGES_DROPPED: Final = {
-    stages.STAGE_GIVEN_UP: "StageDropped",
-    stages.STAGE_STALE: "StageExpired",
-    stages.STAGE_REPEATED: "StageRepeated",
-}
-# Nothing happened to a message where one of these was written.
-_NO_FACTS: Final = (
-    kept.Relocated,
-    kept.RelocatedCopies,
-    kept.CheckpointBegun,
-    kept.CheckpointSlice,
-    kept.CheckpointEnded,
-    kept.Remembered,
-    kept.Reserved,
-    kept.Lost,
-    claims.OwnerHeard,
-    stages.StageKept,
-    ways.DestinationsNoted,
-)
+# What the journal shows of each kind of record.
+_SHOWN: Final[dict[Any, JournalRows]] = {row.record: row.journal for row in RECORD_ROWS}
 
 # The properties of a message, when their descriptor is written in the short form, as by everybody.
 _PROPERTIES: Final = b"\x00\x53\x73"
@@ -208,24 +158,32 @@ class FactDecoder:
     # One record each.
 
     def _add(self, record: Record, position: int) -> None:
-        at = record.at
         if isinstance(record, (kept.Enqueued, kept.Scheduled, stages.Staged)):
             self._add_messages(record, position, 0, len(record.messages))
-        elif isinstance(record, journal_facts.HandedTo):
-            self._delivered(record, position)
-        elif isinstance(record, kept.Removed):
-            self._rows(at, position, _REMOVED[record.why], record.lane, record.sequences)
-        elif isinstance(record, kept.Returned):
-            op = _RETURNED[record.why]
-            self._rows(at, position, op, record.lane, record.sequences, counts=record.counts)
-        elif isinstance(record, kept.Published):
-            self._published(record, position)
-        elif isinstance(record, kept.DeadLettered):
-            self._dead_lettered(record, position)
-        elif isinstance(record, kept.Deferred):
-            self._rows(at, position, "defer", record.lane, record.sequences, counts=record.counts)
-        elif not isinstance(record, _NO_FACTS):
-            self._add_rare(record, position)
+            return
+        shown = _SHOWN[type(record)]
+        if shown is SEEN:
+            self._add_by_hand(record, position)
+        elif shown is not UNSEEN:
+            self._add_shown(record, position, shown)
+
+    def _add_shown(self, record: Any, position: int, shown: JournalRows) -> None:
+        """Make the rows that the table of records says."""
+        op, reason = shown.op, shown.reason
+        if shown.ops:
+            op, reason = shown.ops[getattr(record, shown.by)]
+        self._rows(
+            record.at,
+            position,
+            op,
+            getattr(record, "lane", MAIN),
+            getattr(record, shown.sequences) if shown.sequences else (None,),
+            counts=getattr(record, shown.counts) if shown.counts else None,
+            session_ids=(getattr(record, shown.session),) if shown.session else None,
+            consumer=getattr(record, shown.consumer) if shown.consumer else None,
+            reason=reason,
+            description=getattr(record, shown.description) if shown.description else None,
+        )
 
     def _delivered(self, record: journal_facts.HandedTo, position: int) -> None:
         lane, sequences = record.lane, record.sequences
@@ -235,13 +193,23 @@ class FactDecoder:
         who = record.consumer
         self._rows(record.at, position, "deliver", lane, sequences, counts=counts, consumer=who)
 
-    def _add_rare(self, record: Record, position: int) -> None:
+    def _add_by_hand(self, record: Record, position: int) -> None:
         at = record.at
-        if isinstance(record, kept.Activated):
+        if isinstance(record, journal_facts.HandedTo):
+            self._delivered(record, position)
+        elif isinstance(record, Published):
+            self._published(record, position)
+        elif isinstance(record, kept.DeadLettered):
+            self._dead_lettered(record, position)
+        elif isinstance(record, stages.StagesPublished):
+            first, before = record.first_sequence, record.sequences
+            batch = f"{record.writer}/{record.batch}"
+            self._renumbered(at, position, "publish", first, before, reason=batch)
+        elif isinstance(record, kept.Activated):
             self._renumbered(at, position, "activate", record.first_sequence, record.sequences)
         elif isinstance(record, copies.CopiesBuried):
             self._buried(record, position)
-        elif isinstance(record, kept.Transferring):
+        elif isinstance(record, Transferring):
             numbers, about = [record.first_sequence], self._about([record.message])
             where = record.destination
             self._rows(at, position, "transfer", TRANSFER, numbers, **about, destination=where)
@@ -252,13 +220,13 @@ class FactDecoder:
         elif isinstance(record, kept.DuplicatesDropped):
             unknown = (None,) * len(record.message_ids)
             self._rows(at, position, "duplicate", MAIN, unknown, message_ids=record.message_ids)
-        elif isinstance(record, kept.TakenOver):
+        elif isinstance(record, TakenOver):
             source = record.source
             self._rows(at, position, "take_over", MAIN, record.numbers, description=source)
         elif isinstance(record, kept.Changed):
             changed = ",".join(record.changes)
             self._rows(at, position, "change", _NO_LANE, [record.sequence], description=changed)
-        elif isinstance(record, kept.SessionStateSet):
+        elif isinstance(record, SessionStateSet):
             size = None if record.state is None else len(record.state)
             self._rows(
                 at,
@@ -269,61 +237,10 @@ class FactDecoder:
                 session_ids=(record.session_id,),
                 sizes=(size,),
             )
-        elif isinstance(record, kept.LaneDropped):
-            self._rows(at, position, "purge", record.lane, (None,), reason="SubscriptionDeleted")
-        else:
-            self._add_note(record, position)
-
-    def _add_note(self, record: Record, position: int) -> None:
-        at = record.at
-        if isinstance(record, journal_facts.LocksRenewed):
-            who = record.consumer
-            self._rows(at, position, "renew", record.lane, record.sequences, consumer=who)
-        elif isinstance(record, journal_facts.LocksReleased):
-            op, why = _RELEASED[record.why]
-            lane, who = record.lane, record.consumer
-            self._rows(at, position, op, lane, record.sequences, consumer=who, reason=why)
-        elif isinstance(record, journal_facts.SettlementsFailed):
-            outcome = _OUTCOMES.get(record.outcome)
-            lane, who, lost = record.lane, record.consumer, record.sequences
-            self._rows(at, position, "settle_fail", lane, lost, consumer=who, reason=outcome)
-        elif isinstance(record, journal_facts.SessionLockNoted):
-            op, why = _SESSION_LOCKS[record.why]
-            self._rows(
-                at,
-                position,
-                op,
-                record.lane,
-                (None,),
-                session_ids=(record.session_id,),
-                consumer=record.consumer,
-                reason=why,
-            )
-        else:
-            self._add_other(record, position)
-
-    def _add_other(self, record: Record, position: int) -> None:
-        at = record.at
-        if isinstance(record, claims.Claimed):
-            who = record.owner
-            self._rows(at, position, "claim", record.lane, record.sequences, consumer=who)
-        elif isinstance(record, claims.Unclaimed):
-            lane, who, why = record.lane, record.owner, _UNCLAIMED[record.why]
-            self._rows(at, position, "unclaim", lane, record.sequences, consumer=who, reason=why)
-        elif isinstance(record, stages.StagesPublished):
-            first, before = record.first_sequence, record.sequences
-            batch = f"{record.writer}/{record.batch}"
-            self._renumbered(at, position, "publish", first, before, reason=batch)
-        elif isinstance(record, stages.StageDropped):
-            why = _STAGES_DROPPED[record.why]
-            self._rows(at, position, "purge", MAIN, (None,), reason=why, description=record.stage)
-        elif isinstance(record, stages.StagesDropped):
-            why = _STAGES_DROPPED[record.why]
-            self._rows(at, position, "purge", MAIN, record.sequences, reason=why)
         else:
             raise TypeError(f"the journal has a {type(record).__name__}, which is not known here")
 
-    def _published(self, record: kept.Published, position: int) -> None:
+    def _published(self, record: Published, position: int) -> None:
         """One row for each copy: they share a position and a body, and nothing else."""
         count = len(record.lanes)
         about = {name: column * count for name, column in self._about([record.message]).items()}

@@ -34,17 +34,16 @@ from typing import Final, TypeAlias, cast, final
 from peeklock.entity.message import Message, Traits
 from peeklock.entity.records import (
     Enqueued,
-    Published,
     Record,
     Relocated,
     RelocatedCopies,
     Removed,
     Requeued,
     Scheduled,
-    Transferring,
 )
 from peeklock.entity.stages.records import Staged
-from peeklock.entity.topics.records import Buried, CopiesBuried
+from peeklock.entity.topics.records import Buried, CopiesBuried, Published
+from peeklock.entity.transfers.records import Transferring
 from peeklock.entity.upkeep.journal_facts import HandedTo
 from peeklock.store import checksum
 from peeklock.store.codec.facts import decode_fact, encode_burial, encode_fact, pack_buried

@@ -18,17 +18,17 @@ from peeklock.entity.records import (
     Activated,
     CheckpointEnded,
     Enqueued,
-    Published,
     Record,
     Removed,
     Requeued,
     Scheduled,
-    Transferring,
     width,
 )
 from peeklock.entity.stages.records import Staged, StagesPublished
 from peeklock.entity.state import State
 from peeklock.entity.stint import Stint
+from peeklock.entity.topics.records import Published
+from peeklock.entity.transfers.records import Transferring
 from peeklock.store.codec.records import decode_chunk
 from peeklock.store.damage.pages import Pages, refuse_lost
 from peeklock.store.damage.salvage import BODY, LOST, WHOLE, Salvage, lost_chunk

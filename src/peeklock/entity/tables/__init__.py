@@ -1,0 +1,1 @@
+"""The tables that tell what was forgotten: places, rows of commands, rows of records."""
