@@ -99,7 +99,7 @@ clean: ## remove everything that make made, but no data
 	rm -rf $(VENV) build dist $(JAVASCRIPT)/node_modules .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis src/*.egg-info
 
 $(RUNTIME): $(PACKAGING)
-	$(PYTHON) tools/environment.py compile $@
+	$(PYTHON) tools/environment.py compile,postgres $@
 
 $(DEV): $(PACKAGING)
 	$(PYTHON) tools/environment.py dev $@ && touch $(RUNTIME)

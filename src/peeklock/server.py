@@ -69,11 +69,11 @@ from peeklock.gateway.tokens.issuers import Issuers, KeysError
 from peeklock.hangup import Hangup
 from peeklock.provisioning import Reload, put_entities
 from peeklock.ready_text import endpoint_place, say_ready
-from peeklock.settings import MEMORY, Settings
+from peeklock.settings import MEMORY, POSTGRES, Settings
 from peeklock.store.figures import StoreFigures
 from peeklock.store.memory import MemoryCatalog, MemoryStores
 from peeklock.store.retention import Retention
-from peeklock.store.store import Catalog, Store
+from peeklock.store.store import Catalog, Store, StoreError
 from peeklock.store.stores import Stores, store_names
 from peeklock.watchdog import Watchdog
 
@@ -522,6 +522,28 @@ def _say_what_is_kept(broker: Broker) -> None:
             _LOG.warning("%s", line)
 
 
+async def _open_databases(
+    settings: Settings, retention: Retention, figures: dict[str, StoreFigures]
+) -> tuple[Stores, Catalog]:
+    try:
+        from peeklock.store.postgres.databases import PostgresStores
+    except ModuleNotFoundError as missing:
+        if missing.name != "asyncpg":
+            raise
+        text = "pip install 'peeklock[postgres]' brings it"
+        raise StoreError(f"PostgreSQL needs asyncpg, which is not installed: {text}") from missing
+    # Keys and certificates are there.
+    settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    urls = dict(zip(store_names(settings.stores), settings.databases, strict=True))
+    factory = PostgresStores(urls, retention, figures, settings.commit_delay_ms / 1000)
+    catalog = await factory.open_catalog()
+    try:
+        return await Stores.open(factory, list(urls), catalog), catalog
+    except BaseException:
+        await catalog.close()
+        raise
+
+
 async def _open_stores(
     settings: Settings, figures: dict[str, StoreFigures]
 ) -> tuple[Stores, Catalog]:
@@ -529,6 +551,8 @@ async def _open_stores(
     names = store_names(settings.stores)
     if settings.store == MEMORY or settings.is_testing:
         return Stores.of(MemoryStores(retention), names), MemoryCatalog()
+    if settings.store == POSTGRES:
+        return await _open_databases(settings, retention, figures)
     # Imported here, because a broker in memory needs no LMDB.
     from peeklock.store.catalog import EmbeddedCatalog
     from peeklock.store.embedded import open_embedded

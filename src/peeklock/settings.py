@@ -7,6 +7,7 @@ from typing import Final, final
 
 EMBEDDED: Final = "embedded"
 MEMORY: Final = "memory"
+POSTGRES: Final = "postgres"
 
 HOST: Final = "127.0.0.1"
 # The emulator's ports, which every client with UseDevelopmentEmulator=true expects.
@@ -49,6 +50,8 @@ class Settings:
     tls_names: tuple[str, ...] = ()
     store: str = EMBEDDED
     stores: int = 1
+    # The databases that are the stores, in their order; the first one has the catalog.
+    databases: tuple[str, ...] = ()
     journal_retention_ms: int = JOURNAL_RETENTION_MS
     journal_retention_bytes: int = JOURNAL_RETENTION_BYTES
     free_bytes_min: int = FREE_BYTES_MIN

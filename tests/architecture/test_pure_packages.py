@@ -13,6 +13,7 @@ PURE_PACKAGES = ("amqp", "entity", "auth")
 PARSER = "lark"
 PARSER_MODULES = {"src/peeklock/entity/rules/builder.py", "src/peeklock/entity/rules/grammar.py"}
 PIPELINE_ROOMS = ("src/peeklock/spark/", "src/pyspark_servicebus")
+DATABASE_ROOM = ("src/peeklock/store/postgres/",)
 # Spark takes its settings from there, and tasks know no other place for a secret.
 ENVIRONMENT_MODULES = {"src/peeklock/spark/jvm.py", "src/peeklock/spark/options.py"}
 FORBIDDEN = {
@@ -56,21 +57,25 @@ def test_every_third_party_that_is_imported_is_declared() -> None:
     declared = _names(project["dependencies"])
     extras = project["optional-dependencies"]
     pipeline = _names([*extras["spark"], *extras["pipeline"]]) - {"peeklock"}
+    database = _names(extras["postgres"])
     known = sys.stdlib_module_names | {"peeklock"} | declared
     imported: dict[str, set[str]] = {}
     for path in python_files("src"):
         for module in imports(parse(path)):
             imported.setdefault(module.partition(".")[0], set()).add(name(path))
     strange = {module: files for module, files in imported.items() if module not in known}
-    # What Spark needs is declared for those who ask for it, and imported nowhere else.
+    # What Spark and PostgreSQL need is declared for who asks for it, and imported nowhere else.
+    rooms = dict.fromkeys(pipeline, PIPELINE_ROOMS) | dict.fromkeys(database, DATABASE_ROOM)
     elsewhere = {
         module: files
         for module, files in strange.items()
-        if module not in pipeline or not all(file.startswith(PIPELINE_ROOMS) for file in files)
+        if module not in rooms or not all(file.startswith(rooms[module]) for file in files)
     }
     # pytest is who loads its plugin, so that it is there.
     assert elsewhere == {"pytest": {"src/peeklock/testing/plugin.py"}}
-    assert declared | pipeline <= imported.keys(), "what nobody imports is not a dependency"
+    assert declared | pipeline | database <= imported.keys(), (
+        "what nobody imports is not a dependency"
+    )
 
 
 def _names(requirements: list[str]) -> set[str]:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from peeklock.entity.records import Record
 from peeklock.store.lmdb.store import LmdbStore
 from peeklock.store.memory import MemoryStore
+from peeklock.store.postgres.preparing import prepare
+from peeklock.store.postgres.store import PostgresStore
 from peeklock.store.retention import Retention
 from peeklock.store.segments.store import SegmentStore
 from peeklock.store.store import PartitionId, Store
+from tests.store.postgres.server import shared_server
 
-KINDS = ("memory", "embedded", "embedded-inline", "segments", "segments-inline")
+KINDS = ("memory", "embedded", "embedded-inline", "segments", "segments-inline", "postgres")
 
 # Small, so that tests use several.
 SEGMENT_BYTES = 256 << 10
@@ -25,6 +28,12 @@ BILLS = PartitionId("default", "bills")
 T = TypeVar("T")
 
 
+def postgres_store(url: str, retention: Retention | None = None, **options: Any) -> PostgresStore:
+    """The store in a database, made if it is not there."""
+    identity = prepare(url, "store", None, may_make=True).identity
+    return PostgresStore(url, identity, retention=retention, **options)
+
+
 class StoreUnderTest:
     """A place where a store lives on after it was closed."""
 
@@ -32,11 +41,14 @@ class StoreUnderTest:
         self.kind = kind
         self.directory = directory
         self.retention = retention
+        self.url = shared_server().new_database() if kind == "postgres" else ""
         self.store: Store = self.make()
 
     def make(self, kept: MemoryStore | None = None) -> Store:
         if self.kind == "memory":
             return MemoryStore(self.retention, kept)
+        if self.kind == "postgres":
+            return postgres_store(self.url, self.retention)
         inline = self.kind.endswith("-inline")
         if self.kind.startswith("segments"):
             return SegmentStore(

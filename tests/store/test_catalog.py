@@ -11,20 +11,29 @@ import pytest
 
 from peeklock.store.catalog import EmbeddedCatalog
 from peeklock.store.memory import MemoryCatalog
+from peeklock.store.postgres.database_catalog import PostgresCatalog
+from peeklock.store.postgres.preparing import prepare
 from peeklock.store.store import Catalog, Corrupt, StoreError, Unavailable
+from tests.store.postgres.server import shared_server
 
 Scenario = Callable[[Catalog], Awaitable[None]]
 
 
-@pytest.fixture(params=["memory", "embedded"])
+@pytest.fixture(params=["memory", "embedded", "postgres"])
 def live(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., None]:
     """Run scenarios one after another; between them the catalog is closed and opened again."""
     memory = MemoryCatalog()
+    url = shared_server().new_database() if request.param == "postgres" else ""
+
+    def make() -> Catalog:
+        if url:
+            prepare(url, "store", None, may_make=True)
+            return PostgresCatalog(url)
+        return memory if request.param == "memory" else EmbeddedCatalog(tmp_path)
 
     def run(*scenarios: Scenario) -> None:
         for scenario in scenarios:
-            catalog: Catalog = memory if request.param == "memory" else EmbeddedCatalog(tmp_path)
-            asyncio.run(living(catalog, scenario))
+            asyncio.run(living(make(), scenario))
 
     return run
 

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,9 +18,10 @@ from peeklock.store.lmdb.store import LmdbStore
 from peeklock.store.memory import MemoryStore
 from peeklock.store.retention import Retention
 from peeklock.store.segments.store import SegmentStore
-from peeklock.store.store import PartitionId, Store, StoreError
+from peeklock.store.store import Corrupt, PartitionId, Store, StoreError
 from tests.store.builders import enqueued, records, shown, told
-from tests.store.stores import replayed
+from tests.store.postgres.server import shared_server
+from tests.store.stores import postgres_store, replayed
 
 RETENTION = Retention(age_ms=20, bytes_max=60_000)
 PARTITIONS = [PartitionId("default", name) for name in ("orders", "bills")]
@@ -51,6 +53,14 @@ def test_all_stores_tell_the_same_story(script: list[tuple[PartitionId, Any]]) -
             assert asyncio.run(Teller(partial(engine, Path(directory))).tell(script)) == story
 
 
+@settings(max_examples=25)
+@given(scripts)
+def test_a_database_tells_the_same_story(script: list[tuple[PartitionId, Any]]) -> None:
+    story = asyncio.run(Teller(memory).tell(script))
+    url = shared_server().new_database()
+    assert asyncio.run(Teller(partial(database, url)).tell(script)) == story
+
+
 def memory(before: Store | None = None) -> Store:
     return MemoryStore(RETENTION, before if isinstance(before, MemoryStore) else None)
 
@@ -61,6 +71,10 @@ def embedded(directory: Path, _before: Store | None = None) -> Store:
 
 def segments(directory: Path, _before: Store | None = None) -> Store:
     return SegmentStore(directory, retention=RETENTION, commit="inline", segment_bytes=16 << 10)
+
+
+def database(url: str, _before: Store | None = None) -> Store:
+    return postgres_store(url, RETENTION)
 
 
 class Teller:
@@ -114,6 +128,11 @@ class Teller:
             await self.store.append(partition, epoch, first, [enqueued(1, 1, 1)])
 
     async def payloads(self, partition: PartitionId, positions: list[int]) -> Any:
+        if not self.epochs[partition.key]:
+            # What nobody could open is not there; whether a store has heard of it is its own thing.
+            with pytest.raises(Corrupt):
+                await self.store.payloads(partition, [*positions, 1])
+            return None
         return [shown(message) for message in await self.store.payloads(partition, positions)]
 
     async def journal(self, partition: PartitionId, argument: tuple[int, int]) -> Any:

@@ -79,7 +79,7 @@ def serve(
     tls_certificate: options.TlsCertificate = None,
     tls_key: options.TlsKey = None,
     tls_name: options.TlsName = None,
-    store: options.Store = "embedded",
+    store: options.Store = None,
     stores: options.Stores = 1,
     journal_retention_ms: options.JournalRetentionMs = chosen.JOURNAL_RETENTION_MS,
     journal_retention_bytes: options.JournalRetentionBytes = chosen.JOURNAL_RETENTION_BYTES,
@@ -100,6 +100,9 @@ def serve(
     """Serve until SIGTERM or Ctrl-C; then links are closed and everything is flushed."""
     if (tls_certificate is None) is not (tls_key is None):
         raise typer.BadParameter("--tls-certificate and --tls-key are given together or not at all")
+    databases = tuple(each for each in store or () if options.is_address_of_database(each))
+    if databases and stores > 1:
+        raise typer.BadParameter("--stores counts embedded stores; repeat --store for databases")
     settings = Settings(
         data=data,
         # In full: who is told of it by a reload stands in another directory.
@@ -113,8 +116,9 @@ def serve(
         tls_certificate=tls_certificate,
         tls_key=tls_key,
         tls_names=tuple(tls_name or ()),
-        store=store,
-        stores=stores,
+        store=chosen.POSTGRES if databases else (store or [chosen.EMBEDDED])[0],
+        stores=len(databases) or stores,
+        databases=databases,
         journal_retention_ms=journal_retention_ms,
         journal_retention_bytes=journal_retention_bytes,
         free_bytes_min=free_bytes_min,

@@ -15,6 +15,8 @@ _TLS_NAME: Final = re.compile(r"(\*\.)?[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9])?
 # Where a page is from, as browsers say it; some pages have no such place.
 _ORIGIN: Final = re.compile(r"https?://[^/?#\s]+/?|null|\*", re.IGNORECASE)
 
+_ENGINES: Final = ("embedded", "segments", "lmdb", "memory")
+
 
 def _check_hosts(names: list[str] | None) -> list[str] | None:
     for name in names or ():
@@ -28,6 +30,23 @@ def _check_origins(origins: list[str] | None) -> list[str] | None:
         if _ORIGIN.fullmatch(origin) is None:
             raise typer.BadParameter(f"'{origin}' is no origin such as https://app.example:8443")
     return origins
+
+
+def _check_stores(stores: list[str] | None) -> list[str] | None:
+    for store in stores or ():
+        is_database = is_address_of_database(store)
+        if not is_database and store not in _ENGINES:
+            raise typer.BadParameter(f"'{store}' is neither of {_ENGINES} nor postgres://...")
+        if not is_database and len(stores or ()) > 1:
+            raise typer.BadParameter(f"'{store}' stands alone: --stores counts those")
+    if len(set(stores or ())) < len(stores or ()):
+        raise typer.BadParameter("a database can be one store only")
+    return stores
+
+
+def is_address_of_database(store: str) -> bool:
+    """Whether a store is a PostgreSQL database."""
+    return store.startswith(("postgres://", "postgresql://"))
 
 
 def _check_tls_names(names: list[str] | None) -> list[str] | None:
@@ -120,11 +139,14 @@ TlsName: TypeAlias = Annotated[
     ),
 ]
 Store: TypeAlias = Annotated[
-    Literal["embedded", "segments", "lmdb", "memory"],
+    list[str] | None,
     typer.Option(
         envvar="PEEKLOCK_STORE",
-        help="Where messages rest: on disk (embedded: segments, or LMDB where that is there), or "
-        "in memory for tests.",
+        callback=_check_stores,
+        show_default="embedded",
+        metavar="embedded|segments|lmdb|memory|postgres://...",
+        help="Where messages rest: on disk (embedded: segments, or LMDB where that is there), in a "
+        "PostgreSQL database each, repeated for several, or in memory for tests.",
     ),
 ]
 Stores: TypeAlias = Annotated[

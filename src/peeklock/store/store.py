@@ -7,6 +7,7 @@ StoreError
 |   +-- Broken    it will go on failing until the store is opened anew
 +-- Corrupt       a checksum or a format does not fit
     +-- Damaged   only bodies, which nobody but their own readers needs
+    +-- WentBack  the end of a partition is gone, and this process was told that it rests
 """
 
 from __future__ import annotations
@@ -52,6 +53,10 @@ class Damaged(Corrupt):
     def __init__(self, text: str, positions: Sequence[int]) -> None:
         super().__init__(text)
         self.positions: Final = frozenset(positions)
+
+
+class WentBack(Corrupt):
+    """The engine has less than it said: it is an older copy of what it was."""
 
 
 @final

@@ -27,6 +27,7 @@ from peeklock.broker.worker.refusing import (
     SHORT_OF_MEMORY,
     SHORT_OF_SPACE,
     brings_messages,
+    closed_text,
 )
 from peeklock.broker.worker.write_batching import WriteBatching
 from peeklock.clock import Clock
@@ -510,7 +511,7 @@ class PartitionWorker:
             self._clock.not_before(partition.latest_at)
             partition.opened(self._clock.skipped_ms)
         except Corrupt as error:
-            self._found_damaged(str(error))
+            self._found_damaged(error)
             return False
         except StoreError as error:
             if self._is_in_reach:  # said once, however often it is tried
@@ -523,7 +524,7 @@ class PartitionWorker:
             return False  # there may be more of it later
         except Exception as error:  # noqa: BLE001 - one bad journal must not stop the broker
             _log.exception("open-failed partition=%s", self.id.key)
-            self._found_damaged(f"its journal makes no sense: {error}")
+            self._found_damaged(Corrupt(f"its journal makes no sense: {error}"))
             return False
         self.damage = ""
         self._epoch = opening.epoch
@@ -543,15 +544,11 @@ class PartitionWorker:
             self.on_opened(self)
         return True
 
-    def _found_damaged(self, text: str) -> None:
+    def _found_damaged(self, problem: Exception) -> None:
         """What replay needs is damaged: the partition stays closed, and says so."""
         self._is_in_reach = False
-        self.damage = (
-            f"Partition {self.id.index} of '{self._blueprint.path}' is damaged on disk and stays "
-            f"closed: {text}. 'peeklock store check' tells what is lost, 'peeklock store repair' "
-            "opens it without that."
-        )
-        _log.error("partition-damaged partition=%s error=%r", self.id.key, text)
+        self.damage = closed_text(self.id.index, self._blueprint.path, problem)
+        _log.error("partition-damaged partition=%s error=%r", self.id.key, str(problem))
 
     async def _stay_closed(self) -> None:
         """Refuse everything until somebody has put other files in place."""

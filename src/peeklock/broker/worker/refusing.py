@@ -25,6 +25,7 @@ from peeklock.entity.commands import (
 )
 from peeklock.entity.refusals import Refusal
 from peeklock.entity.replies import ReceiverClosed, Refused, Reply
+from peeklock.store.store import WentBack
 
 GONE: Final = "The store was taken away."
 SHORT_OF_SPACE: Final = "The store is short of space and takes no messages. Try later."
@@ -32,6 +33,17 @@ SHORT_OF_MEMORY: Final = (
     "The broker is short of memory and takes no messages until some are received. Try later."
 )
 DOUBT: Final = "The store failed; whether this was stored is in doubt. Try again."
+
+
+def closed_text(index: int, path: str, problem: Exception) -> str:
+    """What clients are told while what the store has keeps a partition closed."""
+    name = f"Partition {index} of '{path}'"
+    if isinstance(problem, WentBack):
+        return f"{name} stays closed: {problem}."
+    return (
+        f"{name} is damaged on disk and stays closed: {problem}. 'peeklock store check' tells what "
+        "is lost, 'peeklock store repair' opens it without that."
+    )
 
 
 def refusal_reply(command: Command, refusal: Refusal) -> Reply | None:

@@ -1,0 +1,241 @@
+"""Who writes: the one with the highest epoch, in one statement for all, and never with a lock that
+somebody would have to wait for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from peeklock.store.figures import StoreFigures
+from peeklock.store.postgres.connection import shown
+from peeklock.store.postgres.database_catalog import PostgresCatalog
+from peeklock.store.postgres.databases import PostgresStores
+from peeklock.store.postgres.preparing import prepare
+from peeklock.store.retention import Retention
+from peeklock.store.store import Fenced, PartitionId, StoreError, Unavailable
+from tests.store.builders import enqueued
+from tests.store.postgres.server import in_thread, shared_server
+from tests.store.stores import BILLS, ORDERS, postgres_store, replayed
+
+MANY = [PartitionId("default", f"queue-{number}") for number in range(20)]
+
+
+def test_all_partitions_share_one_statement() -> None:
+    async def scenario() -> None:
+        figures = StoreFigures()
+        store = postgres_store(shared_server().new_database(), figures=figures)
+        try:
+            await asyncio.gather(*(store.open(each) for each in MANY))
+            appends = [store.append(each, 1, 1, [enqueued(5, 1, 3)]) for each in MANY]
+            sizes = await asyncio.gather(*appends)
+            assert figures.commits.count == 1
+            assert figures.commit_bytes.sum == sum(sizes)
+        finally:
+            await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_fenced_partition_is_left_out_and_the_others_rest() -> None:
+    """R-P8: who lost one partition goes on with the others."""
+
+    async def scenario() -> None:
+        url = shared_server().new_database()
+        figures = StoreFigures()
+        old, new = postgres_store(url, figures=figures), postgres_store(url)
+        try:
+            for each in (ORDERS, BILLS):
+                await old.open(each)
+            await new.open(ORDERS)
+            appends = [old.append(each, 1, 1, [enqueued(5, 1, 1)]) for each in (ORDERS, BILLS)]
+            fenced, stored = await asyncio.gather(*appends, return_exceptions=True)
+            assert isinstance(fenced, Fenced)
+            assert isinstance(stored, int)
+            assert figures.commits.count == 1
+            with pytest.raises(Fenced):
+                await old.trim(ORDERS, 1, [], 0)
+            await new.append(ORDERS, 2, 1, [enqueued(5, 1, 1)])
+        finally:
+            await old.close()
+            await new.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_stopped_owner_delays_nobody() -> None:
+    """R-P8: whoever stands still with a commit under way, another one takes its partition."""
+    url = shared_server().new_database()
+
+    async def take_over() -> int:
+        store = postgres_store(url)
+        try:
+            epoch, first, records = await replayed(store, ORDERS)
+            await store.append(ORDERS, epoch, first + len(records), [enqueued(5, 2, 1)])
+            return epoch
+        finally:
+            await store.close()
+
+    async def scenario() -> None:
+        store = postgres_store(url)
+        try:
+            await store.open(ORDERS)
+            # The session is there before, so that nothing but the commit is under way.
+            await store.append(ORDERS, 1, 1, [enqueued(5, 1, 1)])
+            stored = asyncio.ensure_future(store.append(ORDERS, 1, 2, [enqueued(5, 2, 1)]))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            # This thread, and all that this owner does, stands still meanwhile.
+            assert in_thread(take_over) == 2
+            await asyncio.wait([stored])
+            with pytest.raises(Fenced):
+                await store.append(ORDERS, 1, 3, [enqueued(5, 3, 1)])
+        finally:
+            await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_no_session_is_ever_left_in_a_transaction() -> None:
+    async def scenario() -> None:
+        url = shared_server().new_database()
+        store = postgres_store(url)
+        try:
+            epoch, _, _ = await replayed(store, ORDERS)
+            await store.append(ORDERS, epoch, 1, [enqueued(5, 1, 1)])
+            await store.payloads(ORDERS, [1])
+            name = url.partition("?")[0].rpartition("/")[2]
+            query = f"select state from pg_stat_activity where datname = '{name}' and pid <> "
+            states = await asyncio.to_thread(shared_server().ask, query + "pg_backend_pid()")
+            assert [row[0] for row in states] == ["idle"] * 3
+        finally:
+            await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_reads_that_come_together_are_one_statement() -> None:
+    async def scenario() -> None:
+        url = shared_server().new_database()
+        store = postgres_store(url)
+        try:
+            for each in MANY:
+                await store.open(each)
+                await store.append(each, 1, 1, [enqueued(5, 1, 3)])
+            reads = [store.payloads(each, [3, 1]) for each in MANY]
+            for found in await asyncio.gather(*reads):
+                assert [m.content[:9] for m in found] == [b"content 3", b"content 1"]
+        finally:
+            await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_bodies_of_many_bytes_come_in_several_statements() -> None:
+    async def scenario() -> None:
+        store = postgres_store(shared_server().new_database())
+        try:
+            await store.open(ORDERS)
+            for position in range(1, 13):
+                records = [enqueued(5, position, 1, size=1 << 20)]
+                await store.append(ORDERS, 1, position, records)
+            positions = [12, 1, *range(2, 12), 12]
+            found = await store.payloads(ORDERS, positions)
+            assert [int(m.content.split()[1]) for m in found] == positions
+        finally:
+            await store.close()
+
+    asyncio.run(scenario())
+
+
+# ---- whose database it is
+
+
+def make_stores(*urls: str) -> PostgresStores:
+    names = ["store", "store-2"][: len(urls)]
+    figures = {name: StoreFigures() for name in names}
+    return PostgresStores(dict(zip(names, urls, strict=True)), Retention(), figures)
+
+
+def test_databases_are_told_apart(caplog: pytest.LogCaptureFixture) -> None:
+    first, second, third = (shared_server().new_database() for _ in range(3))
+
+    async def scenario() -> None:
+        factory = make_stores(first, second)
+        catalog = await factory.open_catalog()
+        with caplog.at_level(logging.WARNING):
+            for name in ("store", "store-2"):
+                await factory(name, True).close()
+        await catalog.close()
+        with pytest.raises(StoreError, match="name the databases in the order they had"):
+            await make_stores(second, first).open_catalog()
+        other = make_stores(third, second)
+        catalog = await other.open_catalog()
+        await catalog.close()
+        with pytest.raises(StoreError, match="belongs to a broker with another catalog"):
+            other("store-2", True)
+        with pytest.raises(Unavailable, match="there was one before"):
+            make_stores(shared_server().new_database())("store", False)
+
+    asyncio.run(scenario())
+    assert "a failover can lose what was acknowledged" in caplog.text
+
+
+def test_a_later_release_is_not_for_this_one() -> None:
+    server = shared_server()
+    url = server.new_database()
+    prepare(url, "store", None, may_make=True)
+    server.ask("update peeklock.version set version = 99", url.partition("?")[0].rpartition("/")[2])
+    with pytest.raises(StoreError, match="a later release made version 99 of it"):
+        prepare(url, "store", None, may_make=True)
+
+
+def test_two_who_make_a_store_at_once_make_one() -> None:
+    url = shared_server().new_database()
+
+    async def scenario() -> set[object]:
+        made = (asyncio.to_thread(prepare, url, "store", None, may_make=True) for _ in range(4))
+        return {each.catalog_id for each in await asyncio.gather(*made)}
+
+    assert len(asyncio.run(scenario())) == 1
+
+
+def test_a_catalog_has_one_broker() -> None:
+    async def scenario() -> None:
+        url = shared_server().new_database()
+        prepare(url, "store", None, may_make=True)
+        first, second = PostgresCatalog(url), PostgresCatalog(url, patience_s=0.0)
+        try:
+            await first.load()
+            with pytest.raises(Unavailable, match="in use by another broker"):
+                await second.load()
+            await first.close()
+            while True:
+                try:
+                    assert await second.load() == []
+                    break
+                except Unavailable:
+                    await asyncio.sleep(0)
+        finally:
+            await first.close()
+            await second.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("postgres://me:secret@db.example:5433/bus?sslmode=require", "db.example:5433/bus"),
+        ("postgres://me:secret@a,b/bus", "a,b/bus"),
+        ("postgres://me@/bus?host=/run/postgresql", "/run/postgresql/bus"),
+    ],
+)
+def test_nobody_is_told_a_password(url: str, name: str) -> None:
+    assert shown(url) == name
+
+
+def test_a_database_that_cannot_be_reached_is_named() -> None:
+    with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1/bus cannot be reached"):
+        prepare("postgres://me:secret@127.0.0.1:1/bus", "store", None, may_make=True)
