@@ -18,6 +18,7 @@ from peeklock.settings import Settings
         ("127.0.0.1", 5672, "sb://localhost;"),
         ("127.0.0.1", 7777, "sb://localhost:7777;"),
         ("10.1.2.3", 5672, "sb://10.1.2.3;"),
+        ("0.0.0.0", 5672, "sb://localhost;"),
     ],
 )
 def test_the_connection_string_fits_the_listener(host: str, port: int, place: str) -> None:

@@ -69,7 +69,9 @@ def connection_string(
 
 def endpoint_place(settings: Settings, amqp_port: int, namespace: str = "") -> str:
     """Name the host as clients here call it, with its port where they would not guess it."""
-    host = "localhost" if settings.is_loopback() else settings.host
+    # Who listens on all addresses listens on this machine's, too.
+    is_here = settings.is_loopback() or settings.host in ("0.0.0.0", "::")
+    host = "localhost" if is_here else settings.host
     if namespace:
         host = f"{namespace}.{host}"
     return host if amqp_port == AMQP_PORT else f"{host}:{amqp_port}"

@@ -98,6 +98,7 @@ def check(environment: Fresh, directory: Path, form: str) -> None:
     """The command line tells its form, serves, sends and receives."""
     told = environment.run("peeklock", "--version")
     assert told.splitlines() == [f"peeklock {VERSION}", f"compiled: {form}"]
+    assert environment.run("python", "-c", FIXTURE).split() == ["peeklock.testing.plugin", "made"]
     config = directory / "Config.json"
     config.write_text(json.dumps(CONFIG))
     broker = BrokerProcess(
@@ -114,6 +115,17 @@ def check(environment: Fresh, directory: Path, form: str) -> None:
         assert "a cup of tea" in received
     finally:
         assert broker.stop() == 0
+
+
+# pytest finds the plugin, and what its fixture needs is there.
+FIXTURE = """
+from importlib.metadata import entry_points
+from peeklock.testing import InProcessBroker
+print(*(each.value for each in entry_points(group="pytest11")))
+with InProcessBroker() as broker, broker.namespace() as servicebus:
+    servicebus.create_queue("orders")
+    print("made")
+"""
 
 
 def unpacked(directory: Path) -> Path:

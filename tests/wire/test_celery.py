@@ -14,7 +14,7 @@ from tests.wire.broker_process import BrokerProcess
 from tests.wire.conftest import CELERY_HOST
 from tests.wire.entities import ROOT_KEY, ROOT_RULE
 
-ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "celery"
 READY_WITHIN_S = 40
 DONE_WITHIN_S = 60
 
@@ -24,8 +24,8 @@ def environment(usual_ports: BrokerProcess, tmp_path: Path) -> dict[str, str]:
     """What the application and its worker find: the namespace on this machine, and trust in it."""
     (tmp_path / "results").mkdir()
     return os.environ | {
-        "CELERY_TEST_BROKER": f"azureservicebus://{ROOT_RULE}:{ROOT_KEY}@peeklock",
-        "CELERY_TEST_RESULTS": f"file://{tmp_path / 'results'}",
+        "TASKS_BROKER": f"azureservicebus://{ROOT_RULE}:{ROOT_KEY}@peeklock",
+        "TASKS_RESULTS": f"file://{tmp_path / 'results'}",
         "CELERY_TEST_HOST": CELERY_HOST,
         "CELERY_TEST_TRUST": str(usual_ports.authority),
         "REQUESTS_CA_BUNDLE": str(usual_ports.authority),
@@ -37,11 +37,11 @@ def environment(usual_ports: BrokerProcess, tmp_path: Path) -> dict[str, str]:
 def worker(environment: dict[str, str], tmp_path: Path) -> Iterator[Path]:
     """A worker, and its log."""
     path = tmp_path / "worker.log"
-    command = [sys.executable, "-m", "celery", "-A", "tests.wire.celery_tasks", "worker"]
+    command = [sys.executable, "-m", "celery", "-A", "tasks", "worker"]
     with path.open("wb") as log:
         process = subprocess.Popen(
             [*command, "--pool", "solo", "--loglevel", "info"],
-            cwd=ROOT,
+            cwd=EXAMPLE,
             env=environment,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -63,13 +63,13 @@ def worker(environment: dict[str, str], tmp_path: Path) -> Iterator[Path]:
 def test_tasks_are_carried_out(worker: Path, environment: dict[str, str]) -> None:
     """R-F1: queues made over HTTPS, tasks over AMQP with TLS, results as the worker made them."""
     code = (
-        "from tests.wire.celery_tasks import add\n"
+        "from tasks import add\n"
         "waiting = [add.delay(number, 2) for number in range(10)]\n"
         f"print(*(each.get(timeout={DONE_WITHIN_S}) for each in waiting))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
-        cwd=ROOT,
+        cwd=EXAMPLE,
         env=environment,
         capture_output=True,
         text=True,

@@ -14,8 +14,9 @@ _GOAL: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:build-cla
 _FETCHED_WITHIN_S: Final = 90
 
 
-def java_client(program: str) -> list[str]:
-    """The command that runs a program of this folder; skips the test where that is impossible."""
+def java_client(program: str | Path) -> list[str]:
+    """The command that runs a program, of this folder unless its whole path is given; skips the
+    test where that is impossible."""
     if shutil.which("java") is None or shutil.which("mvn") is None:
         pytest.skip("the Java client needs a JDK (17 or newer) and Maven, and they are not here")
     return [
