@@ -42,9 +42,11 @@ from peeklock.gateway.amqp.namespace_context import (
 )
 from peeklock.gateway.amqp.unsent import DELIVERY_BYTES_MAX, UnsentBudget
 from peeklock.gateway.amqp.unsent import NAME as UNSENT
+from peeklock.gateway.http import connected
 from peeklock.gateway.http import reload as reload_node
 from peeklock.gateway.http import stores as stores_node
 from peeklock.gateway.http.admin.node import AdminNode
+from peeklock.gateway.http.connected import ConnectionsNode
 from peeklock.gateway.http.figures import Overview
 from peeklock.gateway.http.health import READY, ReadyNode
 from peeklock.gateway.http.hosts import Hosts, make_namespaces
@@ -446,6 +448,7 @@ def _http(
         # The stores are everybody's; who manages the first namespace looks after them.
         stores_node.NODE: StoresNode(stores, guard(broker.namespaces.first)),
         reload_node.NODE: ReloadNode(reload, guard(broker.namespaces.first)),
+        connected.NODE: ConnectionsNode(amqp, guard(broker.namespaces.first)),
         MESSAGES: messages,
         JOURNALS: PerNamespace(broker.namespaces, journal_node),
         ENTITIES: PerNamespace(broker.namespaces, admin_node),

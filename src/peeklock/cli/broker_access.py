@@ -70,8 +70,9 @@ class BrokerAccess:
         """Return the entities of the broker's namespace."""
         return AdministrationApi(self.http())
 
-    def client_config(self) -> "ClientConfig":
-        """Tell a client of messages where the broker is; one that tries everything once."""
+    def client_config(self, *, is_one_session: bool = False) -> "ClientConfig":
+        """Tell a client of messages where the broker is; one that tries everything once. On one
+        session its transactions may be about several entities."""
         from peeklock.client.connections.config import ClientConfig
         from peeklock.client.connections.retrying import RetryPolicy
 
@@ -83,6 +84,7 @@ class BrokerAccess:
                 ssl_context=self.context,
                 ca_option="--ca FILE",
                 retry=RetryPolicy(retry_total=0),
+                is_one_session=is_one_session,
             )
         except ValueError as error:
             raise ConnectionProblem(str(error)) from error

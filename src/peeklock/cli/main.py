@@ -8,9 +8,18 @@ from typing import Annotated, Final
 import typer
 
 from peeklock import settings as chosen
-from peeklock.cli import certificate, contexts, messages, options, pipeline, reload, store
+from peeklock.cli import (
+    certificate,
+    contexts,
+    messages,
+    options,
+    pipeline,
+    reload,
+    store,
+)
 from peeklock.cli.entities import entity, import_export, rule_commands
 from peeklock.cli.help import CommandGroup
+from peeklock.cli.operating import dead_letters, doctor, overview, sessions, story
 from peeklock.cli.output import fail
 from peeklock.settings import Settings
 
@@ -23,11 +32,16 @@ app.add_typer(entity.queue_app, name="queue")
 app.add_typer(entity.topic_app, name="topic")
 app.add_typer(entity.subscription_app, name="subscription")
 app.add_typer(rule_commands.app, name="rule")
+app.add_typer(dead_letters.app, name="dead-letter")
 app.add_typer(store.app, name="store")
 app.add_typer(pipeline.app, name="pipeline")
 app.command("certificate")(certificate.show)
 app.command("reload")(reload.reload)
 messages.add_to(app)
+overview.add_to(app)
+sessions.add_to(app)
+story.add_to(app)
+doctor.add_to(app)
 import_export.add_to(app)
 
 

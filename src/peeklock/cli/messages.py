@@ -325,14 +325,16 @@ def _drain(client: "ServiceBusClient", entity: str, session: str | None) -> int:
 
 
 @contextmanager
-def client_of(broker: BrokerAccess) -> Iterator["ServiceBusClient"]:
+def client_of(
+    broker: BrokerAccess, *, is_one_session: bool = False
+) -> Iterator["ServiceBusClient"]:
     """Return a client that tries once: whoever sits before a terminal can try again."""
     from peeklock.amqp.errors import DecodeError
     from peeklock.client.blocking import ServiceBusClient
     from peeklock.client.exceptions import ServiceBusError
 
     try:
-        with ServiceBusClient.of(broker.client_config()) as client:
+        with ServiceBusClient.of(broker.client_config(is_one_session=is_one_session)) as client:
             yield client
     except DecodeError as error:
         raise ConnectionProblem(f"what the broker said cannot be read: {error.text}") from error

@@ -21,7 +21,8 @@ from peeklock.entity.topics import records as copies
 from peeklock.entity.topics.records import LaneDropped, Published
 from peeklock.entity.transfers.records import TakenOver, Transferring
 from peeklock.entity.upkeep import journal_facts
-from peeklock.spark.journal.decoder import SCHEMA, FactDecoder, decode, message_id_of
+from peeklock.spark.journal.decoder import SCHEMA, FactDecoder, decode
+from peeklock.spark.journal.fact_columns import NAMES, message_id_of
 from peeklock.spark.schema import JOURNAL_COLUMNS, Columns, struct_of
 from peeklock.store.codec.records import decode_chunk, encode_chunk
 from tests.entity.partition_harness import QueueHarness
@@ -363,3 +364,7 @@ def test_a_damaged_chunk_is_not_guessed_at() -> None:
         decode_chunk(bytes(chunk), bodies=False)
     with pytest.raises(Exception, match="does not fit its checksum"):
         decode(bytes(chunk), entity="q", partition_id=0, lanes=LANES)
+
+
+def test_columns_are_those_of_the_schema() -> None:
+    assert tuple(SCHEMA.names) == NAMES

@@ -183,6 +183,10 @@ class Peer:
         if not self._binding.has_place:
             self._count_kept()
 
+    def links(self) -> list[tuple[str, str, str]]:
+        """Tell which links it has: their names, what the client is there, and the address."""
+        return self._attaching.told()
+
     @property
     def is_behind(self) -> bool:
         """Whether frames that have come are left for another pass, or what they ask for."""

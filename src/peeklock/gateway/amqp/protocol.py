@@ -51,6 +51,21 @@ class AmqpProtocol(asyncio.Protocol):
         self._goes_on = False
         self._is_lost = False
 
+    def told(self) -> dict[str, object]:
+        """Tell who it is and what it is here for."""
+        peer = self._peer
+        if peer is None:
+            return {}
+        links = [
+            {"name": name, "role": role, "address": address} for name, role, address in peer.links()
+        ]
+        return {
+            "peer": peer.output.peer_name,
+            "container": peer.output.container,
+            "namespace": peer.output.namespace_context.namespace,
+            "links": links,
+        }
+
     # --- what asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, final
 
 from peeklock.gateway.amqp.namespace_context import NamespaceContexts
@@ -78,6 +79,12 @@ class AmqpConnections:
     def count(self) -> int:
         """How many connections there are."""
         return len(self._connections)
+
+    def told(self) -> Iterator[dict[str, object]]:
+        """Tell of one connection after the other; some may come or go meanwhile."""
+        for connection in list(self._connections):
+            if told := connection.told():
+                yield told
 
     def joined(self, connection: AmqpProtocol) -> None:
         """Take a connection in; places are counted by `SharedLimits`, and by each namespace for

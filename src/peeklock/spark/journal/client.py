@@ -14,7 +14,12 @@ from typing import Any, Final, Self, final
 from urllib.parse import quote
 
 from peeklock.client.administration.errors import ServiceRequestError
-from peeklock.client.administration.http_client import HttpAnswer, HttpClient, http_endpoint
+from peeklock.client.administration.http_client import (
+    HttpAnswer,
+    HttpClient,
+    HttpEndpoint,
+    http_endpoint,
+)
 
 FORMAT: Final = 1
 LIMIT_BYTES: Final = 4 << 20
@@ -111,6 +116,14 @@ class JournalClient:
         endpoint = http_endpoint(connection_string, http_port, ca_file)
         self._http = HttpClient(endpoint, timeout_s=timeout_s)
         self._deadline_s = deadline_s
+
+    @classmethod
+    def of(cls, endpoint: HttpEndpoint) -> Self:
+        """Make a client of what was read already; it asks once, for somebody who waits."""
+        client = cls.__new__(cls)
+        client._http = HttpClient(endpoint, timeout_s=_TIMEOUT_S)
+        client._deadline_s = 0.0
+        return client
 
     def __enter__(self) -> Self:
         return self

@@ -89,6 +89,14 @@ class Attaching:
         # More grants may have ended than were looked at; `expire` is to be called again.
         self.is_expiring = False
 
+    def told(self) -> list[tuple[str, str, str]]:
+        """Tell of each link its name, what the client is there, and the address."""
+        found: list[tuple[str, str, str]] = []
+        for entity_link in self._entity_links.values():
+            role = "sender" if entity_link.link.role == RECEIVER else "receiver"
+            found.append((entity_link.link.name, role, entity_link.address.key))
+        return found
+
     # --- coming
 
     def attach(self, link: Link, now: int) -> None:

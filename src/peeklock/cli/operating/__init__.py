@@ -1,0 +1,1 @@
+"""What operators ask and do: how a broker is, its dead letters, the story of a message."""
