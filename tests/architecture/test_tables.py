@@ -8,7 +8,9 @@ from typing import Any, get_args
 import pytest
 
 from peeklock.entity import records
+from peeklock.entity.commands import COMMAND_ROWS, Command
 from peeklock.entity.records import RECORD_ROWS, RETIRED_KINDS, Record, Removed, Returned
+from peeklock.entity.tables.command_rows import ALL, INSIDE
 from peeklock.entity.tables.record_rows import SEEN, UNSEEN, RecordRow
 from peeklock.store.codec import kinds
 from peeklock.store.codec.facts import encode_fact
@@ -24,6 +26,30 @@ def named(row: RecordRow) -> str:
 
 def fields_of(record: type[Any]) -> set[str]:
     return {field.name for field in dataclasses.fields(record)}
+
+
+# Commands.
+
+
+def test_every_command_has_one_row() -> None:
+    rows = Counter(row.command for row in COMMAND_ROWS)
+    assert rows == Counter(get_args(Command)), "a row in the family's COMMANDS is missing"
+
+
+def test_the_way_of_every_command_is_written_where_its_row_does_not_say_all() -> None:
+    tree = parse(ROOT / "src" / "peeklock" / "broker" / "partitioned" / "partitioned_entity.py")
+    asked = {
+        node.id
+        for call in ast.walk(tree)
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "isinstance"
+        for node in ast.walk(call)
+        if isinstance(node, ast.Name)
+    }
+    for row in COMMAND_ROWS:
+        is_told = row.command.__name__ in asked
+        assert is_told == (row.way not in (ALL, INSIDE)), (
+            f"{row.command.__name__} goes by {row.way}"
+        )
 
 
 # Records.

@@ -9,49 +9,35 @@ halfway: a wish that cannot be granted becomes a `Refused` reply.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, final
+from typing import Final, TypeAlias, assert_never, final
 
 from peeklock.entity.blueprint import Blueprint
 from peeklock.entity.claims.claiming import Claiming
 from peeklock.entity.commands import (
     MAIN,
-    AcceptSession,
     CancelScheduled,
-    ClaimMessages,
+    ClaimCommand,
     CloseReceiver,
     Command,
-    Commit,
     Configure,
     Count,
     DeleteMany,
-    DropStages,
-    FetchClaims,
-    FindPublished,
-    GetSessionState,
     Grant,
-    ListClaims,
-    ListSessions,
-    NoteDestination,
     OpenReceiver,
     Peek,
     PublishStages,
     ReceiveDeferred,
     RenewLocks,
-    RenewSession,
     Requeue,
-    Reserve,
     Schedule,
     SendBatch,
     SendMany,
-    SetSessionState,
+    SessionCommand,
     SettleAll,
-    SettleClaims,
     SettleMany,
-    Stage,
-    TakeOver,
-    TellStages,
-    TellTaken,
+    StageCommand,
     Tick,
+    TransferCommand,
 )
 from peeklock.entity.lane import LENGTHENED_AT_ONCE, Entry, Lane
 from peeklock.entity.message import BodyBudget, Message
@@ -70,13 +56,11 @@ from peeklock.entity.opening.restore import Restoring
 from peeklock.entity.records import Record
 from peeklock.entity.replies import Reply
 from peeklock.entity.sessions.accepting import Accepting
-from peeklock.entity.sessions.listing import Listing
 from peeklock.entity.stages.staging import Staging
 from peeklock.entity.state import State
 from peeklock.entity.stint import Stint
 from peeklock.entity.topics.copying import Copying, messages_of
 from peeklock.entity.transfers.commit import Committing
-from peeklock.entity.transfers.destinations import ForwardDestinations
 from peeklock.entity.upkeep.checkpoint import Checkpoints
 from peeklock.entity.upkeep.invariants import check_invariants
 from peeklock.entity.upkeep.memory import memory_expected, memory_of
@@ -86,6 +70,31 @@ NO_REPLAY: Final = -1
 
 # Messages that an opening takes in, or puts into their lanes, in one step.
 PLACED_AT_ONCE: Final = 2048
+
+# Commands by how often they come; a new one of a family is carried out by its family.
+_Rare: TypeAlias = (
+    SessionCommand
+    | ClaimCommand
+    | StageCommand
+    | TransferCommand
+    | Schedule
+    | CancelScheduled
+    | DeleteMany
+    | Count
+    | Configure
+)
+_Other: TypeAlias = (
+    _Rare
+    | SendBatch
+    | OpenReceiver
+    | CloseReceiver
+    | Requeue
+    | SettleAll
+    | RenewLocks
+    | Peek
+    | ReceiveDeferred
+    | Tick
+)
 
 
 @final
@@ -123,7 +132,6 @@ class Partition:
         "_entering",
         "_held",
         "_lengthening",
-        "_listing",
         "_looks",
         "_quarantining",
         "_releasing",
@@ -135,7 +143,6 @@ class Partition:
         "_staging",
         "_state",
         "_ticking",
-        "_ways",
     )
 
     def __init__(
@@ -150,11 +157,9 @@ class Partition:
         self._state: State = state
         self._copying: Copying = Copying(state)
         self._entering: Entering = Entering(state, self._copying)
-        self._ways: ForwardDestinations = ForwardDestinations(state)
         self._settling: Settling = Settling(state)
         self._releasing: Releasing = Releasing(state, self._settling)
         self._accepting: Accepting = Accepting(state)
-        self._listing: Listing = Listing(state)
         self._delivering: Delivering = Delivering(state)
         self._requeueing: Requeueing = Requeueing(state)
         self._browsing: Browsing = Browsing(state, self._delivering)
@@ -313,13 +318,11 @@ class Partition:
         for lane in lanes.values():
             self._accepting.serve_waiting(lane, now)
 
-    def _decide_other(self, command: Command, now: int) -> None:
+    def _decide_other(self, command: _Other, now: int) -> None:
         if isinstance(command, SendBatch):
             self._entering.send_batch(command, now)
         elif isinstance(command, OpenReceiver):
             self._delivering.open(command)
-        elif isinstance(command, AcceptSession):
-            self._accepting.accept(command, now)
         elif isinstance(command, CloseReceiver):
             self._close(command, now)
         elif isinstance(command, Requeue):
@@ -338,56 +341,30 @@ class Partition:
         else:
             self._decide_rare(command, now)
 
-    def _decide_rare(self, command: Command, now: int) -> None:
-        if isinstance(command, Schedule):
+    def _decide_rare(self, command: _Rare, now: int) -> None:
+        if isinstance(command, TransferCommand):
+            self._committing.decide(command, now)
+        elif isinstance(command, SessionCommand):
+            if not self._accepting.decide(command, now):
+                self._looks.append(command)
+        elif isinstance(command, StageCommand):
+            if not self._staging.decide(command, now):
+                self._held.append(command)
+        elif isinstance(command, ClaimCommand):
+            self._claiming.decide(command, now)
+        elif isinstance(command, Schedule):
             self._entering.schedule(command, now)
         elif isinstance(command, CancelScheduled):
             self._entering.cancel(command, now)
-        elif isinstance(command, Reserve):
-            self._entering.reserve(command, now)
-        elif isinstance(command, TakeOver):
-            self._entering.take_over(command, now)
-        elif isinstance(command, NoteDestination):
-            self._ways.note(command, now)
-        elif isinstance(command, TellTaken):
-            self._ways.tell_taken(command)
-        elif isinstance(command, Commit):
-            self._committing.commit(command, now)
-        elif isinstance(command, RenewSession):
-            self._accepting.renew(command, now)
-        elif isinstance(command, GetSessionState):
-            self._accepting.get_state(command, now)
-        elif isinstance(command, SetSessionState):
-            self._accepting.set_state(command, now)
-        elif isinstance(command, ListSessions):
-            if not self._listing.list(command):
-                self._looks.append(command)
         elif isinstance(command, DeleteMany):
             if not self._browsing.delete_many(command, now):
                 self._looks.append(command)
         elif isinstance(command, Count):
             self._browsing.count(command)
-        elif isinstance(command, (ClaimMessages, ListClaims, FetchClaims, SettleClaims)):
-            self._decide_on_claims(command, now)
-        elif isinstance(command, (Stage, PublishStages, DropStages, FindPublished, TellStages)):
-            if not self._staging.decide(command, now):
-                self._held.append(command)
         elif isinstance(command, Configure):
             self._configuring.configure(command, now)
         else:
-            raise AssertionError(f"no partition knows the command {command!r}")
-
-    def _decide_on_claims(
-        self, command: ClaimMessages | ListClaims | FetchClaims | SettleClaims, now: int
-    ) -> None:
-        if isinstance(command, FetchClaims):
-            self._claiming.fetch(command)
-        elif isinstance(command, SettleClaims):
-            self._claiming.settle(command, now)
-        elif isinstance(command, ClaimMessages):
-            self._claiming.claim(command, now)
-        else:
-            self._claiming.tell(command, now)
+            assert_never(command)
 
     def take_leftovers(self) -> list[Command]:
         """What the partition wants to be asked before all else, once its last decision rests: what

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, final
+from typing import Any, Final, final
 
 from peeklock.broker.partitioned.claim_walks import ClaimWalk, FetchWalk, list_claims, settle_claims
 from peeklock.broker.partitioned.commit_partition import partition_of_commit
@@ -30,14 +30,13 @@ from peeklock.broker.partitioned.take_over import TakeOvers
 from peeklock.broker.worker.partition_worker import PartitionWorker
 from peeklock.broker.worker.refusing import refusal_reply
 from peeklock.entity.commands import (
+    COMMAND_ROWS,
     AcceptSession,
     CancelScheduled,
     ClaimMessages,
     CloseReceiver,
     Command,
     Commit,
-    Configure,
-    Count,
     DeleteMany,
     DropStages,
     FetchClaims,
@@ -62,8 +61,6 @@ from peeklock.entity.commands import (
     SettleMany,
     Stage,
     TakeOver,
-    TellTaken,
-    Tick,
 )
 from peeklock.entity.deliveries import Delivery
 from peeklock.entity.message import Message
@@ -75,6 +72,9 @@ from peeklock.entity.routing import (
     partition_of_key,
     partition_of_sequence,
 )
+from peeklock.entity.tables.command_rows import ALL, CommandRow
+
+_TO_ALL: Final[dict[Any, CommandRow]] = {row.command: row for row in COMMAND_ROWS if row.way == ALL}
 
 CONFLICT_TEXT: Final = (
     "SessionId and PartitionKey of a message are both set and differ. "
@@ -161,8 +161,6 @@ class PartitionedEntity:
                 self._pass(
                     self._partition_of(command.session_id), self._deferred_for_holder(command)
                 )
-        elif isinstance(command, Count):
-            self._split_commands.count(command)
         elif isinstance(command, ListSessions):
             self._split_commands.list_sessions(command)
         elif isinstance(command, Peek):
@@ -197,8 +195,6 @@ class PartitionedEntity:
             drop_stages(command, self._reach, self._under_way)
         elif isinstance(command, TakeOver):
             self._take_over(command)
-        elif isinstance(command, TellTaken):
-            self._split_commands.tell_taken(command)
         elif isinstance(command, Commit):
             partition_index = partition_of_commit(command, len(self.workers), self._routing)
             if isinstance(partition_index, Refusal):
@@ -212,11 +208,18 @@ class PartitionedEntity:
                 self._reach.refuse(command.origin, [command.tag], refusal)
             else:
                 self._pass(self._partition_of(key), command)
-        elif isinstance(command, (Configure, Tick)):
+        else:
+            self._submit_to_all(command)
+
+    def _submit_to_all(self, command: Command) -> None:
+        """Ask all partitions, as the command's row says."""
+        row = _TO_ALL.get(type(command))
+        assert row is not None, f"no entity knows the command {command!r}"
+        if row.join is not None:
+            self._split_commands.ask_all(command, row.join)
+        else:
             for worker in self.workers:
                 worker.submit(command)
-        else:
-            raise AssertionError(f"no entity knows the command {command!r}")
 
     # Sends.
 

@@ -9,24 +9,24 @@ a part must fail, none is carried out.
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import Any, Final, final
+from dataclasses import fields
+from typing import Any, Final, cast, final
 
 from peeklock.broker.partitioned.answer_join import AnswerJoin, DeferredJoin
 from peeklock.broker.partitioned.reach import ReachablePartitions
 from peeklock.entity.commands import (
     CancelScheduled,
     Command,
-    Count,
     ListSessions,
     ReceiveDeferred,
     RenewLocks,
     SettleAll,
-    TellTaken,
 )
 from peeklock.entity.deliveries import LockToken
 from peeklock.entity.refusals import LOCK_LOST, LOCK_LOST_TEXT, MESSAGE_NOT_FOUND, Refusal
-from peeklock.entity.replies import Counted, Named, Numbered, Origin, Reply
+from peeklock.entity.replies import Named, Numbered, Origin, Reply
 from peeklock.entity.routing import partition_of_sequence
+from peeklock.entity.tables.command_rows import Join
 
 
 @final
@@ -107,46 +107,17 @@ class SplitCommands:
         }
         DeferredJoin(command, groups, self._reach).start()
 
-    def count(self, command: Count) -> None:
-        """The sums over all partitions; none may be missing."""
+    def ask_all(self, command: Any, join: Join) -> None:
+        """Ask all partitions the same, none of which may be missing, and join their answers."""
 
-        def join(answers: list[Any]) -> Reply | None:
+        def join_all(answers: list[Any]) -> Reply:
             refused = answer_join.refused(answers)
-            if refused is not None:
-                return refused
-            return Counted(
-                command.origin,
-                command.tag,
-                active=sum(each.active for each in answers),
-                dead_letter=sum(each.dead_letter for each in answers),
-                scheduled=sum(each.scheduled for each in answers),
-                deferred=sum(each.deferred for each in answers),
-                locked=sum(each.locked for each in answers),
-                bytes=sum(each.bytes for each in answers),
-                transfer=sum(each.transfer for each in answers),
-                transfer_dead_letter=sum(each.transfer_dead_letter for each in answers),
-                claimed=sum(each.claimed for each in answers),
-            )
+            return join(command, answers) if refused is None else refused
 
-        answer_join = AnswerJoin(command.origin, command.tag, self._reach.count, join)
+        answer_join = AnswerJoin(command.origin, command.tag, self._reach.count, join_all)
         if self._reaches_all(command.origin, command.tag):
             for index in range(self._reach.count):
-                self._reach.ask(index, Count(answer_join.part(index), 0, command.lane))
-
-    def tell_taken(self, command: TellTaken) -> None:
-        """What all partitions have taken over from a source; none may be missing."""
-
-        def join(answers: list[Any]) -> Reply | None:
-            refused = answer_join.refused(answers)
-            if refused is not None:
-                return refused
-            numbers = [number for each in answers for number in each.numbers]
-            return Numbered(command.origin, command.tag, numbers)
-
-        answer_join = AnswerJoin(command.origin, command.tag, self._reach.count, join)
-        if self._reaches_all(command.origin, command.tag):
-            for index in range(self._reach.count):
-                self._reach.ask(index, TellTaken(answer_join.part(index), 0, command.source))
+                self._reach.ask(index, part_of(command, answer_join.part(index)))
 
     def list_sessions(self, command: ListSessions) -> None:
         """A page of the names of all partitions' sessions; none may be missing."""
@@ -209,6 +180,13 @@ class SplitCommands:
         if refusal is not None:
             self._reach.refuse(origin, [tag], refusal)
         return refusal is None
+
+
+def part_of(command: Any, origin: Origin) -> Command:
+    """Return the same command, asked for by the origin of a part."""
+    values = {field.name: getattr(command, field.name) for field in fields(command)}
+    values.update(origin=origin, tag=0)
+    return cast(Command, type(command)(**values))
 
 
 def page_of(lists: list[list[str]], skip: int, top: int) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import heapq
 from itertools import islice
-from typing import Final, final
+from typing import Final, assert_never, final
 
 from peeklock.entity.claims.commands import NO_BOUND, NO_EPOCH
 from peeklock.entity.claims.lane_claims import CLAIM_GRACE_MS, ClaimOwner, LaneClaims
@@ -23,6 +23,7 @@ from peeklock.entity.commands import (
     DEAD_LETTER,
     DEFER,
     RELEASE,
+    ClaimCommand,
     ClaimMessages,
     FetchClaims,
     ListClaims,
@@ -125,6 +126,19 @@ class Claiming:
         self._has_begun: bool = False
 
     # Claiming.
+
+    def decide(self, command: ClaimCommand, now: int) -> None:
+        """Carry out what is asked about claims."""
+        if isinstance(command, FetchClaims):
+            self.fetch(command)
+        elif isinstance(command, SettleClaims):
+            self.settle(command, now)
+        elif isinstance(command, ClaimMessages):
+            self.claim(command, now)
+        elif isinstance(command, ListClaims):
+            self.tell(command, now)
+        else:
+            assert_never(command)
 
     def claim(self, command: ClaimMessages, now: int) -> None:
         """The oldest ready messages are the owner's from now on."""

@@ -8,11 +8,12 @@ part of those in `commands`, from where the others import them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 from peeklock.entity.message import NO_DURATION
 from peeklock.entity.replies import Origin
 from peeklock.entity.settlement import Settlement
+from peeklock.entity.tables.command_rows import TOKEN, WALK, CommandRow
 
 NO_EPOCH: Final = 0
 """Whoever asks without an epoch is not fenced, and is not heard of."""
@@ -164,3 +165,13 @@ class SettleClaims:
         self.epoch = epoch
         self.sequences = sequences
         self.settlement = settlement
+
+
+ClaimCommand: TypeAlias = ClaimMessages | ListClaims | FetchClaims | SettleClaims
+
+CLAIM_COMMANDS: Final = (
+    CommandRow(ClaimMessages, WALK),
+    CommandRow(ListClaims, WALK),
+    CommandRow(FetchClaims, WALK),
+    CommandRow(SettleClaims, TOKEN),
+)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import final
+from typing import assert_never, final
 
 from peeklock.entity.commands import (
     RECEIVE_AND_DELETE,
     AcceptSession,
     GetSessionState,
+    ListSessions,
     RenewSession,
+    SessionCommand,
     SetSessionState,
 )
 from peeklock.entity.lane import Lane
@@ -32,7 +34,8 @@ from peeklock.entity.replies import (
     SessionAccepted,
     StateFound,
 )
-from peeklock.entity.sessions.lane_sessions import LaneSessions, MessageSession
+from peeklock.entity.sessions.lane_sessions import NO_SESSIONS_TEXT, LaneSessions, MessageSession
+from peeklock.entity.sessions.listing import Listing
 from peeklock.entity.sessions.records import SessionStateSet
 from peeklock.entity.state import State
 from peeklock.entity.upkeep.journal_facts import (
@@ -44,11 +47,6 @@ from peeklock.entity.upkeep.journal_facts import (
 )
 from peeklock.large_dict import LargeDict
 
-NO_SESSIONS_TEXT = (
-    "It is not possible for an entity that does not require sessions to create a sessionful "
-    "message receiver."
-)
-
 BEING_TAKEN_BACK_TEXT = (
     "The requested session cannot be accepted yet: what its last receiver had is being returned."
 )
@@ -58,10 +56,27 @@ BEING_TAKEN_BACK_TEXT = (
 class Accepting:
     """Gives sessions to receivers and takes them back."""
 
-    __slots__ = ("_state",)
+    __slots__ = ("_listing", "_state")
 
     def __init__(self, state: State) -> None:
         self._state: State = state
+        self._listing: Listing = Listing(state)
+
+    def decide(self, command: SessionCommand, now: int) -> bool:
+        """Carry out what is asked about sessions; False where it is to be asked again."""
+        if isinstance(command, AcceptSession):
+            self.accept(command, now)
+        elif isinstance(command, RenewSession):
+            self.renew(command, now)
+        elif isinstance(command, GetSessionState):
+            self.get_state(command, now)
+        elif isinstance(command, SetSessionState):
+            self.set_state(command, now)
+        elif isinstance(command, ListSessions):
+            return self._listing.list(command)
+        else:
+            assert_never(command)
+        return True
 
     def accept(self, command: AcceptSession, now: int) -> None:
         """A named session at once or not at all; the next one now, or as soon as there is one."""

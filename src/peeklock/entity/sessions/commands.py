@@ -6,9 +6,10 @@ The words are part of those in `commands`, from where the others import them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 from peeklock.entity.replies import Origin
+from peeklock.entity.tables.command_rows import KEY, RECEIVER, WALK, CommandRow
 
 
 @final
@@ -144,3 +145,16 @@ class ListSessions:
         self.updated_after = updated_after
         self.skip = skip
         self.top = top
+
+
+SessionCommand: TypeAlias = (
+    AcceptSession | RenewSession | GetSessionState | SetSessionState | ListSessions
+)
+
+SESSION_COMMANDS: Final = (
+    CommandRow(AcceptSession, RECEIVER),
+    CommandRow(RenewSession, KEY),
+    CommandRow(GetSessionState, KEY),
+    CommandRow(SetSessionState, KEY),
+    CommandRow(ListSessions, WALK),
+)

@@ -24,6 +24,12 @@ from peeklock.large_dict import LargeDict
 _STALE_WAITS_MAX: Final = 256
 
 
+NO_SESSIONS_TEXT = (
+    "It is not possible for an entity that does not require sessions to create a sessionful "
+    "message receiver."
+)
+
+
 @final
 class MessageSession:
     """One session: its messages, its holder, and what was stored with it."""

@@ -13,8 +13,7 @@ from typing import Final, final
 from peeklock.entity.commands import ListSessions
 from peeklock.entity.refusals import NOT_ALLOWED, Refusal
 from peeklock.entity.replies import Named, Refused
-from peeklock.entity.sessions.accepting import NO_SESSIONS_TEXT
-from peeklock.entity.sessions.lane_sessions import LaneSessions, MessageSession
+from peeklock.entity.sessions.lane_sessions import NO_SESSIONS_TEXT, LaneSessions, MessageSession
 from peeklock.entity.state import State
 from peeklock.entity.stint import Stint
 

@@ -6,10 +6,11 @@ The words are part of those in `commands`, from where the others import them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 from peeklock.entity.message import Message
 from peeklock.entity.replies import Origin
+from peeklock.entity.tables.command_rows import INSIDE, KEY, WALK, CommandRow
 
 
 @final
@@ -132,3 +133,14 @@ class TellStages:
     def __init__(self, origin: Origin, tag: int) -> None:
         self.origin = origin
         self.tag = tag
+
+
+StageCommand: TypeAlias = Stage | PublishStages | DropStages | FindPublished | TellStages
+
+STAGE_COMMANDS: Final = (
+    CommandRow(Stage, KEY),
+    CommandRow(PublishStages, WALK),
+    CommandRow(DropStages, WALK),
+    CommandRow(FindPublished, INSIDE),
+    CommandRow(TellStages, INSIDE),
+)

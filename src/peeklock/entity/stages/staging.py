@@ -12,7 +12,7 @@ nothing can stop the others: a repeat goes on with them, and so does an opening.
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import Final, assert_never, final
 
 from peeklock.entity.commands import (
     MAIN,
@@ -21,6 +21,7 @@ from peeklock.entity.commands import (
     FindPublished,
     PublishStages,
     Stage,
+    StageCommand,
     TellStages,
 )
 from peeklock.entity.duplicate_detection import id_of
@@ -124,9 +125,7 @@ class Staging:
         self._leftovers: list[PublishStages] = []
         self._drops: list[Drop] = []
 
-    def decide(
-        self, command: Stage | PublishStages | DropStages | FindPublished | TellStages, now: int
-    ) -> bool:
+    def decide(self, command: StageCommand, now: int) -> bool:
         """Carry out what is asked about stages; False where it has to wait, and what comes after it
         has to wait for this."""
         if isinstance(command, Stage):
@@ -137,8 +136,10 @@ class Staging:
             self.drop(command, now)
         elif isinstance(command, FindPublished):
             self.find_published(command)
-        else:
+        elif isinstance(command, TellStages):
             self.tell(command)
+        else:
+            assert_never(command)
         return True
 
     # Staging.

@@ -6,10 +6,11 @@ The words are part of those in `commands`, from where the others import them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from peeklock.entity.message import Message
-from peeklock.entity.replies import Origin
+from peeklock.entity.replies import Numbered, Origin
+from peeklock.entity.tables.command_rows import ALL, INSIDE, KEY, CommandRow
 
 if TYPE_CHECKING:  # most of it is defined where these are gathered
     from peeklock.entity.commands import TransactionWork
@@ -146,3 +147,19 @@ class TellTaken:
         self.origin = origin
         self.tag = tag
         self.source = source
+
+
+def _join_numbers(command: TellTaken, answers: list[Any]) -> Numbered:
+    numbers = [number for each in answers for number in each.numbers]
+    return Numbered(command.origin, command.tag, numbers)
+
+
+TransferCommand: TypeAlias = Reserve | TakeOver | NoteDestination | TellTaken | Commit
+
+TRANSFER_COMMANDS: Final = (
+    CommandRow(Reserve, KEY),
+    CommandRow(TakeOver, KEY),
+    CommandRow(NoteDestination, INSIDE),
+    CommandRow(TellTaken, ALL, _join_numbers),
+    CommandRow(Commit, KEY),
+)

@@ -11,12 +11,17 @@ from typing import assert_never, final
 from peeklock.entity.commands import (
     CancelScheduled,
     Commit,
+    NoteDestination,
+    Reserve,
     Schedule,
     SendBatch,
     SendMany,
     SettleAll,
     SettleMany,
+    TakeOver,
+    TellTaken,
     TransactionWork,
+    TransferCommand,
     TransferMessage,
 )
 from peeklock.entity.moves.entering import Entering
@@ -24,18 +29,35 @@ from peeklock.entity.moves.settling import Settling
 from peeklock.entity.refusals import MESSAGE_NOT_FOUND, Refusal
 from peeklock.entity.replies import Numbered, Refused
 from peeklock.entity.state import State
+from peeklock.entity.transfers.destinations import ForwardDestinations
 
 
 @final
 class Committing:
     """Carries out transactions on the state of a partition."""
 
-    __slots__ = ("_entering", "_settling", "_state")
+    __slots__ = ("_destinations", "_entering", "_settling", "_state")
 
     def __init__(self, state: State, entering: Entering, settling: Settling) -> None:
         self._state: State = state
+        self._destinations: ForwardDestinations = ForwardDestinations(state)
         self._entering: Entering = entering
         self._settling: Settling = settling
+
+    def decide(self, command: TransferCommand, now: int) -> None:
+        """Carry out what is asked in the course of transactions and forwarding."""
+        if isinstance(command, TakeOver):
+            self._entering.take_over(command, now)
+        elif isinstance(command, Commit):
+            self.commit(command, now)
+        elif isinstance(command, Reserve):
+            self._entering.reserve(command, now)
+        elif isinstance(command, NoteDestination):
+            self._destinations.note(command, now)
+        elif isinstance(command, TellTaken):
+            self._destinations.tell_taken(command)
+        else:
+            assert_never(command)
 
     def commit(self, command: Commit, now: int) -> None:
         """All of it, or a refusal that says what could not be done."""
