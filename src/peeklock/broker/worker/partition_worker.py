@@ -40,8 +40,9 @@ from peeklock.entity.commands import (
     SettleMany,
     Tick,
 )
+from peeklock.entity.decision import NO_REPLAY, Decision
 from peeklock.entity.message import BodyBudget
-from peeklock.entity.partition import NO_REPLAY, Decision, Partition
+from peeklock.entity.partition import Partition
 from peeklock.entity.refusals import BUSY, INTERNAL, UNAVAILABLE, Refusal
 from peeklock.entity.replies import Reply
 from peeklock.step import STEP
