@@ -33,7 +33,7 @@ WIRE := -m "not torture" --numprocesses=3 --dist=loadfile
 FAST_TESTS := tests --ignore=tests/wire --ignore=tests/crash --ignore=tests/pressure --ignore=tests/spark --ignore=tests/packages --numprocesses=auto --dist=worksteal
 UNIT := $(or $(T),$(FAST_TESTS)) -m "not torture"
 
-.PHONY: help setup run format check unit unit-compiled wire wire-partitioned wire-plain pressure spark packages test torture bench demo compile wheels clean
+.PHONY: help setup run format check unit unit-compiled wire wire-partitioned wire-postgres wire-plain pressure spark packages test torture bench demo compile wheels clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +68,10 @@ SAME_FOR_ALL := authorization bench_client celery cli client_administration clie
 wire-partitioned: $(DEV) $(NODE) $(COMPILED)
 	PEEKLOCK_WIRE_PARTITIONED=1 $(FAST) $(PYTEST) tests/wire $(WIRE) $(SAME_FOR_ALL:%=--ignore=tests/wire/test_%.py)
 
+# The chosen ones again where the store is a database.
+wire-postgres: $(DEV) $(NODE) $(COMPILED)
+	PEEKLOCK_WIRE_POSTGRES=1 $(FAST) $(PYTEST) tests/wire -m "smoke and not torture" --numprocesses=3 --dist=loadfile $(SAME_FOR_ALL:%=--ignore=tests/wire/test_%.py)
+
 # Alone, one after the other: what others have to wait is measured. A machine may stall by itself, so
 # a wait or a step that was too long must be seen three times.
 pressure: $(DEV) $(COMPILED) ## abuse of a listening broker, and what its other users notice
@@ -80,7 +84,7 @@ spark: $(DEV) $(COMPILED) ## the pipeline, in a real Spark against a real broker
 packages: $(DEV) $(WHEELS) ## source, wheels and clone, installed into fresh environments
 	$(PLAIN) $(PYTEST) tests/packages -m "not torture" --numprocesses=2 --dist=worksteal
 
-test: check unit unit-compiled wire wire-partitioned wire-plain pressure spark packages ## everything that must pass on each change
+test: check unit unit-compiled wire wire-partitioned wire-postgres wire-plain pressure spark packages ## everything that must pass on each change
 
 torture: $(DEV) $(NODE) $(COMPILED) ## the long crash runs
 	$(FAST) $(PYTEST) tests -m torture --timeout 0

@@ -9,12 +9,15 @@ import threading
 from pathlib import Path
 from typing import Any, Final
 
+from tests.store.postgres.server import shared_server
 from tests.wire.layouts import LAYOUTS, queues_of, topics_of
 
 ROOT_RULE: Final = "RootManageSharedAccessKey"
 ROOT_KEY: Final = "SAS_KEY_VALUE"
 # The same tests, on entities that are partitioned: `make wire-partitioned`.
 PARTITIONED: Final = os.environ.get("PEEKLOCK_WIRE_PARTITIONED", "") == "1"
+# The same tests, on brokers whose stores are databases: `make wire-postgres`.
+POSTGRES: Final = os.environ.get("PEEKLOCK_WIRE_POSTGRES", "") == "1"
 # Fewer than the default, because there are hundreds of queues; a few have as many as usual.
 PARTITIONS: Final = 4
 PARTITIONS_DEFAULT: Final = 16
@@ -119,8 +122,12 @@ def as_asked(entity: dict[str, Any]) -> dict[str, Any]:
 
 def broker_options(stores: int) -> tuple[str, ...]:
     """What a broker with these queues is started with, besides its places and ports."""
+    places: tuple[str, ...] = ("--stores", str(stores))
+    if POSTGRES:
+        databases = [shared_server().new_database() for _ in range(stores)]
+        places = tuple(word for each in databases for word in ("--store", each))
     # The tests have more than the hundred partitioned entities that a namespace may have.
-    return ("--stores", str(stores), "--partitioned-entities-max", "10000")
+    return (*places, "--partitioned-entities-max", "10000")
 
 
 def _names(kind: str, count: int) -> list[str]:

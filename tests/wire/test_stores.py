@@ -24,7 +24,7 @@ from tests.wire.clients import (
     receive,
     receive_one,
 )
-from tests.wire.entities import PARTITIONS_DEFAULT
+from tests.wire.entities import PARTITIONS_DEFAULT, POSTGRES
 
 STORES = 4
 LOST = "store-2"
@@ -259,6 +259,7 @@ def test_nothing_acknowledged_is_lost_under_load(bus: Bus, stores_broker: Broker
     assert not set(completed) & set(left)
 
 
+@pytest.mark.skipif(POSTGRES, reason="a database has no directory")
 def test_a_disk_is_missing_at_the_start(bus: Bus, stores_broker: BrokerProcess) -> None:
     """R-P9: the broker starts without it, serves the rest, and makes no empty one in its place."""
     entities = fill(bus)

@@ -13,9 +13,7 @@ from peeklock.store.retention import Retention
 from peeklock.store.store import PartitionId, StoreError
 from peeklock.store.stores import Stores, SwitchedStore
 from tests.store.builders import enqueued
-
-# Far more than anything here takes, on any machine.
-PATIENCE_S = 60
+from tests.store.postgres.server import PATIENCE_S
 
 
 def broker_store(*urls: str) -> SwitchedStore:

@@ -26,6 +26,8 @@ import asyncpg
 # Whom the server runs as where we are root, which it refuses to be.
 _NOBODY = 65534
 _PR_SET_PDEATHSIG = 1
+# Far more than anything here takes, on any machine.
+PATIENCE_S = 60
 # A server ends with the thread that started it: this one stays as long as the tests.
 _STARTER = ThreadPoolExecutor(1)
 
@@ -47,8 +49,17 @@ _SETTINGS = {
 class PostgresServer:
     """One server in a directory of its own, reached by a socket in it, or by TCP."""
 
-    def __init__(self, *, is_tcp: bool = False, settings: dict[str, str] | None = None) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix="peeklock-postgres-"))
+    def __init__(
+        self,
+        *,
+        is_tcp: bool = False,
+        settings: dict[str, str] | None = None,
+        place: Path | None = None,
+    ) -> None:
+        """`place` is the disk that its directory is made on, which nobody else need look into."""
+        self.directory = Path(tempfile.mkdtemp(prefix="peeklock-postgres-", dir=place))
+        if place is not None:
+            place.chmod(place.stat().st_mode | 0o111)
         self.data = self.directory / "data"
         self.is_tcp = is_tcp
         self.settings = {**_SETTINGS, **(settings or {})}
@@ -131,15 +142,19 @@ class PostgresServer:
     # What is in it.
 
     def url(self, database: str = "postgres") -> str:
+        # A machine that is busy with other tests may take its time.
+        patience = f"connect_timeout={PATIENCE_S}"
         if self.is_tcp:
-            return f"postgres://postgres@127.0.0.1:{self.port}/{database}?sslmode=disable"
-        return f"postgres://postgres@/{database}?host={self.directory}"
+            at = f"127.0.0.1:{self.port}"
+            return f"postgres://postgres@{at}/{database}?sslmode=disable&{patience}"
+        return f"postgres://postgres@/{database}?host={self.directory}&{patience}"
 
     def ask(self, statement: str, database: str = "postgres") -> list[Any]:
         """Carry out a statement as an administrator."""
 
         async def answer() -> list[Any]:
-            connection = await asyncpg.connect(self.url(database), timeout=10)
+            address = self.url(database).partition("&connect_timeout")[0]
+            connection = await asyncpg.connect(address, timeout=PATIENCE_S)
             try:
                 return list(await connection.fetch(statement))
             finally:

@@ -4,6 +4,7 @@ returns by itself."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from peeklock.store.postgres.commits import FULL_S
+from peeklock.store.postgres.connection import DiskFull
 from peeklock.store.store import Away, Unavailable, WentBack
 from tests.store.builders import enqueued
 from tests.store.postgres.owners import Owners, broker_store
@@ -120,42 +123,45 @@ def test_a_wait_for_the_standby_that_somebody_ended_is_no_acknowledgement() -> N
     asyncio.run(scenario())
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own with 24 MiB."""
-    disk = tmp_path / "small"
+@contextlib.contextmanager
+def small_disk(server: PostgresServer) -> Iterator[Path]:
+    """A file system of its own with 24 MiB, where the server reaches it."""
+    disk = server.directory / "small"
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=24m,uid=65534,gid=65534", "tmpfs", str(disk)]
     if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
         pytest.skip("only root can make a small disk, and not everywhere")
-    for folder in (tmp_path, *tmp_path.parents[:3]):
-        folder.chmod(folder.stat().st_mode | 0o111)
-    yield disk
-    subprocess.run(["umount", "-l", str(disk)], check=True)
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
-def test_a_full_disk_refuses_sends_and_loses_nothing(small_disk: Path) -> None:
+def test_a_full_disk_refuses_sends_and_loses_nothing() -> None:
     """R-T2: nothing is in doubt, sends are refused for a moment, and room makes it go on."""
-    with running() as server:
-        server.ask(f"create tablespace small location '{small_disk}'")
+    with running() as server, small_disk(server) as disk:
+        server.ask(f"create tablespace small location '{disk}'")
 
         async def scenario() -> None:
             url = server.new_database()
             name = url.partition("?")[0].rpartition("/")[2]
-            store = postgres_store(url)
+            now = [0.0]
+            store = postgres_store(url, clock=lambda: now[-1])
             server.ask("alter table peeklock.chunks set tablespace small", name)
             try:
                 epoch, _, _ = await replayed(store, ORDERS)
-                position, error = 1, None
-                while error is None:
+                position, said = 1, ""
+                while not said:
                     records = [enqueued(5, position, 1, size=1 << 20)]
                     try:
                         await store.append(ORDERS, epoch, position, records)
                         position += 1
-                    except Away as refused:
-                        error = refused
-                assert "no room" in str(error)
-                assert store.full
+                    except DiskFull as error:
+                        said = str(error)
+                assert "no room" in said
+                was_full = store.full
+                now.append(FULL_S)
+                assert (was_full, store.full) == (True, False)
                 assert position > 5
                 server.ask("alter table peeklock.chunks set tablespace pg_default", name)
                 _, _, kept = await replayed(store, ORDERS)

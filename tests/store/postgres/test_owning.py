@@ -236,6 +236,14 @@ def test_nobody_is_told_a_password(url: str, name: str) -> None:
     assert shown(url) == name
 
 
+def test_the_time_to_connect_stands_in_the_address() -> None:
+    with pytest.raises(Unavailable, match="connect_timeout is a number of seconds, not 'soon'"):
+        prepare("postgres://me@db.example/bus?connect_timeout=soon", "store", None, may_make=True)
+    url = shared_server().new_database()
+    assert "connect_timeout=60" in url
+    assert prepare(url, "store", None, may_make=True).identity.timeline == 1
+
+
 def test_a_database_that_cannot_be_reached_is_named() -> None:
     with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1/bus cannot be reached"):
         prepare("postgres://me:secret@127.0.0.1:1/bus", "store", None, may_make=True)

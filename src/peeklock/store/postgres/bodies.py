@@ -110,6 +110,8 @@ class Bodies:
                     chunks.setdefault(row["number"], []).append(one)
             except StoreError as error:
                 failure = error
+            except Exception as error:  # noqa: BLE001 - who waits is told, whatever it was
+                failure = Unavailable(f"reading failed: {error!r}")
             for number, _, answer in batch:
                 if answer.done():
                     continue

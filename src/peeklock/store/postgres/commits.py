@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, final
 
@@ -20,10 +20,13 @@ from peeklock.store.figures import StoreFigures
 from peeklock.store.postgres.connection import DatabaseSession, DiskFull
 from peeklock.store.postgres.statements import APPEND
 from peeklock.store.retention import Extent
-from peeklock.store.store import StoreError, Unavailable
+from peeklock.store.store import Away, Broken, StoreError, Unavailable
 
 # A statement takes no more than this, and the one chunk that passes it.
 STATEMENT_BYTES: Final = 8 << 20
+
+# How long sends are refused for want of room before another one may try.
+FULL_S: Final = 2.0
 
 
 @final
@@ -71,6 +74,7 @@ class Commits:
         figures: StoreFigures,
         witness: dict[str, tuple[int, int]],
         delay_s: float,
+        clock: Callable[[], float],
     ) -> None:
         """`witness` is told the epoch and the end of each partition that was acknowledged."""
         self._session = session
@@ -79,8 +83,13 @@ class Commits:
         self._delay_s = delay_s
         self._waiting: list[Append] = []
         self._task: asyncio.Task[None] | None = None
-        # Until when the database has no room, by the loop's clock.
-        self.full_until = 0.0
+        self._clock = clock
+        self._full_until: float | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the database had no room a moment ago."""
+        return self._full_until is not None and self._clock() < self._full_until
 
     def submit(self, entry: OwnedEntry, chunk: NewChunk) -> Committed:
         """Have a chunk stored, with whatever else comes until the next statement."""
@@ -101,6 +110,9 @@ class Commits:
             batch = self._take()
             try:
                 await self._store(batch)
+            except Broken as error:
+                # There was no session to begin with, so that nothing is in doubt.
+                _refuse(batch, Away(str(error)))
             except StoreError as error:
                 _refuse(batch, error)
             except BaseException as error:
@@ -140,7 +152,7 @@ class Commits:
         try:
             refused = await self._session.fetch(APPEND, *arguments)
         except DiskFull:
-            self.full_until = asyncio.get_running_loop().time() + 1.0
+            self._full_until = self._clock() + FULL_S
             raise
         if self._delay_s:
             await asyncio.sleep(self._delay_s)

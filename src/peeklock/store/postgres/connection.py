@@ -11,14 +11,14 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, final
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit, urlunsplit
 
 import asyncpg
 
 from peeklock.store.store import Away, Broken, StoreError, Unavailable
 
-# How long a database may take to let us in, and to answer. Commits wait for its standbys, too; one
-# that has not answered by then is in doubt.
+# How long a database may take to let us in, unless its address says so, and to answer. Commits wait
+# for its standbys, too; one that has not answered by then is in doubt.
 CONNECT_S: Final = 10.0
 ANSWER_S: Final = 30.0
 
@@ -185,11 +185,26 @@ class DatabaseSession:
         connection.terminate()
 
 
+def _split(url: str) -> tuple[str, float]:
+    """Take the time to connect out of an address: libpq knows it there, asyncpg does not."""
+    parts = urlsplit(url)
+    connect_s = CONNECT_S
+    rest: list[tuple[str, str]] = []
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if name != "connect_timeout":
+            rest.append((name, value))
+        elif value.isdecimal() and int(value):
+            connect_s = float(value)
+        else:
+            raise Broken(f"{shown(url)}: connect_timeout is a number of seconds, not {value!r}")
+    return urlunsplit(parts._replace(query=urlencode(rest, safe="/:,"))), connect_s
+
+
 async def _be_alone(connection: Any, url: str, within_s: float) -> None:
     """Take the place of the only broker; one that was killed a moment ago may still have it."""
     until = asyncio.get_running_loop().time() + within_s
     try:
-        while not await connection.fetchval(_TAKE_PLACE, timeout=CONNECT_S):
+        while not await connection.fetchval(_TAKE_PLACE, timeout=ANSWER_S):
             if asyncio.get_running_loop().time() >= until:
                 raise Unavailable(f"{shown(url)} is in use by another broker")
             await asyncio.sleep(0.1)
@@ -198,24 +213,25 @@ async def _be_alone(connection: Any, url: str, within_s: float) -> None:
 
 
 async def _connect(url: str) -> Any:
+    address, connect_s = _split(url)
     try:
         return await asyncpg.connect(
-            url,
-            timeout=CONNECT_S,
+            address,
+            timeout=connect_s,
             server_settings=_SETTINGS,
             statement_cache_size=100,
             max_cached_statement_lifetime=0,
         )
     except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, ValueError) as error:
         # One that takes too long has no words of its own.
-        text = str(error) or f"it did not answer for {CONNECT_S:.0f} s"
+        text = str(error) or f"it did not answer for {connect_s:g} s"
         raise Broken(f"{shown(url)} cannot be reached: {text}") from error
 
 
 async def _identify(connection: Any, url: str) -> Identity:
     """Ask which database this is; one that cannot be written to is none for us."""
     try:
-        row = await connection.fetchrow(_IDENTITY, timeout=CONNECT_S)
+        row = await connection.fetchrow(_IDENTITY, timeout=ANSWER_S)
     except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
         raise Broken(f"{shown(url)} does not say which it is: {error}") from error
     if row["is_standby"]:

@@ -8,7 +8,7 @@ from typing import TypeAlias, final
 from peeklock.store.postgres.commits import OwnedEntry
 from peeklock.store.postgres.connection import DatabaseSession
 from peeklock.store.postgres.statements import OPEN
-from peeklock.store.store import Fenced, StoreError, WentBack
+from peeklock.store.store import Fenced, StoreError, Unavailable, WentBack
 
 _Asked: TypeAlias = "tuple[str, int | None, asyncio.Future[OwnedEntry]]"
 
@@ -50,9 +50,10 @@ class Openings:
             try:
                 await self._open(batch)
             except StoreError as error:
-                for _, _, answer in batch.values():
-                    if not answer.done():
-                        answer.set_exception(type(error)(str(error)))
+                _refuse(batch, error)
+            except BaseException as error:
+                _refuse(batch, Unavailable(f"the opening failed: {error!r}"))
+                raise
 
     async def _open(self, batch: dict[str, _Asked]) -> None:
         epochs = [epoch for _, epoch, _ in batch.values()]
@@ -81,3 +82,10 @@ class Openings:
             "was not synchronous was promoted, or an older copy restored. Bring back the database "
             "that has it all, or restart the broker to go on without what is lost"
         )
+
+
+def _refuse(batch: dict[str, _Asked], error: StoreError) -> None:
+    for _, _, answer in batch.values():
+        if not answer.done():
+            # One for each who is told: an error remembers where it was raised.
+            answer.set_exception(type(error)(str(error)))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Collection, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from typing import Any, Final, final
 
 from peeklock.entity.message import Message
@@ -54,6 +55,7 @@ class PostgresStore:
         witness: dict[str, tuple[int, int]] | None = None,
         commit_delay_s: float = 0.0,
         answer_s: float = ANSWER_S,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`identity` is what `prepare` found; `witness` outlives it: the epoch and the end of each
         partition that this process was told of."""
@@ -64,7 +66,7 @@ class PostgresStore:
         self._commit_session = DatabaseSession(url, identity, answer_s=answer_s)
         self._upkeep_session = DatabaseSession(url, identity, answer_s=answer_s)
         self._read_session = DatabaseSession(url, identity, answer_s=answer_s)
-        self._commits = Commits(self._commit_session, figures, witness, commit_delay_s)
+        self._commits = Commits(self._commit_session, figures, witness, commit_delay_s, clock)
         self._openings = Openings(self._upkeep_session, witness)
         self._bodies = Bodies(self._read_session, figures)
         self._witness = witness
@@ -74,8 +76,7 @@ class PostgresStore:
     @property
     def full(self) -> bool:
         """Whether the database had no room a moment ago: then sends are refused for a while."""
-        until = self._commits.full_until
-        return until > 0.0 and asyncio.get_running_loop().time() < until
+        return self._commits.is_full
 
     async def open(self, partition: PartitionId, epoch: int | None = None) -> Opening:
         """Fence older owners durably, then give the records from the last checkpoint on."""
