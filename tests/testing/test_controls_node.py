@@ -116,6 +116,7 @@ def test_a_fault_waits_strikes_and_is_removed(ask: Caller) -> None:
         ("POST", "/clock", {"advance": -1}, 400, "advance must be seconds"),
         ("POST", "/clock", {"advance": "soon"}, 400, "'soon'"),
         ("POST", "/clock", {"advance": 1, "tokens": 1}, 400, "true or false"),
+        ("POST", "/clock", {"advance": 1, "connections": "yes"}, 400, "true or false"),
         ("POST", "/clock", {"forward": 1}, 400, "'forward' means nothing"),
         ("POST", "/namespaces/a%20b", None, 400, "not a name"),
         ("POST", "/namespaces/sbemulatorns", None, 400, "already"),

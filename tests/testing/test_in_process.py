@@ -1,8 +1,10 @@
 """A broker in this process: namespaces that come and go, and a clock that tests move."""
 
 import asyncio
+import statistics
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -19,6 +21,7 @@ from peeklock.client.exceptions import (
 )
 from peeklock.server import BrokerParts
 from peeklock.testing import InProcessBroker, NamespaceError, ServiceBus
+from tests.broker.broker_harness import until
 
 DAY = timedelta(days=1)
 # Nothing is waited for that long: a machine may be busy.
@@ -223,6 +226,35 @@ def test_tokens_go_by_real_time_unless_that_is_asked_for(servicebus: ServiceBus)
             sender.send_messages(ServiceBusMessage("three"), timeout=WAIT_S)
     with pytest.raises(ValueError, match="backwards"):
         servicebus.clock.advance(-1)
+
+
+def test_silent_connections_go_by_real_time_unless_that_is_asked_for(
+    servicebus_broker: InProcessBroker,
+) -> None:
+    with servicebus_broker.namespace() as bus:
+        bus.create_queue("orders")
+        amqp = parts_of(servicebus_broker).amqp
+        with client_of(bus) as client:
+            sender = client.get_queue_sender("orders")
+            sender.send_messages(ServiceBusMessage("one"))
+            bus.clock.advance(DAY)
+            bus.clock.advance(1, connections=True)
+            servicebus_broker.call(until(lambda: amqp.count == 1))
+            bus.clock.advance(DAY, connections=True)
+            servicebus_broker.call(until(lambda: amqp.count == 0))
+            sender.send_messages(ServiceBusMessage("two"))
+        assert waiting(bus) == ["one", "two"]
+
+
+def test_it_costs_a_test_less_than_ten_milliseconds(servicebus_broker: InProcessBroker) -> None:
+    """In CPU time of the whole process, because others may use the machine."""
+    taken: list[float] = []
+    for _ in range(50):
+        begun = time.process_time()
+        with servicebus_broker.namespace() as bus:
+            bus.create_queue("orders")
+        taken.append(time.process_time() - begun)
+    assert statistics.median(taken) < 0.010
 
 
 def test_who_comes_after_a_clock_was_moved_has_the_present(

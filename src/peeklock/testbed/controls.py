@@ -4,6 +4,7 @@ import asyncio
 from typing import Final, final
 from uuid import UUID
 
+from peeklock.amqp.limits import ConnectionLimits
 from peeklock.broker.broker import Broker
 from peeklock.broker.partition_factory import StoresByName
 from peeklock.broker.timers import LoopTimers
@@ -20,6 +21,8 @@ from peeklock.testbed.faulty_entities import FaultyEntities
 from peeklock.testbed.made_namespaces import MadeNamespaces
 from peeklock.testbed.stalling_stores import StallingStores
 
+# How long a connection may be silent; the announced time is half of it.
+_SILENT_MS_MAX: Final = 2 * ConnectionLimits().idle_timeout_ms
 # A long way is gone in so many steps at most: each of them lets all partitions decide.
 _STEPS_MAX: Final = 500
 # So many turns of the loop are enough for a decision in memory, its replies and what these lead to.
@@ -103,11 +106,15 @@ class Controls:
         entity.lose_lock(token_of(lock_token))
         await _settled()
 
-    async def advance(self, duration_ms: int, *, tokens: bool = False) -> Instant:
+    async def advance(
+        self, duration_ms: int, *, tokens: bool = False, connections: bool = False
+    ) -> Instant:
         """Let time pass at once, from deadline to deadline, so that what follows from one is there
         when the next one comes; answers the instant that it is then.
 
-        Tokens end by the clock on the wall, which goes along only when that is asked for.
+        Tokens end by the clock on the wall, and silent connections by the loop's: they go along
+        only when that is asked for. Nobody speaks while time passes at once, so that all
+        connections end whose silence would have been too long.
         """
         if duration_ms < 0:
             raise ValueError("A clock does not run backwards.")
@@ -124,7 +131,7 @@ class Controls:
             self.timers.look()
             await _settled()
         assert self._amqp is not None, "the parts have joined"
-        self._amqp.look()
+        self._amqp.look(duration_ms if connections and duration_ms >= _SILENT_MS_MAX else 0)
         await _settled()
         return self.clock.now()
 

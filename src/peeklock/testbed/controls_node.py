@@ -94,11 +94,12 @@ class ControlsNode:
         return Answer(200, {"now_ms": clock.now(), "moved_ms": clock.moved_ms})
 
     async def _advance(self, place: list[str], asked: _Asked) -> Answer:
-        _only(asked, "advance", "tokens")
-        tokens = asked.get("tokens", False)
-        if not isinstance(tokens, bool):
-            raise _Wrong("tokens must be true or false.")
-        await self._controls.advance(_duration_ms("advance", asked.get("advance")), tokens=tokens)
+        _only(asked, "advance", "tokens", "connections")
+        flags = {word: value for word, value in asked.items() if word != "advance"}
+        for word, value in flags.items():
+            if not isinstance(value, bool):
+                raise _Wrong(f"{word} must be true or false.")
+        await self._controls.advance(_duration_ms("advance", asked.get("advance")), **flags)
         return await self._tell_clock(place, {})
 
     # --- namespaces

@@ -30,11 +30,14 @@ class BrokerClock:
         """Tell the instant at the broker."""
         return _instant(self._controls.clock.now())
 
-    def advance(self, by: timedelta | float, *, tokens: bool = False) -> datetime:
+    def advance(
+        self, by: timedelta | float, *, tokens: bool = False, connections: bool = False
+    ) -> datetime:
         """Let time pass at the broker, in seconds or as a duration; returns when all that fell due
-        is done. Tokens go on by real time unless that is asked for too."""
+        is done. Tokens and silent connections go on by real time unless that is asked for too."""
         duration_ms = round(_seconds(by) * 1000)
-        return _instant(self._call(self._controls.advance(duration_ms, tokens=tokens)))
+        advance = self._controls.advance(duration_ms, tokens=tokens, connections=connections)
+        return _instant(self._call(advance))
 
 
 @final

@@ -189,10 +189,11 @@ class AmqpProtocol(asyncio.Protocol):
         """The namespace that it belongs to, or that of the first while it has not said."""
         return "" if self._peer is None else self._peer.output.namespace_context.namespace
 
-    def look(self) -> None:
-        """Act on what is due: somebody has moved the clock by which rights and transactions end."""
+    def look(self, ahead_ms: int = 0) -> None:
+        """Act on what is due: somebody has moved the clock by which rights and transactions end,
+        or wants to know what so much silence would lead to."""
         if self._peer is not None:
-            self._tick()
+            self._tick(ahead_ms)
 
     def shut_down(self) -> None:
         """Close politely: the client is told, and answers."""
@@ -228,9 +229,9 @@ class AmqpProtocol(asyncio.Protocol):
         # Silence and deadlines of a connection go by the loop's time, which nobody can set.
         return int(self._loop.time() * 1000)
 
-    def _tick(self) -> None:
+    def _tick(self, ahead_ms: int = 0) -> None:
         assert self._peer is not None
-        self._peer.tick(self._now())
+        self._peer.tick(self._now() + ahead_ms)
         self._set_timer(self._peer.deadline)
         self._keep_up(self._peer)
 

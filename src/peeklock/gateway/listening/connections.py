@@ -70,10 +70,11 @@ class AmqpConnections:
             connection.abort(text)
         return len(found)
 
-    def look(self) -> None:
-        """Let each connection act on what is due, because somebody has moved the clock."""
+    def look(self, ahead_ms: int = 0) -> None:
+        """Let each connection act on what is due, because somebody has moved the clock; or on what
+        would be after so much silence."""
         for connection in list(self._connections):
-            connection.look()
+            connection.look(ahead_ms)
 
     @property
     def count(self) -> int:
