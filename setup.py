@@ -36,6 +36,9 @@ HOT = (
     "broker/forwarding/*.py",
     "broker/partitioned/*.py",
     "broker/worker/*.py",
+    "cluster/partition_host.py",
+    "cluster/remote_partition.py",
+    "cluster/values.py",
     "gateway/identifiers.py",
     "gateway/amqp/**/*.py",
 )

@@ -1,7 +1,6 @@
 """The composition root: builds every part from the settings, serves, and takes all down again."""
 
 import asyncio
-import errno
 import gc
 import importlib
 import logging
@@ -9,13 +8,16 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn, final
 
 from peeklock.amqp.limits import ConnectionLimits as EngineLimits
+from peeklock.assembly.all_nodes import AllFigures, AllReload
+from peeklock.assembly.listening_ports import bind_ports, inherited_ports, listen
+from peeklock.assembly.open_stores import open_stores
 from peeklock.auth.namespaces import Namespace
 from peeklock.broker.broker import Broker, NamespaceLimits
 from peeklock.broker.partition_factory import StoresByName
@@ -25,6 +27,8 @@ from peeklock.broker.worker.memory_mark import NAME as MEMORY_MARK
 from peeklock.broker.worker.memory_mark import MemoryMark, default_mark
 from peeklock.budgets import Budgets
 from peeklock.clock import Clock, SystemClock
+from peeklock.cluster.node import ClusterNode
+from peeklock.cluster.stores import ClusterStores
 from peeklock.configuration.content import (
     Configuration,
     ConfigurationError,
@@ -53,9 +57,9 @@ from peeklock.gateway.http.hosts import Hosts, make_namespaces
 from peeklock.gateway.http.http_connection_quota import HttpConnectionQuota
 from peeklock.gateway.http.journal import JournalNode
 from peeklock.gateway.http.messages.node import MessagesNode
-from peeklock.gateway.http.metrics import METRICS, MetricsNode
+from peeklock.gateway.http.metrics import METRICS, Gather, MetricsNode
 from peeklock.gateway.http.namespaces import Bounding, BoundsPerNamespace, PerNamespace
-from peeklock.gateway.http.reload import ReloadNode
+from peeklock.gateway.http.reload import Reloading, ReloadNode
 from peeklock.gateway.http.router import ENTITIES, JOURNALS, MESSAGES, Node
 from peeklock.gateway.http.stores import StoresNode
 from peeklock.gateway.http.token_guard import TokenGuard
@@ -71,12 +75,10 @@ from peeklock.gateway.tokens.issuers import Issuers, KeysError
 from peeklock.hangup import Hangup
 from peeklock.provisioning import Reload, put_entities
 from peeklock.ready_text import endpoint_place, say_ready
-from peeklock.settings import MEMORY, POSTGRES, Settings
+from peeklock.settings import Settings
 from peeklock.store.figures import StoreFigures
-from peeklock.store.memory import MemoryCatalog, MemoryStores
-from peeklock.store.retention import Retention
-from peeklock.store.store import Catalog, Store, StoreError
-from peeklock.store.stores import Stores, store_names
+from peeklock.store.store import Catalog
+from peeklock.store.stores import Stores, StoreState, store_names
 from peeklock.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -120,6 +122,13 @@ def end_process() -> NoReturn:
     os._exit(0)
 
 
+def end_orphan() -> NoReturn:
+    """End as a killed process does: the parent was killed, and whoever takes its place opens the
+    stores anew."""
+    logging.shutdown()
+    os._exit(1)
+
+
 def _allow_many_descriptors() -> None:
     """Use what the system allows: each connection needs one, and shells begin with few."""
     few, many = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -139,12 +148,18 @@ async def _serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     hangup = Hangup(stop)
-    parts = await assemble(settings, configuration, watchdog)
+    node = None if settings.node is None else ClusterNode(settings.node)
+    if node is not None:
+        node.on_orphaned = end_orphan
+    parts = await assemble(settings, configuration, watchdog, node)
     try:
         ports = await parts.start()
         _tune_the_collector()
         watchdog.begin()
-        say_ready(settings, configuration, ports)
+        if node is None:
+            say_ready(settings, configuration, ports)
+        else:
+            node.say_serving()
         if parts.controls is not None:
             _LOG.warning("testing: whoever reaches /$testing moves the clock and lets things fail")
         parts.broker.awaken()
@@ -174,13 +189,25 @@ class BrokerParts:
     http: HttpConnections
     listener: Listener
     issuers: dict[str, Issuers]
-    reload: Reload
+    reload: Reloading
+    node: ClusterNode | None
     # None unless it is to be tested with.
     controls: "Controls | None"
 
     async def start(self) -> dict[str, int]:
         """Find what is kept, add what is configured, and listen; answers the ports."""
-        ports = await _start(self.settings, self.configuration, self.broker, self.listener)
+        await self.broker.start()
+        if self.node is not None:
+            await self.node.start(self.broker)
+        _say_what_is_kept(self.broker)
+        await put_entities(self.broker, self.settings, self.configuration)
+        # Entities that were kept from earlier bring rules that the file does not show.
+        rules = (rule for entity in self.broker.entities() for rule in entity.keys)
+        refuse_exposure(self.settings, rules)
+        if self.settings.node is None:
+            ports = listen(self.listener, await bind_ports(self.settings))
+        else:
+            ports = listen(self.listener, inherited_ports(self.settings.node.listening))
         self.overview.health.is_serving = True
         if self.controls is not None:
             self.controls.place = endpoint_place(self.settings, ports["AMQP"])
@@ -195,31 +222,32 @@ class BrokerParts:
         for each in self.issuers.values():
             each.end()
         await self.broker.close()
+        if self.node is not None:
+            await self.node.close()
 
 
 async def assemble(
     settings: Settings,
     configuration: Configuration,
     watchdog: Watchdog,
+    node: ClusterNode | None = None,
 ) -> BrokerParts:
-    """Make all parts of a broker, on the running loop."""
+    """Make all parts of a broker, on the running loop; `node` is its place among others."""
     controls = _controls(settings)
     clock: Clock = SystemClock() if controls is None else controls.clock
     timers = LoopTimers(clock, asyncio.get_running_loop()) if controls is None else controls.timers
     budgets = Budgets()
     random_source = SystemRandom().number
-    tls = _tls(settings, configuration, clock)
+    tls = server_tls(settings, configuration, clock)
     figures = {name: StoreFigures() for name in store_names(settings.stores)}
     overview = Overview(watchdog, budgets, figures)
-    stores, catalog = await _open_stores(settings, figures)
-    overview.store_states = stores.states
-    resting: StoresByName = stores if controls is None else controls.stores(stores)
+    own_stores, catalog = await open_stores(settings, figures, node)
+    stores = own_stores if node is None else node.stores(own_stores)
+    resting: StoresByName = stores if controls is None else controls.stores(own_stores)
     broker, hosts = _broker(
-        settings, configuration, resting, catalog, clock, timers, random_source, budgets
+        settings, configuration, resting, catalog, clock, timers, random_source, budgets, node
     )
-    for state in stores.states():
-        stores.get(state.name).on_switched = partial(broker.store_switched, state.name)
-    overview.entities = broker.entities
+    _introduce(broker, own_stores, overview)
     entities: Entities = broker if controls is None else controls.entities(broker)
     refusal_writers = partial(_refusal_writer, clock, random_source, overview)
     shared_limits = SharedLimits(budgets, unauthenticated_max=settings.connections_max)
@@ -227,7 +255,9 @@ async def assemble(
     amqp = AmqpConnections(contexts, shared_limits=shared_limits)
     http_quota = HttpConnectionQuota(budgets, connections_max=settings.http_connections_max)
     issuers = await _issuers(settings, configuration, broker)
-    reload = Reload(settings, broker, tls, issuers)
+    reload: Reloading = Reload(settings, broker, tls, issuers)
+    reload = reload if node is None else AllReload(node, reload)
+    gather = overview.gather if node is None else AllFigures(node, overview.gather)
     http = _http(
         settings,
         overview,
@@ -242,13 +272,25 @@ async def assemble(
         http_quota,
         reload,
         controls,
+        gather,
+        own_stores.states,
     )
     overview.connections.update(amqp=lambda: amqp.count, http=lambda: http.count)
     listener = _listener(settings, amqp, http, tls, budgets)
     if controls is not None:
         controls.join(broker, amqp, budgets, overview)
     return BrokerParts(
-        settings, configuration, overview, broker, amqp, http, listener, issuers, reload, controls
+        settings,
+        configuration,
+        overview,
+        broker,
+        amqp,
+        http,
+        listener,
+        issuers,
+        reload,
+        node,
+        controls,
     )
 
 
@@ -261,6 +303,14 @@ def _controls(settings: Settings) -> "Controls | None":
     return Controls(settings)
 
 
+def _introduce(broker: Broker, stores: Stores, overview: Overview) -> None:
+    """Let the broker hear when a store comes or goes, and let both be looked at."""
+    overview.store_states = stores.states
+    overview.entities = broker.entities
+    for state in stores.states():
+        stores.get(state.name).on_switched = partial(broker.store_switched, state.name)
+
+
 def _broker(
     settings: Settings,
     configuration: Configuration,
@@ -270,8 +320,9 @@ def _broker(
     timers: LoopTimers,
     random_source: Callable[[], int],
     budgets: Budgets,
+    node: ClusterNode | None,
 ) -> tuple[Broker, Hosts]:
-    """Make what owns the entities; and the names by which it is called, which keys tell from
+    """Make what owns the entities, and the names by which it is called, which keys tell from
     entities."""
     namespaces, hosts = make_namespaces(
         {each.name: each.rules for each in configuration.namespaces},
@@ -293,6 +344,7 @@ def _broker(
             partitioned_max=settings.partitioned_entities_max,
         ),
         memory=MemoryMark(budgets.register(MEMORY_MARK, settings.memory_max or default_mark())),
+        cluster=node,
     )
     return broker, hosts
 
@@ -336,19 +388,8 @@ def _listener(
             http.connection_quota.make_room() or amqp.shared_limits.unauthenticated.let_one_go()
         ),
         write_s_max=settings.write_timeout_ms / 1000,
+        is_shared=settings.node is not None,
     )
-
-
-async def _start(
-    settings: Settings, configuration: Configuration, broker: Broker, listener: Listener
-) -> dict[str, int]:
-    """Find what is kept, add what is configured, and listen; answers the ports."""
-    await broker.start()
-    _say_what_is_kept(broker)
-    await put_entities(broker, settings, configuration)
-    # Entities that were kept from earlier bring rules that the file does not show.
-    refuse_exposure(settings, (rule for entity in broker.entities() for rule in entity.keys))
-    return await _listen(listener, settings)
 
 
 def _tune_the_collector() -> None:
@@ -417,15 +458,17 @@ def _http(
     overview: Overview,
     broker: Broker,
     entities: Entities,
-    stores: Stores,
+    stores: Stores | ClusterStores,
     amqp: AmqpConnections,
     clock: Clock,
     random_source: Callable[[], int],
     refusal_writers: Callable[[Namespace], RefusalWriter],
     hosts: Hosts,
     http_quota: HttpConnectionQuota,
-    reload: Reload,
+    reload: Reloading,
     controls: "Controls | None",
+    gather: Gather,
+    store_states: Callable[[], Sequence[StoreState]],
 ) -> HttpConnections:
     """Make what HTTP connections come to: nodes for each namespace, one for the stores, pages."""
 
@@ -459,10 +502,10 @@ def _http(
         first = broker.namespaces.first.name
         nodes[controls_node.NODE] = controls_node.ControlsNode(controls, first)
     pages: dict[str, Node] = {
-        READY: ReadyNode(overview.health, stores.states),
+        READY: ReadyNode(overview.health, store_states),
         # Who can reach a listener of this machine alone could read its files, too.
         METRICS: MetricsNode(
-            overview.gather, None if settings.is_loopback() else guard(broker.namespaces.first)
+            gather, None if settings.is_loopback() else guard(broker.namespaces.first)
         ),
     }
     return HttpConnections(
@@ -476,7 +519,8 @@ def _http(
     )
 
 
-def _tls(settings: Settings, configuration: Configuration, clock: Clock) -> Tls | None:
+def server_tls(settings: Settings, configuration: Configuration, clock: Clock) -> Tls | None:
+    """Make what shows the certificate; a development one is made where there is none."""
     if not settings.is_tls:
         return None
     if settings.tls_certificate is not None and settings.tls_key is not None:
@@ -485,32 +529,6 @@ def _tls(settings: Settings, configuration: Configuration, clock: Clock) -> Tls 
     if len(configuration.namespaces) > 1:
         names += [f"{namespace.name}.localhost" for namespace in configuration.namespaces]
     return Tls.of_authority(clock, settings.data, server_names(settings.host, names))
-
-
-async def _listen(listener: Listener, settings: Settings) -> dict[str, int]:
-    """Listen on every port that was asked for; answers which they are."""
-    wanted = {
-        "AMQP": settings.amqp_port,
-        "HTTP": settings.http_port,
-        "AMQPS": settings.amqps_port,
-        "HTTPS": settings.https_port,
-    }
-    ports: dict[str, int] = {}
-    for listener_name, port in wanted.items():
-        if port is None:
-            continue
-        try:
-            ports[listener_name] = await listener.start(listener_name.lower(), settings.host, port)
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE:
-                raise
-            name = listener_name.lower()
-            text = (
-                f"{error.strerror}; --{name}-port PORT or PEEKLOCK_{listener_name}_PORT=PORT "
-                "chooses another port, 0 a free one"
-            )
-            raise OSError(error.errno, text) from error
-    return ports
 
 
 def _say_what_is_kept(broker: Broker) -> None:
@@ -523,60 +541,3 @@ def _say_what_is_kept(broker: Broker) -> None:
                 "namespace-kept", namespace=namespace.name, entities=count, text=text
             )
             _LOG.warning("%s", line)
-
-
-async def _open_databases(
-    settings: Settings, retention: Retention, figures: dict[str, StoreFigures]
-) -> tuple[Stores, Catalog]:
-    try:
-        from peeklock.store.postgres.databases import PostgresStores
-    except ModuleNotFoundError as missing:
-        if missing.name != "asyncpg":
-            raise
-        text = "pip install 'peeklock[postgres]' brings it"
-        raise StoreError(f"PostgreSQL needs asyncpg, which is not installed: {text}") from missing
-    # Keys and certificates are there.
-    settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    urls = dict(zip(store_names(settings.stores), settings.databases, strict=True))
-    factory = PostgresStores(urls, retention, figures, settings.commit_delay_ms / 1000)
-    catalog = await factory.open_catalog()
-    try:
-        return await Stores.open(factory, list(urls), catalog), catalog
-    except BaseException:
-        await catalog.close()
-        raise
-
-
-async def _open_stores(
-    settings: Settings, figures: dict[str, StoreFigures]
-) -> tuple[Stores, Catalog]:
-    retention = Retention(settings.journal_retention_ms, settings.journal_retention_bytes)
-    names = store_names(settings.stores)
-    if settings.store == MEMORY or settings.is_testing:
-        return Stores.of(MemoryStores(retention), names), MemoryCatalog()
-    if settings.store == POSTGRES:
-        return await _open_databases(settings, retention, figures)
-    # Imported here, because a broker in memory needs no LMDB.
-    from peeklock.store.catalog import EmbeddedCatalog
-    from peeklock.store.embedded import open_embedded
-
-    def open_store(name: str, may_make: bool) -> Store:
-        return open_embedded(
-            settings.data / name,
-            settings.store,
-            make=may_make,
-            retention=retention,
-            reserve_bytes=settings.free_bytes_min,
-            off_loop=settings.stores > 1,
-            commit_delay_s=settings.commit_delay_ms / 1000,
-            figures=figures[name],
-        )
-
-    # Messages and keys are in clear text there.
-    settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    catalog = EmbeddedCatalog(settings.data / "catalog")
-    try:
-        return await Stores.open(open_store, names, catalog), catalog
-    except BaseException:
-        await catalog.close()
-        raise

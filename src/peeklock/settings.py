@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
+from peeklock.node_description import NodeDescription
+
 EMBEDDED: Final = "embedded"
 MEMORY: Final = "memory"
 POSTGRES: Final = "postgres"
@@ -52,6 +54,10 @@ class Settings:
     stores: int = 1
     # The databases that are the stores, in their order; the first one has the catalog.
     databases: tuple[str, ...] = ()
+    # How many processes serve together.
+    nodes: int = 1
+    # What a process was told that is one of them.
+    node: NodeDescription | None = None
     journal_retention_ms: int = JOURNAL_RETENTION_MS
     journal_retention_bytes: int = JOURNAL_RETENTION_BYTES
     free_bytes_min: int = FREE_BYTES_MIN

@@ -20,14 +20,14 @@ BOTH_SPELL_IT = {"AuthorizationRule"}
 # engine is made of.
 FAMILY_FILES = {"commands", "records", "replay", "node", "store", "walk"}
 
-# People and houses that once stood for things of the field, and the lines that keep one: a name in
-# the journal, and a field of the log.
+# People and houses that once stood for things of the field, and the line that keeps one: a name in
+# the journal.
 OTHER_WORLDS = re.compile(
-    r"(?<![a-z])(alarm|carrier|desk|door|guest|haul|house|housing|knock|lobby|roster|stranger|street)"
+    r"(?<![a-z])(alarm|carrier|desk|guest|haul|house|housing|knock|lobby|roster|stranger|street)"
     r"(s|ed|ing)?(?![a-z])",
     re.IGNORECASE,
 )
-KEPT = ('CONSUMER: Final = "$carrier"', "door=listener_name")
+KEPT = ('CONSUMER: Final = "$carrier"',)
 # Classes of others that our texts name and our source does not import.
 OTHERS_CLASSES = {"AzureNamedKeyCredential", "AzureSasCredential", "IllegalStateException"}
 CLASS_NAME = re.compile(r"`(?:\w+\.)*([A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+)+)(?:\.\w+)*`")

@@ -15,7 +15,11 @@ PARSER_MODULES = {"src/peeklock/entity/rules/builder.py", "src/peeklock/entity/r
 PIPELINE_ROOMS = ("src/peeklock/spark/", "src/pyspark_servicebus")
 DATABASE_ROOM = ("src/peeklock/store/postgres/",)
 # Spark takes its settings from there, and tasks know no other place for a secret.
-ENVIRONMENT_MODULES = {"src/peeklock/spark/jvm.py", "src/peeklock/spark/options.py"}
+ENVIRONMENT_MODULES = {
+    "src/peeklock/node_description.py",
+    "src/peeklock/spark/jvm.py",
+    "src/peeklock/spark/options.py",
+}
 FORBIDDEN = {
     "asyncio",
     "logging",

@@ -18,7 +18,7 @@ from peeklock.entity.rules.action import Changes
 from peeklock.entity.rules.values import PropertyBag, PropertyReader
 from peeklock.entity.topics.wording import Wording
 from peeklock.store.memory import MemoryCatalog, MemoryStore
-from peeklock.store.store import Catalog, Store
+from peeklock.store.store import Catalog, PartitionId, Store
 from tests.broker.manual_timers import ManualTimers
 from tests.broker.seeded_random import SeededRandom
 
@@ -61,6 +61,9 @@ class GivenStores:
 
     def get(self, name: str) -> Store:
         return self.stores[name]
+
+    async def drop(self, name: str, partition: PartitionId) -> None:
+        await self.stores[name].drop(partition)
 
     def place(self, count: int, used: dict[str, int]) -> list[str]:
         names = list(self.stores)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, final
@@ -21,6 +22,7 @@ from peeklock.broker.changes import (
     check_topic_change,
     taken,
 )
+from peeklock.broker.cluster_view import ClusterView
 from peeklock.broker.descriptions import (
     Placement,
     read_queue,
@@ -38,12 +40,12 @@ from peeklock.broker.forwarding.destinations import (
 )
 from peeklock.broker.partition_factory import PartitionFactory, StoresByName
 from peeklock.broker.subscriptions import Subscriptions
-from peeklock.broker.timers import Timer, Timers
+from peeklock.broker.timers import Timers
+from peeklock.broker.upkeep import EntityUpkeep
 from peeklock.broker.worker.memory_mark import MemoryMark
 from peeklock.clock import Clock
 from peeklock.entity.blueprint import queue_blueprint
 from peeklock.entity.definition import (
-    FOREVER_MS,
     QUEUE,
     SUBSCRIPTION,
     TOPIC,
@@ -57,15 +59,9 @@ from peeklock.entity.refusals import (
     Refusal,
 )
 from peeklock.entity.rules.errors import RuleError
-from peeklock.entity.rules.rule import Rule
+from peeklock.entity.rules.rule import Rule, RuleSet
 from peeklock.entity.topics.wording import Wording
 from peeklock.store.store import Catalog, Corrupt, StoreError
-
-# How often each open partition looks after its journal: small beside the retention of an hour,
-# large beside the cost of a look.
-TRIM_INTERVAL_MS: Final = 1_000
-# A partition that wrote nothing has only its age to look after: once in so many looks will do.
-QUIET_TURNS: Final = 60
 
 # Bodies of ready messages that rest in memory, over all partitions: what a fast receiver takes in
 # a fraction of a second. Older bodies are read from the store when they are delivered.
@@ -103,29 +99,39 @@ class Broker:
         limits: NamespaceLimits | None = None,
         body_budget: int = BODY_BUDGET,
         memory: MemoryMark | None = None,
+        cluster: ClusterView | None = None,
     ) -> None:
         self.namespaces = namespaces
         # The one that is meant where none is named.
         self.namespace = namespaces.first.name
         self._catalog = catalog
         self._clock = clock
-        self._timers = timers
         self._wording = wording
         self._limits = limits or NamespaceLimits()
         budget = BodyBudget(body_budget)
         mark = memory or MemoryMark()
         self._partition_factory = PartitionFactory(
-            stores, clock, timers, budget, random_source, wording, self.find, mark
+            stores,
+            clock,
+            timers,
+            budget,
+            random_source,
+            wording,
+            self.find,
+            mark,
+            None if cluster is None else cluster.find_door,
         )
+        self._cluster = cluster
         self._entity_index = EntityIndex()
         # Descriptions change one after the other: each change looks at what the last one left.
-        self._changing = asyncio.Lock()
+        self._changing: AbstractAsyncContextManager[Any] = (
+            asyncio.Lock() if cluster is None else cluster.changing
+        )
         self._subscribing = Subscriptions(
             catalog, clock, self._changing, self._limits.subscriptions_max
         )
         self._tasks: set[asyncio.Task[None]] = set()
-        self._timer: Timer | None = None
-        self._turn = 0
+        self._upkeep = EntityUpkeep(self, clock, timers, cluster, self._begin)
         self._closing = False
 
     # Starting and ending.
@@ -156,7 +162,7 @@ class Broker:
         for entity in self._entity_index.all():
             if isinstance(entity, Topic):
                 entity.partitions.configure(entity.blueprint())
-        self._trim_later()
+        self._upkeep.begin()
 
     def awaken(self) -> None:
         """Open the partitions that hold something, one after the other: messages that are on their
@@ -172,8 +178,7 @@ class Broker:
     async def close(self) -> None:
         """Let every partition finish what it was asked, then close the stores."""
         self._closing = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._upkeep.end()
         await self._subscribing.close()
         if self._tasks:
             await asyncio.gather(*self._tasks)
@@ -195,6 +200,10 @@ class Broker:
         topic_path, found, name = key.rpartition("/subscriptions/")
         topic = self._entity_index.get(namespace, topic_path) if found else None
         return topic.subscriptions.get(name) if isinstance(topic, Topic) else None
+
+    def owner(self, namespace: str, path: str) -> Queue | Topic | None:
+        """The queue or topic with this name, which has partitions."""
+        return self._entity_index.get(namespace, path)
 
     def journal(self, namespace: str, path: str) -> EntityJournal | None:
         """The journal of the queue or topic with this name."""
@@ -418,7 +427,7 @@ class Broker:
         )
         queue = Queue(namespace, definition, keys, place, partitions, self._clock)
         queue.updated_at = updated_at
-        self._entity_index.put(queue)
+        self._put(queue)
         return queue
 
     def _know_topic(
@@ -444,8 +453,13 @@ class Broker:
         topic.set_partitions(
             self._partition_factory.build(namespace, definition.path, place, topic.blueprint())
         )
-        self._entity_index.put(topic)
+        self._put(topic)
         return topic
+
+    def _put(self, entity: Queue | Topic) -> None:
+        self._entity_index.put(entity)
+        if self._cluster is not None:
+            self._cluster.known(entity)
 
     def _place(self, usage: Usage, partitions: int) -> Placement:
         """Find room for one more entity, and take it."""
@@ -466,10 +480,50 @@ class Broker:
         topic = subscription.topic
         path = subscription.definition.path.lower()
         await self._catalog.remove(topic.namespace, SUBSCRIPTION, path)
+        self._forget_subscription(subscription)
+
+    def _forget_subscription(self, subscription: Subscription) -> None:
+        topic = subscription.topic
         del topic.subscriptions[subscription.definition.name.lower()]
         topic.rules.remove(subscription.lane)
         topic.partitions.configure(topic.blueprint())
         subscription.links.dismiss(gone(subscription))
+
+    # What other nodes have changed.
+
+    async def apply(
+        self,
+        removed: Sequence[tuple[str, str, str]],
+        entries: Sequence[tuple[str, str, str, str]],
+    ) -> None:
+        """Another node has changed the catalog in this way; done when it holds here, too."""
+        for namespace, kind, path in removed:
+            known = self.find(namespace, path)
+            if kind == SUBSCRIPTION and isinstance(known, Subscription):
+                self._forget_subscription(known)
+            elif kind in (QUEUE, TOPIC) and isinstance(known, (Queue, Topic)):
+                await self._forget_entity(known)
+        topics: dict[str, Topic] = {}
+        for namespace, kind, _, text in entries:
+            if kind == QUEUE:
+                self._know_queue(namespace, *read_queue(text))
+            elif kind == TOPIC:
+                self._know_topic(namespace, *read_topic(text))
+            elif kind == SUBSCRIPTION:
+                definition, rules, lane, created_at, updated_at = read_subscription(text)
+                topic = self.find(namespace, definition.topic)
+                assert isinstance(topic, Topic), "a topic is told before its subscriptions"
+                self._subscribing.know(topic, definition, rules, lane, created_at, updated_at)
+                topic.rules.put(lane, RuleSet(rules))
+                topics[topic.path] = topic
+        for topic in topics.values():
+            topic.partitions.configure(topic.blueprint())
+
+    def is_idle(self, namespace: str, path: str) -> bool:
+        """Whether an entity was not used here for as long as its owner said; a node asks this on
+        behalf of all."""
+        entity = self.find(namespace, path)
+        return entity is None or entity.is_idle()
 
     async def _remove_entity(self, namespace: str, entity: Queue | Topic) -> None:
         path = entity.path.lower()
@@ -482,15 +536,20 @@ class Broker:
         # subscription must not come back with another topic of this name.
         dropped = (namespace, _DROPPED, storage_path, " ".join(stores))
         await self._catalog.replace(removed, [dropped])
-        for subscription in subscriptions:
-            del subscription.topic.subscriptions[subscription.definition.name.lower()]
-            subscription.links.dismiss(gone(subscription))
+        await self._forget_entity(entity)
+        await self._drop(namespace, storage_path, stores)
+
+    async def _forget_entity(self, entity: Queue | Topic) -> None:
+        """An entity is gone from the catalog: its links go, and its partitions stop."""
+        if isinstance(entity, Topic):
+            for subscription in list(entity.subscriptions.values()):
+                del entity.subscriptions[subscription.definition.name.lower()]
+                subscription.links.dismiss(gone(subscription))
         self._entity_index.remove(entity)
-        self.namespaces.get(namespace).keys.set_entity_rules(entity.path, ())
+        self.namespaces.get(entity.namespace).keys.set_entity_rules(entity.path, ())
         entity.links.dismiss(gone(entity))
         entity.partitions.stop_forwarding(is_removed=True)
         await entity.partitions.close()
-        await self._drop(namespace, storage_path, stores)
 
     async def _drop(self, namespace: str, storage_path: str, stores: Sequence[str]) -> None:
         """Remove what a deleted entity left; a store that is out of reach is asked again later."""
@@ -503,40 +562,6 @@ class Broker:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    def _trim_later(self) -> None:
-        self._timer = self._timers.set(self._clock.now() + TRIM_INTERVAL_MS, self._trim)
-
-    def _trim(self) -> None:
-        if self._closing:
-            return
-        self._turn = (self._turn + 1) % QUIET_TURNS
-        for number, entity in enumerate(self._entity_index.all()):
-            entity.partitions.trim_soon(is_turn=number % QUIET_TURNS == self._turn)
-            self._remove_idle(entity)
-        self._trim_later()
-
-    def _remove_idle(self, entity: Queue | Topic) -> None:
-        """Delete what nobody has used for as long as its owner said (AutoDeleteOnIdle)."""
-        if entity.definition.auto_delete_ms != FOREVER_MS and entity.is_idle():
-            self._begin(self._remove_unless_used(entity))
-        elif isinstance(entity, Topic):
-            for subscription in list(entity.subscriptions.values()):
-                if subscription.definition.auto_delete_ms != FOREVER_MS and subscription.is_idle():
-                    self._begin(self._remove_unless_used(subscription))
-
-    async def _remove_unless_used(self, entity: Entity) -> None:
-        if entity.is_idle() and self.find(entity.namespace, entity.path) is entity:
-            _log.info(
-                "entity-idle kind=%s namespace=%s path=%s",
-                entity.kind,
-                entity.namespace,
-                entity.path,
-            )
-            try:
-                await self.remove(entity.path, entity.namespace)
-            except StoreError as error:
-                _log.error("catalog-failed path=%s error=%r", entity.path, str(error))
 
 
 def _is_as_wanted(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from peeklock.broker.entities import Entity, Subscription
-from peeklock.broker.worker.partition_worker import PartitionWorker
+from peeklock.broker.worker.partition_door import PartitionDoor
 from peeklock.entity.commands import Count
 from peeklock.entity.replies import Counted, Reply
 from peeklock.store.store import StoreError
@@ -85,7 +85,7 @@ def _sum(answers: Iterable[Counted | None]) -> Tally:
     return tally
 
 
-async def _ask(worker: PartitionWorker, lane: int) -> Counted | None:
+async def _ask(worker: PartitionDoor, lane: int) -> Counted | None:
     """What a partition holds; None where it is out of reach."""
     if not worker.can_be_asked:
         return None

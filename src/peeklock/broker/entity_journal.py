@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from peeklock.broker.entities import Queue, Topic
-from peeklock.broker.worker.partition_worker import PartitionWorker
+from peeklock.broker.worker.partition_door import PartitionDoor
 from peeklock.entity.blueprint import FIRST_SUBSCRIPTION_LANE
 from peeklock.entity.commands import DEAD, MAIN, TRANSFER, TRANSFER_DEAD
 from peeklock.store.codec.records import chunk_header
@@ -44,7 +44,7 @@ class EntityJournal:
 
     def __init__(self, entity: Queue | Topic) -> None:
         self._entity = entity
-        self._workers: tuple[PartitionWorker, ...] = entity.partitions.workers
+        self._workers: tuple[PartitionDoor, ...] = entity.partitions.workers
 
     @property
     def path(self) -> str:

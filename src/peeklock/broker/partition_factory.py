@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol, final
+from typing import Final, Protocol, TypeAlias, final
 
 from peeklock.broker.descriptions import Placement
 from peeklock.broker.forwarding.forget_notices import Destination
@@ -13,6 +14,7 @@ from peeklock.broker.forwarding.forwarder import Forwarder
 from peeklock.broker.partitions import Partitions
 from peeklock.broker.timers import Timers
 from peeklock.broker.worker.memory_mark import MemoryMark
+from peeklock.broker.worker.partition_door import PartitionDoor
 from peeklock.broker.worker.partition_worker import PartitionWorker
 from peeklock.clock import Clock
 from peeklock.entity.blueprint import Blueprint
@@ -23,11 +25,31 @@ from peeklock.store.store import PartitionId, Store, StoreError
 _log: Final = logging.getLogger("peeklock.broker")
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class RemotePlace:
+    """A partition, as nodes name it to each other: the incarnation tells it from those of an
+    entity that had this name before."""
+
+    id: PartitionId
+    path: str
+    incarnation: int
+
+
+FindDoor: TypeAlias = Callable[[str, RemotePlace], PartitionDoor | None]
+"""By the name of a store: the way to a partition that lives on another node; None where it is
+here."""
+
+
 class StoresByName(Protocol):
     """The stores that this broker has, by their names."""
 
     def get(self, name: str) -> Store:
         """Give a store; one that is not there is always out of reach."""
+        ...
+
+    async def drop(self, name: str, partition: PartitionId) -> None:
+        """Remove all of a partition from a store durably."""
         ...
 
     def place(self, count: int, used: dict[str, int]) -> list[str]:
@@ -53,6 +75,7 @@ class PartitionFactory:
         wording: Wording,
         find: Callable[[str, str], Destination | None],
         memory: MemoryMark,
+        find_door: FindDoor | None = None,
     ) -> None:
         self._stores = stores
         self._clock = clock
@@ -63,6 +86,8 @@ class PartitionFactory:
         # By namespace and path: where messages are forwarded to.
         self._find = find
         self._memory = memory
+        # The way to a partition whose store another node has; None while this one has all stores.
+        self._find_door = find_door
         self._last_incarnation = 0
 
     def place(self, partitions: int, used: dict[str, int]) -> Placement:
@@ -78,32 +103,43 @@ class PartitionFactory:
         """Build the partitions of an entity; they open when they are used."""
         self._last_incarnation = max(self._last_incarnation, place.incarnation)
         storage_path = place.storage_path(path)
-        workers = [
-            PartitionWorker(
-                PartitionId(namespace, storage_path, index),
-                blueprint,
-                self._stores.get(name),
-                self._clock,
-                self._timers,
-                self._budget,
-                self._random_source,
-                lost_content=self._wording.lost(),
-                memory=self._memory,
-            )
-            for index, name in enumerate(place.stores)
-        ]
         find = partial(self._find, namespace)
-        forwarders = [
-            Forwarder(worker, blueprint, find, self._wording, self._clock, self._timers)
-            for worker in workers
-        ]
-        return Partitions(workers, forwarders, blueprint)
+        doors: list[PartitionDoor] = []
+        forwarders: dict[PartitionDoor, Forwarder] = {}
+        for index, name in enumerate(place.stores):
+            partition_id = PartitionId(namespace, storage_path, index)
+            door = None
+            if self._find_door is not None:
+                door = self._find_door(name, RemotePlace(partition_id, path, place.incarnation))
+            if door is None:
+                worker = self._worker(partition_id, name, blueprint)
+                forwarders[worker] = Forwarder(
+                    worker, blueprint, find, self._wording, self._clock, self._timers
+                )
+                door = worker
+            doors.append(door)
+        return Partitions(doors, forwarders, blueprint)
+
+    def _worker(
+        self, partition_id: PartitionId, store_name: str, blueprint: Blueprint
+    ) -> PartitionWorker:
+        return PartitionWorker(
+            partition_id,
+            blueprint,
+            self._stores.get(store_name),
+            self._clock,
+            self._timers,
+            self._budget,
+            self._random_source,
+            lost_content=self._wording.lost(),
+            memory=self._memory,
+        )
 
     async def drop(self, namespace: str, storage_path: str, stores: Sequence[str]) -> bool:
         """Remove what a deleted entity left; answers False where a store is out of reach."""
         try:
             for index, name in enumerate(stores):
-                await self._stores.get(name).drop(PartitionId(namespace, storage_path, index))
+                await self._stores.drop(name, PartitionId(namespace, storage_path, index))
         except StoreError as error:
             _log.warning("drop-postponed path=%s error=%r", storage_path, str(error))
             return False

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, final
 
 from peeklock.broker.forwarding.forwarder import Forwarder
 from peeklock.broker.partitioned.commit_partition import why_not_together
 from peeklock.broker.partitioned.partitioned_entity import PartitionedEntity
 from peeklock.broker.partitioned.reach import availability
-from peeklock.broker.worker.partition_worker import PartitionWorker
+from peeklock.broker.worker.partition_door import PartitionDoor
 from peeklock.entity.blueprint import Blueprint
 from peeklock.entity.commands import Command, Tick, TransactionWork
 from peeklock.entity.refusals import Refusal
@@ -28,14 +28,17 @@ class Partitions:
 
     def __init__(
         self,
-        workers: Sequence[PartitionWorker],
-        forwarders: Sequence[Forwarder],
+        workers: Sequence[PartitionDoor],
+        forwarders: Mapping[PartitionDoor, Forwarder],
         blueprint: Blueprint,
     ) -> None:
+        """`forwarders` are those of the partitions that live here."""
         self.workers = tuple(workers)
         by_message_id = blueprint.duplicate_window_ms > 0
         self._routing = Routing(by_message_id, blueprint.has_sessions)
-        self._forwarders = dict(zip(workers, forwarders, strict=True))
+        self._forwarders = dict(forwarders)
+        # Told each time that one of the partitions has opened.
+        self.on_opened: dict[object, Callable[[PartitionDoor], None]] = {}
         if len(self.workers) == 1:
             self.workers[0].on_opened = self._opened
             self._ask: Callable[[Any], None] = self.workers[0].submit
@@ -62,8 +65,9 @@ class Partitions:
     def configure(self, blueprint: Blueprint) -> None:
         """The description changed."""
         self._routing.by_session = blueprint.has_sessions
-        for worker, forwarder in self._forwarders.items():
+        for worker in self.workers:
             worker.configure(blueprint)
+        for forwarder in self._forwarders.values():
             forwarder.configure(blueprint)
 
     def trim_soon(self, *, is_turn: bool) -> None:
@@ -74,7 +78,7 @@ class Partitions:
 
     async def awaken(self) -> None:
         """Open what is closed and holds something, because time goes on there."""
-        for worker in self.workers:
+        for worker in self._forwarders:
             if not worker.is_open and await _holds_something(worker):
                 worker.submit(Tick())
                 # One after the other: whoever is in use meanwhile goes first.
@@ -89,11 +93,15 @@ class Partitions:
         """Carry out what was asked, store it, and stop."""
         await asyncio.gather(*(worker.close() for worker in self.workers))
 
-    def _opened(self, worker: PartitionWorker) -> None:
-        self._forwarders[worker].opened()
+    def _opened(self, worker: PartitionDoor) -> None:
+        forwarder = self._forwarders.get(worker)
+        if forwarder is not None:
+            forwarder.opened()
+        for tell in list(self.on_opened.values()):
+            tell(worker)
 
 
-async def _holds_something(worker: PartitionWorker) -> bool:
+async def _holds_something(worker: PartitionDoor) -> bool:
     """Whether there is something to open; what is damaged is opened as well, so that it is said.
     A store that is out of reach tells when it is back."""
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, final
 
 from peeklock.broker.changes import (
@@ -48,7 +49,11 @@ class Subscriptions:
     """Keeps the subscriptions of all topics in step with the catalog."""
 
     def __init__(
-        self, catalog: Catalog, clock: Clock, changing: asyncio.Lock, subscriptions_max: int
+        self,
+        catalog: Catalog,
+        clock: Clock,
+        changing: AbstractAsyncContextManager[Any],
+        subscriptions_max: int,
     ) -> None:
         self._catalog = catalog
         self._clock = clock

@@ -21,6 +21,7 @@ from peeklock.cli.entities import entity, import_export, rule_commands
 from peeklock.cli.help import CommandGroup
 from peeklock.cli.operating import dead_letters, doctor, overview, sessions, story
 from peeklock.cli.output import fail
+from peeklock.node_description import NodeDescription
 from peeklock.settings import Settings
 
 # As a shell tells of a program that a closed pipe has ended.
@@ -95,6 +96,8 @@ def serve(
     tls_name: options.TlsName = None,
     store: options.Store = None,
     stores: options.Stores = 1,
+    nodes: options.Nodes = 1,
+    node_description: options.Description = None,
     journal_retention_ms: options.JournalRetentionMs = chosen.JOURNAL_RETENTION_MS,
     journal_retention_bytes: options.JournalRetentionBytes = chosen.JOURNAL_RETENTION_BYTES,
     free_bytes_min: options.FreeBytesMin = chosen.FREE_BYTES_MIN,
@@ -117,6 +120,8 @@ def serve(
     databases = tuple(each for each in store or () if options.is_address_of_database(each))
     if databases and stores > 1:
         raise typer.BadParameter("--stores counts embedded stores; repeat --store for databases")
+    # Told by the parent to each of its nodes, and by nobody else.
+    node = None if node_description is None else NodeDescription.read(node_description)
     settings = Settings(
         data=data,
         # In full: who is told of it by a reload stands in another directory.
@@ -131,8 +136,10 @@ def serve(
         tls_key=tls_key,
         tls_names=tuple(tls_name or ()),
         store=chosen.POSTGRES if databases else (store or [chosen.EMBEDDED])[0],
-        stores=len(databases) or stores,
+        stores=(len(databases) or stores) if node is None else node.stores,
         databases=databases,
+        nodes=nodes,
+        node=node,
         journal_retention_ms=journal_retention_ms,
         journal_retention_bytes=journal_retention_bytes,
         free_bytes_min=free_bytes_min,
@@ -158,7 +165,12 @@ def _serve(settings: Settings) -> None:
     from peeklock.store.store import StoreError
 
     try:
-        server.serve(settings, at_end=server.end_process)
+        if settings.nodes > 1 and settings.node is None:
+            from peeklock.supervisor import supervise
+
+            supervise(settings)
+        else:
+            server.serve(settings, at_end=server.end_process)
     except ConfigurationError as error:
         fail(str(error))
     except (OSError, StoreError) as error:

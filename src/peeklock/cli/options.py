@@ -6,6 +6,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 import typer
 
+from peeklock.node_description import VARIABLE
 from peeklock.settings import STORES_MAX
 
 # What a certificate can say: names with or without a star at their beginning, and addresses.
@@ -158,6 +159,17 @@ Stores: TypeAlias = Annotated[
         help="How many stores keep the messages, each in a directory of its own.",
     ),
 ]
+Nodes: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        envvar="PEEKLOCK_NODES",
+        min=1,
+        max=STORES_MAX,
+        help="How many processes serve together, on one port; each has its own stores.",
+    ),
+]
+# What the parent of several nodes tells each of them; nobody else does.
+Description: TypeAlias = Annotated[str | None, typer.Option(envvar=VARIABLE, hidden=True)]
 JournalRetentionMs: TypeAlias = Annotated[
     int,
     typer.Option(

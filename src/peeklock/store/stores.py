@@ -52,6 +52,13 @@ def store_names(count: int) -> list[str]:
     return ["store", *(f"store-{number}" for number in range(2, count + 1))]
 
 
+def spread(names: Sequence[str], count: int, used: Mapping[str, int]) -> list[str]:
+    """Choose so many of these stores, beginning with those that are used least."""
+    ranks = {name: rank for rank, name in enumerate(names)}
+    order = sorted(names, key=lambda name: (used.get(name, 0), ranks[name]))
+    return [order[number % len(order)] for number in range(count)]
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class StoreState:
@@ -134,9 +141,15 @@ class Stores:
         """
         names = [name for name, store in self._stores.items() if store.is_online]
         names = names or list(self._stores)
-        ranks = {name: rank for rank, name in enumerate(names)}
-        order = sorted(names, key=lambda name: (used.get(name, 0), ranks[name]))
-        return [order[number % len(order)] for number in range(count)]
+        return spread(names, count, used)
+
+    async def drop(self, name: str, partition: PartitionId) -> None:
+        """Remove all of a partition from a store durably."""
+        await self.get(name).drop(partition)
+
+    async def all_states(self) -> list[StoreState]:
+        """Tell how each store is: in a cluster, those of other nodes as well."""
+        return self.states()
 
     async def close(self) -> None:
         """Close all of them; the first error is told when that is done."""

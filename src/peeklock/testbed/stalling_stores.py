@@ -23,6 +23,10 @@ class StallingStores:
         """Give a store that can be stalled."""
         return StallingStore(self._stores.get(name), self._faults)
 
+    async def drop(self, name: str, partition: PartitionId) -> None:
+        """Remove all of a partition from a store."""
+        await self._stores.drop(name, partition)
+
     def place(self, count: int, used: dict[str, int]) -> list[str]:
         """Choose a store for each partition of a new entity."""
         return self._stores.place(count, used)

@@ -100,7 +100,8 @@ class PartitionedHarness:
             for index, store in enumerate(self.stores)
         ]
         self.spread = PartitionedEntity(
-            self.workers, Routing(definition.duplicate_window_ms > 0, definition.requires_session)
+            list(self.workers),
+            Routing(definition.duplicate_window_ms > 0, definition.requires_session),
         )
 
     async def do(self, *commands: Command) -> None:

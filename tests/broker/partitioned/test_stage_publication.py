@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from peeklock.broker.worker.partition_worker import PartitionWorker
 from peeklock.entity.commands import (
     MAIN,
     Command,
@@ -343,7 +344,9 @@ def test_bodies_that_are_not_in_memory_are_fetched_for_a_topic() -> None:
         bench = BrokerHarness()
         topic = await bench.broker.put_topic(TopicDefinition("t"))
         subscription = await bench.broker.put_subscription(SubscriptionDefinition("t", "s"))
-        topic.partitions.workers[0]._budget.left = 0
+        worker = topic.partitions.workers[0]
+        assert isinstance(worker, PartitionWorker)
+        worker._budget.left = 0
         origin = Recorder()
         topic.submit(Stage(origin, [1, 2], [message("a"), message("b")], "s"))
         topic.submit(PublishStages(origin, 3, "w", 0, ["s"]))
@@ -353,7 +356,7 @@ def test_bodies_that_are_not_in_memory_are_fetched_for_a_topic() -> None:
         subscription.submit(Peek(origin, 4, subscription.lane, 0, 9, 999))
         await settle_down()
         assert contents(origin.deliveries()) == ["a", "b"]
-        assert topic.partitions.workers[0]._budget.left == 0
+        assert worker._budget.left == 0
         await bench.broker.close()
 
     asyncio.run(walk())

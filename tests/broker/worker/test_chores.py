@@ -12,6 +12,7 @@ from peeklock.broker.entities import Queue
 from peeklock.broker.forwarding.lane_forwarder import BEYOND
 from peeklock.broker.worker.chores import TRIM_BYTES, Chores
 from peeklock.broker.worker.mailbox import Mailbox
+from peeklock.broker.worker.partition_worker import PartitionWorker
 from peeklock.entity.blueprint import FIRST_SUBSCRIPTION_LANE
 from peeklock.entity.commands import (
     DEFER,
@@ -143,6 +144,7 @@ def test_old_bodies_are_relocated_although_there_is_always_somebody_who_waits() 
         for sender in senders:
             sender.send()
         worker = queue.partitions.workers[0]
+        assert isinstance(worker, PartitionWorker)
         partition = worker._partition
         assert partition is not None
         await until(lambda: 0 not in partition.live_blocks())
@@ -207,6 +209,7 @@ def test_a_damaged_body_under_a_lock_is_left_alone_until_the_next_trim() -> None
         queue.submit(Grant(origin, 2, False))
         await until(origin.deliveries)
         worker = queue.partitions.workers[0]
+        assert isinstance(worker, PartitionWorker)
         partition = worker._partition
         assert partition is not None
         kept = store._partitions[worker.id.key]

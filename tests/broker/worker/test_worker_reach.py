@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from peeklock.broker.worker.partition_door import PartitionDoor
 from peeklock.broker.worker.partition_worker import PartitionWorker
 from peeklock.budgets import Budget
 from peeklock.entity.commands import (
@@ -68,7 +69,7 @@ def test_a_worker_is_out_of_reach_until_it_has_opened_again() -> None:
 
     async def walk(bench: PartitionedHarness) -> None:
         [worker], [store] = bench.workers, bench.stores
-        opened: list[PartitionWorker] = []
+        opened: list[PartitionDoor] = []
         worker.on_opened = opened.append
         origin = Recorder()
         assert reach(worker) == (True, True)

@@ -6,6 +6,7 @@ import pytest
 
 from peeklock.amqp.messages.message import decode_message
 from peeklock.amqp.sessions.link import Link
+from peeklock.broker.worker.partition_worker import PartitionWorker
 from peeklock.store.memory import MemoryStore
 from tests.broker.broker_harness import settle_down
 from tests.gateway.amqp.amqp_harness import AmqpHarness, Client, plain, serve
@@ -18,6 +19,7 @@ def damage(bus: AmqpHarness) -> None:
     for kept in store._partitions.values():
         kept.chunks = [chunk[:-1] + bytes([chunk[-1] ^ 1]) for chunk in kept.chunks]
     (worker,) = bus.queue().partitions.workers
+    assert isinstance(worker, PartitionWorker)
     assert worker._partition is not None
     state = worker._partition._state
     for lane in state.lanes.values():

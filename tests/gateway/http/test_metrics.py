@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from peeklock.auth.keyring import KeyRing
 from peeklock.auth.rights import LISTEN, SEND, AuthorizationRule
 from peeklock.auth.sas import generate_sas
+from peeklock.broker.worker.partition_worker import PartitionWorker
 from peeklock.budgets import Budgets
 from peeklock.clock import ManualClock
 from peeklock.entity.blueprint import FIRST_SUBSCRIPTION_LANE
@@ -207,7 +208,9 @@ def test_others_have_turns_while_the_lanes_of_one_topic_are_counted() -> None:
         origin = Recorder()
         topic.submit(SendMany(origin, [1], [message("x")]))
         await settle_down()
-        partition = topic.partitions.workers[0]._partition
+        worker = topic.partitions.workers[0]
+        assert isinstance(worker, PartitionWorker)
+        partition = worker._partition
         assert partition is not None
         for number in range(2_000):
             partition._state.lane(FIRST_SUBSCRIPTION_LANE + 2 * number)

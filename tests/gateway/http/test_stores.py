@@ -214,7 +214,7 @@ class SlowStores:
         self.stores = stores
         self.begun = asyncio.Event()
         self.may_end = asyncio.Event()
-        self.states = stores.states
+        self.all_states = stores.all_states
         self.ended = asyncio.Event()
 
     async def offline(self, name: str) -> None:

@@ -27,7 +27,7 @@ from peeklock.broker.partitioned.stage_publication import (
     drop_stages,
 )
 from peeklock.broker.partitioned.take_over import TakeOvers
-from peeklock.broker.worker.partition_worker import PartitionWorker
+from peeklock.broker.worker.partition_door import PartitionDoor
 from peeklock.broker.worker.refusing import refusal_reply
 from peeklock.entity.commands import (
     COMMAND_ROWS,
@@ -105,11 +105,11 @@ class PartitionedEntity:
         "workers",
     )
 
-    def __init__(self, workers: list[PartitionWorker], routing: Routing) -> None:
-        self.workers: Final[list[PartitionWorker]] = workers
+    def __init__(self, workers: list[PartitionDoor], routing: Routing) -> None:
+        self.workers: Final[list[PartitionDoor]] = workers
         self._routing: Final[Routing] = routing
         # Told each time that a partition has opened; the workers' own hook is taken.
-        self.on_opened: Callable[[PartitionWorker], None] | None = None
+        self.on_opened: Callable[[PartitionDoor], None] | None = None
         self._reach: Final[ReachablePartitions] = ReachablePartitions(workers)
         self._split_commands: Final[SplitCommands] = SplitCommands(self._reach)
         self._take_overs: Final[TakeOvers] = TakeOvers(self._reach)
@@ -118,7 +118,7 @@ class PartitionedEntity:
         self._receivers: dict[Origin, CreditLedger | SessionSeeker] = {}
         for index, worker in enumerate(workers):
             worker.on_opened = partial(self._opened, index)
-            worker.pending_replies.on_unsent = partial(self._unsent, index)
+            worker.set_on_unsent(partial(self._unsent, index))
 
     def submit(self, command: Command) -> None:
         """Ask whom it concerns; the reply goes to the command's origin."""
@@ -394,7 +394,7 @@ class PartitionedEntity:
     def _forget(self, origin: Origin) -> None:
         self._receivers.pop(origin, None)
 
-    def _opened(self, index: int, worker: PartitionWorker) -> None:
+    def _opened(self, index: int, worker: PartitionDoor) -> None:
         for receiver in list(self._receivers.values()):
             receiver.opened(index)
         self._take_overs.opened(index)

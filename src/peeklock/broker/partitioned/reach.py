@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable
 from typing import Final, final
 
-from peeklock.broker.worker.partition_worker import PartitionWorker
+from peeklock.broker.worker.partition_door import PartitionDoor
 from peeklock.entity.commands import Command
 from peeklock.entity.refusals import INTERNAL, UNAVAILABLE, Refusal
 from peeklock.entity.replies import Origin, Refused, Reply
@@ -19,7 +19,7 @@ LIMITED: Final = "Limited"
 UNKNOWN: Final = "Unknown"
 
 
-def availability(workers: Iterable[PartitionWorker]) -> str:
+def availability(workers: Iterable[PartitionDoor]) -> str:
     """Whether all partitions of an entity are within reach (R-P9)."""
     return AVAILABLE if all(worker.is_available for worker in workers) else LIMITED
 
@@ -33,8 +33,8 @@ class ReachablePartitions:
 
     __slots__ = ("_answers", "_turn", "workers")
 
-    def __init__(self, workers: list[PartitionWorker]) -> None:
-        self.workers: list[PartitionWorker] = workers
+    def __init__(self, workers: list[PartitionDoor]) -> None:
+        self.workers: list[PartitionDoor] = workers
         self._turn: int = 0
         self._answers: list[Reply] = []
 

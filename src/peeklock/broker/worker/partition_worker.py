@@ -20,29 +20,23 @@ from peeklock.broker.worker.cold_bodies import bring_bodies, fetch_bodies
 from peeklock.broker.worker.mailbox import Mailbox
 from peeklock.broker.worker.memory_mark import Forecast, MemoryMark
 from peeklock.broker.worker.opening import take_in
+from peeklock.broker.worker.partition_door import PartitionDoor
 from peeklock.broker.worker.pending_replies import PendingReplies
 from peeklock.broker.worker.refusing import (
     DOUBT,
     GONE,
     SHORT_OF_MEMORY,
     SHORT_OF_SPACE,
+    STEPPED_DOWN,
     brings_messages,
     closed_text,
 )
 from peeklock.broker.worker.write_batching import WriteBatching
 from peeklock.clock import Clock
 from peeklock.entity.blueprint import Blueprint
-from peeklock.entity.commands import (
-    Command,
-    Configure,
-    Grant,
-    SendMany,
-    SettleMany,
-    Tick,
-)
-from peeklock.entity.decision import NO_REPLAY, Decision
+from peeklock.entity.commands import Command, Configure, Grant, SendMany, SettleMany, Tick
 from peeklock.entity.message import BodyBudget
-from peeklock.entity.partition import Partition
+from peeklock.entity.partition import NO_REPLAY, Decision, Partition
 from peeklock.entity.refusals import BUSY, INTERNAL, UNAVAILABLE, Refusal
 from peeklock.entity.replies import Reply
 from peeklock.step import STEP
@@ -50,6 +44,7 @@ from peeklock.store.store import (
     Away,
     Corrupt,
     Damaged,
+    Fenced,
     JournalPage,
     PartitionId,
     Store,
@@ -72,7 +67,7 @@ _log: Final = logging.getLogger("peeklock.broker")
 
 
 @final
-class PartitionWorker:
+class PartitionWorker(PartitionDoor):
     """Owns one partition, here and now."""
 
     __slots__ = (
@@ -84,6 +79,7 @@ class PartitionWorker:
         "_epoch",
         "_expected_bytes",
         "_forecast",
+        "_is_fenced",
         "_is_in_reach",
         "_is_lost",
         "_is_store_back",
@@ -100,9 +96,6 @@ class PartitionWorker:
         "_timer_at",
         "_timers",
         "_write_batching",
-        "damage",
-        "id",
-        "on_opened",
         "pending_replies",
     )
 
@@ -118,11 +111,7 @@ class PartitionWorker:
         lost_content: bytes = b"",
         memory: MemoryMark | None = None,
     ) -> None:
-        self.id: PartitionId = partition_id
-        # What clients are told while what is on disk keeps the partition closed.
-        self.damage: str = ""
-        # Told each time that the partition has opened.
-        self.on_opened: Callable[[PartitionWorker], None] | None = None
+        super().__init__(partition_id)
         self.pending_replies: Final[PendingReplies] = PendingReplies(partition_id.key)
         self.pending_replies.on_handed_out = self._handed_out
         self._blueprint: Blueprint = blueprint
@@ -142,6 +131,7 @@ class PartitionWorker:
         self._mailbox: Mailbox = Mailbox()
         self._task: asyncio.Task[None] | None = None
         self._closing: bool = False
+        self._is_fenced: bool = False  # somebody else owns the partition now
         self._is_in_reach: bool = True
         self._is_lost: bool = False  # somebody has said that the store is gone
         self._is_store_back: bool = False  # somebody has said that it is back
@@ -167,6 +157,10 @@ class PartitionWorker:
         self._blueprint = blueprint
         if self._task is not None:
             self.submit(Configure(blueprint))
+
+    def set_on_unsent(self, on_unsent: Callable[[Command], bool]) -> None:
+        """Say who finds another place for what was not stored here."""
+        self.pending_replies.on_unsent = on_unsent
 
     def trim_soon(self) -> None:
         """Look after the journal in the next round; nothing to do while closed."""
@@ -198,10 +192,6 @@ class PartitionWorker:
     def has_written(self) -> bool:
         """Whether anything was stored since the journal was last looked after."""
         return self._chores.has_written
-
-    async def has_journal(self) -> bool:
-        """Whether anything was ever stored; StoreError where nobody can know."""
-        return len((await self.journal(0, 1)).chunks) > 0
 
     async def journal(self, after: int, limit_bytes: int) -> JournalPage:
         """Raw chunks of what is stored, read beside the partition, which need not be open."""
@@ -261,10 +251,14 @@ class PartitionWorker:
                 if self._closing:
                     self._close_mailbox()
                     return
+                if self._is_fenced:
+                    await self._stay_closed(Refusal(UNAVAILABLE, STEPPED_DOWN))
+                    self._is_fenced = False
+                    continue
                 # A store that opens and takes nothing is not opened without a pause.
                 if pending_replies.has_failed_again() or not await self._open():
                     if self.damage:
-                        await self._stay_closed()
+                        await self._stay_closed(Refusal(INTERNAL, self.damage))
                     else:
                         await self._back_off(backoff_ms)
                         backoff_ms = min(2 * backoff_ms, BACKOFF_MS_MAX)
@@ -327,6 +321,11 @@ class PartitionWorker:
                 self.pending_replies.release()  # nobody waits for chores
                 await self._do_chores(partition)
             self._set_timer()
+        except Fenced as error:
+            # Whoever has it now would be fenced in turn by an opening without a new assignment.
+            _log.error("stepped-down partition=%s error=%r", self.id.key, str(error))
+            self._is_fenced = True
+            self._fail(commands, Refusal(UNAVAILABLE, STEPPED_DOWN), not is_stored)
         except StoreError as error:
             _log.error("store-failed partition=%s error=%r", self.id.key, str(error))
             is_unsent = isinstance(error, Away) and not is_stored
@@ -551,10 +550,10 @@ class PartitionWorker:
         self.damage = closed_text(self.id.index, self._blueprint.path, problem)
         _log.error("partition-damaged partition=%s error=%r", self.id.key, str(problem))
 
-    async def _stay_closed(self) -> None:
-        """Refuse everything until somebody has put other files in place."""
+    async def _stay_closed(self, refusal: Refusal) -> None:
+        """Refuse everything until the store is given to this worker anew."""
         while not self._closing and not self._is_store_back:
-            self._refuse_mailbox(Refusal(INTERNAL, self.damage))
+            self._refuse_mailbox(refusal)
             await self._mailbox.sleep()
         self._is_store_back = False
 

@@ -32,6 +32,7 @@ SHORT_OF_SPACE: Final = "The store is short of space and takes no messages. Try 
 SHORT_OF_MEMORY: Final = (
     "The broker is short of memory and takes no messages until some are received. Try later."
 )
+STEPPED_DOWN: Final = "The partition has another owner now. Try again."
 DOUBT: Final = "The store failed; whether this was stored is in doubt. Try again."
 
 

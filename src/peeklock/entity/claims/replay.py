@@ -6,8 +6,7 @@ from typing import final
 
 from peeklock.entity.claims.lane_claims import CLAIM_TIMEOUT_MS, LaneClaims
 from peeklock.entity.claims.records import OwnerHeard
-from peeklock.entity.entries import Entry
-from peeklock.entity.lane import Lane
+from peeklock.entity.lane import Entry, Lane
 
 
 @final

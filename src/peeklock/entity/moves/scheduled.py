@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import heapq
 
-from peeklock.entity.entries import Entry
-from peeklock.entity.lane import Lane
+from peeklock.entity.lane import Entry, Lane
 
 
 def falling_due(lane: Lane, now: int, count_max: int, bytes_max: int) -> list[Entry]:

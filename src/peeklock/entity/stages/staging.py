@@ -24,9 +24,9 @@ from peeklock.entity.commands import (
     StageCommand,
     TellStages,
 )
-from peeklock.entity.entries import Entry
+from peeklock.entity.duplicate_detection import id_of
+from peeklock.entity.lane import Entry
 from peeklock.entity.message import NEVER, NO_DURATION, Message
-from peeklock.entity.moves.duplicate_detection import id_of
 from peeklock.entity.moves.entering import Entering
 from peeklock.entity.moves.time_to_live import end_of_life, shorter
 from peeklock.entity.refusals import NOT_ALLOWED, Refusal
@@ -39,7 +39,6 @@ from peeklock.entity.replies import (
     SendsAccepted,
     StagesTold,
 )
-from peeklock.entity.stages.name_walks import Drop, StageSearch
 from peeklock.entity.stages.partition_stages import (
     STAGE_GRACE_MS,
     STAGE_TIMEOUT_MS,
@@ -91,6 +90,18 @@ class StageBatch:
 
 
 @final
+class Drop:
+    """Stages that are given up by a prefix: there may be very many others."""
+
+    __slots__ = ("command", "count", "names")
+
+    def __init__(self, command: DropStages, names: list[str]) -> None:
+        self.command: DropStages = command
+        self.names: list[str] = names  # of all stages, those that were not looked at yet
+        self.count: int = 0  # of messages that are gone
+
+
+@final
 class Staging:
     """Stages, publishes and drops on the state of a partition."""
 
@@ -99,7 +110,6 @@ class Staging:
         "_drops",
         "_entering",
         "_leftovers",
-        "_searches",
         "_state",
         "bytes_max",
         "count_max",
@@ -114,7 +124,6 @@ class Staging:
         # Next steps, which others may come before.
         self._leftovers: list[PublishStages] = []
         self._drops: list[Drop] = []
-        self._searches: list[StageSearch] = []
 
     def decide(self, command: StageCommand, now: int) -> bool:
         """Carry out what is asked about stages; False where it has to wait, and what comes after it
@@ -407,29 +416,14 @@ class Staging:
 
     def find_published(self, command: FindPublished) -> None:
         """Which of these stages belong to what some writer published last."""
-        search = self._search_of(command)
-        writers = self._state.stages.writers
-        stint = self._state.stint
-        looks = NAMES * max(1, stint.steps_left)
-        while search.writers and looks > 0:
-            writer = writers.get(search.writers.pop())
-            stages = [] if writer is None else writer.stages
-            search.look_at(stages)
-            looks -= 1 + len(stages)
-        stint.spend(max(1, stint.steps_left) - looks // NAMES)
-        if search.writers:
-            self._searches.append(search)
+        writers = self._state.stages.writers.values()
+        own = {name for writer in writers for name in writer.stages}
+        if command.prefix is not None:
+            prefix = command.prefix
+            names = [name for name in own if name.startswith(prefix)]
         else:
-            names = sorted(search.found)
-            self._state.replies.append(Named(command.origin, command.tag, names))
-
-    def _search_of(self, command: FindPublished) -> StageSearch:
-        """What is under way by this command; at first, all writers there are."""
-        for at, search in enumerate(self._searches):
-            if search.command is command:
-                del self._searches[at]
-                return search
-        return StageSearch(command, list(self._state.stages.writers))
+            names = [name for name in command.stages if name in own]
+        self._state.replies.append(Named(command.origin, command.tag, sorted(names)))
 
     def tell(self, command: TellStages) -> None:
         """What is staged here, and what the writers published last."""
@@ -471,14 +465,6 @@ class Staging:
         if stages.resume_at <= now:
             self.resume(now)
 
-    def is_any_stale(self, now: int) -> bool:
-        """Whether there is more to drop than one stint has dropped."""
-        stages = self._state.stages
-        if stages.grace_until == NEVER or stages.grace_until > now:
-            return False
-        line = next(iter(stages.lines.values()), None)
-        return line is not None and line.touched_at + STAGE_TIMEOUT_MS <= now
-
     def resume(self, now: int) -> None:
         """Go on with what was published in part: after an opening, after a change of the entity,
         and where the next step was refused."""
@@ -497,13 +483,11 @@ class Staging:
 
     def _drop_stale(self, now: int) -> None:
         stages = self._state.stages
-        stint = self._state.stint
         stale: list[str] = []
         for line in stages.lines.values():
-            if line.touched_at + STAGE_TIMEOUT_MS > now or len(stale) >= max(1, stint.steps_left):
+            if line.touched_at + STAGE_TIMEOUT_MS > now:
                 break
             stale.append(line.name)
-        stint.spend(len(stale))
         self._drop(stale, STAGE_STALE, now)
         for name in stale:
             if name in stages.lines:
@@ -519,12 +503,10 @@ class Staging:
         return _without_body(self._next_step(batch))
 
     def take_leftovers(self) -> list[Command]:
-        """The next steps of what is published, dropped or looked for in several."""
+        """The next steps of what is published or dropped in several."""
         leftovers: list[Command] = []
         for drop in self._drops:
             leftovers.append(drop.command)
-        for search in self._searches:
-            leftovers.append(search.command)
         if self._leftovers:
             leftovers += self._leftovers
             self._leftovers = []

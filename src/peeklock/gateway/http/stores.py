@@ -19,8 +19,8 @@ _OFFLINE: Final = "offline"
 class StoresView(Protocol):
     """What this node needs of the stores."""
 
-    def states(self) -> Sequence[StoreState]:
-        """Tell how each store is."""
+    async def all_states(self) -> Sequence[StoreState]:
+        """Tell how each store is, on whichever node it is."""
         ...
 
     async def offline(self, name: str) -> None:
@@ -48,17 +48,17 @@ class StoresNode:
             return refusal
         place = request.segments()[1:]
         if not place:
-            return self._list(request.method)
+            return await self._list(request.method)
         if len(place) != 2 or place[1] not in (_ONLINE, _OFFLINE):
             return not_found(request.path)
         if request.method != "POST":
             return not_allowed(request.method, ["POST"])
         return await self._switch(place[0], place[1], request.flag("make"))
 
-    def _list(self, method: str) -> Answer:
+    async def _list(self, method: str) -> Answer:
         if method not in ("GET", "HEAD"):
             return not_allowed(method, ["GET", "HEAD"])
-        return Answer(200, {"stores": [_told(state) for state in self._stores.states()]})
+        return Answer(200, {"stores": [_told(each) for each in await self._stores.all_states()]})
 
     async def _switch(self, name: str, to: str, may_make: bool) -> Answer:
         try:
@@ -70,8 +70,8 @@ class StoresNode:
             return refused(404, f"{error}")
         except (StoreError, OSError) as error:
             return refused(409, f"{error}")
-        states = [_told(state) for state in self._stores.states() if state.name == name]
-        return Answer(200, {"stores": states})
+        states = await self._stores.all_states()
+        return Answer(200, {"stores": [_told(each) for each in states if each.name == name]})
 
 
 def _told(state: StoreState) -> dict[str, Any]:

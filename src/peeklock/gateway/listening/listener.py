@@ -4,7 +4,7 @@ import asyncio
 import errno
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, final
 
 from peeklock.budgets import Budgets
@@ -24,11 +24,34 @@ _ACCEPTED_AT_ONCE_MAX: Final = 16
 # longest is cut off: those who mean it are decided soon, and silence keeps nobody out.
 UNDECIDED_MAX: Final = 5_000
 _STEP_S_MAX: Final = 15.0
+# How long a process lets the others accept that share its sockets.
+_SHARING_S: Final = 0.001
 # How long nothing is accepted when the system has no room for another connection.
 _PAUSE_S: Final = 1.0
 _NO_SUCH_ADDRESS: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 _NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+async def bind(host: str, port: int) -> list[socket.socket]:
+    """Listen on all addresses of a host; nothing is accepted yet."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    sockets: list[socket.socket] = []
+    missing: OSError | None = None
+    for family, address in dict.fromkeys((each[0], each[4]) for each in found):
+        try:
+            sockets.append(socket.create_server(address, family=family, backlog=_BACKLOG))
+        except OSError as error:
+            # A name may stand for addresses of a family that this machine does not have.
+            if error.errno not in _NO_SUCH_ADDRESS:
+                for each in sockets:
+                    each.close()
+                raise
+            missing = error
+    if missing is not None and not sockets:
+        raise missing
+    return sockets
 
 
 @final
@@ -47,8 +70,11 @@ class Listener:
         handshakes_max: int = HANDSHAKES_MAX,
         step_s_max: float = _STEP_S_MAX,
         write_s_max: float = WRITE_S_MAX,
+        is_shared: bool = False,
     ) -> None:
-        """`make_room` lets somebody go who is served and can be spared, and tells whether."""
+        """`make_room` lets somebody go who is served and can be spared, and tells whether. With
+        `is_shared`, other processes accept on the same sockets and get their share."""
+        self._is_shared = is_shared
         self.amqp = amqp
         self.http = http
         self.tls = tls
@@ -67,30 +93,21 @@ class Listener:
 
     async def start(self, listener_name: str, host: str, port: int) -> int:
         """Listen; answers the port, which matters where 0 was asked for."""
+        return self.adopt(listener_name, await bind(host, port))
+
+    def adopt(self, listener_name: str, sockets: Sequence[socket.socket]) -> int:
+        """Accept on sockets that listen already; answers the port."""
         loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        ports: list[int] = []
-        missing: OSError | None = None
-        for family, address in dict.fromkeys((each[0], each[4]) for each in found):
-            try:
-                listening = socket.create_server(address, family=family, backlog=_BACKLOG)
-            except OSError as error:
-                # A name may stand for addresses of a family that this machine does not have.
-                if error.errno not in _NO_SUCH_ADDRESS:
-                    raise
-                missing = error
-                continue
+        for listening in sockets:
             self._sockets.append(listening)
             listening.setblocking(False)
             loop.add_reader(listening, self._accept, listening)
             bound = listening.getsockname()
-            ports.append(bound[1])
             # Those who read logs know the field by this name.
             line = logbook.line("listening", door=listener_name, host=bound[0], port=bound[1])
             _LOG.info("%s", line)
-        if missing is not None and not ports:
-            raise missing
-        return ports[0]
+        port: int = sockets[0].getsockname()[1]
+        return port
 
     def stop(self) -> None:
         """Accept nothing more, and end what has not begun."""
@@ -127,7 +144,7 @@ class Listener:
     # --- accepting
 
     def _accept(self, listening: socket.socket) -> None:
-        for _ in range(_ACCEPTED_AT_ONCE_MAX):
+        for _ in range(1 if self._is_shared else _ACCEPTED_AT_ONCE_MAX):
             try:
                 accepted, address = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -151,6 +168,11 @@ class Listener:
             # not, and an answer would wait for the client's acknowledgement of the one before.
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._undecided[Arrival(self, accepted, address)] = None
+        if self._is_shared:
+            # One, then the others have a chance; whoever has much to do comes less often.
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(listening)
+            loop.call_later(_SHARING_S, self._resume, listening)
 
     def _free_a_place(self) -> None:
         """Let go who is least missed; the place of one that is served is free a moment later."""

@@ -1,0 +1,1 @@
+"""Several brokers as one: who has which store, and the ways between them."""

@@ -1,0 +1,79 @@
+"""The catalog as a node has it: kept by the parent process, changed by one node at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from types import TracebackType
+from typing import final
+
+from peeklock.cluster.channel import Channel
+
+NO_TURN = 0
+
+
+@final
+class ClusterCatalog:
+    """Reads and writes through the parent process."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self.changing = ChangeTurn(channel)
+
+    async def load(self) -> list[tuple[str, str, str, str]]:
+        """All of it; from here on this node hears of every change."""
+        found = await self._channel.request("load")
+        return [(namespace, kind, path, text) for namespace, kind, path, text in found]
+
+    async def save(self, namespace: str, kind: str, path: str, text: str) -> None:
+        """Durable, and known to all nodes, when it returns."""
+        await self.replace([], [(namespace, kind, path, text)])
+
+    async def save_all(self, entries: Sequence[tuple[str, str, str, str]]) -> None:
+        """Several at once, all or none."""
+        await self.replace([], entries)
+
+    async def remove(self, namespace: str, kind: str, path: str) -> None:
+        """Durable, and known to all nodes, when it returns."""
+        await self.replace([(namespace, kind, path)], [])
+
+    async def replace(
+        self,
+        removed: Sequence[tuple[str, str, str]],
+        entries: Sequence[tuple[str, str, str, str]],
+    ) -> None:
+        """Remove some and save others, all or none."""
+        await self._channel.request("write", self.changing.turn, list(removed), list(entries))
+
+    async def close(self) -> None:
+        """The parent closes it."""
+
+
+@final
+class ChangeTurn:
+    """The right to change descriptions, which one node of the cluster has at a time."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.turn = NO_TURN
+        self._channel = channel
+        self._here = asyncio.Lock()
+
+    async def __aenter__(self) -> None:
+        """Wait for it: first among those of this node, then among the nodes."""
+        await self._here.acquire()
+        try:
+            self.turn = await self._channel.request("begin-change")
+        except BaseException:
+            self._here.release()
+            raise
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Give it back."""
+        self._channel.notify("end-change", self.turn)
+        self.turn = NO_TURN
+        self._here.release()

@@ -1,0 +1,418 @@
+"""Partitions that live on another node, asked over one connection to it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Protocol, final
+
+from peeklock.broker.partition_factory import RemotePlace
+from peeklock.broker.worker.partition_door import PartitionDoor
+from peeklock.broker.worker.refusing import DOUBT, refusal_reply
+from peeklock.cluster.values import read_reply, tags_of, write_command
+from peeklock.entity.blueprint import Blueprint
+from peeklock.entity.commands import (
+    CloseReceiver,
+    Command,
+    Count,
+    Grant,
+    OpenReceiver,
+    Requeue,
+    SendMany,
+    SettleMany,
+)
+from peeklock.entity.refusals import UNAVAILABLE, Refusal
+from peeklock.entity.replies import (
+    Ready,
+    ReceiverClosed,
+    Refused,
+    Reply,
+    SessionAccepted,
+)
+from peeklock.entity.stages.commands import Stage
+from peeklock.store.store import Away, JournalPage
+
+AWAY: Final = "The node that has this partition is out of reach. Try again later."
+
+# Origins that ask nothing any more are forgotten when there are so many.
+_ORIGINS_MAX: Final = 512
+
+_LOG: Final = logging.getLogger("peeklock.cluster")
+
+
+class NodeChannel(Protocol):
+    """What is needed of the connection to another node."""
+
+    def send_command(self, value: list[Any]) -> None:
+        """Send [handle, command]."""
+        ...
+
+    def notify_node(self, name: str, arguments: list[Any]) -> None:
+        """Say something that wants no answer."""
+        ...
+
+    async def request_node(self, name: str, arguments: list[Any]) -> Any:
+        """Ask and wait for the answer."""
+        ...
+
+
+@final
+class AskingOrigin:
+    """An origin that has asked partitions of another node, and what it still waits for."""
+
+    __slots__ = ("is_receiver", "number", "origin", "waiting")
+
+    def __init__(self, origin: Any, number: int) -> None:
+        self.origin: Any = origin
+        self.number: int = number
+        # By tag: how many wishes have no answer yet.
+        self.waiting: dict[int, int] = {}
+        self.is_receiver: bool = False
+
+
+@final
+class RemoteNode:
+    """Another node, as those see it who ask its partitions."""
+
+    __slots__ = (
+        "_answers",
+        "_by_number",
+        "_channel",
+        "_doors",
+        "_last_handle",
+        "_last_number",
+        "_loop",
+        "_origins",
+        "name",
+    )
+
+    def __init__(self, name: str) -> None:
+        self.name: Final[str] = name
+        self._channel: NodeChannel | None = None
+        self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        self._origins: dict[Any, AskingOrigin] = {}
+        self._by_number: dict[int, AskingOrigin] = {}
+        self._last_number: int = 0
+        self._doors: dict[int, RemotePartition] = {}
+        self._last_handle: int = 0
+        self._answers: list[Reply] = []
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether commands go through."""
+        return self._channel is not None
+
+    # ---- coming and going
+
+    def add(self, door: RemotePartition) -> int:
+        """Know a partition of this node; answers the number that stands for it."""
+        self._last_handle += 1
+        self._doors[self._last_handle] = door
+        if self._channel is not None:
+            self._introduce(self._last_handle, door)
+        return self._last_handle
+
+    def remove(self, handle: int) -> None:
+        """Forget a partition: its entity is gone."""
+        if self._doors.pop(handle, None) is not None and self._channel is not None:
+            self._channel.notify_node("forget-partition", [handle])
+
+    def connected(self, channel: NodeChannel) -> None:
+        """The connection is there: the node learns whom it may be asked for."""
+        self._channel = channel
+        for handle, door in list(self._doors.items()):
+            self._introduce(handle, door)
+
+    def lost(self) -> None:
+        """The connection is gone: nobody knows what became of what was asked."""
+        if self._channel is None:
+            return
+        self._channel = None
+        asking = list(self._by_number.values())
+        self._origins = {}
+        self._by_number = {}
+        refusal = Refusal(UNAVAILABLE, DOUBT)
+        for each in asking:
+            if each.waiting:
+                self.answer(Refused(each.origin, list(each.waiting), refusal))
+            if each.is_receiver:
+                self.answer(ReceiverClosed(each.origin, refusal))
+        for door in list(self._doors.values()):
+            door.node_lost()
+
+    def _introduce(self, handle: int, door: RemotePartition) -> None:
+        assert self._channel is not None
+        place = door.place
+        arguments = [handle, place.id.namespace, place.path, place.incarnation, place.id.index]
+        self._channel.notify_node("know-partition", arguments)
+
+    # ---- asking
+
+    def ask(self, handle: int, command: Command) -> None:
+        """Send a command; whoever calls has looked whether the node is connected."""
+        channel = self._channel
+        assert channel is not None
+        self._note(command)
+        channel.send_command([handle, write_command(command, self._number_of)])
+
+    async def request(self, name: str, arguments: list[Any]) -> Any:
+        """Ask for something that is no command; Away where the node is out of reach."""
+        if self._channel is None:
+            raise Away(f"{self.name} is out of reach")
+        return await self._channel.request_node(name, arguments)
+
+    def replied(self, value: list[Any]) -> None:
+        """A reply has come."""
+        number: int = value[1]
+        asking = self._by_number.get(number)
+        if asking is None:
+            return  # it was told already that nobody knows
+        reply = read_reply(value, asking.origin)
+        waiting = asking.waiting
+        for tag in tags_of(reply):
+            left = waiting.get(tag, 0) - 1
+            if left > 0:
+                waiting[tag] = left
+            else:
+                waiting.pop(tag, None)
+        if isinstance(reply, SessionAccepted):
+            asking.is_receiver = True
+        elif isinstance(reply, ReceiverClosed):
+            asking.is_receiver = False
+        self.answer(reply)
+
+    def unavailable(self, handle: int) -> None:
+        """A partition is out of reach of its own node."""
+        door = self._doors.get(handle)
+        if door is not None:
+            door.node_lost()
+
+    def opened(self, handle: int) -> None:
+        """A partition has opened: it may be asked."""
+        door = self._doors.get(handle)
+        if door is not None:
+            door.node_opened()
+
+    # ---- answering
+
+    def answer(self, reply: Reply) -> None:
+        """Hand out a reply with the others of this turn."""
+        self._answers.append(reply)
+        if len(self._answers) == 1:
+            self._loop.call_soon(self._hand_out)
+
+    def _hand_out(self) -> None:
+        replies = self._answers
+        self._answers = []
+        origins: dict[Any, bool] = {}
+        for reply in replies:
+            origin: Any = reply.origin
+            origins[origin] = True
+            try:
+                origin.replied(reply)
+            except Exception:  # noqa: BLE001 - one origin's fault must not stop the others
+                _LOG.exception("reply-failed node=%s", self.name)
+        for origin in origins:
+            try:
+                origin.flush()
+            except Exception:  # noqa: BLE001 - one origin's fault must not stop the others
+                _LOG.exception("reply-failed node=%s", self.name)
+
+    # ---- origins
+
+    def _number_of(self, origin: Any) -> int:
+        return self._asking(origin).number
+
+    def _asking(self, origin: Any) -> AskingOrigin:
+        asking = self._origins.get(origin)
+        if asking is None:
+            if len(self._origins) >= _ORIGINS_MAX:
+                self._forget_idle()
+            self._last_number += 1
+            asking = AskingOrigin(origin, self._last_number)
+            self._origins[origin] = asking
+            self._by_number[asking.number] = asking
+        return asking
+
+    def _note(self, command: Command) -> None:
+        """Write down what an answer must come to."""
+        if isinstance(command, (SendMany, SettleMany, Stage)):
+            waiting = self._asking(command.origin).waiting
+            for tag in command.tags:
+                waiting[tag] = waiting.get(tag, 0) + 1
+        elif isinstance(command, OpenReceiver):
+            self._asking(command.origin).is_receiver = True
+        elif isinstance(command, CloseReceiver):
+            self._asking(command.origin).is_receiver = False
+        else:
+            reply = refusal_reply(command, _NO_REFUSAL)
+            if isinstance(reply, Refused):  # whoever can be refused waits for an answer
+                waiting = self._asking(reply.origin).waiting
+                for tag in reply.tags:
+                    waiting[tag] = waiting.get(tag, 0) + 1
+
+    def _forget_idle(self) -> None:
+        """Let those go who ask nothing: links that are closed among them."""
+        idle = [
+            each for each in self._origins.values() if not each.waiting and not each.is_receiver
+        ]
+        for each in idle:
+            del self._origins[each.origin]
+            del self._by_number[each.number]
+        if idle and self._channel is not None:
+            self._channel.notify_node("forget-origins", [each.number for each in idle])
+
+
+_NO_REFUSAL: Final = Refusal(UNAVAILABLE, AWAY)
+
+
+@final
+class RemotePartition(PartitionDoor):
+    """The way to a partition that another node owns."""
+
+    __slots__ = ("_handle", "_is_available", "_node", "_on_unsent", "_requeues", "place")
+
+    def __init__(self, place: RemotePlace, node: RemoteNode) -> None:
+        super().__init__(place.id)
+        self.place: Final[RemotePlace] = place
+        self._node: Final[RemoteNode] = node
+        self._on_unsent: Callable[[Command], bool] | None = None
+        self._is_available: bool = False
+        # Messages that nobody else has any more, until the node has said that they are back.
+        self._requeues: dict[RequeueWitness, Requeue] = {}
+        self._handle: int = node.add(self)
+
+    def submit(self, command: Command) -> None:
+        """Ask the node, or say at once that it is out of reach."""
+        node = self._node
+        if not node.is_connected:
+            self._refuse(command)
+            return
+        if isinstance(command, Requeue):
+            self._requeue(command)
+            return
+        if isinstance(command, Grant) and not command.drain:
+            budget = command.budget
+            # It is counted here: what is granted beyond it would be sent all the same.
+            if budget is not None and budget.is_exhausted:
+                node.answer(Ready(command.origin))
+                return
+        node.ask(self._handle, command)
+
+    def _refuse(self, command: Command) -> None:
+        if isinstance(command, Requeue):
+            self._requeues[RequeueWitness(self)] = command
+            return
+        if self._on_unsent is not None and self._on_unsent(command):
+            return
+        reply = refusal_reply(command, _NO_REFUSAL)
+        if reply is not None:
+            self._node.answer(reply)
+
+    def _requeue(self, command: Requeue) -> None:
+        """Put messages back that were never sent. Nobody is answered for that, so a count that is
+        asked behind it tells that it rests."""
+        witness = RequeueWitness(self)
+        self._requeues[witness] = Requeue(command.lane, command.deliveries, True)
+        self._node.ask(self._handle, command)
+        self._node.ask(self._handle, Count(witness, 0, command.lane))
+
+    def requeued(self, witness: RequeueWitness, is_done: bool) -> None:
+        """The messages of a requeue are back; or nobody knows, and they are put back again."""
+        if is_done:
+            self._requeues.pop(witness, None)
+
+    def node_lost(self) -> None:
+        """The node is out of reach."""
+        self._is_available = False
+
+    def node_opened(self) -> None:
+        """The node has the partition open, or would open it when asked."""
+        self._is_available = True
+        requeues = list(self._requeues.values())
+        self._requeues = {}
+        for command in requeues:
+            self.submit(command)
+        if self.on_opened is not None:
+            self.on_opened(self)
+
+    # ---- what only the node itself can do
+
+    def configure(self, blueprint: Blueprint) -> None:
+        """The node hears of it from the catalog."""
+
+    def set_on_unsent(self, on_unsent: Callable[[Command], bool]) -> None:
+        """Say who finds another place for what was never sent to the node."""
+        self._on_unsent = on_unsent
+
+    def trim_soon(self) -> None:
+        """The node looks after its journals."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be asked without waiting for an opening, as far as one can know."""
+        return self._is_available
+
+    @property
+    def is_asleep(self) -> bool:
+        """Nobody knows that here: the node looks before it opens anything."""
+        return False
+
+    def depths(self) -> Iterable[tuple[int, list[int]]]:
+        """The node tells its own figures."""
+        return ()
+
+    @property
+    def memory_bytes(self) -> int:
+        """It takes none here."""
+        return 0
+
+    @property
+    def has_written(self) -> bool:
+        """Not here."""
+        return False
+
+    async def journal(self, after: int, limit_bytes: int) -> JournalPage:
+        """Raw chunks of what is stored, from the node."""
+        first, following, chunks = await self._node.request(
+            "journal", [self._handle, after, limit_bytes]
+        )
+        return JournalPage(first, following, chunks)
+
+    @property
+    def is_available(self) -> bool:
+        """Whether the node is connected and has not said otherwise."""
+        return self._is_available
+
+    @property
+    def can_be_asked(self) -> bool:
+        """Whether the node is connected."""
+        return self._node.is_connected
+
+    def store_lost(self) -> None:
+        """It is another node's store."""
+
+    def store_back(self) -> None:
+        """It is another node's store."""
+
+    async def close(self) -> None:
+        """The entity is gone, or this broker ends."""
+        self._node.remove(self._handle)
+
+
+@final
+class RequeueWitness:
+    """The origin of the count behind a requeue."""
+
+    __slots__ = ("_door",)
+
+    def __init__(self, door: RemotePartition) -> None:
+        self._door: RemotePartition = door
+
+    def replied(self, reply: Any) -> None:
+        """The count is told: what was asked before it rests."""
+        self._door.requeued(self, not isinstance(reply, Refused))
+
+    def flush(self) -> None:
+        """Nothing is kept back."""
