@@ -30,9 +30,9 @@ def client_of(bus: ServiceBus, tries: int = 0) -> ServiceBusClient:
     )
 
 
-@pytest.fixture
-def bus(servicebus: ServiceBus) -> ServiceBus:
-    servicebus.create_queue("orders")
+@pytest.fixture(params=[False, True], ids=["plain", "partitioned"])
+def bus(servicebus: ServiceBus, request: pytest.FixtureRequest) -> ServiceBus:
+    servicebus.create_queue("orders", enable_partitioning=request.param)
     servicebus.create_queue("others")
     return servicebus
 
@@ -67,7 +67,7 @@ def test_of_a_run_one_message_is_refused_and_the_others_do_not_notice(bus: Servi
             sender.send_messages(ServiceBusMessage("two"))
         sender.send_messages(ServiceBusMessage("three"))
         receiver = client.get_queue_receiver("orders")
-        assert [receive_one(receiver), receive_one(receiver)] == ["one", "three"]
+        assert {receive_one(receiver), receive_one(receiver)} == {"one", "three"}
 
 
 def test_chance_is_the_same_with_the_same_seed(bus: ServiceBus) -> None:
@@ -147,7 +147,7 @@ def test_this_lock_is_lost_now(bus: ServiceBus) -> None:
         with pytest.raises(MessageLockLostError):
             receiver.complete_message(one)
         receiver.complete_message(two)
-        assert receive_one(receiver) == "one"
+        assert receive_one(receiver) == str(one)
         with pytest.raises(FaultError, match="'nowhere'"):
             bus.faults.lose_lock("nowhere", lock_token=one.lock_token)
         with pytest.raises(FaultError, match="no more"):
@@ -188,7 +188,7 @@ def test_a_link_is_detached_with_a_condition_and_comes_back(bus: ServiceBus) -> 
             sender.send_messages(ServiceBusMessage("stored"))
         sender.send_messages(ServiceBusMessage("tea"))
         receiver = client.get_queue_receiver("orders")
-        assert [receive_one(receiver), receive_one(receiver)] == ["stored", "tea"]
+        assert {receive_one(receiver), receive_one(receiver)} == {"stored", "tea"}
         assert bus.faults.detach("orders", operation="now").struck > 0
         sender.send_messages(ServiceBusMessage("coffee"))
 
@@ -225,7 +225,7 @@ def test_a_store_that_is_stalled_keeps_everybody_waiting(bus: ServiceBus) -> Non
             assert not done.wait(0.1)
         assert done.wait(WAIT_S)
         sending.join()
-        assert fault.struck == 1
+        assert fault.struck >= 1
 
 
 def test_a_stalled_store_does_not_keep_a_test_from_ending(bus: ServiceBus) -> None:

@@ -27,6 +27,8 @@ _SILENT_MS_MAX: Final = 2 * ConnectionLimits().idle_timeout_ms
 _STEPS_MAX: Final = 500
 # So many turns of the loop are enough for a decision in memory, its replies and what these lead to.
 _TURNS: Final = 10
+# At the end what was forwarded on the way arrives, too.
+_STEPS_LAST: Final = 10
 
 
 @final
@@ -132,10 +134,10 @@ class Controls:
             await _settled()
         assert self._amqp is not None, "the parts have joined"
         self._amqp.look(duration_ms if connections and duration_ms >= _SILENT_MS_MAX else 0)
-        await _settled()
+        await _settled(_TURNS * _STEPS_LAST)
         return self.clock.now()
 
 
-async def _settled() -> None:
-    for _ in range(_TURNS):
+async def _settled(turns: int = _TURNS) -> None:
+    for _ in range(turns):
         await asyncio.sleep(0)
