@@ -46,11 +46,7 @@ from peeklock.gateway.amqp.namespace_context import (
 )
 from peeklock.gateway.amqp.unsent import DELIVERY_BYTES_MAX, UnsentBudget
 from peeklock.gateway.amqp.unsent import NAME as UNSENT
-from peeklock.gateway.http import connected
-from peeklock.gateway.http import reload as reload_node
-from peeklock.gateway.http import stores as stores_node
 from peeklock.gateway.http.admin.node import AdminNode
-from peeklock.gateway.http.connected import ConnectionsNode
 from peeklock.gateway.http.figures import Overview
 from peeklock.gateway.http.health import READY, ReadyNode
 from peeklock.gateway.http.hosts import Hosts, make_namespaces
@@ -59,9 +55,10 @@ from peeklock.gateway.http.journal import JournalNode
 from peeklock.gateway.http.messages.node import MessagesNode
 from peeklock.gateway.http.metrics import METRICS, Gather, MetricsNode
 from peeklock.gateway.http.namespaces import Bounding, BoundsPerNamespace, PerNamespace
-from peeklock.gateway.http.reload import Reloading, ReloadNode
+from peeklock.gateway.http.operator.backups import Backups
+from peeklock.gateway.http.operator.operator_nodes import operator_nodes
+from peeklock.gateway.http.reload import Reloading
 from peeklock.gateway.http.router import ENTITIES, JOURNALS, MESSAGES, Node
-from peeklock.gateway.http.stores import StoresNode
 from peeklock.gateway.http.token_guard import TokenGuard
 from peeklock.gateway.identifiers import hex_digits
 from peeklock.gateway.listening.certificates import server_names
@@ -190,6 +187,7 @@ class BrokerParts:
     listener: Listener
     issuers: dict[str, Issuers]
     reload: Reloading
+    backups: Backups
     node: ClusterNode | None
     # None unless it is to be tested with.
     controls: "Controls | None"
@@ -221,6 +219,8 @@ class BrokerParts:
         self.http.stop()
         for each in self.issuers.values():
             each.end()
+        # Its snapshots are of stores that are open.
+        await self.backups.stop()
         await self.broker.close()
         if self.node is not None:
             await self.node.close()
@@ -258,6 +258,7 @@ async def assemble(
     reload: Reloading = Reload(settings, broker, tls, issuers)
     reload = reload if node is None else AllReload(node, reload)
     gather = overview.gather if node is None else AllFigures(node, overview.gather)
+    backups = Backups(own_stores, catalog, clock, settings, is_alone=node is None)
     http = _http(
         settings,
         overview,
@@ -271,6 +272,7 @@ async def assemble(
         hosts,
         http_quota,
         reload,
+        backups,
         controls,
         gather,
         own_stores.states,
@@ -279,19 +281,8 @@ async def assemble(
     listener = _listener(settings, amqp, http, tls, budgets)
     if controls is not None:
         controls.join(broker, amqp, budgets, overview)
-    return BrokerParts(
-        settings,
-        configuration,
-        overview,
-        broker,
-        amqp,
-        http,
-        listener,
-        issuers,
-        reload,
-        node,
-        controls,
-    )
+    served = (broker, amqp, http, listener, issuers, reload, backups, node, controls)
+    return BrokerParts(settings, configuration, overview, *served)
 
 
 def _controls(settings: Settings) -> "Controls | None":
@@ -466,6 +457,7 @@ def _http(
     hosts: Hosts,
     http_quota: HttpConnectionQuota,
     reload: Reloading,
+    backups: Backups,
     controls: "Controls | None",
     gather: Gather,
     store_states: Callable[[], Sequence[StoreState]],
@@ -488,10 +480,7 @@ def _http(
 
     messages = PerNamespace(broker.namespaces, message_node)
     nodes: dict[str, Node] = {
-        # The stores are everybody's; who manages the first namespace looks after them.
-        stores_node.NODE: StoresNode(stores, guard(broker.namespaces.first)),
-        reload_node.NODE: ReloadNode(reload, guard(broker.namespaces.first)),
-        connected.NODE: ConnectionsNode(amqp, guard(broker.namespaces.first)),
+        **operator_nodes(guard(broker.namespaces.first), stores, amqp, reload, backups),
         MESSAGES: messages,
         JOURNALS: PerNamespace(broker.namespaces, journal_node),
         ENTITIES: PerNamespace(broker.namespaces, admin_node),

@@ -39,6 +39,8 @@ class Settings:
 
     data: Path = Path("data")
     config: Path | None = None
+    # Where backups are written; None: beside the messages.
+    backups: Path | None = None
     host: str = HOST
     amqp_port: int = AMQP_PORT
     http_port: int = HTTP_PORT

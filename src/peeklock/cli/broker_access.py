@@ -89,7 +89,7 @@ class BrokerAccess:
         except ValueError as error:
             raise ConnectionProblem(str(error)) from error
 
-    def ask(self, method: str, target: str) -> dict[str, Any]:
+    def ask(self, method: str, target: str, *, accepted: int = 200) -> dict[str, Any]:
         """Send one request and give the JSON document that is answered."""
         import json
 
@@ -101,7 +101,7 @@ class BrokerAccess:
             document = None
         if not isinstance(document, dict):
             raise http.not_a_broker(answer.status)
-        if answer.status != 200:
+        if answer.status != accepted:
             problem = document.get("error", f"the broker answered with status {answer.status}")
             raise ConnectionProblem(str(problem))
         return document

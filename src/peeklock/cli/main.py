@@ -19,7 +19,7 @@ from peeklock.cli import (
 )
 from peeklock.cli.entities import entity, import_export, rule_commands
 from peeklock.cli.help import CommandGroup
-from peeklock.cli.operating import dead_letters, doctor, overview, sessions, story
+from peeklock.cli.operating import backup, dead_letters, doctor, overview, sessions, story
 from peeklock.cli.output import fail
 from peeklock.node_description import NodeDescription
 from peeklock.settings import Settings
@@ -43,6 +43,7 @@ overview.add_to(app)
 sessions.add_to(app)
 story.add_to(app)
 doctor.add_to(app)
+backup.add_to(app)
 import_export.add_to(app)
 
 
@@ -85,6 +86,7 @@ def serve(
     *,
     data: options.Data = Path("data"),
     config: options.Config = None,
+    backups: options.Backups = None,
     host: options.Host = chosen.HOST,
     amqp_port: options.AmqpPort = chosen.AMQP_PORT,
     http_port: options.HttpPort = chosen.HTTP_PORT,
@@ -126,6 +128,7 @@ def serve(
         data=data,
         # In full: who is told of it by a reload stands in another directory.
         config=None if config is None else config.absolute(),
+        backups=backups,
         host=host,
         amqp_port=amqp_port,
         http_port=http_port,

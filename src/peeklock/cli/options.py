@@ -65,6 +65,15 @@ Data: TypeAlias = Annotated[
         help="Directory that keeps the messages; made when it is missing.",
     ),
 ]
+Backups: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="PEEKLOCK_BACKUPS",
+        file_okay=False,
+        help="Directory that backups are written to.",
+        show_default="backups, below --data",
+    ),
+]
 Config: TypeAlias = Annotated[
     Path | None,
     typer.Option(

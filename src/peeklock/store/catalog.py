@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, final
 
+from peeklock.store.backups.snapshot import EnvironmentSnapshot
 from peeklock.store.checksum import crc32
 from peeklock.store.environment import Environment, translated
 from peeklock.store.store import Corrupt, Unavailable
@@ -62,6 +63,11 @@ class EmbeddedCatalog:
         for namespace, kind, path, text in entries:
             values[_key(namespace, kind, path)] = _encode(namespace, kind, path, text)
         await self._write(values)
+
+    def snapshot(self) -> EnvironmentSnapshot:
+        """Hold what rests now."""
+        self._check_open()
+        return EnvironmentSnapshot(self._environment)
 
     async def close(self) -> None:
         """Let the directory go."""

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, final
@@ -36,6 +37,9 @@ class Environment:
         self, directory: Path, form: str, map_size: int | None = None, *, make: bool = True
     ) -> None:
         self.directory = directory
+        # How many snapshots are held, which `close` has to wait for.
+        self._held = 0
+        self._all_let_go = threading.Condition()
         self._data = directory / DATA
         if not make:
             _check_there(self._data)
@@ -91,8 +95,22 @@ class Environment:
         info = self.lmdb.info()
         return info["map_size"] - (info["last_pgno"] + 1) * self.lmdb.stat()["psize"]
 
+    def hold(self) -> None:
+        """Stay open until `let_go`."""
+        with self._all_let_go:
+            self._held += 1
+
+    def let_go(self) -> None:
+        """End what `hold` began; any thread may."""
+        with self._all_let_go:
+            self._held -= 1
+            self._all_let_go.notify_all()
+
     def close(self) -> None:
-        """Close the environment, then let the directory go."""
+        """Close the environment, then let the directory go. Who copies it is waited for."""
+        with self._all_let_go:
+            while self._held:
+                self._all_let_go.wait()
         self.lmdb.close()
         os.close(self._owner)
 

@@ -17,6 +17,7 @@ from typing import Final, TypeAlias, final
 
 from peeklock.entity.message import Message
 from peeklock.entity.records import Record
+from peeklock.store.backups.snapshot import KeepsSnapshots, Snapshot
 from peeklock.store.store import (
     Away,
     Broken,
@@ -150,6 +151,18 @@ class Stores:
     async def all_states(self) -> list[StoreState]:
         """Tell how each store is: in a cluster, those of other nodes as well."""
         return self.states()
+
+    def snapshots(self) -> dict[str, Snapshot]:
+        """Hold all of them as they are at this instant; a StoreError says why that cannot be."""
+        held: dict[str, Snapshot] = {}
+        try:
+            for name, store in self._stores.items():
+                held[name] = store.snapshot()
+        except BaseException:
+            for snapshot in held.values():
+                snapshot.release()
+            raise
+        return held
 
     async def close(self) -> None:
         """Close all of them; the first error is told when that is done."""
@@ -346,6 +359,13 @@ class SwitchedStore:
         if self._engine is None and self._is_wanted:
             await self._revive()
         await self._living().drop(partition)
+
+    def snapshot(self) -> Snapshot:
+        """Hold the engine that is there as it is."""
+        engine = self._living()
+        if not isinstance(engine, KeepsSnapshots):
+            raise StoreError(f"the store '{self.name}' is of a kind that has no backups")
+        return engine.snapshot()
 
     def _living(self) -> Store:
         if self._engine is None:

@@ -11,6 +11,7 @@ from peeklock.entity.message import Message
 from peeklock.entity.records import Record
 from peeklock.store.access import AccessOptions, EngineAccess
 from peeklock.store.appending import NewChunk
+from peeklock.store.backups.snapshot import EnvironmentSnapshot
 from peeklock.store.committers import Committed
 from peeklock.store.entries import PartitionEntry
 from peeklock.store.environment import Environment
@@ -123,6 +124,11 @@ class LmdbStore:
             await self._access.submit(LmdbDrop(kept))
             self._writer.forget(kept)
         await self._sweep()
+
+    def snapshot(self) -> EnvironmentSnapshot:
+        """Hold what rests now."""
+        self._access.check_open()
+        return EnvironmentSnapshot(self._environment)
 
     async def close(self) -> None:
         """Commit what was handed over, then let the directory go."""

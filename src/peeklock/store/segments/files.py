@@ -14,7 +14,7 @@ import os
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, final
 
@@ -245,6 +245,17 @@ class Segments:
                     del self._readers[time]
                 if self._leaving:
                     self._sort_out()
+
+    def pin(self) -> Callable[[], None]:
+        """Keep files as they are until what is answered is called."""
+        reading = contextlib.ExitStack()
+        reading.enter_context(self.reading())
+        return reading.close
+
+    def in_use(self) -> dict[int, Segment]:
+        """The files in use, by the numbers of their uses."""
+        with self._lock:
+            return dict(self.used)
 
     def read(self, number: int, offset: int, target: bytearray | memoryview) -> None:
         """Fill a buffer from a segment; Corrupt where there is nothing to fill it from.

@@ -74,12 +74,15 @@ class Log:
         self._is_early = True  # nobody was asked for the next segment
         self.use = 0
         self.offset = 0
+        # Both at once, for who looks from another thread: behind the last commit that rests.
+        self.end = (0, 0)
 
     def go_on(self, use: int, offset: int, segment: Segment | None) -> None:
         """Write behind what was found there; without a segment, in a new one."""
         self.use = use
         self.offset = offset
         self._segment = segment
+        self.end = (use, offset)
         if segment is not None:
             self._file = os.open(segment.path, os.O_RDWR | os.O_CLOEXEC)
 
@@ -203,6 +206,7 @@ class Log:
     def _settle(self, parts: list[FramePart]) -> None:
         """It rests: tell the readers at once and the index by and by."""
         use = self.use
+        self.end = (use, self.offset)
         tails = self.tails
         for part in parts:
             part.data = b""

@@ -13,6 +13,7 @@ from peeklock.entity.message import Message
 from peeklock.entity.records import Record
 from peeklock.store.access import AccessOptions, EngineAccess
 from peeklock.store.appending import NewChunk
+from peeklock.store.backups.snapshot import EnvironmentSnapshot, SegmentSnapshot
 from peeklock.store.committers import Committed
 from peeklock.store.environment import Environment
 from peeklock.store.reader import ChunkReader
@@ -173,6 +174,23 @@ class SegmentStore:
         except Unavailable as error:
             # It is gone all the same; the next trim or drop sweeps.
             _LOG.warning("store-sweep-failed error=%r", str(error))
+
+    def snapshot(self) -> SegmentSnapshot:
+        """Hold what rests now: files stay as they are, and the index and an end are noted.
+
+        In this order: what the index knows lies in segments that are in use before or after, and
+        before the end.
+        """
+        self._access.check_open()
+        release = self._segments.pin()
+        try:
+            before = self._segments.in_use()
+            index = EnvironmentSnapshot(self._environment)
+        except BaseException:
+            release()
+            raise
+        end = self._log.end
+        return SegmentSnapshot(index, before | self._segments.in_use(), end, release)
 
     async def close(self) -> None:
         """Commit what was handed over, then let the directory go."""

@@ -1,0 +1,1 @@
+"""Backups: stores held at one instant, copied, and brought back."""
