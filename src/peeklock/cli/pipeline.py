@@ -42,6 +42,7 @@ def _add(name: str, text: str) -> None:
 def _run(name: str, arguments: list[str]) -> None:
     try:
         module = importlib.import_module(f"peeklock.spark.jobs.{name}")
+        module.main(arguments, f"peeklock pipeline {name}")
     except ModuleNotFoundError as missing:
         package = (missing.name or "").partition(".")[0]
         if package not in _NEEDED:
@@ -49,7 +50,6 @@ def _run(name: str, arguments: list[str]) -> None:
         text = f"the pipeline needs {package}, which is not installed: {_INSTALL}"
         typer.secho(text, err=True, fg="red")
         raise typer.Exit(_IMPOSSIBLE) from None
-    module.main(arguments, f"peeklock pipeline {name}")
 
 
 for _name, _text in JOBS.items():
