@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from peeklock.entity.lane import GONE
+from peeklock.entity.entries import GONE
 from peeklock.entity.tables.places import MOVES, NEW, PLACE_NAMES, RENUMBERED
 from tests.architecture.tree import ROOT
 

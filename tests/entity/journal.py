@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from peeklock.entity.decision import NO_REPLAY, Decision
 from peeklock.entity.message import Message
-from peeklock.entity.partition import NO_REPLAY, Decision
 from peeklock.entity.records import Record, width
 from peeklock.store.codec.records import chunk_header, decode_chunk, decode_message, encode_chunk
 from peeklock.store.replay import records_from

@@ -7,9 +7,10 @@ from peeklock.entity.blueprint import Blueprint
 from peeklock.entity.claims.lane_claims import OWNER_KEPT_MS
 from peeklock.entity.commands import MAIN
 from peeklock.entity.deliveries import Details
-from peeklock.entity.duplicate_detection import ID_BYTES, SHARDS
-from peeklock.entity.lane import LOCKED, Entry, Lane
+from peeklock.entity.entries import LOCKED, Entry
+from peeklock.entity.lane import Lane
 from peeklock.entity.message import BodyBudget
+from peeklock.entity.moves.duplicate_detection import ID_BYTES, SHARDS
 from peeklock.entity.partition import Partition
 from peeklock.entity.records import DEFERRED, READY, Record
 from peeklock.entity.stages.partition_stages import StageLine, StageWriter

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from peeklock.entity.lane import GONE, LOCKED
+from peeklock.entity.entries import GONE, LOCKED
 from peeklock.entity.partition import Partition
 from peeklock.entity.records import READY, STAGED, Record
 from peeklock.entity.tables.places import DEAD, LOCKED_DEFERRED, MOVES, NEW, PLACE_NAMES, RENUMBERED

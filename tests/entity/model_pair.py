@@ -10,10 +10,11 @@ from peeklock.entity import replies as told
 from peeklock.entity.blueprint import queue_blueprint
 from peeklock.entity.claims.commands import NO_EPOCH
 from peeklock.entity.commands import DEAD, MAIN, PEEK_LOCK, RECEIVE_AND_DELETE, Command
+from peeklock.entity.decision import Decision
 from peeklock.entity.definition import ACTIVE, QueueDefinition
 from peeklock.entity.deliveries import Delivery, Details, LockToken
 from peeklock.entity.message import BodyBudget
-from peeklock.entity.partition import Decision, Partition
+from peeklock.entity.partition import Partition
 from peeklock.entity.records import CheckpointBegun, CheckpointEnded
 from peeklock.entity.replies import Reply
 from peeklock.entity.stint import STINT_STEPS, Stint

@@ -17,10 +17,11 @@ from peeklock.entity.blueprint import (
     topic_blueprint,
 )
 from peeklock.entity.commands import DEAD, MAIN, PEEK_LOCK, Command
+from peeklock.entity.decision import Decision
 from peeklock.entity.definition import QueueDefinition, SubscriptionDefinition, TopicDefinition
 from peeklock.entity.deliveries import Delivery, LockToken
 from peeklock.entity.message import NEVER, NO_DURATION, NO_TRAITS, BodyBudget, Message, Traits
-from peeklock.entity.partition import Decision, Partition
+from peeklock.entity.partition import Partition
 from peeklock.entity.records import Record
 from peeklock.entity.replies import Reply
 from peeklock.entity.rules.filter import FalseFilter

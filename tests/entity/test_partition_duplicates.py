@@ -5,7 +5,7 @@ import pytest
 from peeklock.entity import commands as ask
 from peeklock.entity import records
 from peeklock.entity import replies as told
-from peeklock.entity.duplicate_detection import CUT_MAX, CUTS_PER_WINDOW, SHARDS, SeenIds
+from peeklock.entity.moves.duplicate_detection import CUT_MAX, CUTS_PER_WINDOW, SHARDS, SeenIds
 from tests.entity.origins import by
 from tests.entity.partition_harness import QueueHarness, TopicHarness, message, routed
 

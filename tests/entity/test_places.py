@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from peeklock.entity.lane import GONE, LOCKED
+from peeklock.entity.entries import GONE, LOCKED
 from peeklock.entity.records import CLAIMED, DEFERRED, READY, SCHEDULED, STAGED, Record
 from peeklock.entity.tables.places import (
     DEAD,

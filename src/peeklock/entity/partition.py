@@ -39,7 +39,9 @@ from peeklock.entity.commands import (
     Tick,
     TransferCommand,
 )
-from peeklock.entity.lane import LENGTHENED_AT_ONCE, Entry, Lane
+from peeklock.entity.decision import NO_REPLAY, Decision
+from peeklock.entity.entries import Entry
+from peeklock.entity.lane import LENGTHENED_AT_ONCE, Lane
 from peeklock.entity.message import BodyBudget, Message
 from peeklock.entity.moves.browsing import Browsing
 from peeklock.entity.moves.configuring import Configuring
@@ -65,8 +67,6 @@ from peeklock.entity.upkeep.checkpoint import Checkpoints
 from peeklock.entity.upkeep.invariants import check_invariants
 from peeklock.entity.upkeep.memory import memory_expected, memory_of
 from peeklock.entity.upkeep.relocating import Relocating
-
-NO_REPLAY: Final = -1
 
 # Messages that an opening takes in, or puts into their lanes, in one step.
 PLACED_AT_ONCE: Final = 2048
@@ -95,25 +95,6 @@ _Other: TypeAlias = (
     | ReceiveDeferred
     | Tick
 )
-
-
-@final
-class Decision:
-    """What follows from commands: records to store, then replies to let go.
-
-    `replay_from` is the position from which the next opening can start once the records rest, or
-    NO_REPLAY where that has not changed.
-    """
-
-    __slots__ = ("first_position", "records", "replay_from", "replies")
-
-    def __init__(
-        self, first_position: int, records: list[Record], replies: list[Reply], replay_from: int
-    ) -> None:
-        self.first_position: int = first_position
-        self.records: list[Record] = records
-        self.replies: list[Reply] = replies
-        self.replay_from: int = replay_from
 
 
 @final

@@ -14,9 +14,10 @@ from typing import Final, final
 from peeklock.entity.blueprint import Blueprint, LanePolicy
 from peeklock.entity.commands import MAIN, TRANSFER
 from peeklock.entity.definition import DISABLED, RECEIVE_DISABLED, SEND_DISABLED
-from peeklock.entity.duplicate_detection import SeenIds, seen_as
-from peeklock.entity.lane import GONE, Entry, Lane, Lock
+from peeklock.entity.entries import GONE, Entry, Lock
+from peeklock.entity.lane import Lane
 from peeklock.entity.message import NEVER, BodyBudget, Message
+from peeklock.entity.moves.duplicate_detection import SeenIds, seen_as
 from peeklock.entity.moves.receiver import Receiver
 from peeklock.entity.records import (
     ABANDONED,
@@ -29,8 +30,6 @@ from peeklock.entity.records import (
     DuplicatesDropped,
     Enqueued,
     Record,
-    Relocated,
-    RelocatedCopies,
     Remembered,
     Removed,
     Returned,
@@ -283,18 +282,6 @@ class State:
         for entry in self.dropped.take(max(1, stint.steps_left, stint.steps_max // 4)):
             self.forget(entry)
 
-    def write_off(self, numbers: list[int], now: int) -> None:
-        """Subscriptions were deleted while nobody was here: their messages were not brought back,
-        and must not come back when another subscription gets the lane.
-
-        Written before the messages of this decision, some of which may be for that one already.
-        """
-        self.open_enqueued = None
-        self.open_scheduled = None
-        for number in numbers:
-            self.runs.append(LaneDropped(now, number))
-            self.next_position += 1
-
     def _turn_away(self, lane: Lane) -> None:
         of = f"of a subscription of '{self.blueprint.path}'"
         text = f"The messaging entity {of} could not be found: it was deleted."
@@ -514,32 +501,6 @@ class State:
                 [lock.entry.delivery_count for lock in locks],
             )
         )
-
-    def relocate(self, bodies: list[list[Entry]], messages: list[Message], now: int) -> None:
-        """Write bodies again at the tail, so that the blocks they lay in can go; each with the
-        entries that share it."""
-        alone: list[int] = []
-        relocated: list[Message] = []
-        for entries, message in zip(bodies, messages, strict=True):
-            if len(entries) == 1:
-                self._lay_at_the_tail(entries)
-                alone.append(entries[0].sequence)
-                relocated.append(message)
-        if alone:
-            self.runs.append(Relocated(now, alone, relocated))
-        for entries, message in zip(bodies, messages, strict=True):
-            if len(entries) > 1:
-                self._lay_at_the_tail(entries)
-                sequences = [entry.sequence for entry in entries]
-                self.runs.append(RelocatedCopies(now, sequences, message))
-
-    def _lay_at_the_tail(self, entries: list[Entry]) -> None:
-        """The body that these entries share takes the next position."""
-        for entry in entries:
-            self.bodies.remove(entry.position, entry.size)
-            entry.position = self.next_position
-            self.bodies.add(entry.position, entry.size)
-        self.next_position += 1
 
     # Writing down.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from peeklock.broker.forwarding.lane_forwarder import HOPS_EXCEEDED, HOPS_EXCEEDED_TEXT
+from peeklock.broker.forwarding.dead_letters import HOPS_EXCEEDED, HOPS_EXCEEDED_TEXT
 from peeklock.entity.commands import DEAD, MAIN, TRANSFER, TRANSFER_DEAD
 from peeklock.entity.definition import (
     DISABLED,

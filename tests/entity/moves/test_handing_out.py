@@ -8,7 +8,8 @@ import pytest
 from peeklock.entity import commands as ask
 from peeklock.entity import replies as told
 from peeklock.entity.commands import COMPLETE, MAIN, PEEK_LOCK, RECEIVE_AND_DELETE
-from peeklock.entity.lane import HEAD_MAX, PASSED_MAX, TAKEN, Entry, Lane
+from peeklock.entity.entries import TAKEN, Entry
+from peeklock.entity.lane import HEAD_MAX, PASSED_MAX, Lane
 from peeklock.entity.moves.delivering import DELIVERED_AT_ONCE, PASSED
 from peeklock.entity.records import READY
 from peeklock.entity.replies import Reply

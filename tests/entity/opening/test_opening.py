@@ -12,7 +12,7 @@ from peeklock.entity import commands as ask
 from peeklock.entity.blueprint import Blueprint, subscription_policy, topic_blueprint
 from peeklock.entity.commands import MAIN
 from peeklock.entity.definition import SubscriptionDefinition, TopicDefinition
-from peeklock.entity.lane import Entry
+from peeklock.entity.entries import Entry
 from peeklock.entity.message import BodyBudget, Message
 from peeklock.entity.opening.placing import _SMALL, BLOCK_MAX, Entries
 from peeklock.entity.opening.restore import Restoring

@@ -9,10 +9,10 @@ from peeklock.entity.commands import (
     MAIN,
     RECEIVE_AND_DELETE,
 )
+from peeklock.entity.decision import NO_REPLAY
 from peeklock.entity.definition import QueueDefinition
 from peeklock.entity.deliveries import LockToken
 from peeklock.entity.message import Message, Traits
-from peeklock.entity.partition import NO_REPLAY
 from peeklock.entity.records import Record
 from peeklock.entity.settlement import Settlement
 from peeklock.entity.upkeep.journal_facts import HandedTo

@@ -23,8 +23,9 @@ from peeklock.entity.commands import (
     Grant,
     Requeue,
 )
+from peeklock.entity.decision import NO_REPLAY, Decision
 from peeklock.entity.message import BodyBudget
-from peeklock.entity.partition import NO_REPLAY, Decision, Partition
+from peeklock.entity.partition import Partition
 from peeklock.entity.replies import Reply
 from peeklock.store.damage.inspection import (
     PartitionFindings,

@@ -52,3 +52,27 @@ class OutgoingDelivery:
         self.link = link
         self.context = context
         self.told = False
+
+
+@final
+class Assembly:
+    """A message of several frames that is not complete yet."""
+
+    __slots__ = ("held", "id", "message_format", "parts", "settled", "size", "state", "tag")
+
+    def __init__(self, id: int, tag: bytes, message_format: int) -> None:
+        self.id = id
+        self.tag = tag
+        self.message_format = message_format
+        self.parts: list[bytes] = []
+        self.size = 0
+        self.held = 0
+        self.settled = False
+        self.state: bytes | None = None
+
+    def delivery(self) -> IncomingDelivery:
+        """Return the whole, put together of its parts."""
+        payload = b"".join(self.parts)
+        return IncomingDelivery(
+            self.id, self.tag, self.message_format, self.settled, payload, self.state
+        )

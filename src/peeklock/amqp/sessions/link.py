@@ -22,7 +22,7 @@ from peeklock.amqp.frames.fast import TAG_SIZE_MAX, transfer_run
 from peeklock.amqp.frames.headers import SERIAL_MASK, TRANSFER, serial_distance
 from peeklock.amqp.frames.parsed import ParsedFlow, ParsedTransfer
 from peeklock.amqp.held_bytes import PIECE_BYTES
-from peeklock.amqp.sessions.delivery import IncomingDelivery, OutgoingDelivery
+from peeklock.amqp.sessions.delivery import Assembly, IncomingDelivery, OutgoingDelivery
 from peeklock.amqp.sessions.sent_runs import SentRuns
 from peeklock.amqp.transitions import (
     ATTACH_SENT,
@@ -531,30 +531,6 @@ class Link:
         self.drop_assembly()
         self.session.write_detach(self, error, True)
         self.session.connection.pass_events.detached(self, True, error, lost)
-
-
-@final
-class Assembly:
-    """A message of several frames that is not complete yet."""
-
-    __slots__ = ("held", "id", "message_format", "parts", "settled", "size", "state", "tag")
-
-    def __init__(self, id: int, tag: bytes, message_format: int) -> None:
-        self.id = id
-        self.tag = tag
-        self.message_format = message_format
-        self.parts: list[bytes] = []
-        self.size = 0
-        self.held = 0
-        self.settled = False
-        self.state: bytes | None = None
-
-    def delivery(self) -> IncomingDelivery:
-        """Puts the parts together."""
-        payload = b"".join(self.parts)
-        return IncomingDelivery(
-            self.id, self.tag, self.message_format, self.settled, payload, self.state
-        )
 
 
 def _terminus(raw: bytes, empty: bytes) -> bytes:

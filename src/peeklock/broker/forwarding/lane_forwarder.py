@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, final
 
+from peeklock.broker.forwarding.dead_letters import TOO_MANY_HOPS, dead_letter_of
 from peeklock.broker.forwarding.forget_notices import Find, ForgetNotices
 from peeklock.broker.forwarding.former_destinations import UNKNOWN, FormerDestinations, LaneOwner
 from peeklock.broker.forwarding.route import BACKOFF_MS_MAX, BACKOFF_MS_MIN, HeldMessage, Route
@@ -19,7 +20,6 @@ from peeklock.broker.timers import Timer, Timers
 from peeklock.clock import Clock
 from peeklock.entity.commands import (
     COMPLETE,
-    DEAD_LETTER,
     FORWARD,
     TRANSFER,
     CloseReceiver,
@@ -30,19 +30,12 @@ from peeklock.entity.commands import (
 )
 from peeklock.entity.deliveries import Delivery, LockToken
 from peeklock.entity.refusals import (
-    ENTITY_DISABLED,
-    ENTITY_NOT_FOUND,
     INTERNAL,
     LOCK_LOST,
-    MESSAGE_TOO_BIG,
-    NO_MATCHING_SUBSCRIPTION,
-    QUOTA_EXCEEDED,
-    SESSION_REQUIRED,
     Refusal,
 )
 from peeklock.entity.replies import Delivered, Found, ReceiverClosed, Refused, Reply, Settled
 from peeklock.entity.settlement import PLAIN_COMPLETE, PLAIN_RELEASE, Settlement
-from peeklock.entity.topics.copying import SESSION_MISSING, SESSION_MISSING_TEXT
 from peeklock.entity.topics.wording import Wording
 
 # What is in hand at once: enough that a store's write carries a run, little beside the memory.
@@ -68,22 +61,8 @@ DEAD_LETTER_HOPS_MAX: Final = 2 * HOPS_MAX
 # What the journal calls whoever forwards messages; the name is on disk and stays.
 CONSUMER: Final = "$carrier"
 
-HOPS_EXCEEDED: Final = "MaxTransferHopCountExceeded"
-HOPS_EXCEEDED_TEXT: Final = (
-    "The maximum number of allowed hops when forwarding between queues. Value is set to four."
-)
-
 # Destinations of a transfer lane that are remembered although nothing goes there now.
 IDLE_ROUTES_MAX: Final = 64
-
-FAILED: Final = "TransferFailed"
-_REASONS: Final = {
-    ENTITY_NOT_FOUND: "MessagingEntityNotFound",
-    ENTITY_DISABLED: "MessagingEntityDisabled",
-    QUOTA_EXCEEDED: "QuotaExceeded",
-    MESSAGE_TOO_BIG: "MessageSizeExceeded",
-    NO_MATCHING_SUBSCRIPTION: "NoMatchingSubscription",
-}
 
 _log: Final = logging.getLogger("peeklock.broker")
 
@@ -313,7 +292,7 @@ class LaneForwarder:
                 self._retrying.discard(each.sequence)
             self._later()
             return
-        settlement = _dead_letter_of(refusal)
+        settlement = dead_letter_of(refusal)
         for each in held:
             self._dead_letter(each, settlement)
 
@@ -394,7 +373,7 @@ class LaneForwarder:
             # It stays where it is, and trying again would not help.
             self._set_aside(held)
         else:
-            self._dead_letter(held, _HOPS_EXCEEDED)
+            self._dead_letter(held, TOO_MANY_HOPS)
         _log.warning(
             "forwarding-ended source=%s destination=%s hops=%d",
             self._notices.source,
@@ -581,13 +560,3 @@ class LaneForwarder:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-_HOPS_EXCEEDED: Final = Settlement(DEAD_LETTER, None, HOPS_EXCEEDED, HOPS_EXCEEDED_TEXT)
-
-
-def _dead_letter_of(refusal: Refusal) -> Settlement:
-    """Return what makes a dead letter that says why it could not be forwarded."""
-    if refusal.kind == SESSION_REQUIRED:
-        return Settlement(DEAD_LETTER, None, SESSION_MISSING, SESSION_MISSING_TEXT)
-    return Settlement(DEAD_LETTER, None, _REASONS.get(refusal.kind, FAILED), refusal.text)

@@ -12,8 +12,9 @@ import logging
 from collections.abc import Callable
 from typing import Final, final
 
-from peeklock.entity.lane import Entry
-from peeklock.entity.partition import Decision, Partition
+from peeklock.entity.decision import Decision
+from peeklock.entity.entries import Entry
+from peeklock.entity.partition import Partition
 from peeklock.store.store import Damaged, PartitionId, Store, StoreError
 
 # Bodies rewritten in one step of relocating, at most; their bytes are bounded as well.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from peeklock.entity.commands import Command, PublishStages, Tick
 from peeklock.entity.deliveries import Delivery
-from peeklock.entity.lane import Entry
+from peeklock.entity.entries import Entry
 from peeklock.entity.partition import Partition
 from peeklock.entity.replies import ClaimsFetched, Delivered, Found, Reply
 from peeklock.entity.stages.staging import STEP_BYTES_MAX

@@ -35,8 +35,9 @@ from peeklock.broker.worker.write_batching import WriteBatching
 from peeklock.clock import Clock
 from peeklock.entity.blueprint import Blueprint
 from peeklock.entity.commands import Command, Configure, Grant, SendMany, SettleMany, Tick
+from peeklock.entity.decision import NO_REPLAY, Decision
 from peeklock.entity.message import BodyBudget
-from peeklock.entity.partition import NO_REPLAY, Decision, Partition
+from peeklock.entity.partition import Partition
 from peeklock.entity.refusals import BUSY, INTERNAL, UNAVAILABLE, Refusal
 from peeklock.entity.replies import Reply
 from peeklock.step import STEP

@@ -30,7 +30,8 @@ from peeklock.entity.commands import (
     SettleClaims,
 )
 from peeklock.entity.deliveries import STATE_CLAIMED, Delivery
-from peeklock.entity.lane import WITH_SESSION, Entry, Lane, Lock
+from peeklock.entity.entries import WITH_SESSION, Entry, Lock
+from peeklock.entity.lane import Lane
 from peeklock.entity.message import NEVER, NO_DURATION
 from peeklock.entity.moves.delivering import look_at
 from peeklock.entity.moves.settling import CHANGES_TEXT, DEAD_LETTER_TWICE, has_too_many_changes

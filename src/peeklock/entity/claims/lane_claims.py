@@ -12,7 +12,7 @@ from peeklock.entity.message import NEVER
 from peeklock.entity.numbers import Numbers
 
 if TYPE_CHECKING:
-    from peeklock.entity.lane import Entry
+    from peeklock.entity.entries import Entry
 
 CLAIM_TIMEOUT_MS: Final = 86_400_000
 """How long claims last after the last word of their owner, unless it asks for something else."""

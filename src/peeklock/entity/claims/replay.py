@@ -6,7 +6,8 @@ from typing import final
 
 from peeklock.entity.claims.lane_claims import CLAIM_TIMEOUT_MS, LaneClaims
 from peeklock.entity.claims.records import OwnerHeard
-from peeklock.entity.lane import Entry, Lane
+from peeklock.entity.entries import Entry
+from peeklock.entity.lane import Lane
 
 
 @final

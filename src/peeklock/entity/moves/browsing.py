@@ -22,7 +22,8 @@ from peeklock.entity.deliveries import (
     STATE_SCHEDULED,
     Delivery,
 )
-from peeklock.entity.lane import LOCKED, WITH_SESSION, Entry, Lane, Lock
+from peeklock.entity.entries import LOCKED, WITH_SESSION, Entry, Lock
+from peeklock.entity.lane import Lane
 from peeklock.entity.moves.delivering import Delivering, look_at
 from peeklock.entity.moves.looking import Look
 from peeklock.entity.moves.purging import Purge, Sweep

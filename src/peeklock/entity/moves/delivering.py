@@ -14,7 +14,8 @@ from peeklock.entity.commands import (
     OpenReceiver,
 )
 from peeklock.entity.deliveries import STATE_ACTIVE, STATE_DEFERRED, Delivery
-from peeklock.entity.lane import LOCKED, WITH_SESSION, Entry, Lane, Lock
+from peeklock.entity.entries import LOCKED, WITH_SESSION, Entry, Lock
+from peeklock.entity.lane import Lane
 from peeklock.entity.message import NEVER
 from peeklock.entity.moves.receiver import Receiver
 from peeklock.entity.moves.settling import CHANCE_MASK, LANE_BITS

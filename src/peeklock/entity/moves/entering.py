@@ -18,7 +18,8 @@ from peeklock.entity.commands import (
     SendMany,
     TakeOver,
 )
-from peeklock.entity.lane import Entry, Lane
+from peeklock.entity.entries import Entry
+from peeklock.entity.lane import Lane
 from peeklock.entity.message import NEVER, Message
 from peeklock.entity.moves.time_to_live import end_of_life, shorter
 from peeklock.entity.records import (

@@ -12,7 +12,8 @@ import heapq
 from typing import Final, final
 
 from peeklock.entity.commands import Peek
-from peeklock.entity.lane import GONE, Entry, Lane, Lock
+from peeklock.entity.entries import GONE, Entry, Lock
+from peeklock.entity.lane import Lane
 from peeklock.entity.records import READY
 from peeklock.entity.sessions.lane_sessions import MessageSession
 from peeklock.entity.stint import Stint

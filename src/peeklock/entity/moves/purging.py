@@ -7,7 +7,8 @@ import heapq
 from typing import Final, final
 
 from peeklock.entity.commands import DeleteMany
-from peeklock.entity.lane import Entry, Lane
+from peeklock.entity.entries import Entry
+from peeklock.entity.lane import Lane
 from peeklock.entity.records import READY
 from peeklock.entity.sessions.lane_sessions import LaneSessions, MessageSession
 from peeklock.entity.stint import Stint

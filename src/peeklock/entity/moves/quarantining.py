@@ -13,12 +13,14 @@ from typing import Final, final
 from peeklock.entity.claims.claiming import Claiming
 from peeklock.entity.commands import MAIN, RECEIVE_AND_DELETE, TRANSFER, Requeue
 from peeklock.entity.deliveries import Delivery
-from peeklock.entity.lane import Entry, Lane, Lock
+from peeklock.entity.entries import Entry, Lock
+from peeklock.entity.lane import Lane
 from peeklock.entity.message import Message, Traits
 from peeklock.entity.moves.requeueing import Requeueing
 from peeklock.entity.records import READY, STAGED
 from peeklock.entity.replies import NO_LANE, ClaimsFetched, Delivered, Drained, Found, Origin, Reply
 from peeklock.entity.state import State
+from peeklock.entity.upkeep.relocating import write_again
 
 DAMAGED_BODY: Final = "DamagedBody"
 DAMAGED_TEXT: Final = "The body of this message was damaged on disk and is lost."
@@ -185,8 +187,8 @@ class Quarantining:
             if entry.place == STAGED:
                 entry.place = READY
         # An empty body for each alone: copies that share the lost one may be elsewhere.
-        state.relocate(
-            [[entry] for entry in entries], [_marker(content, each) for each in entries], now
+        write_again(
+            state, [[entry] for entry in entries], [_marker(content, each) for each in entries], now
         )
         if not lane.is_dead_letter:
             state.dead_letter(lane, entries, DAMAGED_BODY, DAMAGED_TEXT, now)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from peeklock.entity.lane import Lane, Lock
+from peeklock.entity.entries import Lock
+from peeklock.entity.lane import Lane
 from peeklock.entity.moves.receiver import Receiver
 from peeklock.entity.moves.settling import Settling
 from peeklock.entity.replies import Origin

@@ -12,7 +12,8 @@ from typing import final
 from peeklock.entity.blueprint import FIRST_SUBSCRIPTION_LANE
 from peeklock.entity.commands import Requeue
 from peeklock.entity.deliveries import Delivery
-from peeklock.entity.lane import Entry, Lane
+from peeklock.entity.entries import Entry
+from peeklock.entity.lane import Lane
 from peeklock.entity.message import Message
 from peeklock.entity.records import Requeued
 from peeklock.entity.state import State

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import heapq
 
-from peeklock.entity.lane import Entry, Lane
+from peeklock.entity.entries import Entry
+from peeklock.entity.lane import Lane
 
 
 def falling_due(lane: Lane, now: int, count_max: int, bytes_max: int) -> list[Entry]:

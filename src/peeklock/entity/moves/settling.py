@@ -16,7 +16,8 @@ from peeklock.entity.commands import (
     SettleMany,
 )
 from peeklock.entity.deliveries import LockToken
-from peeklock.entity.lane import WITH_SESSION, Entry, Lane, Lock
+from peeklock.entity.entries import WITH_SESSION, Entry, Lock
+from peeklock.entity.lane import Lane
 from peeklock.entity.message import NEVER
 from peeklock.entity.records import ABANDONED, LOCK_EXPIRED
 from peeklock.entity.refusals import (

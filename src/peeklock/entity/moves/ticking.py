@@ -8,13 +8,15 @@ from typing import final
 
 from peeklock.entity.claims.claiming import Claiming
 from peeklock.entity.commands import MAIN
-from peeklock.entity.lane import Entry, Lane
+from peeklock.entity.entries import Entry
+from peeklock.entity.lane import Lane
 from peeklock.entity.moves.entering import Entering
 from peeklock.entity.moves.settling import Settling
 from peeklock.entity.records import READY
 from peeklock.entity.sessions.accepting import Accepting
 from peeklock.entity.stages.staging import Staging
 from peeklock.entity.state import State
+from peeklock.entity.topics.records import LaneDropped
 
 
 @final
@@ -60,8 +62,7 @@ class Ticking:
         """Serve what is due, a stint of it, whatever the commands before it have used."""
         self._state.stint.begin()
         if self.strays:
-            self._state.write_off(self.strays, now)
-            self.strays = []
+            self._write_off(now)
         self._claiming.begin(now)
         self._tick_lanes(now)
         self._staging.tick(now)
@@ -100,3 +101,17 @@ class Ticking:
                     lane.sessions.forget_if_empty(line.session)
         if expired:
             self._state.expire(lane, expired, now)
+
+    def _write_off(self, now: int) -> None:
+        """Subscriptions were deleted while nobody was here: their messages were not brought back,
+        and must not come back when another subscription gets the lane.
+
+        Written before the messages of this decision, some of which may be for that one already.
+        """
+        state = self._state
+        state.open_enqueued = None
+        state.open_scheduled = None
+        for number in self.strays:
+            state.runs.append(LaneDropped(now, number))
+            state.next_position += 1
+        self.strays = []

@@ -16,7 +16,8 @@ from typing import Final, final
 from peeklock.entity.blueprint import FIRST_SUBSCRIPTION_LANE
 from peeklock.entity.claims.replay import ClaimsReplayed
 from peeklock.entity.commands import MAIN
-from peeklock.entity.lane import Entry, Lane
+from peeklock.entity.entries import Entry
+from peeklock.entity.lane import Lane
 from peeklock.entity.records import CLAIMED, DEFERRED, SCHEDULED, STAGED
 from peeklock.entity.stages.replay import StagesReplayed
 from peeklock.entity.state import State

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias, assert_never, final
 from peeklock.entity.claims.records import Claimed, ClaimRecord, OwnerHeard, Unclaimed
 from peeklock.entity.claims.replay import ClaimsReplayed
 from peeklock.entity.commands import MAIN, TRANSFER
-from peeklock.entity.lane import Entry
+from peeklock.entity.entries import Entry
 from peeklock.entity.message import NEVER, Message
 from peeklock.entity.opening.placing import Entries, Placing, ReplayedMessages
 from peeklock.entity.opening.portions import portion, portions

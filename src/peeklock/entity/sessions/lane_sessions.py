@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from typing import Final, final
 
 from peeklock.entity.commands import AcceptSession
-from peeklock.entity.lane import LENGTHENED_AT_ONCE, Lane, Lock
+from peeklock.entity.entries import Lock
+from peeklock.entity.lane import LENGTHENED_AT_ONCE, Lane
 from peeklock.entity.message import NEVER
 from peeklock.entity.moves.receiver import Receiver
 from peeklock.entity.replies import Origin

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from peeklock.entity.lane import Entry
+from peeklock.entity.entries import Entry
 from peeklock.entity.message import NEVER, NO_DURATION, Message
 from peeklock.entity.records import STAGED
 

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterator
 from typing import final
 
-from peeklock.entity.lane import Entry
+from peeklock.entity.entries import Entry
 from peeklock.entity.message import NEVER
 from peeklock.entity.records import READY, SCHEDULED
 from peeklock.entity.stages.partition_stages import (

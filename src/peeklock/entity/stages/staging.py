@@ -24,9 +24,9 @@ from peeklock.entity.commands import (
     StageCommand,
     TellStages,
 )
-from peeklock.entity.duplicate_detection import id_of
-from peeklock.entity.lane import Entry
+from peeklock.entity.entries import Entry
 from peeklock.entity.message import NEVER, NO_DURATION, Message
+from peeklock.entity.moves.duplicate_detection import id_of
 from peeklock.entity.moves.entering import Entering
 from peeklock.entity.moves.time_to_live import end_of_life, shorter
 from peeklock.entity.refusals import NOT_ALLOWED, Refusal

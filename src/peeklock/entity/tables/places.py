@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from peeklock.entity.lane import GONE, LOCKED
+from peeklock.entity.entries import GONE, LOCKED
 from peeklock.entity.records import CLAIMED, DEFERRED, READY, SCHEDULED, STAGED
 
 # Before it came.

@@ -24,7 +24,7 @@ from peeklock.entity.commands import (
     TakeOver,
 )
 from peeklock.entity.deliveries import Details
-from peeklock.entity.lane import Entry
+from peeklock.entity.entries import Entry
 from peeklock.entity.message import NEVER, Message
 from peeklock.entity.moves.time_to_live import end_of_life, shorter
 from peeklock.entity.state import State

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Final, final
 
 from peeklock.entity.claims.lane_claims import LaneClaims
-from peeklock.entity.lane import Entry, Lane
+from peeklock.entity.entries import Entry
+from peeklock.entity.lane import Lane
 from peeklock.entity.records import READY
 from peeklock.entity.sessions.lane_sessions import LaneSessions
 from peeklock.entity.stages.partition_stages import StageLine

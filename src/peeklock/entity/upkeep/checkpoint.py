@@ -16,8 +16,9 @@ from collections.abc import Iterator
 from typing import Final, final
 
 from peeklock.entity.claims.records import OwnerHeard
-from peeklock.entity.duplicate_detection import SHARDS
-from peeklock.entity.lane import GONE, LOCKED, Entry, Lane
+from peeklock.entity.entries import GONE, LOCKED, Entry
+from peeklock.entity.lane import Lane
+from peeklock.entity.moves.duplicate_detection import SHARDS
 from peeklock.entity.records import (
     CLAIMED,
     DEFERRED,

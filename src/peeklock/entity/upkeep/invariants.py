@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from peeklock.entity.commands import MAIN
-from peeklock.entity.lane import LOCKED, WITH_SESSION, Lane
+from peeklock.entity.entries import LOCKED, WITH_SESSION
+from peeklock.entity.lane import Lane
 from peeklock.entity.records import CLAIMED, DEFERRED, READY, SCHEDULED, STAGED
 from peeklock.entity.state import State
 from peeklock.entity.tables.places import LANE_PLACES

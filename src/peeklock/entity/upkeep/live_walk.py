@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from typing import Final, final
 
 from peeklock.entity.commands import MAIN
-from peeklock.entity.lane import Entry, Lane
+from peeklock.entity.entries import Entry
+from peeklock.entity.lane import Lane
 from peeklock.entity.sessions.lane_sessions import LaneSessions, MessageSession
 from peeklock.entity.stages.partition_stages import StageLine
 from peeklock.entity.state import State

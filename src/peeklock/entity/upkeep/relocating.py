@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, final
 
-from peeklock.entity.lane import GONE, Entry
+from peeklock.entity.entries import GONE, Entry
 from peeklock.entity.message import Message
+from peeklock.entity.records import Relocated, RelocatedCopies
 from peeklock.entity.state import State
 from peeklock.entity.upkeep.live_bodies import BLOCK_BITS
 from peeklock.entity.upkeep.live_walk import PART, LivePart, live_parts
@@ -137,4 +138,32 @@ class Relocating:
                 bodies.append(alive)
                 relocated.append(message)
         if bodies:
-            self._state.relocate(bodies, relocated, now)
+            write_again(self._state, bodies, relocated, now)
+
+
+def write_again(state: State, bodies: list[list[Entry]], messages: list[Message], now: int) -> None:
+    """Write bodies again at the tail, so that the blocks they lay in can go; each with the
+    entries that share it."""
+    alone: list[int] = []
+    relocated: list[Message] = []
+    for entries, message in zip(bodies, messages, strict=True):
+        if len(entries) == 1:
+            _lay_at_the_tail(state, entries)
+            alone.append(entries[0].sequence)
+            relocated.append(message)
+    if alone:
+        state.runs.append(Relocated(now, alone, relocated))
+    for entries, message in zip(bodies, messages, strict=True):
+        if len(entries) > 1:
+            _lay_at_the_tail(state, entries)
+            sequences = [entry.sequence for entry in entries]
+            state.runs.append(RelocatedCopies(now, sequences, message))
+
+
+def _lay_at_the_tail(state: State, entries: list[Entry]) -> None:
+    """The body that these entries share takes the next position."""
+    for entry in entries:
+        state.bodies.remove(entry.position, entry.size)
+        entry.position = state.next_position
+        state.bodies.add(entry.position, entry.size)
+    state.next_position += 1

@@ -57,17 +57,20 @@ from peeklock.store.codec.kinds import (
     STAGED,
     TRANSFERRING,
 )
+from peeklock.store.codec.messages import (
+    MESSAGE,
+    MESSAGE_BYTES,
+    RecordRuns,
+    add_staged_message,
+    decode_addressed,
+    decode_body,
+)
 from peeklock.store.codec.packing import (
     pack_entries,
     pack_expirations,
     pack_lanes,
     pack_sequences,
     pack_text,
-    unpack_entries,
-    unpack_expirations,
-    unpack_lanes,
-    unpack_sequences,
-    unpack_text,
 )
 from peeklock.store.codec.traits import pack_traits, unpack_traits
 from peeklock.store.store import Corrupt
@@ -88,14 +91,11 @@ _WORD: Final = 0xFFFFFFFF
 _crc32: Final = checksum.crc32
 HEADER: Final = struct.Struct("<B3xIQq")
 _word: Final = struct.Struct("<I")
-# kind, flags, instant, sequence, bytes of the id, bytes of the envelope; the content is the rest
-_message: Final = struct.Struct("<BBqQII")
 _number: Final = struct.Struct("<Q")
 # By version: how many words of the table a position has.
 _WIDTHS: Final = {1: 2, 2: 3}
 
 HEADER_BYTES: Final = 28
-_MESSAGE_BYTES: Final = 26
 
 
 @final
@@ -220,7 +220,7 @@ class _Chunk:
                 content = message.content
                 envelope = message.envelope
                 size = len(envelope)
-                head: bytes = _message.pack(ENQUEUED, 0, at, sequence, 0, size)
+                head: bytes = MESSAGE.pack(ENQUEUED, 0, at, sequence, 0, size)
                 parts.append(head)
                 position = self.position
                 head_crc = _crc32(head, position & _WORD)
@@ -229,7 +229,7 @@ class _Chunk:
                     parts.append(envelope)
                     crc = _crc32(envelope, crc)
                 parts.append(content)
-                end = self.end + _MESSAGE_BYTES + size + len(content)
+                end = self.end + MESSAGE_BYTES + size + len(content)
                 table.append(end)
                 table.append(head_crc)
                 table.append(_crc32(content, crc))
@@ -273,7 +273,7 @@ class _Chunk:
         message_id = message.message_id.encode()
         envelope = message.envelope
         content = message.content
-        head: bytes = _message.pack(kind, flags, at, sequence, len(message_id), len(envelope))
+        head: bytes = MESSAGE.pack(kind, flags, at, sequence, len(message_id), len(envelope))
         head = head + extras + message_id if extras else head + message_id
         position = self.position
         self.position = position + 1
@@ -356,7 +356,7 @@ def decode_chunk(chunk: Buffer, bodies: bool) -> tuple[int, list[Record]]:
     table: Sequence[int] = struct.unpack_from(f"<{width * count}I", view, HEADER_BYTES)
     base = HEADER_BYTES + 4 * width * count
     start = base
-    runs = _Runs()
+    runs = RecordRuns()
     for index in range(count):
         at_table = width * index
         end = base + table[at_table]
@@ -369,15 +369,15 @@ def decode_chunk(chunk: Buffer, bodies: bool) -> tuple[int, list[Record]]:
         try:
             kind: int = record[0]
             if ENQUEUED <= kind <= RELOCATED:
-                _, flags, at, sequence, id_bytes, envelope_bytes = _message.unpack_from(record)
-                message = _decode_message(
-                    record, _MESSAGE_BYTES, flags, id_bytes, envelope_bytes, bodies
+                _, flags, at, sequence, id_bytes, envelope_bytes = MESSAGE.unpack_from(record)
+                message = decode_body(
+                    record, MESSAGE_BYTES, flags, id_bytes, envelope_bytes, bodies
                 )
                 runs.add_message(kind, at, sequence, message)
             elif kind == STAGED:
-                _add_staged(runs, record, bodies)
+                add_staged_message(runs, record, bodies)
             elif kind in (PUBLISHED, TRANSFERRING, RELOCATED_COPIES, REQUEUED):
-                runs.add_other(_decode_addressed(record, kind, bodies))
+                runs.add_other(decode_addressed(record, kind, bodies))
             else:
                 runs.add_other(decode_fact(record, kind))
         except (struct.error, ValueError, IndexError) as error:
@@ -413,13 +413,13 @@ def decode_messages(chunk: Buffer, positions: Sequence[int]) -> list[Message]:
             record = view[base + start : base + end]
             if _crc32(record, position & _WORD) != _word.unpack_from(view, at + entry - 4)[0]:
                 raise Corrupt(f"the record at position {position} does not fit its checksum")
-            kind, flags, _, _, id_bytes, envelope_bytes = _message.unpack_from(record)
-            offset = _MESSAGE_BYTES
+            kind, flags, _, _, id_bytes, envelope_bytes = MESSAGE.unpack_from(record)
+            offset = MESSAGE_BYTES
             if not ENQUEUED <= kind <= RELOCATED:
                 if kind not in _ADDRESSED:
                     raise Corrupt(f"the record at position {position} is no message")
                 offset += 4 + cast(int, _word.unpack_from(record, offset)[0])
-            message = _decode_message(record, offset, flags, id_bytes, envelope_bytes, True)
+            message = decode_body(record, offset, flags, id_bytes, envelope_bytes, True)
             messages.append(message)
     except (struct.error, ValueError, IndexError) as error:
         raise Corrupt(f"a chunk of {len(view)} bytes makes no sense") from error
@@ -435,8 +435,8 @@ def _has_whole_head(record: memoryview, seed: int, crc: int) -> bool:
 def head_size(record: memoryview) -> int:
     """Count the bytes of a record that replay needs; all of them where it is no message."""
     try:
-        kind, flags, _, _, id_bytes, _ = _message.unpack_from(record)
-        offset = _MESSAGE_BYTES
+        kind, flags, _, _, id_bytes, _ = MESSAGE.unpack_from(record)
+        offset = MESSAGE_BYTES
         if not ENQUEUED <= kind <= RELOCATED:
             if kind not in _ADDRESSED:
                 return len(record)
@@ -446,114 +446,3 @@ def head_size(record: memoryview) -> int:
     except (struct.error, ValueError, IndexError):
         return len(record)
     return offset + cast(int, id_bytes)
-
-
-@final
-class _Runs:
-    """Records being read: a message that goes on where the one before it ended joins its run."""
-
-    __slots__ = ("at", "kind", "messages", "next_sequence", "records", "sequences")
-
-    def __init__(self) -> None:
-        self.records: list[Record] = []
-        self.kind: int = 0
-        self.at: int = 0
-        self.next_sequence: int = 0
-        self.messages: list[Message] = []
-        self.sequences: list[int] = []
-
-    def add_other(self, record: Record) -> None:
-        self.kind = 0
-        self.records.append(record)
-
-    def add_staged(self, at: int, sequence: int, message: Message, stage: str) -> None:
-        if stage:
-            self.kind = STAGED
-            self.next_sequence = sequence
-            self.messages = []
-            self.records.append(Staged(at, sequence, self.messages, stage))
-        elif self.kind != STAGED or sequence != self.next_sequence:
-            raise ValueError("a stage has a name")
-        self.next_sequence += 1
-        self.messages.append(message)
-
-    def add_message(self, kind: int, at: int, sequence: int, message: Message) -> None:
-        if kind == self.kind and at == self.at:
-            if kind == RELOCATED:
-                self.sequences.append(sequence)
-                self.messages.append(message)
-                return
-            if sequence == self.next_sequence:
-                self.next_sequence += 1
-                self.messages.append(message)
-                return
-        self.kind = kind
-        self.at = at
-        self.next_sequence = sequence + 1
-        self.messages = [message]
-        if kind == ENQUEUED:
-            self.records.append(Enqueued(at, sequence, self.messages))
-        elif kind == SCHEDULED:
-            self.records.append(Scheduled(at, sequence, self.messages))
-        else:
-            self.sequences = [sequence]
-            self.records.append(Relocated(at, self.sequences, self.messages))
-
-
-def _decode_message(
-    record: memoryview,
-    offset: int,
-    flags: int,
-    id_bytes: int,
-    envelope_bytes: int,
-    bodies: bool,
-) -> Message:
-    """Read a message whose flags tell what lies at the offset."""
-    traits: Traits | None = None
-    if flags or id_bytes:
-        traits = Traits()
-        offset = unpack_traits(record, flags, offset, traits)
-        traits.message_id = str(record[offset : offset + id_bytes], "utf-8")
-    envelope_at = offset + id_bytes
-    content_at = envelope_at + envelope_bytes
-    size = len(record) - envelope_at
-    if envelope_bytes > size:
-        raise ValueError("the message is cut off")
-    message = Message(
-        bytes(record[envelope_at:content_at]) if bodies else b"",
-        bytes(record[content_at:]) if bodies else b"",
-        traits,
-    )
-    message.size = size
-    return message
-
-
-def _add_staged(runs: _Runs, record: memoryview, bodies: bool) -> None:
-    _, flags, at, sequence, id_bytes, envelope_bytes = _message.unpack_from(record)
-    stage, offset = unpack_text(record, _MESSAGE_BYTES)
-    message = _decode_message(record, offset, flags, id_bytes, envelope_bytes, bodies)
-    runs.add_staged(at, sequence, message, stage or "")
-
-
-def _decode_addressed(record: memoryview, kind: int, bodies: bool) -> Record:
-    _, flags, at, sequence, id_bytes, envelope_bytes = _message.unpack_from(record)
-    end = _MESSAGE_BYTES + 4 + cast(int, _word.unpack_from(record, _MESSAGE_BYTES)[0])
-    message = _decode_message(record, end, flags, id_bytes, envelope_bytes, bodies)
-    if kind == TRANSFERRING:
-        destination, _ = unpack_text(record, _MESSAGE_BYTES)
-        if destination is None:
-            raise ValueError("a destination has a name")
-        return Transferring(at, sequence, message, destination)
-    if kind == RELOCATED_COPIES:
-        sequences, _ = unpack_sequences(record, _MESSAGE_BYTES + 4)
-        return RelocatedCopies(at, sequences, message)
-    if kind == REQUEUED:
-        lane: int = _word.unpack_from(record, _MESSAGE_BYTES + 4)[0]
-        entries, _ = unpack_entries(record, _MESSAGE_BYTES + 8)
-        if len(entries) != 1:
-            raise ValueError("a message has one entry")
-        return Requeued(at, lane, entries[0], message)
-    enqueue_sequence: int = _number.unpack_from(record, _MESSAGE_BYTES + 4)[0]
-    lanes, offset = unpack_lanes(record, _MESSAGE_BYTES + 12)
-    expirations, _ = unpack_expirations(record, offset, len(lanes))
-    return Published(at, sequence, message, lanes, expirations, enqueue_sequence)
