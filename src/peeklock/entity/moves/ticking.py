@@ -68,7 +68,7 @@ class Ticking:
         self._staging.tick(now)
         # What a topic published late may be at the end of its life in lanes that were not due.
         self._tick_lanes(now)
-        self._is_more_due = self._state.is_any_lane_due(now)
+        self._is_more_due = self._state.is_any_lane_due(now) or self._staging.is_any_stale(now)
 
     def _tick_lanes(self, now: int) -> None:
         state = self._state

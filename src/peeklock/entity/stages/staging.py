@@ -39,6 +39,7 @@ from peeklock.entity.replies import (
     SendsAccepted,
     StagesTold,
 )
+from peeklock.entity.stages.name_walks import Drop, StageSearch
 from peeklock.entity.stages.partition_stages import (
     STAGE_GRACE_MS,
     STAGE_TIMEOUT_MS,
@@ -90,18 +91,6 @@ class StageBatch:
 
 
 @final
-class Drop:
-    """Stages that are given up by a prefix: there may be very many others."""
-
-    __slots__ = ("command", "count", "names")
-
-    def __init__(self, command: DropStages, names: list[str]) -> None:
-        self.command: DropStages = command
-        self.names: list[str] = names  # of all stages, those that were not looked at yet
-        self.count: int = 0  # of messages that are gone
-
-
-@final
 class Staging:
     """Stages, publishes and drops on the state of a partition."""
 
@@ -110,6 +99,7 @@ class Staging:
         "_drops",
         "_entering",
         "_leftovers",
+        "_searches",
         "_state",
         "bytes_max",
         "count_max",
@@ -124,6 +114,7 @@ class Staging:
         # Next steps, which others may come before.
         self._leftovers: list[PublishStages] = []
         self._drops: list[Drop] = []
+        self._searches: list[StageSearch] = []
 
     def decide(self, command: StageCommand, now: int) -> bool:
         """Carry out what is asked about stages; False where it has to wait, and what comes after it
@@ -416,14 +407,29 @@ class Staging:
 
     def find_published(self, command: FindPublished) -> None:
         """Which of these stages belong to what some writer published last."""
-        writers = self._state.stages.writers.values()
-        own = {name for writer in writers for name in writer.stages}
-        if command.prefix is not None:
-            prefix = command.prefix
-            names = [name for name in own if name.startswith(prefix)]
+        search = self._search_of(command)
+        writers = self._state.stages.writers
+        stint = self._state.stint
+        looks = NAMES * max(1, stint.steps_left)
+        while search.writers and looks > 0:
+            writer = writers.get(search.writers.pop())
+            stages = [] if writer is None else writer.stages
+            search.look_at(stages)
+            looks -= 1 + len(stages)
+        stint.spend(max(1, stint.steps_left) - looks // NAMES)
+        if search.writers:
+            self._searches.append(search)
         else:
-            names = [name for name in command.stages if name in own]
-        self._state.replies.append(Named(command.origin, command.tag, sorted(names)))
+            names = sorted(search.found)
+            self._state.replies.append(Named(command.origin, command.tag, names))
+
+    def _search_of(self, command: FindPublished) -> StageSearch:
+        """What is under way by this command; at first, all writers there are."""
+        for at, search in enumerate(self._searches):
+            if search.command is command:
+                del self._searches[at]
+                return search
+        return StageSearch(command, list(self._state.stages.writers))
 
     def tell(self, command: TellStages) -> None:
         """What is staged here, and what the writers published last."""
@@ -465,6 +471,14 @@ class Staging:
         if stages.resume_at <= now:
             self.resume(now)
 
+    def is_any_stale(self, now: int) -> bool:
+        """Whether there is more to drop than one stint has dropped."""
+        stages = self._state.stages
+        if stages.grace_until == NEVER or stages.grace_until > now:
+            return False
+        line = next(iter(stages.lines.values()), None)
+        return line is not None and line.touched_at + STAGE_TIMEOUT_MS <= now
+
     def resume(self, now: int) -> None:
         """Go on with what was published in part: after an opening, after a change of the entity,
         and where the next step was refused."""
@@ -483,11 +497,13 @@ class Staging:
 
     def _drop_stale(self, now: int) -> None:
         stages = self._state.stages
+        stint = self._state.stint
         stale: list[str] = []
         for line in stages.lines.values():
-            if line.touched_at + STAGE_TIMEOUT_MS > now:
+            if line.touched_at + STAGE_TIMEOUT_MS > now or len(stale) >= max(1, stint.steps_left):
                 break
             stale.append(line.name)
+        stint.spend(len(stale))
         self._drop(stale, STAGE_STALE, now)
         for name in stale:
             if name in stages.lines:
@@ -503,10 +519,12 @@ class Staging:
         return _without_body(self._next_step(batch))
 
     def take_leftovers(self) -> list[Command]:
-        """The next steps of what is published or dropped in several."""
+        """The next steps of what is published, dropped or looked for in several."""
         leftovers: list[Command] = []
         for drop in self._drops:
             leftovers.append(drop.command)
+        for search in self._searches:
+            leftovers.append(search.command)
         if self._leftovers:
             leftovers += self._leftovers
             self._leftovers = []
