@@ -81,27 +81,34 @@ def run(broker: AbusedBroker, work: Callable[[ServiceBusClient], Awaitable[int]]
     return asyncio.run(whole())
 
 
-def test_the_disk_in_use_is_bounded_under_steady_load(start_broker: StartBroker) -> None:
+@pytest.mark.parametrize(
+    ("engine", "seconds", "size"),
+    # Of segments some hundred MB are spare or half used: to say anything takes more than those.
+    [("lmdb", 2.0, 60_000), pytest.param("segments", 20.0, 200_000, marks=pytest.mark.torture)],
+)
+def test_the_disk_in_use_is_bounded_under_steady_load(
+    start_broker: StartBroker, engine: str, seconds: float, size: int
+) -> None:
     """Sixty clients waiting on a slow disk left no round for a trim: the file grew without end."""
-    options = ("--journal-retention-bytes", str(4 * MB), "--commit-delay-ms", "5")
-    broker = start_broker(queues={"q": {}}, options=options)
+    retention = ("--journal-retention-bytes", str(4 * MB), "--commit-delay-ms", "5")
+    broker = start_broker(queues={"q": {}}, options=(*retention, "--store", engine))
     sizes: list[int] = []
 
     async def work(client: ServiceBusClient) -> int:
         sent = 0
         for _ in range(3):
-            until_s = time.monotonic() + 2
-            sent += await steady_load(client, "q", 60, 60_000, until_s)
+            until_s = time.monotonic() + seconds
+            sent += await steady_load(client, "q", 60, size, until_s)
             sizes.append(file_bytes(broker))
         return sent
 
     sent = run(broker, work)
-    written = sent * 60_000
-    assert written > 60 * MB, "not enough was sent to say anything"
+    written = sent * size
     # Retention, 8 MB between two trims, the tail that a checkpoint waits for, pages to be reused.
     bound = 48 * MB
-    if any((Path(broker.process.data) / "store").glob("segment-*")):
+    if engine == "segments":
         bound = 2 * bound + 256 * MB  # files are used again as a whole, and some are spare
+    assert written > 1.25 * bound, "not enough was sent to say anything"
     assert sizes[-1] < bound, (sizes, written)
 
 

@@ -16,11 +16,11 @@ from tests.wire.own_client import take
 
 ENDED_WITHIN_S = 2.0
 # Also of CPU time: a busy machine is not the broker's doing.
-ENDING_CPU_S_MAX = 0.3
+ENDING_CPU_S_MAX = 0.15
 
 
 @pytest.mark.parametrize(
-    ("count", "subscriptions"), [(300, 1000), pytest.param(1000, 2000, marks=pytest.mark.torture)]
+    ("count", "subscriptions"), [(500, 1000), pytest.param(1000, 2000, marks=pytest.mark.torture)]
 )
 def test_many_copies_in_memory_do_not_delay_the_end(
     start_broker: StartBroker, count: int, subscriptions: int
