@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from uuid import UUID
 
 from peeklock.amqp.frames.fast import build_disposition
@@ -80,27 +80,30 @@ def test_dispositions_of_far_ranges_stop_nobody(start_broker: StartBroker) -> No
 def test_unfinished_requests_before_a_token_hold_little(start_broker: StartBroker) -> None:
     """5,000 links with an unfinished request of 256 KB each were 1.28 GB for one connection."""
     broker = start_broker()
+    # As much as a request may have there; all of them together would be 60 MB.
     piece = bytes(60_000)
-    with broker.pressed(grows_at_most=24 << 20):
+    with broker.pressed(grows_at_most=24 << 20), ExitStack() as stack:
         for _ in range(10):
-            with broker.raw() as peer:
-                peer.open(has_key=False)
-                peer.begin()
-                with suppress(ConnectionError, TimeoutError):  # it may be cut off, or not be read
-                    for handle in range(100):
-                        name = f"l{handle}"
-                        link = Attach(
-                            name=name,
-                            handle=handle,
-                            role=SENDER,
-                            source=Source(),
-                            target=Target(address="$cbs"),
-                            initial_delivery_count=0,
-                        )
-                        begun = Transfer(
-                            handle=handle, delivery_id=handle, delivery_tag=b"t", more=True
-                        )
-                        peer.send(frame(link) + frame(begun, payload=piece) * 4)
+            peer = stack.enter_context(broker.raw())
+            peer.open(has_key=False)
+            peer.begin()
+            with suppress(ConnectionError, TimeoutError):  # it may be cut off, or not be read
+                for handle in range(100):
+                    link = Attach(
+                        name=f"l{handle}",
+                        handle=handle,
+                        role=SENDER,
+                        source=Source(),
+                        target=Target(address="$cbs"),
+                        initial_delivery_count=0,
+                    )
+                    peer.send(frame(link))
+                peer.is_ended_within(0.2)  # its links are attached, or refused
+                for handle in range(100):
+                    begun = Transfer(
+                        handle=handle, delivery_id=handle, delivery_tag=b"t", more=True
+                    )
+                    peer.send(frame(begun, payload=piece))
 
 
 def test_unfinished_messages_with_send_alone_are_bounded(start_broker: StartBroker) -> None:
