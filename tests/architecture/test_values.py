@@ -50,6 +50,39 @@ def test_plain_modules_leave_to_dataclasses_what_they_can_write() -> None:
     assert (written, slotted) == ([], [])
 
 
+def test_fields_of_compiled_values_have_types_that_are_there_at_import() -> None:
+    """mypyc writes the annotations of a dataclass down when its module is imported; the type of a
+    module that comes later is a null pointer then, and the process ends."""
+    late = []
+    for path in compiled_files():
+        tree = parse(path)
+        names = set(_checked_only(tree))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and any(map(_is_dataclass, node.decorator_list)):
+                for field in node.body:
+                    if isinstance(field, ast.AnnAssign) and _outermost(field.annotation) & names:
+                        late.append(f"{name(path)}: {node.name}.{ast.unparse(field)}")
+    assert late == []
+
+
+def _checked_only(tree: ast.Module) -> Iterator[str]:
+    """What is imported for type checkers alone."""
+    for node in tree.body:
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            for each in node.body:
+                if isinstance(each, ast.ImportFrom):
+                    yield from (alias.asname or alias.name for alias in each.names)
+
+
+def _outermost(annotation: ast.expr) -> set[str]:
+    """The names of a field's own type: of a list of something the list alone."""
+    if isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) == "Final":
+        return _outermost(annotation.slice)
+    if isinstance(annotation, ast.BinOp):
+        return _outermost(annotation.left) | _outermost(annotation.right)
+    return {annotation.id} if isinstance(annotation, ast.Name) else set()
+
+
 def test_value_types_are_final_and_slotted() -> None:
     loose = []
     for path in python_files("src"):

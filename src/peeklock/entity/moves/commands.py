@@ -391,7 +391,9 @@ class DeleteMany:
 class Configure:
     """The entity's description changed while it lives; lanes that it no longer has are emptied."""
 
-    blueprint: Final[Blueprint]
+    # Any: the compiled form looks the type of a field up when this module is imported, and
+    # blueprints come later.
+    blueprint: Final[Any]
 
     def __init__(self, blueprint: Blueprint) -> None:
         self.blueprint = blueprint
