@@ -47,7 +47,14 @@ class ServiceBusMessageBatch:
         return self._size
 
     def add_message(self, message: Sendable) -> None:
-        """Add a message; one that has no room raises MessageSizeExceededError."""
+        """Add a message.
+
+        Parameters:
+            message: what is added.
+
+        Raises:
+            MessageSizeExceededError: it has no room; the batch is as it was.
+        """
         if not self.add_payload(as_message(message).encoded()):
             raise MessageSizeExceededError(
                 f"the batch has reached its size limit of {self._max_size} bytes"

@@ -52,12 +52,19 @@ class ServiceBusClient:
         use_tls: bool = True,
         **options: Unpack[ClientOptions],
     ) -> None:
-        """Name a namespace, `name.servicebus.windows.net` say, and who the client is.
+        """Name a namespace and who the client is; nothing is connected before it is needed.
 
-        The credential is one of `azure-identity` (asynchronous or not), an `AzureSasCredential`,
-        an `AzureNamedKeyCredential`, or one of `peeklock.client.credentials`. A host that makes no
-        sense, or an option, raises ValueError; nothing is connected before it is needed.
+        Parameters:
+            fully_qualified_namespace: `name.servicebus.windows.net` say.
+            credential: one of `azure-identity` (asynchronous or not), an `AzureSasCredential`, an
+                `AzureNamedKeyCredential`, or one of `peeklock.client.credentials`.
+            use_tls: whether to encrypt.
+            options: docs/reference/client.md lists them.
 
+        Raises:
+            ValueError: the host or an option makes no sense.
+
+        Example:
             async with ServiceBusClient("name.servicebus.windows.net", credential) as client:
                 ...
         """
@@ -71,10 +78,16 @@ class ServiceBusClient:
 
     @classmethod
     def from_connection_string(cls, conn_str: str, **options: Unpack[ClientOptions]) -> Self:
-        """Make a client of a connection string, as the broker prints it and the portal shows it.
+        """Return a client for a connection string, as the broker prints it and the portal shows it.
 
-        A string that cannot be read raises ValueError.
+        Parameters:
+            conn_str: `Endpoint=sb://...;SharedAccessKeyName=...;SharedAccessKey=...`.
+            options: docs/reference/client.md lists them.
 
+        Raises:
+            ValueError: the string cannot be read, or an option makes no sense.
+
+        Example:
             async with ServiceBusClient.from_connection_string(BUS, retry_total=5) as client:
                 ...
         """
@@ -106,11 +119,16 @@ class ServiceBusClient:
     def get_queue_sender(
         self, queue_name: str, **options: Unpack[SenderOptions]
     ) -> ServiceBusSender:
-        """Make a sender for a queue; `on_error` is told of failures that nobody awaits.
+        """Return a sender for a queue.
 
-        ValueError says that an option makes no sense, or that the connection string is for
-        another entity.
+        Parameters:
+            queue_name: the queue's path.
+            options: those of `SenderOptions`; `on_error` is told of failures that nobody awaits.
 
+        Raises:
+            ValueError: an option makes no sense, or the connection string is for another entity.
+
+        Example:
             async with client.get_queue_sender("orders", max_pending_messages=1_000) as sender:
                 await sender.send_messages(ServiceBusMessage("a cup of tea"))
         """
@@ -137,7 +155,12 @@ class ServiceBusClient:
     def get_topic_sender(
         self, topic_name: str, **options: Unpack[SenderOptions]
     ) -> ServiceBusSender:
-        """Make a sender for a topic; the options are those of a queue's."""
+        """Return a sender for a topic.
+
+        Parameters:
+            topic_name: the topic's path.
+            options: those of a queue's sender.
+        """
         return self.get_queue_sender(topic_name, **options)
 
     # --- receiving
@@ -145,11 +168,16 @@ class ServiceBusClient:
     def get_queue_receiver(
         self, queue_name: str, **options: Unpack[ReceiverOptions]
     ) -> ServiceBusReceiver:
-        """Make a receiver for a queue, a sub queue of it, or one of its sessions.
+        """Return a receiver for a queue, a sub queue of it, or one of its sessions.
 
-        ValueError says that an option makes no sense, or that the connection string is for
-        another entity.
+        Parameters:
+            queue_name: the queue's path.
+            options: those of `ReceiverOptions`.
 
+        Raises:
+            ValueError: an option makes no sense, or the connection string is for another entity.
+
+        Example:
             receiver = client.get_queue_receiver("orders", session_id=NEXT_AVAILABLE_SESSION)
         """
         check_known(options, ReceiverOptions)
@@ -174,7 +202,13 @@ class ServiceBusClient:
     def get_subscription_receiver(
         self, topic_name: str, subscription_name: str, **options: Unpack[ReceiverOptions]
     ) -> ServiceBusReceiver:
-        """Make a receiver for a subscription; the options are those of a queue's."""
+        """Return a receiver for a subscription.
+
+        Parameters:
+            topic_name: the topic's path.
+            subscription_name: the subscription's name.
+            options: those of a queue's receiver.
+        """
         return self.get_queue_receiver(subscription_path(topic_name, subscription_name), **options)
 
     # --- processing
@@ -182,10 +216,17 @@ class ServiceBusClient:
     def get_queue_processor(
         self, queue_name: str, handler: Handler, **options: Unpack[ProcessorOptions]
     ) -> ServiceBusProcessor:
-        """Make a processor for a queue: `handler(message, receiver)` is awaited for each message.
+        """Return a processor for a queue.
 
-        ValueError says that an option makes no sense.
+        Parameters:
+            queue_name: the queue's path.
+            handler: `handler(message, receiver)` is awaited for each message.
+            options: those of `ProcessorOptions`.
 
+        Raises:
+            ValueError: an option makes no sense.
+
+        Example:
             async with client.get_queue_processor("orders", handle, max_concurrent_calls=20):
                 await asyncio.Event().wait()
         """
@@ -200,19 +241,27 @@ class ServiceBusClient:
         handler: Handler,
         **options: Unpack[ProcessorOptions],
     ) -> ServiceBusProcessor:
-        """Make a processor for a subscription; the options are those of a queue's."""
+        """Return a processor for a subscription.
+
+        Parameters:
+            topic_name: the topic's path.
+            subscription_name: the subscription's name.
+            handler: `handler(message, receiver)` is awaited for each message.
+            options: those of a queue's processor.
+        """
         path = subscription_path(topic_name, subscription_name)
         return self.get_queue_processor(path, handler, **options)
 
     # --- transactions
 
     def transaction(self) -> ServiceBusTransaction:
-        """Make a transaction: what is done in it happens together, or not at all.
+        """Return a transaction: what is done in it happens together, or not at all.
 
         It belongs to one entity: where something is settled, scheduled or cancelled, or else where
         the first message goes. Messages for others need a client that was made with
         `enable_cross_entity_transactions=True`, or a sender that was made with `via`.
 
+        Example:
             async with client.transaction() as transaction:
                 await sender.send_messages(cooked, transaction=transaction)
                 await receiver.complete_message(raw, transaction=transaction)
@@ -228,7 +277,16 @@ class ServiceBusClient:
         state_updated_after: datetime | None = None,
         timeout: float | None = None,
     ) -> AsyncIterator[str]:
-        """List the sessions of a queue that have messages or a state, or whose state was set."""
+        """List the sessions of a queue that have messages or a state, or whose state was set.
+
+        Parameters:
+            queue_name: the queue's path.
+            state_updated_after: only those whose state was set after that time.
+            timeout: seconds for each answer.
+
+        Example:
+            names = [name async for name in client.list_queue_sessions("orders")]
+        """
         check_timeout(timeout)
         since = _ANY_TIME if state_updated_after is None else instant_ms(state_updated_after)
         skip = 0
@@ -255,7 +313,13 @@ class ServiceBusClient:
     def list_subscription_sessions(
         self, topic_name: str, subscription_name: str, **options: Any
     ) -> AsyncIterator[str]:
-        """List the sessions of a subscription; the options are those of a queue's."""
+        """List the sessions of a subscription.
+
+        Parameters:
+            topic_name: the topic's path.
+            subscription_name: the subscription's name.
+            options: those of a queue's list.
+        """
         path = subscription_path(topic_name, subscription_name)
         return self.list_queue_sessions(path, **options)
 
@@ -267,7 +331,17 @@ class ServiceBusClient:
         *,
         within_s: float = ANSWERED_WITHIN_S,
     ) -> dict[Any, Any]:
-        """Ask an entity's management node for an operation by its full name."""
+        """Return what an entity's management node answers.
+
+        Parameters:
+            entity: the entity's path.
+            operation: its full name, `com.microsoft:peek-message` say.
+            arguments: the map that the operation takes.
+            within_s: seconds for the answer.
+
+        Raises:
+            ServiceBusError: the node refused.
+        """
         return await with_retries(
             self.config.retry,
             lambda: self._connection.manage(entity, operation, arguments, within_s=within_s),

@@ -139,7 +139,16 @@ class ServiceBusReceiver:
     async def receive_messages(
         self, max_message_count: int | None = 1, max_wait_time: float | None = None
     ) -> list[ServiceBusReceivedMessage]:
-        """Take up to so many messages: wait for the first (ever, unless told), then for no more."""
+        """Take up to `max_message_count` messages: wait for the first, then for no more.
+
+        `max_wait_time` is seconds for the first: None is that of the receiver, or as long as
+        needed. Returns none when the time is over. Raises a ServiceBusError that tells why nothing
+        can be received, ValueError when a number makes no sense or the receiver is closed.
+
+        Example:
+            for message in await receiver.receive_messages(100, max_wait_time=5):
+                await receiver.complete_message(message)
+        """
         count = 1 if max_message_count is None else max_message_count
         if count < 1:
             raise ValueError("max_message_count must be at least 1")
@@ -187,7 +196,11 @@ class ServiceBusReceiver:
         sequence_number: int = 0,
         timeout: float | None = None,
     ) -> list[ServiceBusReceivedMessage]:
-        """Look at messages without taking them, from a number on or behind those seen last."""
+        """Look at up to `max_message_count` messages, locked, deferred, scheduled or not.
+
+        `sequence_number` is the first; 0 goes on behind those that were seen last. `timeout` is
+        seconds for each answer. Nothing is taken.
+        """
         if max_message_count < 1:
             raise ValueError("max_message_count must be at least 1")
         if isinstance(self._wanted_session, ServiceBusSessionFilter):
@@ -215,7 +228,11 @@ class ServiceBusReceiver:
     async def receive_deferred_messages(
         self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None
     ) -> list[ServiceBusReceivedMessage]:
-        """Take messages that were deferred, by their numbers."""
+        """Take messages that were deferred, all or none, by one or several `sequence_numbers`.
+
+        `timeout` is seconds for the answer. Raises MessageNotFoundError when one of them is not
+        deferred any more.
+        """
         numbers = [sequence_numbers] if isinstance(sequence_numbers, int) else sequence_numbers
         if not numbers:
             return []
@@ -244,12 +261,13 @@ class ServiceBusReceiver:
         *,
         transaction: ServiceBusTransaction | None = None,
     ) -> None:
-        """Remove the message: it is done. Within a transaction, when that is committed.
+        """Remove `message`: it is done. Within a `transaction`, when that is committed.
 
         Raises MessageLockLostError or SessionLockLostError when the lock has ended,
         MessageAlreadySettled, or ValueError for a message without a lock, one that belongs to a
         transaction that has not ended, and a receiver that is closed. So do the other three.
 
+        Example:
             await receiver.complete_message(message)
         """
         await self._settle(message, COMPLETE, transaction)
@@ -260,7 +278,10 @@ class ServiceBusReceiver:
         *,
         transaction: ServiceBusTransaction | None = None,
     ) -> None:
-        """Remove messages, in one write; raises the first failure when all are answered."""
+        """Remove `messages`, in one write; raise the first failure when all are answered.
+
+        `transaction` and the errors are those of `complete_message`.
+        """
         self._check_open()
         check_all_settleable(messages)
         if transaction is not None:
@@ -276,7 +297,7 @@ class ServiceBusReceiver:
                 raise result
 
     def complete_soon(self, message: ServiceBusReceivedMessage) -> Outcome:
-        """Complete without waiting; what is completed soon after each other travels as one.
+        """Complete `message` without waiting; those of soon after each other travel as one.
 
         Failures surface as those of `ServiceBusSender.send_soon` do.
         """
@@ -293,7 +314,13 @@ class ServiceBusReceiver:
         *,
         transaction: ServiceBusTransaction | None = None,
     ) -> None:
-        """Give the message back, for anybody to receive; it counts as a failed delivery."""
+        """Give `message` back, for anybody to receive; it counts as a failed delivery.
+
+        `properties` are set on it. `transaction` and the errors are those of `complete_message`.
+
+        Example:
+            await receiver.abandon_message(message, {"attempt": 2})
+        """
         await self._settle(message, settlement.abandon(properties), transaction)
 
     async def defer_message(
@@ -303,7 +330,10 @@ class ServiceBusReceiver:
         *,
         transaction: ServiceBusTransaction | None = None,
     ) -> None:
-        """Set the message aside, to be received by its number."""
+        """Set `message` aside, to be received by its number.
+
+        `properties` are set on it. `transaction` and the errors are those of `complete_message`.
+        """
         await self._settle(message, settlement.defer(properties), transaction)
 
     async def dead_letter_message(
@@ -315,12 +345,19 @@ class ServiceBusReceiver:
         *,
         transaction: ServiceBusTransaction | None = None,
     ) -> None:
-        """Move the message to the dead-letter queue, and say why."""
+        """Move `message` to the dead-letter queue, and say why.
+
+        `reason` is a word and `error_description` a sentence; `properties` are set on it.
+        `transaction` and the errors are those of `complete_message`.
+
+        Example:
+            await receiver.dead_letter_message(message, "BadOrder", "The order has no lines.")
+        """
         how = settlement.dead_letter(reason, error_description, properties)
         await self._settle(message, how, transaction)
 
     def release_messages(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
-        """Give messages back as if they had not been handed out; nothing is answered."""
+        """Give `messages` back as if they had not been handed out; nothing is answered."""
         self._check_open()
         check_all_settleable(messages)
         for message in messages:
@@ -331,7 +368,11 @@ class ServiceBusReceiver:
     async def renew_message_lock(
         self, message: ServiceBusReceivedMessage, *, timeout: float | None = None
     ) -> datetime:
-        """Hold the message for another lock duration; gives until when."""
+        """Hold `message` for another lock duration; return until when.
+
+        `timeout` is seconds for the answer. Raises MessageLockLostError when the lock has ended,
+        TypeError for a message of a session, which has no lock of its own.
+        """
         if self._wanted_session is not None:
             raise TypeError("messages of a session have its lock: renew that of the session")
         check_locked(message)
@@ -347,7 +388,11 @@ class ServiceBusReceiver:
     async def delete_messages(
         self, max_message_count: int, *, before_enqueue_time_utc: datetime | None = None
     ) -> int:
-        """Delete the oldest messages that nobody holds, in one call; tells how many."""
+        """Delete the oldest messages that nobody holds, in one call; return how many there were.
+
+        `max_message_count` is how many at most, of which one call deletes 4,000;
+        `before_enqueue_time_utc` spares those that were enqueued later than that, or than now.
+        """
         before = datetime.now(UTC) if before_enqueue_time_utc is None else before_enqueue_time_utc
         arguments = {
             "message-count": Int(min(max_message_count, _DELETE_MAX)),
@@ -357,7 +402,10 @@ class ServiceBusReceiver:
         return int(answer.get("message-count", 0))
 
     async def purge_messages(self, *, before_enqueue_time_utc: datetime | None = None) -> int:
-        """Delete all messages that nobody holds, as far as they are there now; tells how many."""
+        """Delete all messages that nobody holds; return how many there were.
+
+        `before_enqueue_time_utc` spares those that were enqueued later than that, or than now.
+        """
         before = before_enqueue_time_utc or datetime.now(UTC)
         deleted = 0
         while count := await self.delete_messages(_DELETE_MAX, before_enqueue_time_utc=before):
@@ -397,7 +445,11 @@ class ServiceBusReceiver:
         timeout: float | None = None,
         stamp: Stamp | None = None,
     ) -> dict[Any, Any]:
-        """Ask the entity's management node, in the name of this receiver's link."""
+        """Ask the entity's management node, in the name of this receiver's link.
+
+        `operation` is its name and `arguments` what it takes; `timeout` is seconds for the answer,
+        and `stamp` makes it part of a transaction.
+        """
         self._check_open()
         check_timeout(timeout)
         if operation.endswith("session-state") or operation == "renew-session-lock":

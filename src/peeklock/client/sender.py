@@ -99,12 +99,18 @@ class ServiceBusSender:
         timeout: float | None = None,
         transaction: ServiceBusTransaction | None = None,
     ) -> None:
-        """Send a message, a batch, or a list (as one batch); returns when it is accepted.
+        """Send a message, a batch, or a list (as one batch), and return when it is accepted.
 
-        Within a transaction it is sent when that is committed. Raises a ServiceBusError that tells
-        why it was not accepted, OperationTimeoutError after `timeout` seconds, ValueError when the
-        sender is closed.
+        Parameters:
+            message: what is sent; a message that was received goes on as a new one.
+            timeout: seconds, over all tries; without it those of the client.
+            transaction: it is sent when that is committed.
 
+        Raises:
+            ServiceBusError: why it was not accepted; OperationTimeoutError after the timeout.
+            ValueError: the sender is closed, or the timeout makes no sense.
+
+        Example:
             await sender.send_messages(ServiceBusMessage("a cup of tea"), timeout=10)
         """
         self._check_open()
@@ -130,10 +136,15 @@ class ServiceBusSender:
         while the buffer is full takes the message back. A message is never dropped for want of
         room, also when nobody awaits; then the buffer has no bound.
 
-        A failure that nobody awaits goes to `on_error`; without that it is told to the loop's
-        exception handler, and `flush` or `close` raises it. A sender that is closed raises
-        ValueError.
+        Parameters:
+            message: what is sent.
 
+        Raises:
+            ValueError: the sender is closed. A failure that nobody awaits goes to `on_error`;
+                without that it is told to the loop's exception handler, and `flush` or `close`
+                raises it.
+
+        Example:
             for order in orders:
                 await sender.send_soon(ServiceBusMessage(order))
             await sender.flush()
@@ -150,7 +161,19 @@ class ServiceBusSender:
     async def create_message_batch(
         self, max_size_in_bytes: int | None = None
     ) -> ServiceBusMessageBatch:
-        """Make a batch as large as the entity takes, or smaller."""
+        """Return an empty batch, as large as the entity takes, or smaller.
+
+        Parameters:
+            max_size_in_bytes: how large it may become; None is as large as the entity takes.
+
+        Raises:
+            ValueError: the entity takes less than that.
+
+        Example:
+            batch = await sender.create_message_batch()
+            batch.add_message(ServiceBusMessage("one of many"))
+            await sender.send_messages(batch)
+        """
         await with_retries(self._connection.config.retry, self._opened)
         largest = self._batch_size_max()
         if max_size_in_bytes is not None and max_size_in_bytes > largest:
@@ -165,10 +188,22 @@ class ServiceBusSender:
         timeout: float | None = None,
         transaction: ServiceBusTransaction | None = None,
     ) -> list[int]:
-        """Let messages be handed out from a time on; gives the numbers to cancel them by.
+        """Let messages be handed out from a time on.
 
-        Within a transaction they are scheduled when that is committed.
+        Parameters:
+            messages: one, or several, which are scheduled all or none.
+            schedule_time_utc: when; a time without a zone is UTC.
+            timeout: seconds, over all tries.
+            transaction: they are scheduled when that is committed.
 
+        Returns:
+            The numbers to cancel them by, in their order.
+
+        Raises:
+            ServiceBusError: why they were not accepted.
+            ValueError: the sender is closed.
+
+        Example:
             [number] = await sender.schedule_messages(ServiceBusMessage("tea"), tomorrow)
         """
         self._check_open()
@@ -189,7 +224,19 @@ class ServiceBusSender:
         timeout: float | None = None,
         transaction: ServiceBusTransaction | None = None,
     ) -> None:
-        """Take scheduled messages back, if they have not been handed out yet."""
+        """Take scheduled messages back that have not been handed out yet, all or none.
+
+        Parameters:
+            sequence_numbers: one or several, as `schedule_messages` returned them.
+            timeout: seconds, over all tries.
+            transaction: they are taken back when that is committed.
+
+        Raises:
+            MessageNotFoundError: one of them is not scheduled any more.
+
+        Example:
+            await sender.cancel_scheduled_messages(number)
+        """
         self._check_open()
         check_timeout(timeout)
         numbers = [sequence_numbers] if isinstance(sequence_numbers, int) else sequence_numbers

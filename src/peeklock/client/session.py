@@ -46,7 +46,14 @@ class ServiceBusSession:
         return self._locked_until <= _CLOCK.now()
 
     async def get_state(self, *, timeout: float | None = None) -> bytes | None:
-        """Give what was kept with the session, None when there is nothing."""
+        """Return what was kept with the session, None when there is nothing.
+
+        Parameters:
+            timeout: seconds for the answer.
+
+        Raises:
+            SessionLockLostError: the session is held no more.
+        """
         answer = await self._ask("get-session-state", {}, timeout)
         state = answer.get("session-state")
         return None if state is None else bytes(state)
@@ -54,13 +61,34 @@ class ServiceBusSession:
     async def set_state(
         self, state: str | bytes | bytearray | None, *, timeout: float | None = None
     ) -> None:
-        """Keep something with the session; None removes it."""
+        """Keep something with the session.
+
+        Parameters:
+            state: bytes or text; None removes what is kept.
+            timeout: seconds for the answer.
+
+        Raises:
+            SessionLockLostError: the session is held no more.
+
+        Example:
+            await receiver.session.set_state(b"step 2")
+        """
         kept = state.encode() if isinstance(state, str) else state
         arguments = {"session-state": None if kept is None else bytes(kept)}
         await self._ask("set-session-state", arguments, timeout)
 
     async def renew_lock(self, *, timeout: float | None = None) -> datetime:
-        """Hold the session for another lock duration; gives until when."""
+        """Hold the session for another lock duration.
+
+        Parameters:
+            timeout: seconds for the answer.
+
+        Returns:
+            Until when.
+
+        Raises:
+            SessionLockLostError: the session is held no more.
+        """
         answer = await self._ask("renew-session-lock", {}, timeout)
         self._locked_until = int(answer["expiration"])
         return self.locked_until_utc

@@ -167,7 +167,21 @@ class AutoLockRenewer:
         max_lock_renewal_duration: float | None = None,
         on_lock_renew_failure: OnRenewFailure | None = None,
     ) -> Renewal:
-        """Keep a lock alive until it is settled, its receiver is closed, or its time is up."""
+        """Keep a lock alive until it is settled, its receiver is closed, or its time is up.
+
+        Parameters:
+            receiver: whose lock it is.
+            renewable: a message, or `receiver.session`.
+            max_lock_renewal_duration: seconds; None is that of the renewer.
+            on_lock_renew_failure: told when it could not be renewed; None is that of the renewer.
+
+        Raises:
+            ValueError: there is no lock to renew, or the renewer is closed.
+
+        Example:
+            async with AutoLockRenewer() as renewer:
+                renewer.register(receiver, message, max_lock_renewal_duration=600)
+        """
         if self._is_closed:
             raise ValueError("the renewer is closed; make another one")
         if isinstance(renewable, ServiceBusReceivedMessage):
