@@ -63,6 +63,9 @@ def test_help_names_every_option_with_its_variable() -> None:
         ([], {"PEEKLOCK_AMQP_PORT": "many"}, "--amqp-port"),
         (["--store", "paper"], {}, "paper"),
         ([], {"PEEKLOCK_STORE": "paper"}, "paper"),
+        (["--store", "memory", "--store", "postgres://db/bus"], {}, "stands alone"),
+        ([], {"PEEKLOCK_STORE": "postgres://db/bus postgres://db/bus"}, "one store only"),
+        (["--stores", "2"], {"PEEKLOCK_STORE": "postgres://db/bus"}, "repeat --store"),
         ([], {"PEEKLOCK_HTTP_PORT": "-1"}, "--http-port"),
         (["--stores", "0"], {}, "--stores"),
         ([], {"PEEKLOCK_STORES": "65"}, "--stores"),
@@ -95,6 +98,15 @@ def test_an_open_address_with_the_development_key_is_refused(tmp_path: Path) -> 
     done = run("serve", "--host", "0.0.0.0", "--data", str(tmp_path), PEEKLOCK_AMQP_PORT="0")
     assert done.returncode == 1
     assert "--allow-development-key" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_database_that_is_away_is_named_without_its_password(tmp_path: Path) -> None:
+    address = "postgres://me:secret@127.0.0.1:1/bus"
+    done = run("serve", "--store", address, "--data", str(tmp_path), PEEKLOCK_AMQP_PORT="0")
+    assert done.returncode == 1
+    assert "cannot serve: 127.0.0.1:1/bus cannot be reached" in done.stderr
+    assert "secret" not in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -16,6 +16,7 @@ from tests.crash.entities import DELIVERIES_MAX, CrashEntities
 from tests.crash.promises import Ledger, Place
 from tests.crash.traffic import Crew, End, Line, Receiver, Sender, drain
 from tests.crash.victim import Victim, chosen_number, chosen_seed
+from tests.store.postgres.server import shared_server
 
 # Brokers are killed and started again and again, on a machine that others may use.
 pytestmark = pytest.mark.timeout(300)
@@ -96,6 +97,14 @@ def kill_and_check(folder: Path, seed: int, kills: int, store: str = "") -> None
 def test_kills_lose_nothing_and_bring_nothing_back(tmp_path: Path, store: str) -> None:
     """R-T1, R-S3, R-T5: acknowledged is durable, completed is gone, batches are whole."""
     kill_and_check(tmp_path, chosen_seed(), kills=20, store=store)
+
+
+@pytest.mark.crash
+@pytest.mark.torture
+def test_many_kills_of_a_broker_on_a_database_lose_nothing(tmp_path: Path) -> None:
+    """R-T1: what the killed one left open in the database keeps nobody from going on."""
+    kills = chosen_number("PEEKLOCK_KILLS", 200)
+    kill_and_check(tmp_path, chosen_seed(), kills, store=shared_server().new_database())
 
 
 @pytest.mark.crash

@@ -182,6 +182,18 @@ def test_databases_are_told_apart(caplog: pytest.LogCaptureFixture) -> None:
     assert "a failover can lose what was acknowledged" in caplog.text
 
 
+def test_a_role_that_may_create_is_enough() -> None:
+    server = shared_server()
+    url = server.new_database()
+    name = url.partition("?")[0].rpartition("/")[2]
+    mine = url.replace("postgres@", f"role_{name}@")
+    server.ask(f"create role role_{name} login")
+    with pytest.raises(StoreError, match="permission denied"):
+        prepare(mine, "store", None, may_make=True)
+    server.ask(f"grant create on database {name} to role_{name}")
+    assert prepare(mine, "store", None, may_make=True).identity.timeline == 1
+
+
 def test_a_later_release_is_not_for_this_one() -> None:
     server = shared_server()
     url = server.new_database()
