@@ -33,7 +33,7 @@ from peeklock.entity.refusals import (
     SESSION_LOCK_LOST_TEXT,
     Refusal,
 )
-from peeklock.entity.replies import Nobody, Numbered, Settled
+from peeklock.entity.replies import Nobody, Numbered, Origin, Reply, Settled
 from peeklock.entity.settlement import Settlement
 from peeklock.entity.topics.commands import RuleCommand
 from peeklock.gateway.amqp.namespace_context import Entities, Entity
@@ -289,7 +289,7 @@ class FaultyEntity:
         self._held.setdefault(command.origin, []).append(command)
         self._loop.call_later(delay_s, self._let_go, command.origin)
 
-    def _let_go(self, origin: Any) -> None:
+    def _let_go(self, origin: Origin) -> None:
         for command in self._held.pop(origin, ()):
             self.entity.submit(command)
 
@@ -314,7 +314,7 @@ class _Answered:
         """There is nothing to let go."""
 
 
-def _answer(origin: Any, reply: Any) -> None:
+def _answer(origin: Origin, reply: Reply) -> None:
     origin.replied(reply)
     origin.flush()
 
