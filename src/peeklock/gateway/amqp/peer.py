@@ -33,7 +33,7 @@ from peeklock.amqp.events import (
 from peeklock.amqp.parting import come_apart, drop_unfinished
 from peeklock.amqp.sasl import ANONYMOUS, MSSBCBS, PLAIN
 from peeklock.amqp.sessions.link import Link
-from peeklock.amqp.transitions import DETACHING, ENDED
+from peeklock.amqp.transitions import DETACHING
 from peeklock.auth.refusal import AuthRefusal
 from peeklock.auth.token_rights import TokenRights
 from peeklock.entity.refusals import LOCK_LOST, QUOTA_EXCEEDED, UNAUTHORIZED, Refusal
@@ -53,10 +53,10 @@ from peeklock.gateway.amqp.namespace_binding import NamespaceBinding
 from peeklock.gateway.amqp.namespace_context import NamespaceContexts, Outlet, rejected
 from peeklock.gateway.amqp.nodes.attaching import Attaching
 from peeklock.gateway.amqp.nodes.cbs import TokenNode
-from peeklock.gateway.amqp.nodes.coordinator import CoordinatorNode
+from peeklock.gateway.amqp.nodes.coordinator import CoordinatorNode, ToldCoordinators
 from peeklock.gateway.amqp.nodes.receiving import ReceivingNode
 from peeklock.gateway.amqp.nodes.sending import SendingNode
-from peeklock.gateway.amqp.passes import FLOW_COST, LINK_COST, Pass
+from peeklock.gateway.amqp.passes import FLOW_COST, Pass
 from peeklock.gateway.amqp.shown_key import NO_DEADLINE, ShownKey
 from peeklock.gateway.quotas.shared_limits import SharedLimits
 from peeklock.gateway.refusals import Declined
@@ -138,7 +138,7 @@ class Peer:
             self.output, self._token_rights, self._responses, self._binding
         )
         # What the coordinators were told with these events: discharges come after all they end.
-        self._coordinating: Final[list[TransfersReceived]] = []
+        self._coordinating: Final = ToldCoordinators()
         # What one pass may do, and the events that are left for another one.
         self._work: Final = Pass()
         self._left: list[Event] = []
@@ -198,7 +198,7 @@ class Peer:
 
     @property
     def _has_left(self) -> bool:
-        return len(self._left) > 0 or len(self._coordinating) > 0
+        return len(self._left) > 0 or not self._coordinating.is_empty
 
     def tick(self, at: int) -> None:
         """Act on what is due: heartbeats, silence, tokens that end; sets the next deadline."""
@@ -359,8 +359,8 @@ class Peer:
             at += 1
         if at < len(events):
             self._left += events[at:]
-        elif self._coordinating and not self._left:
-            self._coordinate()
+        elif not self._coordinating.is_empty and not self._left:
+            self._coordinating.carry_out(self._work)
 
     def _handle_other(self, event: Event, now: int) -> bool:
         """Act on what is rare; answers whether that could be in this pass."""
@@ -378,12 +378,12 @@ class Peer:
                 # We ended it, because of what the peer did. A discharge that came behind that
                 # may stand among those that are to be carried out now.
                 self.output.transactions.link_ended()
-            if not self._coordinate():
+            if not self._coordinating.carry_out(self._work):
                 return False
             if isinstance(event, LinkDetached):
-                self._detached(event)
+                self._attaching.detached(event)
             elif isinstance(event, SessionEnded):
-                return self._session_ended(event)
+                return self._attaching.session_ended(event, self._work)
             else:
                 self._handle_rare(event, now)
         return True
@@ -403,55 +403,16 @@ class Peer:
                 self._turn_away()
             self._tokens_put(node)
         elif isinstance(node, CoordinatorNode):
-            self._coordinating.append(event)
+            self._coordinating.add(event)
         if done == len(deliveries):
             return True
         del deliveries[:done]
         return False
 
-    def _coordinate(self) -> bool:
-        """Carry out what the coordinators were told; answers whether that is all done."""
-        for at, event in enumerate(self._coordinating):
-            node = event.link.context
-            if isinstance(node, CoordinatorNode):
-                done = node.transfers(event.deliveries, self._work)
-                if done < len(event.deliveries):
-                    del event.deliveries[:done]
-                    del self._coordinating[:at]
-                    return False
-        self._coordinating.clear()
-        return True
-
     def _flowed(self, link: Link) -> None:
         node = link.context
         if isinstance(node, (ReceivingNode, ResponseNode)):
             node.flowed()
-
-    def _detached(self, event: LinkDetached) -> None:
-        if event.error is not None:
-            _LOG.info(
-                "%s",
-                logbook.line(
-                    "link-detached",
-                    peer=self.output.peer_name,
-                    link=event.link.name,
-                    condition=event.error.condition,
-                    text=event.error.description,
-                ),
-            )
-        self._attaching.gone(event.link, is_broken=False)
-
-    def _session_ended(self, event: SessionEnded) -> bool:
-        """Let the links of a session go; answers whether all of them fit this pass."""
-        links = event.links
-        while links:
-            if self._work.left <= 0:
-                return False
-            self._work.left -= LINK_COST
-            self._attaching.gone(links.pop(), is_broken=False)
-        if event.session.state == ENDED:
-            event.session.come_apart()
-        return True
 
     def _handle_rare(self, event: Event, now: int) -> None:
         if isinstance(event, SaslInitReceived):

@@ -1,11 +1,14 @@
 """The reception of a connection: which node an attach leads to, who may go there and stay."""
 
+import logging
 from bisect import bisect_left, insort
 from typing import Any, Final, final
 
 from peeklock.amqp.dialect import TRANSFER_DESTINATION
+from peeklock.amqp.events import LinkDetached, SessionEnded
 from peeklock.amqp.frames.termini import Coordinator
 from peeklock.amqp.sessions.link import RECEIVER, Link
+from peeklock.amqp.transitions import ENDED
 from peeklock.auth.rights import LISTEN, NO_RIGHTS, SEND, Rights
 from peeklock.auth.sas import resource_path
 from peeklock.auth.token_rights import TokenRights
@@ -19,6 +22,7 @@ from peeklock.entity.refusals import (
     UNAUTHORIZED,
     Refusal,
 )
+from peeklock.gateway import logbook
 from peeklock.gateway.amqp import texts
 from peeklock.gateway.amqp.address import (
     COORDINATOR,
@@ -41,6 +45,8 @@ from peeklock.gateway.amqp.nodes.receiving import ReceivingNode
 from peeklock.gateway.amqp.nodes.sending import SendingNode
 from peeklock.gateway.amqp.nodes.session_attach import SessionRequest, read_session_request
 from peeklock.gateway.amqp.passes import LINK_COST, REVIEW_COST, Pass
+
+_LOG: Final = logging.getLogger("peeklock.connections")
 
 # As many grants are dropped in one pass: each costs a microsecond.
 EXPIRED_AT_ONCE: Final = 1_000
@@ -389,6 +395,33 @@ class Attaching:
             node.gone()
         if entity_link is not None and entity_link.entity is not None:
             entity_link.entity.link_detached(entity_link)
+
+    def detached(self, event: LinkDetached) -> None:
+        """Let a link go that has ended; the log has why, if there is a reason."""
+        if event.error is not None:
+            _LOG.info(
+                "%s",
+                logbook.line(
+                    "link-detached",
+                    peer=self._output.peer_name,
+                    link=event.link.name,
+                    condition=event.error.condition,
+                    text=event.error.description,
+                ),
+            )
+        self.gone(event.link, is_broken=False)
+
+    def session_ended(self, event: SessionEnded, work: Pass) -> bool:
+        """Let the links of a session go; answers whether all of them fit this pass."""
+        links = event.links
+        while links:
+            if work.left <= 0:
+                return False
+            work.left -= LINK_COST
+            self.gone(links.pop(), is_broken=False)
+        if event.session.state == ENDED:
+            event.session.come_apart()
+        return True
 
     def _forget_paths(self, entity_link: "EntityLink") -> None:
         for path in entity_link.paths():

@@ -3,6 +3,7 @@
 from typing import Final, final
 
 from peeklock.amqp.errors import DecodeError
+from peeklock.amqp.events import TransfersReceived
 from peeklock.amqp.frames.states import Declare, Declared, Discharge
 from peeklock.amqp.messages.message import VALUE_BODY, decode_message
 from peeklock.amqp.sessions.delivery import IncomingDelivery
@@ -120,3 +121,36 @@ def _read(payload: bytes) -> Declare | Discharge | Refusal:
     if isinstance(request, (Declare, Discharge)):
         return request
     return Refusal(INVALID_ARGUMENT, "A coordinator takes declare and discharge, nothing else.")
+
+
+@final
+class ToldCoordinators:
+    """What the coordinators of a connection were told and have not done: discharges come after all
+    that they end."""
+
+    __slots__ = ("_events",)
+
+    def __init__(self) -> None:
+        self._events: Final[list[TransfersReceived]] = []
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is to be done."""
+        return not self._events
+
+    def add(self, event: TransfersReceived) -> None:
+        """Keep what came for a coordinator."""
+        self._events.append(event)
+
+    def carry_out(self, work: Pass) -> bool:
+        """Carry out what fits a pass; return whether that is all of it."""
+        for at, event in enumerate(self._events):
+            node = event.link.context
+            if isinstance(node, CoordinatorNode):
+                done = node.transfers(event.deliveries, work)
+                if done < len(event.deliveries):
+                    del event.deliveries[:done]
+                    del self._events[:at]
+                    return False
+        self._events.clear()
+        return True
