@@ -29,7 +29,7 @@ class LargeDict(Generic[K, V]):
         self._full: list[dict[K, V]] | None = None
 
     def get(self, key: K) -> V | None:
-        """The value of a key, if there is one."""
+        """Return the value of a key, if there is one."""
         found = self._latest.get(key)
         if found is None and self._full is not None:
             part = self._part_of(key)
@@ -96,23 +96,23 @@ class LargeDict(Generic[K, V]):
             yield from part
 
     def parts(self) -> list[dict[K, V]]:
-        """All parts in their order, to walk through one after the other."""
+        """Return all parts in their order, to walk through one after the other."""
         return [self._latest] if self._full is None else [*self._full, self._latest]
 
     def values(self) -> Iterator[V]:
-        """All values, for who will not look at many."""
+        """Return all values, for who will not look at many."""
         for part in self.parts():
             yield from part.values()
 
     def listed(self) -> list[V]:
-        """All values at once."""
+        """Return all values at once."""
         found: list[V] = []
         for part in self.parts():
             found += part.values()
         return found
 
     def _part_of(self, key: K) -> dict[K, V] | None:
-        """The part that has a key; what came last is asked for most."""
+        """Return the part that has a key; what came last is asked for most."""
         if key in self._latest:
             return self._latest
         if self._full is not None:

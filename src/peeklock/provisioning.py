@@ -141,7 +141,7 @@ class Reload:
             return Reloaded(changed, restart)
 
     def _known(self, configuration: Configuration) -> tuple[list[ConfiguredNamespace], list[str]]:
-        """Give the namespaces of the file that are served, and what a restart would change."""
+        """Return the namespaces of the file that are served, and what a restart would change."""
         served = {each.name.lower() for each in self._broker.namespaces.all() if each.is_configured}
         known = [each for each in configuration.namespaces if each.name.lower() in served]
         restart = [

@@ -85,7 +85,7 @@ class Settings:
     log_level: str = "info"
 
     def is_loopback(self) -> bool:
-        """Tell whether only this machine can reach the listeners; of names only localhost can."""
+        """Return whether only this machine can reach the listeners; of names only localhost can."""
         if self.host.lower() == "localhost":
             return True
         try:

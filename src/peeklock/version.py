@@ -14,7 +14,7 @@ _REASON: Final = Path(__file__).with_name("plain.txt")
 
 
 def is_compiled() -> bool:
-    """Tell whether the hot modules are C; finding the witness does not load it."""
+    """Return whether the hot modules are C; finding the witness does not load it."""
     spec = find_spec(_WITNESS)
     return spec is not None and (spec.origin or "").endswith(tuple(EXTENSION_SUFFIXES))
 

@@ -184,11 +184,11 @@ class Connection:
         return self.output.pending() or len(self.dirty) > 0
 
     def links(self) -> list[Link]:
-        """Lists the living links of all sessions."""
+        """List the living links of all sessions."""
         return self.link_names.links()
 
     def start(self) -> None:
-        """Writes a client's first words; open and what follows it do not wait for answers."""
+        """Write a client's first words; open and what follows it do not wait for answers."""
         if self.credential is None:
             self.output.released = True
             self.phase = WAIT_AMQP_HEADER
@@ -199,7 +199,7 @@ class Connection:
         self._write_open()
 
     def begin_session(self) -> Session:
-        """Begins a session; links can be attached on it at once."""
+        """Begin a session; links can be attached on it at once."""
         channel = 0
         while channel in self.local:
             channel += 1
@@ -211,7 +211,7 @@ class Connection:
         return session
 
     def accept_sasl(self) -> list[Event]:
-        """Lets the peer in; returns the events of what it sent ahead, mostly none."""
+        """Let the peer in; return the events of what it sent ahead, mostly none."""
         if self.phase != SASL_DECIDING:
             return []
         self.output.parts.append(write_outcome(OUTCOME_OK))
@@ -220,13 +220,13 @@ class Connection:
         return self.receive(self.splitter.take(), self.heartbeat.now)
 
     def refuse_sasl(self) -> None:
-        """Turns the peer away; the connection is closed."""
+        """Turn the peer away; the connection is closed."""
         if self.phase == SASL_DECIDING:
             self.output.parts.append(write_outcome(OUTCOME_AUTH))
             self._finish(None)
 
     def close(self, error: AmqpError | None = None) -> None:
-        """Closes from our side; `closed` follows when the peer answers or takes too long."""
+        """Close from our side; `closed` follows when the peer answers or takes too long."""
         if self.phase in (CLOSING, CLOSED):
             return
         if self.phase == OPENED:
@@ -239,7 +239,7 @@ class Connection:
             self._abort(error)
 
     def take_output(self) -> bytes:
-        """Hands over everything that is to be written."""
+        """Hand over everything that is to be written."""
         if self.dirty:
             self._flush()
         output = self.output.take()
@@ -248,16 +248,16 @@ class Connection:
         return output
 
     def bound_output(self, size: int) -> None:
-        """Lets transfers of so many bytes, or one, join each output; the rest waits its turn."""
+        """Let transfers of so many bytes, or one, join each output; the rest waits its turn."""
         self.output.room = size
         self.output.room_max = size
 
     def hold_output(self) -> None:
-        """Lets no transfer join the output: the peer does not take what is written."""
+        """Let no transfer join the output: the peer does not take what is written."""
         self.output.room = 0
 
     def let_out(self) -> None:
-        """Makes room for more transfers: what was taken is on its way."""
+        """Make room for more transfers: what was taken is on its way."""
         self.output.room = self.output.room_max
         if self.waiting:
             for session in list(self.waiting):
@@ -267,20 +267,20 @@ class Connection:
                     break  # it has more, and has gone to the end: the next turn is another's
 
     def wait_for_output(self, session: Session) -> None:
-        """Notes that a session has more transfers than the output has room for."""
+        """Note that a session has more transfers than the output has room for."""
         self.waiting[session] = True
 
     def excuse(self, now: int) -> None:
-        """Counts the peer as heard: its owner has not listened."""
+        """Count the peer as heard: its owner has not listened."""
         self.heartbeat.heard_at = now
 
     def lost(self) -> None:
-        """Ends without a word, because the way to the peer is gone; links have what was unsent."""
+        """End without a word, because the way to the peer is gone; links have what was unsent."""
         if self.phase != CLOSED:
             self._finish(self.error)
 
     def tick(self, now: int) -> int | None:
-        """Sends a heartbeat when due, gives up on a silent peer, and tells when to look again."""
+        """Send a heartbeat when due, give up on a silent peer, and tell when to look again."""
         self.heartbeat.now = now
         if self.phase == CLOSED:
             return None
@@ -314,7 +314,7 @@ class Connection:
     # --- input
 
     def receive(self, data: bytes, now: int) -> list[Event]:
-        """Takes what the peer sent, in any cut, and returns what the owner should know.
+        """Take what the peer sent, in any cut, and return what the owner should know.
 
         Empty data asks for the events of a `tick` that closed the connection, and for those of
         frames that were left for another pass, as long as there is a `splitter.rest`.
@@ -333,7 +333,7 @@ class Connection:
         return self.pass_events.take()
 
     def _feed(self, data: bytes, position: int) -> None:
-        """Handles the whole frames from `position` on and keeps the rest for the next pass."""
+        """Handle the whole frames from `position` on and keep the rest for the next pass."""
         length = len(data)
         while length - position >= HEAD_SIZE:
             phase = self.phase
@@ -355,7 +355,7 @@ class Connection:
             self._keep(data[position:])
 
     def _run_on(self, data: bytes, position: int, length: int) -> int:
-        """Lets the link of a transfer read those that follow it; returns where to go on."""
+        """Let the link of a transfer read those that follow it; return where to go on."""
         link = self.running
         if link is None:
             return position
@@ -363,7 +363,7 @@ class Connection:
         return link.take_run(data, position, length)
 
     def _continue(self, data: bytes) -> None:
-        """Completes the frame that was cut, and only that, before the rest of the data is read."""
+        """Complete the frame that was cut, and only that, before the rest of the data is read."""
         if self.phase == SASL_DECIDING:
             self._keep(data)
             return
@@ -455,7 +455,7 @@ class Connection:
             self._on_sasl(value)
 
     def _session_for(self, channel: int, code: int) -> Session | None:
-        """Finds the session of a channel, or None when it drops the frame [2.5.5]."""
+        """Find the session of a channel, or None when it drops the frame [2.5.5]."""
         session = self.sessions.get(channel)
         state = ENDED if session is None else session.state
         move = SESSION_MOVES.get((state, code))
@@ -524,7 +524,7 @@ class Connection:
     # --- output
 
     def write(self, channel: int, performative: bytes) -> None:
-        """Writes one frame that cannot be split."""
+        """Write one frame that cannot be split."""
         size = HEAD_SIZE + len(performative)
         if size > self.peer_frame_max:
             text = f"a frame of {size} bytes is too large for the peer"
@@ -548,7 +548,7 @@ class Connection:
         self.write(0, encode_composite(ours))
 
     def _write_close(self, error: AmqpError | None) -> None:
-        """Writes close behind everything else; nothing can follow it."""
+        """Write close behind everything else; nothing can follow it."""
         self._flush()
         self._write_open()
         self.output.write(0, encode_composite(Close(error=error)))
@@ -563,7 +563,7 @@ class Connection:
     # --- the end
 
     def _abort(self, error: AmqpError | None) -> None:
-        """Closes at once, as far as the peer can still be told why, and tells the owner."""
+        """Close at once, as far as the peer can still be told why, and tell the owner."""
         if self.phase == CLOSED:
             return
         links = self.links()

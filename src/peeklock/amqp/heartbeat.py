@@ -26,29 +26,29 @@ class Heartbeat:
         self.peer_idle_ms = 0
 
     def open_until(self) -> int:
-        """The instant by which the peer must have opened."""
+        """Return the instant by which the peer must have opened."""
         return self.started_at + self.limits.handshake_timeout_ms
 
     def close_until(self) -> int:
-        """The instant by which the peer must have answered our close."""
+        """Return the instant by which the peer must have answered our close."""
         return self.closing_at + self.limits.close_timeout_ms
 
     def silent_until(self) -> int | None:
-        """The instant by which the peer must say something, if it was told to."""
+        """Return the instant by which the peer must say something, if it was told to."""
         # The announced time is half of what is really waited for.
         return (
             self.heard_at + 2 * self.limits.idle_timeout_ms if self.limits.idle_timeout_ms else None
         )
 
     def heartbeat_at(self) -> int | None:
-        """The instant by which we must say something, if the peer asked for it."""
+        """Return the instant by which we must say something, if the peer asked for it."""
         if not self.peer_idle_ms:
             return None
         return self.sent_at + max(1, self.peer_idle_ms // 2)
 
 
 def check_idle(idle_ms: int | None, is_server: bool) -> None:
-    """Refuses an idle time-out that cannot be kept: the peer is told so with a close [2.4.5]."""
+    """Refuse an idle time-out that cannot be kept: the peer is told so with a close [2.4.5]."""
     if is_server and idle_ms and idle_ms < PEER_IDLE_MS_MIN:
         text = f"an idle-time-out below {PEER_IDLE_MS_MIN} ms is not supported"
         raise ProtocolError(NOT_ALLOWED, text)

@@ -32,7 +32,7 @@ class HeldBytes:
         self.used = 0
 
     def take(self, amount: int) -> bool:
-        """Keep so many bytes more; answers whether there is room for them."""
+        """Keep so many bytes more; return whether there is room for them."""
         shared = self.shared
         if self.used + amount > self.limit:
             if shared is not None:

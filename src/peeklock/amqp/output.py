@@ -45,25 +45,26 @@ class Output:
         self.last: bytes | None = None
 
     def write(self, channel: int, performative: bytes) -> None:
-        """Adds one frame."""
+        """Add one frame."""
         self.parts.append(frame_head(HEAD_SIZE + len(performative), channel) + performative)
 
     def takes(self, size: int) -> bool:
-        """Whether a transfer of this size may join: where there is room, or as the only one."""
+        """Return whether a transfer of this size may join: where there is room, or as the only
+        one."""
         return size <= self.room or self.room == self.room_max
 
     def use(self, size: int) -> None:
-        """Counts a transfer that has joined."""
+        """Count a transfer that has joined."""
         self.room = max(0, self.room - size)
 
     def pending(self) -> bool:
-        """Whether there is anything to take."""
+        """Return whether there is anything to take."""
         if self.last is not None:
             return len(self.last) > 0
         return len(self.early) > 0 or (self.released and len(self.parts) > 0)
 
     def take(self) -> bytes:
-        """Hands the parts over as one."""
+        """Hand the parts over as one."""
         output = self.last
         if output is not None:
             self.last = b""
@@ -71,7 +72,7 @@ class Output:
         return self._join()
 
     def seal(self) -> None:
-        """Lets nothing more in: what is added from now on goes nowhere."""
+        """Let nothing more in: what is added from now on goes nowhere."""
         if self.last is None:
             self.last = self._join()
         self.parts = []

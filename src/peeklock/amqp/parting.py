@@ -6,8 +6,8 @@ from peeklock.amqp.events import Event
 
 
 def drop_unfinished(connection: Connection, error: AmqpError) -> list[Event]:
-    """Ends the links on which messages were begun and not finished, because of what these hold;
-    returns what the owner should know."""
+    """End the links on which messages were begun and not finished, because of what these hold;
+    return what the owner should know."""
     for link in connection.links():
         if link.assembly is not None:
             link.end(error)
@@ -15,7 +15,7 @@ def drop_unfinished(connection: Connection, error: AmqpError) -> list[Event]:
 
 
 def come_apart(connection: Connection) -> None:
-    """Lets go of everything, because nobody will use the connection any more: what is tied in
+    """Let go of everything, because nobody will use the connection any more: what is tied in
     circles would stay in memory until a rare collection."""
     connection.lost()
     for session in connection.local.values():

@@ -33,11 +33,11 @@ class PassEvents:
         self.touched: list[Link] = []
 
     def add(self, event: Event) -> None:
-        """Adds an event that stands for itself."""
+        """Add an event that stands for itself."""
         self.events.append(event)
 
     def transfers(self, link: Link) -> list[IncomingDelivery]:
-        """Opens the list of what arrives on a link in this pass."""
+        """Open the list of what arrives on a link in this pass."""
         arrived: list[IncomingDelivery] = []
         link.arrived = arrived
         link.run = None  # what comes in a run from here on came later
@@ -46,7 +46,7 @@ class PassEvents:
         return arrived
 
     def run(self, link: Link, settled: bool) -> RunReceived:
-        """Opens the run of what arrives on a link in this pass and has nothing special."""
+        """Open the run of what arrives on a link in this pass and has nothing special."""
         run = RunReceived(link, settled, [], [])
         link.run = run
         link.arrived = None
@@ -55,7 +55,7 @@ class PassEvents:
         return run
 
     def settlements(self, link: Link, outcome: bytes, settled: bool) -> SettlementsReceived:
-        """Opens the list of deliveries with one outcome on a link."""
+        """Open the list of deliveries with one outcome on a link."""
         event = SettlementsReceived(link, outcome, settled, [])
         link.settling = event
         self._touch(link)
@@ -65,11 +65,11 @@ class PassEvents:
     def stray(
         self, session: Session, outcome: bytes, first: int, count: int, is_awaited: bool
     ) -> None:
-        """Tells of an outcome that came for nothing."""
+        """Tell of an outcome that came for nothing."""
         self.events.append(StrayReceived(session, outcome, first, count, is_awaited))
 
     def answers(self, link: Link, state: bytes) -> AnswersReceived:
-        """Opens the list of deliveries that the sender has settled on a link."""
+        """Open the list of deliveries that the sender has settled on a link."""
         event = AnswersReceived(link, state, [])
         link.answered = event
         self._touch(link)
@@ -77,32 +77,32 @@ class PassEvents:
         return event
 
     def flow(self, link: Link) -> None:
-        """Tells once per pass that a link's credit or drain changed."""
+        """Tell once per pass that a link's credit or drain changed."""
         if not link.flowed:
             link.flowed = True
             self._touch(link)
             self.events.append(FlowReceived(link))
 
     def requested(self, link: Link) -> None:
-        """Tells that the peer asks for a link."""
+        """Tell that the peer asks for a link."""
         self.events.append(AttachRequested(link))
 
     def answered(self, link: Link) -> None:
-        """Tells that the peer accepted a link of ours."""
+        """Tell that the peer accepted a link of ours."""
         self.events.append(AttachAnswered(link))
 
     def ended(self, session: Session, links: list[Link], error: AmqpError | None) -> None:
-        """Tells that a session is gone."""
+        """Tell that a session is gone."""
         self.events.append(SessionEnded(session, links, error))
 
     def detached(
         self, link: Link, closed: bool, error: AmqpError | None, lost: LinkRemains
     ) -> None:
-        """Tells that a link is gone, and what it leaves behind."""
+        """Tell that a link is gone, and what it leaves behind."""
         self.events.append(LinkDetached(link, closed, error, lost.unsettled, lost.unsent))
 
     def take(self) -> list[Event]:
-        """Ends the pass and hands its events over."""
+        """End the pass and hand its events over."""
         for link in self.touched:
             link.touched = False
             link.arrived = None

@@ -36,22 +36,22 @@ class SaslCredential:
 
 
 def anonymous() -> SaslCredential:
-    """Presents nobody; a token may follow on `$cbs`."""
+    """Present nobody; a token may follow on `$cbs`."""
     return SaslCredential(ANONYMOUS, b"")
 
 
 def plain(user: str, password: str) -> SaslCredential:
-    """Presents a name and a password [RFC 4616]."""
+    """Present a name and a password [RFC 4616]."""
     return SaslCredential(PLAIN, b"\x00" + user.encode() + b"\x00" + password.encode())
 
 
 def external() -> SaslCredential:
-    """Presents what the transport knows already, a client certificate say."""
+    """Present what the transport knows already, a client certificate say."""
     return SaslCredential(EXTERNAL, b"")
 
 
 def read_plain(initial_response: bytes) -> tuple[str, str] | None:
-    """Reads name and password out of a PLAIN message, or None when it is not one."""
+    """Read name and password out of a PLAIN message, or None when it is not one."""
     fields = initial_response.split(b"\x00")
     if len(fields) != 3:
         return None
@@ -62,12 +62,12 @@ def read_plain(initial_response: bytes) -> tuple[str, str] | None:
 
 
 def write_mechanisms(mechanisms: list[str]) -> bytes:
-    """Writes the frame with which a server offers its mechanisms."""
+    """Write the frame with which a server offers its mechanisms."""
     return _frame(encode_composite(SaslMechanisms(sasl_server_mechanisms=mechanisms)))
 
 
 def write_init(credential: SaslCredential, hostname: str | None) -> bytes:
-    """Writes the frame with which a client presents itself."""
+    """Write the frame with which a client presents itself."""
     return _frame(
         encode_composite(
             SaslInit(
@@ -80,12 +80,12 @@ def write_init(credential: SaslCredential, hostname: str | None) -> bytes:
 
 
 def write_outcome(code: int) -> bytes:
-    """Writes the frame with a server's verdict."""
+    """Write the frame with a server's verdict."""
     return _frame(encode_composite(SaslOutcome(code=code)))
 
 
 def check_offer(credential: SaslCredential, offered: SaslMechanisms) -> None:
-    """Refuses a server that does not offer what we present."""
+    """Refuse a server that does not offer what we present."""
     names = offered.sasl_server_mechanisms
     if credential.mechanism not in names:
         raise ProtocolError(
@@ -95,7 +95,7 @@ def check_offer(credential: SaslCredential, offered: SaslMechanisms) -> None:
 
 
 def check_outcome(outcome: SaslOutcome) -> None:
-    """Refuses to go on after a verdict that is not a yes."""
+    """Refuse to go on after a verdict that is not a yes."""
     if outcome.code != OUTCOME_OK:
         raise ProtocolError(
             UNAUTHORIZED_ACCESS, f"the server refused the credential with code {outcome.code}"

@@ -85,13 +85,13 @@ class WebTokens(Protocol):
         ...
 
     def current_rights(self, proof: WebProof) -> Rights:
-        """Tell what a token gives by the keys and roles of now."""
+        """Return what a token gives by the keys and roles of now."""
         ...
 
 
 def is_safe_address(url: str) -> bool:
-    """Tell whether nobody on the way can answer in the place of an address: it is one of https, or
-    of http on this machine."""
+    """Return whether nobody on the way can answer in the place of an address: it is one of https,
+    or of http on this machine."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
@@ -103,7 +103,7 @@ def is_safe_address(url: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether a name or an address is this machine's own."""
+    """Return whether a name or an address is this machine's own."""
     if host.rstrip(".") == _LOOPBACK:
         return True
     try:

@@ -116,7 +116,7 @@ class KeyRing:
             changed()
 
     def believes(self, token: str) -> bool:
-        """Tell whether a JSON web token is from an issuer of ours; it may have expired since."""
+        """Return whether a JSON web token is from an issuer of ours; it may have expired since."""
         web = self._web
         return web is not None and isinstance(web.read(web_text(token), None), WebToken)
 
@@ -140,7 +140,7 @@ class KeyRing:
             self._named.setdefault(rule.name, {})[path] = None
 
     def current_rights(self, grant: TokenGrant) -> Rights:
-        """Tell what the key behind a grant gives by the rules of now: nothing once it is gone."""
+        """Return what the key behind a grant gives by the rules of now: nothing once it is gone."""
         proof = grant.proof
         if proof is None:
             return grant.rights
@@ -216,7 +216,7 @@ class KeyRing:
         return good
 
     def has_signed(self, token: ParsedSasToken) -> bool:
-        """Tell whether a rule of these made the token; it may have expired since."""
+        """Return whether a rule of these made the token; it may have expired since."""
         return self._signer(token, signed_path(token.resource, self._is_host)) is not None
 
     def verify_plain(self, rule_name: str, key: str) -> list[TokenGrant] | AuthRefusal:

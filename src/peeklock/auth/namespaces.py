@@ -60,7 +60,7 @@ class Namespaces:
         return next(iter(self._by_key.values()))
 
     def get(self, name: str) -> Namespace:
-        """Give the one with this name; one that nobody configured is known from now on."""
+        """Return the one with this name; one that nobody configured is known from now on."""
         namespace = self._by_key.get(name.lower())
         if namespace is None:
             namespace = Namespace(name, is_configured=False, is_host=self._is_host)
@@ -108,7 +108,7 @@ class Namespaces:
         return next((each for each in self.all() if each.keys.has_signed(parsed)), self.first)
 
     def of_key(self, rule_name: str, key: str) -> Namespace:
-        """The same for a rule's name and key, shown as they are."""
+        """Return the same for a rule's name and key, shown as they are."""
         for namespace in self.all():
             if not isinstance(namespace.keys.verify_plain(rule_name, key), AuthRefusal):
                 return namespace

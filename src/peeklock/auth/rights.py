@@ -57,7 +57,7 @@ def complete(rights: Rights) -> Rights:
 
 
 def allows(held: Rights, wanted: Rights) -> bool:
-    """Tell whether all wanted rights are held."""
+    """Return whether all wanted rights are held."""
     return held & wanted == wanted
 
 

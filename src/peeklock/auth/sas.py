@@ -43,7 +43,8 @@ class ParsedSasToken:
     signature: str
 
     def is_signed_with(self, key: str) -> bool:
-        """Tell whether the key made the signature; the time it takes says nothing about the key."""
+        """Return whether the key made the signature; the time it takes says nothing about the
+        key."""
         expected = _sign(self.signed_text, key)
         return hmac.compare_digest(expected.encode(), self.signature.encode())
 
@@ -68,7 +69,7 @@ def is_jwt(text: str) -> bool:
 
 
 def web_text(text: str) -> str:
-    """Give a JSON web token without the word that stands before it in HTTP."""
+    """Return a JSON web token without the word that stands before it in HTTP."""
     is_bearer = text[: len(_BEARER)].lower() == _BEARER
     return text[len(_BEARER) :].strip() if is_bearer else text
 
@@ -138,13 +139,13 @@ def signed_path(resource: str, is_host: Callable[[str], bool]) -> str:
 
 
 def names_its_host(resource: str) -> bool:
-    """Tell whether a resource says by its form which part of it is the host."""
+    """Return whether a resource says by its form which part of it is the host."""
     text = decode_until_stable(resource).partition("?")[0].lower()
     return bool(_SCHEME_AND_HOST.match(text))
 
 
 def covers(prefix: str, path: str) -> bool:
-    """Tell whether a path is the prefix or lies below it; both are results of `resource_path`."""
+    """Return whether a path is the prefix or lies below it; both are results of `resource_path`."""
     return prefix in ("", path) or path.startswith(prefix + "/")
 
 

@@ -60,7 +60,7 @@ class TokenRights:
         return rights
 
     def allows(self, path: str, wanted: Rights, now: Instant) -> bool:
-        """Tell whether living grants give all wanted rights on a path."""
+        """Return whether living grants give all wanted rights on a path."""
         return allows(self.rights(path, now), wanted)
 
     def expires_at(self, path: str, wanted: Rights) -> Instant:
@@ -95,12 +95,13 @@ class TokenRights:
         return ended
 
     def begin_review(self) -> int:
-        """Have all grants of now reviewed, because rules were changed; tells how many there are."""
+        """Have all grants of now reviewed, because rules were changed; return how many there
+        are."""
         self._unreviewed = list(self._grants)
         return len(self._unreviewed)
 
     def review(self, keys: KeyRing, count: int) -> list[TokenGrant]:
-        """Hold so many grants against the rules of now; returns those that give less than they
+        """Hold so many grants against the rules of now; return those that give less than they
         did."""
         lessened: list[TokenGrant] = []
         for _ in range(min(count, len(self._unreviewed))):
@@ -126,7 +127,7 @@ class TokenRights:
         return grant is not None and grant.expires_at == end[0]
 
     def _drop_first(self) -> str | None:
-        """Make room; tells the path of the grant that is gone, if there was one that ends."""
+        """Make room; return the path of the grant that is gone, if there was one that ends."""
         if self.next_expiry() is None:
             return None
         path = heappop(self._ends)[1]

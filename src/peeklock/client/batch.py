@@ -61,7 +61,7 @@ class ServiceBusMessageBatch:
             )
 
     def add_payload(self, payload: bytes) -> bool:
-        """Add a message that is encoded already; tell whether it had room."""
+        """Add a message that is encoded already; return whether it had room."""
         front = b"" if self._count else envelope_front(payload)
         more = len(front) + entry_size(payload)
         if self._size + more > self._max_size:
@@ -80,7 +80,7 @@ class ServiceBusMessageBatch:
 
 
 def entry_size(payload: bytes) -> int:
-    """Tell how many bytes a message takes within a batch."""
+    """Return how many bytes a message takes within a batch."""
     size = len(payload)
     return size + (5 if size < _NARROW else 8)
 

@@ -29,7 +29,7 @@ class BlockingLoop:
 
     @staticmethod
     def of_this_process() -> "BlockingLoop":
-        """Give the loop that everybody in this process shares; the first who asks starts it."""
+        """Return the loop that everybody in this process shares; the first who asks starts it."""
         global _shared
         with _guard:
             if _shared is None:

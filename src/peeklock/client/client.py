@@ -376,7 +376,7 @@ class ServiceBusClient:
 
 
 def subscription_path(topic_name: str, subscription_name: str) -> str:
-    """Give the path of a subscription."""
+    """Return the path of a subscription."""
     return f"{topic_name}/Subscriptions/{subscription_name}"
 
 

@@ -35,7 +35,7 @@ class Credential(Protocol):
     """Makes tokens."""
 
     async def token(self, audience: str, now: int) -> Token:
-        """Give a token for an entity, `sb://host/path`."""
+        """Return a token for an entity, `sb://host/path`."""
         ...
 
 
@@ -106,7 +106,7 @@ class SasToken:
         return f"SasToken(expires_at={self._expires_at})"
 
     async def token(self, audience: str, now: int) -> Token:  # noqa: ARG002
-        """Give the one there is."""
+        """Return the one there is."""
         return Token(self._text, SAS_TYPE, self._expires_at, is_renewable=False)
 
 

@@ -209,7 +209,7 @@ _BY_STATUS: Final[dict[int, type[ServiceBusError]]] = {
 
 
 def from_condition(condition: str, message: str) -> ServiceBusError:
-    """Give the exception for a condition of the wire."""
+    """Return the exception for a condition of the wire."""
     kind = _BY_CONDITION.get(condition)
     if kind is not None:
         return kind(message, condition=condition)
@@ -217,14 +217,14 @@ def from_condition(condition: str, message: str) -> ServiceBusError:
 
 
 def from_error(error: AmqpError | None, otherwise: str) -> ServiceBusError:
-    """Give the exception for what the broker said, or did not say, when it ended something."""
+    """Return the exception for what the broker said, or did not say, when it ended something."""
     if error is None:
         return ServiceBusConnectionError(otherwise)
     return from_condition(error.condition, error.description or f"{otherwise}: {error.condition}")
 
 
 def from_status(status: int, condition: str, message: str) -> ServiceBusError:
-    """Give the exception for an answer to a request; the condition says more than the status."""
+    """Return the exception for an answer to a request; the condition says more than the status."""
     if condition:
         return from_condition(condition, message)
     kind = _BY_STATUS.get(status, ServiceBusError)
@@ -234,7 +234,7 @@ def from_status(status: int, condition: str, message: str) -> ServiceBusError:
 
 
 def from_token_status(status: int, message: str) -> ServiceBusError:
-    """Give the exception for a token that was not taken."""
+    """Return the exception for a token that was not taken."""
     if status == 404:
         return MessagingEntityNotFoundError(message, condition=NOT_FOUND)
     if status in (408, 503) or status >= 500:

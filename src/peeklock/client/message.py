@@ -265,13 +265,13 @@ def wire_properties(properties: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def instant_ms(moment: datetime) -> int:
-    """Give a moment as an instant; one without a zone is meant in UTC."""
+    """Return a moment as an instant; one without a zone is meant in UTC."""
     aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return (aware - _EPOCH) // _MILLISECOND
 
 
 def moment_of(instant: int) -> datetime:
-    """Give an instant as a moment in UTC; one beyond the calendar is its last."""
+    """Return an instant as a moment in UTC; one beyond the calendar is its last."""
     return _EPOCH + timedelta(milliseconds=min(instant, _INSTANT_MAX_MS))
 
 

@@ -110,7 +110,7 @@ class Defaults:
 
 
 def connection_options(given: ClientOptions) -> dict[str, Any]:
-    """Give what options say of the connection, in the words of ClientConfig."""
+    """Return what options say of the connection, in the words of ClientConfig."""
     check_known(given, ClientOptions)
     if given.get("uamqp_transport"):
         raise ValueError(
@@ -132,7 +132,7 @@ def connection_options(given: ClientOptions) -> dict[str, Any]:
 
 
 def defaults(given: ClientOptions) -> Defaults:
-    """Give what options say of senders and receivers."""
+    """Return what options say of senders and receivers."""
     return Defaults(**_chosen(given, _DEFAULTS))
 
 
@@ -144,7 +144,7 @@ def check_known(given: Mapping[str, Any], known: type[Any]) -> None:
 
 
 def or_default(given: Any, default: Any) -> Any:
-    """Give what was chosen, or the client's choice where nothing was."""
+    """Return what was chosen, or the client's choice where nothing was."""
     return default if given is None else given
 
 

@@ -404,7 +404,7 @@ def _rebuilt(
 
 
 def _plain(value: Any) -> Any:
-    """Give a value in the plainest type that still says what it is."""
+    """Return a value in the plainest type that still says what it is."""
     if isinstance(value, Timestamp):
         return moment_of(value)
     if isinstance(value, Symbol):

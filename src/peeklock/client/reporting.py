@@ -33,7 +33,7 @@ class Outcome(asyncio.Future[None]):
         return super().result()
 
     def exception(self) -> BaseException | None:
-        """Give what went wrong."""
+        """Return what went wrong."""
         self.is_taken = True
         return super().exception()
 
@@ -110,7 +110,7 @@ class Reporting:
 
 
 def _is_left(outcome: Outcome | None) -> bool:
-    """Whether nobody waited for it; the loop need not be told of it any more."""
+    """Return whether nobody waited for it; the loop need not be told of it any more."""
     if outcome is None:
         return True
     is_left = not outcome.is_taken

@@ -304,7 +304,7 @@ class ServiceBusSender:
     async def _payload_of(
         self, message: Sendable | ServiceBusMessageBatch | Iterable[Sendable]
     ) -> tuple[bytes | None, bool]:
-        """Give what is to be sent, and whether it is a batch; None for one of no messages."""
+        """Return what is to be sent, and whether it is a batch; None for one of no messages."""
         if isinstance(message, ServiceBusMessageBatch):
             batch = message
         elif (several := _several(message)) is not None:

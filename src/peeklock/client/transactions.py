@@ -173,7 +173,7 @@ class ServiceBusTransaction:
                 self._idle = None
 
     async def stamp(self, transport: Transport, outcome: bytes = b"") -> bytes:
-        """Give the state that makes a transfer, or an outcome, part of this transaction."""
+        """Return the state that makes a transfer, or an outcome, part of this transaction."""
         control = await self._declared(transport)
         if self._why is not None:
             self._fail(self._why)

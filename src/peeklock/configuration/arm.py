@@ -83,7 +83,7 @@ class _Resource:
     properties: dict[str, Any]
 
     def key(self) -> tuple[str, ...]:
-        """Give what tells it from others of its kind."""
+        """Return what tells it from others of its kind."""
         return tuple(name.lower() for name in self.names)
 
 

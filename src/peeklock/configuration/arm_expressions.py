@@ -40,7 +40,7 @@ class Scope:
         self._open: list[str] = []
 
     def evaluate(self, value: Any) -> Any:
-        """Give a value with all expressions in it evaluated."""
+        """Return a value with all expressions in it evaluated."""
         if isinstance(value, dict):
             return {key: self.evaluate(item) for key, item in value.items()}
         if isinstance(value, list):
@@ -51,7 +51,7 @@ class Scope:
         return value[1:] if value.startswith("[[") else _Reader(value[1:-1], self).whole()
 
     def parameter(self, name: str) -> Any:
-        """Give a parameter: what was chosen, or else its default."""
+        """Return a parameter: what was chosen, or else its default."""
         declared = _find(self._parameters, name)
         if declared is None:
             raise ExpressionProblem(f"there is no parameter '{name}'")
@@ -68,7 +68,7 @@ class Scope:
             ) from None
 
     def variable(self, name: str) -> Any:
-        """Give a variable."""
+        """Return a variable."""
         value = _find(self._variables, name)
         if value is None:
             raise ExpressionProblem(f"there is no variable '{name}'")

@@ -37,7 +37,7 @@ _ONLY_WITH_VALUE: Final = ("ForwardTo", "ForwardDeadLetteredMessagesTo")
 
 
 def template_of(namespace: ConfiguredNamespace) -> dict[str, Any]:
-    """Give the whole template; keys are not in it, because the service makes its own."""
+    """Return the whole template; keys are not in it, because the service makes its own."""
     kinds = {queue.definition.path.lower(): "queues" for queue in namespace.queues}
     kinds |= {topic.definition.path.lower(): "topics" for topic in namespace.topics}
     resources = [_namespace()]
@@ -145,7 +145,7 @@ def _identity(kind: str, path: list[str]) -> str:
 
 
 def _targets(properties: dict[str, Any], kinds: dict[str, str], own: str) -> list[str]:
-    """Give what must be there before: where messages are forwarded to."""
+    """Return what must be there before: where messages are forwarded to."""
     paths = [str(properties[key]) for key in _ONLY_WITH_VALUE if properties.get(key)]
     return [
         _identity(kinds[path.lower()], [path])

@@ -80,7 +80,7 @@ class Configuration:
         return [rule for namespace in self.namespaces for rule in namespace.all_rules()]
 
     def chosen(self, name: str | None) -> ConfiguredNamespace:
-        """Give the namespace with this name, or the only one; otherwise it is a LookupError."""
+        """Return the namespace with this name, or the only one; otherwise it is a LookupError."""
         if name is None and len(self.namespaces) == 1:
             return self.namespaces[0]
         names = [namespace.name for namespace in self.namespaces]

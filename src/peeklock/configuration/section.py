@@ -104,7 +104,7 @@ class Section:
         ]
 
     def has(self, key: str) -> bool:
-        """Tell whether the key is there."""
+        """Return whether the key is there."""
         return self._values.get(key) is not None
 
     def finish(self) -> None:

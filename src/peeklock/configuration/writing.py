@@ -47,7 +47,7 @@ class NotExpressible(Exception):
 
 
 def queue_properties(definition: QueueDefinition) -> dict[str, Any]:
-    """Give all properties of a queue under their names in the file."""
+    """Return all properties of a queue under their names in the file."""
     return {
         "LockDuration": _duration(definition.lock_duration_ms),
         "MaxSizeInMegabytes": definition.size_max // MEGABYTE,
@@ -69,7 +69,7 @@ def queue_properties(definition: QueueDefinition) -> dict[str, Any]:
 
 
 def topic_properties(definition: TopicDefinition) -> dict[str, Any]:
-    """Give all properties of a topic under their names in the file."""
+    """Return all properties of a topic under their names in the file."""
     return {
         "DefaultMessageTimeToLive": _duration(definition.time_to_live_ms),
         "MaxSizeInMegabytes": definition.size_max // MEGABYTE,
@@ -85,7 +85,7 @@ def topic_properties(definition: TopicDefinition) -> dict[str, Any]:
 
 
 def subscription_properties(definition: SubscriptionDefinition) -> dict[str, Any]:
-    """Give all properties of a subscription under their names in the file."""
+    """Return all properties of a subscription under their names in the file."""
     return {
         "LockDuration": _duration(definition.lock_duration_ms),
         "RequiresSession": definition.requires_session,
@@ -104,7 +104,7 @@ def subscription_properties(definition: SubscriptionDefinition) -> dict[str, Any
 
 
 def rule_properties(rule: Rule) -> dict[str, Any]:
-    """Give a rule's filter and action as the file has them."""
+    """Return a rule's filter and action as the file has them."""
     filter = rule.filter
     if isinstance(filter, SqlFilter):
         _refuse_parameters(rule, filter.parameters)
@@ -125,7 +125,7 @@ def rule_properties(rule: Rule) -> dict[str, Any]:
 
 
 def authorization_entries(rules: Sequence[AuthorizationRule]) -> list[dict[str, Any]]:
-    """Give the rules of an entity with their keys."""
+    """Return the rules of an entity with their keys."""
     return [
         {
             "Name": rule.name,
@@ -138,7 +138,7 @@ def authorization_entries(rules: Sequence[AuthorizationRule]) -> list[dict[str, 
 
 
 def document_of(namespace: ConfiguredNamespace) -> dict[str, Any]:
-    """Give a whole file, without the keys of the namespace: those are not an entity's."""
+    """Return a whole file, without the keys of the namespace: those are not an entity's."""
     entry = {
         "Name": namespace.name,
         "Queues": [_queue_entry(queue) for queue in namespace.queues],
@@ -148,7 +148,7 @@ def document_of(namespace: ConfiguredNamespace) -> dict[str, Any]:
 
 
 def chosen(properties: dict[str, Any], default: dict[str, Any]) -> dict[str, Any]:
-    """Give those properties that a file has to say."""
+    """Return those properties that a file has to say."""
     return {
         key: value
         for key, value in properties.items()

@@ -132,12 +132,12 @@ class Blueprint:
         return any(policy.requires_session for policy in self.lanes.values())
 
     def policy(self, lane: int) -> LanePolicy:
-        """The policy of a lane; a dead-letter lane has that of the lane it belongs to."""
+        """Return the policy of a lane; a dead-letter lane has that of the lane it belongs to."""
         return self.lanes[lane & ~1]
 
 
 def queue_blueprint(definition: QueueDefinition) -> Blueprint:
-    """The one partition of a queue, or one of several."""
+    """Return the one partition of a queue, or one of several."""
     blueprint = Blueprint(definition)
     blueprint.status = definition.status
     blueprint.message_size_max = definition.message_size_max
@@ -171,7 +171,7 @@ def queue_blueprint(definition: QueueDefinition) -> Blueprint:
 
 
 def topic_blueprint(definition: TopicDefinition, router: Router) -> Blueprint:
-    """A topic's partition; its subscriptions are added lane by lane."""
+    """Return a topic's partition; its subscriptions are added lane by lane."""
     blueprint = Blueprint(definition)
     blueprint.status = definition.status
     blueprint.message_size_max = definition.message_size_max
@@ -198,7 +198,7 @@ def topic_blueprint(definition: TopicDefinition, router: Router) -> Blueprint:
 
 
 def subscription_policy(definition: SubscriptionDefinition) -> LanePolicy:
-    """How a subscription's lane hands out its messages."""
+    """Return how a subscription's lane hands out its messages."""
     return LanePolicy(
         definition.path,
         lock_duration_ms=definition.lock_duration_ms,

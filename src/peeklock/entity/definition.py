@@ -265,17 +265,19 @@ class SubscriptionDefinition:
 
 
 def is_entity_path(path: str) -> bool:
-    """Whether the service would take this as the name of a queue or topic (protocol 11.1)."""
+    """Return whether the service would take this as the name of a queue or topic (protocol
+    11.1)."""
     return _is_name(path, PATH_LENGTH_MAX, "._-/") and not _is_below_a_topic(path)
 
 
 def is_entity_name(name: str) -> bool:
-    """Whether the service would take this as the name of a subscription or rule."""
+    """Return whether the service would take this as the name of a subscription or rule."""
     return _is_name(name, NAME_LENGTH_MAX, "._-")
 
 
 def is_rule_name(name: str) -> bool:
-    """Whether a rule may have this name: the first one's has a sign that no other may have."""
+    """Return whether a rule may have this name: the first one's has a sign that no other may
+    have."""
     return name.lower() == DEFAULT_RULE_NAME.lower() or is_entity_name(name)
 
 
@@ -285,7 +287,7 @@ def not_a_name(name: str) -> str:
 
 
 def destination_path(text: str) -> str:
-    """Give the path of a destination that is named plainly or by an address (sb://host/path)."""
+    """Return the path of a destination that is named plainly or by an address (sb://host/path)."""
     _, mark, rest = text.partition("://")
     if not mark:
         return text
@@ -300,7 +302,7 @@ def given_destinations(texts: dict[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def shown_destination(remarks: tuple[tuple[str, str], ...], name: str, path: str) -> str:
-    """Give a destination as it was given, as long as that still means it."""
+    """Return a destination as it was given, as long as that still means it."""
     text = dict(remarks).get(name, "")
     return text if text and destination_path(text) == path else path
 
@@ -314,7 +316,7 @@ def _is_name(text: str, length_max: int, signs: str) -> bool:
 
 
 def _is_below_a_topic(path: str) -> bool:
-    """Whether the path would be the address of a subscription, or of a list of them."""
+    """Return whether the path would be the address of a subscription, or of a list of them."""
     return "/subscriptions/" in f"{path.lower()}/"
 
 

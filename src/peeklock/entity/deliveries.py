@@ -72,7 +72,7 @@ class Details:
         self.source = message.dead_letter_source
 
     def weigh(self) -> int:
-        """Count anew what receivers have said; answers that."""
+        """Count anew what receivers have said; return that."""
         size = 0
         if self.reason is not None:
             size += DETAIL_BYTES + len(self.reason)
@@ -85,7 +85,8 @@ class Details:
         return size
 
     def copy(self) -> Details:
-        """The same facts in a new object: what is on its way out must not change any more."""
+        """Return the same facts in a new object: what is on its way out must not change any
+        more."""
         other = Details()
         other.size = self.size
         other.enqueue_sequence = self.enqueue_sequence

@@ -63,7 +63,7 @@ class Entry:
         return self.sequence < other.sequence
 
     def moved(self) -> Entry:
-        """The same message under a new object, for another line; this one is gone.
+        """Return the same message under a new object, for another line; this one is gone.
 
         What still points here (a heap of deadlines, a line that skips lazily) must not mistake
         the message in its new place for the one it knew.
@@ -84,7 +84,8 @@ class Entry:
         return other
 
     def detailed(self) -> Details:
-        """A copy of the details that may be changed: earlier ones may be on their way out."""
+        """Return a copy of the details that may be changed: earlier ones may be on their way
+        out."""
         details = Details() if self.details is None else self.details.copy()
         self.details = details
         return details

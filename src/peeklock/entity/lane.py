@@ -123,7 +123,7 @@ class Lane:
         return self.number & 1 == 1
 
     def whole(self) -> Lane:
-        """The lane that this line is, or is part of."""
+        """Return the lane that this line is, or is part of."""
         return self if self.parent is None else self.parent
 
     def put(self, entry: Entry) -> None:
@@ -153,7 +153,7 @@ class Lane:
         self.put(entry)
 
     def first_sequence(self) -> int:
-        """The lowest ready number; 0 when nothing is ready."""
+        """Return the lowest ready number; 0 when nothing is ready."""
         if not self.ready_count:
             return 0
         while self.head < len(self.ready) and self.ready[self.head].place != READY:
@@ -169,7 +169,7 @@ class Lane:
         return lowest
 
     def take(self) -> Entry | None:
-        """The ready entry with the lowest number, taken out of the line."""
+        """Return the ready entry with the lowest number, taken out of the line."""
         while True:
             returned = self.returned
             head = self.head
@@ -265,7 +265,7 @@ class Lane:
 
     def lengthening(self, duration_ms: int) -> Iterator[int]:
         """Let locks, sessions and claims end so much later, a part at a time; their order stays.
-        Tells how many each part had; nobody may look before all of them were."""
+        Return how many each part had; nobody may look before all of them were."""
         done = 0
         for lock in self.locked.values():
             if lock.until != WITH_SESSION:
@@ -334,7 +334,8 @@ class Lane:
         return entry
 
     def next_due(self, now: int) -> Entry | None:
-        """The scheduled entry whose instant has come before all others; it stays scheduled."""
+        """Return the scheduled entry whose instant has come before all others; it stays
+        scheduled."""
         schedules = self.schedules
         while schedules and schedules[0][0] <= now:
             entry = self.scheduled.get(schedules[0][1])
@@ -348,7 +349,7 @@ class Lane:
         self.unschedule(heapq.heappop(self.schedules)[1])
 
     def scheduled_of(self, session_id: str, from_sequence: int, count_max: int) -> list[Entry]:
-        """The first scheduled entries of one session, from one number on."""
+        """Return the first scheduled entries of one session, from one number on."""
         if self.sessions is not None:
             numbers = self.session_schedules.get(session_id, NO_NUMBERS)
             return [self.scheduled[each] for each in numbers.first(from_sequence, count_max)]
@@ -370,7 +371,7 @@ class Lane:
         return entry
 
     def next_deadline(self) -> int:
-        """The earliest instant at which something may be due here; 0 when there is none."""
+        """Return the earliest instant at which something may be due here; 0 when there is none."""
         deadline = NEVER
         if self.sessions is not None:
             deadline = self.sessions.next_deadline()  # sessions are locked, not their messages
@@ -429,7 +430,7 @@ class Lane:
 
     def pass_gone(self, count_max: int = PASSED_MAX) -> int:
         """Leave behind what was taken out at the front, so that nobody looks at it again, so many
-        at most; answers how many."""
+        at most; return how many."""
         passed = 0
         ready = self.ready
         while passed < count_max and self.head < len(ready) and ready[self.head].place != READY:
@@ -442,7 +443,7 @@ class Lane:
         return passed
 
     def find(self, sequence: int) -> int:
-        """Where in `ready` the first number at or above the given one stands."""
+        """Return where in `ready` the first number at or above the given one stands."""
         low = self.head
         high = len(self.ready)
         while low < high:
@@ -454,7 +455,7 @@ class Lane:
         return low
 
     def entries(self) -> list[Entry]:
-        """Every live entry of the whole lane, in no order."""
+        """Return every live entry of the whole lane, in no order."""
         found = self._line_entries()
         found += [lock.entry for lock in self.locked.listed()]
         found += self.scheduled.listed()
@@ -472,19 +473,19 @@ class Lane:
         return found
 
     def total_ready(self) -> int:
-        """How many are ready, in all sessions."""
+        """Return how many are ready, in all sessions."""
         return self.ready_count + self.sessions_ready
 
     def total_deferred(self) -> int:
-        """How many are deferred, in all sessions."""
+        """Return how many are deferred, in all sessions."""
         return len(self.deferred) + self.sessions_deferred
 
     def total_claimed(self) -> int:
-        """How many are claimed, in all sessions."""
+        """Return how many are claimed, in all sessions."""
         return 0 if self.claims is None else self.claims.count()
 
     def first_enqueued_at(self) -> int:
-        """When the ready message with the lowest number entered; 0 when nothing is ready."""
+        """Return when the ready message with the lowest number entered; 0 when nothing is ready."""
         lowest = self.first_sequence()
         if lowest and self.returned and self.returned[0][0] == lowest:
             return self.returned[0][1].enqueued_at

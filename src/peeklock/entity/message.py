@@ -53,7 +53,7 @@ class Traits:
 
 
 def traits_of(time_to_live_ms: int, scheduled_at: int) -> Traits | None:
-    """What a sender wishes of the time of a message, where it wishes anything."""
+    """Return what a sender wishes of the time of a message, where it wishes anything."""
     if time_to_live_ms == NO_DURATION and scheduled_at == NEVER:
         return None
     return Traits(time_to_live_ms=time_to_live_ms, scheduled_at=scheduled_at)
@@ -85,7 +85,7 @@ class Message:
         self.size: int = len(envelope) + len(content)
 
     def known(self) -> Traits:
-        """The traits, to be written to."""
+        """Return the traits, to be written to."""
         traits = self.traits
         if traits is None:
             traits = self.traits = Traits()

@@ -175,12 +175,12 @@ class Partition:
         self._restoring.begin(first_position, records)
 
     def restore_some(self) -> bool:
-        """Take in some of them; tells whether all are in."""
+        """Take in some of them; return whether all are in."""
         assert self._restoring is not None, "a partition is restored before it decides"
         return self._restoring.go_on(PLACED_AT_ONCE)
 
     def place_some(self) -> bool:
-        """All records are in: put some of the messages into their lanes; tells whether all are
+        """All records are in: put some of the messages into their lanes; return whether all are
         there. Whoever is in no hurry calls it again and again before `opened`."""
         assert self._restoring is not None, "a partition is opened once"
         return self._restoring.place(PLACED_AT_ONCE)
@@ -212,8 +212,8 @@ class Partition:
             pass
 
     def skip_some(self, skipped_ms: int) -> bool:
-        """The same where there may be very many locks: a part of them; tells whether those were
-        all. Nothing is decided before that."""
+        """Return the same where there may be very many locks: a part of them; return whether those
+        were all. Nothing is decided before that."""
         done = 0
         while True:
             lengthening = self._lengthening
@@ -273,9 +273,9 @@ class Partition:
         return Decision(first_position, records, state.take_replies(), NO_REPLAY)
 
     def _must_wait(self, command: Command, now: int) -> bool:
-        """Whether a topic takes a command later. What brings messages and what changes the lanes
-        keep their order; they wait while many copies are still to be made, while rules are asked,
-        and where a change or a checkpoint needs all copies to be in their lanes."""
+        """Return whether a topic takes a command later. What brings messages and what changes the
+        lanes keep their order; they wait while many copies are still to be made, while rules are
+        asked, and where a change or a checkpoint needs all copies to be in their lanes."""
         copying = self._copying
         if isinstance(command, Configure):
             return len(self._held) > 0 or copying.left > 0
@@ -348,8 +348,8 @@ class Partition:
             assert_never(command)
 
     def take_leftovers(self) -> list[Command]:
-        """What the partition wants to be asked before all else, once its last decision rests: what
-        was too much for one. Who waits comes before who has had a turn."""
+        """Return what the partition wants to be asked before all else, once its last decision
+        rests: what was too much for one. Who waits comes before who has had a turn."""
         leftovers = self._held
         self._held = []
         leftovers += self._staging.take_leftovers()
@@ -372,7 +372,7 @@ class Partition:
         )
 
     def next_deadline(self) -> int:
-        """When a `Tick` is due; 0 while nothing is due ever."""
+        """Return when a `Tick` is due; 0 while nothing is due ever."""
         return self._state.next_deadline()
 
     def bodies_wanted(self, now: int) -> list[Entry]:
@@ -409,7 +409,7 @@ class Partition:
         return self._set_apart(first_position, now)
 
     def quarantine(self, entries: list[Entry], content: bytes, now: int) -> Decision:
-        """The bodies of these messages cannot be read: they go to the dead letters."""
+        """Return the bodies of these messages cannot be read: they go to the dead letters."""
         first_position = self._state.next_position
         self._quarantining.quarantine([entry.sequence for entry in entries], content, now)
         return self._set_apart(first_position, now)
@@ -428,7 +428,7 @@ class Partition:
         return self._checkpoints.is_due and not self._must_copy_first()
 
     def checkpoint_step(self, now: int) -> Decision:
-        """One small step: a slice of a checkpoint, or its beginning or end."""
+        """Do one small step: a slice of a checkpoint, or its beginning or end."""
         first_position = self._state.next_position
         if self._must_copy_first():
             return Decision(first_position, [], [], NO_REPLAY)
@@ -437,7 +437,7 @@ class Partition:
         return Decision(first_position, records, self._state.take_replies(), replay_from)
 
     def _must_copy_first(self) -> bool:
-        """Whether a checkpoint cannot begin yet: it would not find all copies."""
+        """Return whether a checkpoint cannot begin yet: it would not find all copies."""
         return self._copying.left > 0 and not self._checkpoints.is_under_way
 
     def rests(self, size: int) -> None:
@@ -445,7 +445,7 @@ class Partition:
         self._checkpoints.rests(size)
 
     def last_words(self, now: int) -> Decision:
-        """What waits for a good moment to be written, when there will be none any more."""
+        """Return what waits for a good moment to be written, when there will be none any more."""
         state = self._state
         first_position = state.next_position
         state.notes.hurry(now)
@@ -453,11 +453,11 @@ class Partition:
         return Decision(first_position, records, state.take_replies(), NO_REPLAY)
 
     def live_blocks(self) -> list[int]:
-        """The blocks of positions whose bodies are still needed."""
+        """Return the blocks of positions whose bodies are still needed."""
         return self._state.bodies.blocks()
 
     def replay_from(self) -> int:
-        """The position from which the next opening starts."""
+        """Return the position from which the next opening starts."""
         return self._checkpoints.replay_from
 
     @property
@@ -466,7 +466,8 @@ class Partition:
         return self._relocating.is_under_way
 
     def next_to_relocate(self, below: int, count_max: int) -> list[Entry]:
-        """Some live messages whose bodies lie in sparse blocks below a position, one a body."""
+        """Return some live messages whose bodies lie in sparse blocks below a position, one a
+        body."""
         return self._relocating.next(below, count_max)
 
     def relocate(self, entries: list[Entry], messages: list[Message], now: int) -> Decision:
@@ -511,7 +512,7 @@ class Partition:
         return self._state.bodies.count
 
     def depths(self) -> Iterator[tuple[int, list[int]]]:
-        """How many messages are in which state, by `depth.STATES`."""
+        """Return how many messages are in which state, by `depth.STATES`."""
         return depths_of(self._state.lanes)
 
     @property
@@ -520,7 +521,7 @@ class Partition:
         return memory_of(self._state) + self.memory_expected
 
     def has_session(self, lane_number: int, name: str) -> bool:
-        """Whether there is a session of that name in a lane."""
+        """Return whether there is a session of that name in a lane."""
         lane = self._state.lanes.get(lane_number)
         return lane is not None and lane.sessions is not None and name in lane.sessions.by_id
 

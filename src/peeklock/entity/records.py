@@ -475,7 +475,7 @@ RETIRED_KINDS: Final = frozenset({5})
 
 
 def width(record: Record) -> int:
-    """How many positions the record takes."""
+    """Return how many positions the record takes."""
     if isinstance(record, Enqueued):
         return len(record.messages)
     if isinstance(record, (Scheduled, Relocated, Staged)):

@@ -84,7 +84,7 @@ class Refusal:
 
 
 def too_much_at_once(size: int, most: int) -> Refusal:
-    """Why several messages cannot be one answer."""
+    """Return why several messages cannot be one answer."""
     text = (
         f"The messages asked for have {size} bytes, and those of one request may have {most} "
         "together. None was taken; ask for fewer at a time."

@@ -12,12 +12,12 @@ PARTITION_BITS: Final = 48
 
 
 def partition_of_sequence(sequence: int) -> int:
-    """The partition that gave a number."""
+    """Return the partition that gave a number."""
     return sequence >> PARTITION_BITS
 
 
 def partition_of_key(key: str, partitions: int) -> int:
-    """The partition of a key; the same for ever, because a session must stay where it is."""
+    """Return the partition of a key; the same for ever, because a session must stay where it is."""
     return crc32(key.encode("utf-8", "surrogatepass")) % partitions
 
 
@@ -34,14 +34,15 @@ class Routing:
         self.by_session: bool = by_session
 
     def key_of(self, message: Message) -> str | None:
-        """The key of a message by itself, or its id; None where turns decide."""
+        """Return the key of a message by itself, or its id; None where turns decide."""
         key = self.shared_key_of(message)
         if key is None and self.by_message_id and message.message_id:
             return message.message_id
         return key
 
     def shared_key_of(self, message: Message) -> str | None:
-        """The key that a message may share with others: its session, or its partition key."""
+        """Return the key that a message may share with others: its session, or its partition
+        key."""
         session_id = message.session_id
         if session_id or (session_id is not None and self.by_session):
             return session_id
@@ -49,8 +50,8 @@ class Routing:
 
 
 def has_conflict(message: Message) -> bool:
-    """Whether session and partition key both are set and differ, which nobody can route. An empty
-    session is set by clients that mean none, and conflicts with no key."""
+    """Return whether session and partition key both are set and differ, which nobody can route. An
+    empty session is set by clients that mean none, and conflicts with no key."""
     return (
         bool(message.session_id)
         and message.partition_key is not None

@@ -137,7 +137,7 @@ class State:
     # Lanes.
 
     def lane(self, number: int) -> Lane:
-        """The lane with this number; it exists from the first time it is used."""
+        """Return the lane with this number; it exists from the first time it is used."""
         lane = self.lanes.get(number)
         if lane is None:
             lane = Lane(number)
@@ -147,29 +147,30 @@ class State:
         return lane
 
     def has_sessions(self, number: int) -> bool:
-        """Whether a lane hands out its messages by sessions; dead letters and transfers never."""
+        """Return whether a lane hands out its messages by sessions; dead letters and transfers
+        never."""
         return number & 1 == 0 and number != TRANSFER and self.policy(number).requires_session
 
     def policy(self, number: int) -> LanePolicy:
-        """How a lane hands out its messages; transfers follow the entity's own lane."""
+        """Return how a lane hands out its messages; transfers follow the entity's own lane."""
         policies = self.blueprint.lanes
         policy = policies.get(number & ~1)
         return policies[MAIN] if policy is None else policy
 
     def is_open(self, number: int) -> bool:
-        """Whether a lane hands out its messages now. What a transaction left for another entity
-        goes there, whatever becomes of this one."""
+        """Return whether a lane hands out its messages now. What a transaction left for another
+        entity goes there, whatever becomes of this one."""
         status = self.policy(number).status
         return number == TRANSFER or status not in (DISABLED, RECEIVE_DISABLED)
 
     def why_closed(self, number: int) -> Refusal | None:
-        """Why nothing can be received, settled or looked at in a lane, or None."""
+        """Return why nothing can be received, settled or looked at in a lane, or None."""
         if self.is_open(number):
             return None
         return _disabled(self.policy(number).path)
 
     def refuse_closed(self, origin: Origin, tags: list[int], number: int) -> bool:
-        """Refuse what is asked of a lane that is closed; tells whether it is."""
+        """Refuse what is asked of a lane that is closed; return whether it is."""
         refusal = self.why_closed(number)
         if refusal is None:
             return False
@@ -177,14 +178,14 @@ class State:
         return True
 
     def why_closed_to_senders(self) -> Refusal | None:
-        """Why nothing can be sent or published here, or None."""
+        """Return why nothing can be sent or published here, or None."""
         blueprint = self.blueprint
         if blueprint.status not in (DISABLED, SEND_DISABLED):
             return None
         return _disabled(blueprint.path)
 
     def line(self, lane: Lane, session_id: str | None) -> Lane:
-        """Where a message with that session id stands in a lane."""
+        """Return where a message with that session id stands in a lane."""
         lane_sessions = lane.sessions
         if lane_sessions is None or session_id is None:
             return lane
@@ -204,7 +205,7 @@ class State:
             heapq.heappush(self._watched, (deadline, lane.number))
 
     def next_deadline(self) -> int:
-        """The earliest deadline of all lanes and stages; 0 when there is none. It may be too
+        """Return the earliest deadline of all lanes and stages; 0 when there is none. It may be too
         early."""
         deadline = self._next_of_lanes()
         if self.stages.lines:
@@ -231,7 +232,7 @@ class State:
         return NEVER
 
     def next_due_lane(self, now: int) -> Lane | None:
-        """A lane whose deadline has come; it must be watched again afterwards."""
+        """Return a lane whose deadline has come; it must be watched again afterwards."""
         while self._watched and self._watched[0][0] <= now:
             deadline, number = heapq.heappop(self._watched)
             lane = self.lanes.get(number)
@@ -241,7 +242,7 @@ class State:
         return None
 
     def is_any_lane_due(self, now: int) -> bool:
-        """Whether a deadline has come that was not served yet."""
+        """Return whether a deadline has come that was not served yet."""
         deadline = self._next_of_lanes()
         return deadline != NEVER and deadline <= now
 
@@ -443,7 +444,7 @@ class State:
             self.dead_letter(lane, spent, MAX_DELIVERY_COUNT_EXCEEDED, text, now)
 
     def consumer_of(self, origin: Origin) -> str:
-        """How a receiver is called; nothing where it is gone or was never one."""
+        """Return how a receiver is called; nothing where it is gone or was never one."""
         receiver = self.receivers.get(origin)
         return "" if receiver is None else receiver.consumer
 
@@ -505,7 +506,7 @@ class State:
     # Writing down.
 
     def take_records(self, now: int) -> list[Record]:
-        """Everything to be stored since the last call, in order."""
+        """Return everything to be stored since the last call, in order."""
         self.open_enqueued = None
         self.open_scheduled = None
         records = self.records
@@ -537,7 +538,7 @@ class State:
         return records
 
     def take_replies(self) -> list[Reply]:
-        """Everything to be answered since the last call, in order."""
+        """Return everything to be answered since the last call, in order."""
         replies = self.replies
         self.replies = []
         return replies

@@ -21,7 +21,7 @@ class OffsetProblem(ValueError):
 
 
 def partition_of(number: int) -> int:
-    """Tell which partition of its entity a sequence number belongs to."""
+    """Return which partition of its entity a sequence number belongs to."""
     return number >> _LOW_BITS
 
 

@@ -57,7 +57,7 @@ else:
 
 
 def limits_of(limit: Any, rows_max: int, bytes_max: int) -> tuple[int, int, bool]:
-    """Tell how many rows and bytes a batch may have, and whether it is to take everything."""
+    """Return how many rows and bytes a batch may have, and whether it is to take everything."""
     if isinstance(limit, ReadAllAvailable):
         return rows_max, bytes_max, True
     if isinstance(limit, ReadMaxRows):

@@ -106,7 +106,7 @@ class EngineAccess(Generic[Owned]):
         return await self._reading.run(read)
 
     def opening(self, partition: Owned, epoch: int) -> Opening:
-        """Give the records of a partition that was just opened."""
+        """Return the records of a partition that was just opened."""
         replays = self._replay(partition, epoch, partition.replay_from, partition.end)
         return Opening(epoch, replays)
 

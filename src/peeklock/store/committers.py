@@ -93,7 +93,7 @@ class Threaded:
                 self._answer(batch, self._commit(batch))
 
     def _take(self, batch: list[Submission]) -> bool:
-        """Wait for a request and take all that came with it; answers whether to go on."""
+        """Wait for a request and take all that came with it; return whether to go on."""
         queue = self._queue
         while True:
             submission = queue.get()
@@ -215,7 +215,7 @@ COMMITTERS: Final[dict[str, Callable[[CommitAll, str], Committer]]] = {
 def _resolve(
     loop: asyncio.AbstractEventLoop, batch: list[Submission], results: list[int | StoreError]
 ) -> int:
-    """Answer those requests of a batch that this loop waits for; tells how many these were."""
+    """Return those requests of a batch that this loop waits for; return how many these were."""
     count = 0
     for (_, answer), result in zip(batch, results, strict=True):
         if answer.get_loop() is not loop:

@@ -56,11 +56,11 @@ class PartitionEntry:
         self.dropped: bool = False
 
     def key(self, position: int) -> bytes:
-        """The key of a chunk that begins there."""
+        """Return the key of a chunk that begins there."""
         return CHUNK_KEY.pack(self.number, position)
 
     def owns(self, key: memoryview) -> bool:
-        """Whether the key names a chunk of this partition."""
+        """Return whether the key names a chunk of this partition."""
         return bool(ENTRY_KEY.unpack_from(key)[0] == self.number)
 
     def encoded(self) -> bytes:
@@ -164,7 +164,7 @@ class PartitionTable:
 
 
 def encode_epoch(epoch: int) -> bytes:
-    """An epoch as it rests."""
+    """Return an epoch as it rests."""
     return _epoch.pack(epoch)
 
 

@@ -74,7 +74,7 @@ class Environment:
                 raise StoreError(f"{self.directory} was written in the format {name!r}; {text}")
 
     def is_in_place(self) -> bool:
-        """Tell whether the file that is open is the one that the next start will find."""
+        """Return whether the file that is open is the one that the next start will find."""
         try:
             return _place(self._data) == self._place
         except OSError:
@@ -127,7 +127,7 @@ def translated(doing: str) -> Iterator[None]:
 
 
 def is_lasting(error: Exception) -> bool:
-    """Tell whether it will go on: the engine gave up, or its file does not answer any more.
+    """Return whether it will go on: the engine gave up, or its file does not answer any more.
 
     Those that the engine has a name for, like a full disk, pass; errors of the file have none.
     """

@@ -86,7 +86,7 @@ class MemoryStore:
         return len(chunk)
 
     async def payloads(self, partition: PartitionId, positions: Sequence[int]) -> list[Message]:
-        """Give the messages at these positions, in the order asked."""
+        """Return the messages at these positions, in the order asked."""
         self._check_open()
         kept = self._partitions.get(partition.key)
         if kept is None:
@@ -237,7 +237,7 @@ class MemoryCatalog:
         self._texts: dict[tuple[str, str, str], tuple[str, str, str, str]] = {}
 
     async def load(self) -> list[tuple[str, str, str, str]]:
-        """Give all of it, in the order of the names."""
+        """Return all of it, in the order of the names."""
         return [self._texts[key] for key in sorted(self._texts)]
 
     async def save(self, namespace: str, kind: str, path: str, text: str) -> None:

@@ -35,7 +35,7 @@ class ChunkWalk(Protocol):
     size: int
 
     def begin(self) -> int | None:
-        """Where the journal begins; nothing where there is none."""
+        """Return where the journal begins; nothing where there is none."""
         ...
 
     def seek(self, position: int) -> None:
@@ -43,7 +43,7 @@ class ChunkWalk(Protocol):
         ...
 
     def step(self) -> bool:
-        """Go to the next chunk; answers whether there is one."""
+        """Go to the next chunk; return whether there is one."""
         ...
 
     def chunk(self) -> bytes | memoryview:
@@ -117,7 +117,7 @@ class ChunkReader(Generic[Owned]):
             return JournalPage(first, position if chunks else min(position, walk.end), chunks)
 
     def replay(self, partition: Owned, position: int) -> tuple[Replay | None, int]:
-        """Read the records of some chunks from a position on; answers the position after them."""
+        """Read the records of some chunks from a position on; return the position after them."""
         size = 0
         count = 0
         replay_first = position

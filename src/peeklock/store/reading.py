@@ -37,7 +37,7 @@ class Reading:
         self._mean_s: float = 0.0
 
     def is_inline(self, count: int) -> bool:
-        """Whether so many messages are read on the loop."""
+        """Return whether so many messages are read on the loop."""
         return (
             not self._off_loop
             and count * self._message_bytes <= INLINE_BYTES_MAX

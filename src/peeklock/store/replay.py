@@ -6,7 +6,7 @@ from peeklock.entity.records import Record, width
 
 
 def records_from(position: int, first: int, records: list[Record]) -> tuple[int, list[Record]]:
-    """Leave out the records that end before `position`; answers where the rest begins, and it."""
+    """Leave out the records that end before `position`; return where the rest begins, and it."""
     for index, record in enumerate(records):
         end = first + width(record)
         if end > position:

@@ -75,7 +75,7 @@ class Trim:
         self.share: int = retention.bytes_max // max(partitions, 1)
 
     def round(self, shelf: Shelf, extent: Extent, excess: int, steps: int) -> bool:
-        """Do at most so many steps; answers whether there may be more to do.
+        """Do at most so many steps; return whether there may be more to do.
 
         `excess` is how many bytes the journals of the store hold beyond the limit.
         """

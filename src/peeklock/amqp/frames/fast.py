@@ -53,7 +53,7 @@ _disposition_tails: Final[dict[bytes, _DispositionTail]] = {}
 
 
 def performative_code(buffer: bytes, position: int, end: int) -> int:
-    """Tells which composite begins here, whatever form its descriptor has."""
+    """Return which composite begins here, whatever form its descriptor has."""
     if position + 3 <= end and buffer[position] == 0 and buffer[position + 1] == 0x53:
         return buffer[position + 2]
     if position >= end or buffer[position] != 0:
@@ -66,7 +66,7 @@ def performative_code(buffer: bytes, position: int, end: int) -> int:
 
 
 def parse_transfer(buffer: bytes, position: int, end: int) -> ParsedTransfer:
-    """Reads the transfer that begins at `position` in a frame that ends at `end`."""
+    """Read the transfer that begins at `position` in a frame that ends at `end`."""
     try:
         if buffer[position + 1] == 0x53 and buffer[position + 3] == 0xC0:
             after = position + 5 + buffer[position + 4]
@@ -142,8 +142,8 @@ def transfer_run(
     tags: list[bytes] | None,
     payloads: list[bytes],
 ) -> int:
-    """Reads whole frames from `position` on as long as each is a transfer like the one before it:
-    same channel and link, a message in one frame. Returns where the first other frame begins.
+    """Read whole frames from `position` on as long as each is a transfer like the one before it:
+    same channel and link, a message in one frame. Return where the first other frame begins.
 
     `frame_word` is the second word of their heads, `lead` the bytes of field count and handle,
     `tail` those behind the message format. Tags are gathered where there is a list for them.
@@ -194,7 +194,7 @@ def transfer_run(
 
 
 def parse_disposition(buffer: bytes, position: int, end: int) -> ParsedDisposition:
-    """Reads the disposition that begins at `position` in a frame that ends at `end`."""
+    """Read the disposition that begins at `position` in a frame that ends at `end`."""
     try:
         if buffer[position + 1] == 0x53 and buffer[position + 3] == 0xC0:
             after = position + 5 + buffer[position + 4]
@@ -233,7 +233,7 @@ def parse_disposition(buffer: bytes, position: int, end: int) -> ParsedDispositi
 
 
 def parse_flow(buffer: bytes, position: int, end: int) -> ParsedFlow:
-    """Reads the flow that begins at `position` in a frame that ends at `end`."""
+    """Read the flow that begins at `position` in a frame that ends at `end`."""
     numbers = [-1, -1, -1, -1, -1, -1, -1, -1]
     drain = -1
     echo = -1
@@ -268,7 +268,7 @@ def parse_flow(buffer: bytes, position: int, end: int) -> ParsedFlow:
 
 
 def _short_transfer(buffer: bytes, at: int, after: int, count: int, end: int) -> ParsedTransfer:
-    """Reads a transfer of three fields or fewer: a continuation that repeats nothing."""
+    """Read a transfer of three fields or fewer: a continuation that repeats nothing."""
     delivery_id = -1
     tag: bytes | None = None
     if count < 1:
@@ -364,7 +364,7 @@ def build_transfer(
     aborted: bool = False,
     batchable: bool = False,
 ) -> bytes:
-    """Writes a transfer without its payload; -1 and None stand for null."""
+    """Write a transfer without its payload; -1 and None stand for null."""
     tag = delivery_tag or b""
     rare = rcv_settle_mode >= 0 or state is not None or resume or aborted
     if rare or len(tag) > TAG_SIZE_MAX:
@@ -396,7 +396,7 @@ def build_transfer(
 def build_disposition(
     role: bool, first: int, last: int, settled: bool, state: bytes, batchable: bool = False
 ) -> bytes:
-    """Writes a disposition; an empty state is null."""
+    """Write a disposition; an empty state is null."""
     fields = (
         _FLAG[role]
         + _uint(first)
@@ -421,7 +421,7 @@ def build_flow(
     drain: bool = False,
     echo: bool = False,
 ) -> bytes:
-    """Writes a flow; -1 stands for null."""
+    """Write a flow; -1 stands for null."""
     fields = (
         _uint(next_incoming_id)
         + _uint(incoming_window)

@@ -35,7 +35,7 @@ class FrameSplitter:
         return len(self.partial) + len(self.rest)
 
     def begin_pass(self, data: bytes) -> bytes:
-        """Gives what is to be read now: what the pass before left, and then the data."""
+        """Return what is to be read now: what the pass before left, and then the data."""
         self.frames_left = FRAMES_MAX
         if not self.rest:
             return data
@@ -44,23 +44,23 @@ class FrameSplitter:
         return rest + data if data else rest
 
     def ends_pass(self, data: bytes, position: int) -> bool:
-        """Tells whether the pass has handled enough; the rest is then kept for the next one."""
+        """Return whether the pass has handled enough; the rest is then kept for the next one."""
         if self.frames_left > 0:
             return False
         self.rest = data[position:]
         return True
 
     def keep(self, data: bytes) -> None:
-        """Keeps what came for the next pass, behind what is kept for it already."""
+        """Keep what came for the next pass, behind what is kept for it already."""
         self.rest = self.rest + data if self.rest else data
 
     def clear(self) -> None:
-        """Forgets all that was kept."""
+        """Forget all that was kept."""
         self.partial.clear()
         self.rest = b""
 
     def size_at(self, data: bytes, position: int) -> int:
-        """Reads the size of the frame at this position and refuses one that cannot be."""
+        """Read the size of the frame at this position and refuse one that cannot be."""
         size = frame_size(data, position)
         if size < HEAD_SIZE or size > self.frame_max:
             raise ProtocolError(
@@ -70,7 +70,7 @@ class FrameSplitter:
         return size
 
     def top_up(self, data: bytes, *, header: bool) -> int:
-        """Adds what the cut frame still needs; returns how much it took, or -1 if it lacks more.
+        """Add what the cut frame still needs; return how much it took, or -1 if it lacks more.
 
         `header` says that a protocol header is expected, which has no size of its own.
         """
@@ -90,7 +90,7 @@ class FrameSplitter:
         return taken + missing
 
     def take(self) -> bytes:
-        """Hands the beginning over and starts afresh."""
+        """Hand the beginning over and start afresh."""
         whole = bytes(self.partial)
         self.partial.clear()
         return whole

@@ -41,12 +41,12 @@ _HEAD: Final = Struct(">IBBH")
 
 
 def frame_head(size: int, channel: int, kind: int = AMQP_FRAME) -> bytes:
-    """Writes the eight bytes before a frame's body; `size` counts them too."""
+    """Write the eight bytes before a frame's body; `size` counts them too."""
     return _HEAD.pack(size, 2, kind, channel)
 
 
 def frame_size(data: bytes, position: int) -> int:
-    """Reads the size that the frame at this position claims to have."""
+    """Read the size that the frame at this position claims to have."""
     return (
         data[position] << 24
         | data[position + 1] << 16
@@ -56,6 +56,6 @@ def frame_size(data: bytes, position: int) -> int:
 
 
 def serial_distance(later: int, earlier: int) -> int:
-    """Tells how far one 32-bit serial number is ahead of another; below zero when it is behind."""
+    """Return how far one 32-bit serial number is ahead of another; below zero when it is behind."""
     distance = (later - earlier) & SERIAL_MASK
     return distance - SERIAL_MASK - 1 if distance >= SERIAL_HALF else distance

@@ -28,7 +28,7 @@ _UINTS: Final = [encode(Uint(number)) for number in range(256)]
 
 
 def find_annotation(items: bytes, name: bytes) -> Any:
-    """Decodes the value under a name, None when it is absent; keys may be symbols or strings."""
+    """Decode the value under a name, None when it is absent; keys may be symbols or strings."""
     if name not in items:
         return None  # The cheap answer, and nearly always the right one.
     end = len(items)
@@ -42,7 +42,7 @@ def find_annotation(items: bytes, name: bytes) -> Any:
 
 
 def drop_annotations(items: bytes, names: frozenset[bytes]) -> tuple[bytes, int]:
-    """Leaves out the pairs with these names, and tells how many pairs are left."""
+    """Leave out the pairs with these names, and tell how many pairs are left."""
     kept = bytearray()
     count = 0
     end = len(items)
@@ -58,7 +58,7 @@ def drop_annotations(items: bytes, names: frozenset[bytes]) -> tuple[bytes, int]
 
 
 def with_symbols(items: bytes) -> bytes:
-    """Writes the keys that are strings as symbols, which all keys of annotations are [3.2.10]; a
+    """Write the keys that are strings as symbols, which all keys of annotations are [3.2.10]; a
     text beyond ASCII has no symbol and stays."""
     kept: bytearray | None = None
     end = len(items)
@@ -75,7 +75,7 @@ def with_symbols(items: bytes) -> bytes:
 
 
 def with_symbols_in_footer(bare: bytes, footer_at: int) -> bytes:
-    """Writes the keys of a footer as symbols, which changes no length."""
+    """Write the keys of a footer as symbols, which changes no length."""
     code, value_at, after = section_at(bare, footer_at, len(bare))
     assert code == FOOTER, "the caller has found the footer"
     items, _ = map_items(bare, value_at, after)
@@ -96,7 +96,7 @@ def head(
     annotations: bytes = b"",
     annotations_count: int = 0,
 ) -> bytes:
-    """Writes everything that comes before the bare message; -1 stands for null."""
+    """Write everything that comes before the bare message; -1 stands for null."""
     out = header(durable, priority, ttl_ms, first_acquirer, delivery_count)
     if annotations_count:
         out += _map_head(0x72, annotations_count, len(annotations)) + annotations
@@ -106,7 +106,7 @@ def head(
 def header(
     durable: int, priority: int, ttl_ms: int, first_acquirer: int, delivery_count: int
 ) -> bytes:
-    """Writes a header; -1 stands for null."""
+    """Write a header; -1 stands for null."""
     if (
         ttl_ms < 0
         and priority < 0
@@ -121,9 +121,9 @@ def header(
 def locked_around(
     begin: bytes, noted: bytes, noted_count: int, enqueued_at: int, rest: bytes, rest_count: int
 ) -> tuple[bytes, bytes, bytes]:
-    """Writes the head of a delivery under a lock around its lock token and its sequence number:
-    what comes before the token, between the two, and behind. Neighbours have it in common, as a
-    rule; `locked_pack` puts token and number in.
+    """Write the head of a delivery under a lock around its lock token and its sequence number: what
+    comes before the token, between the two, and behind. Neighbours have it in common, as a rule;
+    `locked_pack` puts token and number in.
 
     `noted` are delivery annotations beside the token, `rest` are annotations behind the number.
     """
@@ -139,7 +139,7 @@ def locked_around(
 def unlocked_around(
     begin: bytes, noted: bytes, noted_count: int, enqueued_at: int, rest: bytes, rest_count: int
 ) -> tuple[bytes, bytes]:
-    """Writes the head of a delivery without a lock around its sequence number."""
+    """Write the head of a delivery without a lock around its sequence number."""
     return (
         begin
         + _map_head(0x71, noted_count, len(noted))
@@ -151,38 +151,38 @@ def unlocked_around(
 
 
 def locked_pack(before: bytes, between: bytes, behind: bytes) -> Any:
-    """Gives what packs a head: (before, number and lock number of the token, between, sequence
+    """Return what packs a head: (before, number and lock number of the token, between, sequence
     number, behind)."""
     return _packer(f">{len(before)}sQQ{len(between)}sq{len(behind)}s")
 
 
 def unlocked_pack(before: bytes, behind: bytes) -> Any:
-    """Gives what packs a head: (before, sequence number, behind)."""
+    """Return what packs a head: (before, sequence number, behind)."""
     return _packer(f">{len(before)}sq{len(behind)}s")
 
 
 def locked_until_item(instant: int) -> bytes:
-    """Writes until when a lock lasts."""
+    """Write until when a lock lasts."""
     return _LOCKED.pack(_LOCKED_LABEL, instant)
 
 
 def enqueue_sequence_item(number: int) -> bytes:
-    """Writes the number that a message had where it was enqueued first."""
+    """Write the number that a message had where it was enqueued first."""
     return _FIRST_NUMBER.pack(_ENQUEUE_SEQUENCE_LABEL, number)
 
 
 def state_item(state: int) -> bytes:
-    """Writes the state of a message."""
+    """Write the state of a message."""
     return _STATE_ITEMS[state]
 
 
 def claimed_item() -> bytes:
-    """Writes that a message is claimed by somebody."""
+    """Write that a message is claimed by somebody."""
     return _CLAIMED_ITEM
 
 
 def _key(items: bytes, at: int, after: int) -> bytes:
-    """Gives the text of a symbol or a string; other keys have none."""
+    """Return the text of a symbol or a string; other keys have none."""
     code = items[at]
     if code == 0xA3 or code == 0xA1:
         return items[at + 2 : after]
@@ -211,7 +211,7 @@ def _header(
 
 
 def _map_head(code: int, count: int, size: int) -> bytes:
-    """Writes what stands before `count` pairs that have `size` bytes."""
+    """Write what stands before `count` pairs that have `size` bytes."""
     if count < 128 and size < 255:
         return bytes((0, 0x53, code, 0xC1, size + 1, 2 * count))
     wide = bytes((0, 0x53, code, 0xD1))
@@ -229,7 +229,7 @@ def _packer(form: str) -> Any:
 
 
 def _label(name: bytes, constructor: int) -> bytes:
-    """Encodes a key together with the constructor of its value."""
+    """Encode a key together with the constructor of its value."""
     return encode(Symbol(name.decode("ascii"))) + bytes((constructor,))
 
 

@@ -74,7 +74,7 @@ class AmqpMessage:
 
 
 def decode_message(payload: bytes, budget: ElementBudget | None = None) -> AmqpMessage:
-    """Decodes every section of a message."""
+    """Decode every section of a message."""
     split(payload)  # It refuses what may not be there twice.
     purse = budget or budget_for(len(payload))
     found: dict[int, Any] = {}
@@ -104,7 +104,7 @@ def decode_message(payload: bytes, budget: ElementBudget | None = None) -> AmqpM
 
 
 def encode_message(message: AmqpMessage) -> bytes:
-    """Writes every section of a message that it has, in the order of the specification."""
+    """Write every section of a message that it has, in the order of the specification."""
     out = bytearray()
     if message.header is not None:
         encode_into(out, described_of(message.header))

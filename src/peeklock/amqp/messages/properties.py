@@ -49,7 +49,7 @@ class LazyProperties:
         self._raw = raw
 
     def raw(self, field: int) -> bytes:
-        """Gives a field as it is encoded, empty when it is null."""
+        """Return a field as it is encoded, empty when it is null."""
         return self._raw[field]
 
     @property
@@ -123,7 +123,7 @@ class LazyProperties:
 
 
 def peek_properties(bare: bytes, properties_at: int) -> int:
-    """Tells by bits which of message-id, group-id and expiry a message has, and nothing else."""
+    """Tell by bits which of message-id, group-id and expiry a message has, and nothing else."""
     if properties_at < 0:
         return 0
     value_at = properties_at + 3
@@ -171,7 +171,7 @@ def peek_properties(bare: bytes, properties_at: int) -> int:
 
 
 def read_properties(bare: bytes, properties_at: int) -> LazyProperties:
-    """Cuts the properties into their fields; a message without the section has none of them."""
+    """Cut the properties into their fields; a message without the section has none of them."""
     if properties_at < 0:
         return LazyProperties([b""] * _FIELDS)
     items, count = _list_of(bare, properties_at)
@@ -179,8 +179,8 @@ def read_properties(bare: bytes, properties_at: int) -> LazyProperties:
 
 
 def read_keys(bare: bytes, properties_at: int, found: int) -> tuple[str | None, str | None]:
-    """Decodes message-id and group-id and walks over the rest; `found` is what
-    `peek_properties` has told, so that the section is known to be sound."""
+    """Decode message-id and group-id and walk over the rest; `found` is what `peek_properties` has
+    told, so that the section is known to be sound."""
     if not found & (HAS_MESSAGE_ID | HAS_GROUP_ID):
         return None, None
     at = properties_at + (6 if bare[properties_at + 3] == 0xC0 else 12)
@@ -201,7 +201,7 @@ def read_keys(bare: bytes, properties_at: int, found: int) -> tuple[str | None, 
 
 
 def id_text(raw: bytes, name: str) -> str | None:
-    """Gives an encoded id as text, whatever its type: a uuid with dashes, binary in hex."""
+    """Return an encoded id as text, whatever its type: a uuid with dashes, binary in hex."""
     if raw and raw[0] == STRING8:
         return _short_text(raw)
     value = _value(raw)
@@ -215,7 +215,7 @@ def id_text(raw: bytes, name: str) -> str | None:
 
 
 def with_fields(bare: bytes, properties_at: int, fields: dict[int, bytes]) -> bytes:
-    """Sets fields of the properties to encoded values, empty for null; the others keep theirs."""
+    """Set fields of the properties to encoded values, empty for null; the others keep theirs."""
     raw: list[bytes] = [b""] * _FIELDS
     after = 0
     if properties_at >= 0:
@@ -236,7 +236,7 @@ _PROPERTIES_WITH_ID: Final = b"\x00\x53\x73\xc0\x23\x01\xa1\x20"
 
 
 def with_message_id(bare: bytes, properties_at: int, message_id: bytes) -> bytes:
-    """Gives the bare message a message-id (UTF-8) and leaves every other byte as it is."""
+    """Return the bare message a message-id (UTF-8) and leaves every other byte as it is."""
     text = message_id
     size = len(text)
     if size == 32 and properties_at < 0:
@@ -255,7 +255,7 @@ def with_message_id(bare: bytes, properties_at: int, message_id: bytes) -> bytes
 
 
 def read_application_properties(bare: bytes, application_properties_at: int) -> dict[str, Any]:
-    """Decodes the application properties, whose keys are texts."""
+    """Decode the application properties, whose keys are texts."""
     if application_properties_at < 0:
         return {}
     value, _ = decode(bare, application_properties_at + 3)
@@ -268,14 +268,14 @@ def read_application_properties(bare: bytes, application_properties_at: int) -> 
 
 
 def check_application_properties(bare: bytes, application_properties_at: int) -> None:
-    """Makes sure that the application properties are pairs, whatever these hold."""
+    """Make sure that the application properties are pairs, whatever these hold."""
     if application_properties_at >= 0:
         _, value_at, after = section_at(bare, application_properties_at, len(bare))
         map_items(bare, value_at, after)
 
 
 def application_pairs(bare: bytes, application_properties_at: int) -> list[tuple[bytes, bytes]]:
-    """Cuts the application properties into names and values, both still encoded."""
+    """Cut the application properties into names and values, both still encoded."""
     if application_properties_at < 0:
         return []
     _, value_at, after = section_at(bare, application_properties_at, len(bare))
@@ -297,7 +297,7 @@ def with_application_pairs(
     body_at: int,
     pairs: list[tuple[bytes, bytes]],
 ) -> bytes:
-    """Lets the message have these application properties instead of its own."""
+    """Let the message have these application properties instead of its own."""
     start = after = body_at
     if application_properties_at >= 0:
         start = application_properties_at
@@ -309,7 +309,7 @@ def with_application_pairs(
 def merge_application_properties(
     bare: bytes, application_properties_at: int, body_at: int, changes: dict[str, bytes]
 ) -> bytes:
-    """Sets application properties to encoded values; the others keep bytes and order."""
+    """Set application properties to encoded values; the others keep bytes and order."""
     if not changes:
         return bare
     start = after = body_at
@@ -344,7 +344,7 @@ def _list_of(bare: bytes, properties_at: int) -> tuple[bytes, int]:
 
 
 def _section(code: int, narrow: int, count: int, items: bytes) -> bytes:
-    """Writes a section that is a list or a map; the wide constructor is 16 above the narrow."""
+    """Write a section that is a list or a map; the wide constructor is 16 above the narrow."""
     if count < 256 and len(items) < 255:
         return bytes((0, 0x53, code, narrow, len(items) + 1, count)) + items
     head = bytes((0, 0x53, code, narrow + 16))
@@ -372,7 +372,7 @@ def _text(raw: bytes, name: str) -> str | None:
 
 
 def _short_text(raw: bytes) -> str:
-    """Decodes what nearly every text is, without the way through the codec."""
+    """Decode what nearly every text is, without the way through the codec."""
     try:
         return str(raw[2:], "utf-8")
     except UnicodeDecodeError:

@@ -139,7 +139,7 @@ class Sections:
 
 
 def lone_data_at(payload: bytes) -> int:
-    """Tells where the bare message begins in one that is a single data section behind a header
+    """Return where the bare message begins in one that is a single data section behind a header
     that says nothing but durable, or behind none; -1 for every other message.
 
     It is what small producers send, and costs a fraction of `split`.
@@ -156,7 +156,7 @@ def lone_data_at(payload: bytes) -> int:
 
 
 def split(payload: bytes) -> Sections:
-    """Cuts a message into its sections and checks that each ends where it should."""
+    """Cut a message into its sections and check that each ends where it should."""
     header = _NO_HEADER
     delivery_annotations, delivery_annotations_count = b"", 0
     annotations, annotations_count = b"", 0
@@ -220,7 +220,7 @@ def split(payload: bytes) -> Sections:
 
 
 def _tidied(payload: bytes) -> bytes:
-    """Puts the bare message last, and writes each descriptor in its short form.
+    """Put the bare message last, and write each descriptor in its short form.
 
     Receivers read the code of a section at a fixed place, so the long forms are not handed on.
     """
@@ -238,8 +238,8 @@ def _tidied(payload: bytes) -> bytes:
 
 
 def batch_part(payload: bytes, at: int, count: int, messages: list[bytes]) -> int:
-    """Takes the messages out of so many sections of a batch envelope, from `at` on; tells where
-    the next part begins."""
+    """Take the messages out of so many sections of a batch envelope, from `at` on; return where the
+    next part begins."""
     end = len(payload)
     while at < end and count > 0:
         code, value_at, after = section_at(payload, at, end)
@@ -254,7 +254,7 @@ def batch_part(payload: bytes, at: int, count: int, messages: list[bytes]) -> in
 
 
 def section_at(payload: bytes, at: int, end: int) -> tuple[int, int, int]:
-    """Tells which section begins here, where its value is, and where the next section begins."""
+    """Return which section begins here, where its value is, and where the next section begins."""
     try:
         if payload[at] == 0 and payload[at + 1] == 0x53:
             code = payload[at + 2]
@@ -280,7 +280,7 @@ def section_at(payload: bytes, at: int, end: int) -> tuple[int, int, int]:
 
 
 def map_items(buffer: bytes, value_at: int, after: int) -> tuple[bytes, int]:
-    """Takes the pairs out of an encoded map, each walked over, and tells how many there are."""
+    """Take the pairs out of an encoded map, each walked over, and tell how many there are."""
     wide = buffer[value_at] == 0xD1
     first = value_at + (9 if wide else 3)
     if first > after:
@@ -299,7 +299,7 @@ def map_items(buffer: bytes, value_at: int, after: int) -> tuple[bytes, int]:
 
 
 def list_items(buffer: bytes, value_at: int, after: int) -> tuple[bytes, int]:
-    """Takes the fields out of an encoded list, unchecked, and tells how many there should be."""
+    """Take the fields out of an encoded list, unchecked, and tell how many there should be."""
     constructor = buffer[value_at]
     if constructor == 0x45:
         return b"", 0
@@ -314,7 +314,7 @@ def list_items(buffer: bytes, value_at: int, after: int) -> tuple[bytes, int]:
 
 
 def _header(payload: bytes, value_at: int, after: int) -> tuple[int, int, int, int, int]:
-    """Reads durable, priority, ttl, first-acquirer and delivery-count."""
+    """Read durable, priority, ttl, first-acquirer and delivery-count."""
     raw = payload[value_at:after]
     known = _headers.get(raw)
     if known is None:

@@ -172,7 +172,7 @@ class Link:
         properties: dict[Any, Any] | None = None,
         initial_delivery_count: int = 0,
     ) -> bool:
-        """Attaches our side; tells False when the peer has given up meanwhile.
+        """Attach our side; tell False when the peer has given up meanwhile.
 
         `source` and `target` are encoded; None echoes the peer's. Credit that the peer granted
         before is in `credit` already.
@@ -195,14 +195,14 @@ class Link:
         return True
 
     def refuse(self, error: AmqpError) -> None:
-        """Turns the request down [2.6.3]: no source, no target, and a detach with the reason."""
+        """Turn the request down [2.6.3]: no source, no target, and a detach with the reason."""
         if self.state == REQUESTED:
             self.detach(error)
 
     def detach(
         self, error: AmqpError | None = None, *, closed: bool = True
     ) -> list[OutgoingDelivery]:
-        """Ends the link from our side and returns what was sent on it and never settled."""
+        """End the link from our side and return what was sent on it and never settled."""
         if self.state in (DETACHING, DETACHED):
             return []
         if self.state == REQUESTED:
@@ -225,7 +225,7 @@ class Link:
         message_format: int = 0,
         state: bytes | None = None,
     ) -> int:
-        """Sends one message, whose bytes are `head` and then `body`, and returns its delivery id.
+        """Send one message, whose bytes are `head` and then `body`, and return its delivery id.
         `state` is encoded: the transaction that the message is sent in.
 
         Returns -1, and sends nothing, when the credit is used up or the link is gone. A message
@@ -241,8 +241,8 @@ class Link:
         )
 
     def send_parts(self, tag: bytes, parts: list[bytes]) -> bool:
-        """Sends one message whose bytes lie in many places, settled; tells False, and sends
-        nothing, when the credit is used up or the link is gone."""
+        """Send one message whose bytes lie in many places, settled; tell False, and send nothing,
+        when the credit is used up or the link is gone."""
         if self.credit <= 0 or self.state != ATTACHED or self.role != SENDER:
             return False
         self.credit -= 1
@@ -258,8 +258,8 @@ class Link:
         settled: bool,
         contexts: list[Any],
     ) -> int:
-        """Sends the first of several messages, as `send` would one after another, as far as credit
-        and window allow at once; tells how many. The tags have 16 bytes each."""
+        """Send the first of several messages, as `send` would one after another, as far as credit
+        and window allow at once; return how many. The tags have 16 bytes each."""
         if self.credit < len(tags) or self.state != ATTACHED or self.role != SENDER:
             return 0
         sent = self.session.outgoing.send_run(self, tags, heads, bodies, settled, contexts)
@@ -268,7 +268,7 @@ class Link:
         return sent
 
     def drained(self) -> None:
-        """Tells the peer that there is nothing more to send: the rest of the credit is used up."""
+        """Tell the peer that there is nothing more to send: the rest of the credit is used up."""
         if not self.drain or self.state != ATTACHED or self.role != SENDER:
             return
         self.delivery_count += self.credit
@@ -279,14 +279,14 @@ class Link:
     # --- receiving
 
     def grant(self, credit: int) -> None:
-        """Lets the peer send this many messages from now on, whatever was left before."""
+        """Let the peer send this many messages from now on, whatever was left before."""
         if self.state in (ATTACHED, ATTACH_SENT) and self.role == RECEIVER:
             self.credit = credit
             self.drain = False
             self.session.write_link_flow(self, drain=False)
 
     def drain_credit(self) -> None:
-        """Asks the peer to send what it has and use up the rest; a FlowReceived tells the end."""
+        """Ask the peer to send what it has and use up the rest; a FlowReceived tells the end."""
         if self.state in (ATTACHED, ATTACH_SENT) and self.role == RECEIVER:
             self.drain = True
             self.session.write_link_flow(self, drain=True)
@@ -294,7 +294,7 @@ class Link:
     # --- both
 
     def settle(self, delivery_ids: list[int], state: bytes, *, settled: bool = True) -> None:
-        """Tells the outcome of deliveries; the next output has it gathered into ranges.
+        """Tell the outcome of deliveries; the next output has it gathered into ranges.
 
         As receiver, `settled=False` waits for the sender to settle first (an AnswersReceived).
         """
@@ -302,8 +302,8 @@ class Link:
             self.session.settling.settle(self, delivery_ids, state, settled)
 
     def settle_for_now(self, delivery_ids: list[int], state: bytes) -> None:
-        """Settles what was sent, and still takes another outcome for it until it is forgotten:
-        an outcome within a transaction may turn out to be none."""
+        """Settle what was sent, and still takes another outcome for it until it is forgotten: an
+        outcome within a transaction may turn out to be none."""
         if self.state == ATTACHED:
             settling = self.session.settling
             kept = settling.found(delivery_ids)
@@ -311,17 +311,17 @@ class Link:
             settling.keep(kept)
 
     def forget(self, delivery_ids: list[int]) -> None:
-        """Takes no other outcome for what was settled for the time being."""
+        """Take no other outcome for what was settled for the time being."""
         self.session.settling.release(delivery_ids)
 
     def unsettled(self) -> list[OutgoingDelivery]:
-        """Lists what was sent on this link and is not settled."""
+        """List what was sent on this link and is not settled."""
         return self.sent.living(self, self.session.outgoing.unsettled)
 
     # --- what the peer said
 
     def on_attach(self, attach: Attach, source_raw: bytes, target_raw: bytes) -> None:
-        """Notes the peer's side of the link."""
+        """Note the peer's side of the link."""
         self.remote_handle = attach.handle
         self.source = attach.source
         self.target = attach.target
@@ -337,7 +337,7 @@ class Link:
         self.refused = attach.target is None if self.role == SENDER else attach.source is None
 
     def on_flow(self, flow: ParsedFlow) -> None:
-        """Takes the link's part of a flow [2.6.7]."""
+        """Take the link's part of a flow [2.6.7]."""
         if self.role == SENDER:
             self._on_credit(flow)
         else:
@@ -368,7 +368,7 @@ class Link:
             self.session.connection.pass_events.flow(self)
 
     def on_transfer(self, transfer: ParsedTransfer, data: bytes, end: int) -> None:
-        """Takes one frame of a message; the message is told when its last frame is here."""
+        """Take one frame of a message; the message is told when its last frame is here."""
         if self.state != ATTACHED or self.role != RECEIVER:
             self._unexpected_transfer()
             return
@@ -395,8 +395,8 @@ class Link:
         )
 
     def take_run(self, data: bytes, position: int, length: int) -> int:
-        """Takes the transfers that follow one of this link and are like it; returns where the
-        first other frame begins."""
+        """Take the transfers that follow one of this link and are like it; return where the first
+        other frame begins."""
         model = self.model
         run = self.run
         arrived = self.arrived
@@ -450,7 +450,7 @@ class Link:
             run.payloads.append(payload)
 
     def _use_credit(self) -> bool:
-        """Counts one message; answers whether there was credit for it."""
+        """Count one message; return whether there was credit for it."""
         self.credit -= 1
         self.delivery_count += 1
         if self.credit >= self.credit_floor:
@@ -499,7 +499,7 @@ class Link:
             self._arrive(assembly.delivery())
 
     def drop_assembly(self) -> None:
-        """Holds no unfinished message any more."""
+        """Hold no unfinished message any more."""
         if self.assembly is not None:
             self.session.connection.held.give_back(self.assembly.held)
             self.assembly = None
@@ -523,7 +523,7 @@ class Link:
         self.end(AmqpError(condition, text))
 
     def end(self, error: AmqpError) -> None:
-        """Ends the link because of what the peer did, and tells the owner."""
+        """End the link because of what the peer did, and tell the owner."""
         lost = self.session.forget(self)
         if self.state == REQUESTED:
             self.session.write_attach(self, source=NULL, target=NULL, properties=None)
@@ -534,5 +534,5 @@ class Link:
 
 
 def _terminus(raw: bytes, empty: bytes) -> bytes:
-    """Gives what an accepted attach must carry: both termini, even where the peer sent null."""
+    """Return what an accepted attach must carry: both termini, even where the peer sent null."""
     return empty if raw == NULL else raw

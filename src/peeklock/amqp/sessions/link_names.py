@@ -16,20 +16,20 @@ class LinkNames:
         self.count = 0
 
     def add(self, link: Link) -> None:
-        """Counts a link and notes its name."""
+        """Count a link and note its name."""
         self.count += 1
         self.names[(link.role, link.name)] = link
 
     def find(self, role: int, name: str) -> Link | None:
-        """Finds the living link of this name and role."""
+        """Find the living link of this name and role."""
         return self.names.get((role, name))
 
     def free_name(self, link: Link) -> None:
-        """Frees the name of a link that goes away."""
+        """Free the name of a link that goes away."""
         key = (link.role, link.name)
         if self.names.get(key) is link:
             del self.names[key]
 
     def links(self) -> list[Link]:
-        """Lists the living links."""
+        """List the living links."""
         return list(self.names.values())

@@ -35,7 +35,7 @@ _frames: Final[dict[tuple[int, bool], tuple[bytes, bytes]]] = {}
 
 
 def transfer_frame(handle: int, settled: bool) -> tuple[bytes, bytes]:
-    """What stands before the id and behind the tag in a transfer of a whole message."""
+    """Return what stands before the id and behind the tag in a transfer of a whole message."""
     found = _frames.get((handle, settled))
     if found is None:
         raw = build_transfer(
@@ -80,12 +80,12 @@ class Outgoing:
         self.queue: deque[WaitingDelivery] = deque()
 
     def on_begin(self, incoming_window: int) -> None:
-        """Takes the window that the peer starts with."""
+        """Take the window that the peer starts with."""
         self.window = incoming_window
         self.span_max = max(SPAN_MIN, incoming_window)
 
     def on_flow(self, next_incoming_id: int, incoming_window: int) -> None:
-        """Takes the peer's window; what is on its way to it counts against it [2.5.6]."""
+        """Take the peer's window; what is on its way to it counts against it [2.5.6]."""
         seen = self.first_id if next_incoming_id < 0 else next_incoming_id
         self.window = max(0, incoming_window + serial_distance(seen, self.next_outgoing_id))
         if self.queue:
@@ -102,7 +102,7 @@ class Outgoing:
         message_format: int,
         state: bytes | None,
     ) -> int:
-        """Sends one message now or queues it; returns its delivery id."""
+        """Send one message now or queues it; return its delivery id."""
         delivery_id = self.next_delivery_id
         self.next_delivery_id = (delivery_id + 1) & SERIAL_MASK
         if not settled:
@@ -144,7 +144,7 @@ class Outgoing:
         return delivery_id
 
     def send_parts(self, link: Link, tag: bytes, parts: list[bytes]) -> None:
-        """Sends one message whose bytes lie in many places, settled; it is never put together."""
+        """Send one message whose bytes lie in many places, settled; it is never put together."""
         delivery = OutgoingDelivery(self.next_delivery_id, tag, link, None)
         self.next_delivery_id = (delivery.id + 1) & SERIAL_MASK
         self._wait(WaitingDelivery(link, delivery, parts, True, 0, None))
@@ -167,7 +167,7 @@ class Outgoing:
         settled: bool,
         contexts: list[Any],
     ) -> int:
-        """Sends as many of these messages as leave at once in a frame each; tells how many.
+        """Send as many of these messages as leave at once in a frame each; return how many.
 
         All tags have the length of a lock token. What remains goes the general way, one by one.
         """
@@ -226,7 +226,7 @@ class Outgoing:
         self.queue.append(WaitingDelivery(link, None, [], True, 0, None))
 
     def pump(self) -> None:
-        """Writes what waits, as far as the peer's window and the output's room go."""
+        """Write what waits, as far as the peer's window and the output's room go."""
         if not self.queue:
             return
         self._pump()
@@ -257,7 +257,7 @@ class Outgoing:
             queue.popleft()
 
     def _write_frames(self, waiting: WaitingDelivery, delivery: OutgoingDelivery) -> bool:
-        """Writes frames of one message while the window and the room last; tells whether all of it
+        """Write frames of one message while the window and the room last; return whether all of it
         is out."""
         size = waiting.size
         connection = self.session.connection
@@ -320,7 +320,7 @@ class Outgoing:
         output.parts.append(payload)
 
     def _has_room(self, first: int, last: int) -> bool:
-        """Whether new deliveries fit the peer's window and its memory of unsettled ones."""
+        """Return whether new deliveries fit the peer's window and its memory of unsettled ones."""
         if self.window <= 0:
             return False
         oldest = self.oldest_id
@@ -333,7 +333,7 @@ class Outgoing:
         return (last - oldest) & SERIAL_MASK < self.span_max
 
     def forget(self, link: Link) -> LinkRemains:
-        """Drops everything of a link that goes away, and returns what the owner may want back."""
+        """Drop everything of a link that goes away, and return what the owner may want back."""
         unsettled = link.sent.living(link, self.unsettled)
         for delivery in unsettled:
             del self.unsettled[delivery.id]
@@ -351,7 +351,7 @@ class Outgoing:
         return LinkRemains(unsettled, unsent)
 
     def _leave_queue(self, link: Link) -> list[OutgoingDelivery]:
-        """Takes a link's messages out of the queue and closes the gap in the ids."""
+        """Take a link's messages out of the queue and close the gap in the ids."""
         started = self.queue[0]
         kept: deque[WaitingDelivery] = deque()
         unsent: list[OutgoingDelivery] = []
@@ -393,7 +393,7 @@ class Outgoing:
         return unsent
 
     def drop(self) -> None:
-        """Ends with its session: each link learns what was never sent on it."""
+        """End with its session: each link learns what was never sent on it."""
         for waiting in self.queue:
             link = waiting.link
             if waiting.delivery is not None:
@@ -457,7 +457,7 @@ class WaitingDelivery:
         )
 
     def take(self, end: int) -> bytes:
-        """Hands over what is still to be written, up to a place in all parts together."""
+        """Hand over what is still to be written, up to a place in all parts together."""
         needed = end - self.position
         self.position = end
         taken: list[bytes] = []

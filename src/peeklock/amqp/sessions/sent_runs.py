@@ -51,7 +51,7 @@ class SentRuns:
             self._forget_settled(link, unsettled)
 
     def living(self, link: Link, unsettled: dict[int, OutgoingDelivery]) -> list[OutgoingDelivery]:
-        """Give those of the link's deliveries that are not settled, in the order of their ids."""
+        """Return those of the link's deliveries that are not settled, in the order of their ids."""
         found: dict[int, OutgoingDelivery] = {}
         firsts = self._firsts
         counts = self._counts

@@ -116,7 +116,7 @@ class Session:
         max_message_size: int = 0,
         properties: dict[Any, Any] | None = None,
     ) -> Link:
-        """Asks for a link on which we send; AttachAnswered or LinkDetached follows."""
+        """Ask for a link on which we send; AttachAnswered or LinkDetached follows."""
         return self._ask(
             name,
             SENDER,
@@ -139,7 +139,7 @@ class Session:
         max_message_size: int = 0,
         properties: dict[Any, Any] | None = None,
     ) -> Link:
-        """Asks for a link on which we receive; AttachAnswered or LinkDetached follows."""
+        """Ask for a link on which we receive; AttachAnswered or LinkDetached follows."""
         return self._ask(
             name,
             RECEIVER,
@@ -152,7 +152,7 @@ class Session:
         )
 
     def end(self, error: AmqpError | None = None) -> None:
-        """Ends the session from our side, with all its links."""
+        """End the session from our side, with all its links."""
         if self.state in (BEGIN_SENT, MAPPED):
             self.flush()
             self._close_links()
@@ -186,20 +186,20 @@ class Session:
     # --- what links ask of their session
 
     def forget(self, link: Link) -> LinkRemains:
-        """Writes what was to be told on a link that goes away, and drops its deliveries."""
+        """Write what was to be told on a link that goes away, and drop its deliveries."""
         self.flush()
         self.connection.link_names.free_name(link)
         self.settling.forget(link)
         return self.outgoing.forget(link)
 
     def mark_dirty(self) -> None:
-        """Asks for a flush at the next output."""
+        """Ask for a flush at the next output."""
         if not self.dirty:
             self.dirty = True
             self.connection.dirty.append(self)
 
     def flush(self) -> None:
-        """Writes the gathered outcomes, and opens the window again where it is due."""
+        """Write the gathered outcomes, and open the window again where it is due."""
         self.dirty = False
         if self.state != MAPPED:
             return
@@ -211,11 +211,11 @@ class Session:
     # --- writing
 
     def write(self, performative: bytes) -> None:
-        """Writes one frame on this session's channel."""
+        """Write one frame on this session's channel."""
         self.connection.write(self.channel, performative)
 
     def write_begin(self, remote_channel: int | None) -> None:
-        """Begins our side of the session."""
+        """Begin our side of the session."""
         limits = self.connection.limits
         begin = Begin(
             remote_channel=remote_channel,
@@ -229,7 +229,7 @@ class Session:
     def write_attach(
         self, link: Link, *, source: bytes, target: bytes, properties: dict[Any, Any] | None
     ) -> None:
-        """Attaches our side of a link; source and target are encoded already."""
+        """Attach our side of a link; source and target are encoded already."""
         sends = link.role == SENDER
         fields = [
             link.name,
@@ -250,16 +250,16 @@ class Session:
         self.write(encode(Described(Ulong(ATTACH), fields)))
 
     def write_detach(self, link: Link, error: AmqpError | None, closed: bool) -> None:
-        """Detaches our side of a link."""
+        """Detach our side of a link."""
         detach = Detach(handle=link.handle, closed=closed, error=error)
         self.write(encode_composite(detach))
 
     def write_flow(self) -> None:
-        """Tells the session's windows alone."""
+        """Tell the session's windows alone."""
         self._write_flow(-1, -1, -1, False)
 
     def write_link_flow(self, link: Link, *, drain: bool) -> None:
-        """Tells a link's credit and count, and the windows with it."""
+        """Tell a link's credit and count, and the windows with it."""
         count = link.delivery_count & SERIAL_MASK
         credit = max(0, link.credit)
         if link.role == SENDER:
@@ -295,7 +295,7 @@ class Session:
     # --- what the peer said
 
     def on_begin(self, begin: Begin, remote_channel: int) -> None:
-        """Takes the peer's windows; the session is whole now."""
+        """Take the peer's windows; the session is whole now."""
         self.remote_channel = remote_channel
         self.next_incoming_id = begin.next_outgoing_id
         self.outgoing.on_begin(begin.incoming_window)
@@ -303,7 +303,7 @@ class Session:
             self.state = MAPPED
 
     def on_transfer(self, data: bytes, position: int, end: int) -> None:
-        """Takes a transfer frame."""
+        """Take a transfer frame."""
         transfer = parse_transfer(data, position, end)
         self.next_incoming_id = (self.next_incoming_id + 1) & SERIAL_MASK
         self.incoming_window -= 1
@@ -325,14 +325,14 @@ class Session:
                     self.connection.running = link
 
     def ran(self, count: int) -> None:
-        """Counts transfers that were read as a run."""
+        """Count transfers that were read as a run."""
         self.next_incoming_id = (self.next_incoming_id + count) & SERIAL_MASK
         self.incoming_window -= count
         if self.incoming_window <= self.window_low and not self.dirty:
             self.mark_dirty()
 
     def on_flow(self, data: bytes, position: int, end: int) -> None:
-        """Takes the peer's windows and, when the flow names a link, its credit."""
+        """Take the peer's windows and, when the flow names a link, its credit."""
         flow = parse_flow(data, position, end)
         self.next_incoming_id = flow.next_outgoing_id
         self.outgoing.on_flow(flow.next_incoming_id, flow.incoming_window)
@@ -347,7 +347,7 @@ class Session:
             link.on_flow(flow)
 
     def on_attach(self, attach: Attach, data: bytes, position: int, end: int) -> None:
-        """Takes the peer's side of a link: a request, or the answer to ours."""
+        """Take the peer's side of a link: a request, or the answer to ours."""
         source_raw, target_raw = _raw_termini(data, position, end)
         handle = attach.handle
         if handle > self.connection.limits.handle_max:
@@ -384,7 +384,7 @@ class Session:
         connection.pass_events.requested(link)
 
     def on_detach(self, detach: Detach) -> None:
-        """Takes the end of a link, and answers it unless it is an answer itself."""
+        """Take the end of a link, and answers it unless it is an answer itself."""
         link = self.incoming.get(detach.handle)
         if link is None or (link.state, DETACH) not in LINK_MOVES:
             self._unattached(detach.handle)
@@ -403,7 +403,7 @@ class Session:
             self.connection.held.give_back(link.attach_size)
 
     def on_end(self, error: AmqpError | None) -> None:
-        """Takes the end of the session, and answers it unless it is an answer itself."""
+        """Take the end of the session, and answers it unless it is an answer itself."""
         if self.state == MAPPED:
             links = self._close_links()
             self.write(encode_composite(End()))
@@ -411,7 +411,7 @@ class Session:
         self.state = ENDED
 
     def fail(self, condition: str, text: str) -> None:
-        """Ends the session because the peer broke a rule, and tells the owner."""
+        """End the session because the peer broke a rule, and tell the owner."""
         error = AmqpError(condition, text)
         self.flush()
         links = self._close_links()
@@ -436,7 +436,7 @@ class Session:
         return link
 
     def _free_handle(self, wish: int) -> int:
-        """Gives the wished handle, or the lowest free one."""
+        """Return the wished handle, or the lowest free one."""
         handle = wish
         if handle in self.local:
             handle = 0
@@ -445,12 +445,12 @@ class Session:
         return handle
 
     def drop(self) -> None:
-        """Forgets everything, because the connection is over."""
+        """Forget everything, because the connection is over."""
         self._close_links()
         self.state = ENDED
 
     def come_apart(self) -> None:
-        """Lets go of what it had, because nobody will ask for it any more."""
+        """Let go of what it had, because nobody will ask for it any more."""
         self.outgoing.unsettled.clear()
         for delivery in self.settling.kept.values():
             delivery.link.kept.clear()
@@ -461,7 +461,7 @@ class Session:
         del self.settling.session
 
     def _close_links(self) -> list[Link]:
-        """Marks all links as gone and returns those that were alive."""
+        """Mark all links as gone and return those that were alive."""
         alive = self.links
         self.connection.link_names.count -= len(self.local)
         for link in self.local.values():
@@ -478,7 +478,7 @@ class Session:
 
 
 def _raw_termini(data: bytes, position: int, end: int) -> tuple[bytes, bytes]:
-    """Cuts the encoded source and target out of an attach that decodes well."""
+    """Cut the encoded source and target out of an attach that decodes well."""
     position = skip(data, position + 1, end)  # the descriptor
     width = 1 if data[position] == 0xC0 else 4
     count_at = position + 1 + width

@@ -46,7 +46,7 @@ class SessionSettlements:
         self.wide_kept = WideRanges(self.kept, in_order=False)
 
     def settle(self, link: Link, delivery_ids: list[int], state: bytes, settled: bool) -> None:
-        """Gathers outcomes for the next output and forgets what is settled."""
+        """Gather outcomes for the next output and forget what is settled."""
         key = (link.role, settled, state)
         told = self.told.get(key)
         if told is None:
@@ -75,12 +75,12 @@ class SessionSettlements:
             self.session.outgoing.pump()
 
     def found(self, delivery_ids: list[int]) -> list[OutgoingDelivery]:
-        """Gives those of our deliveries that the peer can still tell an outcome of."""
+        """Return those of our deliveries that the peer can still tell an outcome of."""
         found = [self.unsettled.get(i) or self.kept.get(i) for i in delivery_ids]
         return [delivery for delivery in found if delivery is not None]
 
     def keep(self, deliveries: list[OutgoingDelivery]) -> None:
-        """Holds deliveries ready for another outcome; the peer's window does not count them."""
+        """Hold deliveries ready for another outcome; the peer's window does not count them."""
         for delivery in deliveries:
             # What was said of it was answered: it is open for what is said next.
             delivery.told = False
@@ -89,26 +89,26 @@ class SessionSettlements:
             delivery.link.kept[delivery.id] = delivery
 
     def release(self, delivery_ids: list[int]) -> None:
-        """Drops deliveries that were kept."""
+        """Drop deliveries that were kept."""
         for delivery_id in delivery_ids:
             kept = self.kept.pop(delivery_id, None)
             if kept is not None:
                 del kept.link.kept[delivery_id]
 
     def answer(self, first: int, count: int, state: bytes) -> None:
-        """Tells a peer that waits for it what became of deliveries that are settled already."""
+        """Tell a peer that waits for it what became of deliveries that are settled already."""
         if self.session.state == MAPPED:
             last = (first + count - 1) & SERIAL_MASK
             self.session.write(build_disposition(False, first, last, True, state))
 
     def _was_sent(self, first: int, count: int) -> bool:
-        """Whether every number of a range has been that of a delivery."""
+        """Return whether every number of a range has been that of a delivery."""
         outgoing = self.session.outgoing
         sent = (outgoing.next_delivery_id - first) & SERIAL_MASK
         return count <= sent <= (outgoing.next_delivery_id - outgoing.first_id) & SERIAL_MASK
 
     def flush(self) -> None:
-        """Writes what was gathered, as few and as wide ranges as there are."""
+        """Write what was gathered, as few and as wide ranges as there are."""
         told = self.told
         self.told = {}
         for (role, settled, state), ids in told.items():
@@ -131,7 +131,7 @@ class SessionSettlements:
         session.write(build_disposition(receiver, first, last, settled, state))
 
     def forget(self, link: Link) -> None:
-        """Drops what is awaited on a link that goes away."""
+        """Drop what is awaited on a link that goes away."""
         for delivery_id in link.awaited:
             self.awaited.pop(delivery_id, None)
         link.awaited.clear()
@@ -140,13 +140,13 @@ class SessionSettlements:
         link.kept.clear()
 
     def clear(self) -> None:
-        """Drops everything, because the session is over."""
+        """Drop everything, because the session is over."""
         self.told.clear()
         self.awaited.clear()
         self.kept.clear()
 
     def on_disposition(self, data: bytes, position: int, end: int) -> None:
-        """Takes the outcome of a range of deliveries, ours or the peer's [2.7.6]."""
+        """Take the outcome of a range of deliveries, ours or the peer's [2.7.6]."""
         told = parse_disposition(data, position, end)
         first = told.first
         count = ((told.last - first) & SERIAL_MASK) + 1
@@ -176,7 +176,7 @@ class SessionSettlements:
             self.session.outgoing.pump()
 
     def _spread(self, first: int, count: int, outcome: bytes, settled: bool) -> int:
-        """Tells the outcome to the deliveries of a range; gives how many of them there are.
+        """Tell the outcome to the deliveries of a range; return how many of them there are.
 
         The range is the peer's word: its numbers are walked while they name something.
         """
@@ -218,7 +218,7 @@ class SessionSettlements:
     def _tell(
         self, delivery: OutgoingDelivery, outcome: bytes, settled: bool
     ) -> list[OutgoingDelivery]:
-        """Adds a delivery to those of its link with this outcome; gives these."""
+        """Add a delivery to those of its link with this outcome; return these."""
         link = delivery.link
         if not settled:
             delivery.told = True
@@ -253,5 +253,6 @@ class SessionSettlements:
 
 
 def _is_plain(state: bytes) -> bool:
-    """Whether a state is `received` or one of the four outcomes, in the usual encoding [3.4]."""
+    """Return whether a state is `received` or one of the four outcomes, in the usual encoding
+    [3.4]."""
     return len(state) > 2 and state[1] == 0x53 and 0x23 <= state[2] <= 0x27

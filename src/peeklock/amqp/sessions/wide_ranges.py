@@ -36,7 +36,7 @@ class WideRanges:
         self._is_made = False
 
     def within(self, first: int, count: int) -> list[OutgoingDelivery]:
-        """Gives the deliveries from `first` on that are unsettled and have no outcome yet."""
+        """Return the deliveries from `first` on that are unsettled and have no outcome yet."""
         self._catch_up()
         last = first + count - 1
         if last <= SERIAL_MASK:
@@ -44,7 +44,7 @@ class WideRanges:
         return self._between(first, SERIAL_MASK) + self._between(0, last & SERIAL_MASK)
 
     def moved(self, delivery_id: int) -> None:
-        """Notes an id that is not behind all others."""
+        """Note an id that is not behind all others."""
         ids = self._ids
         if self._is_made:
             at = bisect_left(ids, delivery_id)
@@ -67,7 +67,7 @@ class WideRanges:
         return found
 
     def _catch_up(self) -> None:
-        """Adds what was sent since the last time."""
+        """Add what was sent since the last time."""
         unsettled = self._unsettled
         if not self._is_made or len(self._ids) > 2 * len(unsettled) + DEAD_MAX:
             self._ids = sorted(unsettled)

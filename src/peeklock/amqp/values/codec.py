@@ -126,13 +126,13 @@ class ElementBudget:
         self.number_keys_left = NUMBER_KEYS_MAX
 
     def spend(self, count: int) -> None:
-        """Pays for the elements of one compound before any of them is made."""
+        """Pay for the elements of one compound before any of them is made."""
         if count > self.left:
             raise DecodeError(f"{count} elements where {self.left} are still allowed")
         self.left -= count
 
     def spend_number_key(self) -> None:
-        """Pays for a key whose hash the peer chooses."""
+        """Pay for a key whose hash the peer chooses."""
         if not self.number_keys_left:
             raise DecodeError(
                 f"maps with more than {NUMBER_KEYS_MAX} keys that are neither text nor binary"
@@ -141,14 +141,14 @@ class ElementBudget:
 
 
 def budget_for(length: int) -> ElementBudget:
-    """Gives the budget of a frame or message of this many bytes."""
+    """Return the budget of a frame or message of this many bytes."""
     return ElementBudget(min(length + ELEMENTS_FREE, ELEMENTS_MAX))
 
 
 def decode(
     buffer: bytes, position: int = 0, end: int | None = None, budget: ElementBudget | None = None
 ) -> tuple[Any, int]:
-    """Reads one value and tells where the next one begins."""
+    """Read one value and tell where the next one begins."""
     limit = len(buffer) if end is None else end
     if not 0 <= position <= limit <= len(buffer):
         raise DecodeError("a value outside its frame")
@@ -156,7 +156,7 @@ def decode(
 
 
 def skip(buffer: bytes, position: int, end: int) -> int:
-    """Walks over one value without decoding it and tells where the next one begins."""
+    """Walk over one value without decoding it and tell where the next one begins."""
     if end > len(buffer):
         raise DecodeError("a value outside its frame")
     pending = 1
@@ -206,7 +206,7 @@ def _value(
 def _body(
     code: int, buffer: bytes, position: int, end: int, budget: ElementBudget, depth: int
 ) -> tuple[Any, int]:
-    """Reads what follows the constructor `code`; elements of an array have nothing else."""
+    """Read what follows the constructor `code`; elements of an array have nothing else."""
     width = WIDTHS[code]
     if width <= 16:
         after = position + width
@@ -337,7 +337,7 @@ def _map(
 
 
 def _count_alike(alike: dict[bytes, int], key: Any) -> None:
-    """Refuses keys that were made to have one hash; counted by its bytes, which hash at random."""
+    """Refuse keys that were made to have one hash; counted by its bytes, which hash at random."""
     hashed = hash(key).to_bytes(8, "big", signed=True)
     count = alike.get(hashed, 0) + 1
     if count > NUMBER_KEYS_ALIKE_MAX:
@@ -373,7 +373,7 @@ def _array(
 
 
 def _numbers(buffer: bytes, position: int, end: int, count: int) -> Array:
-    """Reads an array of whole numbers at once. They are as many as their bytes allow, so that they
+    """Read an array of whole numbers at once. They are as many as their bytes allow, so that they
     need no budget: requests and answers about many messages are made of them."""
     code = buffer[position]
     position += 1

@@ -81,7 +81,7 @@ _BY_CLASS: Final[dict[Any, Form]] = {each.value_class: each for each in FORMS}
 def decode_composite(
     buffer: bytes, position: int = 0, end: int | None = None, budget: ElementBudget | None = None
 ) -> tuple[Any, int]:
-    """Reads one composite as its value class and tells where the next value begins."""
+    """Read one composite as its value class and tell where the next value begins."""
     value, position = decode(buffer, position, end, budget)
     found = composite_of(value)
     if isinstance(found, Described):
@@ -92,14 +92,14 @@ def decode_composite(
 
 
 def encode_composite(value: Any) -> bytes:
-    """Writes one composite, or an AmqpError, with every field."""
+    """Write one composite, or an AmqpError, with every field."""
     if type(value) not in _BY_CLASS:
         raise TypeError(f"{type(value).__name__} is not a composite")
     return encode(described_of(value))
 
 
 def composite_of(value: Any) -> Any:
-    """Turns a described list that is one of ours into its value class; the rest stays as it is."""
+    """Turn a described list that is one of ours into its value class; the rest stays as it is."""
     if not isinstance(value, Described):
         return value
     found = form_of(value.descriptor)
@@ -111,7 +111,7 @@ def composite_of(value: Any) -> Any:
 
 
 def described_of(value: Any) -> Any:
-    """Turns a composite into the described list that the codec writes; the rest stays as it is."""
+    """Turn a composite into the described list that the codec writes; the rest stays as it is."""
     found = _BY_CLASS.get(type(value))
     if found is None:
         return value
@@ -120,7 +120,7 @@ def described_of(value: Any) -> Any:
 
 
 def form_of(descriptor: Any) -> Form | None:
-    """Finds the table that a descriptor names, by number or by symbol."""
+    """Find the table that a descriptor names, by number or by symbol."""
     if isinstance(descriptor, Ulong):
         return _BY_CODE.get(descriptor)
     if isinstance(descriptor, Symbol):
@@ -143,7 +143,7 @@ def _composite(found: Form, values: list[Any]) -> Any:
 
 
 def _field_value(found: Form, row: Field, value: Any) -> Any:
-    """Checks one field against its row and gives what the attribute holds."""
+    """Check one field against its row and give what the attribute holds."""
     if row.multiple:
         # One symbol may stand for an array of one [1.4]; some peers write a list instead.
         if isinstance(value, Array):
@@ -172,7 +172,7 @@ def _checked(found: Form, row: Field, value: Any) -> Any:
 
 
 def _wire_value(row: Field, value: Any) -> Any:
-    """Gives an attribute the type that its row asks for."""
+    """Return an attribute the type that its row asks for."""
     if value is None:
         if row.required:
             raise ValueError(f"{row.name} must be set")
@@ -187,7 +187,7 @@ def _wire_value(row: Field, value: Any) -> Any:
 
 
 def encode_rejected(error: AmqpError | None) -> bytes:
-    """Writes the outcome rejected with its reason."""
+    """Write the outcome rejected with its reason."""
     return encode_composite(Rejected(error=error))
 
 
@@ -197,7 +197,7 @@ def encode_modified(
     undeliverable_here: bool,
     message_annotations: dict[Any, Any] | None = None,
 ) -> bytes:
-    """Writes the outcome modified."""
+    """Write the outcome modified."""
     modified = Modified(
         delivery_failed=delivery_failed,
         undeliverable_here=undeliverable_here,

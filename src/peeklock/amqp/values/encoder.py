@@ -116,14 +116,14 @@ _DOUBLE: Final = Struct(">d")
 
 
 def encode(value: Any) -> bytes:
-    """Writes one value in its smallest form; the type of the value chooses the AMQP type."""
+    """Write one value in its smallest form; the type of the value chooses the AMQP type."""
     out = bytearray()
     encode_into(out, value)
     return bytes(out)
 
 
 def encode_into(out: bytearray, value: Any) -> None:
-    """Writes one value behind what is there already."""
+    """Write one value behind what is there already."""
     if isinstance(value, Described):
         out.append(DESCRIBED)
         encode_into(out, value.descriptor)
@@ -155,7 +155,7 @@ def _write_smallest(out: bytearray, codes: tuple[int, ...], value: Any) -> None:
 
 
 def _scalar_code(codes: tuple[int, ...], value: Any) -> int:
-    """Chooses the smallest constructor that can hold the value."""
+    """Choose the smallest constructor that can hold the value."""
     widest = codes[-1]
     if len(codes) == 1:
         return widest
@@ -171,7 +171,7 @@ def _scalar_code(codes: tuple[int, ...], value: Any) -> int:
 
 
 def _write_scalar(out: bytearray, code: int, value: Any) -> None:
-    """Writes what follows the constructor of a value that holds no others."""
+    """Write what follows the constructor of a value that holds no others."""
     width = WIDTHS[code]
     if width == 0:
         if value != _EMPTY[code]:
@@ -214,7 +214,7 @@ def _octets(value: Any) -> bytes:
 
 
 def _elements(value: Any) -> bytearray:
-    """Writes what a list, map or array holds, without its size and its count."""
+    """Write what a list, map or array holds, without its size and its count."""
     body = bytearray()
     if isinstance(value, dict):
         for key, item in value.items():
@@ -235,7 +235,7 @@ def _elements(value: Any) -> bytearray:
 
 
 def _write_numbers(out: bytearray, code: int, items: list[Any]) -> bool:
-    """Writes the elements of an array at once where they are whole numbers of its type; answers
+    """Write the elements of an array at once where they are whole numbers of its type; return
     whether they are. The constructor tells the width, so that plain numbers will do for both."""
     form = ARRAY_NUMBERS.get(code)
     if form is None:
@@ -252,7 +252,7 @@ def _write_numbers(out: bytearray, code: int, items: list[Any]) -> bool:
 
 
 def _write_element(out: bytearray, code: int, value: Any) -> None:
-    """Writes an element of an array, which has no constructor of its own."""
+    """Write an element of an array, which has no constructor of its own."""
     if code not in _CODES.get(type(value), ()):
         raise TypeError(f"{value!r} cannot be an element under the constructor {code:#04x}")
     if code >= LIST8:
@@ -275,7 +275,7 @@ def _write_sized(out: bytearray, code: int, count: int, body: bytearray) -> None
 
 
 def _size(code: int, size: int) -> bytes:
-    """Writes a size or a count as wide as the constructor asks for."""
+    """Write a size or a count as wide as the constructor asks for."""
     if WIDTHS[code] == SIZED8 and size > 255:
         raise ValueError(f"{size} does not fit the constructor {code:#04x}")
     return size.to_bytes(1 if WIDTHS[code] == SIZED8 else 4, "big")

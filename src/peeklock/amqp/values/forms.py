@@ -48,10 +48,10 @@ def field(
     required: bool = False,
     multiple: bool = False,
 ) -> Field:
-    """Writes one row; `multiple` fields hold a list of symbols."""
+    """Write one row; `multiple` fields hold a list of symbols."""
     return Field(name, kind, default, required=required, multiple=multiple)
 
 
 def form(value_class: Any, name: str, code: int, *fields: Field) -> Form:
-    """Writes one table."""
+    """Write one table."""
     return Form(value_class, name, code, fields)

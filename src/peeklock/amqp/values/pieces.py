@@ -24,14 +24,14 @@ class Pieces:
 
 
 def encode_pieces(value: Any) -> list[bytes]:
-    """Encodes a value; maps and lists may hold `Pieces`, and these are not copied."""
+    """Encode a value; maps and lists may hold `Pieces`, and these are not copied."""
     pieces: list[bytes] = []
     _add(pieces, value)
     return pieces
 
 
 def _add(pieces: list[bytes], value: Any) -> int:
-    """Adds the encoded form of a value, and tells its size."""
+    """Add the encoded form of a value, and tell its size."""
     if isinstance(value, Pieces):
         pieces.append(_BINARY.pack(BINARY32, value.size))
         pieces += value.parts

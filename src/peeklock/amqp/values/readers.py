@@ -15,7 +15,7 @@ UINT32: Final = Struct(">I")
 
 
 def list_at(buffer: bytes, position: int, end: int) -> tuple[int, int, int]:
-    """Finds the list behind a descriptor: where its fields begin, where it ends, their number."""
+    """Find the list behind a descriptor: where its fields begin, where it ends, their number."""
     at = position + 3 if buffer[position + 1] == 0x53 else skip(buffer, position + 1, end)
     code = buffer[at]
     if code == 0xC0:
@@ -29,7 +29,7 @@ def list_at(buffer: bytes, position: int, end: int) -> tuple[int, int, int]:
 
 
 def uint_at(buffer: bytes, at: int, name: str) -> tuple[int, int]:
-    """Reads a uint, -1 for null."""
+    """Read a uint, -1 for null."""
     code = buffer[at]
     if code == 0x52:
         return buffer[at + 1], at + 2
@@ -43,7 +43,7 @@ def uint_at(buffer: bytes, at: int, name: str) -> tuple[int, int]:
 
 
 def flag_at(buffer: bytes, at: int, name: str) -> tuple[int, int]:
-    """Reads a boolean as 0 or 1, -1 for null."""
+    """Read a boolean as 0 or 1, -1 for null."""
     code = buffer[at]
     if code == 0x42:
         return 0, at + 1
@@ -57,7 +57,7 @@ def flag_at(buffer: bytes, at: int, name: str) -> tuple[int, int]:
 
 
 def binary_at(buffer: bytes, at: int, name: str) -> tuple[bytes | None, int]:
-    """Reads a binary, None for null."""
+    """Read a binary, None for null."""
     code = buffer[at]
     if code == 0x40:
         return None, at + 1
@@ -73,7 +73,7 @@ def binary_at(buffer: bytes, at: int, name: str) -> tuple[bytes | None, int]:
 
 
 def raw_fields(buffer: bytes, count: int, known: int) -> list[bytes]:
-    """Cuts the body of a list into its fields, still encoded; null and absent ones are empty."""
+    """Cut the body of a list into its fields, still encoded; null and absent ones are empty."""
     raw: list[bytes] = []
     at = 0
     for _ in range(count):
@@ -87,5 +87,5 @@ def raw_fields(buffer: bytes, count: int, known: int) -> list[bytes]:
 
 
 def cut() -> DecodeError:
-    """Makes the error for fields that do not end where their list does."""
+    """Make the error for fields that do not end where their list does."""
     return DecodeError("fields that do not end where their list does")

@@ -13,7 +13,7 @@ _Class = TypeVar("_Class", bound=type)
 
 
 def interpreted(cls: _Class) -> _Class:
-    """Keeps a class an ordinary Python class: a compiled one cannot inherit from int or str."""
+    """Keep a class an ordinary Python class: a compiled one cannot inherit from int or str."""
     return cls
 
 

@@ -417,7 +417,7 @@ class ServiceBusAdministrationClient:
 
 
 def _authority(ca_file: str, connection_verify: str | Path | bool | None) -> str:
-    """Give the one that is named under either name; empty where none is."""
+    """Return the one that is named under either name; empty where none is."""
     if connection_verify is None:
         return ca_file
     if isinstance(connection_verify, bool):

@@ -42,7 +42,7 @@ class ServiceBusSession:
         return self.inner.auto_renew_error
 
     def get_state(self, *, timeout: float | None = None) -> bytes | None:
-        """Give what was kept with the session, None when there is nothing."""
+        """Return what was kept with the session, None when there is nothing."""
         return self._bridge.run(self.inner.get_state(timeout=timeout))
 
     def set_state(
@@ -52,7 +52,7 @@ class ServiceBusSession:
         self._bridge.run(self.inner.set_state(state, timeout=timeout))
 
     def renew_lock(self, *, timeout: float | None = None) -> datetime:
-        """Hold the session for another lock duration; gives until when."""
+        """Hold the session for another lock duration; return until when."""
         return self._bridge.run(self.inner.renew_lock(timeout=timeout))
 
 
@@ -81,7 +81,7 @@ class ServiceBusReceiver:
             raise StopIteration from None
 
     def next(self) -> ServiceBusReceivedMessage:
-        """Give the next message, as iterating does."""
+        """Return the next message, as iterating does."""
         return self.__next__()
 
     @property
@@ -202,13 +202,13 @@ class ServiceBusReceiver:
     def renew_message_lock(
         self, message: ServiceBusReceivedMessage, *, timeout: float | None = None
     ) -> datetime:
-        """Hold the message for another lock duration; gives until when."""
+        """Hold the message for another lock duration; return until when."""
         return self._bridge.run(self.inner.renew_message_lock(message, timeout=timeout))
 
     def delete_messages(
         self, max_message_count: int, *, before_enqueue_time_utc: datetime | None = None
     ) -> int:
-        """Delete the oldest messages that nobody holds, in one call; tells how many."""
+        """Delete the oldest messages that nobody holds, in one call; return how many."""
         return self._bridge.run(
             self.inner.delete_messages(
                 max_message_count, before_enqueue_time_utc=before_enqueue_time_utc
@@ -216,7 +216,7 @@ class ServiceBusReceiver:
         )
 
     def purge_messages(self, *, before_enqueue_time_utc: datetime | None = None) -> int:
-        """Delete all messages that nobody holds, as far as they are there now; tells how many."""
+        """Delete all messages that nobody holds, as far as they are there now; return how many."""
         return self._bridge.run(
             self.inner.purge_messages(before_enqueue_time_utc=before_enqueue_time_utc)
         )

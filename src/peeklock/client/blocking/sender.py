@@ -76,7 +76,7 @@ class ServiceBusSender:
         timeout: float | None = None,
         transaction: ServiceBusTransaction | None = None,
     ) -> list[int]:
-        """Let messages be handed out from a time on; gives the numbers to cancel them by."""
+        """Let messages be handed out from a time on; return the numbers to cancel them by."""
         return self._bridge.run(
             self._inner.schedule_messages(
                 messages, schedule_time_utc, timeout=timeout, transaction=inner_of(transaction)

@@ -52,5 +52,5 @@ class ServiceBusTransaction:
 
 
 def inner_of(transaction: ServiceBusTransaction | None) -> AwaitedTransaction | None:
-    """Give the transaction that is awaited."""
+    """Return the transaction that is awaited."""
     return None if transaction is None else transaction.inner

@@ -41,7 +41,7 @@ class Attachment:
         return self.error is None and self.link.attached
 
     def failure(self) -> ServiceBusError:
-        """Give a new exception of why the link is gone: one for each who asks."""
+        """Return a new exception of why the link is gone: one for each who asks."""
         error = self.error
         if error is None:
             return ServiceBusConnectionError("the link is not open")
@@ -55,7 +55,7 @@ class Attachment:
             self._opened.set_result(None)
 
     def gone(self, error: ServiceBusError) -> bool:
-        """Note that the link is no more; tells whether that is news."""
+        """Note that the link is no more; return whether that is news."""
         if self.error is not None:
             return False
         self.error = error

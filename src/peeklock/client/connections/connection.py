@@ -178,7 +178,7 @@ class ClientConnection:
     # --- the connection
 
     async def _open(self) -> "OpenConnection":
-        """Give the connection there is, or open one; many who ask at once open one."""
+        """Return the connection there is, or open one; many who ask at once open one."""
         if self._is_closed:
             raise ValueError("the client is closed")
         connection = self._open_connection
@@ -249,7 +249,7 @@ class OpenConnection:
         return await shared(opening)
 
     async def coordinator(self, within_s: float) -> SenderLink:
-        """Give the link of the coordinator, or open one; many who ask at once open one."""
+        """Return the link of the coordinator, or open one; many who ask at once open one."""
         control = self._control
         if control is not None and control.is_open:
             return control

@@ -40,7 +40,7 @@ class ConnectionString:
         return address_of(self.host)
 
     def authorization(self, scheme: str, path: str = "") -> str:
-        """Give a token for everything below a path."""
+        """Return a token for everything below a path."""
         if self.token:
             return self.token
         from peeklock.auth.sas import generate_sas
@@ -51,7 +51,7 @@ class ConnectionString:
 
 
 def address_of(host: str) -> str:
-    """Tell what to connect to for a host. A namespace may be named before `localhost`, and not
+    """Return what to connect to for a host. A namespace may be named before `localhost`, and not
     every system knows that such names are this machine's."""
     return "localhost" if host.endswith(".localhost") else host
 

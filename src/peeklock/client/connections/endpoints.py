@@ -15,12 +15,13 @@ HTTPS_PORT: Final = 443
 
 
 def amqp_port(*, is_local: bool) -> int:
-    """Give the usual port for AMQP: the broker's own with the emulator's flag, or the service's."""
+    """Return the usual port for AMQP: the broker's own with the emulator's flag, or the
+    service's."""
     return AMQP_PORT if is_local else AMQPS_PORT
 
 
 def http_port(*, is_local: bool) -> int:
-    """Give the usual port for HTTP and WebSockets, by the same rule."""
+    """Return the usual port for HTTP and WebSockets, by the same rule."""
     return HTTP_PORT if is_local else HTTPS_PORT
 
 

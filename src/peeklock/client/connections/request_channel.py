@@ -168,7 +168,7 @@ class RequestChannel:
 
 
 def content(answer: AmqpMessage) -> dict[Any, Any]:
-    """Give what a management node answered; raise what it declined."""
+    """Return what a management node answered; raise what it declined."""
     properties = answer.application_properties or {}
     status = properties.get("statusCode")
     if not isinstance(status, int) or not 200 <= status < 300:

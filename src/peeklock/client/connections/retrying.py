@@ -46,7 +46,7 @@ class RetryPolicy:
             raise ValueError("try_timeout must be greater than 0, and not for ever")
 
     def pause_s(self, tried: int, error: ServiceBusError, jitter: float) -> float:
-        """Tell how long to wait after this try, the first is 1; `jitter` is 0 to 1."""
+        """Return how long to wait after this try, the first is 1; `jitter` is 0 to 1."""
         factor = self.retry_backoff_factor
         pause = factor if self.retry_mode == FIXED else factor * 2.0 ** (tried - 1)
         pause = min(pause, self.retry_backoff_max)

@@ -148,7 +148,7 @@ class Transport(asyncio.Protocol):
             raise ServiceBusQuotaExceededError(f"too many links: {error}") from error
 
     def entity_session(self) -> Session:
-        """Give the session for links to entities: one for each, or one for all (transactions)."""
+        """Return the session for links to entities: one for each, or one for all (transactions)."""
         if not self._is_one_session:
             return self.begin_session()
         shared = self._shared
@@ -425,7 +425,7 @@ def _properties(user_agent: str) -> dict[Any, Any]:
 
 
 def _why(closed: Closed) -> ServiceBusError:
-    """Tell why a connection is over: by the broker's wish, or because it fell silent or erred."""
+    """Return why a connection is over: by the broker's wish, or because it fell silent or erred."""
     error = closed.error
     if closed.by_peer or error is None:
         return from_error(error, "the broker closed the connection")

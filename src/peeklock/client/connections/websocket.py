@@ -42,7 +42,7 @@ class WebSocketFraming:
         return self._machine.send(BytesMessage(data=data))
 
     def unwrap(self, data: bytes) -> bytes:
-        """Give what the messages carry; they may begin and end anywhere."""
+        """Return what the messages carry; they may begin and end anywhere."""
         parts: list[bytes] = []
         try:
             self._machine.receive_data(data)

@@ -40,7 +40,7 @@ class Prefetch:
         return min(self.count, max(1, int(PREFETCH_BYTES_MAX / self._mean)))
 
     def grant(self, asked: int, cached: int, credit: int) -> int:
-        """Tell how much credit there must be now, or -1 when there is enough.
+        """Return how much credit there must be now, or -1 when there is enough.
 
         What is asked for is let in whatever its size. The cache is filled again when half of it is
         used, so that there is a flow for many messages and not for each.
@@ -52,7 +52,7 @@ class Prefetch:
         return wanted if wanted > credit else -1
 
     def rest(self, cached: int, credit: int) -> int:
-        """Tell how much credit may be left when a call has ended, or -1 when that is right.
+        """Return how much credit may be left when a call has ended, or -1 when that is right.
 
         A call may ask for more than the cache holds; what did not come for it is not to come
         into the cache instead, and wait there with a lock.

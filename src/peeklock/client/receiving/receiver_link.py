@@ -371,7 +371,7 @@ class ReceiverLink:
                 settlement.finish()
 
     def _refusal(self, state: bytes) -> bytes | None:
-        """Tell whether an answer is a no; the few forms of a yes are read once."""
+        """Return whether an answer is a no; the few forms of a yes are read once."""
         error = _read_error(state)
         if error is None:
             # With what was changed in a message, or the id of a transaction, each is different;

@@ -26,7 +26,7 @@ class ClientSettlement:
         self.arguments: Final[dict[str, Any]] = {"disposition-status": status, **arguments}
 
     def by_token(self, message: ServiceBusReceivedMessage) -> dict[str, Any]:
-        """Give what to ask the management node for."""
+        """Return what to ask the management node for."""
         tokens = Array(UUID_CODE, [message.lock_token])
         return {"lock-tokens": tokens, **self.arguments}
 

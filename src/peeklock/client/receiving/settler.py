@@ -144,7 +144,7 @@ class Settler:
 
 
 def _link_of(message: ServiceBusReceivedMessage) -> ReceiverLink | None:
-    """Give the link that settles a message, or None where only its token does."""
+    """Return the link that settles a message, or None where only its token does."""
     link = message.link
     if link is None or message.delivery is None or message.needs_token or not link.is_open:
         return None

@@ -262,7 +262,7 @@ class SendBatching:
 
 
 def _may_be_of_one(error: Exception) -> bool:
-    """Tell whether one message of a batch may be to blame.
+    """Return whether one message of a batch may be to blame.
 
     It is not for what may pass, for what is wrong with the entity, and for what did not come from
     the broker at all: a client that was closed, a credential that gives no token.

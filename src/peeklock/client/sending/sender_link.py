@@ -217,7 +217,7 @@ def _too_large(size: int, size_max: int) -> MessageSizeExceededError:
 
 
 def _accepted(outcome: bytes) -> bytes | None:
-    """Give the id of a transaction that was declared, nothing for another yes, None for a no."""
+    """Return the id of a transaction that was declared, nothing for another yes, None for a no."""
     read = _read(outcome)
     if isinstance(read, TransactionalState):
         # It holds if the transaction does.

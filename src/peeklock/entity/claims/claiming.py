@@ -90,8 +90,8 @@ class ClaimDraft:
         self._bytes_left: int = command.bytes_max if command.bytes_max else NO_BOUND
 
     def admits(self, entry: Entry) -> bool:
-        """Whether the message may be the next in the claim; what cannot be sets `is_full`, except
-        for a number that is too high: another session may still have lower ones."""
+        """Return whether the message may be the next in the claim; what cannot be sets `is_full`,
+        except for a number that is too high: another session may still have lower ones."""
         if entry.sequence > self.bound:
             return False
         here = len(self.entries)
@@ -183,7 +183,7 @@ class Claiming:
         )
 
     def _draw(self, line: Lane, draft: ClaimDraft, now: int) -> int:
-        """Take from one line, in order, what the claim admits; answers how many."""
+        """Take from one line, in order, what the claim admits; return how many."""
         state = self._state
         expires = not line.is_dead_letter
         before = len(draft.entries)
@@ -380,7 +380,8 @@ class Claiming:
         self._state.records.append(Unclaimed(now, lane.number, why, owner.name, sequences))
 
     def _locks(self, lane: Lane, entries: list[Entry]) -> list[Lock]:
-        """The entries as what ends a lock takes them: each with the line that it goes back to."""
+        """Return the entries as what ends a lock takes them: each with the line that it goes back
+        to."""
         state = self._state
         return [
             Lock(entry, state.line(lane, entry.session_id), 0, WITH_SESSION, NOBODY, False)
@@ -460,8 +461,8 @@ class Claiming:
     def _asking(
         self, command: ListClaims | SettleClaims, lane: Lane, now: int
     ) -> ClaimOwner | None:
-        """Whose claims it is about: with an epoch it is heard of, or refused (None); without one
-        it may be unknown (None)."""
+        """Return whose claims it is about: with an epoch it is heard of, or refused (None); without
+        one it may be unknown (None)."""
         if command.epoch == NO_EPOCH:
             return self._known(lane, command.owner)
         return self._heard(command, lane, NO_DURATION, now)
@@ -473,7 +474,8 @@ class Claiming:
         timeout_ms: int,
         now: int,
     ) -> ClaimOwner | None:
-        """The owner, which was heard of now; None where it was refused because a later one came."""
+        """Return the owner, which was heard of now; None where it was refused because a later one
+        came."""
         state = self._state
         claims = lane.claims
         if claims is None:
@@ -514,7 +516,7 @@ class Claiming:
 
 
 def _oldest_enqueued_at(lane: Lane) -> int:
-    """When the first of the ready messages entered; 0 when none is ready."""
+    """Return when the first of the ready messages entered; 0 when none is ready."""
     if lane.sessions is None:
         return lane.first_enqueued_at()
     oldest = NEVER

@@ -91,7 +91,7 @@ class LaneClaims:
         self._deadline: int = NEVER
 
     def owner(self, name: str) -> ClaimOwner:
-        """The owner with this name; it exists from the first time it is heard of."""
+        """Return the owner with this name; it exists from the first time it is heard of."""
         owner = self.owners.get(name)
         if owner is None:
             owner = ClaimOwner(name)
@@ -99,7 +99,7 @@ class LaneClaims:
         return owner
 
     def make_room(self) -> bool:
-        """Forget one that is not needed where there are too many; tells whether there is room."""
+        """Forget one that is not needed where there are too many; return whether there is room."""
         if len(self.owners) < OWNERS_MAX:
             return True
         oldest: ClaimOwner | None = None
@@ -112,7 +112,7 @@ class LaneClaims:
         return True
 
     def count(self) -> int:
-        """How many messages are claimed, by all owners."""
+        """Return how many messages are claimed, by all owners."""
         count = 0
         for owner in self.owners.values():
             count += len(owner.held)
@@ -140,7 +140,7 @@ class LaneClaims:
         return found
 
     def owner_of(self, sequence: int) -> str:
-        """Who has claimed a message that is claimed."""
+        """Return who has claimed a message that is claimed."""
         for owner in self.owners.values():
             if sequence in owner.held:
                 return owner.name
@@ -153,7 +153,7 @@ class LaneClaims:
             self._deadline = deadline
 
     def next_deadline(self) -> int:
-        """When somebody may have been silent for too long; 0 when there is nobody."""
+        """Return when somebody may have been silent for too long; 0 when there is nobody."""
         return self._deadline if self.owners else NEVER
 
     def silent(self, now: int) -> list[ClaimOwner]:

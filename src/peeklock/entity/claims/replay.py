@@ -48,7 +48,7 @@ class ClaimsReplayed:
         self._owners.pop(lane | 1, None)
 
     def lanes(self) -> list[int]:
-        """The lanes that have owners."""
+        """Return the lanes that have owners."""
         return list(self._owners)
 
     def bring_owners(self, lane: Lane) -> None:

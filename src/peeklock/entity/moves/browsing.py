@@ -54,9 +54,9 @@ class Browsing:
         self._purge: Purge | Sweep | None = None
 
     def peek(self, command: Peek) -> bool:
-        """Messages in the order of their numbers, within the limits, at least one if any. Tells
-        whether that is done; where there is very much to look at, the command has to be given
-        again."""
+        """Return messages in the order of their numbers, within the limits, at least one if any.
+        Return whether that is done; where there is very much to look at, the command has to be
+        given again."""
         look = self._look
         if look is not None and look.command is command:
             self._look = None  # whatever comes of it now, nobody else waits for it
@@ -79,7 +79,7 @@ class Browsing:
         return True
 
     def _browse(self, command: Peek, look: Look | None) -> list[Entry] | None:
-        """What a peek finds, or None while it is under way; one after the other."""
+        """Return what a peek finds, or None while it is under way; one after the other."""
         line = self._line(command.lane, command.session_id)
         if line is None:
             # A session that has nothing but scheduled messages does not exist yet.
@@ -144,9 +144,9 @@ class Browsing:
         state.replies.append(Found(command.origin, command.tag, found, removed_from))
 
     def delete_many(self, command: DeleteMany, now: int) -> bool:
-        """The oldest ready messages that entered before an instant are deleted, of one session or
-        of all. Tells whether that is done; where there are very many sessions to look at, the
-        command has to be given again."""
+        """Return the oldest ready messages that entered before an instant are deleted, of one
+        session or of all. Return whether that is done; where there are very many sessions to look
+        at, the command has to be given again."""
         under_way = self._purge
         if under_way is not None and under_way.command is command:
             self._purge = None  # whatever comes of it now, nobody else waits for it
@@ -171,7 +171,7 @@ class Browsing:
     def _look_for(
         self, line: Lane, command: DeleteMany, under_way: Purge | Sweep | None
     ) -> Purge | Sweep | None:
-        """What a command deletes, once all was looked at; one command after the other."""
+        """Return what a command deletes, once all was looked at; one command after the other."""
         if self._purge is not None:
             return None
         purge = under_way
@@ -245,7 +245,7 @@ class Browsing:
         return lane.ready_count + len(lane.locked) + len(lane.deferred) + lane.total_claimed()
 
     def _line(self, lane_number: int, session_id: str | None) -> Lane | None:
-        """The lane, or the line of one of its sessions if there is such a one."""
+        """Return the lane, or the line of one of its sessions if there is such a one."""
         lane = self._state.lane(lane_number)
         if session_id is None or lane.sessions is None:
             return lane

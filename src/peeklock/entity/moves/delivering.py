@@ -74,7 +74,7 @@ class Delivering:
             self._state.touch(receiver.lane)
 
     def close(self, command: CloseReceiver) -> Receiver | None:
-        """A receiver is gone; answers it if it was known."""
+        """A receiver is gone; return it if it was known."""
         receiver = self._state.receivers.pop(command.origin, None)
         if receiver is not None:
             receiver.closed = True
@@ -121,7 +121,7 @@ class Delivering:
             self._drain()
 
     def _has_to_give(self, line: Lane) -> bool:
-        """Whether a line has both messages and somebody to take them."""
+        """Return whether a line has both messages and somebody to take them."""
         return len(line.waiting) > 0 and line.ready_count > 0 and self._state.is_open(line.number)
 
     def _drain(self) -> None:
@@ -165,7 +165,7 @@ class Delivering:
         self._charged += size
 
     def _is_cut_short(self, receiver: Receiver) -> bool:
-        """Whether the bytes of a grant ended before its count and before the messages."""
+        """Return whether the bytes of a grant ended before its count and before the messages."""
         line = receiver.lane
         budget = receiver.budget
         return (
@@ -209,8 +209,8 @@ class Delivering:
                     break
 
     def _is_forwarding(self, lane: Lane, now: int) -> bool:
-        """Hand the messages of a lane's sessions to who forwards them, if somebody does: session
-        by session, the one with the oldest message first. Tells whether that goes on later."""
+        """Hand the messages of a lane's sessions to who forwards them, if somebody does: session by
+        session, the one with the oldest message first. Return whether that goes on later."""
         lane_sessions = lane.sessions
         if lane_sessions is None or not lane.waiting or not self._state.is_open(lane.number):
             return False
@@ -411,7 +411,7 @@ class Delivering:
 
 
 def look_at(entry: Entry, state: int) -> Delivery:
-    """A delivery that locks nothing."""
+    """Return a delivery that locks nothing."""
     return Delivery(
         entry.sequence,
         0,

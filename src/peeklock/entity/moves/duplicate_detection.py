@@ -35,7 +35,7 @@ def seen_as(message: Message, is_partitioned: bool) -> str:
 
 
 def id_of(seen: str, is_partitioned: bool) -> str:
-    """The id of the message that is remembered so."""
+    """Return the id of the message that is remembered so."""
     if not is_partitioned:
         return seen
     length, _, rest = seen.partition(":")
@@ -61,7 +61,7 @@ class SeenIds:
         return self._count
 
     def is_new(self, message_id: str, now: int) -> bool:
-        """Whether the id was not seen within the window; it is remembered then."""
+        """Return whether the id was not seen within the window; it is remembered then."""
         ids = self._shard_of(message_id)
         seen_at = ids.get(message_id)
         if seen_at is None:
@@ -83,8 +83,8 @@ class SeenIds:
         ids[message_id] = seen_at
 
     def remembered(self) -> Iterator[int]:
-        """All that was written down is in: put it into its order, in which it did not come where
-        a checkpoint was taken in slices. Shard by shard; tells how many ids each has."""
+        """Return all that was written down is in: put it into its order, in which it did not come
+        where a checkpoint was taken in slices. Shard by shard; return how many ids each has."""
         for number, ids in enumerate(self._shards):
             last = 0
             for seen_at in ids.values():
@@ -109,7 +109,7 @@ class SeenIds:
             self._next = (self._next + 1) % SHARDS
 
     def _cut(self, number: int, horizon: int) -> int:
-        """Forget the old ids of one shard; answers how many ids were touched."""
+        """Forget the old ids of one shard; return how many ids were touched."""
         ids = self._shards[number]
         old: list[str] = []
         for message_id, seen_at in ids.items():
@@ -127,7 +127,7 @@ class SeenIds:
         return len(old) + len(ids)
 
     def shard(self, number: int) -> tuple[list[str], list[int]]:
-        """The ids of one shard and when they were seen, oldest first."""
+        """Return the ids of one shard and when they were seen, oldest first."""
         if not self._shards:
             return [], []
         ids = self._shards[number]

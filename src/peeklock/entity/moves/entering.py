@@ -133,7 +133,7 @@ class Entering:
         state.replies.append(Numbered(command.origin, command.tag, []))
 
     def why_not_cancel(self, sequences: list[int]) -> Refusal | None:
-        """Why these cannot be cancelled, or None."""
+        """Return why these cannot be cancelled, or None."""
         scheduled = self._state.lane(MAIN).scheduled
         for sequence in sequences:
             if sequence not in scheduled:
@@ -187,7 +187,7 @@ class Entering:
     # One message.
 
     def why_not(self, message: Message, now: int, before: int = 0) -> Refusal | None:
-        """Why a message cannot be taken, or None; so many bytes will be taken before it."""
+        """Return why a message cannot be taken, or None; so many bytes will be taken before it."""
         closed = self._state.why_closed_to_senders()
         if closed is not None:
             return closed
@@ -207,7 +207,7 @@ class Entering:
         return None
 
     def why_no_room(self, size: int) -> Refusal | None:
-        """Why so many bytes more would be too many, or None."""
+        """Return why so many bytes more would be too many, or None."""
         blueprint = self._state.blueprint
         if blueprint.size_max == 0 or self._state.bodies.size + size <= blueprint.size_max:
             return None
@@ -215,7 +215,7 @@ class Entering:
         return Refusal(QUOTA_EXCEEDED, text)
 
     def enter(self, message: Message, now: int, reserved: int = 0) -> int:
-        """Take a message that can be taken; answers its number, or 0 where nothing was kept."""
+        """Take a message that can be taken; return its number, or 0 where nothing was kept."""
         state = self._state
         seen = state.seen_of(message)
         if seen and not state.seen.is_new(seen, now):
@@ -233,8 +233,8 @@ class Entering:
         return self._enqueue(message, now)
 
     def _enqueue_run(self, messages: list[Message], now: int) -> int:
-        """Take the first messages in one loop, as long as nothing about them or their queue needs
-        a closer look; tells how many. The others are looked at one by one."""
+        """Take the first messages in one loop, as long as nothing about them or their queue needs a
+        closer look; return how many. The others are looked at one by one."""
         state = self._state
         blueprint = state.blueprint
         if not blueprint.is_plain:
@@ -298,7 +298,7 @@ class Entering:
         return sequence
 
     def _entry(self, sequence: int, message: Message, now: int, expires_at: int) -> Entry:
-        """A new entry whose body is the next to be written."""
+        """Return a new entry whose body is the next to be written."""
         state = self._state
         position = state.next_position
         state.next_position = position + 1
@@ -402,7 +402,7 @@ class Entering:
     def refuse_any(
         self, origin: Origin, tags: list[int], messages: list[Message], now: int
     ) -> bool:
-        """Refuse all of them where one cannot be taken; tells whether that is so."""
+        """Refuse all of them where one cannot be taken; return whether that is so."""
         size = 0
         for message in messages:
             refusal = self.why_not(message, now, size)
@@ -414,7 +414,7 @@ class Entering:
 
 
 def _needs_a_look(message: Message, now: int) -> bool:
-    """Whether there is something about a message that its queue must act on."""
+    """Return whether there is something about a message that its queue must act on."""
     return (
         message.time_to_live_ms >= 0
         or message.scheduled_at > now

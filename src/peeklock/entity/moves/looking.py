@@ -60,7 +60,7 @@ class Look:
             self._keep(entry)
 
     def look_on(self, stint: Stint) -> bool:
-        """Look at some more; tells whether all was looked at."""
+        """Look at some more; return whether all was looked at."""
         left = NUMBERS * max(1, stint.steps_left)
         begun = left
         first = self._first
@@ -93,13 +93,13 @@ class Look:
         return len(self._lowest) > 0 and len(self.found()) == 0
 
     def found(self) -> list[Entry]:
-        """The lowest numbers of those that are still there, in order."""
+        """Return the lowest numbers of those that are still there, in order."""
         lowest = [pair[1] for pair in self._lowest if pair[1].place != GONE]
         lowest.sort(key=_sequence)
         return lowest
 
     def _look_at(self, session: MessageSession) -> int:
-        """What a session has, as it is now; answers what that cost."""
+        """What a session has, as it is now; return what that cost."""
         first = self._first
         line = session.line
         cost = NUMBERS + self._keep_ready(line)
@@ -115,7 +115,7 @@ class Look:
         return cost + len(line.returned) + len(line.deferred) + len(session.locks)
 
     def _keep_ready(self, line: Lane) -> int:
-        """Ready ones in order, until one is too high; answers how many were looked at."""
+        """Ready ones in order, until one is too high; return how many were looked at."""
         ready = line.ready
         begin = at = line.find(self._first)
         while at < len(ready):
@@ -126,7 +126,7 @@ class Look:
         return at - begin
 
     def _keep(self, entry: Entry) -> bool:
-        """Keep an entry if it is among the lowest so far; tells whether it is."""
+        """Keep an entry if it is among the lowest so far; return whether it is."""
         lowest = self._lowest
         if len(lowest) < self._count_max:
             heapq.heappush(lowest, (-entry.sequence, entry))

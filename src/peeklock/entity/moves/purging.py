@@ -36,7 +36,7 @@ class Sweep:
         self._found: list[Entry] = []
 
     def look_on(self, stint: Stint) -> bool:
-        """Look at some more; tells whether all were looked at, or enough were found."""
+        """Look at some more; return whether all were looked at, or enough were found."""
         left = looks = LOOKS * max(1, stint.steps_left)
         before = self.command.enqueued_before
         while self._returned and left > 0:
@@ -59,7 +59,7 @@ class Sweep:
         return is_enough and not self._returned
 
     def oldest(self) -> list[Entry]:
-        """Those with the lowest numbers that are still there, in order."""
+        """Return those with the lowest numbers that are still there, in order."""
         found = [entry for entry in self._found if entry.place == READY]
         found.sort(key=_sequence)
         del found[self.command.count_max :]
@@ -84,7 +84,7 @@ class Purge:
         self._firsts: list[tuple[int, Entry, Lane]] = []  # heap of the highest number on top
 
     def look_on(self, stint: Stint) -> bool:
-        """Look at some more sessions; tells whether all were looked at."""
+        """Look at some more sessions; return whether all were looked at."""
         command = self.command
         firsts = self._firsts
         sessions = self._sessions
@@ -103,7 +103,7 @@ class Purge:
         return end == len(sessions)
 
     def oldest(self) -> list[tuple[int, Entry, Lane]]:
-        """A heap of the first message of each line that was found and still has any."""
+        """Return a heap of the first message of each line that was found and still has any."""
         found: list[tuple[int, Entry, Lane]] = []
         for negative, entry, line in self._firsts:
             if entry.place == READY:

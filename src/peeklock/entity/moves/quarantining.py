@@ -96,7 +96,8 @@ class Quarantining:
     # What was on its way out.
 
     def _removed_from(self, reply: Delivered | Found | ClaimsFetched) -> int:
-        """The lane that receive-and-delete has taken the messages of a reply out of; or NO_LANE."""
+        """Return the lane that receive-and-delete has taken the messages of a reply out of; or
+        NO_LANE."""
         if isinstance(reply, Found):
             return reply.removed_from
         if isinstance(reply, Delivered) and reply.mode == RECEIVE_AND_DELETE:
@@ -112,7 +113,7 @@ class Quarantining:
         self._requeueing.requeue(Requeue(lane, list(lost)), now)
 
     def _let_go(self, delivery: Delivery, origin: Origin) -> int:
-        """End the lock that was to go out with a delivery; answers the bytes of its message."""
+        """End the lock that was to go out with a delivery; return the bytes of its message."""
         if not delivery.number:
             return 0  # it was only looked at
         for lane in self._state.lanes.values():

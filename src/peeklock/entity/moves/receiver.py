@@ -47,5 +47,5 @@ class Receiver:
         self.closed: bool = False
 
     def has_credit(self) -> bool:
-        """Whether it takes one more message, by count and by bytes."""
+        """Return whether it takes one more message, by count and by bytes."""
         return self.limit > self.delivered and self.size_limit > self.size_delivered

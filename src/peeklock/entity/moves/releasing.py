@@ -61,7 +61,7 @@ class Releasing:
                 self._lane = None
 
     def _look(self, lane: Lane, looks: int, now: int) -> int:
-        """Look at so many of a lane; answers what that cost."""
+        """Look at so many of a lane; return what that cost."""
         found: dict[Origin, list[Lock]] = {}
         cost = 0
         while self._locks and cost < looks:

@@ -57,7 +57,8 @@ class Requeueing:
             state.expire(lane, expired, now)
 
     def _numbers(self, number: int) -> set[int]:
-        """All live numbers of a lane and its dead letters; looked for after a failure only."""
+        """Return all live numbers of a lane and its dead letters; looked for after a failure
+        only."""
         found: set[int] = set()
         for each in (number, number | 1):
             lane = self._state.lanes.get(each)

@@ -9,7 +9,7 @@ from peeklock.entity.lane import Lane
 
 
 def falling_due(lane: Lane, now: int, count_max: int, bytes_max: int) -> list[Entry]:
-    """The first scheduled entries whose instant has come, in its order; they stay where they
+    """Return the first scheduled entries whose instant has come, in its order; they stay where they
     are, and only they are looked at: so many, or so many bytes, and at least one."""
     found: list[Entry] = []
     schedules = lane.schedules

@@ -209,7 +209,7 @@ class Settling:
 
     def release_some(self, lane: Lane, now: int) -> bool:
         """Locks that end by themselves are dropped, uncounted, a stint of them; their holders find
-        them lost. Tells whether those were all."""
+        them lost. Return whether those were all."""
         stint = self._state.stint
         count_max = max(1, stint.steps_left)
         locks: list[Lock] = []
@@ -236,7 +236,7 @@ class Settling:
         self._state.restore_places(lane, locks, now)
 
     def why_not(self, work: SettleMany | SettleAll, now: int) -> Refusal | None:
-        """Why these settlements cannot be carried out together, or None."""
+        """Return why these settlements cannot be carried out together, or None."""
         settlement, tokens = work.settlement, work.tokens
         for token in tokens:
             closed = self._state.why_closed(token.number >> LANE_BITS)
@@ -384,7 +384,8 @@ class Settling:
 
 
 def divided(command: SettleMany) -> tuple[SettleMany, SettleMany]:
-    """A part that one decision carries out, and the rest: each settlement stands for itself."""
+    """Return a part that one decision carries out, and the rest: each settlement stands for
+    itself."""
     at = SETTLED_AT_ONCE
     origin, consumer, settlement = command.origin, command.consumer, command.settlement
     tags, tokens = command.tags, command.tokens
@@ -393,7 +394,7 @@ def divided(command: SettleMany) -> tuple[SettleMany, SettleMany]:
 
 
 def _is_held(lock: Lock, now: int) -> bool:
-    """Whether the session that a lock belongs to, if it does, is still its holder's."""
+    """Return whether the session that a lock belongs to, if it does, is still its holder's."""
     session = lock.line.session
     return session is None or session.until > now
 
@@ -403,7 +404,7 @@ def _is_too_much(lock: Lock, changes: dict[str, bytes] | None) -> bool:
 
 
 def has_too_many_changes(entry: Entry, changes: dict[str, bytes]) -> bool:
-    """Whether a message would have too many properties from its receivers with these."""
+    """Return whether a message would have too many properties from its receivers with these."""
     if not changes:
         return False
     details = entry.details

@@ -53,7 +53,7 @@ class Ticking:
         self.strays: list[int] = []  # lanes whose end was not written down yet
 
     def take_more_due(self) -> bool:
-        """Whether the last tick has left something; said once."""
+        """Return whether the last tick has left something; said once."""
         is_more_due = self._is_more_due
         self._is_more_due = False
         return is_more_due

@@ -13,12 +13,12 @@ ENDLESS_MS: Final = 922_337_203_685_477
 
 
 def end_of_life(born_at: int, life_ms: int) -> int:
-    """When a life is over; a life without end, or beyond all durations, never is."""
+    """Return when a life is over; a life without end, or beyond all durations, never is."""
     return born_at + life_ms if 0 <= life_ms < ENDLESS_MS else NEVER
 
 
 def shorter(first_ms: int, second_ms: int) -> int:
-    """The shorter of two lives, either of which may be without end; -1 when both are."""
+    """Return the shorter of two lives, either of which may be without end; -1 when both are."""
     if first_ms in (NO_DURATION, FOREVER_MS):
         return second_ms
     if second_ms == FOREVER_MS:

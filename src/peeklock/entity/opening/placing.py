@@ -54,7 +54,7 @@ class Block:
         self.left += 1
 
     def find(self, sequence: int) -> int:
-        """The place of a number, or of the first above it. Most come in a row."""
+        """Return the place of a number, or of the first above it. Most come in a row."""
         numbers = self.numbers
         place = sequence - self.first
         if 0 <= place < len(self.entries) and numbers[place] == sequence:
@@ -99,7 +99,7 @@ class Entries:
         return not self._blocks
 
     def get(self, sequence: int) -> Entry | None:
-        """The message with this number, if there is one."""
+        """Return the message with this number, if there is one."""
         place = self._seek(sequence)
         return None if place < 0 else self._block.entries[place]
 
@@ -127,7 +127,7 @@ class Entries:
             self._part(at)
 
     def pop(self, sequence: int) -> Entry | None:
-        """There is none any more; answers it if there was."""
+        """There is none any more; return it if there was."""
         place = self._seek(sequence)
         if place < 0:
             return None
@@ -202,14 +202,14 @@ class Entries:
         self._lasts[at] = smaller.last
 
     def numbers(self) -> Iterator[int]:
-        """All numbers, in order."""
+        """Return all numbers, in order."""
         for block in self._blocks:
             for place, entry in enumerate(block.entries):
                 if entry is not None:
                     yield block.numbers[place]
 
     def take_first(self) -> Block:
-        """The block with the lowest numbers, which is out then."""
+        """Return the block with the lowest numbers, which is out then."""
         block = self._blocks[0]
         del self._blocks[0]
         del self._lasts[0]
@@ -253,14 +253,14 @@ class ReplayedMessages:
             self._late.setdefault(lane & ~1, set()).add(sequence)
 
     def is_gone(self, sequence: int, lane: int) -> bool:
-        """Whether a message of this lane was dropped with it."""
+        """Return whether a message of this lane was dropped with it."""
         if sequence >= self._dropped.get(lane & ~1, 0):
             return False
         late = self._late.get(lane & ~1)
         return late is None or sequence not in late
 
     def numbers(self) -> list[int]:
-        """The numbers of all that live, in no order."""
+        """Return the numbers of all that live, in no order."""
         entries = self.entries
         numbers = list(entries.numbers())
         return [each for each in numbers if not self.is_gone(each, entries.lane_of(each))]
@@ -280,7 +280,7 @@ class Placing:
         self._work: Iterator[bool] = self._steps()
 
     def step(self) -> bool:
-        """Do the next part; tells whether that was the last."""
+        """Do the next part; return whether that was the last."""
         return next(self._work, True)
 
     @property
@@ -302,7 +302,7 @@ class Placing:
         yield from self._look_around()
 
     def _bring_states(self) -> Iterator[bool]:
-        """The states of sessions, and the end of those that nobody has any more."""
+        """Return the states of sessions, and the end of those that nobody has any more."""
         done = 0
         state = self._state
         found = self._found
@@ -333,7 +333,7 @@ class Placing:
                 self._strays.add(number & ~1)
 
     def _place_entries(self) -> Iterator[bool]:
-        """Every entry goes into its line, in the order of their numbers."""
+        """Put every entry into its line, in the order of their numbers."""
         entries = self._found.entries
         done = 0
         while not entries.is_empty:
@@ -356,7 +356,7 @@ class Placing:
             self._strays.add(number & ~1)
 
     def _look_around(self) -> Iterator[bool]:
-        """What falls due next, and which sessions can be had."""
+        """Return what falls due next, and which sessions can be had."""
         state = self._state
         done = 0
         for lane in state.lanes.values():
@@ -374,7 +374,7 @@ class Placing:
                 yield False
 
     def _exists(self, number: int) -> bool:
-        """Whether a subscription was not deleted while nobody was here to drop its lane."""
+        """Return whether a subscription was not deleted while nobody was here to drop its lane."""
         return number < FIRST_SUBSCRIPTION_LANE or number & ~1 in self._state.blueprint.lanes
 
     def _place(self, sequence: int, entry: Entry, lane: Lane) -> None:

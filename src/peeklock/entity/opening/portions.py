@@ -47,7 +47,8 @@ def portions(record: Record) -> int:
 
 
 def portion(record: Record, begin: int, end: int) -> Record | None:
-    """A record that tells of these of what this one tells of; None where it stands for itself.
+    """Return a record that tells of these of what this one tells of; None where it stands for
+    itself.
 
     Those that can be very long are of kinds that have parts: a client sends messages by the
     hundred thousand, and completes or drops as many.

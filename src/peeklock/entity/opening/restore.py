@@ -142,7 +142,7 @@ class Restoring:
         self._at = 0
 
     def go_on(self, count_max: int) -> bool:
-        """Take in about so many messages' worth of the records; tells whether those were all."""
+        """Take in about so many messages' worth of the records; return whether those were all."""
         state = self._state
         records = self._records
         left = count_max
@@ -481,11 +481,11 @@ class Restoring:
         )
 
     def numbers(self) -> list[int]:
-        """The numbers of all that live after the records so far."""
+        """Return the numbers of all that live after the records so far."""
         return sorted(self._found.numbers())
 
     def positions(self) -> dict[int, int]:
-        """Where the bodies of all that live rest, by number."""
+        """Return where the bodies of all that live rest, by number."""
         positions: dict[int, int] = {}
         for number in self._found.numbers():
             entry = self._entries.get(number)
@@ -504,7 +504,7 @@ class Restoring:
         return [] if self._placing is None else self._placing.strays
 
     def place(self, count_max: int) -> bool:
-        """All records are in: put about so many messages into their places; tells whether all are
+        """All records are in: put about so many messages into their places; return whether all are
         there."""
         if self._placing is None:
             assert self._complete or self._has_lost, (

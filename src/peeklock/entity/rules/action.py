@@ -102,7 +102,7 @@ class Changes:
         self.system = system
 
     def applied_to(self, properties: Mapping[str, Value]) -> dict[str, Value]:
-        """Give the user properties after the changes; those that stay keep their order."""
+        """Return the user properties after the changes; those that stay keep their order."""
         result = dict(properties)
         for name in self.user:
             change = self.user[name]
@@ -173,7 +173,7 @@ class _Draft:
         self._system: dict[str, SystemChange] = {}
 
     def user(self, name: str) -> Value | Missing:
-        """Give a user property as it is now."""
+        """Return a user property as it is now."""
         noted = self._names.get(fold(name))
         if noted is None:
             return self._reader.user(name)
@@ -181,14 +181,14 @@ class _Draft:
         return MISSING if isinstance(change, PropertyRemoved) else change
 
     def system(self, name: str) -> Value | Missing:
-        """Give a system property as it is now."""
+        """Return a system property as it is now."""
         if name not in self._system:
             return self._reader.system(name)
         change = self._system[name]
         return MISSING if isinstance(change, Reset) else change
 
     def user_names(self) -> set[str]:
-        """Give the names of all user properties as they are now."""
+        """Return the names of all user properties as they are now."""
         names = self._reader.user_names()
         for folded, noted in self._names.items():
             if isinstance(self._user[noted], PropertyRemoved):
@@ -222,7 +222,7 @@ class _Draft:
         self._system[name] = RESET if value is None else _converted(name, value)
 
     def changes(self) -> Changes:
-        """Give all that was noted."""
+        """Return all that was noted."""
         return Changes(self._user, self._system)
 
 
@@ -238,7 +238,7 @@ def _converted(name: str, value: Value) -> Value:
 
 
 def _spelling_in(properties: Mapping[str, Value], name: str) -> str:
-    """Give the name under which a property is there already; the exact one wins."""
+    """Return the name under which a property is there already; the exact one wins."""
     if name in properties:
         return name
     folded = fold(name)

@@ -33,7 +33,7 @@ class Condition:
         self.expected = expected
 
     def holds(self, reader: PropertyReader) -> bool:
-        """Tell whether the message has that value there."""
+        """Return whether the message has that value there."""
         value = read(self.scope, self.name, reader)
         if value is None or self.expected is None:
             return value is self.expected
@@ -52,7 +52,7 @@ _NULL: Final = ("null", 0)
 
 
 def key_of(value: Any) -> Any:
-    """Give a key that equal values share, or None for what equals nothing, other types included.
+    """Return a key that equal values share, or None for what equals nothing, other types included.
 
     The converse does not hold for numbers: doubles stand for all of them, and large integers share
     one. What is found by the key of a number has to be compared.
@@ -79,5 +79,5 @@ def key_of(value: Any) -> Any:
 
 
 def is_exact(value: Value) -> bool:
-    """Tell whether an equal key means an equal value."""
+    """Return whether an equal key means an equal value."""
     return isinstance(value, bool) or not isinstance(value, (int, float, Decimal))

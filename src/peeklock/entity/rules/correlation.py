@@ -95,7 +95,7 @@ class CorrelationFilter:
             )
 
     def evaluate(self, reader: PropertyReader) -> Truth:
-        """Tell whether the message has all the values."""
+        """Return whether the message has all the values."""
         return _all_hold(self.conditions, reader)
 
     def _fields(self) -> dict[str, Value]:
@@ -181,7 +181,7 @@ class CorrelationIndex(Generic[_Item]):
             self._leave(group)
 
     def find(self, reader: PropertyReader) -> list[_Item]:
-        """Give the items whose conditions hold for a message."""
+        """Return the items whose conditions hold for a message."""
         found: list[_Item] = []
         for group in self._walked:
             group.find(reader, found)
@@ -260,7 +260,7 @@ class _Group(Generic[_Item]):
         self._undecided = [other for other in self._undecided if other is not item]
 
     def is_empty(self) -> bool:
-        """Tell whether nothing is left to find."""
+        """Return whether nothing is left to find."""
         return not self._entries
 
     def find(self, reader: PropertyReader, found: list[_Item]) -> None:
@@ -294,7 +294,7 @@ def _size_of(value: Value) -> int:
 
 
 def _place_of(conditions: list[Condition]) -> tuple[_Fields, tuple[Any, ...]]:
-    """Give the group of conditions and their key in it, in whatever order they stand."""
+    """Return the group of conditions and their key in it, in whatever order they stand."""
     ordered = sorted(conditions, key=_field_of)
     fields = tuple([_field_of(condition) for condition in ordered])
     return fields, tuple([key_of(condition.expected) for condition in ordered])

@@ -83,7 +83,7 @@ class SqlFilter:
         self.guard: Final[Guard | None] = guard_of(predicate)
 
     def evaluate(self, reader: PropertyReader) -> Truth:
-        """Tell whether the message is taken: only True means that it is."""
+        """Return whether the message is taken: only True means that it is."""
         return self._predicate.test(reader)
 
     def _fix(self) -> None:

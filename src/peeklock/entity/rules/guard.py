@@ -64,7 +64,7 @@ def guard_of(predicate: Predicate) -> Guard | None:
 
 
 def cannot_fail(predicate: Predicate) -> bool:
-    """Tell whether evaluating gives a truth for every message."""
+    """Return whether evaluating gives a truth for every message."""
     if isinstance(predicate, PropertyComparison):
         return predicate.operator in (EQUAL, NOT_EQUAL) and _is_known(
             predicate.scope, predicate.name

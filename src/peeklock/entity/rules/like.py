@@ -32,13 +32,13 @@ class Piece:
             self._expression = re.compile(source, re.DOTALL)
 
     def is_at(self, text: str, start: int) -> bool:
-        """Tell whether the piece fits exactly there."""
+        """Return whether the piece fits exactly there."""
         if self._expression is None:
             return text.startswith(self.text, start)
         return self._expression.match(text, start) is not None
 
     def end_after(self, text: str, start: int, end: int) -> int:
-        """Give where the first fitting place between the two ends, or -1."""
+        """Return where the first fitting place between the two ends, or -1."""
         if self._expression is None:
             found = text.find(self.text, start, end)
             return -1 if found < 0 else found + self.length
@@ -67,7 +67,7 @@ class Pattern:
         self._steps: int = max((piece.steps for piece in self._middle), default=0)
 
     def matches(self, text: str, reader: PropertyReader) -> bool:
-        """Tell whether the whole text is as the pattern says; the reader counts the steps."""
+        """Return whether the whole text is as the pattern says; the reader counts the steps."""
         length = len(text)
         if length < self._length_min or not self._first.is_at(text, 0):
             return False

@@ -25,7 +25,7 @@ class Operand:
     __slots__ = ()
 
     def value(self, reader: PropertyReader) -> Value:
-        """Give the value for a message, None where it is unknown."""
+        """Return the value for a message, None where it is unknown."""
         raise NotImplementedError
 
 
@@ -39,7 +39,7 @@ class Constant(Operand):
         self.constant: Final[Value] = constant
 
     def value(self, reader: PropertyReader) -> Value:  # noqa: ARG002 - all operands take it
-        """Give the value as it stands."""
+        """Return the value as it stands."""
         return self.constant
 
 
@@ -55,12 +55,12 @@ class Property(Operand):
         self.name_operand: Final[Operand | None] = name_operand
 
     def value(self, reader: PropertyReader) -> Value:
-        """Give the value that the message has for it."""
+        """Return the value that the message has for it."""
         value = self.read(reader)
         return None if isinstance(value, Missing) else value
 
     def read(self, reader: PropertyReader) -> Value | Missing:
-        """Give the value, telling a missing property from a null one."""
+        """Return the value, telling a missing property from a null one."""
         if self.scope == USER:
             return reader.user(self.name)
         if self.scope == SYSTEM:
@@ -96,7 +96,7 @@ class Signed(Operand):
         self._operand: Operand = operand
 
     def value(self, reader: PropertyReader) -> Value:
-        """Give the number with its sign."""
+        """Return the number with its sign."""
         value = self._operand.value(reader)
         return None if value is None else signed(self._negative, value)
 
@@ -113,7 +113,7 @@ class Arithmetic(Operand):
         self._right: Operand = right
 
     def value(self, reader: PropertyReader) -> Value:
-        """Give the result; unknown where one operand is."""
+        """Return the result; unknown where one operand is."""
         left = self._left.value(reader)
         if left is None:
             return None

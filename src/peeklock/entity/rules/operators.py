@@ -41,7 +41,7 @@ _DECIMALS: Final = Context(prec=34, traps=[DivisionByZero, InvalidOperation, Ove
 
 
 def compare(operator: int, left: Value, right: Value) -> bool:
-    """Tell whether the comparison holds; a FilterError where the two have no order."""
+    """Return whether the comparison holds; a FilterError where the two have no order."""
     if operator == EQUAL:
         return equal(left, right)
     if operator == NOT_EQUAL:
@@ -57,7 +57,7 @@ def compare(operator: int, left: Value, right: Value) -> bool:
 
 
 def equal(left: Value, right: Value) -> bool:
-    """Tell whether two values are the same one; different types never are."""
+    """Return whether two values are the same one; different types never are."""
     if isinstance(left, str):
         return isinstance(right, str) and left == right
     # True is an int to Python, and must not equal 1 here.
@@ -82,7 +82,7 @@ def equal(left: Value, right: Value) -> bool:
 
 
 def calculate(operator: int, left: Value, right: Value) -> Value:
-    """Give the result of an arithmetic operator; `+` joins texts."""
+    """Return the result of an arithmetic operator; `+` joins texts."""
     if operator == ADD and (isinstance(left, str) or isinstance(right, str)):
         return _joined(left, right)
     if not (_is_number(left) and _is_number(right)):
@@ -96,7 +96,7 @@ def calculate(operator: int, left: Value, right: Value) -> Value:
 
 
 def signed(negative: bool, value: Value) -> Value:
-    """Give a number with the sign before it applied."""
+    """Return a number with the sign before it applied."""
     if not _is_number(value):
         raise FilterError(f"{kind_of(value)} has no sign")
     if not negative:

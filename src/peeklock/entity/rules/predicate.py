@@ -39,7 +39,7 @@ class Assertion(Predicate):
         self._operand: Operand = operand
 
     def test(self, reader: PropertyReader) -> Truth:
-        """Tell what the boolean says."""
+        """Return what the boolean says."""
         value = self._operand.value(reader)
         if value is None or isinstance(value, bool):
             return value
@@ -58,7 +58,7 @@ class Comparison(Predicate):
         self.right: Final[Operand] = right
 
     def test(self, reader: PropertyReader) -> Truth:
-        """Tell whether they do; unknown where one operand is."""
+        """Return whether they do; unknown where one operand is."""
         left = self.left.value(reader)
         if left is None:
             return UNKNOWN
@@ -79,7 +79,7 @@ class PropertyComparison(Predicate):
         self.constant: Final[Value] = constant
 
     def test(self, reader: PropertyReader) -> Truth:
-        """Tell whether the property relates to the constant as it should."""
+        """Return whether the property relates to the constant as it should."""
         value = reader.user(self.name) if self.scope == USER else reader.system(self.name)
         if value is None or isinstance(value, Missing):
             return UNKNOWN
@@ -99,7 +99,7 @@ class Membership(Predicate):
         self.items: Final[list[Operand]] = items
 
     def test(self, reader: PropertyReader) -> Truth:
-        """Tell whether an item equals it; unknown items may do so."""
+        """Return whether an item equals it; unknown items may do so."""
         value = self.operand.value(reader)
         if value is None:
             return UNKNOWN
@@ -124,7 +124,7 @@ class TextMembership(Predicate):
         self.texts: Final[frozenset[str]] = texts
 
     def test(self, reader: PropertyReader) -> Truth:
-        """Tell whether it is one of the texts."""
+        """Return whether it is one of the texts."""
         value = self.operand.value(reader)
         if value is None:
             return UNKNOWN
@@ -150,7 +150,7 @@ class Like(Predicate):
         self._ready: Pattern | None = ready
 
     def test(self, reader: PropertyReader) -> Truth:
-        """Tell whether the text is so; unknown where an operand is."""
+        """Return whether the text is so; unknown where an operand is."""
         value = self._operand.value(reader)
         if value is None:
             return UNKNOWN
@@ -186,7 +186,7 @@ class IsNull(Predicate):
         self.property: Final[Property] = subject
 
     def test(self, reader: PropertyReader) -> Truth:
-        """Tell whether it is null or not there at all."""
+        """Return whether it is null or not there at all."""
         return self.property.value(reader) is None
 
 
@@ -200,7 +200,7 @@ class Exists(Predicate):
         self.property: Final[Property] = subject
 
     def test(self, reader: PropertyReader) -> Truth:
-        """Tell whether the message has it."""
+        """Return whether the message has it."""
         return not isinstance(self.property.read(reader), Missing)
 
 
@@ -229,7 +229,7 @@ class AllOf(Predicate):
         self.parts: Final[list[Predicate]] = parts
 
     def test(self, reader: PropertyReader) -> Truth:
-        """Tell whether all hold, up to the first that does not."""
+        """Return whether all hold, up to the first that does not."""
         result: Truth = True
         for part in self.parts:
             truth = part.test(reader)
@@ -250,7 +250,7 @@ class AnyOf(Predicate):
         self.parts: Final[list[Predicate]] = parts
 
     def test(self, reader: PropertyReader) -> Truth:
-        """Tell whether one holds, up to the first that does."""
+        """Return whether one holds, up to the first that does."""
         result: Truth = False
         for part in self.parts:
             truth = part.test(reader)

@@ -158,7 +158,7 @@ class Explanation:
         self.error = error
 
     def takes(self) -> bool:
-        """Tell whether the rule gives a copy."""
+        """Return whether the rule gives a copy."""
         return self.truth is True and self.error is None
 
 

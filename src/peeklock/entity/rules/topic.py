@@ -257,7 +257,7 @@ class _Plan:
         self.correlations: Final[int] = sum(isinstance(f, CorrelationFilter) for f in filters)
 
     def _may_add(self, rule: Rule) -> bool:
-        """Tell whether a rule can give more than the plain copy of everything already does."""
+        """Return whether a rule can give more than the plain copy of everything already does."""
         if _verdict(rule.filter) is False:
             return False
         if rule.action is not None or not self.is_plain:
@@ -302,7 +302,7 @@ class _Tally:
             self.touch(place.plan).add(place, None)
 
     def touch(self, plan: _Plan) -> _Events:
-        """Give the events of a subscription that gets something, or may get it."""
+        """Return the events of a subscription that gets something, or may get it."""
         events = self._to_gather.get(plan.subscription)
         if events is None:
             events = self._to_gather[plan.subscription] = _Events(plan.is_plain)
@@ -334,7 +334,7 @@ class _Events:
         self._events.append((place.number, place.rule, wrong))
 
     def outcomes(self, reader: PropertyReader) -> Outcomes:
-        """Give the outcomes in the order of the rules."""
+        """Return the outcomes in the order of the rules."""
         outcomes = RuleOutcomes(self._is_plain)
         self._events.sort(key=_NUMBER)
         for _, rule, wrong in self._events:
@@ -349,7 +349,7 @@ _NUMBER: Final = itemgetter(0)
 
 
 def _verdict(filter: Filter) -> bool | None:
-    """Give what a filter says of every message, None where it depends on the message."""
+    """Return what a filter says of every message, None where it depends on the message."""
     if isinstance(filter, TrueFilter):
         return True
     if isinstance(filter, FalseFilter):

@@ -123,15 +123,16 @@ class PropertyReader(Protocol):
     """What an evaluation asks of the world: the properties of one message, and randomness."""
 
     def user(self, name: str) -> Value | Missing:
-        """Give an application property by its name as it stands in the rule; case is no matter."""
+        """Return an application property by its name as it stands in the rule; case is no
+        matter."""
         ...
 
     def system(self, name: str) -> Value | Missing:
-        """Give a property of `SYSTEM_PROPERTIES`; any other name is a FilterError."""
+        """Return a property of `SYSTEM_PROPERTIES`; any other name is a FilterError."""
         ...
 
     def user_names(self) -> set[str]:
-        """Give the names of all application properties, folded."""
+        """Return the names of all application properties, folded."""
         ...
 
     def new_id(self) -> UUID:
@@ -195,14 +196,14 @@ class PropertyBag:
         self._steps: StepBudget = StepBudget()
 
     def user(self, name: str) -> Value | Missing:
-        """Give an application property, or MISSING."""
+        """Return an application property, or MISSING."""
         value = self._user.get(name, MISSING)
         if value is not MISSING:
             return value
         return self._by_folded_name().get(fold(name), MISSING)
 
     def user_names(self) -> set[str]:
-        """Give the names of all application properties, folded."""
+        """Return the names of all application properties, folded."""
         return set(self._by_folded_name())
 
     def _by_folded_name(self) -> dict[str, Value]:
@@ -215,7 +216,7 @@ class PropertyBag:
         return folded
 
     def system(self, name: str) -> Value | Missing:
-        """Give a system property, or MISSING."""
+        """Return a system property, or MISSING."""
         value = self._system.get(name, MISSING)
         if value is MISSING and name not in _SYSTEM_NAMES:
             raise no_system_property(name)
@@ -242,7 +243,7 @@ def fold(name: str) -> str:
 
 
 def system_name(name: str) -> str | None:
-    """Give the name in `SYSTEM_PROPERTIES` that is meant, or None when there is none."""
+    """Return the name in `SYSTEM_PROPERTIES` that is meant, or None when there is none."""
     return _BY_FOLDED_NAME.get(fold(name))
 
 
@@ -269,12 +270,12 @@ def copied(values: Mapping[str, Value] | None, word: str) -> dict[str, Value]:
 
 
 def are_identical(left: Value, right: Value) -> bool:
-    """Tell whether two values are equal in type too: Python holds True and 1.0 for 1."""
+    """Return whether two values are equal in type too: Python holds True and 1.0 for 1."""
     return type(left) is type(right) and left == right
 
 
 def are_all_identical(left: dict[str, Value], right: dict[str, Value]) -> bool:
-    """Tell whether the same names have identical values."""
+    """Return whether the same names have identical values."""
     return left.keys() == right.keys() and all(
         are_identical(left[name], right[name]) for name in left
     )

@@ -131,8 +131,8 @@ class Accepting:
         self._free(lane_sessions, session)
 
     def take_some_back(self, lane: Lane, now: int) -> bool:
-        """The sessions of a lane are taken from their holders, who are told, a stint of them;
-        nothing is counted. Tells whether those were all."""
+        """Return the sessions of a lane are taken from their holders, who are told, a stint of
+        them; nothing is counted. Return whether those were all."""
         lane_sessions = lane.sessions
         if lane_sessions is None:
             return True
@@ -254,7 +254,7 @@ class Accepting:
 
     def _lose(self, lane_sessions: LaneSessions, session: MessageSession, now: int) -> bool:
         """The session's lock is over: the deliveries count, the holder is told. What it had goes
-        back in stints, and until all of it is back nobody gets the session; tells whether it is
+        back in stints, and until all of it is back nobody gets the session; return whether it is
         free."""
         stint = self._state.stint
         locks = list(islice(session.locks.values(), max(1, stint.steps_left)))
@@ -318,8 +318,8 @@ class Accepting:
 
 
 def _still_receives(session: MessageSession) -> bool:
-    """Whether the holder of a session whose lock is over can still be given messages: it keeps no
-    lock on any, and no client renews for it, so that nobody is wronged until another one wants the
-    session."""
+    """Return whether the holder of a session whose lock is over can still be given messages: it
+    keeps no lock on any, and no client renews for it, so that nobody is wronged until another one
+    wants the session."""
     holder = session.holder
     return holder is not None and holder.mode == RECEIVE_AND_DELETE and holder.has_credit()

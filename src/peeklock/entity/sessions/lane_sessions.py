@@ -65,7 +65,8 @@ class MessageSession:
         return self.holder is None and self.claimant is None
 
     def is_listed(self, updated_after: int | None) -> bool:
-        """Whether it has messages or a state; after an instant, whether its state was set later."""
+        """Return whether it has messages or a state; after an instant, whether its state was set
+        later."""
         if updated_after is not None:
             return self.state is not None and self.state_set_at > updated_after
         line = self.line
@@ -115,7 +116,7 @@ class LaneSessions:
         self._wait_number: int = 0
 
     def session(self, id: str) -> MessageSession:
-        """The session with this name; it exists from the first time it is named."""
+        """Return the session with this name; it exists from the first time it is named."""
         session = self.by_id.get(id)
         if session is None:
             session = MessageSession(id, self.lane)
@@ -150,7 +151,7 @@ class LaneSessions:
                 heapq.heappush(self._available, (first, session.id))
 
     def next_available(self) -> MessageSession | None:
-        """The free session with the oldest message."""
+        """Return the free session with the oldest message."""
         while self._available:
             sequence, id = heapq.heappop(self._available)
             session = self.by_id.get(id)
@@ -165,7 +166,7 @@ class LaneSessions:
         return None
 
     def held(self, id: str | None, holder: Origin | None, now: int) -> MessageSession | None:
-        """The session with this name if it is held: by this origin, or by any (None)."""
+        """Return the session with this name if it is held: by this origin, or by any (None)."""
         session = None if id is None else self.by_id.get(id)
         if session is None or session.holder is None or session.until <= now:
             return None
@@ -184,8 +185,8 @@ class LaneSessions:
         heapq.heappush(self._deadlines, (until, session.id))
 
     def lengthening(self, duration_ms: int) -> Iterator[int]:
-        """Let all locks and waits end so much later, a part at a time; their order stays. Tells how
-        many each part had."""
+        """Let all locks and waits end so much later, a part at a time; their order stays. Return
+        how many each part had."""
         done = 0
         for session in self.by_id.values():
             if session.holder is not None:
@@ -209,7 +210,7 @@ class LaneSessions:
         heapq.heappush(self._deadlines, (at, session.id))
 
     def next_expired(self, now: int) -> MessageSession | None:
-        """A session whose lock is over; who does not end it now must `look_again`."""
+        """Return a session whose lock is over; who does not end it now must `look_again`."""
         while self._deadlines and self._deadlines[0][0] <= now:
             _, id = heapq.heappop(self._deadlines)
             session = self.by_id.get(id)
@@ -227,7 +228,8 @@ class LaneSessions:
             heapq.heapify(self._waits)
 
     def timed_out(self, now: int, count_max: int) -> list[AcceptSession]:
-        """Some who waited long enough, taken out of the line, in the order in which they came."""
+        """Return some who waited long enough, taken out of the line, in the order in which they
+        came."""
         late: list[tuple[int, AcceptSession]] = []
         while self._waits and self._waits[0][0] <= now and len(late) < count_max:
             _, number, command = heapq.heappop(self._waits)
@@ -241,7 +243,7 @@ class LaneSessions:
         return self.waiting.get(command.origin) is command
 
     def next_deadline(self) -> int:
-        """The earliest instant at which a lock or a wait ends; 0 when there is none."""
+        """Return the earliest instant at which a lock or a wait ends; 0 when there is none."""
         deadlines = self._deadlines
         while deadlines:
             until, id = deadlines[0]

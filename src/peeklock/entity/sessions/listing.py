@@ -50,7 +50,7 @@ class SessionPage:
         self._left: int = 0  # looks of the stint under way
 
     def look_on(self, stint: Stint) -> bool:
-        """Look at some more; tells whether the page is full or there are no others."""
+        """Look at some more; return whether the page is full or there are no others."""
         looks = self._left = NAMES * max(1, stint.steps_left)
         self._gather()
         is_done = not self._sessions and self._fill()
@@ -99,7 +99,7 @@ class Listing:
         self._page: SessionPage | None = None  # under way, in stints
 
     def list(self, command: ListSessions) -> bool:
-        """Answer with a page; tells whether that is done. Where there are very many sessions, the
+        """Answer with a page; return whether that is done. Where there are very many sessions, the
         command has to be given again."""
         page = self._page
         if page is not None and page.command is command:

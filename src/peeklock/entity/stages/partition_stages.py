@@ -66,7 +66,7 @@ class PartitionStages:
         self.resume_at: int = NEVER  # when to look at batches that are published in part
 
     def touch(self, name: str, now: int) -> StageLine:
-        """The stage with this name, which lives on for a whole timeout from now."""
+        """Return the stage with this name, which lives on for a whole timeout from now."""
         line = self.lines.pop(name, None)
         if line is None:
             line = StageLine(name)
@@ -101,20 +101,22 @@ class PartitionStages:
         self.writers = {writer.name: writer for writer in writers[-WRITERS_MAX:]}
 
     def is_under_way(self, name: str, batch: int) -> bool:
-        """Whether a part of that batch was published, and its stages are known."""
+        """Return whether a part of that batch was published, and its stages are known."""
         writer = self._unfinished.get(name)
         return writer is not None and writer.batch == batch and len(writer.stages) > 0
 
     def unfinished(self) -> list[StageWriter]:
-        """The writers whose batch is published in part."""
+        """Return the writers whose batch is published in part."""
         return list(self._unfinished.values())
 
     def held(self) -> set[str]:
-        """The stages of batches that are published in part: they may neither go nor change."""
+        """Return the stages of batches that are published in part: they may neither go nor
+        change."""
         return {name for writer in self._unfinished.values() for name in writer.stages}
 
     def next_deadline(self) -> int:
-        """When the next stage is stale or a batch is to be gone on with; 0 while there is none."""
+        """Return when the next stage is stale or a batch is to be gone on with; 0 while there is
+        none."""
         if not self.lines:
             return NEVER
         stale_at = next(iter(self.lines.values())).touched_at + STAGE_TIMEOUT_MS
@@ -131,7 +133,7 @@ class PartitionStages:
             self.grace_until += duration_ms
 
     def entries(self) -> list[Entry]:
-        """All staged messages."""
+        """Return all staged messages."""
         return [entry for line in self.lines.values() for entry in line.entries]
 
 
@@ -140,7 +142,7 @@ def _published_at(writer: StageWriter) -> int:
 
 
 def staged_entry(sequence: int, position: int, at: int, message: Message, seen: str) -> Entry:
-    """The entry of a message that was just staged, without its body."""
+    """Return the entry of a message that was just staged, without its body."""
     entry = Entry(sequence, position, at, NEVER, message.size, None)
     entry.place = STAGED
     entry.session_id = message.session_id

@@ -72,7 +72,7 @@ class StagesReplayed:
         self._names.pop(sequence, None)
 
     def has(self, entry: Entry) -> bool:
-        """Whether a staged message was not dropped with its stage."""
+        """Return whether a staged message was not dropped with its stage."""
         return entry.sequence >= self._dropped.get(self._names[entry.sequence], 0)
 
     def place(self, entry: Entry) -> None:

@@ -187,7 +187,7 @@ class Staging:
     # Publishing.
 
     def publish(self, command: PublishStages, now: int) -> bool:
-        """Publish a batch, or the next step of it; answers when nothing is left. False where this
+        """Publish a batch, or the next step of it; return when nothing is left. False where this
         has to wait, and what comes after it has to wait for this."""
         state = self._state
         refusal = state.why_closed_to_senders()
@@ -253,7 +253,7 @@ class Staging:
         return StageBatch(command.writer, command.batch, list(dict.fromkeys(command.stages)))
 
     def _next_step(self, batch: StageBatch) -> list[tuple[StageLine, int]]:
-        """The stages of the next step, in order, and how many messages of each."""
+        """Return the stages of the next step, in order, and how many messages of each."""
         parts: list[tuple[StageLine, int]] = []
         count_left = self.count_max
         is_topic = self._state.blueprint.router is not None
@@ -281,7 +281,7 @@ class Staging:
         return any(name in lines for name in batch.stages)
 
     def _carry_out(self, batch: StageBatch, parts: list[tuple[StageLine, int]], now: int) -> int:
-        """Publish one step and write it down; answers how many messages it was."""
+        """Publish one step and write it down; return how many messages it was."""
         state = self._state
         entries: list[Entry] = []
         for line, count in parts:
@@ -332,7 +332,7 @@ class Staging:
         return len(entries)
 
     def _is_duplicate(self, entry: Entry, now: int) -> bool:
-        """Whether its id was seen within the window; it is remembered then."""
+        """Return whether its id was seen within the window; it is remembered then."""
         details = entry.details
         if details is None or details.seen == "":
             return False
@@ -346,7 +346,7 @@ class Staging:
         return False
 
     def _line_up(self, staged: Entry, now: int) -> int:
-        """A message enters the main lane, or waits there for its instant; answers its end."""
+        """Return a message enters the main lane, or waits there for its instant; return its end."""
         state = self._state
         details = staged.details
         life_ms = NO_DURATION if details is None else details.time_to_live_ms
@@ -472,7 +472,7 @@ class Staging:
             self.resume(now)
 
     def is_any_stale(self, now: int) -> bool:
-        """Whether there is more to drop than one stint has dropped."""
+        """Return whether there is more to drop than one stint has dropped."""
         stages = self._state.stages
         if stages.grace_until == NEVER or stages.grace_until > now:
             return False
@@ -512,14 +512,14 @@ class Staging:
     # For the owner of the partition.
 
     def bodies_wanted(self, command: PublishStages) -> list[Entry]:
-        """The messages whose bodies must be in memory before a topic publishes them."""
+        """Return the messages whose bodies must be in memory before a topic publishes them."""
         batch = self._batch_of(command)
         if batch is None or self._state.why_closed_to_senders() is not None:
             return []
         return _without_body(self._next_step(batch))
 
     def take_leftovers(self) -> list[Command]:
-        """The next steps of what is published, dropped or looked for in several."""
+        """Return the next steps of what is published, dropped or looked for in several."""
         leftovers: list[Command] = []
         for drop in self._drops:
             leftovers.append(drop.command)

@@ -79,7 +79,7 @@ class Copies:
         self.details: Details = copy_details(message, at, number)
 
     def entry(self, place: int) -> Entry:
-        """The copy at this place of the address."""
+        """Return the copy at this place of the address."""
         expires_at = self.address.expirations[place]
         size = self.message.size
         entry = Entry(self.first + place, self.position, self.at, expires_at, size, None)
@@ -89,8 +89,8 @@ class Copies:
 
 
 def copy_details(message: Message, at: int, number: int) -> Details:
-    """What all copies of a message have in common. They share it, because who changes the details
-    of an entry gives it details of its own."""
+    """Return what all copies of a message have in common. They share it, because who changes the
+    details of an entry gives it details of its own."""
     details = Details()
     details.remember(message)
     details.enqueue_sequence = number
@@ -170,7 +170,7 @@ class Copying:
     # Before the record.
 
     def prepare(self, messages: list[Message], now: int) -> bool:
-        """Ask the rules about the messages of one command, a stint of them; tells whether all were
+        """Ask the rules about the messages of one command, a stint of them; return whether all were
         asked. A few are not asked here, because they can be when they are published.
 
         Whoever is told that not all were asked comes again before anybody else does: what the
@@ -205,7 +205,7 @@ class Copying:
         self._drafts = {}
 
     def takes(self, message: Message, now: int) -> bool:
-        """Whether any lane wants the message."""
+        """Return whether any lane wants the message."""
         draft = self._drafts.get(id(message))
         if draft is None or draft.message is not message:
             router = self._state.blueprint.router
@@ -279,7 +279,7 @@ class Copying:
     # The record.
 
     def publish(self, message: Message, now: int, scheduled_at: int = NEVER) -> int:
-        """Give a copy to each lane that wants one; the body is written once for all of them.
+        """Return a copy to each lane that wants one; the body is written once for all of them.
 
         Answers the first number, or 0 where nobody wants it.
         """
@@ -360,7 +360,7 @@ class Copying:
         state.put(state.line(lane, entry.session_id), entry)
 
     def outstanding(self) -> list[tuple[int, Entry]]:
-        """The copies that are not in their lanes yet, each with the number of its lane."""
+        """Return the copies that are not in their lanes yet, each with the number of its lane."""
         found: list[tuple[int, Entry]] = []
         for copies in self._pending:
             address = copies.address
@@ -390,7 +390,7 @@ def bury(entry: Entry, why: tuple[str, str]) -> None:
 
 
 def messages_of(command: Command) -> list[Message] | None:
-    """The messages that a command brings, or None where it is of another kind."""
+    """Return the messages that a command brings, or None where it is of another kind."""
     if isinstance(command, (SendMany, SendBatch, Schedule, TakeOver)):
         return command.messages
     if isinstance(command, PublishStages):

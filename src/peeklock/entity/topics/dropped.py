@@ -48,7 +48,7 @@ class Dropped:
         self._stages.append(line)
 
     def entries(self) -> list[Entry]:
-        """All that is still to be forgotten."""
+        """Return all that is still to be forgotten."""
         found = [entry for line in self._stages for entry in line.entries]
         for lane in self._lanes:
             found += lane.entries()

@@ -18,7 +18,7 @@ class Wording(Protocol):
     """Reads and writes messages for the broker."""
 
     def reader(self, message: Message, now: int) -> PropertyReader:
-        """Give what rules may ask of a message."""
+        """Return what rules may ask of a message."""
         ...
 
     def changed(self, message: Message, changes: Changes) -> Message:
@@ -26,7 +26,7 @@ class Wording(Protocol):
         ...
 
     def keyed(self, message: Message) -> Message:
-        """Give the message with the keys that its bytes hold: message id, session, partition."""
+        """Return the message with the keys that its bytes hold: message id, session, partition."""
         ...
 
     def lost(self) -> bytes:

@@ -136,12 +136,12 @@ class Checkpoints:
         return False
 
     def _cost(self) -> int:
-        """What a checkpoint would write now, about."""
+        """Return what a checkpoint would write now, about."""
         bodies = self._state.bodies
         return bodies.count * KEPT_BYTES + self._state.seen.size + bodies.state_bytes
 
     def step(self, now: int) -> int:
-        """One step of a checkpoint; answers the new position to replay from when it is
+        """Return one step of a checkpoint; return the new position to replay from when it is
         complete, else -1."""
         state = self._state
         self._now = now
@@ -206,7 +206,7 @@ class Checkpoints:
                 yield True
 
     def _tell_numbers(self) -> Iterator[bool]:
-        """Numbers from elsewhere, and where messages may be."""
+        """Return numbers from elsewhere, and where messages may be."""
         for lane, paths in self._state.ways.items():
             self._state.records.append(DestinationsNoted(self._now, lane, paths))
             self._weight += RECORD_BYTES + _length(paths)
@@ -238,7 +238,7 @@ class Checkpoints:
                     yield True
 
     def _tell_lanes(self) -> Iterator[bool]:
-        """Messages in lanes and stages, and the states of sessions."""
+        """Return messages in lanes and stages, and the states of sessions."""
         looked = 0
         for part in live_parts(self._state, self.step_entries):
             begin = 0
@@ -258,7 +258,7 @@ class Checkpoints:
             yield True
 
     def _keep(self, part: LivePart, begin: int) -> int:
-        """Tell of some messages of a part, until the step is full; answers how many of them."""
+        """Tell of some messages of a part, until the step is full; return how many of them."""
         kept: list[Kept] = []
         entries: list[Entry] = []
         looked = 0
@@ -305,7 +305,8 @@ class Checkpoints:
         return 1
 
     def _tell_moved(self) -> Iterator[bool]:
-        """What changed lanes since the walk began; there may be more of it after each step."""
+        """Return what changed lanes since the walk began; there may be more of it after each
+        step."""
         state = self._state
         while state.moved:
             by_lane: dict[int, list[Entry]] = {}
@@ -321,12 +322,12 @@ class Checkpoints:
                         yield True
 
     def _is_there(self, lane: Lane) -> bool:
-        """Whether a lane was not dropped meanwhile."""
+        """Return whether a lane was not dropped meanwhile."""
         return self._state.lanes.get(lane.number) is lane
 
 
 def _cuts(ids: list[str], step_bytes: int) -> list[int]:
-    """Where to cut a list of ids, so that each part is a step's worth at most."""
+    """Return where to cut a list of ids, so that each part is a step's worth at most."""
     cuts: list[int] = []
     size = 0
     for at, message_id in enumerate(ids):
@@ -347,7 +348,8 @@ def _length(texts: list[str]) -> int:
 
 
 def keep(lane: Lane, entry: Entry) -> Kept:
-    """An entry as a checkpoint writes it; a lock is not written, only what it was taken from."""
+    """Return an entry as a checkpoint writes it; a lock is not written, only what it was taken
+    from."""
     kept = Kept()
     kept.sequence = entry.sequence
     kept.position = entry.position
@@ -376,7 +378,7 @@ def keep(lane: Lane, entry: Entry) -> Kept:
 
 
 def weight(kept: Kept) -> int:
-    """How many bytes an entry takes where it is written down, about."""
+    """Return how many bytes an entry takes where it is written down, about."""
     size = KEPT_BYTES
     if kept.session_id is not None:
         size += len(kept.session_id) + 4

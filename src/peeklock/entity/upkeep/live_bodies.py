@@ -66,7 +66,7 @@ class LiveBodies:
         self.size -= size
 
     def blocks(self) -> list[int]:
-        """The blocks that hold at least one live body."""
+        """Return the blocks that hold at least one live body."""
         return sorted(self._blocks)
 
     def sparse_blocks(self, below: int) -> list[int]:

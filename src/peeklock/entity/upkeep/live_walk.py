@@ -41,8 +41,8 @@ class LivePart:
 
 
 def live_parts(state: State, sessions_max: int) -> Iterator[LivePart]:
-    """Everything that is alive now and stays so until its part comes; and some that is gone. So
-    many sessions are looked at in one go."""
+    """Return everything that is alive now and stays so until its part comes; and some that is gone.
+    So many sessions are looked at in one go."""
     for number, lane in list(state.lanes.items()):
         if state.lanes.get(number) is lane:
             yield from _lane_parts(lane, sessions_max)

@@ -19,8 +19,8 @@ SESSION_BYTES: Final = 1_700
 
 
 def memory_of(state: State) -> int:
-    """Each entry, each lock, each copy of a topic's message, each id that is remembered, sessions
-    and their states, and what receivers have said about messages."""
+    """Return the bytes of entries, locks, copies of a topic's messages, ids that are remembered,
+    sessions and their states, and what receivers have said about messages."""
     bodies = state.bodies
     remembered = len(state.seen) * SEEN_BYTES + bodies.state_bytes
     remembered += bodies.session_count * SESSION_BYTES + bodies.detail_bytes

@@ -84,7 +84,7 @@ class Notebook:
         self._turn = len(self._notes)
 
     def is_due(self, now: int) -> bool:
-        """Whether the notes are worth a write of their own."""
+        """Return whether the notes are worth a write of their own."""
         return self._size >= NOTES_MAX or (self.due_at != NEVER and self.due_at <= now)
 
     def hurry(self, now: int) -> None:
@@ -93,7 +93,8 @@ class Notebook:
             self.due_at = now
 
     def take(self) -> tuple[list[Record], list[Record]]:
-        """All notes: those that happened before the records of this decision, and those after."""
+        """Return all notes: those that happened before the records of this decision, and those
+        after."""
         before = self._notes[: self._turn]
         after = self._notes[self._turn :]
         self._notes = []

@@ -97,7 +97,7 @@ class Relocating:
         self._chosen = {}
 
     def _walk_on(self, walk: Iterator[LivePart]) -> bool:
-        """One step of the walk; tells whether it has found all there is."""
+        """Return one step of the walk; return whether it has found all there is."""
         scanned = 0
         for part in walk:
             scanned += len(part.entries) + 1
@@ -113,7 +113,7 @@ class Relocating:
         return True
 
     def _take_block(self) -> bool:
-        """Line up what the next block holds that holds anything; tells whether there was one."""
+        """Line up what the next block holds that holds anything; return whether there was one."""
         while self._blocks:
             bodies = self._found.pop(self._blocks.pop())
             if bodies:

@@ -41,7 +41,7 @@ VERDICTS: Final = (*WRONG, IN_DOUBT, RECOVERED, DEAD, REMOVED, RESTING, FINE)
 
 
 def sent_in(table: DataFrame) -> DataFrame:
-    """A sender's log in the form that is audited: message_id, acked, session_id, sent_order.
+    """Return a sender's log in the form that is audited: message_id, acked, session_id, sent_order.
 
     Only `message_id` must be there. A send without an answer has `acked` false or null: it may
     have arrived or not.
@@ -59,7 +59,8 @@ def sent_in(table: DataFrame) -> DataFrame:
 
 
 def received_in(table: DataFrame) -> DataFrame:
-    """A receiver's log in the form that is audited: message_id, settled, session_id and order.
+    """Return a receiver's log in the form that is audited: message_id, settled, session_id and
+    order.
 
     Rows with `settled` false are deliveries that were given back, and not counted as received.
     """
@@ -113,7 +114,7 @@ def _as_order(table: DataFrame, column: str | None) -> Column:
 
 
 def _line() -> Column:
-    """The queue or subscription that a fact is of, dead letters included."""
+    """Return the queue or subscription that a fact is of, dead letters included."""
     main = fn.regexp_replace("sub_entity", r"/?\$DeadLetterQueue$", "")
     return fn.concat_ws("/", "entity", fn.nullif(main, fn.lit("")))
 
@@ -163,7 +164,7 @@ def _is_received() -> Column:
 
 
 def ends_by(followed: DataFrame) -> DataFrame:
-    """How many messages of each id a journal knows to be elsewhere than received."""
+    """Return how many messages of each id a journal knows to be elsewhere than received."""
     came = fn.bool_or(is_one_of((*ENTERING, BURIAL, *PENDING)))
     fate = (
         fn.when(fn.bool_or(_is_received() | (fn.col("op") == RENUMBERED)), fn.lit(None))
@@ -178,7 +179,8 @@ def ends_by(followed: DataFrame) -> DataFrame:
 
 
 def judge(sent: DataFrame, received: DataFrame, ends: DataFrame | None = None) -> DataFrame:
-    """Every message id with its verdict: `message_id`, `sent`, `acked`, `received`, `verdict`.
+    """Return every message id with its verdict: `message_id`, `sent`, `acked`, `received`,
+    `verdict`.
 
     Where both sides know the line (queue or subscription) of a message, it is part of its id.
     """
@@ -216,7 +218,7 @@ def _identity(sent: DataFrame, received: DataFrame) -> list[str]:
 
 
 def disordered(sent: DataFrame, received: DataFrame) -> DataFrame:
-    """Messages that were received after one of their session that was sent later."""
+    """Return messages that were received after one of their session that was sent later."""
     by = _identity(sent, received)
     order = (
         sent.where("session_id is not null")
@@ -241,13 +243,13 @@ def disordered(sent: DataFrame, received: DataFrame) -> DataFrame:
 
 
 def offending(judged: DataFrame, disorder: DataFrame) -> DataFrame:
-    """The ids that something is wrong or in doubt with, a row for each."""
+    """Return the ids that something is wrong or in doubt with, a row for each."""
     wrong = judged.where(fn.col("verdict").isin(LOST, DUPLICATED, UNEXPECTED, IN_DOUBT))
     return wrong.unionByName(disorder, allowMissingColumns=True)
 
 
 def summary(judged: DataFrame, disorder: DataFrame) -> dict[str, int]:
-    """How many messages have each verdict, all verdicts named."""
+    """Return how many messages have each verdict, all verdicts named."""
     counted = judged.groupBy("verdict").count().union(disorder.groupBy("verdict").count())
     found = {row["verdict"]: int(row["count"]) for row in counted.collect()}
     return {verdict: found.get(verdict, 0) for verdict in VERDICTS}

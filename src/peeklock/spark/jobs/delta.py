@@ -14,7 +14,7 @@ _NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
 def is_table(path: str) -> bool:
-    """Whether a Delta table is there."""
+    """Return whether a Delta table is there."""
     try:
         from deltalake import DeltaTable
     except ImportError:

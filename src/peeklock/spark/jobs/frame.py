@@ -145,7 +145,7 @@ def _fail(text: str) -> NoReturn:
 
 
 def _told(problem: BaseException) -> str:
-    """What a failure of Spark's means for people: the reason of it, without Java's stack."""
+    """Return what a failure of Spark's means for people: the reason of it, without Java's stack."""
     lines = [line.strip() for line in str(problem).splitlines()]
     told = [line for line in lines if line and not line.startswith(("at ", "JVM stacktrace"))]
     # A Python source's own error is the last line of its traceback.
@@ -209,7 +209,7 @@ def _fit(spark: "SparkSession") -> None:
 
 
 def triggered(writer: "DataStreamWriter", interval: str) -> "DataStreamWriter":
-    """A stream that ends when it has read all, or one with a batch every so often."""
+    """Return a stream that ends when it has read all, or one with a batch every so often."""
     if not interval:
         return writer.trigger(availableNow=True)
     return writer.trigger(processingTime=spark_interval(interval))
@@ -241,7 +241,7 @@ class TableFolder:
         self._form = form
 
     def path(self, table: str) -> str:
-        """Where a table is."""
+        """Return where a table is."""
         return f"{self.location}/{table}"
 
     def write(self, rows: "DataFrame", table: str) -> None:
@@ -282,7 +282,7 @@ def read_table(spark: "SparkSession", path: str, form: str = "") -> "DataFrame":
 
 
 def shown(rows: "DataFrame", limit: int = 50) -> list[dict[str, Any]]:
-    """The first rows, for people."""
+    """Return the first rows, for people."""
     return [row.asDict(recursive=True) for row in rows.limit(limit).collect()]
 
 

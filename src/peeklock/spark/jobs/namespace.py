@@ -43,7 +43,8 @@ class ListedEntity:
 
 
 def entity_at(path: str) -> ListedEntity:
-    """What a path means, without asking; a name alone is as good for a queue as for a topic."""
+    """Return what a path means, without asking; a name alone is as good for a queue as for a
+    topic."""
     topic, is_subscription, name = path.strip("/").partition("/Subscriptions/")
     if is_subscription:
         return ListedEntity(SUBSCRIPTION, name, topic)
@@ -59,7 +60,7 @@ class NamespaceListing:
         self._api = AdministrationApi(self._http)
 
     def entities(self) -> list[ListedEntity]:
-        """All queues, topics and subscriptions."""
+        """Return all queues, topics and subscriptions."""
         try:
             queues = list(self._every(places.QUEUES))
             topics = list(self._every(places.TOPICS))

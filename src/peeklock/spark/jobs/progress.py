@@ -45,7 +45,7 @@ class Progress:
 
     @contextmanager
     def step(self, text: str) -> Iterator[None]:
-        """Tell what is being done, and how long it took if that was worth a line."""
+        """Return what is being done, and how long it took if that was worth a line."""
         begun_at = self._clock()
         self.show(f"{text} ...")
         yield
@@ -71,7 +71,7 @@ class Batches:
         self._backlog: int | None = None
 
     def take(self, event: Mapping[str, Any]) -> bool:
-        """Count a progress event; tells whether it is news."""
+        """Count a progress event; return whether it is news."""
         batch, rows = event["batchId"], event["numInputRows"]
         if batch in self._seen or not rows:
             return False

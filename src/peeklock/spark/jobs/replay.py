@@ -50,7 +50,7 @@ class ReplayChoice:
     new_ids: str = ""
 
     def chosen(self, messages: DataFrame) -> DataFrame:
-        """The messages that are to be sent again, as they are."""
+        """Return the messages that are to be sent again, as they are."""
         return messages.where(self.where) if self.where else messages
 
     def made(self, chosen: DataFrame) -> DataFrame:
@@ -165,7 +165,7 @@ class FromDeadLetters:
         return f"replay/{self._replay.id}"[:128]
 
     def look(self, spark: "SparkSession") -> DataFrame:
-        """What would be replayed."""
+        """Return what would be replayed."""
         rows = spark.read.format("servicebus").options(**self._where, mode="peek").load()
         return self._replay.wish.chosen(rows)
 
@@ -250,7 +250,7 @@ class FromLake:
         self._batch_size = batch_size
 
     def look(self, spark: "SparkSession") -> DataFrame:
-        """What would be replayed."""
+        """Return what would be replayed."""
         return self._replay.wish.chosen(frame.read_table(spark, self._table))
 
     def run(self, work: frame.JobRun) -> None:

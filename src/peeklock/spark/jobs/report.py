@@ -52,7 +52,7 @@ def report(
 
 
 def make_section(spark: "SparkSession", name: str, place: frame.TableFolder) -> PageSection:
-    """The section of one job's tables."""
+    """Return the section of one job's tables."""
 
     def rows(table: str, *order: str) -> list[dict[str, Any]]:
         found = place.read(spark, table)

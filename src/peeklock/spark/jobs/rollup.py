@@ -34,7 +34,7 @@ LABELLED: Final = (REASONS, DELIVERY_COUNTS)
 
 
 def roll(tallies: DataFrame, period: str) -> DataFrame:
-    """One row for each lane and period (minute or hour) of what was tallied."""
+    """Return one row for each lane and period (minute or hour) of what was tallied."""
     timed = tallies.withColumn("period", fn.date_trunc(period, "minute"))
     by = (*LANE, "period")
     rows = ranked(timed, *by).groupBy(*by)
@@ -56,7 +56,7 @@ def roll(tallies: DataFrame, period: str) -> DataFrame:
 
 
 def _backlog() -> Column:
-    """The messages in a lane at the end of each period: what was there, and came, and went.
+    """Return the messages in a lane at the end of each period: what was there, and came, and went.
 
     What was there before the first fact is known by having left since.
     """
@@ -119,7 +119,8 @@ class Stream:
         facts.unpersist()
 
     def has_begun(self, spark: SparkSession) -> bool:
-        """Whether anything was counted: who stops a stream before its first batch has no tables."""
+        """Return whether anything was counted: who stops a stream before its first batch has no
+        tables."""
         try:
             # Asked for its columns, because a session of Connect looks only then.
             return bool(spark.read.parquet(self._place.path("_tallies")).columns)
@@ -127,7 +128,7 @@ class Stream:
             return False
 
     def tallies(self, spark: SparkSession) -> DataFrame:
-        """All that was counted so far."""
+        """Return all that was counted so far."""
         parts = spark.read.parquet(self._place.path("_tallies"))
         return parts.groupBy(*KEY).agg(fn.sum("amount").alias("amount"))
 
@@ -195,8 +196,8 @@ def rollup(
 
 
 def brief(hours: DataFrame) -> DataFrame:
-    """What people look at first: the newest hour, in which the partitions of a lane are added up.
-    Those in which nothing happened then still have their backlog."""
+    """Return what people look at first: the newest hour, in which the partitions of a lane are
+    added up. Those in which nothing happened then still have their backlog."""
     counts = ("sends", "deliveries", "completes", "abandons", "lock_losses", "dead_letters")
     slowest = ("wait_ms_p99", "work_ms_p99")
     is_newest = fn.col("period") == fn.max("period").over(Window.partitionBy())

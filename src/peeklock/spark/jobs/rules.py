@@ -107,7 +107,7 @@ def prefetch(line: LaneFigures, crew: ConnectionFigures, goal: str, connections:
 
 
 def flush_interval(line: LaneFigures, senders: int, goal: str) -> Advice:
-    """How long a sender waits for company."""
+    """Return how long a sender waits for company."""
     rate = line.sent_per_s
     if goal == LATENCY:
         return Advice("flush interval", NOT_KNOWN, "0 ms", "low latency: a message leaves at once")
@@ -153,7 +153,7 @@ def lock_duration(line: LaneFigures) -> Advice:
 
 
 def partitions(line: LaneFigures, ceiling_per_s: float) -> Advice:
-    """How many partitions carry the busiest stretch."""
+    """Return how many partitions carry the busiest stretch."""
     wanted = max(math.ceil(line.sent_per_s / ceiling_per_s), 1)
     fitting = next((n for n in PARTITION_COUNTS if n >= wanted), PARTITION_COUNTS[-1])
     text = (

@@ -31,7 +31,7 @@ def messages_in(facts: DataFrame, key: str) -> DataFrame:
 
 
 def partitions_of(messages: DataFrame, facts: DataFrame, known: Mapping[str, int]) -> DataFrame:
-    """Every partition of every line, also those that got nothing.
+    """Return every partition of every line, also those that got nothing.
 
     `known` says how many an entity has, by its name in lower case; of others the highest number
     that any fact tells of is the last one.
@@ -50,7 +50,8 @@ def partitions_of(messages: DataFrame, facts: DataFrame, known: Mapping[str, int
 def by_partition(
     messages: DataFrame, facts: DataFrame, known: Mapping[str, int] = MappingProxyType({})
 ) -> DataFrame:
-    """The share of each partition in messages, bytes and backlog; empty ones have none of it."""
+    """Return the share of each partition in messages, bytes and backlog; empty ones have none of
+    it."""
     change = fn.when(is_one_of((*ENTERING, BURIAL)), 1).when(is_one_of(LEAVING), -1).otherwise(0)
     backlog = (
         completed(facts)
@@ -80,13 +81,13 @@ def _share(name: str, whole: WindowSpec) -> Column:
 
 
 def by_key(messages: DataFrame) -> DataFrame:
-    """How many messages each key has; those without a key are none of them."""
+    """Return how many messages each key has; those without a key are none of them."""
     keyed = messages.where(fn.col("key").isNotNull()).groupBy(*LINE, "key")
     return keyed.agg(fn.count("*").alias("messages"), fn.sum("bytes").alias("bytes"))
 
 
 def top_keys(keys: DataFrame, count: int) -> DataFrame:
-    """The keys with the most messages, and their share in those that have a key."""
+    """Return the keys with the most messages, and their share in those that have a key."""
     line = Window.partitionBy(*LINE)
     rank = fn.row_number().over(line.orderBy(fn.desc("messages"), "key"))
     return (
@@ -97,7 +98,7 @@ def top_keys(keys: DataFrame, count: int) -> DataFrame:
 
 
 def gini(loads: DataFrame, by: Sequence[str], amount: str = "messages") -> DataFrame:
-    """The Gini coefficient of loads: 0 is even, near 1 is all on one.
+    """Return the Gini coefficient of loads: 0 is even, near 1 is all on one.
 
     With loads x1 <= x2 <= ... <= xn it is 2 * sum(i * xi) / (n * sum(xi)) - (n + 1) / n.
     """
@@ -159,14 +160,14 @@ def what_if(messages: DataFrame, keys: DataFrame) -> DataFrame:
 
 
 def partition_counts(entities: Iterable[ListedEntity]) -> dict[str, int]:
-    """How many partitions each queue and topic has, by its name in lower case."""
+    """Return how many partitions each queue and topic has, by its name in lower case."""
     return {
         e.name.lower(): e.properties.get("PartitionCount") or 1 for e in entities if not e.topic
     }
 
 
 def partition_of(key: str, partitions: Column) -> Column:
-    """The partition of a key, as the broker has it: `entity/routing.py`, said in SQL."""
+    """Return the partition of a key, as the broker has it: `entity/routing.py`, said in SQL."""
     return fn.crc32(fn.encode(fn.col(key), "UTF-8")) % partitions
 
 

@@ -46,19 +46,20 @@ COLUMNS: Final = (
 
 
 def masked(text: Column) -> Column:
-    """A description without what differs from case to case: instants, ids, numbers, quotations."""
+    """Return a description without what differs from case to case: instants, ids, numbers,
+    quotations."""
     first = fn.substring_index(fn.trim(text), "\n", 1)
     short = reduce(lambda value, mask: fn.regexp_replace(value, mask[0], mask[1]), _MASKS, first)
     return fn.substring(fn.trim(short), 1, _DESCRIBED_MAX)
 
 
 def exception_in(text: Column) -> Column:
-    """The class of the exception that a description tells of, or nothing."""
+    """Return the class of the exception that a description tells of, or nothing."""
     return fn.nullif(fn.regexp_extract(text, _EXCEPTION, 1), fn.lit(""))
 
 
 def frame_in(text: Column) -> Column:
-    """The place in the code where it happened, or nothing."""
+    """Return the place in the code where it happened, or nothing."""
     frames = fn.regexp_extract_all(text, fn.lit(_PYTHON_FRAMES), fn.lit(1))
     functions = fn.regexp_extract_all(text, fn.lit(_PYTHON_FRAMES), fn.lit(2))
     python = fn.concat_ws(
@@ -85,7 +86,8 @@ def fingerprinted(letters: DataFrame) -> DataFrame:
 
 
 def grouped(letters: DataFrame) -> DataFrame:
-    """Each trouble of each entity once: how often, since when, where, and three samples of it."""
+    """Return each trouble of each entity once: how often, since when, where, and three samples of
+    it."""
     groups = letters.groupBy("fingerprint", "entity", "reason", "description", "exception", "frame")
     sample = fn.struct("enqueued_time", "sequence_number", "message_id")
     samples = fn.slice(fn.sort_array(fn.collect_list(sample), asc=False), 1, SAMPLES)
@@ -114,7 +116,7 @@ def trend_of(letters: DataFrame, period: str) -> DataFrame:
 
 
 def dead_letters(spark: "SparkSession", bus: frame.Bus, entities: list[ListedEntity]) -> DataFrame:
-    """What lies in the dead-letter queues, looked at and left where it is."""
+    """Return what lies in the dead-letter queues, looked at and left where it is."""
     if not entities:
         return spark.createDataFrame([], COLUMNS)
     wanted = [
@@ -150,7 +152,8 @@ def _looked_at(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]
 
 
 def with_dead_letters(bus: frame.Bus, paths: list[str] | None) -> list[ListedEntity]:
-    """The queues and subscriptions that were named, or all of them, if they have dead letters."""
+    """Return the queues and subscriptions that were named, or all of them, if they have dead
+    letters."""
     there = [entity for entity in NamespaceListing(bus).entities() if entity.kind != TOPIC]
     if paths:
         known = {entity.path.lower(): entity for entity in there}

@@ -43,8 +43,8 @@ def measure_lines(followed: DataFrame) -> DataFrame:
 
 
 def measure_crews(followed: DataFrame) -> DataFrame:
-    """What all receivers of each connection processed, in their busiest and slowest stretches, and
-    how many messages they held at once."""
+    """Return what all receivers of each connection processed, in their busiest and slowest
+    stretches, and how many messages they held at once."""
     # Who settles is who was handed the message; the fact of the delivery says who that was.
     by = (*LINE, "connection")
     named = _with_receiver(followed).withColumn("connection", _connection("receiver"))
@@ -55,7 +55,7 @@ def measure_crews(followed: DataFrame) -> DataFrame:
 
 
 def _held(named: DataFrame, *by: str) -> DataFrame:
-    """The most messages that were locked at the same time."""
+    """Return the most messages that were locked at the same time."""
     ends_lock = is_one_of(SETTLING) & fn.col("delivered_at").isNotNull()
     change = fn.when(is_one_of(DELIVERING), 1).when(ends_lock, -1)
     changes = named.withColumn("_change", change).where(fn.col("_change").isNotNull())
@@ -73,8 +73,8 @@ def _with_receiver(followed: DataFrame) -> DataFrame:
 
 
 def _at_once(facts: DataFrame, *by: str) -> DataFrame:
-    """How many receivers were at work at the same time; each session has a receiver of its own, so
-    that there are many of them one after the other."""
+    """Return how many receivers were at work at the same time; each session has a receiver of its
+    own, so that there are many of them one after the other."""
     spans = facts.groupBy(*by, "receiver").agg(
         fn.min("at").alias("_from"), fn.max("at").alias("_to")
     )
@@ -95,7 +95,7 @@ def _at_once(facts: DataFrame, *by: str) -> DataFrame:
 
 
 def _connection(consumer: str) -> Column:
-    """The connection of a consumer, which is its name up to the first slash."""
+    """Return the connection of a consumer, which is its name up to the first slash."""
     return fn.substring_index(fn.col(consumer), "/", 1)
 
 
@@ -107,7 +107,7 @@ def advise(
     senders: int,
     ceiling_per_s: float,
 ) -> list[dict[str, str]]:
-    """Everything that should be set otherwise, a row for each setting."""
+    """Return everything that should be set otherwise, a row for each setting."""
     rows = []
     for line in lines:
         own = crews.get((line.entity, line.sub_entity), [])

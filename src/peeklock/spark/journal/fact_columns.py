@@ -113,7 +113,7 @@ class FactColumns:
         self._body = self._column("body")
 
     def _column(self, name: str) -> "list[Any] | deque[Any]":
-        """Where the values of a column go; those that nobody wants are kept nowhere."""
+        """Return where the values of a column go; those that nobody wants are kept nowhere."""
         return self._columns.get(name, _NOWHERE)
 
     def add(self, chunk: bytes, after: int = 0, until: int = EVERYTHING) -> None:
@@ -288,7 +288,7 @@ class FactColumns:
         )
 
     def _about(self, messages: list[Message]) -> dict[str, Any]:
-        """What messages say of themselves, as far as somebody wants to know."""
+        """Return what messages say of themselves, as far as somebody wants to know."""
         columns: dict[str, Any] = {}
         if self._wants_message:
             columns["session_ids"] = [message.session_id for message in messages]
@@ -358,7 +358,7 @@ class FactColumns:
 
 
 def message_id_of(content: bytes) -> str | None:
-    """The id in the properties of a message; most entities have no need to read it out."""
+    """Return the id in the properties of a message; most entities have no need to read it out."""
     if content[:3] != _PROPERTIES or len(content) < 7:
         return None
     if content[3] == _LIST8:

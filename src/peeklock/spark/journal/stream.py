@@ -164,7 +164,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._last
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Tell where the journal ends, for the progress events."""
+        """Return where the journal ends, for the progress events."""
         described = self._describe()
         return {"next": {str(part.index): part.next for part in described.partitions}}
 
@@ -226,7 +226,8 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return max(place, part.first)
 
     def _span(self, part: JournalPartition, first: int, end: int, rows: int, size: int) -> int:
-        """Tell how many positions are within the limits; their size is judged by the first ones."""
+        """Return how many positions are within the limits; their size is judged by the first
+        ones."""
         if end - first <= _PROBED:
             return max(1, rows)
         client = client_of(self._options.access)

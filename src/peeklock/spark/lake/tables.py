@@ -63,7 +63,7 @@ def gathered(contributions: Sequence[Contribution]) -> LakeBatch | None:
 
 
 def commit_delta(layout: Layout, batch: LakeBatch) -> bool:
-    """Add the files to the table in one commit; tells whether they were not there before.
+    """Add the files to the table in one commit; return whether they were not there before.
 
     The commit carries the writer's batch number, and the table remembers it: a batch that comes
     again is not added, and its files are deleted.

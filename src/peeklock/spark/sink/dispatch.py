@@ -109,7 +109,7 @@ class Dispatch:
             self._send(batch.slice(start, size))
 
     def finish(self) -> dict[str, list[str]]:
-        """Wait until everything is taken; gives the stages of each entity."""
+        """Wait until everything is taken; return the stages of each entity."""
         for lane in self._lanes.values():
             self._loop.run(lane.outbox.finish())
         return {entity: lane.outbox.stages for entity, lane in self._lanes.items()}

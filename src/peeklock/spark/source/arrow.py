@@ -213,7 +213,7 @@ def _map(parts: Parts) -> list[tuple[str, str | None]]:
 
 
 def _applications(parts: Parts) -> dict[str, Any]:
-    """What the application added, without what this reader wrote on the message."""
+    """Return what the application added, without what this reader wrote on the message."""
     properties = parts.application
     if properties.keys().isdisjoint(OWN):
         return properties

@@ -116,7 +116,7 @@ class ClaimKeeper(Protocol):
         ...
 
     def backlog(self) -> Backlog:
-        """Tell how much there is besides."""
+        """Return how much there is besides."""
         ...
 
     def fetch(self, numbers: Sequence[int], *, omit_body: bool) -> Iterator[ClaimPage]:
@@ -130,7 +130,7 @@ class ClaimKeeper(Protocol):
     def settle(
         self, numbers: Sequence[int], outcome: str, *, note: dict[str, Any] | None = None
     ) -> int:
-        """End claims; numbers that are not claimed are ignored. Tells how many were."""
+        """End claims; numbers that are not claimed are ignored. Return how many were."""
         ...
 
 
@@ -320,7 +320,7 @@ def last_numbers(wire: EntityManagement) -> dict[int, int]:
 
 
 def active_count(wire: EntityManagement) -> int:
-    """Tell how many messages are ready to be received; elsewhere, whether there is any."""
+    """Return how many messages are ready to be received; elsewhere, whether there is any."""
     answer = _looked_up(wire)
     if answer is not None:
         return int(answer.get("active-count") or 0)

@@ -177,6 +177,6 @@ def total_bytes(manifest: Manifest) -> int:
 
 
 def is_name(text: str) -> bool:
-    """Tell whether a text can be the name of a backup: one folder, and a plain one."""
+    """Return whether a text can be the name of a backup: one folder, and a plain one."""
     plain = all(sign.isascii() and (sign.isalnum() or sign in "._-") for sign in text)
     return 0 < len(text) <= 100 and plain and not text.startswith(".") and os.sep not in text

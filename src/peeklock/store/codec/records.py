@@ -122,7 +122,7 @@ def encode_chunk(first_position: int, records: Sequence[Record]) -> bytes:
 
 
 def bodies_size(records: Sequence[Record]) -> int:
-    """How many bytes the messages have that these records bring."""
+    """Return how many bytes the messages have that these records bring."""
     size = 0
     for record in records:
         if isinstance(record, (Enqueued, Scheduled, Staged, Relocated)):
@@ -134,7 +134,7 @@ def bodies_size(records: Sequence[Record]) -> int:
 
 
 def chunk_parts(first_position: int, records: Sequence[Record]) -> list[bytes]:
-    """The same chunk, not joined yet."""
+    """Return the same chunk, not joined yet."""
     chunk = _Chunk(first_position)
     latest = 0
     for record in records:
@@ -240,7 +240,7 @@ class _Chunk:
             sequence += 1
 
     def address_of(self, record: Published) -> bytes:
-        """Where the copies of a message go, packed."""
+        """Return where the copies of a message go, packed."""
         if record.lanes is not self.lanes or record.expirations is not self.expirations:
             self.lanes = record.lanes
             self.expirations = record.expirations
@@ -335,7 +335,7 @@ def chunk_header(chunk: Buffer) -> ChunkHeader:
 
 
 def table_width(version: int) -> int:
-    """How many words of the table a position has."""
+    """Return how many words of the table a position has."""
     width = _WIDTHS.get(version)
     if width is None:
         raise Corrupt(f"records of format version {version} are not known here")
@@ -427,7 +427,7 @@ def decode_messages(chunk: Buffer, positions: Sequence[int]) -> list[Message]:
 
 
 def _has_whole_head(record: memoryview, seed: int, crc: int) -> bool:
-    """Tell whether only the body of a message is damaged, so that replay can go on without it."""
+    """Return whether only the body of a message is damaged, so that replay can go on without it."""
     size = head_size(record)
     return size < len(record) and _crc32(record[:size], seed) == crc
 

@@ -51,7 +51,7 @@ def pack_traits(traits: Traits) -> tuple[int, bytes]:
 
 
 def unpack_traits(record: memoryview, flags: int, offset: int, traits: Traits) -> int:
-    """Read what the flags tell of; answers where it ends."""
+    """Read what the flags tell of; return where it ends."""
     if flags & _HAS_TIME_TO_LIVE:
         traits.time_to_live_ms = _instant.unpack_from(record, offset)[0]
         offset += 8

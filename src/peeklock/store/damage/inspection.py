@@ -68,22 +68,22 @@ class ChunkFindings:
         return self._salvage.at if self._salvage is not None and self.is_whole else 0
 
     def holes(self) -> list[tuple[int, int]]:
-        """What of it is lost: from, up to (excluded)."""
+        """Return what of it is lost: from, up to (excluded)."""
         if self._salvage is None:
             return [(self.first, self.end)]
         return [(each, each + 1) for each in self._salvage.positions(LOST)]
 
     def damaged_bodies(self) -> int:
-        """How many bodies cannot be read although all else can."""
+        """Return how many bodies cannot be read although all else can."""
         return 0 if self._salvage is None else len(self._salvage.positions(BODY))
 
     def has_body(self, position: int) -> bool:
-        """Whether the message at a position can be read."""
+        """Return whether the message at a position can be read."""
         salvage = self._salvage
         return salvage is not None and salvage.states[position - self.first] == WHOLE
 
     def is_needed(self, replay_from: int) -> bool:
-        """Whether anything would be missed without it."""
+        """Return whether anything would be missed without it."""
         return self._salvage is not None or self.end > replay_from
 
     def healed(self, at: int, next_sequence: int) -> bytes | memoryview:
@@ -258,7 +258,8 @@ def _entries(
 
 
 def _name_like(raw: bytes, names: list[str]) -> str:
-    """The name that an entry ends with but for a few flipped bits; nothing where none does."""
+    """Return the name that an entry ends with but for a few flipped bits; nothing where none
+    does."""
     found: list[str] = []
     for name in names:
         end = raw[-len(name.encode()) :]
@@ -287,7 +288,8 @@ def _guess(
 
 
 def _begin_of_replay(chunks: list[tuple[int, memoryview]], first: int) -> int:
-    """Where the last complete checkpoint begins; where the journal does, if there is none."""
+    """Return where the last complete checkpoint begins; where the journal does, if there is
+    none."""
     begin = first
     for _, chunk in chunks:
         try:
@@ -414,7 +416,7 @@ def _judge_missing(found: PartitionFindings, history: list[tuple[int, list[Recor
 
 
 def _given(record: Record) -> tuple[int, int] | None:
-    """The first and the last number that a record gives to messages."""
+    """Return the first and the last number that a record gives to messages."""
     if isinstance(record, (Enqueued, Scheduled, Staged)):
         count = len(record.messages)
     elif isinstance(record, (Activated, StagesPublished)):

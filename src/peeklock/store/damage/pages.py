@@ -71,7 +71,7 @@ class Pages:
         return max(0, (self._last + 1) * self._size - len(self._bytes))
 
     def entries(self, name: bytes) -> Iterator[tuple[bytes, memoryview]]:
-        """Give what is in a tree, in the order of its keys; what cannot be read is left out and
+        """Return what is in a tree, in the order of its keys; what cannot be read is left out and
         told as a problem."""
         root, expected = self._root(name)
         if root is None:
@@ -156,7 +156,7 @@ class Pages:
                 yield key, value
 
     def _page(self, number: int, tree: str, depth: int) -> memoryview | None:
-        """Give a page of a tree, or tell why it cannot be used."""
+        """Return a page of a tree, or tell why it cannot be used."""
         if number in self._seen and tree != "main":
             self._problem(tree, number, "is there twice")
             return None
@@ -213,7 +213,8 @@ def refuse_lost(pages: Pages, tree: str) -> None:
 
 
 def why_too_short(data: Path) -> str | None:
-    """Why a file must not be given to the engine, which would end the process; None where it may.
+    """Return why a file must not be given to the engine, which would end the process; None where it
+    may.
 
     Pages at the end that nobody needs were perhaps never written; those do not count.
     """

@@ -52,7 +52,7 @@ def inspect_catalog(data: Path) -> tuple[dict[bytes, bytes], list[str], list[str
 
 
 def copy_aside(directory: Path) -> Path:
-    """Copy a directory beside itself; answers where it is."""
+    """Copy a directory beside itself; return where it is."""
     for number in range(1, 1000):
         copy = directory.with_name(f"{directory.name}.before-repair-{number}")
         if not copy.exists():
@@ -92,7 +92,7 @@ def rewrite_catalog(directory: Path, whole: dict[bytes, bytes]) -> None:
 
 
 def list_of(findings: StoreFindings) -> Iterator[dict[str, Any]]:
-    """Everything that is uncertain after a repair, number by number."""
+    """Return everything that is uncertain after a repair, number by number."""
     store = findings.directory.name
     for problem in findings.problems:
         yield {"store": store, "given_up": "pages", "text": problem}
@@ -115,7 +115,7 @@ def list_of(findings: StoreFindings) -> Iterator[dict[str, Any]]:
 
 
 def write_list(directory: Path, lines: Iterable[dict[str, Any]]) -> Path:
-    """Write a list beside a directory, a line of JSON for each; answers where it is."""
+    """Write a list beside a directory, a line of JSON for each; return where it is."""
     for number in range(1, 1000):
         path = directory.with_name(f"{directory.name}.repair-{number}.jsonl")
         if not path.exists():

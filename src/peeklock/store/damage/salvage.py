@@ -70,11 +70,11 @@ class Salvage:
         self._crcs.append((head_crc, words[-1]))
 
     def positions(self, state: int) -> list[int]:
-        """Where records of a state stand."""
+        """Return where records of a state stand."""
         return [self.first + at for at, each in enumerate(self.states) if each == state]
 
     def healed(self, next_sequence: int) -> bytes:
-        """The chunk with what is lost given up, each position by itself."""
+        """Return the chunk with what is lost given up, each position by itself."""
         while True:
             chunk = self._assembled(next_sequence)
             try:
@@ -117,7 +117,7 @@ class Salvage:
 
 
 def lost_chunk(first: int, end: int, at: int, next_sequence: int) -> bytes:
-    """A chunk in place of one of which nothing is left."""
+    """Return a chunk in place of one of which nothing is left."""
     records: list[Record] = [Lost(at, next_sequence) for _ in range(first, end)]
     return encode_chunk(first, records)
 

@@ -31,7 +31,8 @@ class LmdbWalk:
         self.first = self.end = self.size = -1
 
     def begin(self) -> int | None:
-        """Where the journal begins, by the same snapshot as its chunks: a trim may be going on."""
+        """Return where the journal begins, by the same snapshot as its chunks: a trim may be going
+        on."""
         resting = self._writer.table.entry(self._transaction, self._partition.number)
         return resting.extent.first if resting is not None and resting.end else None
 

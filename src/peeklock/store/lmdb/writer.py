@@ -152,7 +152,7 @@ class LmdbWriter:
                 found = cursor.next()
 
     def sweep(self, transaction: LmdbTransaction, partition: PartitionEntry, steps: int) -> bool:
-        """Delete chunks of a partition that is gone; answers whether there may be more of them."""
+        """Delete chunks of a partition that is gone; return whether there may be more of them."""
         with transaction.cursor(self.environment.values) as cursor:
             while cursor.set_range(partition.key(0)) and partition.owns(cursor.key()):
                 if steps == 0:
@@ -186,7 +186,7 @@ class LmdbOpen:
         self.size: int = BULKY
 
     def apply(self, writer: LmdbWriter, transaction: LmdbTransaction) -> int:
-        """Answers the epoch in force."""
+        """Return the epoch in force."""
         partition = self.partition
         writer.load(transaction, partition)
         epoch = epoch_for(partition.name, self.epoch, partition.epoch, writer.table.spent)
@@ -206,7 +206,7 @@ class LmdbAppend:
         self.size: int = chunk.size
 
     def apply(self, writer: LmdbWriter, transaction: LmdbTransaction) -> int:
-        """Answers how many bytes the chunk has."""
+        """Return how many bytes the chunk has."""
         partition, chunk = self.partition, self.chunk
         writer.load(transaction, partition)
         chunk.check(partition.name, partition.epoch, partition.end)

@@ -253,7 +253,7 @@ class Segments:
         return reading.close
 
     def in_use(self) -> dict[int, Segment]:
-        """The files in use, by the numbers of their uses."""
+        """Return the files in use, by the numbers of their uses."""
         with self._lock:
             return dict(self.used)
 

@@ -118,7 +118,7 @@ class Doubtful:
 
 
 def encode_header(use: Use) -> bytes:
-    """The first pages of a segment in use."""
+    """Return the first pages of a segment in use."""
     raw: bytes = _header.pack(_MAGIC, use.number, use.salt, use.before_end)
     return (raw + _crc.pack(_crc32(raw))).ljust(PAGE, b"\0") * 2
 
@@ -153,7 +153,7 @@ def _decode_copy(raw: Buffer, at: int) -> Use | None:
 
 
 def frame_size(parts: list[FramePart]) -> int:
-    """How many bytes a frame of these parts has."""
+    """Return how many bytes a frame of these parts has."""
     size = FRAME_BYTES + PART_BYTES * len(parts)
     for part in parts:
         size += part.size
@@ -184,7 +184,7 @@ def encode_frame(use: Use, offset: int, parts: list[FramePart]) -> list[Buffer]:
 
 
 def frame_bytes(raw: Buffer, use: Use, offset: int) -> int:
-    """How long the frame is that begins with these bytes; 0 where none does."""
+    """Return how long the frame is that begins with these bytes; 0 where none does."""
     if len(raw) < _frame.size:
         return 0
     magic, count, salt, number, own, size = cast(
@@ -233,10 +233,10 @@ FRAME_MARK_AT: Final = 8
 
 
 def aligned(offset: int) -> int:
-    """The next place where a frame may begin."""
+    """Return the next place where a frame may begin."""
     return (offset + ALIGNED - 1) // ALIGNED * ALIGNED
 
 
 def paged(offset: int) -> int:
-    """The end of the page that ends there or later."""
+    """Return the end of the page that ends there or later."""
     return (offset + PAGE - 1) // PAGE * PAGE

@@ -288,7 +288,7 @@ class Index:
 
 
 def encode_place(place: ChunkPlace) -> bytes:
-    """A place as it rests."""
+    """Return a place as it rests."""
     return sealed(_place.pack(place.use, place.offset, place.end, place.at, place.size))
 
 

@@ -92,7 +92,7 @@ def read_copy(path: Path) -> dict[bytes, bytes]:
 
 
 def newest_copy(directory: Path) -> dict[bytes, bytes]:
-    """The entries of `meta` as they were last written down; none where nobody did."""
+    """Return the entries of `meta` as they were last written down; none where nobody did."""
     copies = [read_copy(path) for path in directory.glob(f"{COPY}*")]
     return max(copies, key=_applied, default={})
 

@@ -106,7 +106,7 @@ class Keeper:
             self._make_ready()
 
     def _wait(self, batch: list[tuple[Job, Committed]]) -> bool:
-        """Wait for jobs, or until the index is late; answers whether to go on."""
+        """Wait for jobs, or until the index is late; return whether to go on."""
         late_at = self._retry_at if self.is_behind else time.monotonic() + self._lag_s
         while True:
             # A log that failed has nothing more to tell.

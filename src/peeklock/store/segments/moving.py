@@ -62,7 +62,8 @@ def make_way(directory: Path, disk: Disk, segment_bytes: int) -> None:
 
 
 def has_segments(directory: Path) -> bool:
-    """Whether the segments of a store are there, and not those of a move that never ended."""
+    """Return whether the segments of a store are there, and not those of a move that never
+    ended."""
     return any(directory.glob(f"{PREFIX}*")) and not (directory / MOVING).exists()
 
 
@@ -78,14 +79,14 @@ def index_told_of(directory: Path) -> Iterator[None]:
 
 
 def engine_format(directory: Path) -> str:
-    """The format that a directory is to be opened with; nothing where nothing is there, or where
-    whoever opens it has better words for it. What was repaired becomes again what it was."""
+    """Return the format that a directory is to be opened with; nothing where nothing is there, or
+    where whoever opens it has better words for it. What was repaired becomes again what it was."""
     form, is_segmented = _look(directory)
     return FORMAT if is_segmented else form
 
 
 def _look(directory: Path) -> tuple[str, bool]:
-    """The format of what is there, and whether a repair found segments."""
+    """Return the format of what is there, and whether a repair found segments."""
     data = directory / DATA
     if not data.exists() or why_too_short(data) is not None:
         return "", False  # the engine would end the process

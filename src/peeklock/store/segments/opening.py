@@ -59,7 +59,7 @@ def open_log(index: Index, segments: Segments, log: Log) -> None:
 def uses_behind(
     last: int, living: dict[int, Living], found: list[Segment]
 ) -> list[tuple[Segment, Use]]:
-    """The uses that the index does not know to their ends, in their order.
+    """Return the uses that the index does not know to their ends, in their order.
 
     What the index knows of a file does not depend on the file's own header.
     """
@@ -105,7 +105,7 @@ def uses_behind(
 
 
 def _has_commit(segment: Segment, use: Use) -> bool:
-    """Whether a use ever began: a header without a commit behind it means nothing.
+    """Return whether a use ever began: a header without a commit behind it means nothing.
 
     One that is not whole counts where others lie behind it: then it is damage.
     """
@@ -115,7 +115,7 @@ def _has_commit(segment: Segment, use: Use) -> bool:
 
 
 def _scan(log: Log, scan: Scan, use: Use, following: Use | None) -> int:
-    """Go through the frames of one use; answers where they end."""
+    """Go through the frames of one use; return where they end."""
     end = following.before_end if following is not None else None
     while end is None or scan.offset < end:
         offset = scan.offset

@@ -50,7 +50,7 @@ class Relocation:
         return self._segments.used_bytes > 2 * living + self._reserve_bytes
 
     def next(self) -> list[FramePart] | None:
-        """Some chunks that pin the emptiest segment; None when there is none to be freed.
+        """Return some chunks that pin the emptiest segment; None when there is none to be freed.
 
         What was given and could not be moved is found again after `start_over`.
         """

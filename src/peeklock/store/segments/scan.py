@@ -39,7 +39,7 @@ class Scan:
         self.offset = offset
 
     def next(self) -> Frame | Doubtful | None:
-        """The commit that begins here; nothing where none does."""
+        """Return the commit that begins here; nothing where none does."""
         found = self._frame(self.offset)
         if found is not None:
             frame = found.frame if isinstance(found, Doubtful) else found
@@ -47,7 +47,7 @@ class Scan:
         return found
 
     def later(self, offset: int) -> int | None:
-        """Where the next frame begins whose head is whole, at or behind an offset."""
+        """Return where the next frame begins whose head is whole, at or behind an offset."""
         mark = frame_mark(self._use)
         offset += FRAME_MARK_AT
         while True:

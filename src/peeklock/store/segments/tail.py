@@ -49,7 +49,7 @@ class Tail:
         self.recent: list[ChunkPlace] = []
 
     def kept(self) -> tuple[int, int, int, bool]:
-        """What a commit that fails must bring back."""
+        """Return what a commit that fails must bring back."""
         return self.epoch, self.end, self.replay_from, self.dropped
 
     def bring_back(self, kept: tuple[int, int, int, bool]) -> None:
@@ -80,7 +80,7 @@ class LogOpen:
         self.size: int = BULKY
 
     def apply(self, spent: int, parts: list[FramePart]) -> int:
-        """Answers the epoch in force; `spent` is the highest that a dropped partition had."""
+        """Return the epoch in force; `spent` is the highest that a dropped partition had."""
         tail = self.tail
         if tail.dropped:
             raise Fenced(f"{tail.name} was dropped")
@@ -103,7 +103,7 @@ class LogAppend:
         self.size: int = chunk.size
 
     def apply(self, _spent: int, parts: list[FramePart]) -> int:
-        """Answers how many bytes the chunk has."""
+        """Return how many bytes the chunk has."""
         tail, chunk = self.tail, self.chunk
         chunk.check(tail.name, tail.epoch, tail.end)
         data = chunk.encode(tail.name)
@@ -154,11 +154,11 @@ class LogMove:
         self.size: int = BULKY
 
     def apply(self, _spent: int, parts: list[FramePart]) -> int:
-        """Answers how many bytes are moved."""
+        """Return how many bytes are moved."""
         parts += self.parts
         return sum([part.size for part in self.parts])
 
 
 def moved(number: int, place: ChunkPlace, chunk: bytes) -> FramePart:
-    """A part that says that a chunk lies here now."""
+    """Return a part that says that a chunk lies here now."""
     return FramePart(MOVED, number, place.first, place.end, 0, place.at, chunk)

@@ -54,7 +54,7 @@ class SegmentWalk:
         self.first = self.end = self.size = -1
 
     def begin(self) -> int | None:
-        """Where the journal begins; nothing where there is none."""
+        """Return where the journal begins; nothing where there is none."""
         partition = self._index.partitions.get(self._tail.number)
         if partition is not None and partition.end:
             return partition.extent.first

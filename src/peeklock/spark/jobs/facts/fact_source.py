@@ -34,7 +34,7 @@ class FactSource:
             self.bus.check()
 
     def read(self, spark: "SparkSession") -> "DataFrame":
-        """All facts that are there now."""
+        """Return all facts that are there now."""
         if self._table:
             return self._chosen(frame.read_table(spark, self._table))
         return self._chosen(_together(self._each(lambda: spark.read)))
@@ -52,7 +52,8 @@ class FactSource:
         return self._chosen(_together(self._each(lambda: spark.readStream)))
 
     def entities(self) -> list[ListedEntity]:
-        """The queues and topics whose journals are meant; who names them need not manage them."""
+        """Return the queues and topics whose journals are meant; who names them need not manage
+        them."""
         if self._paths:
             names = dict.fromkeys(_split(path)[0] for path in self._paths)
             return [entity_at(name) for name in names]
@@ -92,7 +93,7 @@ class FactSource:
 
 
 def _split(path: str) -> tuple[str, str]:
-    """A queue or topic, and the line of a subscription in it."""
+    """Return a queue or topic, and the line of a subscription in it."""
     topic, is_subscription, name = path.strip("/").partition("/Subscriptions/")
     return topic, f"Subscriptions/{name}" if is_subscription else ""
 

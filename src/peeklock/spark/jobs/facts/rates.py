@@ -35,7 +35,8 @@ def rates(facts: DataFrame, *by: str) -> DataFrame:
 
 
 def _steps(facts: DataFrame, *by: str) -> DataFrame:
-    """Each fact with its run: when that began and ends, and how long ago the fact before was."""
+    """Return each fact with its run: when that began and ends, and how long ago the fact before
+    was."""
     order = Window.partitionBy(*by).orderBy("_at_ms")
     so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     begins = fn.coalesce(fn.col("_gap_ms") >= _STRETCH_MS, fn.lit(True)).cast("int")
@@ -65,7 +66,8 @@ def _whole_stretches(steps: DataFrame, *by: str) -> DataFrame:
 
 
 def _shares() -> Column:
-    """The one or two stretches that a step is part of, and how much of it each of them has."""
+    """Return the one or two stretches that a step is part of, and how much of it each of them
+    has."""
     start_ms = fn.col("_end_ms") - fn.col("_gap_ms")
     first = fn.floor(start_ms / _STRETCH_MS)
     last = fn.floor(fn.col("_end_ms") / _STRETCH_MS)
@@ -81,7 +83,7 @@ def _share(stretch: Column, amount: Column) -> Column:
 
 
 def _without_stretch(steps: DataFrame, *by: str) -> DataFrame:
-    """The rate of the longest run, for work that never filled a stretch."""
+    """Return the rate of the longest run, for work that never filled a stretch."""
     runs = steps.groupBy(*by, "_run").agg(
         (fn.count("*") - 1).alias("_steps"), fn.max("_span_ms").alias("_span_ms")
     )

@@ -37,12 +37,12 @@ KEPT: Final = ("message_id", "session_id", "bytes")
 
 
 def is_one_of(ops: tuple[str, ...]) -> Column:
-    """Whether a fact is of one of these kinds."""
+    """Return whether a fact is of one of these kinds."""
     return fn.col("op").isin(*ops)
 
 
 def milliseconds(instant: str | Column) -> Column:
-    """An instant as a number, so that differences are durations."""
+    """Return an instant as a number, so that differences are durations."""
     return fn.unix_millis(fn.col(instant) if isinstance(instant, str) else instant)
 
 
@@ -81,7 +81,7 @@ def completed(facts: DataFrame, carried: DataFrame | None = None) -> DataFrame:
 
 
 def _pending(facts: DataFrame, carried: DataFrame | None) -> DataFrame:
-    """What waits under a number that it will not keep."""
+    """Return what waits under a number that it will not keep."""
     columns = ("entity", "partition_id", fn.col("sequence_number").alias("_old"), *KEPT)
     pending = facts.where(is_one_of(PENDING)).select(*columns)
     return pending if carried is None else pending.unionByName(carried.select(*columns))
@@ -134,7 +134,7 @@ def _latest(name: str) -> Column:
 
 
 def so_far(by: tuple[str, ...]) -> WindowSpec:
-    """Everything up to a fact, in the order of the journal."""
+    """Return everything up to a fact, in the order of the journal."""
     return _in_order(by).rowsBetween(Window.unboundedPreceding, Window.currentRow)
 
 

@@ -78,7 +78,8 @@ def tally_facts(facts: DataFrame) -> DataFrame:
 
 
 def _tallied() -> Column:
-    """The tallies of a fact, by its kind; most kinds have few, and only those are looked at."""
+    """Return the tallies of a fact, by its kind; most kinds have few, and only those are looked
+    at."""
     counted = {op for ops in COUNTED.values() for op in ops}
     kinds = sorted(counted.union(ENTERING, LEAVING, SETTLING, DELIVERING, (BURIAL,)))
     first, *others = ((fn.col("op") == kind, fn.array(*_tallies_of(kind))) for kind in kinds)
@@ -118,7 +119,7 @@ def _one(
     bucket: Column | None = None,
     amount: Column | None = None,
 ) -> Column:
-    """A tally that has no amount where the condition does not hold."""
+    """Return a tally that has no amount where the condition does not hold."""
     value = fn.lit(1).cast("long") if amount is None else amount
     return fn.struct(
         fn.lit(measure).alias("measure"),
@@ -136,13 +137,13 @@ def _duration(measure: str, since: str, condition: Column | None = None) -> Colu
 
 
 def bucket_of(duration_ms: Column) -> Column:
-    """The bucket of a duration; -1 is less than a millisecond."""
+    """Return the bucket of a duration; -1 is less than a millisecond."""
     logarithm = fn.ceil(fn.log(duration_ms.cast("double")) / fn.lit(math.log(GROWTH)))
     return fn.when(duration_ms < 1, fn.lit(-1)).otherwise(logarithm).cast("int")
 
 
 def duration_of(bucket: Column) -> Column:
-    """The duration that stands for a bucket: its middle, never 1 % off."""
+    """Return the duration that stands for a bucket: its middle, never 1 % off."""
     middle = fn.pow(fn.lit(GROWTH), bucket) * fn.lit(2 / (GROWTH + 1))
     # Instants are whole milliseconds, and so are short durations.
     exact = fn.when(middle < 40, fn.round(middle)).otherwise(fn.round(middle, 1))
@@ -161,11 +162,12 @@ def ranked(tallies: DataFrame, *by: str) -> DataFrame:
 
 
 def total(measure: str) -> Column:
-    """How much there is of a measure; an aggregate over what `ranked` gave."""
+    """Return how much there is of a measure; an aggregate over what `ranked` gave."""
     return fn.sum(fn.when(fn.col("measure") == measure, fn.col("amount")).otherwise(0))
 
 
 def quantile(measure: str, share: float) -> Column:
-    """The duration that a share of the observations does not exceed; an aggregate as well."""
+    """Return the duration that a share of the observations does not exceed; an aggregate as
+    well."""
     is_reached = (fn.col("measure") == measure) & (fn.col("rank") >= share * fn.col("observed"))
     return duration_of(fn.min(fn.when(is_reached, fn.col("bucket")))).cast("double")

@@ -83,7 +83,7 @@ def write_page(path: str, title: str, text: str, sections: Sequence[PageSection]
 
 
 def shown(value: Any) -> str:
-    """A value as people read it."""
+    """Return a value as people read it."""
     if value is None:
         return ""
     if isinstance(value, bool):

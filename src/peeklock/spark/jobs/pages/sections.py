@@ -11,7 +11,7 @@ _BAD: Final = ("lost", "duplicated", "unexpected", "out_of_order")
 
 
 def line_name(row: Mapping[str, Any]) -> str:
-    """A queue, subscription or dead-letter queue by its path."""
+    """Return a queue, subscription or dead-letter queue by its path."""
     return "/".join(filter(None, (row["entity"], row["sub_entity"])))
 
 
@@ -83,7 +83,8 @@ def _worst(rows: Rows, times: Sequence[Any], name: str) -> list[float | None]:
 
 
 def _backlogs(minutes: Rows, times: Sequence[Any]) -> dict[str, list[float | None]]:
-    """The backlog of the fullest lanes; a minute in which nothing happened changes nothing."""
+    """Return the backlog of the fullest lanes; a minute in which nothing happened changes
+    nothing."""
     lanes: dict[str, dict[int, dict[Any, float]]] = {}
     for row in minutes:
         partitions = lanes.setdefault(line_name(row), {})
@@ -160,7 +161,7 @@ def triage_section(groups: Rows, trend: Rows) -> PageSection:
 
 
 def skew_section(tables: Mapping[str, Rows]) -> PageSection:
-    """How evenly things are loaded."""
+    """Return how evenly things are loaded."""
     section = PageSection("Skew", "0 is even; near 1 is all on one partition or key.")
     for row in tables.get("partitions_gini", ()):
         section.figure(f"Gini, {line_name(row)}", row["gini"], is_bad=row["gini"] > 0.5)
@@ -191,7 +192,7 @@ def tune_section(advice: Rows) -> PageSection:
 
 
 def audit_section(verdicts: Rows, offending: Rows) -> PageSection:
-    """What became of all messages."""
+    """Return what became of all messages."""
     section = PageSection("Audit", "What was sent against what was received and settled.")
     for row in verdicts:
         is_bad = row["verdict"] in _BAD and row["messages"] > 0
