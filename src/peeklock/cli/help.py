@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -28,12 +28,28 @@ class GroupedCommand(TyperCommand):
                 formatter.write_dl(groups[heading])
 
 
+class ListedGroup(TyperGroup):
+    """A group that says of each command all of its first sentence."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List the commands in the order in which they were added."""
+        rows: list[tuple[str, str]] = []
+        for name in self.list_commands(ctx):
+            command = self.get_command(ctx, name)
+            if command is not None and not command.hidden:
+                text = (command.help or "").strip().partition("\n\n")[0]
+                rows.append((name, " ".join(text.split())))
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
 class CommandGroup(typer.Typer):
     """A group of commands with such help."""
 
     def __init__(self, help: str, **options: Any) -> None:
         super().__init__(
             help=help,
+            cls=ListedGroup,
             no_args_is_help=True,
             rich_markup_mode=None,
             pretty_exceptions_enable=False,

@@ -17,6 +17,7 @@ from peeklock.cli.output import (
     confirm,
     print_json,
     print_table,
+    progress,
     say,
     text_of,
 )
@@ -126,12 +127,14 @@ def list_entities(
     """List entities with their counts, page by page."""
     admin = broker.administration()
     found: list[Description] = []
-    while top is None or len(found) < top:
-        wanted = _PAGE if top is None else min(_PAGE, top - len(found))
-        page = admin.page(place, skip + len(found), wanted)
-        found += page.entries
-        if not page.has_more or not page.entries:
-            break
+    with progress(f"listing {place.kind}s") as advance:
+        while top is None or len(found) < top:
+            wanted = _PAGE if top is None else min(_PAGE, top - len(found))
+            page = admin.page(place, skip + len(found), wanted)
+            found += page.entries
+            advance(len(page.entries))
+            if not page.has_more or not page.entries:
+                break
     if output != TABLE:
         print_json({f"{place.kind}s": [told(entity) for entity in found]}, output)
         return

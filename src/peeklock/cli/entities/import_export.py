@@ -10,7 +10,7 @@ import typer
 from peeklock.cli import values
 from peeklock.cli.broker_access import BrokerAccess, asks_broker
 from peeklock.cli.connection import ConnectionProblem
-from peeklock.cli.output import TABLE, Output, fail, print_json, print_table
+from peeklock.cli.output import TABLE, Output, fail, print_json, print_table, progress
 from peeklock.client.exceptions import ServiceBusError
 
 if TYPE_CHECKING:
@@ -137,14 +137,16 @@ def _parameters(texts: list[str]) -> dict[str, str]:
 
 
 def _perform(steps: "list[PlanStep]") -> None:
-    for number, step in enumerate(steps):
-        try:
-            step.perform()
-        except (ConnectionProblem, ServiceBusError) as problem:
-            done = f"{number} of {len(steps)} changes are made"
-            raise ConnectionProblem(
-                f"cannot {step.verb} {step.place.told}: {problem} ({done})"
-            ) from problem
+    with progress("importing", len(steps)) as advance:
+        for number, step in enumerate(steps):
+            try:
+                step.perform()
+            except (ConnectionProblem, ServiceBusError) as problem:
+                done = f"{number} of {len(steps)} changes are made"
+                raise ConnectionProblem(
+                    f"cannot {step.verb} {step.place.told}: {problem} ({done})"
+                ) from problem
+            advance()
 
 
 def _tell(steps: "list[PlanStep]", left_out: list[str], dry_run: bool, output: str) -> None:
