@@ -121,7 +121,7 @@ def check(environment: Fresh, directory: Path, form: str) -> None:
 FIXTURE = """
 from importlib.metadata import entry_points
 from peeklock.testing import InProcessBroker
-print(*(each.value for each in entry_points(group="pytest11")))
+print(*(e.value for e in entry_points(group="pytest11") if e.value.startswith("peeklock")))
 with InProcessBroker() as broker, broker.namespace() as servicebus:
     servicebus.create_queue("orders")
     print("made")
