@@ -83,15 +83,14 @@ def test_a_lost_connection_of_many_links_keeps_nobody_waiting(
 ) -> None:
     """It was one step, of 16 to 31 ms for hundreds of links."""
     broker = start_broker(queues={"q": {}, "partitioned": {"EnablePartitioning": True}})
-    links = 500
-    with broker.pressed():
-        for _ in range(2):
-            with broker.raw() as peer:
-                peer.open()
-                peer.begin()
-                for handle in range(links):
-                    peer.attach(address, RECEIVER, handle=handle)
-                    peer.grant(1, handle=handle)
+    links = 2_000
+    with broker.pressed(grows_at_most=128 * MB):
+        with broker.raw() as peer:
+            peer.open()
+            peer.begin()
+            for handle in range(links):
+                peer.attach(address, RECEIVER, handle=handle)
+                peer.grant(1, handle=handle)
         time.sleep(0.3)
 
 

@@ -53,8 +53,9 @@ from peeklock.store.store import (
 )
 from peeklock.turns import TURNS
 
-# Commands taken into one round: one store write must stay small beside a lock's duration.
-ROUND_MAX: Final = 1024
+# Commands taken into one round. All of them are answered in one step, each perhaps by a write to a
+# socket of its own.
+ROUND_MAX: Final = 128
 # And the bytes of their messages, beside one command's own.
 ROUND_BYTES: Final = 1 << 20
 # And how many they are: tiny ones cost more than their bytes.
