@@ -78,7 +78,7 @@ def _warmup(load: Flood | Trickle) -> int:
 def _build(place: Path) -> Path:
     """Find the compiled copy of a checkout, or take the place for one."""
     for found in (place / "build" / "compiled", place):
-        if list(found.glob("peeklock/amqp/codec*.so")):
+        if list(found.glob("peeklock/amqp/connection*.so")):
             return found.resolve()
     sys.exit(f"there is no compiled copy in {place}: run `make compile` there")
 
