@@ -20,6 +20,8 @@ from tests.wire.broker_process import BrokerProcess
 CIRCLE = ("one", "two", "three")
 STORES = 3
 BATCH = 20
+# Far beyond what it takes; a message that never rests is named before the test is broken off.
+REST_S = 90
 CONFIG = {
     "UserConfig": {
         "Namespaces": [
@@ -95,11 +97,14 @@ def all_ids(broker: BrokerProcess) -> Counter[str]:
 
 
 def wait_until_it_rests(broker: BrokerProcess) -> None:
+    until = time.monotonic() + REST_S
     while True:
         queues = run(broker, "queue", "list")["queues"]
         counts = {queue["Name"]: queue["Runtime"]["ActiveMessageCount"] for queue in queues}
-        if not any(counts[queue] for queue in CIRCLE):
+        moving = {queue: counts[queue] for queue in CIRCLE if counts[queue]}
+        if not moving:
             return
+        assert time.monotonic() < until, f"still on their way after {REST_S} s: {moving}"
         time.sleep(0.1)
 
 

@@ -73,6 +73,7 @@ class EmbeddedCatalog:
         """Let the directory go."""
         if not self._closed:
             self._closed = True
+            await self._environment.all_let_go()
             self._environment.close()
 
     async def _write(self, values: dict[bytes, bytes | None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import fcntl
 import os
@@ -37,9 +38,10 @@ class Environment:
         self, directory: Path, form: str, map_size: int | None = None, *, make: bool = True
     ) -> None:
         self.directory = directory
-        # How many snapshots are held, which `close` has to wait for.
+        # How many snapshots are held, and who waits, on which loop, until there are none.
         self._held = 0
-        self._all_let_go = threading.Condition()
+        self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+        self._lock = threading.Lock()
         self._data = directory / DATA
         if not make:
             _check_there(self._data)
@@ -97,20 +99,33 @@ class Environment:
 
     def hold(self) -> None:
         """Stay open until `let_go`."""
-        with self._all_let_go:
+        with self._lock:
             self._held += 1
 
     def let_go(self) -> None:
         """End what `hold` began; any thread may."""
-        with self._all_let_go:
+        with self._lock:
             self._held -= 1
-            self._all_let_go.notify_all()
+            waiting = [] if self._held else self._waiting
+            if waiting:
+                self._waiting = []
+        for loop, let_go in waiting:
+            # A loop that is closed has nobody waiting any more.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(let_go.set)
+
+    async def all_let_go(self) -> None:
+        """Wait, beside everything else, for whoever copies it; nobody may begin to meanwhile."""
+        with self._lock:
+            if not self._held:
+                return
+            let_go = asyncio.Event()
+            self._waiting.append((asyncio.get_running_loop(), let_go))
+        await let_go.wait()
 
     def close(self) -> None:
-        """Close the environment, then let the directory go. Who copies it is waited for."""
-        with self._all_let_go:
-            while self._held:
-                self._all_let_go.wait()
+        """Close the environment, then let the directory go; nobody holds it any more."""
+        assert not self._held, "snapshots are let go before"
         self.lmdb.close()
         os.close(self._owner)
 

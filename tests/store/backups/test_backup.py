@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import threading
+import errno
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from peeklock.store.backups.backup import (
     restore_backup,
     write_backup,
 )
-from peeklock.store.backups.snapshot import KeepsSnapshots, Snapshot
+from peeklock.store.backups.snapshot import Advance, KeepsSnapshots, Snapshot
 from peeklock.store.catalog import EmbeddedCatalog
 from peeklock.store.memory import MemoryStores
 from peeklock.store.retention import Retention
@@ -88,30 +88,26 @@ def test_what_rested_is_there_and_what_came_later_is_not(kind: str, tmp_path: Pa
     copy.run(look)
 
 
-def test_a_store_that_is_held_is_not_closed_meanwhile(tmp_path: Path) -> None:
-    under_test = StoreUnderTest("segments", tmp_path / "store")
-    order: list[str] = []
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_store_that_is_held_is_closed_later_and_nobody_else_waits(
+    kind: str, tmp_path: Path
+) -> None:
+    """It was waited for on the loop: nothing was served until that store was copied."""
+    under_test = StoreUnderTest(kind, tmp_path / "store")
 
     async def scenario(under_test: StoreUnderTest) -> None:
-        snapshot = held(under_test.store)
-        begun = threading.Event()
-
-        def copy() -> None:
-            begun.wait()
-            snapshot.copy(tmp_path / "copy", nothing)
-            order.append("copied")
-            snapshot.release()
-
-        thread = threading.Thread(target=copy)
-        thread.start()
-        asyncio.get_running_loop().call_soon(begun.set)
-        await asyncio.sleep(0)
-        await under_test.store.close()
-        order.append("closed")
-        thread.join()
+        first, second = held(under_test.store), held(under_test.store)
+        closing = asyncio.ensure_future(under_test.store.close())
+        # Others have their turns, and what is held can be copied.
+        await asyncio.to_thread(first.copy, tmp_path / "copy", nothing)
+        await asyncio.to_thread(first.release)
+        assert not closing.done()
+        with pytest.raises(StoreError):
+            held(under_test.store)
+        await asyncio.to_thread(second.release)
+        await asyncio.wait_for(closing, 60)
 
     under_test.run(scenario)
-    assert order == ["copied", "closed"]
 
 
 def test_all_are_held_or_none(tmp_path: Path) -> None:
@@ -139,21 +135,45 @@ def test_a_backup_is_never_replaced(tmp_path: Path) -> None:
     assert list(manifest.files) == ["catalog/data.mdb"]
 
 
-def test_one_that_was_given_up_is_none(tmp_path: Path) -> None:
+def no_room(_: int) -> None:
+    raise OSError(errno.ENOSPC, "no room")
+
+
+def enough(_: int) -> None:
+    raise Stopped("enough")
+
+
+def enough_when_all_is_copied(count: int) -> None:
+    if not count:
+        raise Stopped("enough")
+
+
+@pytest.mark.parametrize("advance", [no_room, enough, enough_when_all_is_copied])
+def test_one_that_was_given_up_leaves_nothing(tmp_path: Path, advance: Advance) -> None:
     async def stopped() -> None:
         catalog = EmbeddedCatalog(tmp_path / "catalog")
-
-        def stop(_: int) -> None:
-            raise Stopped("enough")
-
         snapshots: dict[str, Snapshot] = {"catalog": catalog.snapshot()}
-        with pytest.raises(Stopped):
-            write_backup(tmp_path / "backup", snapshots, 0, "x", tmp_path / "tls", stop)
+        with pytest.raises(StoreError, match=r"enough|no room"):
+            write_backup(tmp_path / "all" / "one", snapshots, 0, "x", tmp_path / "tls", advance)
         # It would wait for ever if the snapshot were still held.
         await catalog.close()
 
     asyncio.run(stopped())
-    assert not (tmp_path / "backup").exists()
+    assert list((tmp_path / "all").iterdir()) == []
+
+
+def test_nobody_loses_what_has_a_similar_name(tmp_path: Path) -> None:
+    """What was there with `.partial` at the end was removed."""
+    mine = [tmp_path / "backup.partial", tmp_path / "data.partial"]
+    for path in mine:
+        path.mkdir()
+    backup = small_backup(tmp_path)
+    restore_backup(backup, tmp_path / "data", nothing)
+    assert all(path.is_dir() for path in mine)
+    with pytest.raises(StoreError, match="could not be restored"):
+        restore_backup(backup, tmp_path / "other", no_room)
+    there = sorted(path.name for path in tmp_path.iterdir())
+    assert there == ["backup", "backup.partial", "catalog", "data", "data.partial"]
 
 
 @pytest.mark.parametrize("damage", ["missing", "shorter", "other", "manifest", "elsewhere"])
@@ -196,4 +216,4 @@ def test_nothing_is_restored_over_something(tmp_path: Path) -> None:
 
 def test_names_lead_nowhere_else() -> None:
     assert all(map(is_name, ["nightly", "2026-11-16T15.04", "a_b"]))
-    assert not any(map(is_name, ["", "..", ".x", "a/b", "ü", "a b", "x" * 101]))
+    assert not any(map(is_name, ["", "..", ".x", "a/b", "ü", "a b", "x" * 101, "a.partial"]))

@@ -4,20 +4,23 @@
     NAME/catalog, store, store-2, ...   as in a data directory
     NAME/tls             the development authority, where there is one
 
-The list of files is written last, under a name that the directory gets only then: whatever has that
-name is whole.
+The directory gets its name last: whatever has that name is whole. Until then it is a hidden one
+beside it, which is removed if anything fails.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, final
+
+import lmdb
 
 from peeklock.store.backups.snapshot import Advance, Snapshot, copy_file, sync_file
 from peeklock.store.checksum import crc32
@@ -57,45 +60,58 @@ def write_backup(
     advance: Advance,
 ) -> Manifest:
     """Copy snapshots, by their names, into a new directory; they are released whatever happens."""
-    partial = directory.with_name(directory.name + _PARTIAL)
     left = dict(snapshots)
     try:
         if directory.exists():
             raise StoreError(f"there is a backup '{directory}' already; choose another name")
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(mode=0o700, parents=True)
-        while left:
-            name, snapshot = left.popitem()
-            try:
-                snapshot.copy(partial / name, advance)
-            finally:
-                snapshot.release()
-    except OSError as error:
+        with _beside(directory) as partial:
+            while left:
+                name, snapshot = left.popitem()
+                try:
+                    snapshot.copy(partial / name, advance)
+                finally:
+                    snapshot.release()
+            if tls.is_dir():
+                shutil.copytree(tls, partial / TLS)
+            at = datetime.fromtimestamp(at_ms / 1000, tz=UTC).isoformat(timespec="milliseconds")
+            stores = sorted(name for name in snapshots if name != CATALOG)
+            manifest = Manifest(version, at, stores, _listed(partial, advance))
+            _finish(partial, directory, manifest)
+            return manifest
+    except (OSError, lmdb.Error) as error:
         raise StoreError(f"the backup could not be written: {error}") from error
     finally:
         for snapshot in left.values():
             snapshot.release()
-    if tls.is_dir():
-        shutil.copytree(tls, partial / TLS)
-    at = datetime.fromtimestamp(at_ms / 1000, tz=UTC).isoformat(timespec="milliseconds")
-    stores = sorted(name for name in snapshots if name != CATALOG)
-    manifest = Manifest(version, at, stores, _listed(partial))
-    _finish(partial, directory, manifest)
-    return manifest
 
 
-def _listed(partial: Path) -> dict[str, tuple[int, int]]:
+@contextmanager
+def _beside(directory: Path) -> Iterator[Path]:
+    """Make a directory that nobody else has, to be renamed to this one; it goes if that fails."""
+    parent = directory.absolute().parent
+    parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    prefix = f".{directory.absolute().name}."
+    partial = Path(tempfile.mkdtemp(prefix=prefix, suffix=_PARTIAL, dir=parent))
+    try:
+        yield partial
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def _listed(partial: Path, advance: Advance) -> dict[str, tuple[int, int]]:
     """Read each file again: what a backup is said to have can be read."""
     paths = sorted(path for path in partial.rglob("*") if path.is_file())
-    return {str(p.relative_to(partial)): (p.stat().st_size, checksum_of(p)) for p in paths}
+    return {str(p.relative_to(partial)): (p.stat().st_size, checksum_of(p, advance)) for p in paths}
 
 
-def checksum_of(path: Path) -> int:
-    """Return the checksum of a file."""
+def checksum_of(path: Path, advance: Advance) -> int:
+    """Return the checksum of a file; nothing more is copied, but whoever watches may stop it."""
     found = 0
     with path.open("rb") as file:
         while piece := file.read(_PIECE):
             found = crc32(piece, found)
+            advance(0)
     return found
 
 
@@ -151,20 +167,19 @@ def restore_backup(directory: Path, data: Path, advance: Advance) -> Manifest:
             raise StoreError(f"'{data}' has something in it; choose a directory that is not there")
         for name, (size, crc) in manifest.files.items():
             path = directory / name
-            if not path.is_file() or path.stat().st_size != size or checksum_of(path) != crc:
+            is_there = path.is_file() and path.stat().st_size == size
+            if not is_there or checksum_of(path, advance) != crc:
                 raise Corrupt(f"'{path}' is not what it was when the backup was made")
-        partial = data.with_name(data.name + _PARTIAL)
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(mode=0o700, parents=True)
-        for name, (size, _) in manifest.files.items():
-            target = partial / name
-            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            copy_file(directory / name, target, size, size, advance)
-        for folder in [partial, *(found for found in partial.rglob("*") if found.is_dir())]:
-            sync_directory(folder)
-        if data.exists():
-            data.rmdir()
-        partial.rename(data)
+        with _beside(data) as partial:
+            for name, (size, _) in manifest.files.items():
+                target = partial / name
+                target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                copy_file(directory / name, target, size, size, advance)
+            for folder in [partial, *(found for found in partial.rglob("*") if found.is_dir())]:
+                sync_directory(folder)
+            if data.exists():
+                data.rmdir()
+            partial.rename(data)
         sync_directory(data.absolute().parent)
     except OSError as error:
         raise StoreError(f"it could not be restored: {error}") from error
@@ -179,4 +194,6 @@ def total_bytes(manifest: Manifest) -> int:
 def is_name(text: str) -> bool:
     """Return whether a text can be the name of a backup: one folder, and a plain one."""
     plain = all(sign.isascii() and (sign.isalnum() or sign in "._-") for sign in text)
-    return 0 < len(text) <= 100 and plain and not text.startswith(".") and os.sep not in text
+    # What begins with a dot, or ends like this, is on its way to be one.
+    is_hidden = text.startswith(".") or text.endswith(_PARTIAL)
+    return 0 < len(text) <= 100 and plain and not is_hidden

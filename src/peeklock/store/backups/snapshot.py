@@ -100,10 +100,11 @@ class SegmentSnapshot:
 
     def release(self) -> None:
         """Let the segments be used again."""
+        # In this order: with the index the store may be closed.
         try:
-            self._index.release()
-        finally:
             self._release()
+        finally:
+            self._index.release()
 
 
 def copy_file(source: Path, target: Path, size: int, full_size: int, advance: Advance) -> None:

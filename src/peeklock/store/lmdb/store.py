@@ -135,6 +135,7 @@ class LmdbStore:
         if not self._access.is_closed:
             self._access.is_closed = True
             await self._access.finish()
+            await self._environment.all_let_go()
             self._environment.close()
 
     async def _sweep(self) -> None:

@@ -199,6 +199,7 @@ class SegmentStore:
             async with self._relocating:
                 await self._access.finish()
             await self._keeper.finish()
+            await self._environment.all_let_go()
             self._log.close()
             self._segments.close()
             self._environment.close()

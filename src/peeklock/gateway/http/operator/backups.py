@@ -17,7 +17,7 @@ from peeklock.gateway import logbook
 from peeklock.gateway.http.answer import Answer, bad_request, not_allowed, not_found, refused
 from peeklock.gateway.http.request import HttpRequest
 from peeklock.gateway.http.token_guard import TokenGuard
-from peeklock.settings import Settings
+from peeklock.settings import POSTGRES, Settings
 from peeklock.store.backups.backup import CATALOG, Stopped, is_name, write_backup
 from peeklock.store.backups.snapshot import KeepsSnapshots, Snapshot
 from peeklock.store.store import Catalog, StoreError
@@ -25,6 +25,9 @@ from peeklock.store.stores import Stores
 from peeklock.version import VERSION
 
 NODE: Final = "$backups"
+
+_NONE_IN_MEMORY: Final = "what is kept in memory has no backups"
+_NONE_IN_DATABASES: Final = "what is kept in PostgreSQL has the backups of its database"
 
 _LOG: Final = logging.getLogger("peeklock.backups")
 
@@ -48,6 +51,7 @@ class Backups:
         self._clock = clock
         self._directory = settings.backups or settings.data / "backups"
         self._tls = settings.data / "tls"
+        self._is_in_database = settings.store == POSTGRES
         self._is_alone = is_alone
         self._task: asyncio.Task[None] | None = None
         self._is_stopping = False
@@ -80,7 +84,7 @@ class Backups:
                 "directory, or serve it with one node meanwhile"
             )
         if not isinstance(self._catalog, KeepsSnapshots):
-            raise StoreError("what is kept in memory has no backups")
+            raise StoreError(_NONE_IN_DATABASES if self._is_in_database else _NONE_IN_MEMORY)
         snapshots = self._stores.snapshots()
         try:
             snapshots[CATALOG] = self._catalog.snapshot()
@@ -149,7 +153,10 @@ class BackupsNode:
 
     def _begin(self, name: str) -> Answer:
         if not is_name(name):
-            return bad_request("The name of a backup has letters, digits, '.', '_' and '-'.")
+            return bad_request(
+                "The name of a backup has letters, digits, '.', '_' and '-'; it does not begin "
+                "with a dot or end in .partial."
+            )
         if self._backups.is_running:
             return refused(409, "Another backup is under way; GET /$backups tells how far it is.")
         try:
