@@ -12,6 +12,7 @@ DIST = ROOT / "dist"
 WHEELHOUSE = ROOT / "build" / "wheelhouse"
 PROJECT = ROOT / "pyproject.toml"
 CONSTRAINTS = ROOT / "constraints.txt"
+RUNTIME_EXTRAS = ("compile", "postgres")
 
 
 class Fresh:
@@ -52,7 +53,7 @@ def wheel(*, is_compiled: bool) -> Path | None:
 def fill_wheelhouse() -> None:
     """Fetch what Peeklock needs, and what builds it, once: everything after that is done alone."""
     WHEELHOUSE.mkdir(parents=True, exist_ok=True)
-    wanted = PROJECT.read_text() + CONSTRAINTS.read_text()
+    wanted = PROJECT.read_text() + CONSTRAINTS.read_text() + " ".join(RUNTIME_EXTRAS)
     with (WHEELHOUSE / ".lock").open("a+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         stamp = WHEELHOUSE / ".stamp"
@@ -60,6 +61,9 @@ def fill_wheelhouse() -> None:
             return
         project = tomllib.loads(PROJECT.read_text())
         needed = [*project["build-system"]["requires"], *project["project"]["dependencies"]]
+        # What `make run` installs beside them.
+        for extra in RUNTIME_EXTRAS:
+            needed += project["project"]["optional-dependencies"][extra]
         for old in WHEELHOUSE.glob("*.whl"):
             old.unlink()
         command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel"]
