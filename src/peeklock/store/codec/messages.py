@@ -134,7 +134,29 @@ def add_staged_message(runs: RecordRuns, record: memoryview, bodies: bool) -> No
     runs.add_staged(at, sequence, message, stage or "")
 
 
-def decode_addressed(record: memoryview, kind: int, bodies: bool) -> Record:
+@final
+class Addresses:
+    """Where published messages belong. Those of a batch mostly have the same lanes, which may be
+    thousands: they are read once, and their records share them."""
+
+    __slots__ = ("_expirations", "_lanes", "_raw")
+
+    def __init__(self) -> None:
+        self._raw: bytes = b""
+        self._lanes: list[int] = []
+        self._expirations: list[int] = []
+
+    def read(self, record: memoryview, begin: int, end: int) -> tuple[list[int], list[int]]:
+        """Return the lanes, and when their copies expire."""
+        raw = bytes(record[begin:end])
+        if raw != self._raw or not raw:
+            self._lanes, offset = unpack_lanes(record, begin)
+            self._expirations, _ = unpack_expirations(record, offset, len(self._lanes))
+            self._raw = raw
+        return self._lanes, self._expirations
+
+
+def decode_addressed(record: memoryview, kind: int, bodies: bool, addresses: Addresses) -> Record:
     """Return a record of one message that says where it belongs."""
     _, flags, at, sequence, id_bytes, envelope_bytes = MESSAGE.unpack_from(record)
     end = MESSAGE_BYTES + 4 + cast(int, _word.unpack_from(record, MESSAGE_BYTES)[0])
@@ -154,6 +176,5 @@ def decode_addressed(record: memoryview, kind: int, bodies: bool) -> Record:
             raise ValueError("a message has one entry")
         return Requeued(at, lane, entries[0], message)
     enqueue_sequence: int = _number.unpack_from(record, MESSAGE_BYTES + 4)[0]
-    lanes, offset = unpack_lanes(record, MESSAGE_BYTES + 12)
-    expirations, _ = unpack_expirations(record, offset, len(lanes))
+    lanes, expirations = addresses.read(record, MESSAGE_BYTES + 12, end)
     return Published(at, sequence, message, lanes, expirations, enqueue_sequence)

@@ -60,6 +60,7 @@ from peeklock.store.codec.kinds import (
 from peeklock.store.codec.messages import (
     MESSAGE,
     MESSAGE_BYTES,
+    Addresses,
     RecordRuns,
     add_staged_message,
     decode_addressed,
@@ -357,6 +358,7 @@ def decode_chunk(chunk: Buffer, bodies: bool) -> tuple[int, list[Record]]:
     base = HEADER_BYTES + 4 * width * count
     start = base
     runs = RecordRuns()
+    addresses = Addresses()
     for index in range(count):
         at_table = width * index
         end = base + table[at_table]
@@ -377,7 +379,7 @@ def decode_chunk(chunk: Buffer, bodies: bool) -> tuple[int, list[Record]]:
             elif kind == STAGED:
                 add_staged_message(runs, record, bodies)
             elif kind in (PUBLISHED, TRANSFERRING, RELOCATED_COPIES, REQUEUED):
-                runs.add_other(decode_addressed(record, kind, bodies))
+                runs.add_other(decode_addressed(record, kind, bodies, addresses))
             else:
                 runs.add_other(decode_fact(record, kind))
         except (struct.error, ValueError, IndexError) as error:
