@@ -13,6 +13,8 @@ import pytest
 from peeklock.broker.changes import NEW, EntityError
 from peeklock.broker.counting import count
 from peeklock.broker.entities import Queue, Subscription, Topic
+from peeklock.broker.worker.partition_door import PartitionDoor
+from peeklock.broker.worker.partition_worker import PartitionWorker
 from peeklock.cluster.catalog import ClusterCatalog
 from peeklock.entity.commands import (
     MAIN,
@@ -31,7 +33,7 @@ from peeklock.entity.replies import Delivered, ReceiverClosed, Refused, SendsAcc
 from peeklock.entity.rules.filter import SqlFilter
 from peeklock.entity.rules.rule import Rule
 from peeklock.entity.settlement import PLAIN_COMPLETE
-from peeklock.store.store import Fenced
+from peeklock.store.store import Fenced, StoreError
 from tests.broker.broker_harness import Recorder, contents, message, settle_down, token, until
 from tests.cluster.cluster_harness import ClusterHarness, cluster
 
@@ -296,6 +298,85 @@ def test_an_entity_that_is_used_anywhere_is_not_idle(tmp_path: Path) -> None:
         assert made.broker(1).find("ns", "orders") is None
 
     run(tmp_path, scenario)
+
+
+def test_counting_opens_nothing_that_was_never_written_to(tmp_path: Path) -> None:
+    async def scenario(made: ClusterHarness) -> None:
+        await made.broker(0).put_queue(QueueDefinition("orders", partitions=16))
+        assert (await count(queue(made, 0))).total == 0
+        for index in (0, 1):
+            assert not any(each.is_open for each in local_workers(made, index))
+        await sent(queue(made, 0), "a")
+        assert (await count(queue(made, 1))).active == 1
+
+    run(tmp_path, scenario)
+
+
+def test_what_was_deleted_while_a_node_was_away_is_dropped_when_it_is_back(tmp_path: Path) -> None:
+    async def scenario(made: ClusterHarness) -> None:
+        await made.broker(0).put_queue(QueueDefinition("orders", partitions=16))
+        for number in range(16):
+            await sent(queue(made, 0), f"m{number}")
+        await made.nodes[1].vanish()
+        await until(lambda: queue(made, 0).partitions.availability == "Limited")
+        assert await made.broker(0).remove("orders")
+        assert [kind for _, kind, _, _ in await made.catalog.load()] == ["dropped"]
+        await made.nodes[1].broker.close()
+        made.nodes[1] = made.make(1)
+        await made.nodes[1].start()
+        while await made.catalog.load():
+            await settle_down()
+
+    run(tmp_path, scenario)
+
+
+def test_a_change_that_rests_is_known_to_all_though_its_node_is_gone(tmp_path: Path) -> None:
+    async def scenario(made: ClusterHarness) -> None:
+        may_go_on = asyncio.Event()
+        begun = asyncio.Event()
+        replace = made.catalog.replace
+
+        async def slowly(*arguments: Any) -> None:
+            begun.set()
+            await may_go_on.wait()
+            await replace(*arguments)
+
+        vars(made.catalog)["replace"] = slowly  # as a slow disk does
+        making = asyncio.ensure_future(made.broker(1).put_queue(QueueDefinition("orders")))
+        await begun.wait()
+        await made.nodes[1].vanish()
+        waiting = asyncio.ensure_future(made.broker(0).put_queue(QueueDefinition("others")))
+        await settle_down()
+        assert not waiting.done(), "the turn ends with the write"
+        may_go_on.set()
+        await waiting
+        assert queue(made, 0, "orders").path == "orders"
+        with pytest.raises(StoreError):
+            await making
+
+    run(tmp_path, scenario)
+
+
+def test_a_node_that_cannot_apply_a_change_is_let_go(tmp_path: Path) -> None:
+    """It would go on with what is no longer true."""
+
+    async def scenario(made: ClusterHarness) -> None:
+        lost: list[int] = []
+        made.coordinator.on_lost = lost.append
+
+        async def fails(*_: Any) -> None:
+            raise ZeroDivisionError
+
+        vars(made.broker(1))["apply"] = fails  # a fault that nobody has thought of
+        await made.broker(0).put_queue(QueueDefinition("orders"))
+        await until(lambda: lost == [1])
+
+    run(tmp_path, scenario)
+
+
+def local_workers(made: ClusterHarness, index: int, path: str = "orders") -> list[PartitionDoor]:
+    entity = queue(made, index, path)
+    return [each for each in entity.partitions.workers if isinstance(each, PartitionWorker)]
 
 
 def _has(receiver: Recorder, count: int) -> bool:

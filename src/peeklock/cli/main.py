@@ -122,6 +122,8 @@ def serve(
     databases = tuple(each for each in store or () if options.is_address_of_database(each))
     if databases and stores > 1:
         raise typer.BadParameter("--stores counts embedded stores; repeat --store for databases")
+    if testing and nodes > 1:
+        raise typer.BadParameter("--testing moves the clock of one process; leave out --nodes")
     # Told by the parent to each of its nodes, and by nobody else.
     node = None if node_description is None else NodeDescription.read(node_description)
     settings = Settings(

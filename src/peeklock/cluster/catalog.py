@@ -16,9 +16,10 @@ NO_TURN = 0
 class ClusterCatalog:
     """Reads and writes through the parent process."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, applying: asyncio.Lock) -> None:
+        """`applying` is held while this node applies what another one has changed."""
         self._channel = channel
-        self.changing = ChangeTurn(channel)
+        self.changing = ChangeTurn(channel, applying)
 
     async def load(self) -> list[tuple[str, str, str, str]]:
         """All of it; from here on this node hears of every change."""
@@ -53,9 +54,10 @@ class ClusterCatalog:
 class ChangeTurn:
     """The right to change descriptions, which one node of the cluster has at a time."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, applying: asyncio.Lock) -> None:
         self.turn = NO_TURN
         self._channel = channel
+        self._applying = applying
         self._here = asyncio.Lock()
 
     async def __aenter__(self) -> None:
@@ -63,6 +65,8 @@ class ChangeTurn:
         await self._here.acquire()
         try:
             self.turn = await self._channel.request("begin-change")
+            async with self._applying:
+                pass  # what was changed before this turn is known here
         except BaseException:
             self._here.release()
             raise

@@ -33,11 +33,13 @@ _ALIVE: Final = 6
 
 # How often a process says that it lives, and how long the other side believes it.
 ALIVE_S: Final = 1.0
-LOST_S: Final = 5.0
+LOST_S: Final = 8.0
 
 # What may lie unread in the other process before this one stops being read from, too: commands
 # and deliveries are bounded by credit and by rounds, so that only a stopped process gets there.
-_UNREAD_MAX: Final = 256 << 20
+_UNREAD_MAX: Final = 512 << 20
+# From here on messages are refused that others want to send there.
+_CONGESTED: Final = 64 << 20
 
 _ERRORS: Final[dict[str, type[StoreError]]] = {
     each.__name__: each
@@ -87,6 +89,12 @@ class Channel(asyncio.Protocol):
         self._heard_at = self._loop.time()
         self._alive_timer: asyncio.TimerHandle | None = None
         self._closed = asyncio.Event()
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether so much waits to be read by the other side that nothing large should follow."""
+        transport = self._transport
+        return transport is not None and transport.get_write_buffer_size() > _CONGESTED
 
     @property
     def is_open(self) -> bool:

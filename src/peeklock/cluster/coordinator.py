@@ -32,6 +32,7 @@ class ClusterCoordinator:
         self._changing = asyncio.Lock()
         self._turn = 0
         self._holder: Member | None = None
+        self._writing: asyncio.Task[None] | None = None
         # Told with the number of a node that serves, or that is gone.
         self.on_serving: Callable[[int], None] = _nobody_listens
         self.on_lost: Callable[[int], None] = _nobody_listens
@@ -55,10 +56,13 @@ class ClusterCoordinator:
         return self._turn
 
     def end(self, member: Member, turn: int) -> None:
-        """Give the right back."""
+        """Give the right back; a write that is under way comes to its end before."""
         if self._holder is member and turn == self._turn:
             self._holder = None
-            self._changing.release()
+            if self._writing is None:
+                self._changing.release()
+            else:
+                self._writing.add_done_callback(lambda _: self._changing.release())
 
     async def write(
         self,
@@ -74,20 +78,38 @@ class ClusterCoordinator:
         if is_told and (self._holder is not member or turn != self._turn):
             # It was taken for lost, and somebody else has changed what it knows.
             raise Fenced("another node changes descriptions now")
-        await self._catalog.replace(removed, entries)
-        if is_told:
-            others = [
-                each for each in self.members.values() if each is not member and each.is_watching
-            ]
-            done = await asyncio.gather(
-                *(each.apply(told_removed, told_entries) for each in others), return_exceptions=True
-            )
-            for each, result in zip(others, done, strict=True):
-                # A node that is gone reads the catalog when it comes back.
-                if isinstance(result, StoreError):
-                    _LOG.warning("change-not-applied node=%d error=%r", each.index, str(result))
-                elif isinstance(result, BaseException):
-                    raise result
+        if not is_told:
+            await self._catalog.replace(removed, entries)
+            return
+
+        async def rest_and_tell() -> None:
+            await self._catalog.replace(removed, entries)
+            await self._tell(member, told_removed, told_entries)
+
+        # Also when its node goes meanwhile: what rests must be known to all.
+        self._writing = asyncio.get_running_loop().create_task(rest_and_tell())
+        try:
+            await asyncio.shield(self._writing)
+        finally:
+            if self._writing.done():
+                self._writing = None
+
+    async def _tell(
+        self,
+        member: Member,
+        removed: Sequence[tuple[str, str, str]],
+        entries: Sequence[tuple[str, str, str, str]],
+    ) -> None:
+        others = [each for each in self.members.values() if each is not member and each.is_watching]
+        done = await asyncio.gather(
+            *(each.apply(removed, entries) for each in others), return_exceptions=True
+        )
+        for each, result in zip(others, done, strict=True):
+            if isinstance(result, BaseException):
+                # It reads the catalog when it comes back; until then it must not go on with what
+                # is no longer true.
+                _LOG.error("change-not-applied node=%d error=%r", each.index, str(result))
+                each.dismiss()
 
     def joined(self, member: Member) -> None:
         """A node has said who it is."""
@@ -125,6 +147,11 @@ class Member:
         """Let the node apply a change; done when it has."""
         assert self.channel is not None
         await self.channel.request("apply", removed, entries)
+
+    def dismiss(self) -> None:
+        """End the connection: whoever looks after the node ends it, too."""
+        if self.channel is not None:
+            self.channel.close()
 
     # ---- Side
 

@@ -66,7 +66,7 @@ class ClusterNode:
         channel = await connect(self._description.coordination_path, self, "the parent")
         channel.notify("join", self._description.index)
         self._coordination = channel
-        self._catalog = ClusterCatalog(channel)
+        self._catalog = ClusterCatalog(channel, self._applying)
         return self._catalog
 
     def own_stores(self) -> list[str]:
@@ -134,6 +134,11 @@ class ClusterNode:
             _LOG.info("node-connected node=%d", index)
             node.connected(side)
             first.set()
+            assert self._broker is not None
+            for name, owner in self._plan.items():
+                if owner == index:
+                    # What was deleted while it was away is dropped now.
+                    self._broker.store_switched(name, True)
             try:
                 await side.is_lost.wait()
             except asyncio.CancelledError:
@@ -292,6 +297,11 @@ class _AskingSide:
         self.channel: Channel | None = None
         self.is_lost = asyncio.Event()
 
+    @property
+    def is_congested(self) -> bool:
+        """Whether the other node reads too slowly."""
+        return self.channel is not None and self.channel.is_congested
+
     def send_command(self, value: list[Any]) -> None:
         """Send a command."""
         assert self.channel is not None
@@ -315,6 +325,8 @@ class _AskingSide:
         """A partition of the other node has opened, or is out of reach."""
         if name == "partition-opened":
             self._node.opened(arguments[0])
+        elif name == "partition-available":
+            self._node.available(arguments[0])
         elif name == "partition-unavailable":
             self._node.unavailable(arguments[0])
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Final, Protocol, final
 
 from peeklock.broker.worker.partition_door import PartitionDoor
 from peeklock.broker.worker.refusing import refusal_reply
 from peeklock.cluster.values import NO_ORIGIN, read_command, write_reply
-from peeklock.entity.commands import AcceptSession, CloseReceiver, Command, OpenReceiver
+from peeklock.entity.commands import AcceptSession, CloseReceiver, Command, Count, OpenReceiver
 from peeklock.entity.refusals import UNAVAILABLE, Refusal
-from peeklock.entity.replies import Nobody, ReceiverClosed, Reply
+from peeklock.entity.replies import Counted, Nobody, ReceiverClosed, Reply
+from peeklock.store.store import StoreError
 
 _UNKNOWN: Final = Refusal(UNAVAILABLE, "This node does not know the partition yet. Try again.")
 
@@ -64,7 +66,7 @@ class HostedPartition:
 class PartitionHost:
     """Carries out what one other node asks."""
 
-    __slots__ = ("_channel", "_hosted", "_nobody", "_origins", "_unknown")
+    __slots__ = ("_channel", "_counting", "_hosted", "_nobody", "_origins", "_unknown")
 
     def __init__(self, channel: ReplyChannel) -> None:
         self._channel: Final[ReplyChannel] = channel
@@ -73,6 +75,7 @@ class PartitionHost:
         self._hosted: dict[int, HostedPartition] = {}
         self._origins: dict[int, RemoteOrigin] = {}
         self._nobody: Final[Nobody] = Nobody()
+        self._counting: Final[set[asyncio.Task[None]]] = set()
 
     def expect(self, handle: int, namespace: str, path: str, incarnation: int, index: int) -> None:
         """The other node means a partition that this one does not know yet."""
@@ -93,8 +96,11 @@ class PartitionHost:
         """The other node means this partition by the number."""
         hosted = HostedPartition(handle, door)
         self._hosted[handle] = hosted
-        if door.can_be_asked:
-            self._tell_available(hosted)
+        if door.is_open:
+            self._tell_opened(hosted)
+        elif door.can_be_asked:
+            hosted.is_told_available = True
+            self._channel.notify_node("partition-available", [handle])
 
     def forget(self, handle: int) -> None:
         """The other node does not ask for it any more."""
@@ -105,7 +111,7 @@ class PartitionHost:
         """A partition has opened, maybe anew: receivers may come back."""
         for hosted in self._hosted.values():
             if hosted.door is door:
-                self._tell_available(hosted)
+                self._tell_opened(hosted)
 
     def door_of(self, handle: int) -> PartitionDoor | None:
         """The partition that a number means."""
@@ -135,6 +141,12 @@ class PartitionHost:
         if hosted.is_told_available and not door.is_available:
             hosted.is_told_available = False
             self._channel.notify_node("partition-unavailable", [hosted.handle])
+        if isinstance(command, Count) and door.is_asleep:
+            # What was never written to is not opened for this: there may be thousands of them.
+            task = asyncio.get_running_loop().create_task(_count(door, command))
+            self._counting.add(task)
+            task.add_done_callback(self._counting.discard)
+            return
         door.submit(command)
 
     def lost(self) -> None:
@@ -145,7 +157,7 @@ class PartitionHost:
         self._origins = {}
         self._hosted = {}
 
-    def _tell_available(self, hosted: HostedPartition) -> None:
+    def _tell_opened(self, hosted: HostedPartition) -> None:
         hosted.is_told_available = True
         self._channel.notify_node("partition-opened", [hosted.handle])
 
@@ -162,3 +174,15 @@ class PartitionHost:
         if reply is not None:
             origin: Any = reply.origin
             origin.replied(reply)
+
+
+async def _count(door: PartitionDoor, command: Count) -> None:
+    """Count a partition that sleeps; one with a journal is opened for it."""
+    try:
+        is_empty = not await door.has_journal()
+    except StoreError:
+        is_empty = False  # its worker has the better words
+    if is_empty and door.is_asleep:
+        command.origin.replied(Counted(command.origin, command.tag, 0, 0, 0, 0, 0, 0))
+    else:
+        door.submit(command)

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol, final
 
 from peeklock.broker.partition_factory import RemotePlace
 from peeklock.broker.worker.partition_door import PartitionDoor
-from peeklock.broker.worker.refusing import DOUBT, refusal_reply
+from peeklock.broker.worker.refusing import DOUBT, brings_messages, refusal_reply
 from peeklock.cluster.values import read_reply, tags_of, write_command
 from peeklock.entity.blueprint import Blueprint
 from peeklock.entity.commands import (
@@ -22,7 +22,7 @@ from peeklock.entity.commands import (
     SendMany,
     SettleMany,
 )
-from peeklock.entity.refusals import UNAVAILABLE, Refusal
+from peeklock.entity.refusals import BUSY, UNAVAILABLE, Refusal
 from peeklock.entity.replies import (
     Ready,
     ReceiverClosed,
@@ -33,16 +33,23 @@ from peeklock.entity.replies import (
 from peeklock.entity.stages.commands import Stage
 from peeklock.store.store import Away, JournalPage
 
+CONGESTED: Final = "The node that has this partition has much to do. Try again later."
 AWAY: Final = "The node that has this partition is out of reach. Try again later."
 
-# Origins that ask nothing any more are forgotten when there are so many.
-_ORIGINS_MAX: Final = 512
+# Origins that ask nothing any more are looked for when there are so many, and again when there
+# are twice as many as were found in use.
+_ORIGINS_MIN: Final = 512
 
 _LOG: Final = logging.getLogger("peeklock.cluster")
 
 
 class NodeChannel(Protocol):
     """What is needed of the connection to another node."""
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether the other node reads too slowly for messages to follow."""
+        ...
 
     def send_command(self, value: list[Any]) -> None:
         """Send [handle, command]."""
@@ -84,6 +91,7 @@ class RemoteNode:
         "_last_number",
         "_loop",
         "_origins",
+        "_sweep_at",
         "name",
     )
 
@@ -94,6 +102,7 @@ class RemoteNode:
         self._origins: dict[Any, AskingOrigin] = {}
         self._by_number: dict[int, AskingOrigin] = {}
         self._last_number: int = 0
+        self._sweep_at: int = _ORIGINS_MIN
         self._doors: dict[int, RemotePartition] = {}
         self._last_handle: int = 0
         self._answers: list[Reply] = []
@@ -102,6 +111,11 @@ class RemoteNode:
     def is_connected(self) -> bool:
         """Whether commands go through."""
         return self._channel is not None
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether messages should not follow: the node reads too slowly."""
+        return self._channel is not None and self._channel.is_congested
 
     # ---- coming and going
 
@@ -188,6 +202,12 @@ class RemoteNode:
         if door is not None:
             door.node_lost()
 
+    def available(self, handle: int) -> None:
+        """A partition may be asked; it is opened then."""
+        door = self._doors.get(handle)
+        if door is not None:
+            door.node_available()
+
     def opened(self, handle: int) -> None:
         """A partition has opened: it may be asked."""
         door = self._doors.get(handle)
@@ -227,8 +247,9 @@ class RemoteNode:
     def _asking(self, origin: Any) -> AskingOrigin:
         asking = self._origins.get(origin)
         if asking is None:
-            if len(self._origins) >= _ORIGINS_MAX:
+            if len(self._origins) >= self._sweep_at:
                 self._forget_idle()
+                self._sweep_at = max(_ORIGINS_MIN, 2 * len(self._origins))
             self._last_number += 1
             asking = AskingOrigin(origin, self._last_number)
             self._origins[origin] = asking
@@ -271,7 +292,15 @@ _NO_REFUSAL: Final = Refusal(UNAVAILABLE, AWAY)
 class RemotePartition(PartitionDoor):
     """The way to a partition that another node owns."""
 
-    __slots__ = ("_handle", "_is_available", "_node", "_on_unsent", "_requeues", "place")
+    __slots__ = (
+        "_handle",
+        "_is_available",
+        "_is_open",
+        "_node",
+        "_on_unsent",
+        "_requeues",
+        "place",
+    )
 
     def __init__(self, place: RemotePlace, node: RemoteNode) -> None:
         super().__init__(place.id)
@@ -279,6 +308,7 @@ class RemotePartition(PartitionDoor):
         self._node: Final[RemoteNode] = node
         self._on_unsent: Callable[[Command], bool] | None = None
         self._is_available: bool = False
+        self._is_open: bool = False
         # Messages that nobody else has any more, until the node has said that they are back.
         self._requeues: dict[RequeueWitness, Requeue] = {}
         self._handle: int = node.add(self)
@@ -287,7 +317,10 @@ class RemotePartition(PartitionDoor):
         """Ask the node, or say at once that it is out of reach."""
         node = self._node
         if not node.is_connected:
-            self._refuse(command)
+            self._refuse(command, _NO_REFUSAL)
+            return
+        if node.is_congested and brings_messages(command):
+            self._refuse(command, Refusal(BUSY, CONGESTED))
             return
         if isinstance(command, Requeue):
             self._requeue(command)
@@ -300,13 +333,13 @@ class RemotePartition(PartitionDoor):
                 return
         node.ask(self._handle, command)
 
-    def _refuse(self, command: Command) -> None:
+    def _refuse(self, command: Command, refusal: Refusal) -> None:
         if isinstance(command, Requeue):
             self._requeues[RequeueWitness(self)] = command
             return
         if self._on_unsent is not None and self._on_unsent(command):
             return
-        reply = refusal_reply(command, _NO_REFUSAL)
+        reply = refusal_reply(command, refusal)
         if reply is not None:
             self._node.answer(reply)
 
@@ -324,18 +357,29 @@ class RemotePartition(PartitionDoor):
             self._requeues.pop(witness, None)
 
     def node_lost(self) -> None:
-        """The node is out of reach."""
+        """The node is out of reach, or the partition is for the node itself."""
         self._is_available = False
+        self._is_open = False
+
+    def node_available(self) -> None:
+        """The node would open the partition when asked."""
+        self._is_available = True
+        self._put_back()
 
     def node_opened(self) -> None:
-        """The node has the partition open, or would open it when asked."""
+        """The node has opened the partition, maybe anew."""
         self._is_available = True
+        self._is_open = True
+        self._put_back()
+        if self.on_opened is not None:
+            self.on_opened(self)
+
+    def _put_back(self) -> None:
+        """Ask again for the requeues of which nobody knows what became."""
         requeues = list(self._requeues.values())
         self._requeues = {}
         for command in requeues:
             self.submit(command)
-        if self.on_opened is not None:
-            self.on_opened(self)
 
     # ---- what only the node itself can do
 
@@ -351,8 +395,8 @@ class RemotePartition(PartitionDoor):
 
     @property
     def is_open(self) -> bool:
-        """Whether it can be asked without waiting for an opening, as far as one can know."""
-        return self._is_available
+        """Whether the node has said that it is open."""
+        return self._is_open
 
     @property
     def is_asleep(self) -> bool:
