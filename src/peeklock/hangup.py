@@ -22,7 +22,7 @@ class Hangup:
         # Known when there is something to reload.
         self.reload: Reloading | None = None
         self._stop = stop
-        self._has_terminal = _has_terminal() if has_terminal is None else has_terminal
+        self._has_terminal = is_terminal_there() if has_terminal is None else has_terminal
         self._tasks: set[asyncio.Task[None]] = set()
         # Whoever started it to outlive the terminal (nohup) has said so by that.
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
@@ -50,7 +50,8 @@ async def _reload(reload: Reloading) -> None:
         await logged(reload)
 
 
-def _has_terminal() -> bool:
+def is_terminal_there() -> bool:
+    """Tell whether this process has a terminal."""
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
     except OSError:

@@ -221,6 +221,8 @@ class BrokerParts:
             each.end()
         # Its snapshots are of stores that are open.
         await self.backups.stop()
+        if self.node is not None:
+            await self.node.wait_quiet()
         await self.broker.close()
         if self.node is not None:
             await self.node.close()
@@ -294,6 +296,11 @@ def _controls(settings: Settings) -> "Controls | None":
     return Controls(settings)
 
 
+def _memory_max(settings: Settings) -> int:
+    """What backlogs may take in the memory of this process: nodes share what there is."""
+    return (settings.memory_max or default_mark()) // settings.nodes
+
+
 def _introduce(broker: Broker, stores: Stores, overview: Overview) -> None:
     """Let the broker hear when a store comes or goes, and let both be looked at."""
     overview.store_states = stores.states
@@ -334,7 +341,7 @@ def _broker(
             entities_max=settings.entities_max,
             partitioned_max=settings.partitioned_entities_max,
         ),
-        memory=MemoryMark(budgets.register(MEMORY_MARK, settings.memory_max or default_mark())),
+        memory=MemoryMark(budgets.register(MEMORY_MARK, _memory_max(settings))),
         cluster=node,
     )
     return broker, hosts

@@ -11,7 +11,6 @@ import logging
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 from typing import Final, final
@@ -24,6 +23,7 @@ from peeklock.cluster.coordinator import ClusterCoordinator
 from peeklock.configuration.content import Configuration
 from peeklock.configuration.start import configuration_for
 from peeklock.gateway import logbook
+from peeklock.hangup import is_terminal_there
 from peeklock.node_description import NodeDescription
 from peeklock.ready_text import say_ready
 from peeklock.server import server_tls
@@ -112,11 +112,13 @@ class Supervisor:
         self._coordinator = ClusterCoordinator(catalog)
         self._coordinator.on_serving = self._serving
         self._coordinator.on_lost = self._lost
-        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._processes: dict[int, asyncio.subprocess.Process] = {}
         self._served: set[int] = set()
         self._is_ready = False
         self._stop = asyncio.Event()
         self._failure: NodeFailed | None = None
+        # Asked early, because a terminal that has gone cannot be asked for.
+        self._has_terminal = is_terminal_there()
 
     async def run(self) -> None:
         """Serve until a signal comes, or until a node cannot even begin."""
@@ -131,7 +133,7 @@ class Supervisor:
             await self._stop.wait()
             _LOG.info("%s", logbook.line("stopping", nodes=len(self._processes)))
         finally:
-            # Nobody is let in any more, while nodes let go whom they serve.
+            # Each node closes its own copy when it stops.
             for sockets in self._bound.values():
                 for each in sockets:
                     each.close()
@@ -164,8 +166,8 @@ class Supervisor:
         first_at = loop.time()
         while True:
             started_at = loop.time()
-            process = self._start(index)
-            code = await asyncio.to_thread(process.wait)
+            process = await self._start(index)
+            code = await process.wait()
             self._processes.pop(index, None)
             _LOG.error("%s", logbook.line("node-ended", node=index, code=code))
             is_late = loop.time() - first_at > _BEGIN_S_MAX
@@ -180,14 +182,15 @@ class Supervisor:
             )
             await asyncio.sleep(pause_s)
 
-    def _start(self, index: int) -> subprocess.Popen[bytes]:
+    async def _start(self, index: int) -> asyncio.subprocess.Process:
         description = self._describe(index)
         descriptors = [each for found in description.listening.values() for each in found]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "peeklock", *sys.argv[1:]],
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "peeklock"),
+            *sys.argv[1:],
             env=description.environment(),
             pass_fds=descriptors,
-            stdin=subprocess.DEVNULL,
+            stdin=asyncio.subprocess.DEVNULL,
         )
         self._processes[index] = process
         _LOG.info("%s", logbook.line("node-started", node=index, pid=process.pid))
@@ -204,22 +207,30 @@ class Supervisor:
     def _lost(self, index: int) -> None:
         """A node has ended, or says nothing any more: it must not go on with its stores."""
         process = self._processes.get(index)
-        if process is not None and process.poll() is None and not self._stop.is_set():
+        if process is not None and process.returncode is None and not self._stop.is_set():
             _LOG.error("%s", logbook.line("node-killed", node=index, pid=process.pid))
             process.kill()
 
     def _hangup(self) -> None:
-        """Hand SIGHUP to one node: it reloads for all, or ends because the terminal has gone."""
-        for process in list(self._processes.values())[:1]:
-            process.send_signal(signal.SIGHUP)
+        """Hand SIGHUP to a node that serves, which reloads for all; where there was a terminal, it
+        has gone, and everything stops politely."""
+        if self._has_terminal:
+            self._stop.set()
+            return
+        for index, process in self._processes.items():
+            if index in self._served and process.returncode is None:
+                process.send_signal(signal.SIGHUP)
+                return
 
     async def _end_all(self) -> None:
-        processes = list(self._processes.values())
+        processes = [each for each in self._processes.values() if each.returncode is None]
         for process in processes:
             process.terminate()
-        deadline = asyncio.get_running_loop().time() + _STOP_S_MAX
-        while any(process.poll() is None for process in processes):
-            if asyncio.get_running_loop().time() > deadline:
-                for process in processes:
+        ending = [asyncio.ensure_future(process.wait()) for process in processes]
+        if ending:
+            _, late = await asyncio.wait(ending, timeout=_STOP_S_MAX)
+            for process in processes:
+                if late and process.returncode is None:
                     process.kill()
-            await asyncio.sleep(0.01)
+            if late:
+                await asyncio.wait(late)

@@ -20,6 +20,7 @@ from peeklock.entity.commands import (
     MAIN,
     PEEK_LOCK,
     RECEIVE_AND_DELETE,
+    AcceptSession,
     CloseReceiver,
     Grant,
     OpenReceiver,
@@ -148,9 +149,8 @@ def test_one_of_two_makes_a_queue(tmp_path: Path) -> None:
             return_exceptions=True,
         )
         assert sum(isinstance(each, Queue) for each in results) == 1
-        for each in results:
-            if isinstance(each, EntityError):
-                assert each.refusal.kind == ENTITY_EXISTS
+        refused = [each for each in results if isinstance(each, EntityError)]
+        assert [each.refusal.kind for each in refused] == [ENTITY_EXISTS] * 3
         assert queue(made, 0).place == queue(made, 1).place
 
     run(tmp_path, scenario)
@@ -161,7 +161,8 @@ def test_a_queue_that_is_made_again_has_nothing_of_its_past(tmp_path: Path) -> N
         for maker in (0, 1, 0):
             await made.broker(maker).put_queue(QueueDefinition("orders"))
             assert (await count(queue(made, 1 - maker))).total == 0
-            await sent(queue(made, 1 - maker), "past")
+            found = await sent(queue(made, 1 - maker), "past")
+            assert isinstance(found.replies[0], SendsAccepted)
             await made.broker(1 - maker).remove("orders")
 
     run(tmp_path, scenario)
@@ -381,6 +382,58 @@ def local_workers(made: ClusterHarness, index: int, path: str = "orders") -> lis
 
 def _has(receiver: Recorder, count: int) -> bool:
     return len(receiver.deliveries()) == count
+
+
+def test_a_wish_for_a_session_that_is_withdrawn_leaves_nothing(tmp_path: Path) -> None:
+    async def scenario(made: ClusterHarness) -> None:
+        await made.broker(0).put_queue(QueueDefinition("orders", requires_session=True))
+        here = 1 - owner_of(made)
+        node = next(iter(made.nodes[here].node.nodes.values()))
+        for number in range(2_400):
+            origin = Recorder()
+            queue(made, here).submit(AcceptSession(origin, 1, MAIN, PEEK_LOCK, None, 1 << 50))
+            queue(made, here).submit(CloseReceiver(origin, False))
+            if number % 100 == 0:
+                await settle_down()
+        assert len(node._origins) < 1_600
+
+    run(tmp_path, scenario)
+
+
+def test_a_turn_that_nobody_waits_for_any_more_is_given_back(tmp_path: Path) -> None:
+    async def scenario(made: ClusterHarness) -> None:
+        held = made.nodes[0].node.changing
+        await held.__aenter__()
+        waiting = asyncio.ensure_future(made.broker(1).put_queue(QueueDefinition("orders")))
+        await settle_down()
+        waiting.cancel()
+        await settle_down()
+        await held.__aexit__(None, None, None)
+        await made.broker(1).put_queue(QueueDefinition("others"))
+        assert queue(made, 0, "others").path == "others"
+
+    run(tmp_path, scenario)
+
+
+def test_what_was_taken_for_a_node_that_is_gone_goes_back(tmp_path: Path) -> None:
+    async def scenario(made: ClusterHarness) -> None:
+        await made.broker(0).put_queue(QueueDefinition("orders"))
+        owner = owner_of(made)
+        here = 1 - owner
+        receiver = Recorder()
+        queue(made, here).submit(OpenReceiver(receiver, MAIN, RECEIVE_AND_DELETE))
+        queue(made, here).submit(Grant(receiver, 5, False))
+        await until(lambda: queue(made, owner).partitions.workers[0].is_open)
+        # In one turn: the message is taken for a receiver whose node goes in that moment.
+        origin = Recorder()
+        queue(made, owner).submit(SendMany(origin, [1], [message("kept")]))
+        for host in made.nodes[owner].node._hosts:
+            host._host.lost()  # as when the connection ends
+        await until(origin.has_replies)
+        while (await count(queue(made, owner))).active != 1:
+            await settle_down()
+
+    run(tmp_path, scenario)
 
 
 async def _pass(made: ClusterHarness, duration_ms: int) -> None:

@@ -11,15 +11,10 @@ import pytest
 
 from peeklock.cluster.values import read_command, read_reply, tags_of, write_command, write_reply
 from peeklock.entity import commands, replies
-from peeklock.entity.claims import commands as claim_commands
 from peeklock.entity.commands import (
     Command,
-    Commit,
     Configure,
-    Requeue,
-    SendBatch,
     SendMany,
-    SettleMany,
     TransferMessage,
 )
 from peeklock.entity.deliveries import Delivery, Details, LockToken
@@ -166,19 +161,3 @@ def test_what_a_reply_answers() -> None:
     assert tags_of(replies.Settled(ORIGIN, [3, 4], 0)) == [3, 4]
     assert tags_of(replies.Numbered(ORIGIN, 8, [])) == [8]
     assert tags_of(replies.Ready(ORIGIN)) == []
-
-
-def test_the_place_in_the_table_is_the_number_on_the_wire() -> None:
-    """Nodes of two releases talk to each other: what is there keeps its number."""
-    numbers = {
-        kind.__name__: write_command(example(kind), lambda _: 5)[0]
-        for kind in (SendMany, SettleMany, SendBatch, Commit, Requeue, claim_commands.ClaimMessages)
-    }
-    assert numbers == {
-        "SendMany": 0,
-        "SettleMany": 1,
-        "SendBatch": 3,
-        "Commit": 27,
-        "Requeue": 10,
-        "ClaimMessages": 20,
-    }

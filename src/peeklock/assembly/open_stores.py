@@ -19,13 +19,24 @@ async def open_stores(
 ) -> tuple[Stores, Catalog]:
     """Open the stores of this process, and the catalog: a node's is kept by its parent."""
     names = store_names(settings.stores) if node is None else node.own_stores()
-    catalog = await open_catalog(settings) if node is None else await node.join()
     if settings.store == MEMORY or settings.is_testing:
-        return Stores.of(MemoryStores(_retention(settings)), names), catalog
+        made: Catalog = MemoryCatalog() if node is None else await node.join()
+        return Stores.of(MemoryStores(_retention(settings)), names), made
+    factory: StoreFactory
+    if settings.store == POSTGRES:
+        databases = _databases(settings, figures)
+        if node is None:
+            _make_directory(settings)
+            catalog: Catalog = await databases.open_catalog()
+        else:
+            catalog = await node.join()
+            databases.find_catalog()
+        factory = databases
+    else:
+        catalog = await open_catalog(settings) if node is None else await node.join()
+        factory = _embedded(settings, figures)
     try:
-        factory = _databases(settings, figures) if settings.store == POSTGRES else None
-        opening = factory or _embedded(settings, figures)
-        return await Stores.open(opening, names, catalog), catalog
+        return await Stores.open(factory, names, catalog), catalog
     except BaseException:
         await catalog.close()
         raise
@@ -35,14 +46,18 @@ async def open_catalog(settings: Settings) -> Catalog:
     """Open what keeps the descriptions; the directory is made where it is missing."""
     if settings.store == MEMORY or settings.is_testing:
         return MemoryCatalog()
-    # Messages and keys are in clear text there.
-    settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _make_directory(settings)
     if settings.store == POSTGRES:
         return await _databases(settings, {}).open_catalog()
     # Imported here, because a broker in memory needs no LMDB.
     from peeklock.store.catalog import EmbeddedCatalog
 
     return EmbeddedCatalog(settings.data / "catalog")
+
+
+def _make_directory(settings: Settings) -> None:
+    # Messages, keys and certificates are in clear text there.
+    settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def _retention(settings: Settings) -> Retention:

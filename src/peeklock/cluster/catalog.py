@@ -63,13 +63,21 @@ class ChangeTurn:
     async def __aenter__(self) -> None:
         """Wait for it: first among those of this node, then among the nodes."""
         await self._here.acquire()
+        asked = asyncio.ensure_future(self._channel.request("begin-change"))
         try:
-            self.turn = await self._channel.request("begin-change")
+            self.turn = await asyncio.shield(asked)
             async with self._applying:
                 pass  # what was changed before this turn is known here
         except BaseException:
+            # Whoever does not wait any more gets the turn all the same, and must give it back.
+            asked.add_done_callback(self._give_back)
+            self.turn = NO_TURN
             self._here.release()
             raise
+
+    def _give_back(self, asked: asyncio.Future[int]) -> None:
+        if not asked.cancelled() and asked.exception() is None:
+            self._channel.notify("end-change", asked.result())
 
     async def __aexit__(
         self,

@@ -87,6 +87,9 @@ class Channel(asyncio.Protocol):
         self._last_request = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._heard_at = self._loop.time()
+        self._said_at = self._heard_at
+        # Whether silence of the other side means nothing: it is about to begin.
+        self.is_patient = False
         self._alive_timer: asyncio.TimerHandle | None = None
         self._closed = asyncio.Event()
 
@@ -114,7 +117,8 @@ class Channel(asyncio.Protocol):
         self.send(_NOTICE, [name, arguments])
 
     async def request(self, name: str, *arguments: Any) -> Any:
-        """Ask and wait for the answer; Unavailable where the connection ends before that."""
+        """Ask and wait for the answer; Away where there is no connection, Unavailable where it
+        ends before the answer has come."""
         if self._transport is None:
             raise Away(f"{self.name} is out of reach")
         self._last_request += 1
@@ -151,7 +155,7 @@ class Channel(asyncio.Protocol):
         """Begin."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._heard_at = self._loop.time()
+        self._heard_at = self._said_at = self._loop.time()
         self._say_alive()
 
     def data_received(self, data: bytes) -> None:
@@ -175,8 +179,7 @@ class Channel(asyncio.Protocol):
         for answered in list(self._requests.values()):
             if not answered.done():
                 answered.set_exception(Unavailable(text))
-        for task in self._tasks:
-            task.cancel()
+        # What was asked here goes on: it may have changed something already.
         self._closed.set()
         self._side.lost(self)
 
@@ -192,6 +195,8 @@ class Channel(asyncio.Protocol):
             task.add_done_callback(self._tasks.discard)
         elif kind == _NOTICE:
             self._side.noticed(self, value[0], value[1])
+        elif kind == _ALIVE:
+            return
         elif kind in (_ANSWER, _FAILURE):
             answered = self._requests.get(value[0])
             if answered is None or answered.done():
@@ -216,7 +221,12 @@ class Channel(asyncio.Protocol):
     def _say_alive(self) -> None:
         if self._transport is None:
             return
-        if self._loop.time() - self._heard_at > LOST_S:
+        now = self._loop.time()
+        if now - self._said_at > 2 * ALIVE_S:
+            # This process stood still itself, and maybe all of them: the other side has its time.
+            self._heard_at = now
+        self._said_at = now
+        if now - self._heard_at > LOST_S and not self.is_patient:
             _LOG.error("channel-silent peer=%s seconds=%d", self.name, LOST_S)
             self._transport.abort()
             return

@@ -33,6 +33,7 @@ class ClusterCoordinator:
         self._turn = 0
         self._holder: Member | None = None
         self._writing: asyncio.Task[None] | None = None
+        self._quiet = asyncio.Event()
         # Told with the number of a node that serves, or that is gone.
         self.on_serving: Callable[[int], None] = _nobody_listens
         self.on_lost: Callable[[int], None] = _nobody_listens
@@ -117,15 +118,24 @@ class ClusterCoordinator:
 
     def left(self, member: Member) -> None:
         """A node is gone, with what it held."""
+        self.end(member, self._turn)
         if self.members.get(member.index) is member:
             del self.members[member.index]
-        self.end(member, self._turn)
-        if member.index >= 0:
+            self._look_whether_quiet()
             self.on_lost(member.index)
 
-    async def close(self) -> None:
-        """Close the catalog."""
-        await self._catalog.close()
+    async def wait_quiet(self, member: Member) -> None:
+        """Wait until every node that lives has let its clients go: until then all partitions are
+        needed, because messages may be put back."""
+        member.is_quiet = True
+        self._look_whether_quiet()
+        await self._quiet.wait()
+
+    def _look_whether_quiet(self) -> None:
+        if all(each.is_quiet for each in self.members.values()):
+            self._quiet.set()
+        else:
+            self._quiet.clear()
 
 
 @final
@@ -138,6 +148,8 @@ class Member:
         self.channel: Channel | None = None
         # Whether it has read the catalog, so that it must hear of changes.
         self.is_watching = False
+        # Whether it has let its clients go and is about to end.
+        self.is_quiet = False
 
     async def apply(
         self,
@@ -165,11 +177,16 @@ class Member:
             self.index = arguments[0]
             self.channel = channel
             channel.name = f"node {self.index}"
+            # Opening stores takes as long as it takes, and may hold up everything else.
+            channel.is_patient = True
             self._coordinator.joined(self)
         elif name == "serving":
+            channel.is_patient = False
             self._coordinator.on_serving(self.index)
         elif name == "end-change":
             self._coordinator.end(self, arguments[0])
+        else:
+            raise ValueError(f"the parent does not know '{name}'")
 
     async def asked(self, _channel: Channel, name: str, arguments: list[Any]) -> Any:
         """The node reads the catalog or writes to it."""
@@ -178,6 +195,9 @@ class Member:
             entries = await self._coordinator.load()
             self.is_watching = True
             return entries
+        if name == "quiet":
+            await self._coordinator.wait_quiet(self)
+            return None
         if name == "begin-change":
             return await self._coordinator.begin(self)
         if name == "write":

@@ -27,6 +27,8 @@ from peeklock.store.stores import Stores, store_names
 _RETRY_S: Final = 0.05
 # How long a start waits for the others: one that cannot start must not keep the rest from it.
 _PEERS_S_MAX: Final = 20.0
+# How long the end waits for the others: one node may be ended alone.
+_QUIET_S_MAX: Final = 5.0
 
 _LOG: Final = logging.getLogger("peeklock.cluster")
 
@@ -109,6 +111,13 @@ class ClusterNode:
         assert self._coordination is not None
         self._coordination.notify("serving")
 
+    async def wait_quiet(self) -> None:
+        """This node has let its clients go: wait until all others have, too. Messages that were
+        never sent to clients go back to partitions of any node."""
+        assert self._coordination is not None
+        with suppress(StoreError, TimeoutError):
+            await asyncio.wait_for(self._coordination.request("quiet"), _QUIET_S_MAX)
+
     async def close(self) -> None:
         """Let the connections go; the broker is closed already."""
         self._is_closing = True
@@ -129,6 +138,10 @@ class ClusterNode:
             try:
                 side.channel = await connect(path, side, node.name)
             except OSError:
+                await asyncio.sleep(_RETRY_S)
+                continue
+            except Exception:  # noqa: BLE001 - it is tried again, whatever it was
+                _LOG.exception("node-not-connected node=%d", index)
                 await asyncio.sleep(_RETRY_S)
                 continue
             _LOG.info("node-connected node=%d", index)
@@ -258,8 +271,9 @@ class ClusterNode:
         """The parent asks no partitions."""
         raise AssertionError("the parent asks no partitions")
 
-    def noticed(self, _channel: Channel, _name: str, _arguments: list[Any]) -> None:
+    def noticed(self, _channel: Channel, name: str, _arguments: list[Any]) -> None:
         """The parent has nothing to say by itself."""
+        raise ValueError(f"no node knows '{name}'")
 
     async def asked(self, _channel: Channel, name: str, arguments: list[Any]) -> Any:
         """The parent tells what another node has changed."""
@@ -329,6 +343,8 @@ class _AskingSide:
             self._node.available(arguments[0])
         elif name == "partition-unavailable":
             self._node.unavailable(arguments[0])
+        else:
+            raise ValueError(f"nobody who asks knows '{name}'")
 
     async def asked(self, _channel: Channel, name: str, _arguments: Sequence[Any]) -> Any:
         """Requests go the other way."""
@@ -383,6 +399,8 @@ class _NodeSide:
             self._host.forget(arguments[0])
         elif name == "forget-origins":
             self._host.forget_origins(arguments)
+        else:
+            raise ValueError(f"no node knows '{name}'")
 
     async def asked(self, channel: Channel, name: str, arguments: list[Any]) -> Any:
         """The other node asks for something that is no command."""

@@ -8,9 +8,27 @@ from typing import Any, Final, Protocol, final
 from peeklock.broker.worker.partition_door import PartitionDoor
 from peeklock.broker.worker.refusing import refusal_reply
 from peeklock.cluster.values import NO_ORIGIN, read_command, write_reply
-from peeklock.entity.commands import AcceptSession, CloseReceiver, Command, Count, OpenReceiver
+from peeklock.entity.commands import (
+    RECEIVE_AND_DELETE,
+    AcceptSession,
+    CloseReceiver,
+    Command,
+    Count,
+    OpenReceiver,
+    ReceiveDeferred,
+    Requeue,
+)
+from peeklock.entity.deliveries import Delivery
 from peeklock.entity.refusals import UNAVAILABLE, Refusal
-from peeklock.entity.replies import Counted, Nobody, ReceiverClosed, Reply
+from peeklock.entity.replies import (
+    NO_LANE,
+    Counted,
+    Delivered,
+    Found,
+    Nobody,
+    ReceiverClosed,
+    Reply,
+)
 from peeklock.store.store import StoreError
 
 _UNKNOWN: Final = Refusal(UNAVAILABLE, "This node does not know the partition yet. Try again.")
@@ -32,19 +50,33 @@ class ReplyChannel(Protocol):
 class RemoteOrigin:
     """Stands here for an origin of another node."""
 
-    __slots__ = ("_channel", "_number", "doors")
+    __slots__ = ("_channel", "_number", "asked", "doors", "is_lost", "lane")
 
     def __init__(self, number: int, channel: ReplyChannel) -> None:
         self._number: Final[int] = number
         self._channel: Final[ReplyChannel] = channel
         # The partitions where it is a receiver, or waits for a session.
         self.doors: dict[PartitionDoor, bool] = {}
+        # The partition that it asked last, and the lane that it receives from.
+        self.asked: PartitionDoor | None = None
+        self.lane: int = NO_LANE
+        self.is_lost: bool = False  # its node is gone
 
     def replied(self, reply: Reply) -> None:
-        """Send the reply on."""
+        """Send the reply on; what was taken for a node that is gone goes back."""
+        if self.is_lost:
+            if isinstance(reply, Delivered) and reply.mode == RECEIVE_AND_DELETE:
+                self._put_back(self.lane, reply.deliveries)
+            elif isinstance(reply, Found) and reply.removed_from != NO_LANE:
+                self._put_back(reply.removed_from, reply.deliveries)
+            return
         if isinstance(reply, ReceiverClosed):
             self.doors.clear()
         self._channel.send_reply(write_reply(reply, self._number))
+
+    def _put_back(self, lane: int, deliveries: list[Delivery]) -> None:
+        if self.asked is not None and lane != NO_LANE:
+            self.asked.submit(Requeue(lane, deliveries))
 
     def flush(self) -> None:
         """It leaves with the others of this turn."""
@@ -138,6 +170,12 @@ class PartitionHost:
                 origin.doors.pop(door, None)
             else:
                 origin.doors[door] = True
+                origin.lane = command.lane
+                origin.asked = door
+        elif isinstance(command, ReceiveDeferred):
+            fetching = command.origin
+            assert isinstance(fetching, RemoteOrigin)
+            fetching.asked = door
         if hosted.is_told_available and not door.is_available:
             hosted.is_told_available = False
             self._channel.notify_node("partition-unavailable", [hosted.handle])
@@ -152,6 +190,7 @@ class PartitionHost:
     def lost(self) -> None:
         """The other node is gone, and with it the connections of its clients."""
         for origin in self._origins.values():
+            origin.is_lost = True
             for door in list(origin.doors):
                 door.submit(CloseReceiver(origin, True))
         self._origins = {}

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, Final, Protocol, final
 
 from peeklock.broker.partition_factory import RemotePlace
 from peeklock.broker.worker.partition_door import PartitionDoor
-from peeklock.broker.worker.refusing import DOUBT, brings_messages, refusal_reply
+from peeklock.broker.worker.refusing import brings_messages, refusal_reply
 from peeklock.cluster.values import read_reply, tags_of, write_command
 from peeklock.entity.blueprint import Blueprint
 from peeklock.entity.commands import (
+    AcceptSession,
     CloseReceiver,
     Command,
     Count,
@@ -33,12 +35,19 @@ from peeklock.entity.replies import (
 from peeklock.entity.stages.commands import Stage
 from peeklock.store.store import Away, JournalPage
 
+NODE_LOST: Final = (
+    "The node of this partition was lost; whether this was done is in doubt. Try again."
+)
 CONGESTED: Final = "The node that has this partition has much to do. Try again later."
 AWAY: Final = "The node that has this partition is out of reach. Try again later."
 
+# How long the end of a broker waits for messages that go back to another node.
+_BACK_S_MAX: Final = 5.0
 # Origins that ask nothing any more are looked for when there are so many, and again when there
 # are twice as many as were found in use.
 _ORIGINS_MIN: Final = 512
+
+_NO_TAG: Final = -1
 
 _LOG: Final = logging.getLogger("peeklock.cluster")
 
@@ -68,7 +77,7 @@ class NodeChannel(Protocol):
 class AskingOrigin:
     """An origin that has asked partitions of another node, and what it still waits for."""
 
-    __slots__ = ("is_receiver", "number", "origin", "waiting")
+    __slots__ = ("accept_tag", "closed_sweep", "is_receiver", "number", "origin", "waiting")
 
     def __init__(self, origin: Any, number: int) -> None:
         self.origin: Any = origin
@@ -76,6 +85,9 @@ class AskingOrigin:
         # By tag: how many wishes have no answer yet.
         self.waiting: dict[int, int] = {}
         self.is_receiver: bool = False
+        self.accept_tag: int = _NO_TAG  # of the wish for a session
+        # The sweep in which it was a receiver last: what was on its way to it may still come.
+        self.closed_sweep: int = -1
 
 
 @final
@@ -91,6 +103,7 @@ class RemoteNode:
         "_last_number",
         "_loop",
         "_origins",
+        "_sweep",
         "_sweep_at",
         "name",
     )
@@ -103,6 +116,7 @@ class RemoteNode:
         self._by_number: dict[int, AskingOrigin] = {}
         self._last_number: int = 0
         self._sweep_at: int = _ORIGINS_MIN
+        self._sweep: int = 0
         self._doors: dict[int, RemotePartition] = {}
         self._last_handle: int = 0
         self._answers: list[Reply] = []
@@ -146,7 +160,7 @@ class RemoteNode:
         asking = list(self._by_number.values())
         self._origins = {}
         self._by_number = {}
-        refusal = Refusal(UNAVAILABLE, DOUBT)
+        refusal = Refusal(UNAVAILABLE, NODE_LOST)
         for each in asking:
             if each.waiting:
                 self.answer(Refused(each.origin, list(each.waiting), refusal))
@@ -191,7 +205,9 @@ class RemoteNode:
             else:
                 waiting.pop(tag, None)
         if isinstance(reply, SessionAccepted):
-            asking.is_receiver = True
+            # One that has gone meanwhile has said so, and the node knows it.
+            asking.is_receiver = asking.accept_tag == reply.tag
+            asking.accept_tag = _NO_TAG
         elif isinstance(reply, ReceiverClosed):
             asking.is_receiver = False
         self.answer(reply)
@@ -265,19 +281,30 @@ class RemoteNode:
         elif isinstance(command, OpenReceiver):
             self._asking(command.origin).is_receiver = True
         elif isinstance(command, CloseReceiver):
-            self._asking(command.origin).is_receiver = False
+            asking = self._asking(command.origin)
+            asking.is_receiver = False
+            asking.closed_sweep = self._sweep
+            # Whoever waited for a session is not answered any more.
+            asking.waiting.pop(asking.accept_tag, None)
+            asking.accept_tag = _NO_TAG
         else:
             reply = refusal_reply(command, _NO_REFUSAL)
             if isinstance(reply, Refused):  # whoever can be refused waits for an answer
-                waiting = self._asking(reply.origin).waiting
+                asking = self._asking(reply.origin)
+                if isinstance(command, AcceptSession):
+                    asking.accept_tag = command.tag
+                waiting = asking.waiting
                 for tag in reply.tags:
                     waiting[tag] = waiting.get(tag, 0) + 1
 
     def _forget_idle(self) -> None:
         """Let those go who ask nothing: links that are closed among them."""
-        idle = [
-            each for each in self._origins.values() if not each.waiting and not each.is_receiver
-        ]
+        idle: list[AskingOrigin] = []
+        for each in self._origins.values():
+            is_late = each.closed_sweep < self._sweep
+            if not each.waiting and not each.is_receiver and is_late:
+                idle.append(each)
+        self._sweep += 1
         for each in idle:
             del self._origins[each.origin]
             del self._by_number[each.number]
@@ -293,12 +320,14 @@ class RemotePartition(PartitionDoor):
     """The way to a partition that another node owns."""
 
     __slots__ = (
+        "_all_back",
         "_handle",
         "_is_available",
         "_is_open",
         "_node",
         "_on_unsent",
         "_requeues",
+        "_unsure",
         "place",
     )
 
@@ -309,8 +338,11 @@ class RemotePartition(PartitionDoor):
         self._on_unsent: Callable[[Command], bool] | None = None
         self._is_available: bool = False
         self._is_open: bool = False
-        # Messages that nobody else has any more, until the node has said that they are back.
+        # Messages that nobody else has any more: under way to the node, and those that it must be
+        # asked for again.
         self._requeues: dict[RequeueWitness, Requeue] = {}
+        self._unsure: list[Requeue] = []
+        self._all_back: asyncio.Event | None = None
         self._handle: int = node.add(self)
 
     def submit(self, command: Command) -> None:
@@ -335,7 +367,7 @@ class RemotePartition(PartitionDoor):
 
     def _refuse(self, command: Command, refusal: Refusal) -> None:
         if isinstance(command, Requeue):
-            self._requeues[RequeueWitness(self)] = command
+            self._unsure.append(command)
             return
         if self._on_unsent is not None and self._on_unsent(command):
             return
@@ -347,14 +379,17 @@ class RemotePartition(PartitionDoor):
         """Put messages back that were never sent. Nobody is answered for that, so a count that is
         asked behind it tells that it rests."""
         witness = RequeueWitness(self)
-        self._requeues[witness] = Requeue(command.lane, command.deliveries, True)
+        self._requeues[witness] = command
         self._node.ask(self._handle, command)
         self._node.ask(self._handle, Count(witness, 0, command.lane))
 
     def requeued(self, witness: RequeueWitness, is_done: bool) -> None:
         """The messages of a requeue are back; or nobody knows, and they are put back again."""
-        if is_done:
-            self._requeues.pop(witness, None)
+        command = self._requeues.pop(witness, None)
+        if command is not None and not is_done:
+            self._unsure.append(Requeue(command.lane, command.deliveries, True))
+        if self._all_back is not None and not self._requeues:
+            self._all_back.set()
 
     def node_lost(self) -> None:
         """The node is out of reach, or the partition is for the node itself."""
@@ -376,9 +411,9 @@ class RemotePartition(PartitionDoor):
 
     def _put_back(self) -> None:
         """Ask again for the requeues of which nobody knows what became."""
-        requeues = list(self._requeues.values())
-        self._requeues = {}
-        for command in requeues:
+        unsure = self._unsure
+        self._unsure = []
+        for command in unsure:
             self.submit(command)
 
     # ---- what only the node itself can do
@@ -441,7 +476,16 @@ class RemotePartition(PartitionDoor):
         """It is another node's store."""
 
     async def close(self) -> None:
-        """The entity is gone, or this broker ends."""
+        """The entity is gone, or this broker ends: what was put back must rest before."""
+        if self._requeues and self._node.is_connected:
+            all_back = asyncio.Event()
+            self._all_back = all_back
+            with suppress(TimeoutError):
+                await asyncio.wait_for(all_back.wait(), _BACK_S_MAX)
+        for command in (*self._requeues.values(), *self._unsure):
+            _LOG.error(
+                "requeue-lost partition=%s messages=%d", self.id.key, len(command.deliveries)
+            )
         self._node.remove(self._handle)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import final
 
 from peeklock.cluster.remote_partition import RemoteNode
-from peeklock.store.store import Away, PartitionId
+from peeklock.store.store import PartitionId, StoreError
 from peeklock.store.stores import Stores, StoreState, SwitchedStore, spread
 
 
@@ -49,7 +49,7 @@ class ClusterStores:
             try:
                 for name, is_online, text in await node.request("store-states", []):
                     found[name] = StoreState(name, is_online, text)
-            except Away:
+            except StoreError:
                 for name, other in self._nodes.items():
                     if other is node:
                         found[name] = StoreState(name, False, f"{node.name} is out of reach")

@@ -87,7 +87,7 @@ OriginOf: TypeAlias = Callable[[int], Any]
 NO_ORIGIN: Final = 0
 """Stands for None: a holder that the gateway cannot tell."""
 
-# The place in a tuple is the number on the wire: new ones go to the end.
+# The place in a tuple is the number on the wire. All nodes of a machine run the same source.
 _COMMANDS: Final[tuple[type, ...]] = (
     SendMany,
     SettleMany,

@@ -519,6 +519,7 @@ class PartitionWorker(PartitionDoor):
             if self._is_in_reach:  # said once, however often it is tried
                 _log.error("open-failed partition=%s error=%r", self.id.key, str(error))
             self._is_in_reach = False
+            self._is_fenced = isinstance(error, Fenced)
             return False
         except MemoryError:
             _log.exception("open-failed partition=%s", self.id.key)

@@ -50,6 +50,11 @@ class PostgresStores:
             raise
         return catalog
 
+    def find_catalog(self) -> None:
+        """Learn which catalog the stores belong to that another process keeps."""
+        name, url = next(iter(self._urls.items()))
+        self._catalog_id = prepare(url, name, None, may_make=False).catalog_id
+
     def __call__(self, name: str, may_make: bool) -> PostgresStore:
         """Open the store of a name."""
         url = self._urls[name]
