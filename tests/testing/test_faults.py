@@ -17,7 +17,7 @@ from peeklock.client.exceptions import (
     ServiceBusServerBusyError,
     SessionLockLostError,
 )
-from peeklock.testing import Fault, FaultError, ServiceBus
+from peeklock.testing import Fault, FaultError, InProcessBroker, ServiceBus
 
 # Nothing is waited for that long: a machine may be busy.
 WAIT_S = 30
@@ -234,12 +234,33 @@ def test_a_stalled_store_does_not_keep_a_test_from_ending(bus: ServiceBus) -> No
         client.get_queue_sender("orders").send_messages(ServiceBusMessage("x"), timeout=0.1)
 
 
+def test_a_stalled_store_does_not_keep_a_broker_from_ending() -> None:
+    """It waited for ever for what was to be written."""
+    with InProcessBroker() as broker:
+        with broker.namespace():
+            assert broker._parts is not None
+            controls = broker._parts.controls
+        assert controls is not None
+        # Nobody drops this one.
+        made = broker.call(controls.namespaces.make("shop", {"Queues": [{"Name": "orders"}]}))
+        bus = ServiceBus(broker.call, controls, made, broker.authority)
+        bus.faults.add(Fault("stall-store"))
+        with client_of(bus) as client, pytest.raises(OperationTimeoutError):
+            client.get_queue_sender("orders").send_messages(ServiceBusMessage("x"), timeout=0.1)
+        broker.close()
+        assert controls.faults.is_empty
+        with pytest.raises(FaultError, match="broker stops"):
+            controls.faults.add("shop", Fault("server-busy"))
+
+
 @pytest.mark.parametrize(
     ("fault", "text"),
     [
         ({"kind": "explode"}, "'explode' is no fault"),
         ({"kind": "drop-answer", "operation": "receive"}, "cannot happen at 'receive'"),
         ({"kind": "stall-store", "operation": "send"}, "it happens at every write"),
+        ({"kind": "stall-store", "count": 3}, "mean nothing there"),
+        ({"kind": "stall-store", "after": 1}, "mean nothing there"),
         ({"kind": "detach", "condition": "amqp:no-such"}, "but with"),
         ({"kind": "server-busy", "count": 0}, "at least once"),
         ({"kind": "server-busy", "after": -1}, "cannot be negative"),

@@ -68,6 +68,7 @@ class Controls:
                 del overview.refusals[place]
 
         self._amqp = amqp
+        amqp.on_stopping = self.faults.end
         self._namespaces = MadeNamespaces(self._settings, broker, amqp, forget)
 
     @property

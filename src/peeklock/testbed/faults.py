@@ -95,6 +95,8 @@ class Fault:
             raise FaultError("A fault happens at least once: count must be 1 or more.")
         if self.after < 0 or self.delay_ms < 0:
             raise FaultError("after and delay cannot be negative.")
+        if self.kind == STALL_STORE:
+            self._stalls()
         if not 0 < self.probability <= 1:
             raise FaultError("probability must be above 0 and at most 1.")
         if self.kind == DELAY_ANSWER and not self.delay_ms:
@@ -104,6 +106,13 @@ class Fault:
         if self.is_stored and self.operation in (RECEIVE, NOW):
             raise FaultError(f"'{self.operation}' has no answer that a fault could come after.")
         self._chance.seed(self.seed)
+
+    def _stalls(self) -> None:
+        """It is there until it is removed, or for as long as its delay says."""
+        if self.count not in (1, None) or self.after or self.probability != 1:
+            text = f"{STALL_STORE} holds every write until it is removed"
+            raise FaultError(f"{text}: count, after and probability mean nothing there.")
+        self.count = None
 
     @property
     def refusal_kind(self) -> str:
@@ -141,9 +150,12 @@ class Faults:
         # Stores that are stalled wait for these.
         self._gates: Final[dict[int, asyncio.Event]] = {}
         self._last = 0
+        self._is_over = False
 
     def add(self, namespace: str, fault: Fault) -> Fault:
         """Let a fault wait for its turn; a store is stalled from now on."""
+        if self._is_over:
+            raise FaultError("The broker stops.")
         self._last += 1
         fault.namespace = namespace
         fault.number = self._last
@@ -173,6 +185,12 @@ class Faults:
     def clear(self, namespace: str) -> None:
         """Remove all of a namespace."""
         for fault in self.all(namespace):
+            self.remove(fault.number)
+
+    def end(self) -> None:
+        """Nothing goes wrong any more: a broker that stops waits for what is written."""
+        self._is_over = True
+        for fault in self.all():
             self.remove(fault.number)
 
     @property

@@ -57,7 +57,8 @@ from peeklock.testbed.faults import (
 
 _TEXT: Final = "A test asked for this fault."
 
-# Everything else that is asked for with a tag is a request; what is not here has no operation.
+# The operation of each command. One that is not here has none, so that nothing strikes it: what the
+# broker does by itself, claims, and changes of rules.
 _OPERATIONS: Final[dict[type[Any], str]] = {
     SendMany: SEND,
     commands.SendBatch: SEND,

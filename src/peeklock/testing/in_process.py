@@ -46,8 +46,9 @@ class InProcessBroker:
         """Have a fresh namespace, with entities as `Config.json` describes them; it is dropped
         with all that is in it at the end."""
         with self._lock:
-            self._namespaces += 1
             controls = self._started()
+            # Not before: one that did not start has nobody in it.
+            self._namespaces += 1
         try:
             made = self.call(controls.namespaces.make(name, document))
             bus = ServiceBus(self.call, controls, made, self.authority)
@@ -97,8 +98,9 @@ class InProcessBroker:
 
     def _started(self) -> Controls:
         if self._loop is None:
-            self._loop = asyncio.new_event_loop()
+            # First: it may fail, and a loop is there with its thread or not at all.
             self._directory = Path(tempfile.mkdtemp(prefix="peeklock-"))
+            self._loop = asyncio.new_event_loop()
             # A daemon: a test run that is broken off must not wait for it.
             self._thread_of_loop = threading.Thread(
                 target=self._loop.run_forever, name="peeklock", daemon=True

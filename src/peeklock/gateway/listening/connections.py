@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, final
 
 from peeklock.gateway.amqp.namespace_context import NamespaceContexts
@@ -42,6 +42,8 @@ class AmqpConnections:
         self.shared_limits = shared_limits or SharedLimits()
         self._namespace_contexts = namespace_contexts
         self._connections: set[AmqpProtocol] = set()
+        # Called before anybody is seen off.
+        self.on_stopping: Callable[[], None] | None = None
         self._empty: asyncio.Future[None] | None = None
         # Who is still to be asked whether its rights have changed, and who is being asked.
         self._to_review: OrderedDict[AmqpProtocol, None] = OrderedDict()
@@ -55,6 +57,8 @@ class AmqpConnections:
 
     async def stop(self) -> None:
         """Tell every client that the broker stops, and wait a little."""
+        if self.on_stopping is not None:
+            self.on_stopping()
         for connection in list(self._connections):
             connection.shut_down()
         if self._connections:
