@@ -5,14 +5,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
+from typing import Any
 
 import pytest
 
 from peeklock.store.figures import StoreFigures
-from peeklock.store.postgres.connection import shown
+from peeklock.store.postgres.bodies import STATEMENT_BYTES
+from peeklock.store.postgres.connection import DatabaseSession, shown
 from peeklock.store.postgres.database_catalog import PostgresCatalog
 from peeklock.store.postgres.databases import PostgresStores
 from peeklock.store.postgres.preparing import prepare
+from peeklock.store.postgres.statements import BODIES, DROPPED, JOURNALS
 from peeklock.store.retention import Retention
 from peeklock.store.store import Fenced, PartitionId, StoreError, Unavailable
 from tests.store.builders import enqueued
@@ -20,6 +24,20 @@ from tests.store.postgres.server import in_thread, shared_server
 from tests.store.stores import BILLS, ORDERS, postgres_store, replayed
 
 MANY = [PartitionId("default", f"queue-{number}") for number in range(20)]
+
+
+@pytest.fixture
+def fetched(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often each statement is carried out, by all sessions."""
+    counts: Counter[str] = Counter()
+    fetch = DatabaseSession.fetch
+
+    async def counted(session: DatabaseSession, statement: str, *arguments: Any) -> list[Any]:
+        counts[statement] += 1
+        return await fetch(session, statement, *arguments)
+
+    monkeypatch.setattr(DatabaseSession, "fetch", counted)
+    return counts
 
 
 def test_all_partitions_share_one_statement() -> None:
@@ -115,7 +133,7 @@ def test_no_session_is_ever_left_in_a_transaction() -> None:
     asyncio.run(scenario())
 
 
-def test_reads_that_come_together_are_one_statement() -> None:
+def test_reads_that_come_together_are_one_statement(fetched: Counter[str]) -> None:
     async def scenario() -> None:
         url = shared_server().new_database()
         store = postgres_store(url)
@@ -126,13 +144,14 @@ def test_reads_that_come_together_are_one_statement() -> None:
             reads = [store.payloads(each, [3, 1]) for each in MANY]
             for found in await asyncio.gather(*reads):
                 assert [m.content[:9] for m in found] == [b"content 3", b"content 1"]
+            assert fetched[BODIES] == 1
         finally:
             await store.close()
 
     asyncio.run(scenario())
 
 
-def test_bodies_of_many_bytes_come_in_several_statements() -> None:
+def test_bodies_of_many_bytes_come_in_several_statements(fetched: Counter[str]) -> None:
     async def scenario() -> None:
         store = postgres_store(shared_server().new_database())
         try:
@@ -143,6 +162,30 @@ def test_bodies_of_many_bytes_come_in_several_statements() -> None:
             positions = [12, 1, *range(2, 12), 12]
             found = await store.payloads(ORDERS, positions)
             assert [int(m.content.split()[1]) for m in found] == positions
+            assert fetched[BODIES] == 12 * (1 << 20) // STATEMENT_BYTES
+        finally:
+            await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_trims_that_come_together_look_at_all_journals_once(fetched: Counter[str]) -> None:
+    """Each of them counted all partitions, so that a look at many was quadratic."""
+
+    async def scenario() -> None:
+        store = postgres_store(shared_server().new_database(), Retention(bytes_max=0))
+        try:
+            for each in MANY:
+                await store.open(each)
+                await store.append(each, 1, 1, [enqueued(5, 1, 3)])
+                await store.append(each, 1, 4, [enqueued(5, 4, 3)], 4)
+            trims = [store.trim(each, 4, [], 0) for each in MANY]
+            assert await asyncio.gather(*trims) == [4] * len(MANY)
+            assert fetched[JOURNALS] == fetched[DROPPED] == 1
+            # The next look sees what was written since.
+            await store.append(MANY[0], 1, 7, [enqueued(5, 7, 3)], 7)
+            assert await store.trim(MANY[0], 7, [], 0) == 7
+            assert fetched[JOURNALS] == 2
         finally:
             await store.close()
 
@@ -232,6 +275,34 @@ def test_a_catalog_has_one_broker() -> None:
         finally:
             await first.close()
             await second.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_that_lost_its_session_takes_its_place_again() -> None:
+    """After a restart of the database anybody could take it until an entity was changed."""
+
+    async def scenario() -> None:
+        server = shared_server()
+        url = server.new_database()
+        name = url.partition("?")[0].rpartition("/")[2]
+        prepare(url, "store", None, may_make=True)
+        holders = (
+            "select l.pid from pg_locks l join pg_database d on d.oid = l.database "
+            f"where l.locktype = 'advisory' and d.datname = '{name}'"
+        )
+        catalog = PostgresCatalog(url, keep_s=0.01)
+        try:
+            await catalog.load()
+            ((before,),) = await asyncio.to_thread(server.ask, holders)
+            await asyncio.to_thread(server.ask, f"select pg_terminate_backend({before})")
+            async with asyncio.timeout(60):
+                while True:
+                    found = [row[0] for row in await asyncio.to_thread(server.ask, holders)]
+                    if found and before not in found:
+                        break
+        finally:
+            await catalog.close()
 
     asyncio.run(scenario())
 

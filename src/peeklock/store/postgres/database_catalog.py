@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Sequence
 from typing import Final, final
 
 from peeklock.store.postgres.connection import PATIENCE_S, DatabaseSession
-from peeklock.store.store import Unavailable
+from peeklock.store.store import StoreError, Unavailable
+
+# How often the session is used at least: with one that was lost the place of the only broker is.
+KEEP_S: Final = 10.0
+
+_LOG: Final = logging.getLogger("peeklock.store")
 
 _LOAD: Final = """
 select namespace, kind, path, description from peeklock.catalog
@@ -31,15 +38,19 @@ class PostgresCatalog:
     As long as it has a session, no other broker can begin with the same catalog.
     """
 
-    def __init__(self, url: str, *, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, url: str, *, patience_s: float = PATIENCE_S, keep_s: float = KEEP_S) -> None:
         """It waits so long for a broker that was killed a moment ago."""
         self._session = DatabaseSession(url, alone_within_s=patience_s)
+        self._keep_s = keep_s
+        self._keeping: asyncio.Task[None] | None = None
         self._closed = False
 
     async def load(self) -> list[tuple[str, str, str, str]]:
         """Read all of it, in the order of the names."""
         self._check_open()
         texts = [tuple(row) for row in await self._session.fetch(_LOAD)]
+        if self._keeping is None:
+            self._keeping = asyncio.get_running_loop().create_task(self._keep())
         return sorted(texts, key=lambda text: (text[0].lower(), text[1], text[2].lower()))
 
     async def save(self, namespace: str, kind: str, path: str, text: str) -> None:
@@ -76,7 +87,23 @@ class PostgresCatalog:
         """End the session."""
         if not self._closed:
             self._closed = True
+            if self._keeping is not None:
+                self._keeping.cancel()
+                await asyncio.wait([self._keeping])
             await self._session.close()
+
+    async def _keep(self) -> None:
+        """Have a session again soon after a database was away, though nobody changes anything."""
+        is_failing = False
+        while True:
+            await asyncio.sleep(self._keep_s)
+            try:
+                await self._session.fetch("select 1")
+                is_failing = False
+            except StoreError as error:
+                if not is_failing:  # said once, however often it is tried
+                    _LOG.error("catalog-away error=%r", str(error))
+                is_failing = True
 
     def _check_open(self) -> None:
         if self._closed:

@@ -67,11 +67,12 @@ union all
 (select first_position, end_position, written_at, octet_length(data) from peeklock.chunks
     where number = $1 and first_position >= $3 order by first_position limit $4)
 """
+JOURNAL: Final = """
+select epoch, replay_from, journal_first, journal_bytes from peeklock.partitions where number = $1
+"""
 JOURNALS: Final = """
-select p.epoch, p.replay_from, p.journal_first, p.journal_bytes,
-    (select count(*) from peeklock.partitions) as partitions,
-    (select sum(journal_bytes) from peeklock.partitions)::bigint as total
-from peeklock.partitions p where p.number = $1
+select count(*) as partitions, coalesce(sum(journal_bytes), 0)::bigint as total
+from peeklock.partitions
 """
 
 # A slice of what a dropped partition left; the last one takes its number away, too.

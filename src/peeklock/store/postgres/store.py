@@ -17,7 +17,7 @@ from peeklock.store.postgres.commits import Commits, OwnedEntry
 from peeklock.store.postgres.connection import ANSWER_S, DatabaseSession, Identity, shown
 from peeklock.store.postgres.openings import Openings
 from peeklock.store.postgres.statements import DROP, DROPPED, FIND, PAGE, REPLAY, SWEEP
-from peeklock.store.postgres.trimming import TRIM_STEPS, trim
+from peeklock.store.postgres.trimming import TRIM_STEPS, Shared, find_totals, trim
 from peeklock.store.replay import records_from
 from peeklock.store.retention import Retention
 from peeklock.store.store import (
@@ -69,6 +69,8 @@ class PostgresStore:
         self._commits = Commits(self._commit_session, figures, witness, commit_delay_s, clock)
         self._openings = Openings(self._upkeep_session, witness)
         self._bodies = Bodies(self._read_session, figures)
+        self._sweeping = Shared(self._sweep)
+        self._totals = Shared(lambda: find_totals(self._upkeep_session))
         self._witness = witness
         self._entries: dict[str, OwnedEntry] = {}
         self._closed = False
@@ -149,14 +151,14 @@ class PostgresStore:
     ) -> int:
         """Drop whole chunks that neither retention nor a live body asks for."""
         self._check_open()
-        await self._sweep()
+        await self._sweeping.result()
         entry = await self._entry(partition)
         if entry is None:
             return 0
         self._bodies.forget(entry.number)
-        return await trim(
-            self._upkeep_session, entry, upto, frozenset(keep_blocks), now, self._retention
-        )
+        session, keep = self._upkeep_session, frozenset(keep_blocks)
+        totals = await self._totals.result()
+        return await trim(session, entry, totals, upto, keep, now, self._retention)
 
     async def drop(self, partition: PartitionId) -> None:
         """Remove all of a partition: at once for everybody who asks, in slices from the disk."""
