@@ -84,27 +84,17 @@ EXAMPLES: dict[str, Any] = {
 }
 
 
+# Compiled, fields do not tell their types. All that are not named here are numbers.
+TEXTS = ("consumer", "owner", "path", "prefix", "session_id", "source", "stage", "writer")
+FLAGS = ("broken", "drain", "has_more", "is_only", "is_own", "is_repeat", "is_whole", "watch")
+NUMBERS = ("attempts", "forget", "last_sequences", "missing", "numbers", "reserved", "sequences")
+EXAMPLES |= dict.fromkeys(TEXTS, "text") | dict.fromkeys(FLAGS, True)
+EXAMPLES |= {name: [7] for name in (*NUMBERS, "sizes")}
+EXAMPLES |= {name: ["text"] for name in ("keep", "names", "stages")} | {"state": b"bytes"}
+
+
 def example(kind: type) -> Any:
-    values = []
-    for field in fields(kind):
-        if field.name in EXAMPLES:
-            values.append(EXAMPLES[field.name])
-        else:
-            values.append(of_type(str(field.type)))
-    return kind(*values)
-
-
-def of_type(annotation: str) -> Any:
-    """A value of the type that a field is annotated with."""
-    inner = (
-        annotation.removeprefix("Final[").removesuffix("]")
-        if "Final[" in annotation
-        else annotation
-    )
-    first = inner.partition(" | ")[0]
-    if first.startswith("list["):
-        return [of_type(first.removeprefix("list[").rstrip("]"))]
-    return {"int": 7, "str": "text", "bool": True, "bytes": b"bytes"}[first]
+    return kind(*[EXAMPLES.get(field.name, 7) for field in fields(kind)])
 
 
 def plain(thing: Any) -> Any:

@@ -148,6 +148,7 @@ _REPLIES: Final[tuple[type, ...]] = (
 )
 _SEND_MANY: Final = 0
 _SETTLE_MANY: Final = 1
+_TRANSFER_MESSAGE: Final = 35
 _SENDS_ACCEPTED: Final = 0
 _DELIVERED: Final = 1
 _SETTLED: Final = 2
@@ -436,8 +437,25 @@ def _write_field(name: str, field: Any, number_of: NumberOf) -> Any:
     if name == "refusal":
         return [field.kind, field.text]
     if name == "work":
-        return [write_command(each, lambda _: NO_ORIGIN) for each in field]
+        return [_write_work(each) for each in field]
     return field
+
+
+def _write_work(work: Any) -> list[Any]:
+    """Return a part of a transaction: a command, or what is none outside of one."""
+    if isinstance(work, TransferMessage):
+        return _write(work, _COMMAND_LAYOUTS, _nobody)
+    return write_command(work, _nobody)
+
+
+def _read_work(value: list[Any], origin_of: OriginOf) -> Any:
+    if value[0] == _TRANSFER_MESSAGE:
+        return _read(value, _COMMANDS, _COMMAND_LAYOUTS, origin_of)
+    return read_command(value, origin_of)
+
+
+def _nobody(_origin: Any) -> int:
+    return NO_ORIGIN
 
 
 def _read(
@@ -469,7 +487,7 @@ def _read_field(name: str, field: Any, origin_of: OriginOf) -> Any:
     if name == "refusal":
         return Refusal(field[0], field[1])
     if name == "work":
-        return [read_command(each, origin_of) for each in field]
+        return [_read_work(each, origin_of) for each in field]
     if name == "batches":
         return [(writer, batch, stages) for writer, batch, stages in field]
     return field

@@ -68,7 +68,9 @@ def test_no_part_of_it_takes_long(body: bytes) -> None:
 
 
 def test_an_array_of_an_array_that_has_no_end_is_refused_at_once() -> None:
+    body = b"[[" + b"1," * (20 * MB)
     began = time.thread_time()
     with pytest.raises(MalformedRequest, match="1024 values"):
-        found(b"[[" + b"1," * (20 * MB))
-    assert time.thread_time() - began < 0.1
+        found(body)
+    # To read all of it takes seconds.
+    assert time.thread_time() - began < 0.5
