@@ -23,6 +23,11 @@ def test_a_missing_user_property_is_unknown() -> None:
     assert says("p(a)") is UNKNOWN
 
 
+@pytest.mark.parametrize("text", ["NULL = sys.Nope", "NULL < sys.Nope", "NULL IN (sys.Nope)"])
+def test_what_is_behind_null_is_not_read(text: str) -> None:
+    assert says(text) is UNKNOWN
+
+
 @pytest.mark.parametrize("text", ["sys.Nope = 1", "sys.Nope IS NULL", "EXISTS(sys.Nope)"])
 def test_a_system_property_that_does_not_exist_is_an_error(text: str) -> None:
     with pytest.raises(FilterError, match="there is no system property Nope"):

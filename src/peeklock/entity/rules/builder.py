@@ -194,7 +194,9 @@ class _Builder:
         right = self.operand(after, depth)
         if isinstance(left, Property) and isinstance(right, Constant):
             return _with_constant(operator, left, right)
-        if isinstance(left, Constant) and isinstance(right, Property):
+        # Nothing equals NULL, whatever the property is: it is not even read then.
+        is_null = isinstance(left, Constant) and left.constant is None
+        if isinstance(left, Constant) and isinstance(right, Property) and not is_null:
             return _with_constant(_MIRRORED[operator], right, left)
         return Comparison(operator, left, right)
 
