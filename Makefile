@@ -87,6 +87,7 @@ packages: $(DEV) $(WHEELS) ## source, wheels and clone, installed into fresh env
 test: check unit unit-compiled wire wire-partitioned wire-postgres wire-plain pressure spark packages ## everything that must pass on each change
 
 torture: $(DEV) $(NODE) $(COMPILED) ## the long crash runs
+	PEEKLOCK_EXPLORE=1 $(FAST) $(PYTEST) $(UNIT)
 	$(FAST) $(PYTEST) tests -m torture --timeout 0
 
 bench: $(DEV) $(COMPILED) ## measure, beside RabbitMQ
