@@ -167,8 +167,12 @@ class DatabaseSession:
         timer = asyncio.get_running_loop().call_later(self._answer_s, connection.terminate)
         try:
             return await call(statement, *arguments)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             self._lose(connection)
+            task = asyncio.current_task()
+            if task is not None and task.cancelling() == 0:
+                # Nobody has cancelled us: the library does that to whoever waits on a lost session.
+                raise Unavailable(f"{shown(self._url)} was lost meanwhile") from error
             raise
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
             failure = _translated(error, shown(self._url))

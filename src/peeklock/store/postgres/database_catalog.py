@@ -104,6 +104,8 @@ class PostgresCatalog:
                 if not is_failing:  # said once, however often it is tried
                     _LOG.error("catalog-away error=%r", str(error))
                 is_failing = True
+            except Exception:  # noqa: BLE001 - whatever it was, the place is wanted again
+                _LOG.exception("catalog-failed")
 
     def _check_open(self) -> None:
         if self._closed:
