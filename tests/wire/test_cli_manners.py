@@ -4,11 +4,15 @@ lines."""
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.wire.broker_process import broker_python
 from tests.wire.conftest import make_broker
 from tests.wire.test_cli import Shell
 
@@ -106,22 +110,24 @@ def test_a_wrong_key_is_told_with_where_to_find_the_right_one(shell: Shell) -> N
 
 
 def test_following_prints_each_message_as_it_comes(shell: Shell) -> None:
-    import os
-    import subprocess
-
-    from tests.wire.broker_process import broker_python
-
     shell.json("queue", "create", "followed")
     environment = os.environ | {
         "PEEKLOCK_CONNECTION_STRING": shell.broker.connection_string,
         "PEEKLOCK_HTTP_PORT": str(shell.broker.http_port),
     }
     command = [broker_python(), "-m", "peeklock", "receive", "followed", "--follow", "-o", "jsonl"]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        # Whoever runs the tests in the background has switched it off for all that they start.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
         assert process.stdout is not None
         for body in ("first", "second"):
             shell.json("send", "followed", "--body", body)
             assert json.loads(process.stdout.readline())["Body"] == body
-        process.send_signal(2)
+        process.send_signal(signal.SIGINT)
     # Ctrl-C is how it ends; what was printed is completed, or comes again if it was not.
     assert process.returncode in (1, 130)
