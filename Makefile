@@ -63,8 +63,8 @@ wire-plain: $(DEV) $(NODE)
 
 # The same tests where each queue and topic is partitioned, over four stores; but for those of
 # connections, keys and programs, which never notice.
-SAME_FOR_ALL := authorization bench_client celery cli client_administration client_connection client_forking connection directories examples \
-	namespaces process testing tokens transports tutorials uamqp
+SAME_FOR_ALL := authorization bench_client celery cli cli_manners client_administration client_connection client_forking connection directories examples \
+	namespaces nodes operator_pages process testing tokens transports tutorials uamqp
 wire-partitioned: $(DEV) $(NODE) $(COMPILED)
 	PEEKLOCK_WIRE_PARTITIONED=1 $(FAST) $(PYTEST) tests/wire $(WIRE) $(SAME_FOR_ALL:%=--ignore=tests/wire/test_%.py)
 
