@@ -53,7 +53,7 @@ def test_a_flood_that_ends_is_counted_too(caplog: pytest.LogCaptureFixture) -> N
     caplog.set_level(logging.INFO, NAME)
 
     async def whole() -> None:
-        log = Sparing(logging.getLogger(NAME), lines_max=1, interval_s=0.01)
+        log = Sparing(logging.getLogger(NAME), lines_max=1, interval_s=0.01, now=lambda: 5.0)
         for number in range(5):
             log.write(logging.INFO, "refused", number=number)
         told = asyncio.Event()
