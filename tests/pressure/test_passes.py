@@ -79,7 +79,7 @@ def test_messages_of_tiny_sections_keep_nobody_waiting(start_broker: StartBroker
 
 # A link to a partitioned queue is a receiver in each of its partitions; with more of them others
 # wait longer (reliability.md, known gaps).
-@pytest.mark.parametrize(("address", "links"), [("q", 2_000), ("partitioned", 400)])
+@pytest.mark.parametrize(("address", "links"), [("q", 2_000), ("partitioned", 500)])
 def test_a_lost_connection_of_many_links_keeps_nobody_waiting(
     start_broker: StartBroker, address: str, links: int
 ) -> None:
