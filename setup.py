@@ -36,6 +36,7 @@ HOT = (
     "broker/forwarding/*.py",
     "broker/partitioned/*.py",
     "broker/worker/*.py",
+    "cluster/asking_origins.py",
     "cluster/partition_host.py",
     "cluster/remote_partition.py",
     "cluster/values.py",

@@ -8,12 +8,13 @@ from types import TracebackType
 from typing import final
 
 from peeklock.cluster.channel import Channel
+from peeklock.store.store import Catalog
 
 NO_TURN = 0
 
 
 @final
-class ClusterCatalog:
+class ClusterCatalog(Catalog):
     """Reads and writes through the parent process."""
 
     def __init__(self, channel: Channel, applying: asyncio.Lock) -> None:
@@ -25,18 +26,6 @@ class ClusterCatalog:
         """All of it; from here on this node hears of every change."""
         found = await self._channel.request("load")
         return [(namespace, kind, path, text) for namespace, kind, path, text in found]
-
-    async def save(self, namespace: str, kind: str, path: str, text: str) -> None:
-        """Durable, and known to all nodes, when it returns."""
-        await self.replace([], [(namespace, kind, path, text)])
-
-    async def save_all(self, entries: Sequence[tuple[str, str, str, str]]) -> None:
-        """Several at once, all or none."""
-        await self.replace([], entries)
-
-    async def remove(self, namespace: str, kind: str, path: str) -> None:
-        """Durable, and known to all nodes, when it returns."""
-        await self.replace([(namespace, kind, path)], [])
 
     async def replace(
         self,

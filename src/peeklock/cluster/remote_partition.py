@@ -9,30 +9,24 @@ from contextlib import suppress
 from typing import Any, Final, Protocol, final
 
 from peeklock.broker.partition_factory import RemotePlace
+from peeklock.broker.worker.late_replies import LateReplies
 from peeklock.broker.worker.partition_door import PartitionDoor
 from peeklock.broker.worker.refusing import brings_messages, refusal_reply
-from peeklock.cluster.values import read_reply, tags_of, write_command
+from peeklock.cluster.asking_origins import AskingOrigins
+from peeklock.cluster.values import write_command
 from peeklock.entity.blueprint import Blueprint
 from peeklock.entity.commands import (
-    AcceptSession,
-    CloseReceiver,
     Command,
     Count,
     Grant,
-    OpenReceiver,
     Requeue,
-    SendMany,
-    SettleMany,
 )
 from peeklock.entity.refusals import BUSY, UNAVAILABLE, Refusal
 from peeklock.entity.replies import (
     Ready,
-    ReceiverClosed,
     Refused,
     Reply,
-    SessionAccepted,
 )
-from peeklock.entity.stages.commands import Stage
 from peeklock.store.store import Away, JournalPage
 
 NODE_LOST: Final = (
@@ -43,11 +37,6 @@ AWAY: Final = "The node that has this partition is out of reach. Try again later
 
 # How long the end of a broker waits for messages that go back to another node.
 _BACK_S_MAX: Final = 5.0
-# Origins that ask nothing any more are looked for when there are so many, and again when there
-# are twice as many as were found in use.
-_ORIGINS_MIN: Final = 512
-
-_NO_TAG: Final = -1
 
 _LOG: Final = logging.getLogger("peeklock.cluster")
 
@@ -74,52 +63,18 @@ class NodeChannel(Protocol):
 
 
 @final
-class AskingOrigin:
-    """An origin that has asked partitions of another node, and what it still waits for."""
-
-    __slots__ = ("accept_tag", "closed_sweep", "is_receiver", "number", "origin", "waiting")
-
-    def __init__(self, origin: Any, number: int) -> None:
-        self.origin: Any = origin
-        self.number: int = number
-        # By tag: how many wishes have no answer yet.
-        self.waiting: dict[int, int] = {}
-        self.is_receiver: bool = False
-        self.accept_tag: int = _NO_TAG  # of the wish for a session
-        # The sweep in which it was a receiver last: what was on its way to it may still come.
-        self.closed_sweep: int = -1
-
-
-@final
 class RemoteNode:
     """Another node, as those see it who ask its partitions."""
 
-    __slots__ = (
-        "_answers",
-        "_by_number",
-        "_channel",
-        "_doors",
-        "_last_handle",
-        "_last_number",
-        "_loop",
-        "_origins",
-        "_sweep",
-        "_sweep_at",
-        "name",
-    )
+    __slots__ = ("_channel", "_doors", "_last_handle", "_late_replies", "_origins", "name")
 
     def __init__(self, name: str) -> None:
         self.name: Final[str] = name
         self._channel: NodeChannel | None = None
-        self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
-        self._origins: dict[Any, AskingOrigin] = {}
-        self._by_number: dict[int, AskingOrigin] = {}
-        self._last_number: int = 0
-        self._sweep_at: int = _ORIGINS_MIN
-        self._sweep: int = 0
+        self._origins: Final[AskingOrigins] = AskingOrigins()
         self._doors: dict[int, RemotePartition] = {}
         self._last_handle: int = 0
-        self._answers: list[Reply] = []
+        self._late_replies: Final[LateReplies] = LateReplies(f"node={name}")
 
     @property
     def is_connected(self) -> bool:
@@ -157,15 +112,8 @@ class RemoteNode:
         if self._channel is None:
             return
         self._channel = None
-        asking = list(self._by_number.values())
-        self._origins = {}
-        self._by_number = {}
-        refusal = Refusal(UNAVAILABLE, NODE_LOST)
-        for each in asking:
-            if each.waiting:
-                self.answer(Refused(each.origin, list(each.waiting), refusal))
-            if each.is_receiver:
-                self.answer(ReceiverClosed(each.origin, refusal))
+        for reply in self._origins.let_go(Refusal(UNAVAILABLE, NODE_LOST)):
+            self.answer(reply)
         for door in list(self._doors.values()):
             door.node_lost()
 
@@ -181,8 +129,10 @@ class RemoteNode:
         """Send a command; whoever calls has looked whether the node is connected."""
         channel = self._channel
         assert channel is not None
-        self._note(command)
-        channel.send_command([handle, write_command(command, self._number_of)])
+        forgotten = self._origins.note(command)
+        channel.send_command([handle, write_command(command, self._origins.number_of)])
+        if forgotten:
+            channel.notify_node("forget-origins", forgotten)
 
     async def request(self, name: str, arguments: list[Any]) -> Any:
         """Ask for something that is no command; Away where the node is out of reach."""
@@ -192,25 +142,9 @@ class RemoteNode:
 
     def replied(self, value: list[Any]) -> None:
         """A reply has come."""
-        number: int = value[1]
-        asking = self._by_number.get(number)
-        if asking is None:
-            return  # it was told already that nobody knows
-        reply = read_reply(value, asking.origin)
-        waiting = asking.waiting
-        for tag in tags_of(reply):
-            left = waiting.get(tag, 0) - 1
-            if left > 0:
-                waiting[tag] = left
-            else:
-                waiting.pop(tag, None)
-        if isinstance(reply, SessionAccepted):
-            # One that has gone meanwhile has said so, and the node knows it.
-            asking.is_receiver = asking.accept_tag == reply.tag
-            asking.accept_tag = _NO_TAG
-        elif isinstance(reply, ReceiverClosed):
-            asking.is_receiver = False
-        self.answer(reply)
+        reply = self._origins.replied(value)
+        if reply is not None:
+            self.answer(reply)
 
     def unavailable(self, handle: int) -> None:
         """A partition is out of reach of its own node."""
@@ -230,86 +164,9 @@ class RemoteNode:
         if door is not None:
             door.node_opened()
 
-    # ---- answering
-
     def answer(self, reply: Reply) -> None:
         """Hand out a reply with the others of this turn."""
-        self._answers.append(reply)
-        if len(self._answers) == 1:
-            self._loop.call_soon(self._hand_out)
-
-    def _hand_out(self) -> None:
-        replies = self._answers
-        self._answers = []
-        origins: dict[Any, bool] = {}
-        for reply in replies:
-            origin: Any = reply.origin
-            origins[origin] = True
-            try:
-                origin.replied(reply)
-            except Exception:  # noqa: BLE001 - one origin's fault must not stop the others
-                _LOG.exception("reply-failed node=%s", self.name)
-        for origin in origins:
-            try:
-                origin.flush()
-            except Exception:  # noqa: BLE001 - one origin's fault must not stop the others
-                _LOG.exception("reply-failed node=%s", self.name)
-
-    # ---- origins
-
-    def _number_of(self, origin: Any) -> int:
-        return self._asking(origin).number
-
-    def _asking(self, origin: Any) -> AskingOrigin:
-        asking = self._origins.get(origin)
-        if asking is None:
-            if len(self._origins) >= self._sweep_at:
-                self._forget_idle()
-                self._sweep_at = max(_ORIGINS_MIN, 2 * len(self._origins))
-            self._last_number += 1
-            asking = AskingOrigin(origin, self._last_number)
-            self._origins[origin] = asking
-            self._by_number[asking.number] = asking
-        return asking
-
-    def _note(self, command: Command) -> None:
-        """Write down what an answer must come to."""
-        if isinstance(command, (SendMany, SettleMany, Stage)):
-            waiting = self._asking(command.origin).waiting
-            for tag in command.tags:
-                waiting[tag] = waiting.get(tag, 0) + 1
-        elif isinstance(command, OpenReceiver):
-            self._asking(command.origin).is_receiver = True
-        elif isinstance(command, CloseReceiver):
-            asking = self._asking(command.origin)
-            asking.is_receiver = False
-            asking.closed_sweep = self._sweep
-            # Whoever waited for a session is not answered any more.
-            asking.waiting.pop(asking.accept_tag, None)
-            asking.accept_tag = _NO_TAG
-        else:
-            reply = refusal_reply(command, _NO_REFUSAL)
-            if isinstance(reply, Refused):  # whoever can be refused waits for an answer
-                asking = self._asking(reply.origin)
-                if isinstance(command, AcceptSession):
-                    asking.accept_tag = command.tag
-                waiting = asking.waiting
-                for tag in reply.tags:
-                    waiting[tag] = waiting.get(tag, 0) + 1
-
-    def _forget_idle(self) -> None:
-        """Let those go who ask nothing: links that are closed among them."""
-        idle: list[AskingOrigin] = []
-        for each in self._origins.values():
-            is_late = each.closed_sweep < self._sweep
-            if not each.waiting and not each.is_receiver and is_late:
-                idle.append(each)
-        self._sweep += 1
-        for each in idle:
-            del self._origins[each.origin]
-            del self._by_number[each.number]
-        if idle and self._channel is not None:
-            self._channel.notify_node("forget-origins", [each.number for each in idle])
+        self._late_replies.add(reply)
 
 
 _NO_REFUSAL: Final = Refusal(UNAVAILABLE, AWAY)

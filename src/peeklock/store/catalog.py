@@ -12,14 +12,14 @@ from typing import Final, final
 from peeklock.store.backups.snapshot import EnvironmentSnapshot
 from peeklock.store.checksum import crc32
 from peeklock.store.environment import Environment, translated
-from peeklock.store.store import Corrupt, Unavailable
+from peeklock.store.store import Catalog, Corrupt, Unavailable
 
 FORMAT: Final = "peeklock catalog 1"
 _MAP_SIZE: Final = 1 << 30
 
 
 @final
-class EmbeddedCatalog:
+class EmbeddedCatalog(Catalog):
     """Keeps descriptions in one directory; names are compared without case."""
 
     def __init__(self, directory: Path) -> None:
@@ -38,18 +38,6 @@ class EmbeddedCatalog:
             for key, value in transaction.cursor():
                 texts.append(decode_description(key, value))
         return sorted(texts, key=lambda text: (text[0].lower(), text[1], text[2].lower()))
-
-    async def save(self, namespace: str, kind: str, path: str, text: str) -> None:
-        """Durable when it returns; replaces what was there."""
-        await self.save_all([(namespace, kind, path, text)])
-
-    async def save_all(self, entries: Sequence[tuple[str, str, str, str]]) -> None:
-        """Durable when it returns, all or none."""
-        await self.replace([], entries)
-
-    async def remove(self, namespace: str, kind: str, path: str) -> None:
-        """Durable when it returns; what is not there is fine."""
-        await self.replace([(namespace, kind, path)], [])
 
     async def replace(
         self,

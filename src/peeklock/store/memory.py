@@ -17,6 +17,7 @@ from peeklock.store.codec.records import chunk_header, decode_chunk, decode_mess
 from peeklock.store.replay import records_from
 from peeklock.store.retention import Chunk, Extent, Retention, Trim
 from peeklock.store.store import (
+    Catalog,
     Corrupt,
     Damaged,
     Fenced,
@@ -230,7 +231,7 @@ def _nothing() -> None:
 
 
 @final
-class MemoryCatalog:
+class MemoryCatalog(Catalog):
     """Keeps descriptions in memory."""
 
     def __init__(self) -> None:
@@ -240,19 +241,6 @@ class MemoryCatalog:
         """Return all of it, in the order of the names."""
         return [self._texts[key] for key in sorted(self._texts)]
 
-    async def save(self, namespace: str, kind: str, path: str, text: str) -> None:
-        """Keep a text; names are compared without case."""
-        await self.save_all([(namespace, kind, path, text)])
-
-    async def save_all(self, entries: Sequence[tuple[str, str, str, str]]) -> None:
-        """Keep several texts."""
-        for namespace, kind, path, text in entries:
-            self._texts[namespace.lower(), kind, path.lower()] = (namespace, kind, path, text)
-
-    async def remove(self, namespace: str, kind: str, path: str) -> None:
-        """Forget a text; one that is not there is fine."""
-        self._texts.pop((namespace.lower(), kind, path.lower()), None)
-
     async def replace(
         self,
         removed: Sequence[tuple[str, str, str]],
@@ -260,8 +248,9 @@ class MemoryCatalog:
     ) -> None:
         """Forget some texts and keep others."""
         for namespace, kind, path in removed:
-            await self.remove(namespace, kind, path)
-        await self.save_all(entries)
+            self._texts.pop((namespace.lower(), kind, path.lower()), None)
+        for namespace, kind, path, text in entries:
+            self._texts[namespace.lower(), kind, path.lower()] = (namespace, kind, path, text)
 
     async def close(self) -> None:
         """Let go."""

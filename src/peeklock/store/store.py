@@ -170,7 +170,9 @@ class Store(Protocol):
 
 
 class Catalog(Protocol):
-    """Descriptions of namespaces and entities, by (namespace, kind, path); values are JSON text."""
+    """Descriptions of namespaces and entities, by (namespace, kind, path); values are JSON text.
+
+    Whoever keeps them says how some are removed and others saved in one go; the rest follows."""
 
     async def load(self) -> list[tuple[str, str, str, str]]:
         """All of it: namespace, kind, path, JSON."""
@@ -178,15 +180,15 @@ class Catalog(Protocol):
 
     async def save(self, namespace: str, kind: str, path: str, text: str) -> None:
         """Durable when it returns; replaces what was there."""
-        ...
+        await self.replace([], [(namespace, kind, path, text)])
 
     async def save_all(self, entries: Sequence[tuple[str, str, str, str]]) -> None:
         """Several at once (namespace, kind, path, JSON), all or none."""
-        ...
+        await self.replace([], entries)
 
     async def remove(self, namespace: str, kind: str, path: str) -> None:
-        """Durable when it returns."""
-        ...
+        """Durable when it returns; what is not there is fine."""
+        await self.replace([(namespace, kind, path)], [])
 
     async def replace(
         self,

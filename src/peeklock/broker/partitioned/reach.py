@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Iterable
 from typing import Final, final
 
+from peeklock.broker.worker.late_replies import LateReplies
 from peeklock.broker.worker.partition_door import PartitionDoor
 from peeklock.entity.commands import Command
 from peeklock.entity.refusals import INTERNAL, UNAVAILABLE, Refusal
@@ -24,19 +23,16 @@ def availability(workers: Iterable[PartitionDoor]) -> str:
     return AVAILABLE if all(worker.is_available for worker in workers) else LIMITED
 
 
-_log: Final = logging.getLogger("peeklock.broker")
-
-
 @final
 class ReachablePartitions:
     """Asks partitions by their index, and answers for them where that needs none of them."""
 
-    __slots__ = ("_answers", "_turn", "workers")
+    __slots__ = ("_late_replies", "_turn", "workers")
 
     def __init__(self, workers: list[PartitionDoor]) -> None:
         self.workers: list[PartitionDoor] = workers
         self._turn: int = 0
-        self._answers: list[Reply] = []
+        self._late_replies: Final[LateReplies] = LateReplies(f"entity={workers[0].id.path}")
 
     @property
     def count(self) -> int:
@@ -96,27 +92,8 @@ class ReachablePartitions:
 
     def answer(self, reply: Reply) -> None:
         """Reply in place of a partition: soon, as a partition would, never while being asked."""
-        self._answers.append(reply)
-        if len(self._answers) == 1:
-            asyncio.get_running_loop().call_soon(self._let_go)
+        self._late_replies.add(reply)
 
     def refuse(self, origin: Origin, tags: list[int], refusal: Refusal) -> None:
         """Decline in place of a partition."""
         self.answer(Refused(origin, tags, refusal))
-
-    def _let_go(self) -> None:
-        answers = self._answers
-        self._answers = []
-        origins: dict[Origin, bool] = {}
-        for reply in answers:
-            origin = reply.origin
-            origins[origin] = True
-            try:
-                origin.replied(reply)
-            except Exception:  # noqa: BLE001 - one origin's fault must not stop the others
-                _log.exception("reply-failed entity=%s", self.workers[0].id.path)
-        for origin in origins:
-            try:
-                origin.flush()
-            except Exception:  # noqa: BLE001 - one origin's fault must not stop the others
-                _log.exception("reply-failed entity=%s", self.workers[0].id.path)

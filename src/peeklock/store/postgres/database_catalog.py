@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final, final
 
 from peeklock.store.postgres.connection import PATIENCE_S, DatabaseSession
-from peeklock.store.store import StoreError, Unavailable
+from peeklock.store.store import Catalog, StoreError, Unavailable
 
 # How often the session is used at least: with one that was lost the place of the only broker is.
 KEEP_S: Final = 10.0
@@ -32,7 +32,7 @@ set namespace = excluded.namespace, path = excluded.path, description = excluded
 
 
 @final
-class PostgresCatalog:
+class PostgresCatalog(Catalog):
     """Keeps descriptions in a database; names are compared without case.
 
     As long as it has a session, no other broker can begin with the same catalog.
@@ -52,18 +52,6 @@ class PostgresCatalog:
         if self._keeping is None:
             self._keeping = asyncio.get_running_loop().create_task(self._keep())
         return sorted(texts, key=lambda text: (text[0].lower(), text[1], text[2].lower()))
-
-    async def save(self, namespace: str, kind: str, path: str, text: str) -> None:
-        """Durable when it returns; replaces what was there."""
-        await self.save_all([(namespace, kind, path, text)])
-
-    async def save_all(self, entries: Sequence[tuple[str, str, str, str]]) -> None:
-        """Durable when it returns, all or none."""
-        await self.replace([], entries)
-
-    async def remove(self, namespace: str, kind: str, path: str) -> None:
-        """Durable when it returns; what is not there is fine."""
-        await self.replace([(namespace, kind, path)], [])
 
     async def replace(
         self,
